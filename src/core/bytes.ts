@@ -1,0 +1,169 @@
+// Reading and writing the small pieces that all our formats are made of: variable-length integers, text, byte runs.
+// Integers are unsigned LEB128 up to 2^53 - 1. The reader never reads past its end: short data is MALFORMED.
+
+import { assert } from './assert.ts'
+import { RepriseError } from './errors.ts'
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+export class ByteWriter {
+  #bytes: Uint8Array
+  #length = 0
+
+  constructor(capacity = 256) {
+    this.#bytes = new Uint8Array(capacity)
+  }
+
+  get length(): number {
+    return this.#length
+  }
+
+  byte(value: number): void {
+    this.#reserve(1)
+    this.#bytes[this.#length++] = value
+  }
+
+  integer(value: number): void {
+    assert(Number.isSafeInteger(value) && value >= 0, 'only safe integers from 0 on are written as varints')
+    this.#reserve(8)
+    let rest = value
+    while (rest >= 0x80) {
+      this.#bytes[this.#length++] = (rest % 0x80) | 0x80
+      rest = Math.floor(rest / 0x80)
+    }
+    this.#bytes[this.#length++] = rest
+  }
+
+  raw(bytes: Uint8Array): void {
+    this.#reserve(bytes.length)
+    this.#bytes.set(bytes, this.#length)
+    this.#length += bytes.length
+  }
+
+  /** Length, then the bytes. */
+  sized(bytes: Uint8Array): void {
+    this.integer(bytes.length)
+    this.raw(bytes)
+  }
+
+  /** Well-formed text only: callers check for lone surrogates where they may occur. */
+  text(value: string): void {
+    if (value.length < 64 && isAscii(value)) {
+      this.integer(value.length)
+      this.#reserve(value.length)
+      for (let i = 0; i < value.length; i++) this.#bytes[this.#length++] = value.charCodeAt(i)
+      return
+    }
+    this.sized(encoder.encode(value))
+  }
+
+  /** A copy, so that the writer can be reused. */
+  take(): Uint8Array {
+    return this.#bytes.slice(0, this.#length)
+  }
+
+  /** A view that is valid until the next write. */
+  view(): Uint8Array {
+    return this.#bytes.subarray(0, this.#length)
+  }
+
+  reset(): void {
+    this.#length = 0
+  }
+
+  #reserve(count: number): void {
+    const needed = this.#length + count
+    if (needed <= this.#bytes.length) return
+    const larger = new Uint8Array(Math.max(needed, this.#bytes.length * 2))
+    larger.set(this.#bytes.subarray(0, this.#length))
+    this.#bytes = larger
+  }
+}
+
+export class ByteReader {
+  readonly #bytes: Uint8Array
+  #offset: number
+  readonly #end: number
+
+  constructor(bytes: Uint8Array, offset = 0, end = bytes.length) {
+    this.#bytes = bytes
+    this.#offset = offset
+    this.#end = end
+  }
+
+  get offset(): number {
+    return this.#offset
+  }
+
+  get remaining(): number {
+    return this.#end - this.#offset
+  }
+
+  byte(): number {
+    if (this.#offset >= this.#end) throw short()
+    return this.#bytes[this.#offset++]!
+  }
+
+  integer(): number {
+    let value = 0
+    let scale = 1
+    for (let count = 0; count < 8; count++) {
+      const byte = this.byte()
+      value += (byte & 0x7f) * scale
+      if (byte < 0x80) {
+        if (!Number.isSafeInteger(value)) break
+        return value
+      }
+      scale *= 0x80
+    }
+    throw new RepriseError('MALFORMED', 'an integer is longer than 53 bits')
+  }
+
+  /** A view into the bytes being read, not a copy. */
+  raw(count: number): Uint8Array {
+    if (count > this.#end - this.#offset) throw short()
+    const view = this.#bytes.subarray(this.#offset, this.#offset + count)
+    this.#offset += count
+    return view
+  }
+
+  sized(): Uint8Array {
+    return this.raw(this.integer())
+  }
+
+  text(): string {
+    const length = this.integer()
+    if (length > this.#end - this.#offset) throw short()
+    if (length < 24) {
+      let text = ''
+      const start = this.#offset
+      for (let i = start; i < start + length; i++) {
+        const byte = this.#bytes[i]!
+        if (byte >= 0x80) return this.#decode(length)
+        text += String.fromCharCode(byte)
+      }
+      this.#offset = start + length
+      return text
+    }
+    return this.#decode(length)
+  }
+
+  #decode(length: number): string {
+    try {
+      return decoder.decode(this.raw(length))
+    } catch (cause) {
+      if (cause instanceof RepriseError) throw cause
+      throw new RepriseError('MALFORMED', 'text is not valid UTF-8', {}, cause)
+    }
+  }
+}
+
+function isAscii(text: string): boolean {
+  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) >= 0x80) return false
+  return true
+}
+
+function short(): RepriseError {
+  return new RepriseError('MALFORMED', 'the data ends too early')
+}

@@ -1,0 +1,77 @@
+// A coordinate is the only way to say "where": timeline + sequence + epoch + digest of the history up to that
+// sequence. Ids are path-like text; they are data, never paths or SQL.
+
+import { RepriseError } from './errors.ts'
+
+declare const brand: unique symbol
+type Branded<Name extends string> = string & { readonly [brand]: Name }
+
+/** Path-like id of a timeline, unique in its namespace: `workflow/checkout/order-42`. */
+export type TimelineId = Branded<'timeline'>
+/** One incarnation of a worker process: its name and a random tail. */
+export type WorkerId = Branded<'worker'>
+export type ManifestId = Branded<'manifest'>
+export type MessageId = Branded<'message'>
+/** Unique for each attempt to write, so that a lost answer can be asked for. */
+export type OperationId = Branded<'operation'>
+
+/** SHA-256, 32 bytes. */
+export type Digest = Uint8Array
+
+export interface Coordinate {
+  readonly timeline: string
+  readonly seq: number
+  readonly epoch: number
+  /** Hexadecimal, 64 characters. */
+  readonly digest: string
+}
+
+const controlCharacters = /\p{Cc}/u
+const loneSurrogate = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/
+
+/** @example timelineId('counter/visits') */
+export function timelineId(text: string, lengthMax = 512): TimelineId {
+  const reason =
+    typeof text !== 'string'
+      ? 'is not a string'
+      : text.length === 0
+        ? 'is empty'
+        : text.length > lengthMax
+          ? `has ${text.length} characters, more than ${lengthMax}`
+          : controlCharacters.test(text)
+            ? 'contains a control character'
+            : loneSurrogate.test(text)
+              ? 'contains half of a surrogate pair'
+              : text.startsWith('/') || text.endsWith('/') || text.includes('//')
+                ? 'has an empty segment'
+                : undefined
+  if (reason) throw new RepriseError('INVALID_ID', `timeline id ${reason}`, { id: String(text).slice(0, 80) })
+  return text as TimelineId
+}
+
+const hexOf = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
+
+/** @example toHex(new Uint8Array([255])) // 'ff' */
+export function toHex(bytes: Uint8Array): string {
+  let text = ''
+  for (const byte of bytes) text += hexOf[byte]
+  return text
+}
+
+/** @example fromHex('ff') // Uint8Array [255] */
+export function fromHex(text: string): Uint8Array {
+  if (text.length % 2 !== 0 || !/^[0-9a-f]*$/.test(text)) {
+    throw new RepriseError('INVALID_ARGUMENT', 'a digest is written in lower-case hexadecimal', {
+      text: text.slice(0, 80),
+    })
+  }
+  const bytes = new Uint8Array(text.length / 2)
+  for (let i = 0; i < bytes.length; i++) bytes[i] = Number.parseInt(text.slice(2 * i, 2 * i + 2), 16)
+  return bytes
+}
+
+export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
+  return true
+}

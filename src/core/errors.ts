@@ -1,0 +1,126 @@
+// Every expected failure is a RepriseError with a stable code. The table below is the one place that says what a
+// code means, what the caller does next, and the hint a person reads. Wording may improve; codes never change.
+
+/** What the caller does next: try the same again, reload and try again, fix the input, or give up and look. */
+export type Remedy = 'retry' | 'reload' | 'fix' | 'stop'
+
+interface ErrorKind {
+  readonly remedy: Remedy
+  readonly hint: string
+}
+
+const kinds = {
+  BUG: { remedy: 'stop', hint: 'This is a bug in Reprise. Please report it with the message and the stack.' },
+  INVALID_ARGUMENT: { remedy: 'fix', hint: 'Correct the argument that the message names.' },
+  INVALID_ID: {
+    remedy: 'fix',
+    hint: 'Use 1 to 512 characters, segments separated by "/", without control characters.',
+  },
+  LIMIT_EXCEEDED: {
+    remedy: 'fix',
+    hint: 'Make the value smaller, split it, or raise the limit in the options of open().',
+  },
+  CLOSED: { remedy: 'stop', hint: 'The engine or handle was closed; open it again.' },
+  ABORTED: { remedy: 'stop', hint: 'The AbortSignal that was passed fired before the operation finished.' },
+  TIMEOUT: { remedy: 'retry', hint: 'The operation did not finish in the time given; try again or allow more.' },
+  UNSERIALIZABLE: { remedy: 'fix', hint: 'Store plain data, or register a codec for the class by name.' },
+  MALFORMED: { remedy: 'stop', hint: 'The bytes are not valid Reprise data of a known version; run verify.' },
+  UNKNOWN_CODEC: { remedy: 'fix', hint: 'Register the codec that the message names before reading this data.' },
+  KEY_MISSING: { remedy: 'fix', hint: 'Pass the encryption key with this id in the options of open().' },
+  DECRYPT_FAILED: { remedy: 'stop', hint: 'The record was changed, moved, or sealed with another key of the same id.' },
+  FENCED: { remedy: 'reload', hint: 'Another owner took this timeline over. Open it again to go on from its head.' },
+  OWNED: { remedy: 'retry', hint: 'A live worker owns this timeline. Wait for it, or open with { takeover: true }.' },
+  CONFLICT: { remedy: 'reload', hint: 'History moved since it was read. Reload and decide again.' },
+  NOT_FOUND: { remedy: 'fix', hint: 'Check the id and the namespace; list() shows what exists.' },
+  EXISTS: { remedy: 'fix', hint: 'Choose another id, or open the existing timeline.' },
+  OUT_OF_RANGE: { remedy: 'fix', hint: 'Choose a sequence between the floor and the head of the timeline.' },
+  NOT_ON_BRANCH: { remedy: 'fix', hint: 'The coordinate lies on another branch of this timeline; the data names it.' },
+  PINNED: {
+    remedy: 'stop',
+    hint: 'Something still needs this: release the savepoint, move the cursor or remove the fork first.',
+  },
+  BASE_GONE: { remedy: 'retry', hint: 'The checkpoint this one builds on was dropped; a full checkpoint follows.' },
+  CHUNK_MISSING: {
+    remedy: 'stop',
+    hint: 'A chunk that a checkpoint needs is gone; recovery falls back to an older one.',
+  },
+  CHUNK_DAMAGED: {
+    remedy: 'stop',
+    hint: 'A chunk does not match its digest; recovery falls back to an older checkpoint.',
+  },
+  CHECKPOINT_DAMAGED: { remedy: 'stop', hint: 'The checkpoint cannot be used; recovery falls back to an older one.' },
+  HISTORY_DAMAGED: {
+    remedy: 'stop',
+    hint: 'History does not match its digest chain. Run verify; restore from a savepoint or a backup.',
+  },
+  UNRECOVERABLE: {
+    remedy: 'stop',
+    hint: 'No checkpoint verifies and history does not reach the origin; the data lists what is missing.',
+  },
+  UPCAST_MISSING: { remedy: 'fix', hint: 'Add an upcaster from the version that the message names.' },
+  FOLD_FAILED: {
+    remedy: 'fix',
+    hint: 'The apply function threw on a recorded entry; fix it and open again. Nothing is lost.',
+  },
+  STORE_UNREACHABLE: { remedy: 'retry', hint: 'Check that the database runs and that the URL is right.' },
+  STORE_DAMAGED: {
+    remedy: 'stop',
+    hint: 'The store file is damaged. Keep it, open it read-only and export, or restore a backup.',
+  },
+  STORE_READ_ONLY: { remedy: 'fix', hint: 'Reads and export work. Make the file writable to write again.' },
+  STORE_FULL: { remedy: 'retry', hint: 'Free some disk space; nothing was lost and writing resumes by itself.' },
+  STORE_BUSY: { remedy: 'retry', hint: 'Another process holds the write lock for too long; try again.' },
+  STORE_IO: { remedy: 'retry', hint: 'The disk or the connection failed; nothing was acknowledged.' },
+  STORE_DURABILITY: {
+    remedy: 'fix',
+    hint: 'The store refused the durability setting that Reprise needs; see the data.',
+  },
+  STORE_UNSUPPORTED: { remedy: 'fix', hint: 'Use a supported store or version; the message says which.' },
+  DRIVER_MISSING: { remedy: 'fix', hint: 'Install the optional driver that the message names.' },
+  INCOMPATIBLE_VERSION: {
+    remedy: 'fix',
+    hint: 'This data was written by a newer Reprise. Upgrade, or export it there.',
+  },
+  WORKER_RETIRED: {
+    remedy: 'reload',
+    hint: 'This worker was declared dead while it was away; it starts again under a new identity.',
+  },
+  RIDER_FAILED: { remedy: 'fix', hint: 'The SQL that rode in the transaction failed; nothing of the commit was kept.' },
+  EFFECT_IN_DOUBT: {
+    remedy: 'stop',
+    hint: 'The effect was intended and its outcome is unknown: settle it by hand or give it a probe.',
+  },
+  NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a whole Reprise export; export it again.' },
+} as const satisfies Record<string, ErrorKind>
+
+export type ErrorCode = keyof typeof kinds
+
+export class RepriseError extends Error {
+  override readonly name: string = 'RepriseError'
+  readonly code: ErrorCode
+  readonly hint: string
+  readonly remedy: Remedy
+  readonly data: Readonly<Record<string, unknown>>
+
+  /** @example throw new RepriseError('NOT_FOUND', 'no timeline counter/visits', { timeline: 'counter/visits' }) */
+  constructor(code: ErrorCode, message: string, data: Readonly<Record<string, unknown>> = {}, cause?: unknown) {
+    super(`${message} [${code}]`, cause === undefined ? undefined : { cause })
+    this.code = code
+    this.hint = kinds[code].hint
+    this.remedy = kinds[code].remedy
+    this.data = data
+  }
+}
+
+/** @example isReprise(error, 'FENCED') */
+export function isReprise(error: unknown, ...codes: readonly ErrorCode[]): error is RepriseError {
+  return error instanceof RepriseError && (codes.length === 0 || codes.includes(error.code))
+}
+
+export function errorCodes(): readonly ErrorCode[] {
+  return Object.keys(kinds) as ErrorCode[]
+}
+
+export function explain(code: ErrorCode): { readonly code: ErrorCode; readonly remedy: Remedy; readonly hint: string } {
+  return { code, ...kinds[code] }
+}

@@ -1,0 +1,53 @@
+// Whatever grows has its bound here. Each bound has a test on both sides of it.
+
+export interface Limits {
+  /** Longest timeline id, in characters. */
+  readonly idLength: number
+  /** Largest encoded value (entry data, message, part of a checkpoint's value), in bytes, before compression. */
+  readonly valueBytes: number
+  /** Deepest nesting of a value. */
+  readonly valueDepth: number
+  /** Largest number of entries in one append. */
+  readonly entriesPerAppend: number
+  /** Largest run of entries that the group commit packs together, in bytes. */
+  readonly runBytes: number
+  /** Largest run of entries that the group commit packs together, in entries. */
+  readonly runEntries: number
+  /** Commits that may wait in the queue; further callers wait for room. */
+  readonly queuedCommits: number
+  /** Commits that go in one transaction. */
+  readonly batchCommits: number
+  /** Bytes of payload that go in one transaction; a larger single commit still goes, alone. */
+  readonly batchBytes: number
+  /** Largest chunk, in bytes, as stored. */
+  readonly chunkBytes: number
+  /** A chunk may not grow by more than this factor when it is decompressed… */
+  readonly inflateRatio: number
+  /** …nor beyond this size. */
+  readonly inflateBytes: number
+  /** Searchable attributes of one timeline, and the length of a key and of a text value. */
+  readonly attributes: number
+  readonly attributeKeyLength: number
+  readonly attributeTextLength: number
+  /** How deep forks of forks may nest. */
+  readonly forkDepth: number
+}
+
+export const defaultLimits: Limits = {
+  idLength: 512,
+  valueBytes: 64 * 1024 * 1024,
+  valueDepth: 1000,
+  entriesPerAppend: 10_000,
+  runBytes: 1024 * 1024,
+  runEntries: 4096,
+  queuedCommits: 10_000,
+  batchCommits: 1024,
+  batchBytes: 8 * 1024 * 1024,
+  chunkBytes: 4 * 1024 * 1024,
+  inflateRatio: 2000,
+  inflateBytes: 64 * 1024 * 1024,
+  attributes: 64,
+  attributeKeyLength: 128,
+  attributeTextLength: 2048,
+  forkDepth: 64,
+}

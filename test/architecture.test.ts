@@ -1,0 +1,166 @@
+// The direction of imports and the purity of the core, read from the sources themselves. The second half shows that
+// the checker can fail: each rule is broken once in a small made-up source.
+
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  checkSource,
+  findImports,
+  isTest,
+  lineCount,
+  linesMax,
+  linesWorthALook,
+  type Source,
+} from '../scripts/architecture.ts'
+import { tokenize } from '../scripts/tokens.ts'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const sources: Source[] = readdirSync(`${root}src`, { recursive: true, encoding: 'utf8' })
+  .map((name) => `src/${name.replaceAll('\\', '/')}`)
+  .filter((path) => path.endsWith('.ts') && !isTest(path))
+  .sort()
+  .map((path) => ({ path, text: readFileSync(root + path, 'utf8') }))
+
+describe('the sources', () => {
+  it('are found', () => {
+    expect(sources.map((source) => source.path)).toContain('src/core/ports.ts')
+  })
+
+  it('import only in the direction that ARCHITECTURE.md draws, and the core stays pure', () => {
+    for (const { path, text } of sources) {
+      if (lineCount(text) > linesWorthALook) console.warn(`${path} has ${lineCount(text)} lines: a second noun?`)
+    }
+    const faults = sources.flatMap(checkSource).map((fault) => `${fault.path}:${fault.line} ${fault.what}`)
+    expect(faults).toEqual([])
+  })
+
+  it('have every import seen: no line that starts one is missed', () => {
+    for (const source of sources) {
+      const lines = new Set(findImports(tokenize(source.text)).map((found) => found.line))
+      source.text.split('\n').forEach((line, i) => {
+        if (/^import\b/.test(line)) expect(lines, `${source.path}:${i + 1}`).toContain(i + 1)
+      })
+    }
+  })
+})
+
+function faultsOf(path: string, code: string): string[] {
+  return checkSource({ path, text: `// What it is.\n${code}\n` }).map((fault) => fault.what)
+}
+
+describe('the checker refuses', () => {
+  it.each([
+    ['node: in core', 'src/core/a.ts', "import { readFile } from 'node:fs'"],
+    ['a type from node: in core', 'src/core/a.ts', "import type { Stats } from 'node:fs'"],
+    ['a package in core', 'src/core/a.ts', "import pg from 'pg'"],
+    ['a package type in core', 'src/core/a.ts', "let a: import('pg').Client"],
+    ['the engine in core', 'src/core/a.ts', "import { open } from '../engine/open.ts'"],
+    ['a re-export of the engine from core', 'src/core/a.ts', "export { open } from '../engine/open.ts'"],
+    ['a star re-export of the engine from core', 'src/core/a.ts', "export type * from '../engine/open.ts'"],
+    ['the engine in a store', 'src/stores/a.ts', "import '../engine/open.ts'"],
+    ['an unknown package in a store', 'src/stores/a.ts', "import x from 'better-sqlite3'"],
+    ['a static driver', 'src/stores/a.ts', "import pg from 'pg'"],
+    ['a required driver', 'src/stores/a.ts', "const pg = require('pg')"],
+    ['a static node:sqlite', 'src/stores/a.ts', "import { DatabaseSync } from 'node:sqlite'"],
+    ['a store in the engine', 'src/engine/a.ts', "const a = () => import('../stores/memory.ts')"],
+    ['a static store in open.ts', 'src/engine/open.ts', "import { memory } from '../stores/memory.ts'"],
+    ['a layer in the engine', 'src/engine/a.ts', "import '../layers/job/index.ts'"],
+    ['a layer in another layer', 'src/layers/job/a.ts', "import '../save/index.ts'"],
+    ['a store in a layer', 'src/layers/job/a.ts', "import '../../stores/memory.ts'"],
+    ['a store in src/index.ts', 'src/index.ts', "export * from './stores/memory.ts'"],
+    ['the cli in testing', 'src/testing/a.ts', "import '../cli/main.ts'"],
+    ['the cli in a layer', 'src/layers/job/a.ts', "import type { Main } from '../../cli/main.ts'"],
+    ['a way out of src', 'src/testing/a.ts', "import '../../test/helper.ts'"],
+    ['a test', 'src/engine/a.ts', "import './open.test.ts'"],
+    ['a computed import', 'src/engine/a.ts', 'const a = (name: string) => import(name)'],
+    ['a folder without a rule', 'src/extras/a.ts', 'export const a = 1'],
+    ['await in core', 'src/core/a.ts', 'export const a = await b'],
+    ['async in core', 'src/core/a.ts', 'export const a = async () => 1'],
+    ['Date.now in core', 'src/core/a.ts', 'export const a = Date.now()'],
+    ['Date?.now in core', 'src/core/a.ts', 'export const a = Date?.now'],
+    ['the current Date in core', 'src/core/a.ts', 'export const a = new Date()'],
+    ['the current Date without parentheses', 'src/core/a.ts', 'export const a = new Date'],
+    ['the current date as text', 'src/core/a.ts', 'export const a = Date()'],
+    ['a hidden Date', 'src/core/a.ts', "export const a = Date['now']()"],
+    ['Math.random in core', 'src/core/a.ts', 'export const a = Math.random()'],
+    ['a hidden Math.random', 'src/core/a.ts', 'const { random } = Math'],
+    ['performance in core', 'src/core/a.ts', 'export const a = performance.now()'],
+    ['a timer in core', 'src/core/a.ts', 'setTimeout(() => {}, 1)'],
+    ['crypto in core', 'src/core/a.ts', 'crypto.getRandomValues(bytes)'],
+    ['process in core', 'src/core/a.ts', 'const a = b ? process : c'],
+    ['globalThis in core', 'src/core/a.ts', "globalThis['process']"],
+    ['a clock inside a template', 'src/core/a.ts', 'const a = `at ${Date.now()} ms`'],
+    ['an import on several lines', 'src/core/a.ts', "import {\n  a,\n  b,\n} from 'node:fs'"],
+    ['an import after a regular expression with a quote', 'src/core/a.ts', "const a = /['\"`]/\nimport 'node:fs'"],
+  ])('%s', (_name, path, code) => {
+    expect(faultsOf(path, code)).toHaveLength(1)
+  })
+
+  it('a file without an opening comment', () => {
+    expect(checkSource({ path: 'src/core/a.ts', text: 'export const a = 1\n' })).toHaveLength(1)
+  })
+
+  it('a file with one line too many, and not one with exactly as many as allowed', () => {
+    const text = (lines: number) => `// What it is.\n${'\n'.repeat(lines - 1)}`
+    expect(checkSource({ path: 'src/core/a.ts', text: text(linesMax) })).toEqual([])
+    expect(checkSource({ path: 'src/core/a.ts', text: text(linesMax + 1) })).toHaveLength(1)
+  })
+})
+
+describe('the checker accepts', () => {
+  it.each([
+    ['core in core', 'src/core/a.ts', "import { b } from './b.ts'"],
+    ['core in a store', 'src/stores/sqlite/a.ts', "import type { Store } from '../../core/ports.ts'"],
+    ['a driver on demand', 'src/stores/a.ts', "const pg = () => import('pg')"],
+    ['the type of a driver', 'src/stores/a.ts', "import type { Client } from 'pg'"],
+    ['a store on demand in open.ts', 'src/engine/open.ts', "const a = () => import('../stores/memory.ts')"],
+    ['core and engine in a layer', 'src/layers/job/a.ts', "import '../../core/run.ts'\nimport '../../engine/open.ts'"],
+    ['a file of the same layer', 'src/layers/job/a.ts', "import './b.ts'"],
+    ['everything in testing', 'src/testing/a.ts', "import '../stores/memory.ts'\nimport '../engine/open.ts'"],
+    ['a given Date', 'src/core/a.ts', 'const a = (ms: number) => new Date(ms) instanceof Date'],
+    ['a list of dates as a type', 'src/core/a.ts', 'const a: Date[] = []'],
+    ['other mathematics', 'src/core/a.ts', 'const a = Math.max(1, 2)'],
+    ['a property called process', 'src/core/a.ts', 'interface A { readonly process: string; crypto?: string }'],
+    ['a member called process', 'src/core/a.ts', 'const a = worker.process'],
+    ['words in comments', 'src/core/a.ts', "// await import('node:fs')\n/* Date.now() */"],
+    ['words in strings', 'src/core/a.ts', 'const a = "await Date.now()" + `import \'pg\'`'],
+    ['words in regular expressions', 'src/core/a.ts', 'const a = /await|Math.random/'],
+    ['a computed import in the cli', 'src/cli/a.ts', 'const a = (path: string) => import(path)'],
+    ['import.meta', 'src/engine/a.ts', 'const a = import.meta.url'],
+  ])('%s', (_name, path, code) => {
+    expect(faultsOf(path, code)).toEqual([])
+  })
+})
+
+describe('the tokenizer', () => {
+  const harmless = fc.constantFrom(
+    ...[
+      "'it\\'s'",
+      '"import"',
+      '`a ${`b ${1} c`} d`',
+      '/[/"]+/.test(a)',
+      '// import "x"\n',
+      '/* async */',
+      '{ a: 1 }',
+      'a / b / c',
+    ],
+  )
+  const imports = fc.constantFrom("import 'seen'", "export * from 'seen'", "const q = import('seen')")
+
+  it('sees an import between any pieces of source, and none that is not there', () => {
+    fc.assert(
+      fc.property(fc.array(harmless), imports, fc.array(harmless), (before, statement, after) => {
+        const quiet = (pieces: string[]) => pieces.map((piece) => `x = ${piece};`).join('\n')
+        const found = findImports(tokenize(`${quiet(before)}\n${statement};\n${quiet(after)}`))
+        expect(found.map((one) => one.from)).toEqual(['seen'])
+        expect(findImports(tokenize(quiet([...before, ...after])))).toEqual([])
+      }),
+    )
+  })
+
+  it('counts lines through templates and comments', () => {
+    expect(tokenize('`\n${1}\n`\n/*\n*/ last').at(-1)).toEqual({ kind: 'word', text: 'last', line: 5 })
+  })
+})

@@ -12,6 +12,8 @@ export interface Clock {
   elapsed(): number
   /** Calls once after the delay; the returned function cancels. */
   after(delayMs: number, call: () => void): () => void
+  /** Calls once everything that is ready in this moment has run. */
+  soon(call: () => void): void
 }
 
 export interface Random {
@@ -40,7 +42,7 @@ export type Attribute = string | number | boolean
 
 export interface Head {
   readonly timeline: TimelineId
-  /** Last sequence; 0 (or base.seq) when nothing was appended. */
+  /** Last sequence; when nothing was appended base.seq, else the floor it was made with, else 0. */
   readonly seq: number
   /** 0 until somebody first takes it. */
   readonly epoch: number
@@ -54,13 +56,14 @@ export interface Head {
   readonly base: Base | null
   readonly queue: string | null
   readonly priority: number
+  /** '' until set. */
   readonly status: string
   /** Database time at which it wants to run again; null: only when mail comes. */
   readonly wakeup: number | null
   /** Number of messages not yet consumed. */
   readonly mail: number
   readonly attributes: Readonly<Record<string, Attribute>>
-  /** The operation that wrote last: how a lost answer is asked for. */
+  /** The last guarded commit that was applied here: how a lost answer is asked for. A claim, a retirement and mail leave it as it is. */
   readonly operation: OperationId | null
   readonly createdAt: number
   readonly updatedAt: number
@@ -94,7 +97,7 @@ export interface ManifestRecord {
   readonly drill: string | null
 }
 
-/** A change to the catalog's notes on one checkpoint. */
+/** A change to the catalog's notes on one checkpoint of the guarded timeline. A mark on one that is gone is dropped. */
 export interface ManifestMark {
   readonly id: ManifestId
   readonly verifiedAt?: number
@@ -132,17 +135,25 @@ export interface Sql {
 
 export interface Guard {
   readonly timeline: TimelineId
-  /** The commit applies only while this is the current epoch. 0 with `take`: only if nobody ever owned it. */
+  /** The commit applies only while this is the current epoch, else FENCED. 0 with `take`: only if nobody ever owned it. */
   readonly epoch: number
-  /** If given: only while this is the last sequence. Required with `run`. */
+  /** If given: only while this is the last sequence, else CONFLICT. Required with `run`. */
   readonly seq?: number
 }
 
 export interface Take {
   readonly worker: WorkerId
-  /** From whom it may be taken: nobody but a free one; also from a dead worker; or from anyone. The taker's own counts as free. */
+  /**
+   * From whom it may be taken: nobody but a free one; also from a dead worker (one that never beat is dead); or from
+   * anyone; else OWNED. The taker's own counts as free. A retired worker takes nothing: WORKER_RETIRED.
+   */
   readonly from: 'free' | 'dead' | 'anyone'
-  /** Make the timeline if it is not there (epoch 0, sequence 0, or the base's); without it a missing one is NOT_FOUND. */
+  /**
+   * Make the timeline if it is not there (epoch 0, sequence that of the base, else of the floor, else 0; `digest` is the
+   * one there); without it a missing one is NOT_FOUND. Without `floor` a fork has its parent's, any other its own start.
+   * NOT_FOUND if the base's timeline is missing; OUT_OF_RANGE if the base is beyond its head, or the fork's floor above
+   * the base, or below both the base and the parent's floor (what it needs is gone).
+   */
   readonly create?: {
     readonly digest: Digest
     readonly base?: Base
@@ -153,24 +164,30 @@ export interface Take {
 /**
  * One atomic change. Everything in it becomes visible and durable together, or nothing does. Other commits in the same
  * batch succeed or fail on their own. A commit whose operation id is the timeline's `operation` was already applied: the
- * answer is the same success again with `wasApplied`.
+ * answer is the same success again with `wasApplied`: the epoch it had then (guard.epoch, + 1 after take or branch, even
+ * if the timeline was claimed since), without `ridden`, and its rider is not called again. A refused commit leaves no trace.
  *
- * Order inside one commit: guard, take, branch, run, publish, marks, drop, trim, the rest.
- * After `take` or `branch` the epoch is guard.epoch + 1, and the rest of this commit is written under it.
+ * Order inside one commit: operation, guard (missing, epoch, then sequence), take, branch, run, publish, marks, drop, trim,
+ * the rest (consume before send); the first refusal counts. After `take`, `branch` or both the epoch is guard.epoch + 1, and
+ * the rest of this commit is written under it. A shape that can never apply (no guard.seq with run, run.first not the next
+ * sequence, forget with anything else, no guard with anything but send) is a bug: the whole batch rejects with
+ * INVALID_ARGUMENT before anything is applied.
  */
 export interface Commit {
   readonly operation: OperationId
-  /** Null: a commit that only sends messages. */
+  /** Null: a commit that only sends messages; its outcome has epoch 0, seq 0, and `wasApplied` if none of them was new. */
   readonly guard: Guard | null
   readonly take?: Take
-  /** Give up ownership. */
+  /** Give up ownership; the epoch stays. With `take`: a write by a guest. */
   readonly release?: boolean
-  /** Append: run.first is guard.seq + 1. */
+  /** Append: run.first is guard.seq + 1 (after `branch`: branch.seq + 1). */
   readonly run?: Run
   /**
    * Roll back: what is here now is renamed to `archive` (status "archived", no owner, no wakeup), and this id goes on
-   * as a fork of it at `seq`; owner, queue, priority, attributes, wakeup and unread mail stay with this id. NOT_FOUND,
-   * EXISTS (archive taken) or OUT_OF_RANGE otherwise.
+   * as a fork of it at `seq`; owner, queue, priority, status, attributes, wakeup, cursors, mail (and the ids of mail consumed)
+   * stay with this id. Runs (in the feed too), checkpoints, base, floor, epoch and operation as they were go to the archive,
+   * and forks of this id are forks of the archive from then on. NOT_FOUND, EXISTS (archive taken), or OUT_OF_RANGE if seq is
+   * beyond the head, the floor above seq, or the floor below both seq and the present floor.
    */
   readonly branch?: {
     readonly archive: TimelineId
@@ -178,19 +195,27 @@ export interface Commit {
     readonly digest: Digest
     readonly floor: { readonly seq: number; readonly digest: Digest }
   }
-  /** Publish checkpoints. OUT_OF_RANGE if seq is beyond the head, BASE_GONE if a base is not in the catalog (of any timeline). */
+  /**
+   * Publish checkpoints, one after another. OUT_OF_RANGE if seq is beyond the head, BASE_GONE if a base is not in the
+   * catalog (of any timeline in the namespace), EXISTS if the id is.
+   */
   readonly publish?: readonly ManifestRecord[]
   readonly marks?: readonly ManifestMark[]
-  /** Take checkpoints out of the catalog. PINNED if one is pinned, or if history is trimmed and no verified, valid one at or above the floor would remain. */
+  /**
+   * Take checkpoints of this timeline out of the catalog; ids that are not there are passed over. PINNED if one is pinned, or
+   * if one goes, history is trimmed (floor above 0) and no verified, valid one at or above the floor would remain.
+   */
   readonly drop?: readonly ManifestId[]
   /**
-   * Trim history up to and including `seq` (the end of a run, or the base's seq). PINNED if any of `restsOn` is not in the
-   * catalog, verified and valid; if a fork of this timeline still needs what would go (its floor is below `seq` and below its base's
-   * seq); or if a cursor in this namespace has not passed a run that would go.
+   * Trim history up to and including `seq` (the end of a run, or the base's seq; else OUT_OF_RANGE). PINNED if any of
+   * `restsOn` is not in this timeline's catalog at or above `seq`, verified and valid; if a fork of this timeline still needs
+   * what would go (its floor is below `seq` and below its base's seq); or if a cursor in this namespace has not passed a run
+   * that would go. At or below the floor there is nothing to do: it succeeds. The floor is then `seq`, with `digest`.
    */
   readonly trim?: { readonly seq: number; readonly digest: Digest; readonly restsOn: readonly ManifestId[] }
   /** Messages to this timeline that are now part of its history. CONFLICT if one is not there unread. */
   readonly consume?: readonly MessageId[]
+  /** To any id; mail to a timeline that does not exist waits for it (its head stays null, its inbox can be read). */
   readonly send?: readonly OutgoingMessage[]
   readonly wakeup?: number | null
   readonly queue?: string | null
@@ -200,9 +225,16 @@ export interface Commit {
   readonly attributes?: Readonly<Record<string, Attribute | null>>
   /** Named cursors, owned by this timeline. A null position removes the cursor. CONFLICT if another timeline owns the name, or if it would move back. */
   readonly cursors?: Readonly<Record<string, FeedPosition | null>>
-  /** Remove the timeline and everything of it. PINNED while a fork needs it or a checkpoint is pinned. Nothing else goes in such a commit. */
+  /**
+   * Remove the timeline and everything of it: runs, catalog, mail, cursors. PINNED while a fork needs it (its floor is below
+   * its base's seq) or a checkpoint is pinned. Nothing else goes in such a commit. One that is not there is already
+   * forgotten: ok with `wasApplied`.
+   */
   readonly forget?: boolean
-  /** The user's SQL in the same transaction. If it throws, the outcome is RIDER_FAILED and nothing is kept. */
+  /**
+   * The user's SQL in the same transaction, called last and only if nothing was refused. Its value is `ridden`. If it throws,
+   * the outcome is RIDER_FAILED with the `cause` and nothing is kept, neither of the commit nor of its SQL.
+   */
   readonly ride?: (sql: Sql) => Promise<unknown> | unknown
 }
 
@@ -230,6 +262,7 @@ export type Outcome =
       readonly ok: false
       readonly code: Refusal
       readonly reason: string
+      /** As it is, without this commit. */
       readonly head: Head | null
       readonly cause?: unknown
     }
@@ -243,7 +276,7 @@ export interface WorkerRecord {
   readonly leaseMs: number
   /** Queues and definitions it serves, and its counters: shown to people. */
   readonly info: Readonly<Record<string, Attribute>>
-  /** Grows with recoverable progress: alive without progress is stuck. */
+  /** Grows with recoverable progress (`progressAt` is when it last changed): alive without progress is stuck. */
   readonly progress: number
 }
 
@@ -345,30 +378,37 @@ export interface Store {
   readonly blobs: Blobs
   /** Outcomes in the order of the commits. Later commits in the batch see earlier ones. Rejects only if the store as a whole failed: then each outcome is unknown until asked for by the same operation id. */
   commit(commits: readonly Commit[]): Promise<Outcome[]>
-  /** Runs that hold sequences above `after`, in order, of this timeline only (not of its base); at least one if there is any, stopping at about `bytesMax`. */
+  /** Runs that hold sequences above `after`, in order, of this timeline only (not of its base); at least one if there is any, stopping at about `bytesMax` (within one run of it). None of a missing one. */
   read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]>
   head(timelines: readonly TimelineId[]): Promise<(Head | null)[]>
   /** Unread messages, oldest first. */
   inbox(timeline: TimelineId, limit: number): Promise<Message[]>
-  /** Takes timelines of these queues that are due (wakeup reached or mail waiting) and free or owned by a dead worker, most urgent first (priority, then wakeup), each with a new epoch. */
+  /**
+   * Takes timelines of these queues that are due (wakeup reached or mail waiting) and free or owned by a dead worker, most
+   * urgent first (higher priority, then earlier wakeup; where mail without a wakeup falls is the store's choice), each with a
+   * new epoch. What the caller owns already is not returned: it sees mail in head(), and finds what a lost answer gave it
+   * by timelines({ owner }). Rejects with WORKER_RETIRED for a retired worker.
+   */
   claim(request: ClaimRequest): Promise<Head[]>
   /** Entries of all timelines in one order: a reader that goes on from `next` never misses an entry that commits later, nor sees one twice. */
   feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage>
+  /** Rejects with INVALID_ARGUMENT for a field it does not know: never "everything". Attributes are equal in type and value. */
   timelines(query: TimelineQuery): Promise<Head[]>
-  /** The catalog of one timeline (not of its base), newest sequence first; of equal sequences the newest first. */
+  /** The catalog of one timeline (not of its base), newest sequence first; of equal sequences the one published last first. */
   checkpoints(timeline: TimelineId): Promise<ManifestRecord[]>
   cursors(): Promise<CursorRow[]>
   workers(): Promise<WorkerRow[]>
   /** Registers or renews a worker and tells the database time. `ok: false`: it was retired and must not go on under this id. */
   beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }>
-  /** Declares workers dead: their timelines are free at once, their heartbeats refused. */
+  /** Declares workers dead: their timelines are free at once (owner null, same epoch), their heartbeats refused. Of one that never beat nothing is kept. */
   retire(workers: readonly WorkerId[]): Promise<void>
-  /** Calls when something may be due or readable; may call too often, and may miss: callers poll as well. */
+  /** Calls when something may be due or readable; may call too often, and may miss: callers poll as well. The returned function ends it. */
   listen(wake: () => void): () => void
   /** Low-level self-check (pages, indexes), beneath what the engine verifies. */
   inspect(): Promise<StoreFault[]>
   facts(): Promise<StoreFacts>
-  /** Forgets consumed messages and retired workers older than that, and gives back space; says what it did. */
+  /** Forgets messages consumed and workers retired before that (their ids are then new again), and gives back space; says what it did. */
   tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }>
+  /** Ends this handle: everything else then rejects with CLOSED. Closing twice is closing once. What was given in was copied; what was given out is the caller's. */
   close(): Promise<void>
 }

@@ -1,0 +1,92 @@
+// What a caller may hand to a store, checked the same way by every store before anything is applied. A shape that can
+// never apply is a bug of the caller: INVALID_ARGUMENT, never a refusal and never "everything".
+
+import { RepriseError } from './errors.ts'
+import type { Commit, TimelineQuery } from './ports.ts'
+
+type CommitField = keyof Commit
+type QueryField = keyof TimelineQuery
+
+const commitFields: Readonly<Record<CommitField, true>> = {
+  operation: true,
+  guard: true,
+  take: true,
+  release: true,
+  run: true,
+  branch: true,
+  publish: true,
+  marks: true,
+  drop: true,
+  trim: true,
+  consume: true,
+  send: true,
+  wakeup: true,
+  queue: true,
+  priority: true,
+  status: true,
+  attributes: true,
+  cursors: true,
+  forget: true,
+  ride: true,
+}
+
+const queryFields: Readonly<Record<QueryField, true>> = {
+  prefix: true,
+  status: true,
+  queue: true,
+  owner: true,
+  attributes: true,
+  parent: true,
+  after: true,
+  limit: true,
+}
+
+/** @example commits.forEach(checkCommit) */
+export function checkCommit(commit: Commit): void {
+  const present = presentFields(commit, commitFields, 'a commit')
+  if (typeof commit.operation !== 'string' || commit.operation === '') refuse('a commit needs an operation id')
+  const { guard, run } = commit
+  if (guard === null) {
+    if (!commit.send?.length || present.some((field) => !['operation', 'guard', 'send'].includes(field))) {
+      refuse('a commit without a guard sends messages and does nothing else')
+    }
+    return
+  }
+  if (!isCount(guard.epoch)) refuse('guard.epoch is an integer from 0 on')
+  if (guard.seq !== undefined && !isCount(guard.seq)) refuse('guard.seq is an integer from 0 on')
+  if (commit.forget && present.some((field) => !['operation', 'guard', 'forget'].includes(field))) {
+    refuse('nothing else goes in a commit that forgets')
+  }
+  if (run !== undefined) {
+    if (guard.seq === undefined) refuse('an append needs guard.seq')
+    const next = (commit.branch?.seq ?? guard.seq) + 1
+    if (run.first !== next) refuse(`the run starts at ${run.first}, the next sequence is ${next}`)
+    if (!Number.isSafeInteger(run.count) || run.count < 1) refuse('a run has at least one entry')
+  }
+}
+
+/** @example checkTimelineQuery({ prefix: 'job/', limit: 100 }) */
+export function checkTimelineQuery(query: TimelineQuery): void {
+  presentFields(query, queryFields, 'a query of timelines')
+  if (!isCount(query.limit)) refuse('limit is an integer from 0 on')
+  for (const [key, value] of Object.entries(query.attributes ?? {})) {
+    if (!['string', 'number', 'boolean'].includes(typeof value)) {
+      refuse(`attribute ${key} is compared with a text, a number or a boolean`)
+    }
+  }
+}
+
+function presentFields(value: object, known: object, what: string): string[] {
+  const present = Object.keys(value).filter((key) => (value as Record<string, unknown>)[key] !== undefined)
+  const stranger = present.find((key) => !Object.hasOwn(known, key))
+  if (stranger !== undefined) refuse(`${what} has no field ${JSON.stringify(stranger)}`)
+  return present
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0
+}
+
+function refuse(message: string): never {
+  throw new RepriseError('INVALID_ARGUMENT', message)
+}

@@ -1,0 +1,113 @@
+// Runs a suite of benches: npm run bench -- SUITE [--json] [--runs N] [--only NAME].
+// A suite is bench/SUITE.mjs; its default export (or `benches`) is an array of
+//   { name, unit, target?, note?, setup?, run({ index }), teardown? }
+// where run gives { value, baseline?, details? } or { skip: 'reason' }, value and baseline measured in the same run.
+// Progress goes to stderr. Exit code: 0 also when a target is missed, 1 when a bench broke, 2 for a wrong call.
+
+import { readdirSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { judge, readTarget } from './judge.mjs'
+import { median, spread } from './measure.mjs'
+import { formatTable } from './table.mjs'
+
+const runsForAFigure = 5
+// Further helpers of suites go in bench/support/.
+const notSuites = ['run.mjs', 'measure.mjs', 'judge.mjs', 'table.mjs']
+
+// A suite that prints must not spoil the one object on stdout.
+console.log = console.error
+process.exitCode = await main()
+
+async function main() {
+  const options = readOptions()
+  if (options === undefined) return 2
+  const { suite, runs, only, isJson } = options
+  const loaded = await import(new URL(`./${suite}.mjs`, import.meta.url).href)
+  const all = loaded.default ?? loaded.benches
+  if (!Array.isArray(all)) return refuse(`bench/${suite}.mjs exports no array of benches`)
+  const benches = all.filter((bench) => only === undefined || bench.name === only)
+  if (benches.length === 0) return refuse(`suite ${suite} has no bench called ${only}`)
+  if (runs < runsForAFigure) console.error(`${runs} runs: too few for a figure to quote, targets are not judged`)
+
+  const results = []
+  for (const bench of benches) results.push(await measure(bench, runs))
+  const text = isJson ? JSON.stringify({ suite, results }) : formatTable(suite, results)
+  await new Promise((done) => process.stdout.write(`${text}\n`, done))
+  return results.some((result) => result.error !== undefined) ? 1 : 0
+}
+
+function readOptions() {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: { json: { type: 'boolean' }, runs: { type: 'string' }, only: { type: 'string' } },
+    })
+    const [suite, ...rest] = positionals
+    const runs = Number(values.runs ?? runsForAFigure)
+    if (suite === undefined || rest.length > 0) return void refuse('name one suite')
+    if (!/^[a-z][a-z0-9-]*$/.test(suite) || !suites().includes(suite)) return void refuse(`no suite called ${suite}`)
+    if (!Number.isInteger(runs) || runs < 1) return void refuse('--runs is a whole number of 1 or more')
+    return { suite, runs, only: values.only, isJson: values.json === true }
+  } catch (error) {
+    return void refuse(error.message)
+  }
+}
+
+function refuse(reason) {
+  console.error(`${reason}\nnpm run bench -- SUITE [--json] [--runs N] [--only NAME]\nsuites: ${suites().join(', ')}`)
+  return 2
+}
+
+function suites() {
+  return readdirSync(new URL('.', import.meta.url))
+    .filter((name) => name.endsWith('.mjs') && !notSuites.includes(name))
+    .map((name) => name.slice(0, -'.mjs'.length))
+}
+
+async function measure(bench, runs) {
+  const head = { name: bench.name, value: null, unit: bench.unit, baseline: null, ratio: null }
+  try {
+    const target = readTarget(bench)
+    await bench.setup?.()
+    const samples = []
+    try {
+      for (let index = 0; index < runs; index++) {
+        const sample = await bench.run({ index })
+        if (sample.skip !== undefined) return { ...head, skipped: sample.skip }
+        samples.push(checked(sample))
+        console.error(
+          `${bench.name} ${index + 1}/${runs}: ${sample.value} ${bench.unit}, ${sample.baseline ?? '-'} bare`,
+        )
+      }
+    } finally {
+      await bench.teardown?.()
+    }
+    const result = { ...head, ...summarize(samples), runs, note: bench.note, target }
+    return { ...result, met: runs < runsForAFigure ? null : judge(target, result) }
+  } catch (error) {
+    console.error(`${bench.name} broke: ${error?.stack ?? error}`)
+    return { ...head, error: String(error?.message ?? error) }
+  }
+}
+
+function checked(sample) {
+  const numbers = [sample.value, sample.baseline ?? 0, ...Object.values(sample.details ?? {})]
+  if (!numbers.every(Number.isFinite))
+    throw new Error(`a run gave something else than numbers: ${JSON.stringify(sample)}`)
+  return sample
+}
+
+/** The ratio is the median of the ratios of single runs: what slowed a whole run down slowed both sides of it. */
+function summarize(samples) {
+  const values = samples.map((sample) => sample.value)
+  const hasBaseline = samples.every((sample) => Number.isFinite(sample.baseline) && sample.baseline !== 0)
+  const names = Object.keys(samples[0].details ?? {})
+  const details = names.map((name) => [name, median(samples.map((sample) => sample.details[name]))])
+  return {
+    value: median(values),
+    baseline: hasBaseline ? median(samples.map((sample) => sample.baseline)) : null,
+    ratio: hasBaseline ? median(samples.map((sample) => sample.value / sample.baseline)) : null,
+    spread: spread(values),
+    ...(names.length > 0 && { details: Object.fromEntries(details) }),
+  }
+}

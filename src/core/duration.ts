@@ -1,0 +1,40 @@
+// Durations as people write them: a number of milliseconds, or text such as '250ms', '30s', '1.5h', '7d'.
+// Inside, everything is whole milliseconds; a duration above zero never rounds down to none.
+
+import { RepriseError } from './errors.ts'
+
+/** Milliseconds, or a number with a unit: ms, s, m, h, d, w. */
+export type Duration = number | string
+
+const unitMs = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const
+const pattern = /^(\d+(?:\.\d+)?|\.\d+) ?(ms|s|m|h|d|w)$/
+
+/** @example toMs('1.5h', 'timeout') // 5400000 */
+export function toMs(duration: Duration, what = 'duration'): number {
+  const ms = typeof duration === 'number' ? duration : typeof duration === 'string' ? parse(duration) : Number.NaN
+  if (!(ms >= 0 && ms <= Number.MAX_SAFE_INTEGER)) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `${what} is not a duration: give milliseconds, or text such as '250ms', '30s', '5m', '2h', '7d'`,
+      { what, given: describe(duration) },
+    )
+  }
+  return ms > 0 ? Math.max(1, Math.round(ms)) : 0
+}
+
+/** For people: one unit, at most two decimals. @example formatMs(90_000) // '1.5m' */
+export function formatMs(ms: number): string {
+  if (ms < 0) return `-${formatMs(-ms)}`
+  const unit = ms >= unitMs.d ? 'd' : ms >= unitMs.h ? 'h' : ms >= unitMs.m ? 'm' : ms >= unitMs.s ? 's' : 'ms'
+  return `${Math.round((ms / unitMs[unit]) * 100) / 100}${unit}`
+}
+
+function parse(text: string): number {
+  const match = pattern.exec(text.trim())
+  if (match === null) return Number.NaN
+  return Number(match[1]) * unitMs[match[2] as keyof typeof unitMs]
+}
+
+function describe(value: unknown): string {
+  return typeof value === 'string' ? value.slice(0, 80) : typeof value === 'number' ? String(value) : typeof value
+}

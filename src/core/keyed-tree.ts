@@ -1,0 +1,280 @@
+// The pages behind Keyed: sorted keys in sorted pages, copied when written after a snapshot. A snapshot therefore costs
+// one array of page references; the pages themselves are copied one by one, as they are next touched.
+// Also kept here: which keys changed since the last capture, and as which chunks each untouched page is stored. A page
+// is known by its place and its lower bound, never by its contents alone, so that pages which are loaded on demand can
+// come later without another interface.
+
+import { assert } from './assert.ts'
+
+/** A page splits when it would hold more entries than this. */
+export const pageEntriesMax = 512
+/** A page with fewer entries joins a neighbour, if both together stay well below the maximum. */
+const pageEntriesMin = 64
+
+/** Says who may write to a page: the tree that holds the same token. */
+type Owner = { readonly owner: true }
+
+/** How a page was last stored. `segments` are the engine's; `lineage` says in which line of checkpoints they live. */
+export interface StoredPage {
+  readonly lineage: object
+  readonly segments: readonly unknown[]
+}
+
+export interface Page<V> {
+  readonly owner: Owner
+  readonly keys: string[]
+  readonly values: V[]
+  /** Undefined since it was last touched. */
+  stored: StoredPage | undefined
+}
+
+/** A frozen view: nothing that happens to the tree afterwards shows in it. */
+export interface TreeSnapshot<V> {
+  readonly pages: readonly Page<V>[]
+  readonly bounds: readonly string[]
+  readonly size: number
+}
+
+export class KeyedTree<V> {
+  #owner: Owner = { owner: true }
+  #pages: Page<V>[] = []
+  /** bounds[i] is not above any key of page i and above every key of page i - 1. bounds[0] is not used. */
+  #bounds: string[] = []
+  #size = 0
+  #version = 0
+  #changed: Set<string> | null = null
+
+  get size(): number {
+    return this.#size
+  }
+
+  /** Grows with every change of keys, so that an iteration notices. */
+  get version(): number {
+    return this.#version
+  }
+
+  /** Pages must be sorted and not empty; they become this tree's own. Nothing counts as changed afterwards. */
+  static load<V>(loaded: readonly { keys: string[]; values: V[]; stored: StoredPage | undefined }[]): KeyedTree<V> {
+    const tree = new KeyedTree<V>()
+    let before: string | undefined
+    for (const { keys, values, stored } of loaded) {
+      assert(keys.length > 0 && keys.length === values.length, 'a loaded page has as many values as keys, and some')
+      assert(before === undefined || before < keys[0]!, 'loaded pages are in order')
+      before = keys[keys.length - 1]!
+      tree.#pages.push({ owner: tree.#owner, keys, values, stored })
+      tree.#bounds.push(keys[0]!)
+      tree.#size += keys.length
+    }
+    tree.#changed = new Set()
+    return tree
+  }
+
+  find(key: string): { readonly found: boolean; readonly value: V | undefined } {
+    if (this.#pages.length === 0) return { found: false, value: undefined }
+    const page = this.#pages[pageIndexOf(this.#bounds, key)]!
+    const at = lowerBound(page.keys, key)
+    return page.keys[at] === key ? { found: true, value: page.values[at] } : { found: false, value: undefined }
+  }
+
+  get(key: string): V | undefined {
+    if (this.#pages.length === 0) return undefined
+    const page = this.#pages[pageIndexOf(this.#bounds, key)]!
+    const at = lowerBound(page.keys, key)
+    return page.keys[at] === key ? page.values[at] : undefined
+  }
+
+  set(key: string, value: V): void {
+    if (this.#pages.length === 0) {
+      this.#pages.push({ owner: this.#owner, keys: [key], values: [value], stored: undefined })
+      this.#bounds.push(key)
+      this.#noteAdded(key)
+      return
+    }
+    const index = pageIndexOf(this.#bounds, key)
+    const held = this.#pages[index]!
+    const at = lowerBound(held.keys, key)
+    if (held.keys[at] === key) {
+      // The same primitive again changes nothing; the same object may have changed inside, so it counts.
+      if (Object.is(held.values[at], value) && !isObject(value)) return
+      this.#own(index).values[at] = value
+      this.#note(key)
+      return
+    }
+    const page = this.#own(index)
+    insert(page.keys, at, key)
+    insert(page.values, at, value)
+    this.#noteAdded(key)
+    if (page.keys.length > pageEntriesMax) this.#split(index)
+  }
+
+  delete(key: string): boolean {
+    if (this.#pages.length === 0) return false
+    const index = pageIndexOf(this.#bounds, key)
+    const at = lowerBound(this.#pages[index]!.keys, key)
+    if (this.#pages[index]!.keys[at] !== key) return false
+    const page = this.#own(index)
+    page.keys.splice(at, 1)
+    page.values.splice(at, 1)
+    this.#size -= 1
+    this.#version += 1
+    this.#note(key)
+    if (page.keys.length < pageEntriesMin) this.#shrink(index)
+    return true
+  }
+
+  clear(): void {
+    if (this.#size === 0) return
+    this.#pages = []
+    this.#bounds = []
+    this.#size = 0
+    this.#version += 1
+    this.#changed = null
+  }
+
+  /** First position whose key is not below `key`; the page index may be one past the last page. */
+  seek(key: string): Position {
+    if (this.#pages.length === 0) return { page: 0, at: 0 }
+    const page = pageIndexOf(this.#bounds, key)
+    const at = lowerBound(this.#pages[page]!.keys, key)
+    return at < this.#pages[page]!.keys.length ? { page, at } : { page: page + 1, at: 0 }
+  }
+
+  get pageCount(): number {
+    return this.#pages.length
+  }
+
+  page(index: number): Page<V> | undefined {
+    return this.#pages[index]
+  }
+
+  /** Takes a view that stays as it is. From here on every page is copied before it is written. */
+  snapshot(): TreeSnapshot<V> {
+    this.#owner = { owner: true }
+    return { pages: this.#pages.slice(), bounds: this.#bounds.slice(), size: this.#size }
+  }
+
+  /** Another tree with the same contents; either may change without the other noticing. */
+  fork(): KeyedTree<V> {
+    const view = this.snapshot()
+    const tree = new KeyedTree<V>()
+    tree.#pages = view.pages.slice()
+    tree.#bounds = view.bounds.slice()
+    tree.#size = view.size
+    return tree
+  }
+
+  /** Hands over the keys changed since the last hand-over and starts anew. Null: too many to name, or never counted. */
+  takeChanged(): ReadonlySet<string> | null {
+    const changed = this.#changed
+    this.#changed = new Set()
+    return changed
+  }
+
+  /** Takes back what was handed over and did not reach a checkpoint. */
+  returnChanged(changed: ReadonlySet<string> | null): void {
+    if (changed === null || this.#changed === null) {
+      this.#changed = null
+      return
+    }
+    for (const key of changed) this.#note(key)
+  }
+
+  #own(index: number): Page<V> {
+    const page = this.#pages[index]!
+    if (page.owner === this.#owner) {
+      page.stored = undefined
+      return page
+    }
+    const copy: Page<V> = {
+      owner: this.#owner,
+      keys: page.keys.slice(),
+      values: page.values.slice(),
+      stored: undefined,
+    }
+    this.#pages[index] = copy
+    return copy
+  }
+
+  #noteAdded(key: string): void {
+    this.#size += 1
+    this.#version += 1
+    this.#note(key)
+  }
+
+  #note(key: string): void {
+    if (this.#changed === null) return
+    this.#changed.add(key)
+    // Beyond half of all keys, naming them would cost more than writing the pages: stop counting.
+    if (this.#changed.size > 4096 && this.#changed.size > this.#size / 2) this.#changed = null
+  }
+
+  #split(index: number): void {
+    const page = this.#pages[index]!
+    // Keys that arrive in order would leave half-empty pages behind: at the end, only the newest entry moves on.
+    const isLast = index === this.#pages.length - 1
+    const middle = isLast ? page.keys.length - 1 : page.keys.length >> 1
+    const keys = page.keys.splice(middle)
+    const values = page.values.splice(middle)
+    this.#pages.splice(index + 1, 0, { owner: this.#owner, keys, values, stored: undefined })
+    this.#bounds.splice(index + 1, 0, keys[0]!)
+    this.#version += 1
+  }
+
+  #shrink(index: number): void {
+    const page = this.#pages[index]!
+    if (page.keys.length === 0) {
+      this.#pages.splice(index, 1)
+      this.#bounds.splice(index, 1)
+      return
+    }
+    const left = index > 0 ? index - 1 : index
+    const next = this.#pages[left + 1]
+    if (next === undefined) return
+    if (this.#pages[left]!.keys.length + next.keys.length > pageEntriesMax / 2) return
+    const joined = this.#own(left)
+    for (const key of next.keys) joined.keys.push(key)
+    for (const value of next.values) joined.values.push(value)
+    this.#pages.splice(left + 1, 1)
+    this.#bounds.splice(left + 1, 1)
+  }
+}
+
+export interface Position {
+  readonly page: number
+  readonly at: number
+}
+
+/** The page in which the key is, or would be. */
+export function pageIndexOf(bounds: readonly string[], key: string): number {
+  let low = 1
+  let high = bounds.length
+  // Keys that arrive in order go to the last page: look there first.
+  if (high > 1 && bounds[high - 1]! <= key) return high - 1
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (bounds[middle]! <= key) low = middle + 1
+    else high = middle
+  }
+  return low - 1
+}
+
+export function lowerBound(keys: readonly string[], key: string): number {
+  let low = 0
+  let high = keys.length
+  if (high > 0 && keys[high - 1]! < key) return high
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (keys[middle]! < key) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+function insert<T>(items: T[], at: number, item: T): void {
+  if (at === items.length) items.push(item)
+  else items.splice(at, 0, item)
+}
+
+function isObject(value: unknown): boolean {
+  return (typeof value === 'object' && value !== null) || typeof value === 'function'
+}

@@ -1,0 +1,46 @@
+// Chunks by digest, in the memory world.
+
+import { type Digest, toHex } from '../../core/coordinate.ts'
+import type { Blobs, ChunkRow } from '../../core/ports.ts'
+import type { Space } from './world.ts'
+
+export function memoryBlobs(open: () => Space, clock: () => number): Blobs {
+  return {
+    async put(chunks) {
+      const space = open()
+      for (const { digest, bytes } of chunks) {
+        const key = toHex(digest)
+        const before = space.chunks.get(key)
+        const kept = before ?? { digest: digest.slice(), bytes: bytes.slice() }
+        space.chunks.set(key, { digest: kept.digest, bytes: kept.bytes, touchedAt: clock() })
+      }
+    },
+
+    async get(digests) {
+      const space = open()
+      return digests.map((digest) => space.chunks.get(toHex(digest))?.bytes.slice() ?? null)
+    },
+
+    async list(after, limit) {
+      const space = open()
+      const start = after === null ? '' : toHex(after)
+      const keys = [...space.chunks.entries()].map(([key]) => key).filter((key) => key > start)
+      keys.sort()
+      return keys.slice(0, Math.max(0, limit)).map((key): ChunkRow => {
+        const { digest, bytes, touchedAt } = space.chunks.get(key)!
+        return { digest: digest.slice(), bytes: bytes.length, touchedAt }
+      })
+    },
+
+    async delete(digests: readonly Digest[], touchedBefore: number) {
+      const space = open()
+      let count = 0
+      for (const digest of digests) {
+        const key = toHex(digest)
+        const chunk = space.chunks.get(key)
+        if (chunk && chunk.touchedAt < touchedBefore && space.chunks.delete(key)) count += 1
+      }
+      return count
+    },
+  }
+}

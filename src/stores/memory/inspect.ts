@@ -1,0 +1,32 @@
+// The memory world's own check: rows that contradict each other, and bytes that are not what their name says.
+
+import { equalBytes } from '../../core/coordinate.ts'
+import type { Hash, StoreFault } from '../../core/ports.ts'
+import type { Space, TimelineRow } from './world.ts'
+
+export function inspect(space: Space, hash: Hash): StoreFault[] {
+  const faults: StoreFault[] = []
+  for (const row of space.timelines.values()) {
+    inspectRuns(row, faults)
+    for (const { id, body, bodyDigest } of row.catalog) {
+      if (!equalBytes(hash(body), bodyDigest)) {
+        faults.push({ where: `checkpoint ${id} of ${row.id}`, what: 'the manifest does not match its digest' })
+      }
+    }
+  }
+  for (const [name, { digest, bytes }] of space.chunks.entries()) {
+    if (!equalBytes(hash(bytes), digest)) faults.push({ where: `chunk ${name}`, what: 'it does not match its digest' })
+  }
+  return faults
+}
+
+function inspectRuns(row: TimelineRow, faults: StoreFault[]): void {
+  let next = Math.max(row.floor, row.base?.seq ?? 0) + 1
+  for (const run of row.runs) {
+    if (run.first !== next) faults.push({ where: `${row.id}@${next}`, what: `the next run starts at ${run.first}` })
+    next = run.first + run.count
+  }
+  if (row.runs.length > 0 && next !== row.seq + 1) {
+    faults.push({ where: row.id, what: `history ends at ${next - 1}, the head says ${row.seq}` })
+  }
+}

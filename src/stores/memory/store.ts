@@ -1,0 +1,225 @@
+// The memory store: the reference implementation of the Store port. Everything happens synchronously inside a call; a
+// promise is only its surface. Nothing survives the process, and facts() says so.
+
+import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type {
+  Blobs,
+  ClaimRequest,
+  Commit,
+  CursorRow,
+  FeedFilter,
+  FeedPage,
+  FeedPosition,
+  Hash,
+  Head,
+  ManifestRecord,
+  Message,
+  Outcome,
+  Run,
+  Sql,
+  Store,
+  StoreFacts,
+  StoreFault,
+  TimelineQuery,
+  WorkerRecord,
+  WorkerRow,
+} from '../../core/ports.ts'
+import { checkCommit } from '../../core/shapes.ts'
+import { memoryBlobs } from './blobs.ts'
+import { copyRecord } from './catalog.ts'
+import { claim } from './claim.ts'
+import { inspect } from './inspect.ts'
+import { transition } from './transition.ts'
+import { beat, compactFeed, retire, tidy } from './upkeep.ts'
+import { compareText, findTimelines, readFeed, readRuns, toHead, toWorkerRow } from './view.ts'
+import { createWorld, type MemoryWorld, type Space, spaceOf } from './world.ts'
+
+export interface MemoryOptions {
+  readonly namespace: string
+  readonly hash: Hash
+  /** The "database" clock, in milliseconds since 1970. */
+  readonly clock?: () => number
+  /** Share one world between several stores; without it the store has its own. */
+  readonly world?: MemoryWorld
+}
+
+/** @example const store = openMemory({ namespace: 'shop', hash }) */
+export function openMemory(options: MemoryOptions): Store {
+  return new MemoryStore(options)
+}
+
+class MemoryStore implements Store {
+  readonly blobs: Blobs
+  readonly #namespace: string
+  readonly #hash: Hash
+  readonly #clock: () => number
+  readonly #world: MemoryWorld
+  readonly #listeners = new Set<{ readonly space: Space; readonly wake: () => void }>()
+  #isClosed = false
+
+  constructor({ namespace, hash, clock = Date.now, world = createWorld() }: MemoryOptions) {
+    this.#namespace = namespace
+    this.#hash = hash
+    this.#clock = clock
+    this.#world = world
+    this.blobs = memoryBlobs(() => this.#space(), clock)
+  }
+
+  async commit(commits: readonly Commit[]): Promise<Outcome[]> {
+    const space = this.#space()
+    for (const commit of commits) checkCommit(commit)
+    const hasRider = commits.some((commit) => commit.ride)
+    const outcomes = await this.#world.turn.run(() =>
+      hasRider
+        ? this.#commitRiding(space, commits)
+        : commits.map((one) => transition(space, one, this.#clock()).outcome),
+    )
+    if (commits.some((commit) => commit.trim || commit.forget)) compactFeed(space)
+    if (outcomes.some((outcome) => outcome.ok && !outcome.wasApplied)) this.#wake(space)
+    return outcomes
+  }
+
+  async #commitRiding(space: Space, commits: readonly Commit[]): Promise<Outcome[]> {
+    const outcomes: Outcome[] = []
+    for (const commit of commits) outcomes.push(await this.#commitOne(space, commit))
+    return outcomes
+  }
+
+  /** The rider is asked between a trial and the real step, so that nobody reads what it may still take back. */
+  async #commitOne(space: Space, commit: Commit): Promise<Outcome> {
+    const trial = transition(space, commit, this.#clock())
+    if (!commit.ride || !trial.outcome.ok || trial.outcome.wasApplied) return trial.outcome
+    trial.undo()
+    try {
+      const ridden = await commit.ride(noSql)
+      const { outcome } = transition(space, commit, this.#clock())
+      return outcome.ok ? { ...outcome, ridden } : outcome
+    } catch (cause) {
+      const row = commit.guard && space.timelines.get(commit.guard.timeline)
+      const head = row ? toHead(space, row, this.#clock()) : null
+      return { ok: false, code: 'RIDER_FAILED', reason: 'the rider of the commit threw', head, cause }
+    }
+  }
+
+  async read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]> {
+    const row = this.#space().timelines.get(timeline)
+    return row ? readRuns(row, after, bytesMax) : []
+  }
+
+  async head(timelines: readonly TimelineId[]): Promise<(Head | null)[]> {
+    const space = this.#space()
+    return timelines.map((id) => {
+      const row = space.timelines.get(id)
+      return row ? toHead(space, row, this.#clock()) : null
+    })
+  }
+
+  async inbox(timeline: TimelineId, limit: number): Promise<Message[]> {
+    const messages = (this.#space().unread.get(timeline) ?? []).slice(0, Math.max(0, limit))
+    return messages.map(({ consumedAt: _, ...message }) => ({ ...message, data: message.data.slice() }))
+  }
+
+  async claim(request: ClaimRequest): Promise<Head[]> {
+    const space = this.#space()
+    return this.#world.turn.run(() => claim(space, request, this.#clock()))
+  }
+
+  async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {
+    return readFeed(this.#space(), after, filter, limit)
+  }
+
+  async timelines(query: TimelineQuery): Promise<Head[]> {
+    return findTimelines(this.#space(), query, this.#clock())
+  }
+
+  async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {
+    const catalog = this.#space().timelines.get(timeline)?.catalog ?? []
+    // The sort is stable, so that of equal sequences the one published last comes first.
+    return [...catalog]
+      .reverse()
+      .sort((a, b) => b.seq - a.seq)
+      .map(copyRecord)
+  }
+
+  async cursors(): Promise<CursorRow[]> {
+    return [...this.#space().cursors.values()].sort((a, b) => compareText(a.name, b.name)).map((row) => ({ ...row }))
+  }
+
+  async workers(): Promise<WorkerRow[]> {
+    const rows = [...this.#space().workers.values()].map((worker) => toWorkerRow(worker, this.#clock()))
+    return rows.sort((a, b) => compareText(a.id, b.id))
+  }
+
+  async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
+    const now = this.#clock()
+    return { ok: beat(this.#space(), worker, now), now }
+  }
+
+  async retire(workers: readonly WorkerId[]): Promise<void> {
+    const space = this.#space()
+    await this.#world.turn.run(() => retire(space, workers, this.#clock()))
+    this.#wake(space)
+  }
+
+  listen(wake: () => void): () => void {
+    const listener = { space: this.#space(), wake }
+    this.#world.listeners.add(listener)
+    this.#listeners.add(listener)
+    return () => {
+      this.#world.listeners.delete(listener)
+      this.#listeners.delete(listener)
+    }
+  }
+
+  async inspect(): Promise<StoreFault[]> {
+    return inspect(this.#space(), this.#hash)
+  }
+
+  async facts(): Promise<StoreFacts> {
+    this.#space()
+    return {
+      kind: 'memory',
+      location: `memory:${this.#namespace}`,
+      schemaVersion: 1,
+      durability: { survives: 'nothing: gone with the process' },
+      isReadOnly: false,
+      sizeBytes: null,
+    }
+  }
+
+  async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
+    const space = this.#space()
+    return this.#world.turn.run(() => tidy(space, before))
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    for (const listener of this.#listeners) this.#world.listeners.delete(listener)
+    this.#listeners.clear()
+  }
+
+  /** Each call looks it up anew: the door through which a closed store is refused. */
+  #space(): Space {
+    if (this.#isClosed) throw new RepriseError('CLOSED', 'the memory store is closed')
+    return spaceOf(this.#world, this.#namespace)
+  }
+
+  #wake(space: Space): void {
+    for (const listener of this.#world.listeners) {
+      if (listener.space !== space) continue
+      queueMicrotask(() => {
+        if (this.#world.listeners.has(listener)) listener.wake()
+      })
+    }
+  }
+}
+
+const noSql: Sql = { dialect: 'memory', run: refuseSql, all: refuseSql, get: refuseSql }
+
+async function refuseSql(): Promise<never> {
+  throw new RepriseError(
+    'STORE_UNSUPPORTED',
+    'the memory store has no SQL; open a sqlite: or postgres: store for riders',
+  )
+}

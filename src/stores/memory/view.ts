@@ -1,0 +1,127 @@
+// Reading the world: what goes out is a copy, so that a caller can do with it what it likes.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import {
+  type FeedFilter,
+  type FeedItem,
+  type FeedPage,
+  type FeedPosition,
+  feedStart,
+  type Head,
+  type Run,
+  type TimelineQuery,
+  type WorkerRow,
+} from '../../core/ports.ts'
+import { checkTimelineQuery } from '../../core/shapes.ts'
+import type { Space, TimelineRow, WorkerState } from './world.ts'
+
+export function isAlive(worker: WorkerState | undefined, now: number): boolean {
+  return worker !== undefined && worker.retiredAt === null && now < worker.beatAt + worker.leaseMs
+}
+
+export function toHead(space: Space, row: TimelineRow, now: number): Head {
+  const { id, serial: _serial, runs: _runs, catalog: _catalog, ...rest } = row
+  return {
+    ...rest,
+    timeline: id,
+    digest: row.digest.slice(),
+    floorDigest: row.floorDigest.slice(),
+    base: row.base && { ...row.base, digest: row.base.digest.slice() },
+    isOwnerAlive: row.owner !== null && isAlive(space.workers.get(row.owner), now),
+    mail: space.unread.get(row.id)?.length ?? 0,
+    attributes: { ...row.attributes },
+  }
+}
+
+export function toWorkerRow({ retiredAt, ...worker }: WorkerState, now: number): WorkerRow {
+  return {
+    ...worker,
+    info: { ...worker.info },
+    isAlive: isAlive({ ...worker, retiredAt }, now),
+    isRetired: retiredAt !== null,
+  }
+}
+
+export function copyRun(run: Run): Run {
+  return { first: run.first, count: run.count, digest: run.digest.slice(), bytes: run.bytes.slice() }
+}
+
+export function readRuns(row: TimelineRow, after: number, bytesMax: number): Run[] {
+  const runs: Run[] = []
+  let bytes = 0
+  let index = row.runs.search((run) => run.first + run.count - 1 > after)
+  for (; index < row.runs.length; index++) {
+    const run = row.runs.at(index)!
+    if (runs.length > 0 && bytes + run.bytes.length > bytesMax) break
+    bytes += run.bytes.length
+    runs.push(copyRun(run))
+  }
+  return runs
+}
+
+export function readFeed(space: Space, after: FeedPosition, filter: FeedFilter, limit: number): FeedPage {
+  const from = fromPosition(after)
+  const items: FeedItem[] = []
+  let next = after
+  let index = space.feed.search(({ run }) => run.number > from)
+  for (; index < space.feed.length && items.length < limit; index++) {
+    const { serial, run } = space.feed.at(index)!
+    next = toPosition(run.number)
+    const timeline = space.serials.get(serial)
+    const row = timeline === undefined ? undefined : space.timelines.get(timeline)
+    // What was forgotten or trimmed is gone from the feed too.
+    if (!row || run.first <= row.floor || !hasPrefix(row.id, filter.prefixes)) continue
+    items.push({ position: next, timeline: row.id, run: copyRun(run) })
+  }
+  return { items, next, isEnd: index >= space.feed.length }
+}
+
+function hasPrefix(id: TimelineId, prefixes: readonly string[] | undefined): boolean {
+  return prefixes === undefined || prefixes.some((prefix) => id.startsWith(prefix))
+}
+
+export function toPosition(number: number): FeedPosition {
+  return String(number).padStart(16, '0')
+}
+
+function fromPosition(position: FeedPosition): number {
+  if (position === feedStart) return 0
+  if (!/^\d{16}$/.test(position)) {
+    throw new RepriseError('INVALID_ARGUMENT', 'this is not a position in the feed of this store', { position })
+  }
+  return Number(position)
+}
+
+export function findTimelines(space: Space, query: TimelineQuery, now: number): Head[] {
+  checkTimelineQuery(query)
+  const wanted = Object.entries(query.attributes ?? {})
+  const found = [...space.timelines.values()].filter(
+    (row) =>
+      (query.prefix === undefined || row.id.startsWith(query.prefix)) &&
+      (query.status === undefined || row.status === query.status) &&
+      (query.queue === undefined || row.queue === query.queue) &&
+      (query.owner === undefined || row.owner === query.owner) &&
+      (query.parent === undefined || row.base?.timeline === query.parent) &&
+      (query.after === undefined || compareText(row.id, query.after) > 0) &&
+      wanted.every(([key, value]) => Object.hasOwn(row.attributes, key) && row.attributes[key] === value),
+  )
+  found.sort((a, b) => compareText(a.id, b.id))
+  return found.slice(0, query.limit).map((row) => toHead(space, row, now))
+}
+
+/** By UTF-8 bytes, which is by code points: JavaScript's own order puts surrogates before U+E000. */
+export function compareText(a: string, b: string): number {
+  const length = Math.min(a.length, b.length)
+  for (let i = 0; i < length; i++) {
+    const left = a.charCodeAt(i)
+    const right = b.charCodeAt(i)
+    if (left !== right) return rank(left) - rank(right)
+  }
+  return a.length - b.length
+}
+
+function rank(unit: number): number {
+  if (unit < 0xd800) return unit
+  return unit >= 0xe000 ? unit - 0x800 : unit + 0x2000
+}

@@ -1,0 +1,157 @@
+// The data of the memory store, apart from any handle on it: several stores ("processes") and several namespaces share
+// one world, and a simulated power loss goes back to a snapshot of it. Rows are immutable; what they hold as bytes are
+// copies of what was given in, so that a simulator can flip bits in them (cells).
+
+import type { ManifestId, OperationId, TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type { Attribute, Base, CursorRow, ManifestRecord, Message, Run, WorkerRecord } from '../../core/ports.ts'
+import { Log, SharedMap } from './shared.ts'
+import { Turn } from './turn.ts'
+
+export interface TimelineRow {
+  /** What the feed knows it by: it survives a renaming. */
+  readonly serial: number
+  readonly id: TimelineId
+  readonly seq: number
+  readonly epoch: number
+  readonly digest: Uint8Array
+  readonly owner: WorkerId | null
+  readonly floor: number
+  readonly floorDigest: Uint8Array
+  readonly base: Base | null
+  readonly queue: string | null
+  readonly priority: number
+  readonly status: string
+  readonly wakeup: number | null
+  readonly attributes: Readonly<Record<string, Attribute>>
+  readonly operation: OperationId | null
+  readonly createdAt: number
+  readonly updatedAt: number
+  readonly runs: Log<RunRow>
+  /** In the order of publishing. */
+  readonly catalog: readonly ManifestRecord[]
+}
+
+export interface RunRow extends Run {
+  /** Its place in the feed. */
+  readonly number: number
+}
+
+export interface MessageRow extends Message {
+  readonly consumedAt: number | null
+}
+
+export interface WorkerState extends WorkerRecord {
+  readonly startedAt: number
+  readonly beatAt: number
+  readonly progressAt: number
+  readonly retiredAt: number | null
+}
+
+export interface ChunkState {
+  readonly digest: Uint8Array
+  readonly bytes: Uint8Array
+  readonly touchedAt: number
+}
+
+export interface FeedRow {
+  readonly serial: number
+  readonly run: RunRow
+}
+
+/** One namespace. */
+export interface Space {
+  readonly timelines: SharedMap<TimelineId, TimelineRow>
+  /** From serial to the timeline's present id. */
+  readonly serials: SharedMap<number, TimelineId>
+  /** The ids in all catalogs. */
+  readonly manifests: SharedMap<ManifestId, TimelineId>
+  readonly messages: SharedMap<string, MessageRow>
+  readonly unread: SharedMap<TimelineId, readonly MessageRow[]>
+  readonly cursors: SharedMap<string, CursorRow>
+  readonly workers: SharedMap<WorkerId, WorkerState>
+  /** By digest in hexadecimal. */
+  readonly chunks: SharedMap<string, ChunkState>
+  feed: Log<FeedRow>
+  nextFeedNumber: number
+  nextSerial: number
+}
+
+export interface MemoryWorld {
+  readonly spaces: Map<string, Space>
+  /** Not data: who listens, and whose turn it is to write. A snapshot starts without them. */
+  readonly listeners: Set<{ readonly space: Space; readonly wake: () => void }>
+  readonly turn: Turn
+}
+
+/** @example const world = createWorld(); openMemory({ namespace: 'shop', hash, world }) */
+export function createWorld(): MemoryWorld {
+  return { spaces: new Map(), listeners: new Set(), turn: new Turn() }
+}
+
+/** The world as it is now; what either does later is not seen by the other. Costs a few objects a namespace. */
+export function snapshot(world: MemoryWorld): MemoryWorld {
+  const copy = createWorld()
+  for (const [namespace, space] of world.spaces) {
+    copy.spaces.set(namespace, {
+      timelines: space.timelines.share(),
+      serials: space.serials.share(),
+      manifests: space.manifests.share(),
+      messages: space.messages.share(),
+      unread: space.unread.share(),
+      cursors: space.cursors.share(),
+      workers: space.workers.share(),
+      chunks: space.chunks.share(),
+      feed: space.feed,
+      nextFeedNumber: space.nextFeedNumber,
+      nextSerial: space.nextSerial,
+    })
+  }
+  return copy
+}
+
+export function spaceOf(world: MemoryWorld, namespace: string): Space {
+  const found = world.spaces.get(namespace)
+  if (found) return found
+  const space: Space = {
+    timelines: new SharedMap(),
+    serials: new SharedMap(),
+    manifests: new SharedMap(),
+    messages: new SharedMap(),
+    unread: new SharedMap(),
+    cursors: new SharedMap(),
+    workers: new SharedMap(),
+    chunks: new SharedMap(),
+    feed: new Log(),
+    nextFeedNumber: 1,
+    nextSerial: 1,
+  }
+  world.spaces.set(namespace, space)
+  return space
+}
+
+/** A place where stored bytes lie: flip bits in `bytes` and the medium is damaged, in snapshots that share it too. */
+export interface Cell {
+  readonly namespace: string
+  readonly kind: 'run' | 'manifest' | 'message' | 'chunk'
+  readonly where: string
+  readonly bytes: Uint8Array
+}
+
+export function cells(world: MemoryWorld): Cell[] {
+  const found: Cell[] = []
+  for (const [namespace, space] of world.spaces) {
+    for (const row of space.timelines.values()) {
+      for (const run of row.runs)
+        found.push({ namespace, kind: 'run', where: `${row.id}@${run.first}`, bytes: run.bytes })
+      for (const { id, body } of row.catalog) {
+        found.push({ namespace, kind: 'manifest', where: `${row.id} ${id}`, bytes: body })
+      }
+    }
+    for (const messages of space.unread.values()) {
+      for (const { to, id, data } of messages)
+        found.push({ namespace, kind: 'message', where: `${to} ${id}`, bytes: data })
+    }
+    for (const [where, { bytes }] of space.chunks.entries()) found.push({ namespace, kind: 'chunk', where, bytes })
+  }
+  return found
+}

@@ -1,0 +1,21 @@
+// The memory store is the reference: it passes what it defines.
+
+import { describe, it } from 'vitest'
+import { createWorld, openMemory } from '../stores/memory/index.ts'
+import { conformance } from './conformance.ts'
+import { hash } from './conformance-kit.ts'
+
+conformance(
+  { describe, it },
+  {
+    name: 'memory',
+    capabilities: { sql: false },
+    async create() {
+      const world = createWorld()
+      return {
+        open: async (namespace = 'default') => openMemory({ namespace, hash, world }),
+        destroy: async () => {},
+      }
+    },
+  },
+)

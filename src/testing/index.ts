@@ -1,0 +1,3 @@
+// reprise/testing: what others need to test a store of their own, or their code against a store that fails.
+
+export { type Capabilities, conformance, type Harness, type Runner } from './conformance.ts'

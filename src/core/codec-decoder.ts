@@ -1,0 +1,465 @@
+// Turns bytes back into a value (format in codec.ts). It trusts nothing: every count, tag, number and key is checked, and
+// any spelling but the encoder's is MALFORMED. Nothing in the data chooses code to run: classes come from the registry.
+
+import type { ClassCodec } from './codec.ts'
+import {
+  arrayTags,
+  bytesPerUnit,
+  codecVersion,
+  define,
+  errorKinds,
+  needsDefine,
+  plainTags,
+  shapeBytesMax,
+  shapeKeysMax,
+  shapesMax,
+  shapeTags,
+  tag,
+  textTags,
+  turnElements,
+  unitsFree,
+  viewKinds,
+  weight,
+} from './codec-format.ts'
+import { malformed, ValueReader } from './codec-reader.ts'
+import { isListed, type ReadShape, type ReadShapes } from './codec-shape.ts'
+import { RepriseError } from './errors.ts'
+
+const dateMax = 8.64e15
+const arrayLengthMax = 0xffff_ffff
+const unfinished = Object.freeze({})
+const hiddenErrorFields: ReadonlySet<string> = new Set(['name', 'message', 'cause'])
+
+export class ValueDecoder {
+  readonly #in: ValueReader
+  readonly #known: ReadShapes
+  readonly #classes: ReadonlyMap<string, ClassCodec>
+  readonly #depthMax: number
+  readonly #unitsMax: number
+  readonly #shapes: ReadShape[] = []
+  /** In the order of their first appearance, as the encoder numbered them. */
+  readonly #containers: unknown[] = []
+  #units = 0
+
+  constructor(
+    bytes: Uint8Array,
+    known: ReadShapes,
+    classes: ReadonlyMap<string, ClassCodec>,
+    limits: { readonly valueBytes: number; readonly valueDepth: number },
+  ) {
+    this.#in = new ValueReader(bytes)
+    this.#known = known
+    this.#classes = classes
+    this.#depthMax = limits.valueDepth
+    this.#unitsMax = unitsFree + Math.floor(limits.valueBytes / bytesPerUnit)
+  }
+
+  decode(): unknown {
+    const version = this.#in.byte()
+    if (version !== codecVersion) {
+      throw new RepriseError('INCOMPATIBLE_VERSION', `value format ${version} is not known`, {
+        version,
+        known: codecVersion,
+      })
+    }
+    const value = this.#value(0)
+    if (this.#in.remaining > 0) throw malformed(`${this.#in.remaining} bytes follow the value`)
+    return value
+  }
+
+  #value(depth: number): unknown {
+    const found = this.#in.byte()
+    if (found < textTags) return found
+    if (found < arrayTags) return this.#in.shortText(found - textTags)
+    if (found < shapeTags) return this.#array(found - arrayTags, depth)
+    if (found < plainTags) return this.#object(this.#shape(found - shapeTags), depth)
+    switch (found) {
+      case tag.undefined:
+        return undefined
+      case tag.null:
+        return null
+      case tag.false:
+        return false
+      case tag.true:
+        return true
+      case tag.positive:
+        return this.#positive()
+      case tag.negative:
+        return this.#negative()
+      case tag.float32:
+        return this.#float32()
+      case tag.float64:
+        return this.#float64()
+      case tag.notANumber:
+        return Number.NaN
+      case tag.minusZero:
+        return -0
+      case tag.infinity:
+        return Number.POSITIVE_INFINITY
+      case tag.minusInfinity:
+        return Number.NEGATIVE_INFINITY
+      case tag.bigPositive:
+        return this.#bigint()
+      case tag.bigNegative:
+        return this.#bigNegative()
+      case tag.text:
+        return this.#in.longText()
+      case tag.text16:
+        return this.#in.text16()
+      case tag.array:
+        return this.#longArray(depth)
+      case tag.newShape:
+        return this.#object(this.#newShape(), depth)
+      case tag.knownShape:
+        return this.#object(this.#laterShape(), depth)
+      case tag.largeObject:
+        return this.#largeObject(depth)
+      default:
+        return this.#special(found, depth)
+    }
+  }
+
+  #special(found: number, depth: number): unknown {
+    switch (found) {
+      case tag.sparseArray:
+        return this.#sparseArray(depth)
+      case tag.map:
+        return this.#map(depth)
+      case tag.set:
+        return this.#set(depth)
+      case tag.date:
+        return this.#date(depth)
+      case tag.regExp:
+        return this.#regExp(depth)
+      case tag.error:
+        return this.#error(depth)
+      case tag.buffer:
+        return this.#buffer(depth)
+      case tag.view:
+        return this.#view(depth)
+      case tag.instance:
+        return this.#instance(depth)
+      case tag.reference:
+        return this.#reference()
+      default:
+        throw malformed(`unknown tag ${found}`)
+    }
+  }
+
+  /** Every container passes here before anything is made for it. */
+  #enter(depth: number, units: number): void {
+    if (depth >= this.#depthMax) {
+      throw new RepriseError('LIMIT_EXCEEDED', `a value is nested deeper than ${this.#depthMax}`, {
+        limit: 'valueDepth',
+        max: this.#depthMax,
+      })
+    }
+    this.#units += units
+    if (this.#units > this.#unitsMax) {
+      throw new RepriseError('LIMIT_EXCEEDED', 'a value holds too many containers for the size limit', {
+        limit: 'valueBytes',
+        unitsMax: this.#unitsMax,
+      })
+    }
+  }
+
+  #positive(): number {
+    const value = this.#in.integer()
+    if (value < 64) throw malformed('a number has a longer spelling than it needs')
+    return value
+  }
+
+  #negative(): number {
+    const value = -1 - this.#in.integer()
+    if (!Number.isSafeInteger(value)) throw malformed('an integer is longer than 53 bits')
+    return value
+  }
+
+  #float32(): number {
+    const value = this.#in.float32()
+    if (!Number.isFinite(value) || Number.isSafeInteger(value)) throw malformed('a number has another spelling')
+    return value
+  }
+
+  #float64(): number {
+    const value = this.#in.float64()
+    if (!Number.isFinite(value) || Number.isSafeInteger(value) || Math.fround(value) === value) {
+      throw malformed('a number has another spelling')
+    }
+    return value
+  }
+
+  #bigint(): bigint {
+    const bytes = this.#in.raw(this.#in.count(1))
+    if (bytes.length === 0) return 0n
+    if (bytes[0] === 0) throw malformed('a bigint starts with zeros')
+    if (bytes.length <= 6) {
+      let small = 0
+      for (const byte of bytes) small = small * 256 + byte
+      return BigInt(small)
+    }
+    // Hexadecimal is the one form that is read in linear time.
+    const digits = new Uint8Array(2 * bytes.length + 2)
+    digits.set([0x30, 0x78])
+    for (let i = 0; i < bytes.length; i++) {
+      digits[2 * i + 2] = hexDigit(bytes[i]! >> 4)
+      digits[2 * i + 3] = hexDigit(bytes[i]! & 15)
+    }
+    return BigInt(new TextDecoder().decode(digits))
+  }
+
+  #bigNegative(): bigint {
+    const magnitude = this.#bigint()
+    if (magnitude === 0n) throw malformed('a bigint has another spelling')
+    return -magnitude
+  }
+
+  #longArray(depth: number): unknown[] {
+    const count = this.#in.count(1)
+    if (count < 16) throw malformed('an array has a longer spelling than it needs')
+    return this.#array(count, depth)
+  }
+
+  #array(count: number, depth: number): unknown[] {
+    this.#enter(depth, weight.light)
+    if (count > this.#in.remaining) throw malformed('the data ends too early')
+    const items: unknown[] = []
+    this.#containers.push(items)
+    for (let i = 0; i < count; i++) items.push(this.#value(depth + 1))
+    return items
+  }
+
+  #sparseArray(depth: number): unknown[] {
+    this.#enter(depth, weight.medium)
+    const length = this.#in.integer()
+    const count = this.#in.count(2)
+    if (length > arrayLengthMax || count >= length) throw malformed('a sparse array has no holes, or is too long')
+    const items: unknown[] = []
+    // Through the largest length first: it makes the array a table, so that nothing is set aside for the holes.
+    items.length = arrayLengthMax
+    items.length = length
+    this.#containers.push(items)
+    let next = 0
+    for (let i = 0; i < count; i++) {
+      const index = next + this.#in.integer()
+      if (index >= length) throw malformed('an index lies beyond its array')
+      next = index + 1
+      items[index] = this.#value(depth + 1)
+    }
+    return items
+  }
+
+  #shape(index: number): ReadShape {
+    const shape = this.#shapes[index]
+    if (shape === undefined) throw malformed(`shape ${index} was not written before`)
+    return shape
+  }
+
+  #laterShape(): ReadShape {
+    const index = this.#in.integer()
+    if (index < 16) throw malformed('a shape has a longer spelling than it needs')
+    return this.#shape(index)
+  }
+
+  #newShape(): ReadShape {
+    const shape = this.#known.read(this.#in, this.#in.integer())
+    if (this.#shapes.length === shapesMax) throw malformed('a value has too many shapes')
+    if (isListed(this.#shapes, shape)) throw malformed('a shape is written twice')
+    this.#shapes.push(shape)
+    return shape
+  }
+
+  #object(shape: ReadShape, depth: number): Record<string, unknown> {
+    this.#enter(depth, weight.light)
+    const result: Record<string, unknown> = {}
+    this.#containers.push(result)
+    this.#fields(result, shape, depth)
+    return result
+  }
+
+  #fields(result: Record<string, unknown>, shape: ReadShape, depth: number): void {
+    const { keys } = shape
+    if (keys.length > this.#in.remaining) throw malformed('the data ends too early')
+    if (shape.hasOddKey) {
+      for (const key of keys) define(result, key, this.#value(depth + 1))
+      return
+    }
+    for (let i = 0; i < keys.length; i++) result[keys[i]!] = this.#value(depth + 1)
+  }
+
+  #largeObject(depth: number): Record<string, unknown> {
+    this.#enter(depth, weight.light)
+    const result: Record<string, unknown> = {}
+    this.#containers.push(result)
+    this.#largeFields(result, depth)
+    return result
+  }
+
+  #largeFields(result: Record<string, unknown>, depth: number): void {
+    const isTableFull = this.#shapes.length === shapesMax
+    const count = this.#in.count(2)
+    let keyBytes = 0
+    let before: string | undefined
+    for (let i = 0; i < count; i++) {
+      const start = this.#in.offset
+      const key = this.#in.text()
+      keyBytes += this.#in.offset - start
+      if (before !== undefined && before >= key) throw malformed('keys are not sorted')
+      before = key
+      const value = this.#value(depth + 1)
+      if (needsDefine(key)) define(result, key, value)
+      else result[key] = value
+    }
+    if (count <= shapeKeysMax && keyBytes <= shapeBytesMax && !isTableFull) {
+      throw malformed('a small object is written as a large one')
+    }
+  }
+
+  #map(depth: number): Map<unknown, unknown> {
+    this.#enter(depth, weight.medium)
+    const count = this.#in.count(2)
+    const result = new Map<unknown, unknown>()
+    this.#containers.push(result)
+    for (let i = 0; i < count; i++) {
+      const key = this.#value(depth + 1)
+      if (Object.is(key, -0)) throw malformed('a map has no key -0')
+      result.set(key, this.#value(depth + 1))
+    }
+    if (result.size !== count) throw malformed('a map has the same key twice')
+    return result
+  }
+
+  #set(depth: number): Set<unknown> {
+    this.#enter(depth, weight.medium)
+    const count = this.#in.count(1)
+    const result = new Set<unknown>()
+    this.#containers.push(result)
+    for (let i = 0; i < count; i++) {
+      const member = this.#value(depth + 1)
+      if (Object.is(member, -0)) throw malformed('a set has no member -0')
+      result.add(member)
+    }
+    if (result.size !== count) throw malformed('a set has the same member twice')
+    return result
+  }
+
+  #date(depth: number): Date {
+    this.#enter(depth, weight.medium)
+    const time = this.#value(depth + 1)
+    const isTime = typeof time === 'number' && (Number.isNaN(time) || (Number.isInteger(time) && !Object.is(time, -0)))
+    if (!isTime || Math.abs(time) > dateMax) throw malformed('a date is out of range')
+    const result = new Date(time)
+    this.#containers.push(result)
+    return result
+  }
+
+  #regExp(depth: number): RegExp {
+    this.#enter(depth, weight.heavy)
+    const source = this.#in.text()
+    const flags = this.#in.text()
+    let result: RegExp
+    try {
+      result = new RegExp(source, flags)
+    } catch (cause) {
+      throw malformed('a regular expression that this runtime does not know', cause)
+    }
+    if (result.source !== source || result.flags !== flags) throw malformed('a regular expression has another spelling')
+    this.#containers.push(result)
+    return result
+  }
+
+  #error(depth: number): Error {
+    this.#enter(depth, weight.heavy)
+    const kind = errorKinds[this.#in.byte()]
+    if (kind === undefined) throw malformed('an unknown kind of error')
+    const result = kind.create()
+    this.#containers.push(result)
+    const fields: Record<string, unknown> = {}
+    const found = this.#in.byte()
+    if (found >= shapeTags && found < plainTags) this.#fields(fields, this.#shape(found - shapeTags), depth)
+    else if (found === tag.newShape) this.#fields(fields, this.#newShape(), depth)
+    else if (found === tag.knownShape) this.#fields(fields, this.#laterShape(), depth)
+    else if (found === tag.largeObject) this.#largeFields(fields, depth)
+    else throw malformed('an error without its fields')
+    if (Object.hasOwn(fields, 'stack') || fields.message === '') throw malformed('an error has another spelling')
+    if (Object.hasOwn(fields, 'name') && fields.name === kind.name) throw malformed('an error has another spelling')
+    const isAggregate = kind.name === 'AggregateError'
+    // An AggregateError is made with an empty list; one that was written without any has none.
+    if (isAggregate) Reflect.deleteProperty(result, 'errors')
+    for (const key of Object.keys(fields)) {
+      const isHidden = hiddenErrorFields.has(key) || (isAggregate && key === 'errors')
+      define(result, key, fields[key], !isHidden)
+    }
+    define(result, 'stack', `${shown(result.name)}: ${shown(result.message)}`, false)
+    return result
+  }
+
+  #buffer(depth: number): ArrayBuffer {
+    this.#enter(depth, weight.medium)
+    const result = copyBuffer(this.#in.raw(this.#in.count(1)))
+    this.#containers.push(result)
+    return result
+  }
+
+  #view(depth: number): ArrayBufferView {
+    this.#enter(depth, weight.medium)
+    const kind = viewKinds[this.#in.byte()]
+    if (kind === undefined) throw malformed('an unknown kind of typed array')
+    const bytes = this.#in.raw(this.#in.count(1))
+    if (bytes.length % kind.elementBytes !== 0) throw malformed('a typed array ends inside an element')
+    const buffer = copyBuffer(bytes)
+    turnElements(new Uint8Array(buffer), kind.elementBytes)
+    const result = kind.create(buffer)
+    this.#containers.push(result)
+    return result
+  }
+
+  #instance(depth: number): unknown {
+    this.#enter(depth, weight.medium)
+    const name = this.#in.text()
+    const codec = this.#classes.get(name)
+    if (codec === undefined) {
+      throw new RepriseError(
+        'UNKNOWN_CODEC',
+        `no codec is registered for the class ${JSON.stringify(name.slice(0, 80))}`,
+        {
+          class: name.slice(0, 80),
+        },
+      )
+    }
+    const index = this.#containers.push(unfinished) - 1
+    const data = this.#value(depth + 1)
+    let result: unknown
+    try {
+      result = codec.decode(data)
+    } catch (cause) {
+      throw malformed(`the codec of the class ${name} refused its data`, cause)
+    }
+    this.#containers[index] = result
+    return result
+  }
+
+  #reference(): unknown {
+    const index = this.#in.integer()
+    if (index >= this.#containers.length)
+      throw malformed(`a reference to container ${index}, which did not appear before`)
+    const result = this.#containers[index]
+    if (result === unfinished) throw malformed('a cycle through an instance of a class')
+    return result
+  }
+}
+
+/** The caller's own copy: it must not change with the bytes it was read from. */
+function copyBuffer(bytes: Uint8Array): ArrayBuffer {
+  const copy = new Uint8Array(bytes.length)
+  copy.set(bytes)
+  return copy.buffer
+}
+
+function hexDigit(value: number): number {
+  return value < 10 ? value + 0x30 : value + 0x57
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'string' ? value : '?'
+}

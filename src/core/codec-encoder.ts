@@ -1,0 +1,410 @@
+// Turns a value into bytes (format in codec.ts). One instance does one value at a time and is reused for the next.
+// It reads data properties only and calls no code of the value's, but for registered class codecs and proxy traps.
+
+import type { ClassCodec } from './codec.ts'
+import {
+  arrayTags,
+  bytesPerUnit,
+  codecVersion,
+  define,
+  errorKinds,
+  integerTags,
+  shapesMax,
+  shapeTags,
+  tag,
+  turnElements,
+  unitsFree,
+  viewKinds,
+  weight,
+} from './codec-format.ts'
+import { ValuePath } from './codec-path.ts'
+import { WriteShapes } from './codec-shape.ts'
+import { ValueWriter } from './codec-writer.ts'
+import { RepriseError } from './errors.ts'
+
+/** Up to this many containers, looking through a list is faster than a map. */
+const listedMax = 8
+const arrayIndexMax = 0xffff_fffe
+/** Looked at one by one, whether enumerable or not. */
+const errorFields: ReadonlySet<string> = new Set(['name', 'message', 'cause', 'errors', 'stack'])
+/** Tells the true kind of a typed array, also of a subclass such as Buffer; undefined for a DataView. */
+const typedArrayName = Object.getOwnPropertyDescriptor(
+  Object.getPrototypeOf(Uint8Array.prototype),
+  Symbol.toStringTag,
+)?.get
+
+export class ValueEncoder {
+  readonly #out: ValueWriter
+  readonly #shapes = new WriteShapes()
+  readonly #path = new ValuePath()
+  readonly #classes: ReadonlyMap<object, ClassCodec>
+  readonly #depthMax: number
+  readonly #unitsMax: number
+
+  // The containers written so far, in the order of their first appearance: their position is how they are referred to.
+  readonly #listed: (object | undefined)[] = []
+  readonly #indexed = new Map<object, number>()
+  #containers = 0
+  #units = 0
+  #message = 0
+  #shapeCount = 0
+  #unfinished: Set<object> | null = null
+
+  constructor(
+    classes: ReadonlyMap<object, ClassCodec>,
+    limits: { readonly valueBytes: number; readonly valueDepth: number },
+  ) {
+    this.#out = new ValueWriter(limits.valueBytes)
+    this.#classes = classes
+    this.#depthMax = limits.valueDepth
+    this.#unitsMax = unitsFree + Math.floor(limits.valueBytes / bytesPerUnit)
+  }
+
+  encode(value: unknown): Uint8Array {
+    this.#message += 1
+    this.#shapeCount = 0
+    this.#units = 0
+    this.#unfinished = null
+    this.#shapes.tidy()
+    this.#out.begin()
+    try {
+      this.#out.byte(codecVersion)
+      this.#value(value, 0)
+      return this.#out.finish()
+    } finally {
+      this.#forget()
+    }
+  }
+
+  /** What was encoded belongs to the caller: keep no hold of it. */
+  #forget(): void {
+    const listed = Math.min(this.#containers, listedMax)
+    for (let i = 0; i < listed; i++) this.#listed[i] = undefined
+    if (this.#containers > listedMax) this.#indexed.clear()
+    this.#containers = 0
+  }
+
+  #value(value: unknown, depth: number): void {
+    switch (typeof value) {
+      case 'string':
+        this.#out.text(value)
+        return
+      case 'number':
+        this.#number(value)
+        return
+      case 'object':
+        if (value === null) this.#out.byte(tag.null)
+        else if (!this.#refer(value, depth)) this.#container(value, depth)
+        return
+      case 'boolean':
+        this.#out.byte(value ? tag.true : tag.false)
+        return
+      case 'undefined':
+        this.#out.byte(tag.undefined)
+        return
+      case 'bigint':
+        this.#bigint(value)
+        return
+      case 'function':
+        throw this.#path.refuse(depth, `a function (${value.name || 'without a name'})`)
+      default:
+        throw this.#path.refuse(depth, 'a symbol')
+    }
+  }
+
+  #number(value: number): void {
+    const out = this.#out
+    if (Number.isSafeInteger(value)) {
+      if (value >= 64) out.tagged(tag.positive, value)
+      else if (value < 0) out.tagged(tag.negative, -1 - value)
+      else out.byte(value === 0 && Object.is(value, -0) ? tag.minusZero : integerTags + value)
+    } else if (Number.isNaN(value)) {
+      out.byte(tag.notANumber)
+    } else if (value === Number.POSITIVE_INFINITY) {
+      out.byte(tag.infinity)
+    } else if (value === Number.NEGATIVE_INFINITY) {
+      out.byte(tag.minusInfinity)
+    } else if (Math.fround(value) === value) {
+      out.byte(tag.float32)
+      out.float32(value)
+    } else {
+      out.byte(tag.float64)
+      out.float64(value)
+    }
+  }
+
+  #bigint(value: bigint): void {
+    const isNegative = value < 0n
+    const hex = value === 0n ? '' : (isNegative ? -value : value).toString(16)
+    const size = (hex.length + 1) >> 1
+    this.#out.tagged(isNegative ? tag.bigNegative : tag.bigPositive, size)
+    this.#out.reserve(size)
+    let at = 0
+    if (hex.length % 2 === 1) this.#out.byte(hexDigit(hex, at++))
+    while (at < hex.length) this.#out.byte(16 * hexDigit(hex, at++) + hexDigit(hex, at++))
+  }
+
+  /** Writes a reference if this container was written before; otherwise gives it its number. */
+  #refer(value: object, depth: number): boolean {
+    const count = this.#containers
+    let index: number | undefined
+    if (count <= listedMax) {
+      for (let i = 0; i < count; i++) if (this.#listed[i] === value) index = i
+    } else {
+      index = this.#indexed.get(value)
+    }
+    if (index !== undefined) {
+      if (this.#unfinished?.has(value)) throw this.#path.refuse(depth, 'a cycle through an instance of a class')
+      this.#out.tagged(tag.reference, index)
+      return true
+    }
+    if (depth >= this.#depthMax) {
+      throw new RepriseError('LIMIT_EXCEEDED', `a value is nested deeper than ${this.#depthMax}`, {
+        limit: 'valueDepth',
+        max: this.#depthMax,
+        path: this.#path.show(depth),
+      })
+    }
+    if (count < listedMax) {
+      this.#listed[count] = value
+    } else {
+      if (count === listedMax) for (let i = 0; i < listedMax; i++) this.#indexed.set(this.#listed[i]!, i)
+      this.#indexed.set(value, count)
+    }
+    this.#containers = count + 1
+    return false
+  }
+
+  #weigh(units: number): void {
+    this.#units += units
+    if (this.#units <= this.#unitsMax) return
+    throw new RepriseError('LIMIT_EXCEEDED', 'a value holds too many containers for the size limit', {
+      limit: 'valueBytes',
+      unitsMax: this.#unitsMax,
+    })
+  }
+
+  #container(value: object, depth: number): void {
+    const prototype: unknown = Object.getPrototypeOf(value)
+    if (prototype === Object.prototype || prototype === null) this.#object(value, depth)
+    else if (Array.isArray(value)) this.#array(value, prototype, depth)
+    else this.#special(value, prototype as object, depth)
+  }
+
+  #object(value: object, depth: number): void {
+    this.#weigh(weight.light)
+    if (Object.getOwnPropertySymbols(value).length > 0)
+      throw this.#path.refuse(depth, 'a property with a symbol as key')
+    this.#fields(value, depth)
+  }
+
+  #fields(value: object, depth: number): void {
+    const out = this.#out
+    const keys = Object.keys(value)
+    this.#path.enter(depth, 'property')
+    const shape = this.#shapes.find(keys, this.#shapeCount < shapesMax)
+    if (shape !== null && shape.message === this.#message) {
+      if (shape.index < 16) out.byte(shapeTags + shape.index)
+      else out.tagged(tag.knownShape, shape.index)
+    } else if (shape !== null && this.#shapeCount < shapesMax) {
+      shape.message = this.#message
+      shape.index = this.#shapeCount++
+      out.tagged(tag.newShape, shape.block.length)
+      out.raw(shape.block)
+    } else {
+      keys.sort()
+      out.tagged(tag.largeObject, keys.length)
+      for (const key of keys) {
+        out.text(key)
+        this.#property(value, key, depth)
+      }
+      return
+    }
+    const sorted = shape.keys
+    for (let i = 0; i < sorted.length; i++) this.#property(value, sorted[i]!, depth)
+  }
+
+  #property(value: object, key: string, depth: number): void {
+    this.#path.at(depth, key)
+    const property = Object.getOwnPropertyDescriptor(value, key)
+    if (property === undefined || property.get !== undefined || property.set !== undefined) {
+      throw this.#path.refuse(depth + 1, 'a property that is computed by a getter or setter')
+    }
+    this.#value(property.value, depth + 1)
+  }
+
+  #array(value: readonly unknown[], prototype: unknown, depth: number): void {
+    // Array.prototype is itself an array, in every realm; the prototype of a subclass is not.
+    if (prototype !== Array.prototype && !Array.isArray(prototype)) {
+      this.#special(value, prototype as object, depth)
+      return
+    }
+    this.#path.enter(depth, 'item')
+    if (hasHole(value)) {
+      this.#sparseArray(value, depth)
+      return
+    }
+    this.#weigh(weight.light)
+    const count = value.length
+    if (count < 16) this.#out.byte(arrayTags + count)
+    else this.#out.tagged(tag.array, count)
+    for (let i = 0; i < count; i++) {
+      this.#path.at(depth, i)
+      this.#value(value[i], depth + 1)
+    }
+  }
+
+  /** Costs what is there, not what `length` says. */
+  #sparseArray(value: readonly unknown[], depth: number): void {
+    this.#weigh(weight.medium)
+    const indexes: number[] = []
+    for (const key of Object.keys(value)) {
+      const index = Number(key)
+      if (!Number.isInteger(index) || index < 0 || index > arrayIndexMax || String(index) !== key) break
+      indexes.push(index)
+    }
+    this.#out.tagged(tag.sparseArray, value.length)
+    this.#out.integer(indexes.length)
+    let next = 0
+    for (const index of indexes) {
+      this.#out.integer(index - next)
+      next = index + 1
+      this.#path.at(depth, index)
+      this.#value(value[index], depth + 1)
+    }
+  }
+
+  #special(value: object, prototype: object, depth: number): void {
+    const codec = this.#classes.get(prototype)
+    if (codec !== undefined) this.#instance(value, codec, depth)
+    else if (ArrayBuffer.isView(value)) this.#view(value, depth)
+    else if (prototype === Map.prototype) this.#map(value as Map<unknown, unknown>, depth)
+    else if (prototype === Set.prototype) this.#set(value as Set<unknown>, depth)
+    else if (prototype === Date.prototype) this.#date(value as Date)
+    else if (prototype === ArrayBuffer.prototype) this.#buffer(value as ArrayBuffer)
+    else if (prototype === RegExp.prototype) this.#regExp(value as RegExp)
+    else if (value instanceof Error) this.#error(value, depth)
+    else if (isForeignObjectPrototype(prototype)) this.#object(value, depth)
+    else throw this.#path.refuse(depth, `an instance of ${className(prototype)}`)
+  }
+
+  #map(value: Map<unknown, unknown>, depth: number): void {
+    this.#weigh(weight.medium)
+    // Taken through the prototype: a property of the same name on the map itself decides nothing.
+    const entries = [...Map.prototype.entries.call(value)]
+    this.#out.tagged(tag.map, entries.length)
+    let i = 0
+    for (const [key, item] of entries) {
+      this.#path.at(depth, i++)
+      this.#path.enter(depth, 'key')
+      this.#value(key, depth + 1)
+      this.#path.enter(depth, 'value')
+      this.#value(item, depth + 1)
+    }
+  }
+
+  #set(value: Set<unknown>, depth: number): void {
+    this.#weigh(weight.medium)
+    const members = [...Set.prototype.values.call(value)]
+    this.#out.tagged(tag.set, members.length)
+    this.#path.enter(depth, 'member')
+    for (let i = 0; i < members.length; i++) {
+      this.#path.at(depth, i)
+      this.#value(members[i], depth + 1)
+    }
+  }
+
+  #date(value: Date): void {
+    this.#weigh(weight.medium)
+    this.#out.byte(tag.date)
+    this.#number(Date.prototype.getTime.call(value))
+  }
+
+  #regExp(value: RegExp): void {
+    this.#weigh(weight.heavy)
+    this.#out.byte(tag.regExp)
+    this.#out.text(value.source)
+    this.#out.text(value.flags)
+  }
+
+  #buffer(value: ArrayBuffer): void {
+    this.#weigh(weight.medium)
+    this.#out.tagged(tag.buffer, value.byteLength)
+    this.#out.raw(new Uint8Array(value))
+  }
+
+  #view(value: ArrayBufferView, depth: number): void {
+    this.#weigh(weight.medium)
+    const name: string = typedArrayName?.call(value) ?? 'DataView'
+    const kind = viewKinds.findIndex((candidate) => candidate.name === name)
+    if (kind < 0) throw this.#path.refuse(depth, `a ${name}`)
+    let bytes = new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+    const { elementBytes } = viewKinds[kind]!
+    if (elementBytes > 1) {
+      bytes = bytes.slice()
+      turnElements(bytes, elementBytes)
+    }
+    this.#out.byte(tag.view)
+    this.#out.byte(kind)
+    this.#out.integer(bytes.length)
+    this.#out.raw(bytes)
+  }
+
+  /** The nearest built-in class, and what the error says; the stack is of this process and stays here. */
+  #error(value: Error, depth: number): void {
+    this.#weigh(weight.heavy)
+    let kind = 0
+    for (let i = 1; i < errorKinds.length; i++) if (value instanceof errorKinds[i]!.type) kind = i
+    const fields: Record<string, unknown> = {}
+    for (const key of Object.keys(value)) {
+      const property = Object.getOwnPropertyDescriptor(value, key)
+      if (!errorFields.has(key) && property) Object.defineProperty(fields, key, property)
+    }
+    if (value.name !== errorKinds[kind]!.name) define(fields, 'name', value.name)
+    if (value.message !== '') define(fields, 'message', value.message)
+    if (Object.hasOwn(value, 'cause')) define(fields, 'cause', value.cause)
+    if (Object.hasOwn(value, 'errors')) define(fields, 'errors', (value as AggregateError).errors)
+    this.#out.byte(tag.error)
+    this.#out.byte(kind)
+    this.#fields(fields, depth)
+  }
+
+  #instance(value: object, codec: ClassCodec, depth: number): void {
+    this.#weigh(weight.medium)
+    let data: unknown
+    try {
+      data = codec.encode(value)
+    } catch (cause) {
+      throw this.#path.refuse(depth, `an instance of ${codec.name}: its codec failed`, cause)
+    }
+    this.#path.enter(depth, 'class')
+    this.#path.at(depth, codec.name)
+    this.#unfinished ??= new Set()
+    this.#unfinished.add(value)
+    this.#out.byte(tag.instance)
+    this.#out.text(codec.name)
+    this.#value(data, depth + 1)
+    this.#unfinished.delete(value)
+  }
+}
+
+function hexDigit(hex: string, at: number): number {
+  const code = hex.charCodeAt(at)
+  return code < 0x3a ? code - 0x30 : code - 0x57
+}
+
+/** Stops at the first hole, so a long array of nothing costs nothing. */
+function hasHole(value: readonly unknown[]): boolean {
+  for (let i = 0; i < value.length; i++) if (value[i] === undefined && !Object.hasOwn(value, i)) return true
+  return false
+}
+
+/** Plain objects of another realm (a vm context, a frame) are plain too. */
+function isForeignObjectPrototype(prototype: object): boolean {
+  return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, 'isPrototypeOf')
+}
+
+function className(prototype: object): string {
+  const type: unknown = Object.getOwnPropertyDescriptor(prototype, 'constructor')?.value
+  return typeof type === 'function' && type.name !== '' ? type.name : 'a class without a name'
+}

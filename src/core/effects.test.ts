@@ -1,0 +1,285 @@
+import { createHash } from 'node:crypto'
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import {
+  applyEffect,
+  compensationKey,
+  compensationPlan,
+  type Effect,
+  type EffectLedger,
+  effectKey,
+  effectTypes,
+  emptyLedger,
+  getEffect,
+  inDoubt,
+  listEffects,
+} from './effects.ts'
+import { isReprise, type RepriseError } from './errors.ts'
+
+const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
+
+const failure = (act: () => unknown): RepriseError => {
+  try {
+    act()
+  } catch (error) {
+    if (isReprise(error)) return error
+    throw error
+  }
+  throw new Error('nothing was thrown')
+}
+
+type Marker = { type: string; data: Record<string, unknown> }
+const intended = (id: string, over: object = {}): Marker => ({
+  type: '$effect.intended',
+  data: { id, name: 'charge', key: `key-${id}`, reversal: 'compensate', ...over },
+})
+const marker = (type: string, id: string, over: object = {}): Marker => ({
+  type: `$effect.${type}`,
+  data: { id, ...over },
+})
+const settled = (id: string, outcome: string) => marker('settled', id, { outcome, by: 'ann' })
+
+/** Markers at sequences 1, 2, 3, … */
+const ledgerFrom = (markers: readonly Marker[]): EffectLedger =>
+  markers.reduce((ledger, one, index) => applyEffect(ledger, { seq: index + 1, ...one }), emptyLedger())
+
+const ids = (effects: readonly Effect[]) => effects.map((effect) => effect.id)
+
+// What is known of an effect, the markers that may follow, and what is known then: written down apart from the code.
+const legal: Record<string, Record<string, string>> = {
+  nothing: { intended: 'unknown' },
+  unknown: {
+    done: 'done',
+    failed: 'failed',
+    'settled done': 'done',
+    'settled failed': 'failed',
+    'settled compensated': 'compensated',
+  },
+  failed: { intended: 'unknown' },
+  done: {
+    compensating: 'done',
+    'compensation-failed': 'done',
+    compensated: 'compensated',
+    'settled compensated': 'compensated',
+  },
+  compensated: {},
+}
+const kinds = [...new Set(Object.values(legal).flatMap((steps) => Object.keys(steps)))]
+const toMarker = (kind: string, id: string): Marker =>
+  kind === 'intended' ? intended(id) : kind.startsWith('settled ') ? settled(id, kind.slice(8)) : marker(kind, id)
+
+test('A5.3: markers move an effect by the table, anything else is refused and changes nothing', () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.tuple(fc.constantFrom('a', 'b', 'c'), fc.constantFrom(...kinds)), { maxLength: 60 }),
+      (steps) => {
+        const known = new Map<string, string>()
+        let ledger = emptyLedger()
+        steps.forEach(([id, kind], index) => {
+          const entry = { seq: index + 1, ...toMarker(kind, id) }
+          const next = legal[known.get(id) ?? 'nothing']![kind]
+          if (next === undefined) {
+            expect(failure(() => applyEffect(ledger, entry)).code).toBe('MALFORMED')
+          } else {
+            ledger = applyEffect(ledger, entry)
+            known.set(id, next)
+          }
+          for (const [each, outcome] of known) expect(getEffect(ledger, each)!.outcome ?? 'unknown').toBe(outcome)
+        })
+      },
+    ),
+  )
+})
+
+/** Histories of many effects, each step legal. */
+const histories = fc.array(fc.tuple(fc.nat(7), fc.nat(5)), { maxLength: 80 }).map((choices) => {
+  const known = new Map<string, string>()
+  return choices.flatMap(([which, choice]) => {
+    const id = `e${which}`
+    const steps = Object.entries(legal[known.get(id) ?? 'nothing']!)
+    if (steps.length === 0) return []
+    const [kind, next] = steps[choice % steps.length]!
+    known.set(id, next)
+    return [
+      kind === 'intended'
+        ? intended(id, { reversal: ['compensate', 'none', 'irreversible'][which % 3] })
+        : toMarker(kind, id),
+    ]
+  })
+})
+
+test('A5.2: older ledgers stay as they were, and folding in two parts gives the same ledger', () => {
+  fc.assert(
+    fc.property(histories, fc.nat(80), (markers, cut) => {
+      const half = ledgerFrom(markers.slice(0, cut))
+      const before = listEffects(half)
+      let ledger = half
+      markers.slice(cut).forEach((one, index) => {
+        ledger = applyEffect(ledger, { seq: Math.min(cut, markers.length) + index + 1, ...one })
+      })
+      expect(ledger).toEqual(ledgerFrom(markers))
+      expect(listEffects(half)).toEqual(before)
+    }),
+  )
+})
+
+test('A9.2, G5: a roll back undoes in reverse order of completion, and no effect after the coordinate is forgotten', () => {
+  fc.assert(
+    fc.property(histories, fc.nat(80), (markers, afterSeq) => {
+      const ledger = ledgerFrom(markers)
+      const plan = compensationPlan(ledger, afterSeq)
+      for (const list of [plan.compensate, plan.cannot]) {
+        const order = list.map((effect) => effect.endedSeq!)
+        expect(order).toEqual([...order].sort((a, b) => b - a))
+      }
+      expect(plan.compensate.every((effect) => effect.reversal === 'compensate')).toBe(true)
+      expect(plan.cannot.every((effect) => effect.reversal !== 'compensate')).toBe(true)
+      const named = [...plan.compensate, ...plan.cannot, ...plan.inDoubt, ...plan.carry]
+      expect(new Set(named).size).toBe(named.length)
+      // What is not named either did not move after the coordinate, or began after it and left no trace outside.
+      for (const effect of listEffects(ledger).filter((one) => !named.includes(one))) {
+        const leftNoTrace = effect.outcome === 'failed' || effect.outcome === 'compensated'
+        expect(effect.changedSeq <= afterSeq || (effect.intendedSeq > afterSeq && leftNoTrace)).toBe(true)
+      }
+    }),
+  )
+})
+
+test('the order of compensation is that of completion, not of intent', () => {
+  const ledger = ledgerFrom([
+    intended('a'),
+    intended('b'),
+    intended('c'),
+    marker('done', 'b'),
+    marker('done', 'c'),
+    marker('done', 'a'),
+  ])
+  expect(ids(compensationPlan(ledger, 0).compensate)).toEqual(['a', 'c', 'b'])
+})
+
+test('what cannot be undone, what is in doubt, and what the branch must be told are listed apart', () => {
+  const ledger = ledgerFrom([
+    intended('before'),
+    intended('straddling'),
+    marker('done', 'before'),
+    intended('mail', { reversal: 'irreversible' }), // 4: after the coordinate
+    marker('done', 'straddling'),
+    marker('done', 'mail'),
+    intended('lost'),
+    intended('refunded'),
+    marker('done', 'refunded'),
+    marker('compensated', 'refunded'),
+    intended('stuck'),
+    marker('done', 'stuck'),
+    marker('compensation-failed', 'stuck', { error: 'bank is closed' }),
+  ])
+  const plan = compensationPlan(ledger, 3)
+  expect({
+    compensate: ids(plan.compensate),
+    cannot: ids(plan.cannot),
+    inDoubt: ids(plan.inDoubt),
+    carry: ids(plan.carry),
+  }).toEqual({
+    compensate: ['stuck'],
+    cannot: ['mail'],
+    inDoubt: ['lost'],
+    carry: ['straddling'],
+  })
+  expect(getEffect(ledger, 'stuck')).toMatchObject({
+    state: 'compensating',
+    compensationFailures: 1,
+    error: 'bank is closed',
+  })
+})
+
+test('A5.3: intended without an outcome is in doubt, unless it is running right now', () => {
+  const ledger = ledgerFrom([intended('b'), intended('a'), intended('c'), marker('done', 'c'), intended('d')])
+  expect(ids(inDoubt(ledger))).toEqual(['b', 'a', 'd'])
+  expect(ids(inDoubt(ledger, ['a']))).toEqual(['b', 'd'])
+  expect(ids(inDoubt(applyEffect(ledger, { seq: 9, ...settled('b', 'failed') })))).toEqual(['a', 'd'])
+})
+
+test('a retry keeps its key and its first intent, and counts', () => {
+  const ledger = ledgerFrom([intended('a'), marker('failed', 'a', { error: 'no answer' }), intended('a')])
+  expect(getEffect(ledger, 'a')).toMatchObject({
+    state: 'intended',
+    intendedSeq: 1,
+    changedSeq: 3,
+    attempts: 2,
+    key: 'key-a',
+    error: null,
+  })
+  const otherKey = { seq: 3, ...intended('a', { key: 'another' }) }
+  expect(failure(() => applyEffect(ledgerFrom([intended('a'), marker('failed', 'a')]), otherKey)).code).toBe(
+    'MALFORMED',
+  )
+})
+
+test('an illegal marker names both sides', () => {
+  const ledger = ledgerFrom([intended('a'), marker('done', 'a')])
+  const error = failure(() => applyEffect(ledger, { seq: 3, ...marker('done', 'a') }))
+  expect(error.message).toContain('$effect.done at sequence 3: effect a is done since sequence 2')
+  expect(error.data).toEqual({ seq: 3, type: '$effect.done', effect: 'a', state: 'done', since: 2 })
+  expect(failure(() => applyEffect(emptyLedger(), { seq: 1, ...marker('done', 'x') })).message).toContain(
+    'was never intended',
+  )
+})
+
+test('hostile marker data is refused, other entries are none of its business', () => {
+  for (const type of effectTypes) {
+    for (const data of [null, undefined, 7, 'a', [], {}, { id: 5 }, { id: '' }]) {
+      expect(failure(() => applyEffect(emptyLedger(), { seq: 1, type, data })).code).toBe('MALFORMED')
+    }
+  }
+  expect(failure(() => applyEffect(emptyLedger(), { seq: 1, ...intended('a', { reversal: 'maybe' }) })).code).toBe(
+    'MALFORMED',
+  )
+  expect(failure(() => applyEffect(ledgerFrom([intended('a')]), { seq: 2, ...settled('a', 'unclear') })).code).toBe(
+    'MALFORMED',
+  )
+  expect(failure(() => applyEffect(emptyLedger(), { seq: 1, type: '$effect.forgiven', data: { id: 'a' } })).code).toBe(
+    'INCOMPATIBLE_VERSION',
+  )
+  expect(applyEffect(emptyLedger(), { seq: 1, type: 'added', data: null })).toBe(emptyLedger())
+  expect(getEffect(ledgerFrom([intended('__proto__')]), '__proto__')?.id).toBe('__proto__')
+})
+
+const place = fc.record(
+  {
+    timeline: fc.oneof(
+      fc.string({ minLength: 1 }),
+      fc.stringMatching(/^[a-c@.:%/0-9]{1,9}$/),
+      fc.constant('x'.repeat(512)),
+    ),
+    seq: fc.integer({ min: 1, max: 20 }),
+    name: fc.oneof(fc.string(), fc.stringMatching(/^[a-c@.:%/0-9]{0,9}$/), fc.string({ unit: 'grapheme' })),
+    branch: fc.oneof(fc.nat(20), fc.stringMatching(/^[a-c@.:%/0-9]{1,9}$/)),
+  },
+  { requiredKeys: ['timeline', 'seq', 'name'] },
+)
+
+test('G5: the key is the same for the same place, another for another, and fits a header', () => {
+  fc.assert(
+    fc.property(place, place, (one, two) => {
+      const key = effectKey(one, sha256)
+      expect(key).toMatch(/^[\x21-\x7e]{1,255}$/)
+      expect(effectKey({ ...one }, sha256)).toBe(key)
+      const isSame =
+        JSON.stringify([one.timeline, one.seq, one.name, String(one.branch)]) ===
+        JSON.stringify([two.timeline, two.seq, two.name, String(two.branch)])
+      expect(effectKey(two, sha256) === key).toBe(isSame)
+      const undo = compensationKey(key, sha256)
+      expect(undo).toMatch(/^[\x21-\x7e]{1,255}$/)
+      expect(undo).not.toBe(key)
+    }),
+    { numRuns: 2000 },
+  )
+})
+
+test('keys can be read by a person where they are short', () => {
+  expect(effectKey({ timeline: 'order/42', seq: 8, name: 'charge', branch: 3 }, sha256)).toBe('order/42@8.3:charge')
+  expect(compensationKey('order/42@8.3:charge', sha256)).toBe('order/42@8.3:charge~undo')
+  const long = effectKey({ timeline: 'o'.repeat(512), seq: 8, name: 'charge' }, sha256)
+  expect(long).toHaveLength(255)
+  expect(effectKey({ timeline: 'o'.repeat(512), seq: 9, name: 'charge' }, sha256)).not.toBe(long)
+})

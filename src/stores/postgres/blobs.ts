@@ -1,0 +1,97 @@
+// Chunks in the database, by namespace and digest.
+
+import type { Blobs, ChunkRow } from '../../core/ports.ts'
+import type { Connections } from './connect.ts'
+import { nowMs } from './functions.ts'
+
+/** Bytes in one statement; a larger chunk goes alone. */
+const statementBytesMax = 8 * 1024 * 1024
+
+export function postgresBlobs(connections: Connections, s: string, ns: number): Blobs {
+  return {
+    async put(chunks) {
+      connections.checkOpen()
+      for (const group of groups(chunks)) {
+        // Equal bytes under one digest: the newest touch counts. Sorted, so that two writers cannot lock each other out.
+        const text = `INSERT INTO ${s}.chunk (ns, digest, bytes, touched_at)
+          SELECT $1, substr($2::bytea, 32 * (i.n::integer - 1) + 1, i.named), substr($3::bytea, i.start, i.size), ${nowMs}
+          FROM unnest($4::integer[], $5::integer[], $6::integer[]) WITH ORDINALITY AS i(start, size, named, n) ORDER BY 2
+          ON CONFLICT (ns, digest) DO UPDATE SET touched_at = greatest(${s}.chunk.touched_at, excluded.touched_at)`
+        let start = 1
+        const starts = group.map(({ bytes }) => {
+          start += bytes.length
+          return start - bytes.length
+        })
+        const values = [
+          ns,
+          Buffer.concat(group.map(({ digest }) => digest)),
+          Buffer.concat(group.map(({ bytes }) => bytes)),
+          starts,
+          group.map(({ bytes }) => bytes.length),
+          group.map(({ digest }) => digest.length),
+        ]
+        await connections.rows(text, values, 'safe')
+      }
+    },
+
+    async get(digests) {
+      connections.checkOpen()
+      if (digests.length === 0) return []
+      const text = `SELECT encode(digest, 'hex') AS name, bytes FROM ${s}.chunk WHERE ns = $1 AND digest = ANY ($2::bytea[])`
+      const rows = await connections.rows<{ name: string; bytes: Uint8Array }>(
+        text,
+        [ns, digests.map(hexBytea)],
+        'safe',
+      )
+      const found = new Map(rows.map(({ name, bytes }) => [name, bytes]))
+      return digests.map((digest) => found.get(hex(digest)) ?? null)
+    },
+
+    async list(after, limit) {
+      connections.checkOpen()
+      const text = `SELECT digest, octet_length(bytes) AS bytes, touched_at AS "touchedAt" FROM ${s}.chunk
+        WHERE ns = $1 AND digest > $2::bytea ORDER BY digest LIMIT $3`
+      return connections.rows<ChunkRow>(text, [ns, hexBytea(after ?? new Uint8Array()), Math.max(0, limit)], 'safe')
+    },
+
+    async delete(digests, touchedBefore) {
+      connections.checkOpen()
+      if (digests.length === 0) return 0
+      const text = `WITH gone AS (
+          DELETE FROM ${s}.chunk WHERE ns = $1 AND digest = ANY ($2::bytea[]) AND touched_at < $3 RETURNING 1
+        ) SELECT count(*) AS count FROM gone`
+      const values = [ns, digests.map(hexBytea), touchedBefore]
+      const rows = await connections.rows<{ count: number }>(text, values, 'unsafe')
+      return rows[0]!.count
+    },
+  }
+}
+
+type Chunk = Parameters<Blobs['put']>[0][number]
+
+/** A statement may not name the same row twice, and is kept to a size. */
+function groups(chunks: readonly Chunk[]): Chunk[][] {
+  const all: Chunk[][] = []
+  const seen = new Set<string>()
+  let bytes = Number.POSITIVE_INFINITY
+  for (const chunk of chunks) {
+    const name = hex(chunk.digest)
+    if (seen.has(name)) continue
+    seen.add(name)
+    if (bytes + chunk.bytes.length > statementBytesMax) {
+      all.push([])
+      bytes = 0
+    }
+    all.at(-1)!.push(chunk)
+    bytes += chunk.bytes.length
+  }
+  return all
+}
+
+function hex(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex')
+}
+
+function hexBytea(bytes: Uint8Array): string {
+  return `\\x${hex(bytes)}`
+}

@@ -1,0 +1,381 @@
+// The general commit, in the database: everything that a Commit can hold, in the order that ports.ts gives. The batch
+// arrives as one JSON value and one value with all the bytes (encode.ts writes them); outcomes leave as JSON.
+
+import { functionName, isAlive, nowMs, positionText } from './functions.ts'
+
+export function createCommitFunction(s: string): string {
+  const f = (name: string) => functionName(s, name)
+  return `
+-- p_make: timelines that must have a row (targets of mail, and those to be created). p_lock: all that are written to.
+-- A commit that can be refused after its first write (p_commits[i].late) has a block of its own to roll back to.
+CREATE FUNCTION ${f('commit')}(p_ns integer, p_commits jsonb, p_make text[], p_lock text[], p_blob bytea)
+RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  c jsonb;
+  v_outcome jsonb;
+  v_outcomes jsonb := '[]';
+  v_code text;
+  v_reason text;
+  v_now double precision := ${nowMs};
+BEGIN
+  IF cardinality(p_make) > 0 THEN
+    INSERT INTO ${s}.timeline (ns, id, is_stub, created_at, updated_at)
+    SELECT p_ns, m.id, true, v_now, v_now FROM unnest(p_make) AS m(id)
+    WHERE NOT EXISTS (SELECT 1 FROM ${s}.timeline t WHERE t.ns = p_ns AND t.id = m.id)
+    ORDER BY m.id ON CONFLICT (ns, id) DO NOTHING;
+  END IF;
+  PERFORM 1 FROM ${s}.timeline WHERE ns = p_ns AND id = ANY (p_lock) ORDER BY tid FOR NO KEY UPDATE;
+  -- While we waited for a lock, its row may have been renamed or removed. What must be there would be missed: again.
+  IF (SELECT count(*) FROM ${s}.timeline WHERE ns = p_ns AND id = ANY (p_make)) < cardinality(p_make) THEN
+    RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'a timeline was renamed or removed at this moment';
+  END IF;
+  FOR c IN SELECT e.value FROM jsonb_array_elements(p_commits) e LOOP
+    IF c ? 'late' THEN
+      BEGIN
+        v_outcome := ${f('commit_one')}(p_ns, c, p_blob);
+      EXCEPTION WHEN SQLSTATE 'RP001' THEN
+        GET STACKED DIAGNOSTICS v_code = MESSAGE_TEXT, v_reason = PG_EXCEPTION_DETAIL;
+        v_outcome := jsonb_build_object('code', v_code, 'reason', v_reason);
+      END;
+    ELSE
+      v_outcome := ${f('commit_one')}(p_ns, c, p_blob);
+    END IF;
+    v_outcomes := v_outcomes || v_outcome;
+  END LOOP;
+  RETURN v_outcomes;
+END $$;
+
+CREATE FUNCTION ${f('commit_one')}(p_ns integer, c jsonb, p_blob bytea) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  t ${s}.timeline%ROWTYPE;
+  v_now double precision := ${nowMs};
+  v_count bigint;
+BEGIN
+  IF NOT c ? 't' THEN
+    v_count := ${f('send')}(p_ns, c->'send', p_blob, v_now);
+    RETURN jsonb_build_object('seq', 0, 'was', v_count = 0);
+  END IF;
+
+  SELECT * INTO t FROM ${s}.timeline WHERE ns = p_ns AND id = c->>'t' FOR NO KEY UPDATE;
+  IF NOT FOUND OR (t.is_stub AND NOT c ? 'create') THEN
+    IF c ? 'forget' THEN RETURN jsonb_build_object('seq', coalesce((c->>'seq')::bigint, 0), 'was', true); END IF;
+    RETURN jsonb_build_object('code', 'NOT_FOUND', 'reason', 'no such timeline');
+  END IF;
+  IF t.operation = c->>'op' THEN
+    RETURN jsonb_build_object('seq', t.seq, 'was', true);
+  END IF;
+  IF t.epoch <> (c->>'epoch')::bigint THEN
+    RETURN jsonb_build_object('code', 'FENCED', 'reason', format('epoch is %s, not %s', t.epoch, c->>'epoch'));
+  END IF;
+  IF t.is_stub THEN
+    t := ${f('create')}(t, c->'create', v_now);
+  END IF;
+  IF c ? 'seq' AND t.seq <> (c->>'seq')::bigint THEN
+    RETURN jsonb_build_object('code', 'CONFLICT', 'reason', format('last sequence is %s, not %s', t.seq, c->>'seq'));
+  END IF;
+
+  IF c ? 'forget' THEN
+    PERFORM ${f('forget')}(t);
+    RETURN jsonb_build_object('seq', t.seq, 'was', false);
+  END IF;
+
+  IF c ? 'take' THEN
+    IF EXISTS (SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = c->'take'->>'worker' AND w.retired_at IS NOT NULL) THEN
+      RETURN jsonb_build_object('code', 'WORKER_RETIRED', 'reason', 'the worker was retired');
+    END IF;
+    IF t.owner <> c->'take'->>'worker' AND ${f('is_held')}(p_ns, t.owner, c->'take'->>'from', v_now) THEN
+      RETURN jsonb_build_object('code', 'OWNED', 'reason', format('worker %s owns it', t.owner));
+    END IF;
+    t.owner := c->'take'->>'worker';
+    t.epoch := t.epoch + 1;
+  END IF;
+  IF t.is_stub AND t.base_id IS NOT NULL THEN
+    PERFORM ${f('check_reach')}(t.base_tid, t.base_seq, t.floor);
+  END IF;
+
+  IF c ? 'branch' THEN
+    t := ${f('branch')}(t, c->'branch', v_now);
+    IF NOT c ? 'take' THEN t.epoch := t.epoch + 1; END IF;
+  END IF;
+
+  IF c ? 'run' THEN
+    t.last_pos := greatest(t.last_pos, ${f('feed_pos')}(p_ns));
+    INSERT INTO ${s}.run (tid, last, first, pos, ns, digest, bytes)
+    VALUES (t.tid, t.seq + (c->'run'->>'count')::bigint, t.seq + 1, t.last_pos, p_ns, decode(c->'run'->>'digest', 'hex'),
+      substr(p_blob, (c->'run'->>'start')::integer, (c->'run'->>'size')::integer))
+    RETURNING last, digest INTO t.seq, t.digest;
+  END IF;
+
+  IF c ? 'catalog' THEN
+    t := ${f('catalog')}(t, c, p_blob);
+  END IF;
+
+  IF c ? 'consume' THEN
+    UPDATE ${s}.message SET consumed_at = v_now, data = '' WHERE tid = t.tid AND consumed_at IS NULL
+      AND id IN (SELECT jsonb_array_elements_text(c->'consume'));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    IF v_count <> jsonb_array_length(c->'consume') THEN
+      PERFORM ${f('refuse')}('CONFLICT', 'a message to consume is not there unread');
+    END IF;
+    t.mail := t.mail - v_count;
+  END IF;
+  IF c ? 'release' THEN t.owner := NULL; END IF;
+  IF c ? 'wakeup' THEN t.wakeup := (c->>'wakeup')::double precision; END IF;
+  IF c ? 'queue' THEN t.queue := c->>'queue'; END IF;
+  IF c ? 'priority' THEN t.priority := (c->>'priority')::double precision; END IF;
+  IF c ? 'status' THEN t.status := c->>'status'; END IF;
+  IF c ? 'attributes' THEN
+    t.attributes := (t.attributes || (c->'attributes')) - ARRAY(SELECT jsonb_array_elements_text(c->'removed'));
+  END IF;
+  IF c ? 'cursors' THEN
+    PERFORM ${f('move_cursor')}(t, x->>'name', x->>'position', v_now) FROM jsonb_array_elements(c->'cursors') x;
+  END IF;
+
+  UPDATE ${s}.timeline SET
+    seq = t.seq, epoch = t.epoch, digest = t.digest, last_pos = t.last_pos, floor = t.floor, floor_digest = t.floor_digest,
+    base_tid = t.base_tid, base_id = t.base_id, base_seq = t.base_seq, base_digest = t.base_digest, is_stub = false,
+    owner = t.owner, operation = c->>'op', queue = t.queue, priority = t.priority, status = t.status, wakeup = t.wakeup,
+    mail = t.mail, attributes = t.attributes, created_at = t.created_at, updated_at = v_now
+  WHERE tid = t.tid;
+  IF c ? 'send' THEN
+    PERFORM ${f('send')}(p_ns, c->'send', p_blob, v_now);
+  END IF;
+  RETURN jsonb_build_object('seq', t.seq, 'was', false);
+END $$;
+
+-- Whether an owner keeps others from taking the timeline. A retired worker never does.
+CREATE FUNCTION ${f('is_held')}(p_ns integer, p_owner text, p_from text, p_now double precision)
+RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT p_owner IS NOT NULL AND CASE p_from
+    WHEN 'anyone' THEN false
+    WHEN 'dead' THEN EXISTS (
+      SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = p_owner AND ${isAlive('p_now')})
+    ELSE NOT EXISTS (
+      SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = p_owner AND w.retired_at IS NOT NULL)
+  END
+$$;
+
+-- What a new timeline starts from. The parent is locked until the end: a trim of it either sees this fork or is seen.
+-- A missing parent is found out by check_base, after the owner is settled.
+CREATE FUNCTION ${f('create')}(t ${s}.timeline, p_create jsonb, p_now double precision)
+RETURNS ${s}.timeline LANGUAGE plpgsql AS $$
+DECLARE
+  parent ${s}.timeline%ROWTYPE;
+BEGIN
+  t.digest := decode(p_create->>'digest', 'hex');
+  t.floor_digest := t.digest;
+  t.created_at := p_now;
+  IF p_create ? 'base' THEN
+    t.base_id := p_create->'base'->>'timeline';
+    t.base_seq := (p_create->'base'->>'seq')::bigint;
+    t.base_digest := decode(p_create->'base'->>'digest', 'hex');
+    SELECT * INTO parent FROM ${s}.timeline WHERE ns = t.ns AND id = t.base_id AND NOT is_stub FOR SHARE;
+    IF FOUND THEN
+      t.base_tid := parent.tid;
+      t.floor := parent.floor;
+      t.floor_digest := parent.floor_digest;
+    END IF;
+  END IF;
+  IF p_create ? 'floor' THEN
+    t.floor := (p_create->'floor'->>'seq')::bigint;
+    t.floor_digest := decode(p_create->'floor'->>'digest', 'hex');
+  END IF;
+  t.seq := coalesce(t.base_seq, t.floor);
+  RETURN t;
+END $$;
+
+-- A fork at p_seq that may still read from above p_floor must find all of that in its parent.
+CREATE FUNCTION ${f('check_reach')}(p_parent bigint, p_seq bigint, p_floor bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  parent ${s}.timeline%ROWTYPE;
+BEGIN
+  SELECT * INTO parent FROM ${s}.timeline WHERE tid = p_parent;
+  IF NOT FOUND THEN PERFORM ${f('refuse')}('NOT_FOUND', 'the timeline to fork is not there'); END IF;
+  IF p_seq > parent.seq THEN
+    PERFORM ${f('refuse')}('OUT_OF_RANGE', format('%s ends at sequence %s, before %s', parent.id, parent.seq, p_seq));
+  END IF;
+  IF p_floor > p_seq THEN
+    PERFORM ${f('refuse')}('OUT_OF_RANGE', format('the floor %s lies above the base %s', p_floor, p_seq));
+  END IF;
+  IF p_floor < p_seq AND p_floor < parent.floor THEN
+    PERFORM ${f('refuse')}('OUT_OF_RANGE',
+      format('history of %s up to %s is gone, %s was asked for', parent.id, parent.floor, p_floor));
+  END IF;
+END $$;
+
+-- The rows of history keep their number and get the archive's name; the id goes on with a new number.
+CREATE FUNCTION ${f('branch')}(t ${s}.timeline, p_branch jsonb, p_now double precision)
+RETURNS ${s}.timeline LANGUAGE plpgsql AS $$
+DECLARE
+  n ${s}.timeline%ROWTYPE := t;
+  v_archive text := p_branch->>'archive';
+  v_other ${s}.timeline%ROWTYPE;
+BEGIN
+  n.seq := (p_branch->>'seq')::bigint;
+  n.digest := decode(p_branch->>'digest', 'hex');
+  n.floor := (p_branch->>'floor')::bigint;
+  n.floor_digest := decode(p_branch->>'floorDigest', 'hex');
+  SELECT * INTO v_other FROM ${s}.timeline WHERE ns = t.ns AND id = v_archive FOR UPDATE;
+  IF FOUND AND NOT v_other.is_stub OR v_archive = t.id THEN
+    PERFORM ${f('refuse')}('EXISTS', format('there is a timeline %s', v_archive));
+  END IF;
+  IF t.is_stub THEN PERFORM ${f('refuse')}('OUT_OF_RANGE', 'a timeline that is just made has nothing to roll back'); END IF;
+  PERFORM ${f('check_reach')}(t.tid, n.seq, n.floor);
+  IF v_other.tid IS NOT NULL THEN
+    DELETE FROM ${s}.timeline WHERE tid = v_other.tid;
+  END IF;
+  UPDATE ${s}.timeline SET id = v_archive, owner = NULL, wakeup = NULL, queue = NULL, mail = coalesce(v_other.mail, 0),
+    priority = 0, attributes = '{}', status = 'archived', updated_at = p_now WHERE tid = t.tid;
+  n.base_tid := t.tid;
+  n.base_id := v_archive;
+  n.base_seq := n.seq;
+  n.base_digest := n.digest;
+  INSERT INTO ${s}.timeline (ns, id, created_at, updated_at) VALUES (t.ns, t.id, t.created_at, p_now)
+  RETURNING tid INTO n.tid;
+  UPDATE ${s}.message SET tid = n.tid WHERE tid = t.tid;
+  UPDATE ${s}.message SET tid = t.tid WHERE tid = v_other.tid;
+  UPDATE ${s}.cursor SET tid = n.tid WHERE tid = t.tid;
+  RETURN n;
+END $$;
+
+-- The messages of one commit, in their order. One that was sent before, consumed or not, is dropped.
+CREATE FUNCTION ${f('send')}(p_ns integer, p_send jsonb, p_blob bytea, p_now double precision)
+RETURNS bigint LANGUAGE sql AS $$
+  WITH added AS (
+    INSERT INTO ${s}.message (tid, id, kind, data, sent_at)
+    SELECT t.tid, m.value->>'id', m.value->>'kind',
+      substr(p_blob, (m.value->>'start')::integer, (m.value->>'size')::integer), p_now
+    FROM jsonb_array_elements(p_send) WITH ORDINALITY AS m(value, n)
+    JOIN ${s}.timeline t ON t.ns = p_ns AND t.id = m.value->>'to'
+    ORDER BY m.n
+    ON CONFLICT (tid, id) DO NOTHING
+    RETURNING tid
+  ), counted AS (
+    UPDATE ${s}.timeline t SET mail = t.mail + a.count
+    FROM (SELECT tid, count(*) AS count FROM added GROUP BY tid) a WHERE t.tid = a.tid
+  )
+  SELECT count(*) FROM added
+$$;
+
+CREATE FUNCTION ${f('move_cursor')}(t ${s}.timeline, p_name text, p_position text, p_now double precision)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_cursor ${s}.cursor%ROWTYPE;
+BEGIN
+  SELECT * INTO v_cursor FROM ${s}.cursor WHERE ns = t.ns AND name = p_name FOR UPDATE;
+  IF FOUND AND v_cursor.tid <> t.tid THEN
+    PERFORM ${f('refuse')}('CONFLICT', format('another timeline owns the cursor %s', p_name));
+  END IF;
+  IF p_position IS NULL THEN
+    DELETE FROM ${s}.cursor WHERE ns = t.ns AND name = p_name;
+    RETURN;
+  END IF;
+  IF v_cursor.position > p_position THEN
+    PERFORM ${f('refuse')}('CONFLICT', format('the cursor %s would move back', p_name));
+  END IF;
+  INSERT INTO ${s}.cursor AS x (ns, name, tid, position, moved_at) VALUES (t.ns, p_name, t.tid, p_position, p_now)
+  ON CONFLICT (ns, name) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at
+    WHERE x.tid = t.tid AND x.position <= excluded.position;
+  IF NOT FOUND THEN PERFORM ${f('refuse')}('CONFLICT', format('the cursor %s was just made elsewhere', p_name)); END IF;
+END $$;
+
+CREATE FUNCTION ${f('forget')}(t ${s}.timeline) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT 1 FROM ${s}.manifest WHERE tid = t.tid AND is_pinned) THEN
+    PERFORM ${f('refuse')}('PINNED', 'a checkpoint of it is pinned');
+  END IF;
+  -- A fork that is being made holds a lock on this row, so this waits for it and then sees it.
+  PERFORM 1 FROM ${s}.timeline WHERE tid = t.tid FOR UPDATE;
+  IF EXISTS (SELECT 1 FROM ${s}.timeline WHERE base_tid = t.tid AND floor < base_seq) THEN
+    PERFORM ${f('refuse')}('PINNED', 'a fork needs its history');
+  END IF;
+  UPDATE ${s}.timeline SET base_tid = NULL, base_id = t.id WHERE base_tid = t.tid;
+  DELETE FROM ${s}.run WHERE tid = t.tid;
+  DELETE FROM ${s}.message WHERE tid = t.tid;
+  DELETE FROM ${s}.manifest WHERE tid = t.tid;
+  DELETE FROM ${s}.cursor WHERE tid = t.tid;
+  DELETE FROM ${s}.timeline WHERE tid = t.tid;
+END $$;
+
+-- publish, marks, drop, trim, in this order.
+CREATE FUNCTION ${f('catalog')}(t ${s}.timeline, c jsonb, p_blob bytea) RETURNS ${s}.timeline LANGUAGE plpgsql AS $$
+DECLARE
+  m jsonb;
+BEGIN
+  FOR m IN SELECT e.value FROM jsonb_array_elements(c->'publish') e LOOP
+    IF (m->>'seq')::bigint > t.seq THEN
+      PERFORM ${f('refuse')}('OUT_OF_RANGE', format('history ends at sequence %s, before checkpoint %s', t.seq, m->>'id'));
+    END IF;
+    IF EXISTS (SELECT 1 FROM ${s}.manifest WHERE ns = t.ns AND id = m->>'id') THEN
+      PERFORM ${f('refuse')}('EXISTS', format('there is a checkpoint %s already', m->>'id'));
+    END IF;
+    -- The lock keeps the base from being dropped until this one is there.
+    IF m->>'baseId' IS NOT NULL THEN
+      PERFORM 1 FROM ${s}.manifest WHERE ns = t.ns AND id = m->>'baseId' FOR KEY SHARE;
+      IF NOT FOUND THEN PERFORM ${f('refuse')}('BASE_GONE', format('checkpoint %s is gone', m->>'baseId')); END IF;
+    END IF;
+    INSERT INTO ${s}.manifest (tid, ns, id, seq, epoch, digest, body, body_digest, base_id, created_at, trigger, label,
+      is_pinned, fold_version, total_bytes, added_bytes, verified_at, invalid, drilled_at, drill)
+    VALUES (t.tid, t.ns, m->>'id', (m->>'seq')::bigint, (m->>'epoch')::bigint, decode(m->>'digest', 'hex'),
+      substr(p_blob, (m->>'start')::integer, (m->>'size')::integer), decode(m->>'bodyDigest', 'hex'), m->>'baseId',
+      (m->>'createdAt')::float8, m->>'trigger', m->>'label', (m->>'isPinned')::boolean, m->>'foldVersion',
+      (m->>'totalBytes')::float8, (m->>'addedBytes')::float8, (m->>'verifiedAt')::float8, m->>'invalid',
+      (m->>'drilledAt')::float8, m->>'drill');
+  END LOOP;
+
+  FOR m IN SELECT e.value FROM jsonb_array_elements(c->'marks') e LOOP
+    UPDATE ${s}.manifest SET
+      verified_at = coalesce((m->>'verifiedAt')::float8, verified_at), invalid = coalesce(m->>'invalid', invalid),
+      drilled_at = coalesce((m->>'drilledAt')::float8, drilled_at), drill = coalesce(m->>'drill', drill),
+      is_pinned = coalesce((m->>'isPinned')::boolean, is_pinned), label = coalesce(m->>'label', label)
+    WHERE tid = t.tid AND id = m->>'id';
+  END LOOP;
+
+  IF c ? 'drop' THEN
+    IF EXISTS (SELECT 1 FROM ${s}.manifest WHERE tid = t.tid AND is_pinned
+        AND id IN (SELECT jsonb_array_elements_text(c->'drop'))) THEN
+      PERFORM ${f('refuse')}('PINNED', 'a checkpoint to drop is pinned');
+    END IF;
+    DELETE FROM ${s}.manifest WHERE tid = t.tid AND id IN (SELECT jsonb_array_elements_text(c->'drop'));
+    IF FOUND AND t.floor > 0 AND NOT EXISTS (SELECT 1 FROM ${s}.manifest
+        WHERE tid = t.tid AND seq >= t.floor AND verified_at IS NOT NULL AND invalid IS NULL) THEN
+      PERFORM ${f('refuse')}('PINNED', 'history is trimmed and no verified checkpoint would remain');
+    END IF;
+  END IF;
+
+  IF c ? 'trim' THEN
+    t := ${f('trim')}(t, c->'trim');
+  END IF;
+  RETURN t;
+END $$;
+
+CREATE FUNCTION ${f('trim')}(t ${s}.timeline, p_trim jsonb) RETURNS ${s}.timeline LANGUAGE plpgsql AS $$
+DECLARE
+  v_seq bigint := (p_trim->>'seq')::bigint;
+  v_position text;
+BEGIN
+  IF v_seq <= t.floor THEN RETURN t; END IF;
+  IF v_seq IS DISTINCT FROM t.base_seq AND NOT EXISTS (SELECT 1 FROM ${s}.run WHERE tid = t.tid AND last = v_seq) THEN
+    PERFORM ${f('refuse')}('OUT_OF_RANGE', format('no run ends at sequence %s', v_seq));
+  END IF;
+  IF EXISTS (SELECT 1 FROM jsonb_array_elements_text(p_trim->'restsOn') r(id) WHERE NOT EXISTS (
+      SELECT 1 FROM ${s}.manifest m WHERE m.tid = t.tid AND m.id = r.id AND m.seq >= v_seq AND m.verified_at IS NOT NULL AND m.invalid IS NULL)) THEN
+    PERFORM ${f('refuse')}('PINNED', 'a checkpoint that the floor would rest on is not a verified, valid one at or above it');
+  END IF;
+  -- A fork that is being made holds a lock on this row, so this waits for it and then sees it.
+  PERFORM 1 FROM ${s}.timeline WHERE tid = t.tid FOR NO KEY UPDATE;
+  IF EXISTS (SELECT 1 FROM ${s}.timeline WHERE base_tid = t.tid AND floor < v_seq AND floor < base_seq) THEN
+    PERFORM ${f('refuse')}('PINNED', 'a fork needs history that would go');
+  END IF;
+  SELECT ${positionText('r')} INTO v_position FROM ${s}.run r
+    WHERE r.tid = t.tid AND r.last <= v_seq ORDER BY r.last DESC LIMIT 1;
+  IF EXISTS (SELECT 1 FROM ${s}.cursor WHERE ns = t.ns AND position < v_position) THEN
+    PERFORM ${f('refuse')}('PINNED', 'a cursor has not passed history that would go');
+  END IF;
+  DELETE FROM ${s}.run WHERE tid = t.tid AND last <= v_seq;
+  t.floor := v_seq;
+  t.floor_digest := decode(p_trim->>'digest', 'hex');
+  RETURN t;
+END $$;
+`
+}

@@ -1,0 +1,147 @@
+// Connections. Every call has an end: a server that is not there is tried again with growing pauses until
+// connectTimeoutMs, a statement that does not answer gives up after statementTimeoutMs and its connection is dropped.
+// No session state: no SET, no session locks, no prepared statements unless asked for; so a pooler in transaction mode works.
+
+import { RepriseError } from '../../core/errors.ts'
+import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryResult } from './driver.ts'
+import { isConnectionLoss, isRetryable, toReprise } from './failure.ts'
+
+export interface ConnectionOptions {
+  readonly poolSize: number
+  readonly connectTimeoutMs: number
+  readonly statementTimeoutMs: number
+  /** Named prepared statements for the hot calls: faster, but not through every pooler. */
+  readonly isPrepared: boolean
+}
+
+/** What may be done when an answer did not come: ask again, or tell the caller. */
+export type Repeat = 'safe' | 'unsafe'
+
+const firstPauseMs = 20
+const longestPauseMs = 500
+const conflictRetriesMax = 20
+
+export class Connections {
+  readonly driverConfig: Readonly<Record<string, unknown>>
+  readonly driver: Driver
+  readonly #pool: DriverPool
+  readonly #options: ConnectionOptions
+  #isClosed = false
+
+  constructor(driver: Driver, url: string, options: ConnectionOptions) {
+    this.driver = driver
+    this.#options = options
+    this.driverConfig = {
+      connectionString: url,
+      connectionTimeoutMillis: options.connectTimeoutMs,
+      query_timeout: options.statementTimeoutMs,
+      keepAlive: true,
+      application_name: 'reprise',
+    }
+    this.#pool = new driver.Pool({
+      ...this.driverConfig,
+      max: options.poolSize,
+      idleTimeoutMillis: 30_000,
+      allowExitOnIdle: true,
+    })
+    // A connection that breaks while nobody uses it is replaced by the next call; there is nobody to tell.
+    this.#pool.on('error', ignore)
+    this.#pool.on('connect', (client: DriverClient) => client.on('error', ignore))
+  }
+
+  /** Rows of one statement. A conflict between transactions is retried here: every write of ours can be repeated. */
+  async rows<Row>(text: string, values: readonly unknown[], repeat: Repeat, name?: string): Promise<Row[]> {
+    const doing = name ?? 'a query'
+    const query = { text, values, types: ownTypes, ...(this.#options.isPrepared && name ? { name } : {}) }
+    const result = await this.use(doing, repeat, (client) => client.query(query))
+    return result.rows as Row[]
+  }
+
+  /** A transaction of several statements. */
+  async transaction<Result>(doing: string, work: (run: RunSql) => Promise<Result>): Promise<Result> {
+    return this.use(doing, 'unsafe', async (client) => {
+      const run: RunSql = (text, values = []) => client.query({ text, values, types: ownTypes })
+      await run('BEGIN')
+      try {
+        const result = await work(run)
+        await run('COMMIT')
+        return result
+      } catch (error) {
+        await run('ROLLBACK')
+        throw error
+      }
+    })
+  }
+
+  async use<Result>(
+    doing: string,
+    repeat: Repeat,
+    work: (client: DriverClient) => Promise<Result>,
+    isRaw = false,
+  ): Promise<Result> {
+    const until = performance.now() + this.#options.connectTimeoutMs
+    for (let attempt = 1; ; attempt++) {
+      const client = await this.#checkOut(doing, until)
+      try {
+        const result = await work(client)
+        client.release()
+        return result
+      } catch (error) {
+        const isLost = isConnectionLoss(error)
+        client.release(isLost)
+        if (isRaw) throw error
+        const isWorthAnother = isRetryable(error)
+          ? attempt <= conflictRetriesMax
+          : isLost && repeat === 'safe' && performance.now() < until
+        if (!isWorthAnother) throw toReprise(error, doing)
+        await pause(attempt)
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    // A server that hangs must not keep us.
+    let timer: NodeJS.Timeout | undefined
+    const patience = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, 2000)
+    })
+    await Promise.race([this.#pool.end().catch(ignore), patience])
+    clearTimeout(timer)
+  }
+
+  checkOpen(): void {
+    if (this.#isClosed) throw new RepriseError('CLOSED', 'the PostgreSQL store is closed')
+  }
+
+  /** Nothing was sent yet, so trying again is always safe. */
+  async #checkOut(doing: string, until: number): Promise<DriverClient> {
+    for (let attempt = 1; ; attempt++) {
+      this.checkOpen()
+      try {
+        return await this.#pool.connect()
+      } catch (error) {
+        const failure = toReprise(error, doing)
+        const isHopeless = failure.code !== 'STORE_UNREACHABLE' || isRefusedForGood(error)
+        if (isHopeless || performance.now() >= until) throw failure
+        await pause(attempt)
+      }
+    }
+  }
+}
+
+export type RunSql = (text: string, values?: readonly unknown[]) => Promise<QueryResult>
+
+/** Wrong password, no such database, no such host: waiting does not help. */
+function isRefusedForGood(error: unknown): boolean {
+  const code = String((error as { code?: unknown })?.code ?? '')
+  return code.startsWith('28') || code === '3D000' || code === 'ENOTFOUND'
+}
+
+function pause(attempt: number): Promise<void> {
+  const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(attempt - 1, 10)) * (0.5 + Math.random())
+  return new Promise((resolve) => setTimeout(resolve, pauseMs))
+}
+
+function ignore(): void {}

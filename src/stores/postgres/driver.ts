@@ -1,0 +1,68 @@
+// The driver `pg`, as much of it as this store uses. It is optional: imported when a postgres URL is opened and not
+// before, and its types are written down here so that ours do not need its.
+
+import { RepriseError } from '../../core/errors.ts'
+
+export interface QueryResult {
+  readonly rows: Record<string, unknown>[]
+  readonly rowCount: number | null
+}
+
+export interface QueryConfig {
+  readonly text: string
+  readonly values?: readonly unknown[]
+  readonly name?: string
+  readonly types?: { getTypeParser(oid: number, format?: string): (value: string) => unknown }
+}
+
+export interface DriverClient {
+  connect(): Promise<void>
+  query(query: QueryConfig): Promise<QueryResult>
+  release(error?: Error | boolean): void
+  end(): Promise<void>
+  on(event: string, call: (value: never) => void): void
+}
+
+export interface DriverPool {
+  connect(): Promise<DriverClient>
+  end(): Promise<void>
+  on(event: 'connect' | 'error', call: (value: never) => void): void
+}
+
+export interface Driver {
+  readonly Pool: new (config: Readonly<Record<string, unknown>>) => DriverPool
+  readonly Client: new (config: Readonly<Record<string, unknown>>) => DriverClient
+}
+
+export async function loadDriver(): Promise<Driver> {
+  try {
+    const module = (await import('pg')) as unknown as { default?: Driver } & Driver
+    return module.default ?? module
+  } catch (cause) {
+    throw new RepriseError('DRIVER_MISSING', 'opening a postgres URL needs the package pg: npm install pg', {}, cause)
+  }
+}
+
+/** How our own results are read: numbers as numbers (all of ours are below 2^53), bytes as plain Uint8Arrays. */
+export const ownTypes: NonNullable<QueryConfig['types']> = { getTypeParser: (oid) => parsers[oid] ?? asText }
+
+const asText = (value: string): unknown => value
+const parsers: Readonly<Record<number, (value: string) => unknown>> = {
+  16: (value) => value === 't',
+  17: fromByteaText,
+  20: Number,
+  21: Number,
+  23: Number,
+  26: Number,
+  114: JSON.parse,
+  701: Number,
+  3802: JSON.parse,
+}
+
+/** The driver only has the text form of bytes: \x and hexadecimal. */
+function fromByteaText(value: string): Uint8Array {
+  const bytes = new Uint8Array((value.length - 2) / 2)
+  const view = Buffer.from(bytes.buffer)
+  view.write(value.slice(2), 'hex')
+  return bytes
+}

@@ -1,0 +1,63 @@
+// What a failure of the driver or the server means to our caller, by SQLSTATE and by the socket's error code.
+
+import { type ErrorCode, RepriseError } from '../../core/errors.ts'
+
+/** The SQLSTATE that our functions refuse with. */
+const refused = 'RP001'
+
+interface DriverError {
+  readonly code?: unknown
+  readonly message?: unknown
+}
+
+/** @example throw toReprise(error, 'commit') */
+export function toReprise(error: unknown, doing: string): RepriseError {
+  if (error instanceof RepriseError) return error
+  const { code, message } = (error ?? {}) as DriverError
+  const state = typeof code === 'string' ? code : ''
+  // Refused by one of our functions, outside of a commit: the message is the code.
+  if (state === refused) return new RepriseError(message as ErrorCode, `PostgreSQL, ${doing}`, {}, error)
+  return new RepriseError(codeOf(state, String(message)), `PostgreSQL, ${doing}: ${message}`, { state }, error)
+}
+
+/** The server asks to do the whole transaction again. */
+export function isRetryable(error: unknown): boolean {
+  const { code } = (error ?? {}) as DriverError
+  return code === '40001' || code === '40P01'
+}
+
+/** The connection is gone, or was never there. */
+export function isConnectionLoss(error: unknown): boolean {
+  return toReprise(error, '').code === 'STORE_UNREACHABLE'
+}
+
+function codeOf(state: string, message: string): ErrorCode {
+  const exact = exactCodes[state]
+  if (exact) return exact
+  if (/^(08|57P)/.test(state) || /^E[A-Z_]+$/.test(state)) return 'STORE_UNREACHABLE'
+  if (state.startsWith('53')) return 'STORE_BUSY'
+  if (state.startsWith('58')) return 'STORE_IO'
+  if (state.startsWith('28')) return 'STORE_UNREACHABLE'
+  // The driver's own errors carry no code.
+  if (/timeout|terminated|Connection|connection|not queryable|closed|SASL|SSL/.test(message) && state === '') {
+    return 'STORE_UNREACHABLE'
+  }
+  return state === '' ? 'BUG' : 'STORE_IO'
+}
+
+const exactCodes: Readonly<Record<string, ErrorCode>> = {
+  '25006': 'STORE_READ_ONLY',
+  '3D000': 'STORE_UNREACHABLE',
+  '40001': 'STORE_BUSY',
+  '40P01': 'STORE_BUSY',
+  '42501': 'STORE_READ_ONLY',
+  // Our functions and tables carry their version in their names: another version replaced them.
+  '42883': 'INCOMPATIBLE_VERSION',
+  '42P01': 'INCOMPATIBLE_VERSION',
+  '53100': 'STORE_FULL',
+  '55P03': 'STORE_BUSY',
+  '57014': 'TIMEOUT',
+  '57P03': 'STORE_UNREACHABLE',
+  XX001: 'STORE_DAMAGED',
+  XX002: 'STORE_DAMAGED',
+}

@@ -1,0 +1,58 @@
+// Opening a PostgreSQL store: check the server, make or check the schema, hand out the store.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Hash, Store } from '../../core/ports.ts'
+import { Connections } from './connect.ts'
+import { loadDriver } from './driver.ts'
+import { checkServer } from './facts.ts'
+import { Bell } from './listen.ts'
+import { parseLocation } from './location.ts'
+import { prepareSchema, quoteSchema } from './schema.ts'
+import { PostgresStore } from './store.ts'
+import { isStorable } from './text.ts'
+
+export interface PostgresOptions {
+  readonly namespace: string
+  /** Name of the schema that holds the tables: `reprise` unless given. */
+  readonly schema?: string
+  readonly hash: Hash
+  /** Most connections at a time, beside the one that listens. */
+  readonly poolSize?: number
+  /** How long a server that is not there is tried again before STORE_UNREACHABLE. */
+  readonly connectTimeoutMs?: number
+  /** How long one statement may take. */
+  readonly statementTimeoutMs?: number
+}
+
+/** @example const store = await openPostgres('postgres://localhost/app', { namespace: 'shop', hash }) */
+export async function openPostgres(url: string, options: PostgresOptions): Promise<Store> {
+  const { namespace, schema = 'reprise', hash, poolSize = 8 } = options
+  const { connectTimeoutMs = 4000, statementTimeoutMs = 9000 } = options
+  const s = quoteSchema(schema)
+  if (!isStorable(namespace))
+    throw new RepriseError('INVALID_ARGUMENT', 'the namespace holds NUL or half of a surrogate pair')
+  const location = parseLocation(url)
+  const driver = await loadDriver()
+  const { isPrepared } = location
+  const connections = new Connections(driver, location.url, {
+    poolSize,
+    connectTimeoutMs,
+    statementTimeoutMs,
+    isPrepared,
+  })
+  try {
+    await checkServer(connections, location.isRelaxed)
+    const number = await prepareSchema(connections, s, namespace)
+    const bell = new Bell(connections, channelName(hash, schema, namespace))
+    return new PostgresStore({ connections, bell, schema: s, namespace: number, location: location.shown })
+  } catch (error) {
+    await connections.close()
+    throw error
+  }
+}
+
+/** Channels are shared by all of a database, and short. */
+function channelName(hash: Hash, schema: string, namespace: string): string {
+  const digest = hash(new TextEncoder().encode(`${schema}\n${namespace}`))
+  return `reprise_${Buffer.from(digest).toString('hex').slice(0, 24)}`
+}

@@ -1,0 +1,39 @@
+// The URL of a PostgreSQL store: what is ours in it, what goes to the driver, what people may see.
+
+import { RepriseError } from '../../core/errors.ts'
+
+export interface Location {
+  /** For the driver. */
+  readonly url: string
+  /** For people: no user, no password. */
+  readonly shown: string
+  /** ?durability=relaxed: a server that may lose acknowledged commits is accepted. */
+  readonly isRelaxed: boolean
+  /** ?prepare=true: named prepared statements, for connections that do not go through a transaction-mode pooler. */
+  readonly isPrepared: boolean
+}
+
+/** @example parseLocation('postgres://me@localhost/app?prepare=true') */
+export function parseLocation(text: string): Location {
+  let url: URL
+  try {
+    url = new URL(text)
+  } catch (cause) {
+    throw new RepriseError('INVALID_ARGUMENT', 'this is not a postgres:// URL', {}, cause)
+  }
+  if (!/^postgres(ql)?:$/.test(url.protocol)) {
+    throw new RepriseError('INVALID_ARGUMENT', `a PostgreSQL store opens postgres:// URLs, not ${url.protocol}//`)
+  }
+  const durability = url.searchParams.get('durability') ?? 'full'
+  const prepare = url.searchParams.get('prepare') ?? 'false'
+  if (durability !== 'full' && durability !== 'relaxed') {
+    throw new RepriseError('INVALID_ARGUMENT', 'durability in the URL is full or relaxed', { durability })
+  }
+  if (prepare !== 'true' && prepare !== 'false') {
+    throw new RepriseError('INVALID_ARGUMENT', 'prepare in the URL is true or false', { prepare })
+  }
+  url.searchParams.delete('durability')
+  url.searchParams.delete('prepare')
+  const shown = `postgres://${url.host}${url.pathname}`
+  return { url: url.href, shown, isRelaxed: durability === 'relaxed', isPrepared: prepare === 'true' }
+}

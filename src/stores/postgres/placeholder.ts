@@ -1,0 +1,20 @@
+// Question marks as placeholders, so that the same SQL rides on SQLite and on PostgreSQL. Text that already has $1
+// stays as it is. Inside literals, quoted names and comments nothing is touched; ?? stands for the operator ?.
+
+const pieces =
+  /\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|(\$(?:[A-Za-z_]\w*)?\$)[\s\S]*?\1|\?\?|\?|\$\d+/g
+
+/** @example toNumbered("INSERT INTO t VALUES (?, '?', ?)") // "INSERT INTO t VALUES ($1, '?', $2)" */
+export function toNumbered(text: string): string {
+  if (!text.includes('?')) return text
+  let isNumbered = false
+  let count = 0
+  const converted = text.replace(pieces, (piece) => {
+    if (/^\$\d/.test(piece)) isNumbered = true
+    if (piece === '??') return '?'
+    if (piece !== '?') return piece
+    count += 1
+    return `$${count}`
+  })
+  return isNumbered ? text : converted
+}

@@ -1,0 +1,36 @@
+// The PostgreSQL store against a real server: the conformance suite, on one schema with fresh namespaces.
+
+import { afterAll, describe, inject, it } from 'vitest'
+import { dropSchema, newSchemaName } from '../../../test/support/schema.ts'
+import { conformance } from '../../testing/conformance.ts'
+import { hash } from '../../testing/conformance-kit.ts'
+import { openPostgres } from './index.ts'
+
+const url = inject('postgresUrl')
+const schema = newSchemaName()
+let worlds = 0
+
+afterAll(() => dropSchema(url, schema))
+
+conformance(
+  { describe, it },
+  {
+    name: 'postgres',
+    capabilities: { sql: true },
+    async create() {
+      worlds += 1
+      const world = worlds
+      const opened: { close(): Promise<void> }[] = []
+      return {
+        async open(namespace = 'default') {
+          const store = await openPostgres(url, { namespace: `${world}/${namespace}`, schema, hash, poolSize: 3 })
+          opened.push(store)
+          return store
+        },
+        async destroy() {
+          for (const store of opened) await store.close()
+        },
+      }
+    },
+  },
+)

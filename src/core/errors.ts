@@ -90,6 +90,10 @@ const kinds = {
     remedy: 'stop',
     hint: 'The effect was intended and its outcome is unknown: settle it by hand or give it a probe.',
   },
+  OUTCOME_UNKNOWN: {
+    remedy: 'reload',
+    hint: 'The store did not answer and could not be asked again in time. Open again: history tells what happened.',
+  },
   NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a whole Reprise export; export it again.' },
 } as const satisfies Record<string, ErrorKind>
 

@@ -1,0 +1,112 @@
+// The recovery card (D6): for one timeline, what is captured, what history remains after it, which coordinate ties them
+// and to which owner, which effects are safe to replay, and what recovery would cost now.
+
+import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'
+import { chooseInterval, noCosts } from '../core/economics.ts'
+import { compensationPlan, inDoubt } from '../core/effects.ts'
+import { planRecovery } from '../core/recovery.ts'
+import type { Fold } from './definition.ts'
+import { existing } from './fork.ts'
+import { floorOf, lineageOf } from './history.ts'
+import type { Kernel } from './kernel.ts'
+import { recover } from './recover.ts'
+import type { RecoveryReport } from './report.ts'
+import { planFor } from './retain.ts'
+
+export interface RecoveryCard {
+  readonly coordinate: Coordinate
+  readonly owner: { readonly worker: string; readonly isAlive: boolean; readonly msSinceProgress: number | null } | null
+  readonly status: string
+  /** The checkpoint a recovery would start from, or null: from the origin. */
+  readonly captured: {
+    readonly id: string
+    readonly seq: number
+    readonly at: number
+    readonly trigger: string
+    readonly bytes: number
+    readonly isVerified: boolean
+    readonly drilledAt: number | null
+    readonly drill: string | null
+  } | null
+  readonly checkpoints: number
+  readonly history: { readonly floor: number; readonly head: number; readonly entriesAfterCheckpoint: number }
+  readonly floor: {
+    readonly seq: number
+    readonly because: string
+    readonly heldBy: readonly { readonly what: string; readonly seq: number }[]
+  }
+  readonly checkpointing: { readonly because: readonly string[] }
+  readonly effects: {
+    readonly safe: number
+    readonly compensatable: number
+    readonly irreversible: number
+    readonly inDoubt: number
+  }
+  /** Measured just now by a restore aside; null when the definition is not known here. */
+  readonly recovery: RecoveryReport | null
+  /** What would be missing, in words; null when it can be recovered. */
+  readonly missing: string | null
+  readonly lineage: readonly string[]
+}
+
+export async function card(kernel: Kernel, id: TimelineId, fold: Fold<unknown> | null): Promise<RecoveryCard> {
+  const head = await existing(kernel, id)
+  const [lineage, catalog, workers] = await Promise.all([
+    lineageOf(kernel, head),
+    kernel.store.checkpoints(id),
+    kernel.store.workers(),
+  ])
+  const floor = floorOf(lineage)
+  const foldVersion = fold?.version ?? catalog[0]?.foldVersion ?? '1'
+  const plan = planRecovery({
+    head: { seq: head.seq, floor: floor.seq },
+    catalog,
+    foldVersion,
+    authority: fold?.authority ?? 'history',
+    reachesOrigin: floor.seq === 0,
+  })
+  const first = plan.attempts[0]
+  const captured = first?.kind === 'checkpoint' ? first.manifest : null
+  const retention = await planFor(kernel, head, fold?.retain ?? {}, foldVersion)
+  const recovered = fold && !plan.missing ? await recover(kernel, head, fold) : null
+  const owner = workers.find((worker) => worker.id === head.owner)
+  return {
+    coordinate: { timeline: id, seq: head.seq, epoch: head.epoch, digest: toHex(head.digest) },
+    owner: head.owner && {
+      worker: head.owner,
+      isAlive: head.isOwnerAlive,
+      msSinceProgress: owner ? kernel.worker.now() - owner.progressAt : null,
+    },
+    status: head.status,
+    captured: captured && {
+      id: captured.id,
+      seq: captured.seq,
+      at: captured.createdAt,
+      trigger: captured.trigger,
+      bytes: captured.totalBytes,
+      isVerified: captured.verifiedAt !== null,
+      drilledAt: captured.drilledAt,
+      drill: captured.drill,
+    },
+    checkpoints: catalog.length,
+    history: { floor: floor.seq, head: head.seq, entriesAfterCheckpoint: head.seq - (captured?.seq ?? floor.seq) },
+    floor: retention.floor,
+    checkpointing: { because: fold?.checkpoint ? chooseInterval(fold.checkpoint, noCosts).because : ['only by hand'] },
+    effects: effectsOf(recovered?.state.ledger ?? null),
+    recovery: recovered?.report ?? null,
+    missing: plan.missing,
+    lineage: lineage.slice(1).map((each) => each.timeline),
+  }
+}
+
+function effectsOf(ledger: Parameters<typeof inDoubt>[0] | null): RecoveryCard['effects'] {
+  if (!ledger) return { safe: 0, compensatable: 0, irreversible: 0, inDoubt: 0 }
+  const { compensate, cannot } = compensationPlan(ledger, 0)
+  const doubtful = inDoubt(ledger).length
+  return {
+    safe: compensate.length + cannot.length,
+    compensatable: compensate.length,
+    irreversible: cannot.length,
+    inDoubt: doubtful,
+  }
+}

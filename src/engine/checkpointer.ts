@@ -1,0 +1,266 @@
+// Checkpoints of one open timeline: decides when (by policy and measured costs), captures without stopping the work,
+// publishes state and coordinate together under the fence, reads back what it wrote, and then lets retention run.
+// One checkpoint is under way at a time. A failed one loses nothing: what was dirty stays dirty.
+
+import type { Coordinate, ManifestId } from '../core/coordinate.ts'
+import { toMs } from '../core/duration.ts'
+import { decideCheckpoint, type MeasuredCosts, noCosts, observe } from '../core/economics.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
+import { encodeManifest, type Manifest } from '../core/manifest.ts'
+import type { ManifestRecord } from '../core/ports.ts'
+import { abandonCapture, type CaptureBase, captureState, writeCapture } from './capture.ts'
+import type { Fold } from './definition.ts'
+import type { Entry } from './history.ts'
+import { type Kernel, newId } from './kernel.ts'
+import { stateIo } from './kernel-io.ts'
+import type { Recovered } from './recover.ts'
+import { verifyChunks } from './restore.ts'
+import { retain } from './retain.ts'
+import type { OpenTimeline } from './timeline.ts'
+
+export interface CheckpointRequest {
+  /** Shown in the catalog; "manual" if left out. */
+  readonly trigger?: string
+  readonly label?: string
+  /** Keep until released: a savepoint. */
+  readonly pin?: boolean
+  /** Write the whole state, reusing no chunk of an earlier checkpoint's list. */
+  readonly full?: boolean
+}
+
+export interface PublishedCheckpoint {
+  readonly id: ManifestId
+  readonly coordinate: Coordinate
+  readonly totalBytes: number
+  readonly addedBytes: number
+  readonly ms: number
+  readonly longestStallMs: number
+  readonly kind: 'full' | 'incremental'
+}
+
+export interface CheckpointingStatus {
+  readonly lastSeq: number | null
+  readonly entriesSince: number
+  readonly costs: MeasuredCosts
+  /** The last decision in words, with the numbers behind it. */
+  readonly because: string
+  readonly intervalEntries: number | null
+  readonly intervalMs: number | null
+  readonly failuresInARow: number
+}
+
+export class Checkpointer<State> {
+  readonly #kernel: Kernel
+  readonly #timeline: OpenTimeline<State>
+  readonly #fold: Fold<State>
+  #base: { readonly id: string; readonly capture: CaptureBase } | null
+  #costs: MeasuredCosts
+  #entriesSince: number
+  #lastAt: number
+  #lastSeq: number | null
+  #failuresInARow = 0
+  #underWay: Promise<unknown> = Promise.resolve()
+  #isQueued = false
+  #isStopped = false
+  #decision: { because: string; intervalEntries: number | null; intervalMs: number | null }
+  #cancelTimer: (() => void) | null = null
+
+  constructor(kernel: Kernel, timeline: OpenTimeline<State>, fold: Fold<State>, recovered: Recovered<State>) {
+    this.#kernel = kernel
+    this.#timeline = timeline
+    this.#fold = fold
+    this.#base = recovered.base
+    const { report } = recovered
+    this.#lastSeq = report.checkpoint?.seq ?? null
+    this.#entriesSince = report.entriesReplayed
+    this.#lastAt = kernel.clock.elapsed()
+    let costs = observe(noCosts, { kind: 'replay', ms: report.replayMs, entries: report.entriesReplayed })
+    if (report.checkpoint) costs = observe(costs, { kind: 'restore', ms: report.restoreMs })
+    this.#costs = costs
+    this.#decision = { because: 'nothing was appended yet', intervalEntries: 0, intervalMs: 0 }
+    if (report.entriesReplayed > 0) this.#decide([])
+    this.#scheduleTimer()
+  }
+
+  get status(): CheckpointingStatus {
+    return {
+      lastSeq: this.#lastSeq,
+      entriesSince: this.#entriesSince,
+      costs: this.#costs,
+      ...this.#decision,
+      failuresInARow: this.#failuresInARow,
+    }
+  }
+
+  /** Entries became durable: is a checkpoint due? Called on the hot path, so the full decision is made only near a limit. */
+  wrote(entries: readonly Entry[], _bytes: number): void {
+    if (entries.length === 0 || !this.#fold.checkpoint) return
+    this.#entriesSince += entries.length
+    if (this.#isQueued || this.#isStopped) return
+    const { intervalEntries } = this.#decision
+    const isNear = intervalEntries !== null && this.#entriesSince >= intervalEntries
+    const on = this.#fold.checkpoint.on
+    if (isNear || (on && entries.some((entry) => on.includes(entry.type)))) this.#decide(entries)
+  }
+
+  now(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
+    if (this.#isStopped) return Promise.reject(new RepriseError('CLOSED', `${this.#timeline.id} was closed`))
+    const next = this.#underWay.then(() => this.#make(request, request.trigger ?? 'manual', 'asked for'))
+    this.#underWay = next.catch(() => undefined)
+    return next
+  }
+
+  /** Lets a checkpoint that is under way finish; starts no more. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    this.#cancelTimer?.()
+    await this.#underWay
+  }
+
+  #decide(entries: readonly Entry[]): void {
+    const policy = this.#fold.checkpoint
+    if (!policy || this.#isQueued || this.#isStopped) return
+    const decision = decideCheckpoint(policy, this.#costs, {
+      entries: this.#entriesSince,
+      ms: this.#kernel.clock.elapsed() - this.#lastAt,
+      types: entries.map((entry) => entry.type),
+    })
+    this.#decision = decision
+    if (!decision.isDue) return
+    this.#isQueued = true
+    const trigger = decision.trigger ?? 'policy'
+    const next = this.#underWay.then(() => (this.#isStopped ? null : this.#make({}, trigger, decision.because)))
+    this.#underWay = next
+      .catch((error) => {
+        this.#failuresInARow += 1
+        const { id } = this.#timeline
+        this.#kernel.events.emit('checkpoint-failed', { timeline: id, error, failuresInARow: this.#failuresInARow })
+      })
+      .finally(() => {
+        this.#isQueued = false
+      })
+  }
+
+  /** Time-based triggers fire without an append. */
+  #scheduleTimer(): void {
+    const each = this.#fold.checkpoint?.each ?? this.#fold.checkpoint?.failureEvery
+    if (each === undefined || this.#isStopped) return
+    const pauseMs = Math.max(50, toMs(each, 'checkpoint.each') / 4)
+    this.#cancelTimer = this.#kernel.clock.after(pauseMs, () => {
+      if (this.#entriesSince > 0) this.#decide([])
+      this.#scheduleTimer()
+    })
+  }
+
+  async #make(request: CheckpointRequest, trigger: string, because: string): Promise<PublishedCheckpoint> {
+    try {
+      return await this.#attempt(request, trigger, because)
+    } catch (error) {
+      if (!isReprise(error, 'BASE_GONE')) throw error
+      // Retention dropped what we built on: once more, on nothing.
+      this.#base = null
+      return await this.#attempt(request, trigger, because)
+    }
+  }
+
+  async #attempt(request: CheckpointRequest, trigger: string, because: string): Promise<PublishedCheckpoint> {
+    const { clock, events, graceMs } = this.#kernel
+    if (this.#timeline.broken) throw this.#timeline.broken
+    const started = clock.elapsed()
+    // Captured in one go with the coordinate: nothing can be appended in between.
+    const coordinate = this.#timeline.coordinate
+    const digest = this.#timeline.digest
+    const entriesBefore = this.#entriesSince
+    const base = request.full ? null : this.#base
+    const io = stateIo(this.#kernel)
+    const capture = captureState(this.#timeline.captureParts(), base?.capture ?? null, io)
+    let isPublished = false
+    try {
+      const written = await writeCapture(capture, io)
+      if (clock.elapsed() - started > graceMs / 2) {
+        throw new RepriseError('TIMEOUT', 'the capture took so long that its first chunks could be collected', {
+          graceMs,
+        })
+      }
+      const manifest: Manifest = { ...coordinate, digest, foldVersion: this.#fold.version, parts: written.parts }
+      const record = this.#record(manifest, written, request, trigger, base?.id ?? null)
+      await this.#timeline.publish(record)
+      isPublished = true
+      this.#base = { id: record.id, capture: written.base }
+      this.#entriesSince -= entriesBefore
+      this.#lastAt = clock.elapsed()
+      this.#lastSeq = coordinate.seq
+      const ms = clock.elapsed() - started
+      const { totalBytes, addedBytes, kind, longestStallMs } = written
+      this.#costs = observe(this.#costs, { kind: 'checkpoint', ms })
+      events.emit('checkpoint-published', {
+        coordinate,
+        id: record.id,
+        trigger,
+        because,
+        totalBytes,
+        addedBytes,
+        ms,
+        longestStallMs,
+      })
+      await this.#verifyPublished(record, manifest, written.addedChunks)
+      this.#failuresInARow = 0
+      await this.#retain()
+      return { id: record.id, coordinate, totalBytes, addedBytes, ms, longestStallMs, kind }
+    } catch (error) {
+      if (!isPublished) abandonCapture(capture)
+      throw error
+    }
+  }
+
+  #record(
+    manifest: Manifest,
+    written: { readonly totalBytes: number; readonly addedBytes: number },
+    request: CheckpointRequest,
+    trigger: string,
+    baseId: string | null,
+  ): ManifestRecord {
+    const body = encodeManifest(manifest)
+    return {
+      id: newId(this.#kernel.random) as ManifestId,
+      seq: manifest.seq,
+      epoch: manifest.epoch,
+      digest: manifest.digest,
+      body,
+      bodyDigest: this.#kernel.hash(body),
+      baseId: baseId as ManifestId | null,
+      createdAt: this.#kernel.worker.now(),
+      trigger,
+      label: request.label ?? null,
+      isPinned: request.pin ?? false,
+      foldVersion: manifest.foldVersion,
+      totalBytes: written.totalBytes,
+      addedBytes: written.addedBytes,
+      verifiedAt: null,
+      invalid: null,
+      drilledAt: null,
+      drill: null,
+    }
+  }
+
+  /** Reads back what this checkpoint added. Only then does it count for retention. */
+  async #verifyPublished(record: ManifestRecord, manifest: Manifest, added: readonly Uint8Array[]): Promise<void> {
+    try {
+      await verifyChunks(manifest, stateIo(this.#kernel), added)
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error)
+      this.#base = null
+      await this.#timeline.mark({ id: record.id, invalid: reason })
+      this.#kernel.events.emit('checkpoint-damaged', { timeline: this.#timeline.id, id: record.id, reason })
+      throw error
+    }
+    await this.#timeline.mark({ id: record.id, verifiedAt: this.#kernel.worker.now() })
+    this.#kernel.events.emit('checkpoint-verified', { timeline: this.#timeline.id, id: record.id })
+  }
+
+  async #retain(): Promise<void> {
+    const [head] = await this.#kernel.store.head([this.#timeline.id])
+    if (!head || head.epoch !== this.#timeline.epoch) return
+    await retain(this.#kernel, head, this.#fold.retain ?? {}, this.#fold.version)
+  }
+}

@@ -1,0 +1,117 @@
+// Garbage collection by reachability, beside writers. First retention for each timeline, then chunks: mark from every
+// checkpoint in the catalog, sweep what is unmarked and has not been touched for the grace period.
+//
+// Why a checkpoint published during the sweep is safe: its new chunks were just put, hence younger than the grace period;
+// its reused chunks belong to its base, which the store found in the catalog when it published. If that base was there
+// when we marked, its chunks are marked; if the base itself came later, the same holds for it.
+
+import { toHex } from '../core/coordinate.ts'
+import { isReprise } from '../core/errors.ts'
+import type { ChunkRow, Head } from '../core/ports.ts'
+import type { RetentionPlan, RetentionPolicy } from '../core/retention.ts'
+import type { Kernel } from './kernel.ts'
+import { stateIo } from './kernel-io.ts'
+import { readManifest } from './recover.ts'
+import { liveChunks } from './restore.ts'
+import { planFor, retain } from './retain.ts'
+import { headsOf } from './verify.ts'
+
+export interface CollectOptions {
+  /** Say what would go and why; change nothing. */
+  readonly dryRun?: boolean
+  readonly timelines?: readonly string[]
+  /** Shorter than the engine's grace period only when no writer is at work. */
+  readonly graceMs?: number
+}
+
+export interface CollectReport {
+  readonly isDryRun: boolean
+  readonly timelines: readonly {
+    readonly timeline: string
+    readonly drop: RetentionPlan['drop']
+    readonly keep: RetentionPlan['keep']
+    readonly floor: RetentionPlan['floor']
+    readonly refused: readonly string[]
+  }[]
+  readonly chunks: {
+    readonly live: number
+    readonly swept: number
+    readonly sweptBytes: number
+    readonly tooYoung: number
+  }
+}
+
+/** The policy of a timeline, by whoever defines it. */
+export type PolicyOf = (head: Head) => { readonly policy: RetentionPolicy; readonly foldVersion: string } | null
+
+export async function collect(
+  kernel: Kernel,
+  policyOf: PolicyOf,
+  options: CollectOptions = {},
+): Promise<CollectReport> {
+  await kernel.worker.register()
+  const timelines: CollectReport['timelines'][number][] = []
+  for await (const head of headsOf(kernel, options.timelines)) {
+    const known = policyOf(head)
+    if (!known) continue
+    const { policy, foldVersion } = known
+    const { plan, refused } = options.dryRun
+      ? { plan: await planFor(kernel, head, policy, foldVersion), refused: [] }
+      : await retain(kernel, head, policy, foldVersion)
+    timelines.push({ timeline: head.timeline, drop: plan.drop, keep: plan.keep, floor: plan.floor, refused })
+  }
+  const chunks = await sweep(kernel, options)
+  if (!options.dryRun) {
+    await kernel.store.tidy(kernel.worker.now() - kernel.graceMs)
+    kernel.events.emit('collected', { chunks: chunks.swept, bytes: chunks.sweptBytes })
+  }
+  return { isDryRun: options.dryRun ?? false, timelines, chunks }
+}
+
+async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectReport['chunks']> {
+  const touchedBefore = kernel.worker.now() - (options.graceMs ?? kernel.graceMs)
+  const live = await mark(kernel)
+  let swept = 0
+  let sweptBytes = 0
+  let tooYoung = 0
+  for await (const page of chunkPages(kernel)) {
+    const dead = page.filter((row) => !live.has(toHex(row.digest)))
+    const old = dead.filter((row) => row.touchedAt < touchedBefore)
+    tooYoung += dead.length - old.length
+    swept += old.length
+    for (const row of old) sweptBytes += row.bytes
+    if (!options.dryRun && old.length > 0)
+      await kernel.store.blobs.delete(
+        old.map((row) => row.digest),
+        touchedBefore,
+      )
+  }
+  return { live: live.size, swept, sweptBytes, tooYoung }
+}
+
+async function mark(kernel: Kernel): Promise<ReadonlySet<string>> {
+  const live = new Set<string>()
+  const io = stateIo(kernel)
+  for await (const head of headsOf(kernel)) {
+    if (kernel.planted.has('collect-ignores-forks') && head.base) continue
+    for (const record of await kernel.store.checkpoints(head.timeline)) {
+      try {
+        for (const digest of await liveChunks(readManifest(kernel, record), io)) live.add(toHex(digest))
+      } catch (error) {
+        // A damaged manifest keeps nothing alive; verify tells about it. Anything else must stop the sweep.
+        if (!isReprise(error, 'CHECKPOINT_DAMAGED', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'MALFORMED')) throw error
+      }
+    }
+  }
+  return live
+}
+
+async function* chunkPages(kernel: Kernel): AsyncGenerator<ChunkRow[]> {
+  let after: Uint8Array | null = null
+  for (;;) {
+    const page: ChunkRow[] = await kernel.store.blobs.list(after, 500)
+    if (page.length > 0) yield page
+    if (page.length < 500) return
+    after = page[page.length - 1]!.digest
+  }
+}

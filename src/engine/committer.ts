@@ -1,0 +1,216 @@
+// Group commit: everything that is ready in the same moment goes in one transaction and one fsync; each commit
+// succeeds or fails by its own guard. A source (an open timeline) has at most one commit under way, so that its order
+// is kept. When the store's answer is lost, the same operations are asked for again: never guessed, never doubled.
+
+import { assert } from '../core/assert.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
+import type { Limits } from '../core/limits.ts'
+import type { Clock, Commit, Outcome, Random, Store } from '../core/ports.ts'
+import type { Events } from './events.ts'
+
+/** Something with commits to make. `build` is called when there is room; it may answer null if the need has passed. */
+export interface CommitSource {
+  build(): PreparedCommit | null
+}
+
+export interface PreparedCommit {
+  readonly commit: Commit
+  readonly bytes: number
+  settle(outcome: Outcome): void
+  /** The outcome is unknown, or the store refused the batch as a whole. */
+  fail(error: unknown): void
+}
+
+export interface CommitterOptions {
+  readonly store: Store
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  readonly limits: Limits
+  /** How long a batch without an answer is asked for again before its callers are told OUTCOME_UNKNOWN. */
+  readonly patienceMs: number
+}
+
+const firstPauseMs = 20
+const longestPauseMs = 2000
+
+export class Committer {
+  readonly #options: CommitterOptions
+  readonly #ready = new Set<CommitSource>()
+  #isScheduled = false
+  #isBusy = false
+  #aside = 0
+  #entered = 0
+  readonly #waiting = new Set<() => void>()
+  #idle: (() => void)[] = []
+
+  constructor(options: CommitterOptions) {
+    this.#options = options
+  }
+
+  /** Says that the source has something to commit. It is asked once; it says so again if there is more. */
+  ready(source: CommitSource): void {
+    this.#ready.add(source)
+    this.#schedule()
+  }
+
+  /**
+   * Backpressure: resolves when there is room for one more waiting write. The caller gives the place back with `leave`
+   * when its write is settled. Nothing is dropped; callers wait.
+   */
+  async enter(signal?: AbortSignal): Promise<void> {
+    if (this.#entered < this.#options.limits.queuedCommits) {
+      this.#entered += 1
+      return
+    }
+    await new Promise<void>((resolve, reject) => {
+      const waiter = () => {
+        signal?.removeEventListener('abort', abort)
+        resolve()
+      }
+      const abort = () => {
+        this.#waiting.delete(waiter)
+        reject(new RepriseError('ABORTED', 'aborted while waiting for room in the commit queue', {}, signal?.reason))
+      }
+      if (signal?.aborted) return abort()
+      signal?.addEventListener('abort', abort, { once: true })
+      this.#waiting.add(waiter)
+    })
+  }
+
+  leave(): void {
+    const [next] = this.#waiting
+    if (!next) {
+      this.#entered -= 1
+      return
+    }
+    // The place is handed over, so that the count stays and nobody overtakes.
+    this.#waiting.delete(next)
+    next()
+  }
+
+  /** One commit that belongs to no open timeline. */
+  submit(commit: Commit): Promise<Outcome> {
+    return new Promise((resolve, reject) => {
+      const prepared: PreparedCommit = { commit, bytes: sizeOf(commit), settle: resolve, fail: reject }
+      this.ready({ build: () => prepared })
+    })
+  }
+
+  /** Resolves when nothing is waiting or under way. */
+  drain(): Promise<void> {
+    if (!this.#isBusy && this.#aside === 0 && this.#ready.size === 0) return Promise.resolve()
+    return new Promise((resolve) => this.#idle.push(resolve))
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled || this.#isBusy || this.#ready.size === 0) return
+    this.#isScheduled = true
+    this.#options.clock.soon(() => {
+      this.#isScheduled = false
+      void this.#flush()
+    })
+  }
+
+  async #flush(): Promise<void> {
+    if (this.#isBusy) return
+    this.#isBusy = true
+    try {
+      const batch = this.#takeBatch()
+      if (batch.length > 0) await this.#commitBatch(batch)
+    } finally {
+      this.#isBusy = false
+      if (this.#ready.size > 0) this.#schedule()
+      this.#tellIdle()
+    }
+  }
+
+  #takeBatch(): PreparedCommit[] {
+    const { batchCommits, batchBytes } = this.#options.limits
+    const batch: PreparedCommit[] = []
+    let bytes = 0
+    for (const source of this.#ready) {
+      if (batch.length >= batchCommits || bytes >= batchBytes) break
+      this.#ready.delete(source)
+      const prepared = source.build()
+      if (!prepared) continue
+      if (prepared.commit.ride) {
+        // The user's SQL takes its own time and its own transaction: nobody else waits for it here.
+        void this.#commitAside(prepared)
+        continue
+      }
+      batch.push(prepared)
+      bytes += prepared.bytes
+    }
+    return batch
+  }
+
+  async #commitAside(prepared: PreparedCommit): Promise<void> {
+    this.#aside += 1
+    await this.#commitBatch([prepared])
+    this.#aside -= 1
+    this.#tellIdle()
+  }
+
+  #tellIdle(): void {
+    if (this.#isBusy || this.#aside > 0 || this.#ready.size > 0) return
+    for (const resolve of this.#idle.splice(0)) resolve()
+  }
+
+  async #commitBatch(batch: readonly PreparedCommit[]): Promise<void> {
+    const started = this.#options.clock.elapsed()
+    let outcomes: readonly Outcome[]
+    try {
+      outcomes = await this.#ask(batch.map((prepared) => prepared.commit))
+      assert(outcomes.length === batch.length, 'the store answers each commit')
+    } catch (error) {
+      for (const prepared of batch) prepared.fail(error)
+      return
+    }
+    this.#tell(batch, outcomes, this.#options.clock.elapsed() - started)
+    for (let i = 0; i < batch.length; i++) batch[i]!.settle(outcomes[i]!)
+  }
+
+  async #ask(commits: readonly Commit[]): Promise<Outcome[]> {
+    const { store, clock, random, events, patienceMs } = this.#options
+    const until = clock.elapsed() + patienceMs
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await store.commit(commits)
+      } catch (error) {
+        if (!mayHaveHappened(error)) throw error
+        if (clock.elapsed() >= until) {
+          throw new RepriseError('OUTCOME_UNKNOWN', 'the store did not answer a commit', { attempts: attempt }, error)
+        }
+        events.emit('store-retry', { error, attempt })
+        const pauseMs =
+          Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(attempt - 1, 10)) * (0.5 + random.number())
+        await new Promise<void>((resolve) => clock.after(pauseMs, resolve))
+      }
+    }
+  }
+
+  #tell(batch: readonly PreparedCommit[], outcomes: readonly Outcome[], ms: number): void {
+    if (!this.#options.events.has('committed')) return
+    let entries = 0
+    let bytes = 0
+    batch.forEach((prepared, i) => {
+      if (!outcomes[i]!.ok) return
+      entries += prepared.commit.run?.count ?? 0
+      bytes += prepared.bytes
+    })
+    this.#options.events.emit('committed', { commits: batch.length, entries, bytes, ms })
+  }
+}
+
+/** Errors after which the work may or may not have been done: worth asking again with the same operation ids. */
+function mayHaveHappened(error: unknown): boolean {
+  return isReprise(error, 'STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY', 'TIMEOUT')
+}
+
+export function sizeOf(commit: Commit): number {
+  let bytes = 64 + (commit.run?.bytes.length ?? 0)
+  for (const message of commit.send ?? []) bytes += message.data.length + 64
+  for (const manifest of commit.publish ?? []) bytes += manifest.body.length + 200
+  return bytes
+}

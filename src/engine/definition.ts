@@ -1,0 +1,70 @@
+// Definitions are plain values: a name and how history folds into state. A layer makes its own kind of definition and
+// says, under these symbols, how the engine opens an entity of it or runs a process of it; the engine knows no layer.
+
+import type { CheckpointPolicy } from '../core/economics.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Upcasters } from '../core/fold.ts'
+import type { RetentionPolicy } from '../core/retention.ts'
+import type { Entry } from './history.ts'
+import type { Reprise } from './reprise.ts'
+
+export const opens: unique symbol = Symbol.for('reprise.opens')
+export const runs: unique symbol = Symbol.for('reprise.runs')
+export const works: unique symbol = Symbol.for('reprise.works')
+
+export interface OpenOptions {
+  /** Take it over from a live owner too; its further writes are refused. */
+  readonly takeover?: boolean
+  /** How long to wait for a live owner to let go, in ms or as '10s'. */
+  readonly wait?: number | string
+  /** Only open what exists; NOT_FOUND otherwise. */
+  readonly mustExist?: boolean
+  readonly signal?: AbortSignal
+}
+
+/** Something with an identity that is opened: a timeline, an aggregate, a table, a session. */
+export interface Entity<Handle> {
+  readonly name: string
+  [opens](engine: Reprise, id: string | undefined, options: OpenOptions): Promise<Handle>
+}
+
+/** Something that is started and ends: a workflow, a job. */
+export interface Process<Input, Handle, Options = unknown> {
+  readonly name: string
+  [runs](engine: Reprise, input: Input, options: Options): Promise<Handle>
+}
+
+/** Something this process can execute when it is due, wherever it was started. */
+export interface Workable {
+  readonly name: string
+  [works](engine: Reprise): void
+}
+
+/** How history folds into state, and when state is captured: all that the kernel needs to know of a model. */
+export interface Fold<State> {
+  /** Changes when the meaning of `apply` changes: checkpoints of another version are ignored and rebuilt. */
+  readonly version: string
+  initial(): State
+  apply(state: State, entry: Entry): State | void
+  readonly upcasters?: Upcasters | undefined
+  readonly checkpoint?: CheckpointPolicy | undefined
+  readonly retain?: RetentionPolicy | undefined
+  /** "state": the checkpoint is the truth and there is nothing to replay after it (A1.2). */
+  readonly authority?: 'history' | 'state' | undefined
+}
+
+/** Entries of the engine itself start with this; they never reach a user's `apply`. */
+export const systemPrefix = '$'
+
+const nameForm = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
+
+export function checkName(kind: string, name: string): string {
+  if (typeof name !== 'string' || !nameForm.test(name)) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `the name of a ${kind} has 1 to 100 letters, digits, dots, dashes and underscores, and starts with a letter or digit`,
+      { name: String(name).slice(0, 80) },
+    )
+  }
+  return name
+}

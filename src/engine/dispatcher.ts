@@ -1,0 +1,128 @@
+// The dispatcher: claims timelines that are due (a wakeup reached, or mail) in the queues this process serves, and hands
+// each to its handler with a fresh epoch. It sleeps until the store calls, a known wakeup comes, or the poll is due, so
+// an idle worker costs next to nothing. Workers of this host that died are retired at once, so their timelines come too.
+
+import type { TimelineId } from '../core/coordinate.ts'
+import type { Head } from '../core/ports.ts'
+import type { Kernel } from './kernel.ts'
+
+/** Executes one claimed timeline and lets go of it (or keeps it open). Throwing is reported and leaves it for later. */
+export type Handler = (head: Head) => Promise<void>
+
+export interface ServeOptions {
+  /** How many of this queue at once; default 100. */
+  readonly concurrency?: number
+}
+
+interface Served {
+  readonly handler: Handler
+  readonly concurrency: number
+  active: number
+}
+
+const pollMs = 1000
+const claimAtOnce = 200
+
+export class Dispatcher {
+  readonly #kernel: Kernel
+  readonly #queues = new Map<string, Served>()
+  readonly #inHand = new Set<TimelineId>()
+  #unlisten: (() => void) | null = null
+  #cancelTimer: (() => void) | null = null
+  #timerAt = Number.POSITIVE_INFINITY
+  #isClaiming = false
+  #wantsAnother = false
+  #isStopped = false
+  #lastRetireAt = Number.NEGATIVE_INFINITY
+  #idle: (() => void)[] = []
+
+  constructor(kernel: Kernel) {
+    this.#kernel = kernel
+  }
+
+  serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
+    this.#queues.set(queue, { handler, concurrency: options.concurrency ?? 100, active: 0 })
+    this.#kernel.worker.describe(`queue ${queue}`, options.concurrency ?? 100)
+    this.#unlisten ??= this.#kernel.store.listen(() => this.wake())
+    this.wake()
+  }
+
+  /** Something may be due now. */
+  wake(): void {
+    if (this.#isStopped) return
+    if (this.#isClaiming) {
+      this.#wantsAnother = true
+      return
+    }
+    this.#isClaiming = true
+    void this.#claim()
+      .catch((error) => this.#kernel.events.emit('problem', { where: 'dispatcher', error }))
+      .finally(() => {
+        this.#isClaiming = false
+        if (this.#wantsAnother) {
+          this.#wantsAnother = false
+          this.wake()
+        } else this.#sleepUntil(this.#kernel.worker.now() + pollMs)
+      })
+  }
+
+  /** A timeline was let go with this wakeup (database time): look again then, not only at the next poll. */
+  expect(wakeup: number): void {
+    this.#sleepUntil(wakeup)
+  }
+
+  /** Claims no more and waits for what is in hand. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    this.#unlisten?.()
+    this.#cancelTimer?.()
+    if (this.#inHand.size > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+  }
+
+  async #claim(): Promise<void> {
+    const { store, worker } = this.#kernel
+    const free = [...this.#queues].filter(([, served]) => served.active < served.concurrency)
+    if (free.length === 0) return
+    await this.#retireGone()
+    const id = await worker.register()
+    for (const [queue, served] of free) {
+      const limit = Math.min(claimAtOnce, served.concurrency - served.active)
+      if (limit <= 0) continue
+      const heads = await store.claim({ worker: id, queues: [queue], limit, except: [...this.#inHand] })
+      for (const head of heads) void this.#execute(served, head)
+      if (heads.length === limit) this.#wantsAnother = true
+    }
+  }
+
+  async #execute(served: Served, head: Head): Promise<void> {
+    served.active += 1
+    this.#inHand.add(head.timeline)
+    try {
+      await served.handler(head)
+    } catch (error) {
+      this.#kernel.events.emit('problem', { where: head.timeline, error })
+    } finally {
+      served.active -= 1
+      this.#inHand.delete(head.timeline)
+      if (this.#inHand.size === 0) for (const resolve of this.#idle.splice(0)) resolve()
+      this.wake()
+    }
+  }
+
+  async #retireGone(): Promise<void> {
+    const { worker, clock } = this.#kernel
+    if (clock.elapsed() - this.#lastRetireAt < pollMs) return
+    this.#lastRetireAt = clock.elapsed()
+    await worker.retireGone()
+  }
+
+  #sleepUntil(at: number): void {
+    if (this.#isStopped || at >= this.#timerAt) return
+    this.#cancelTimer?.()
+    this.#timerAt = at
+    this.#cancelTimer = this.#kernel.clock.after(Math.max(0, at - this.#kernel.worker.now()), () => {
+      this.#timerAt = Number.POSITIVE_INFINITY
+      this.wake()
+    })
+  }
+}

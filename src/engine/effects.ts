@@ -1,0 +1,160 @@
+// External effects of one timeline: markers in history around every call to the outside. The intent is durable before
+// the call, the outcome after it; the idempotency key comes from the coordinate of the intent, so whoever repeats the call
+// after a crash repeats it with the same key. An effect in doubt is resolved by its declared policy, never by guessing.
+
+import {
+  compensationKey,
+  type Effect,
+  effectKey,
+  getEffect,
+  inDoubt,
+  listEffects,
+  type Reversal,
+} from '../core/effects.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Hash } from '../core/ports.ts'
+import type { OpenTimeline } from './timeline.ts'
+
+export interface EffectCall {
+  /** The same for every attempt, also after a crash or a takeover: hand it to the outside system. */
+  readonly key: string
+  /** 1 for the first attempt. */
+  readonly attempt: number
+  readonly signal: AbortSignal | undefined
+}
+
+/** What a probe found out: it happened (with what result), or it did not. */
+export type Probed<T> = { readonly happened: true; readonly result: T } | { readonly happened: false }
+
+export interface EffectOptions<T> {
+  /** Identity within the timeline; the name if left out. The same id is done once: later calls get the recorded result. */
+  readonly id?: string
+  readonly input?: unknown
+  readonly reversal?: Reversal
+  /** When a crash left the outcome unknown: call again with the same key, leave it to a person, or ask the outside. */
+  readonly inDoubt?: 'retry' | 'hold' | ((key: string) => Promise<Probed<T>>)
+  readonly signal?: AbortSignal
+}
+
+type EffectsTimeline = Pick<OpenTimeline<unknown>, 'ledger' | 'write' | 'seq' | 'id'>
+
+export class Effects {
+  readonly #timeline: EffectsTimeline
+  readonly #hash: Hash
+  readonly #branch: string | undefined
+  readonly #running = new Set<string>()
+
+  /** `branch` keeps the keys of a branch apart from those of the history it left. */
+  constructor(timeline: EffectsTimeline, hash: Hash, branch: string | undefined) {
+    this.#timeline = timeline
+    this.#hash = hash
+    this.#branch = branch
+  }
+
+  list(): readonly Effect[] {
+    return listEffects(this.#timeline.ledger)
+  }
+
+  get(id: string): Effect | undefined {
+    return getEffect(this.#timeline.ledger, id)
+  }
+
+  /** Intended, outcome unknown, and not being called right now. */
+  inDoubt(): readonly Effect[] {
+    return inDoubt(this.#timeline.ledger, this.#running)
+  }
+
+  /** @example await c.effects.run('charge', ({ key }) => bank.charge(100, { idempotencyKey: key })) */
+  async run<T>(name: string, call: (effect: EffectCall) => Promise<T> | T, options: EffectOptions<T> = {}): Promise<T> {
+    const id = options.id ?? name
+    const known = this.get(id)
+    if (known?.outcome === 'done') return known.result as T
+    if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is being called already`, { id })
+    this.#running.add(id)
+    try {
+      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options)
+      return typeof attempt === 'object' ? attempt.result : await this.#call(id, call, attempt, options.signal)
+    } finally {
+      this.#running.delete(id)
+    }
+  }
+
+  /** A person (or a program that knows) says what became of an effect in doubt. */
+  async settle(id: string, outcome: 'done' | 'failed' | 'compensated', by: string, result?: unknown): Promise<void> {
+    await this.#timeline.write([{ type: '$effect.settled', data: { id, outcome, by, result } }])
+  }
+
+  /** Undoes a done effect; recorded before and after, so that a crash in between repeats it with the same key. */
+  async compensate(id: string, call: (effect: Effect, key: string) => Promise<unknown> | unknown): Promise<void> {
+    const effect = this.get(id)
+    if (!effect) throw new RepriseError('NOT_FOUND', `there is no effect ${id}`, { id })
+    if (effect.state === 'compensated') return
+    await this.#timeline.write([{ type: '$effect.compensating', data: { id } }])
+    try {
+      await call(effect, compensationKey(effect.key, this.#hash))
+    } catch (error) {
+      await this.#timeline.write([{ type: '$effect.compensation-failed', data: { id, error: messageOf(error) } }])
+      throw error
+    }
+    await this.#timeline.write([{ type: '$effect.compensated', data: { id } }])
+  }
+
+  async #intend<T>(id: string, name: string, options: EffectOptions<T>): Promise<number> {
+    // By id: two effects of one name may be intended in the same moment.
+    const at = { timeline: this.#timeline.id, seq: this.#timeline.seq + 1, name: id }
+    const key = effectKey(this.#branch === undefined ? at : { ...at, branch: this.#branch }, this.#hash)
+    const { input, reversal = 'none' } = options
+    await this.#timeline.write([
+      { type: '$effect.intended', data: { id, name, key, reversal, ...(input !== undefined && { input }) } },
+    ])
+    return 1
+  }
+
+  /** An attempt number to go on with, or the result that was found out. */
+  async #resume<T>(known: Effect, options: EffectOptions<T>): Promise<number | { readonly result: T }> {
+    const { id, name, key, reversal, input } = known
+    if (known.outcome === 'failed') {
+      await this.#timeline.write([
+        { type: '$effect.intended', data: { id, name, key, reversal, ...(input !== undefined && { input }) } },
+      ])
+      return known.attempts + 1
+    }
+    if (known.state !== 'intended') {
+      throw new RepriseError('CONFLICT', `effect ${id} was ${known.state}; it is not done again`, {
+        id,
+        state: known.state,
+      })
+    }
+    const policy = options.inDoubt ?? 'retry'
+    if (policy === 'retry') return known.attempts + 1
+    if (policy === 'hold') {
+      throw new RepriseError('EFFECT_IN_DOUBT', `effect ${id} was intended and its outcome is unknown`, { id, key })
+    }
+    const probed = await policy(key)
+    if (!probed.happened) return known.attempts + 1
+    await this.settle(id, 'done', 'probe', probed.result)
+    return { result: probed.result }
+  }
+
+  async #call<T>(
+    id: string,
+    call: (effect: EffectCall) => Promise<T> | T,
+    attempt: number,
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
+    const { key } = this.get(id)!
+    let result: T
+    try {
+      result = await call({ key, attempt, signal })
+    } catch (error) {
+      await this.#timeline.write([{ type: '$effect.failed', data: { id, error: messageOf(error) } }])
+      throw error
+    }
+    await this.#timeline.write([{ type: '$effect.done', data: { id, ...(result !== undefined && { result }) } }])
+    return result
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

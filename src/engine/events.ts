@@ -1,0 +1,70 @@
+// What the engine tells about itself, typed. Traces, metrics, logs and the dashboard are built on these; a listener
+// that throws never disturbs the work.
+
+import type { Coordinate } from '../core/coordinate.ts'
+import type { RecoveryReport } from './report.ts'
+
+export interface EngineEvents {
+  readonly opened: { readonly timeline: string; readonly epoch: number; readonly report: RecoveryReport }
+  readonly closed: { readonly timeline: string }
+  readonly committed: {
+    readonly commits: number
+    readonly entries: number
+    readonly bytes: number
+    readonly ms: number
+  }
+  readonly appended: { readonly timeline: string; readonly first: number; readonly count: number }
+  readonly fenced: { readonly timeline: string; readonly epoch: number }
+  readonly recovered: { readonly timeline: string; readonly report: RecoveryReport }
+  readonly 'checkpoint-damaged': { readonly timeline: string; readonly id: string; readonly reason: string }
+  readonly 'checkpoint-published': {
+    readonly coordinate: Coordinate
+    readonly id: string
+    readonly trigger: string
+    readonly because: string
+    readonly totalBytes: number
+    readonly addedBytes: number
+    readonly ms: number
+    readonly longestStallMs: number
+  }
+  readonly 'checkpoint-verified': { readonly timeline: string; readonly id: string }
+  readonly 'checkpoint-failed': { readonly timeline: string; readonly error: unknown; readonly failuresInARow: number }
+  readonly retained: { readonly timeline: string; readonly dropped: number; readonly floor: number }
+  readonly collected: { readonly chunks: number; readonly bytes: number }
+  readonly drilled: { readonly timeline: string; readonly ok: boolean; readonly ms: number }
+  readonly 'store-retry': { readonly error: unknown; readonly attempt: number }
+  readonly 'worker-retired': { readonly worker: string; readonly because: string }
+  readonly 'worker-renewed': { readonly worker: string }
+  readonly problem: { readonly where: string; readonly error: unknown }
+}
+
+export type EventName = keyof EngineEvents
+type Listener<Name extends EventName> = (event: EngineEvents[Name]) => void
+
+export class Events {
+  readonly #listeners = new Map<EventName, Set<Listener<EventName>>>()
+
+  /** @example const off = rp.events.on('fenced', ({ timeline }) => console.warn(timeline)) */
+  on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
+    const set = this.#listeners.get(name) ?? new Set()
+    this.#listeners.set(name, set)
+    set.add(listener as Listener<EventName>)
+    return () => set.delete(listener as Listener<EventName>)
+  }
+
+  emit<Name extends EventName>(name: Name, event: EngineEvents[Name]): void {
+    const set = this.#listeners.get(name)
+    if (!set) return
+    for (const listener of set) {
+      try {
+        listener(event)
+      } catch {
+        // A broken observer is the observer's problem; history must not depend on it.
+      }
+    }
+  }
+
+  has(name: EventName): boolean {
+    return (this.#listeners.get(name)?.size ?? 0) > 0
+  }
+}

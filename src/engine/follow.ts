@@ -1,0 +1,153 @@
+// A replica: loads the newest checkpoint, follows history without owning it, and can take over (A9.4). It never writes.
+
+import type { Coordinate } from '../core/coordinate.ts'
+import { toHex } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Head } from '../core/ports.ts'
+import { lastSeq } from '../core/run.ts'
+import type { Fold } from './definition.ts'
+import { existing } from './fork.ts'
+import { type Entry, entriesOf, lineageOf, type Point, readHistory } from './history.ts'
+import type { Kernel } from './kernel.ts'
+import { recover } from './recover.ts'
+import type { RecoveryReport } from './report.ts'
+import type { TimelineState } from './state.ts'
+
+export interface FollowOptions {
+  /** Longest time between two looks when the store cannot tell us; default one second. */
+  readonly pollMs?: number
+  readonly signal?: AbortSignal
+}
+
+export class Replica<State> {
+  readonly recovery: RecoveryReport
+  readonly #kernel: Kernel
+  readonly #fold: Fold<State>
+  readonly #pollMs: number
+  readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
+  readonly #stopListening: () => void
+  #head: Head
+  #state: TimelineState<State>
+  #point: Point
+  #look: Promise<void> | null = null
+  #wantsAnother = false
+  #cancelPoll: (() => void) | null = null
+  #isClosed = false
+
+  constructor(
+    kernel: Kernel,
+    fold: Fold<State>,
+    start: {
+      readonly head: Head
+      readonly state: TimelineState<State>
+      readonly point: Point
+      readonly report: RecoveryReport
+    },
+    options: FollowOptions,
+  ) {
+    this.#kernel = kernel
+    this.#fold = fold
+    this.#head = start.head
+    this.#state = start.state
+    this.#point = start.point
+    this.recovery = start.report
+    this.#pollMs = options.pollMs ?? 1000
+    this.#stopListening = kernel.store.listen(() => void this.#refreshQuietly())
+    this.#schedulePoll()
+    options.signal?.addEventListener('abort', () => this.close(), { once: true })
+  }
+
+  get state(): State {
+    return this.#state.value
+  }
+
+  get coordinate(): Coordinate {
+    return {
+      timeline: this.#head.timeline,
+      seq: this.#point.seq,
+      epoch: this.#head.epoch,
+      digest: toHex(this.#point.digest),
+    }
+  }
+
+  watch(call: (entries: readonly Entry[]) => void): () => void {
+    this.#watchers.add(call)
+    return () => this.#watchers.delete(call)
+  }
+
+  /** Reads what there is now. Resolves when state has caught up with the head as of this call. */
+  refresh(): Promise<void> {
+    if (this.#isClosed) return Promise.reject(new RepriseError('CLOSED', 'the replica was closed'))
+    if (this.#look) {
+      // What is under way may have looked at the head before this call.
+      this.#wantsAnother = true
+      return this.#look.then(() => (this.#isClosed ? undefined : this.refresh()))
+    }
+    this.#look = this.#catchUp().finally(() => {
+      this.#look = null
+      if (this.#wantsAnother && !this.#isClosed) {
+        this.#wantsAnother = false
+        void this.#refreshQuietly()
+      }
+    })
+    return this.#look
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#stopListening()
+    this.#cancelPoll?.()
+  }
+
+  async #catchUp(): Promise<void> {
+    const head = await existing(this.#kernel, this.#head.timeline)
+    const lineage = await lineageOf(this.#kernel, head)
+    if (head.seq < this.#point.seq || head.floor > this.#point.seq || !sameBranch(this.#head, head)) {
+      // It was rolled back, or history was trimmed past us: start again from the newest checkpoint.
+      const recovered = await recover(this.#kernel, head, this.#fold)
+      this.#head = head
+      this.#state = recovered.state
+      this.#point = recovered.point
+      for (const call of this.#watchers) call([])
+      return
+    }
+    const history = readHistory(this.#kernel, lineage, this.#point, head.seq)
+    for (let step = await history.next(); !step.done; step = await history.next()) {
+      const entries = entriesOf(this.#kernel, step.value)
+      this.#state.replay(entries)
+      this.#point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
+      for (const call of this.#watchers) call(entries)
+    }
+    this.#head = head
+  }
+
+  async #refreshQuietly(): Promise<void> {
+    if (this.#isClosed) return
+    try {
+      await this.refresh()
+    } catch (error) {
+      if (!this.#isClosed) this.#kernel.events.emit('problem', { where: `replica of ${this.#head.timeline}`, error })
+    }
+  }
+
+  #schedulePoll(): void {
+    if (this.#isClosed) return
+    this.#cancelPoll = this.#kernel.clock.after(this.#pollMs, () => {
+      void this.#refreshQuietly().then(() => this.#schedulePoll())
+    })
+  }
+}
+
+export async function follow<State>(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<State>,
+  options: FollowOptions,
+): Promise<Replica<State>> {
+  const { state, point, report } = await recover(kernel, head, fold)
+  return new Replica(kernel, fold, { head, state, point, report }, options)
+}
+
+function sameBranch(a: Head, b: Head): boolean {
+  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq
+}

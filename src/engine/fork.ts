@@ -1,0 +1,189 @@
+// Branching: forks and rollbacks. Both share the history and the chunks of what they leave; nothing is copied but the
+// catalog lines of the checkpoints they may restore from, and nothing is erased.
+
+import {
+  type Coordinate,
+  equalBytes,
+  fromHex,
+  type ManifestId,
+  type TimelineId,
+  timelineId,
+  toHex,
+} from '../core/coordinate.ts'
+import { type CompensationPlan, compensationPlan } from '../core/effects.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Head, ManifestRecord } from '../core/ports.ts'
+import type { Fold, OpenOptions } from './definition.ts'
+import { digestAt, floorOf, lineageOf, offBranch, type Point } from './history.ts'
+import { type Kernel, newId, newOperation } from './kernel.ts'
+import { takeTimeline } from './ownership.ts'
+import { recover } from './recover.ts'
+import { refusalError } from './writer.ts'
+
+/** Where: a whole coordinate, or a sequence on the current branch. */
+export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
+
+export interface Located {
+  readonly head: Head
+  readonly lineage: readonly Head[]
+  readonly point: Point
+}
+
+/** Finds a coordinate: on the current branch of its timeline, or on one that was rolled back and archived. */
+export async function locate(kernel: Kernel, where: Where): Promise<Located> {
+  const id = timelineId(where.timeline)
+  const head = await existing(kernel, id)
+  if (!Number.isSafeInteger(where.seq) || where.seq < 0) {
+    throw new RepriseError('INVALID_ARGUMENT', 'a sequence is a whole number from 0 on', { seq: where.seq })
+  }
+  const wanted = 'digest' in where ? fromHex(where.digest) : null
+  const found = await pointOn(kernel, head, where.seq, wanted)
+  if (found) return found
+  for (const archived of await kernel.store.timelines({ prefix: `${id}~`, limit: 1000 })) {
+    const elsewhere = await pointOn(kernel, archived, where.seq, wanted).catch(() => null)
+    if (elsewhere) return elsewhere
+  }
+  throw offBranch(id, where.seq)
+}
+
+async function pointOn(kernel: Kernel, head: Head, seq: number, wanted: Uint8Array | null): Promise<Located | null> {
+  const lineage = await lineageOf(kernel, head)
+  const floor = floorOf(lineage)
+  if (wanted && (seq > head.seq || seq < floor.seq)) return null
+  if (seq > head.seq || seq < floor.seq) {
+    throw new RepriseError(
+      'OUT_OF_RANGE',
+      `${head.timeline} has history from ${floor.seq} to ${head.seq}, not at ${seq}`,
+      {
+        timeline: head.timeline,
+        seq,
+        floor: floor.seq,
+        head: head.seq,
+      },
+    )
+  }
+  const digest = await digestAt(kernel, lineage, seq)
+  return wanted && !equalBytes(digest, wanted) ? null : { head, lineage, point: { seq, digest } }
+}
+
+export async function existing(kernel: Kernel, id: TimelineId): Promise<Head> {
+  const [head] = await kernel.store.head([id])
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+  return head
+}
+
+/** A new timeline that starts where the coordinate is. `to` without a slash is a sibling of the parent. */
+export async function fork(
+  kernel: Kernel,
+  where: Where,
+  to: string,
+  fold: Fold<unknown> | null,
+): Promise<Coordinate & { readonly parent: TimelineId }> {
+  const { head, lineage, point } = await locate(kernel, where)
+  // A fork that could not be opened would be of no use: better to say so now.
+  if (fold) await recover(kernel, head, fold, { to: point.seq })
+  const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
+  const owner = lineage.find((each) => !each.base || point.seq >= each.base.seq) ?? lineage[lineage.length - 1]!
+  const copies = await restorePoints(kernel, head, point.seq)
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: { timeline: id, epoch: 0 },
+    take: {
+      worker: await kernel.worker.register(),
+      from: 'free',
+      create: { digest: point.digest, base: { timeline: owner.timeline, ...point }, floor: floorFor(copies, lineage) },
+    },
+    publish: copies,
+    attributes: head.attributes,
+    status: 'open',
+    release: true,
+  })
+  if (!outcome.ok) throw outcome.code === 'FENCED' ? taken(id) : refusalError(id, outcome)
+  return { timeline: id, seq: point.seq, epoch: outcome.epoch, digest: hex(point.digest), parent: head.timeline }
+}
+
+export interface Rollback {
+  readonly timeline: TimelineId
+  /** Where the abandoned part of history is kept. */
+  readonly archive: TimelineId
+  readonly from: number
+  readonly to: Coordinate
+  /** Effects done after that point: to be compensated in this order, those that cannot be, and those in doubt. */
+  readonly effects: CompensationPlan
+}
+
+/** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */
+export async function rollback(
+  kernel: Kernel,
+  where: Where,
+  fold: Fold<unknown>,
+  options: OpenOptions = {},
+): Promise<Rollback> {
+  const before = await locate(kernel, where)
+  if (before.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
+  const head = await takeTimeline(kernel, before.head.timeline, { ...options, mustExist: true })
+  // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
+  const { state } = await recover(kernel, head, fold)
+  await recover(kernel, head, fold, { to: before.point.seq })
+  const effects = compensationPlan(state.ledger, where.seq)
+  const copies = await restorePoints(kernel, head, before.point.seq)
+  const floor = floorFor(copies, before.lineage)
+  for (let n = await countArchives(kernel, head.timeline); ; n++) {
+    const archive = timelineId(`${head.timeline}~${n + 1}`)
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline: head.timeline, epoch: head.epoch, seq: head.seq },
+      branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
+      publish: copies,
+      release: true,
+    })
+    if (outcome.ok) {
+      const to = {
+        timeline: head.timeline,
+        seq: before.point.seq,
+        epoch: outcome.epoch,
+        digest: hex(before.point.digest),
+      }
+      return { timeline: head.timeline, archive, from: head.seq, to, effects }
+    }
+    if (outcome.code !== 'EXISTS') throw refusalError(head.timeline, outcome)
+  }
+}
+
+/** Catalog lines for a branch: the newest two checkpoints it can restore from, as its own. Their chunks are shared. */
+async function restorePoints(kernel: Kernel, head: Head, upTo: number): Promise<ManifestRecord[]> {
+  const usable = (await kernel.store.checkpoints(head.timeline)).filter(
+    (record) => record.seq <= upTo && record.verifiedAt !== null && record.invalid === null,
+  )
+  return usable.slice(0, 2).map((record) => ({
+    ...record,
+    id: newId(kernel.random) as ManifestId,
+    baseId: record.id,
+    isPinned: false,
+    label: null,
+    drilledAt: null,
+    drill: null,
+  }))
+}
+
+/** With fewer than two checkpoints of its own, a branch may need all the history there is. */
+function floorFor(copies: readonly ManifestRecord[], lineage: readonly Head[]): Point {
+  const oldest = copies[1]
+  return oldest ? { seq: oldest.seq, digest: oldest.digest } : floorOf(lineage)
+}
+
+async function countArchives(kernel: Kernel, id: TimelineId): Promise<number> {
+  return (await kernel.store.timelines({ prefix: `${id}~`, limit: 1000 })).length
+}
+
+function siblingOf(id: string, name: string): string {
+  return id.includes('/') ? `${id.slice(0, id.lastIndexOf('/'))}/${name}` : name
+}
+
+function taken(id: string): RepriseError {
+  return new RepriseError('EXISTS', `there is already a timeline ${id}`, { timeline: id })
+}
+
+function hex(digest: Uint8Array): string {
+  return toHex(digest)
+}

@@ -1,0 +1,237 @@
+// Reading history so that nothing unverified gets through: runs in order across a fork and its ancestors, each checked
+// against the digest chain before it is handed on. Damage is an error that names the timeline and the sequence.
+
+import { assert } from '../core/assert.ts'
+import { type Digest, equalBytes, type TimelineId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Head, Run } from '../core/ports.ts'
+import { lastSeq, type StoredEntry, sliceRun, unpackRun, verifyRun } from '../core/run.ts'
+import type { Kernel } from './kernel.ts'
+
+type Reader = Pick<Kernel, 'store' | 'hash' | 'limits'>
+
+export interface Point {
+  readonly seq: number
+  readonly digest: Digest
+}
+
+/** A verified run; entries up to and including `skipTo` were read before. */
+export interface VerifiedRun {
+  readonly timeline: TimelineId
+  readonly run: Run
+  readonly before: Digest
+  readonly skipTo: number
+}
+
+/** An entry with its data decoded. */
+export interface Entry {
+  readonly timeline: TimelineId
+  readonly seq: number
+  readonly epoch: number
+  readonly type: string
+  readonly version: number
+  readonly time: number
+  readonly key: string | undefined
+  readonly data: unknown
+}
+
+const pageBytes = 4 * 1024 * 1024
+
+/** The timeline and its ancestors, itself first. */
+export async function lineageOf(reader: Reader, head: Head): Promise<readonly Head[]> {
+  const heads = [head]
+  for (let current = head; current.base && !ownsHistoryFrom(current); ) {
+    if (heads.length > reader.limits.forkDepth) {
+      throw new RepriseError(
+        'LIMIT_EXCEEDED',
+        `${head.timeline} is a fork of forks deeper than ${reader.limits.forkDepth}`,
+      )
+    }
+    const [parent] = await reader.store.head([current.base.timeline])
+    if (!parent) {
+      throw new RepriseError(
+        'HISTORY_DAMAGED',
+        `${current.timeline} is a fork of ${current.base.timeline}, which is gone`,
+        {
+          timeline: current.timeline,
+          seq: current.base.seq,
+        },
+      )
+    }
+    heads.push(parent)
+    current = parent
+  }
+  return heads
+}
+
+/** A fork that was trimmed above its base no longer reads its parent. */
+function ownsHistoryFrom(head: Head): boolean {
+  return !head.base || head.floor >= head.base.seq
+}
+
+/** The earliest point from which history can be read. */
+export function floorOf(lineage: readonly Head[]): Point {
+  const last = lineage[lineage.length - 1]!
+  return { seq: last.floor, digest: last.floorDigest }
+}
+
+/** Verified runs of `(from, to]`, oldest first. */
+export async function* readHistory(
+  reader: Reader,
+  lineage: readonly Head[],
+  from: Point,
+  to: number,
+): AsyncGenerator<VerifiedRun, Point> {
+  assert(to >= from.seq, 'history is read forwards')
+  let at = from
+  for (let i = lineage.length - 1; i >= 0; i--) {
+    const head = lineage[i]!
+    const child = lineage[i - 1]
+    const end = child?.base ? Math.min(child.base.seq, to) : to
+    if (end <= at.seq) continue
+    at = yield* readSegment(reader, head, at, end)
+    checkJoint(head, child, at)
+  }
+  return at
+}
+
+async function* readSegment(reader: Reader, head: Head, from: Point, end: number): AsyncGenerator<VerifiedRun, Point> {
+  let at = from
+  while (at.seq < end) {
+    const runs = await reader.store.read(head.timeline, at.seq, pageBytes)
+    if (runs.length === 0) {
+      throw new RepriseError(
+        'HISTORY_DAMAGED',
+        `history of ${head.timeline} ends at ${at.seq}, its head says ${head.seq}`,
+        {
+          timeline: head.timeline,
+          seq: at.seq + 1,
+          head: head.seq,
+        },
+      )
+    }
+    for (const whole of runs) {
+      if (at.seq >= end) break
+      const before = whole.first > at.seq ? at.digest : await digestInside(reader, head, whole, at)
+      verifyRun(reader.hash, head.timeline, whole, {
+        seq: whole.first > at.seq ? at.seq : whole.first - 1,
+        digest: before,
+      })
+      const run = lastSeq(whole) > end ? sliceRun(reader.hash, whole, before, end) : whole
+      yield { timeline: head.timeline, run, before, skipTo: at.seq }
+      at = { seq: lastSeq(run), digest: run.digest }
+    }
+  }
+  return at
+}
+
+/** `at` lies inside the run: finds the digest before the run, and checks that the run really passes through `at`. */
+async function digestInside(reader: Reader, head: Head, run: Run, at: Point): Promise<Digest> {
+  const before = await digestBefore(reader, head, run.first)
+  const prefix = sliceRun(reader.hash, run, before, at.seq)
+  if (!equalBytes(prefix.digest, at.digest)) throw offBranch(head.timeline, at.seq)
+  return before
+}
+
+async function digestBefore(reader: Reader, head: Head, first: number): Promise<Digest> {
+  if (first - 1 === head.floor) return head.floorDigest
+  if (first - 1 === head.base?.seq) return head.base.digest
+  const [previous] = await reader.store.read(head.timeline, first - 2, 1)
+  if (!previous || lastSeq(previous) !== first - 1) {
+    throw new RepriseError('HISTORY_DAMAGED', `history of ${head.timeline} has a gap before sequence ${first}`, {
+      timeline: head.timeline,
+      seq: first - 1,
+    })
+  }
+  return previous.digest
+}
+
+/** The digest of history at a sequence, without folding anything: read from the run that holds it. */
+export async function digestAt(reader: Reader, lineage: readonly Head[], seq: number): Promise<Digest> {
+  const head = lineage.find((each) => !each.base || seq >= each.base.seq) ?? lineage[lineage.length - 1]!
+  if (seq === head.seq) return head.digest
+  if (seq === head.floor) return head.floorDigest
+  if (seq === head.base?.seq) return head.base.digest
+  if (seq < head.floor || seq > head.seq) {
+    throw new RepriseError(
+      'OUT_OF_RANGE',
+      `${head.timeline} has history from ${head.floor} to ${head.seq}, not at ${seq}`,
+      {
+        timeline: head.timeline,
+        seq,
+        floor: head.floor,
+        head: head.seq,
+      },
+    )
+  }
+  const [run] = await reader.store.read(head.timeline, seq - 1, 1)
+  if (!run || run.first > seq || lastSeq(run) < seq) {
+    throw new RepriseError('HISTORY_DAMAGED', `history of ${head.timeline} has no sequence ${seq}`, {
+      timeline: head.timeline,
+      seq,
+    })
+  }
+  const before = await digestBefore(reader, head, run.first)
+  verifyRun(reader.hash, head.timeline, run, { seq: run.first - 1, digest: before })
+  return sliceRun(reader.hash, run, before, seq).digest
+}
+
+/** The entries of a verified run that were not read before, decoded. */
+export function entriesOf(kernel: Pick<Kernel, 'codec' | 'sealer'>, verified: VerifiedRun): Entry[] {
+  const { timeline, run, before, skipTo } = verified
+  const entries: Entry[] = []
+  for (const stored of unpackRun(run)) {
+    if (stored.seq > skipTo)
+      entries.push(decodeEntry(kernel, timeline, stored, entryContext(before, stored.seq - run.first)))
+  }
+  return entries
+}
+
+function decodeEntry(
+  kernel: Pick<Kernel, 'codec' | 'sealer'>,
+  timeline: TimelineId,
+  stored: StoredEntry,
+  context: Uint8Array,
+): Entry {
+  const { seq, epoch, type, version, time, key } = stored
+  return {
+    timeline,
+    seq,
+    epoch,
+    type,
+    version,
+    time,
+    key,
+    data: kernel.codec.decode(kernel.sealer.open(stored.data, context)),
+  }
+}
+
+/** What binds a sealed entry to its place: the digest of all history before its run, and its index in the run. */
+export function entryContext(before: Digest, index: number): Uint8Array {
+  const context = new Uint8Array(before.length + 4)
+  context.set(before)
+  new DataView(context.buffer).setUint32(before.length, index)
+  return context
+}
+
+function checkJoint(head: Head, child: Head | undefined, at: Point): void {
+  const expected =
+    child?.base && at.seq === child.base.seq ? child.base.digest : at.seq === head.seq ? head.digest : null
+  if (expected && !equalBytes(expected, at.digest)) {
+    throw new RepriseError(
+      'HISTORY_DAMAGED',
+      `history of ${head.timeline} does not lead to its head's digest at ${at.seq}`,
+      {
+        timeline: head.timeline,
+        seq: at.seq,
+      },
+    )
+  }
+}
+
+export function offBranch(timeline: string, seq: number): RepriseError {
+  return new RepriseError('NOT_ON_BRANCH', `${timeline}@${seq} with that digest is not part of this branch`, {
+    timeline,
+    seq,
+  })
+}

@@ -1,0 +1,24 @@
+// The small view of the kernel that capture and restore need, with a breath taken whenever a slice of work has held
+// the event loop for a few milliseconds.
+
+import type { StateIo } from './capture.ts'
+import type { Kernel } from './kernel.ts'
+
+const sliceMs = 4
+
+export function stateIo(kernel: Kernel): StateIo {
+  const { codec, sealer, hash, clock, store } = kernel
+  let sliceStarted = clock.elapsed()
+  return {
+    codec,
+    sealer,
+    hash,
+    blobs: store.blobs,
+    elapsed: () => clock.elapsed(),
+    async breathe() {
+      if (clock.elapsed() - sliceStarted < sliceMs) return
+      await new Promise<void>((resolve) => clock.soon(resolve))
+      sliceStarted = clock.elapsed()
+    },
+  }
+}

@@ -1,0 +1,38 @@
+// What every part of the engine and every layer is given: the ports, the shared services, the limits. Passed in, never
+// reached for.
+
+import type { Codec } from '../core/codec.ts'
+import { type OperationId, toHex } from '../core/coordinate.ts'
+import type { Limits } from '../core/limits.ts'
+import type { Clock, Hash, Random, Store } from '../core/ports.ts'
+import type { Committer } from './committer.ts'
+import type { Events } from './events.ts'
+import type { Sealer } from './seal.ts'
+import type { Worker } from './worker.ts'
+
+/** Bugs planted on purpose by the mutation gate; empty outside of tests. */
+export type Planted = ReadonlySet<string>
+
+export interface Kernel {
+  readonly store: Store
+  readonly clock: Clock
+  readonly random: Random
+  readonly hash: Hash
+  readonly codec: Codec
+  readonly sealer: Sealer
+  readonly limits: Limits
+  readonly events: Events
+  readonly committer: Committer
+  readonly worker: Worker
+  readonly planted: Planted
+  /** Chunks younger than this are never collected, and no capture may take longer than half of it. */
+  readonly graceMs: number
+}
+
+export function newOperation(random: Random): OperationId {
+  return toHex(random.bytes(12)) as OperationId
+}
+
+export function newId(random: Random): string {
+  return toHex(random.bytes(8))
+}

@@ -1,0 +1,164 @@
+// Opening: from a URL to a running engine. The only file that knows which stores there are; each is imported when its
+// URL is opened, so nobody loads a driver that is not used.
+
+import { type ClassCodec, Codec } from '../core/codec.ts'
+import { type Duration, toMs } from '../core/duration.ts'
+import { RepriseError } from '../core/errors.ts'
+import { defaultLimits, type Limits } from '../core/limits.ts'
+import type { Blobs, Clock, Random, Store } from '../core/ports.ts'
+import { Committer } from './committer.ts'
+import { Events } from './events.ts'
+import type { Kernel } from './kernel.ts'
+import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
+import { Reprise } from './reprise.ts'
+import { type KeyRing, Sealer } from './seal.ts'
+import { Worker } from './worker.ts'
+
+export interface EngineOptions {
+  /** Name of this worker, shown to people; the host's name if left out. */
+  readonly worker?: string
+  /** How long the others wait for a heartbeat before they take over; default 15 seconds. */
+  readonly lease?: Duration
+  /** Encryption keys: new records are sealed with `current`, old ones open with theirs. */
+  readonly keys?: KeyRing
+  /** Codecs for classes, by name. */
+  readonly classes?: readonly ClassCodec[]
+  readonly limits?: Partial<Limits>
+  /** Chunks younger than this are never collected; default one hour. */
+  readonly grace?: Duration
+  /** How long a commit without an answer is asked for again; default 30 seconds. */
+  readonly patience?: Duration
+}
+
+export interface Options extends EngineOptions {
+  readonly namespace?: string
+  /** Where chunks go: in the store (default), or a directory: 'file:./chunks'. */
+  readonly blobs?: string
+  readonly readOnly?: boolean
+}
+
+/** Ports and test hooks for simulations; everything has its real default. */
+export interface Ports {
+  readonly store: Store
+  readonly clock?: Clock
+  readonly random?: Random
+  readonly identity?: ProcessIdentity
+  readonly isGone?: (other: ProcessIdentity, own: ProcessIdentity) => boolean
+  readonly planted?: ReadonlySet<string>
+}
+
+/** @example const rp = await open('sqlite:./app.db') */
+export async function open(url?: string, options: Options = {}): Promise<Reprise> {
+  const store = await openStore(url ?? process.env['REPRISE_URL'] ?? 'sqlite:.reprise/reprise.db', options)
+  return createEngine({ store }, options)
+}
+
+/** An engine over a store that is already open: for simulations and for stores of third parties. */
+export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise {
+  const { store, clock = systemClock, random = systemRandom } = ports
+  const limits: Limits = { ...defaultLimits, ...options.limits }
+  const events = new Events()
+  const identity = ports.identity ?? identifyProcess()
+  const kernel: Kernel = {
+    store,
+    clock,
+    random,
+    hash: sha256,
+    codec: new Codec({ limits, ...(options.classes && { classes: options.classes }) }),
+    sealer: new Sealer({ limits, ...(options.keys && { keys: options.keys }) }),
+    limits,
+    events,
+    committer: new Committer({
+      store,
+      clock,
+      random,
+      events,
+      limits,
+      patienceMs: toMs(options.patience ?? '30s', 'patience'),
+    }),
+    worker: new Worker({
+      store,
+      clock,
+      random,
+      events,
+      identity,
+      name: options.worker ?? identity.host.split('#')[0] ?? 'worker',
+      leaseMs: toMs(options.lease ?? '15s', 'lease'),
+      ...(ports.isGone && { isGone: ports.isGone }),
+    }),
+    planted: ports.planted ?? new Set(),
+    graceMs: toMs(options.grace ?? '1h', 'grace'),
+  }
+  return new Reprise(kernel, () => store.close())
+}
+
+async function openStore(url: string, options: Options): Promise<Store> {
+  const namespace = checkNamespace(options.namespace ?? 'default')
+  const scheme = /^([a-z0-9+]+):/i.exec(url)?.[1]?.toLowerCase()
+  const store = await openByScheme(scheme, url, namespace, options)
+  return options.blobs ? withBlobs(store, await openBlobs(options.blobs, namespace)) : store
+}
+
+async function openByScheme(
+  scheme: string | undefined,
+  url: string,
+  namespace: string,
+  options: Options,
+): Promise<Store> {
+  switch (scheme) {
+    case 'memory': {
+      const { openMemory } = await import('../stores/memory/index.ts')
+      return openMemory({ namespace, hash: sha256 })
+    }
+    case 'sqlite': {
+      const { openSqlite } = await import('../stores/sqlite/index.ts')
+      const readOnly = options.readOnly ?? false
+      return await openSqlite(url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, ''), {
+        namespace,
+        hash: sha256,
+        readOnly,
+      })
+    }
+    case 'postgres':
+    case 'postgresql': {
+      const { openPostgres } = await import('../stores/postgres/index.ts')
+      return await openPostgres(url, { namespace, hash: sha256 })
+    }
+    default:
+      throw new RepriseError('INVALID_ARGUMENT', 'a store URL starts with sqlite:, postgres: or memory:', {
+        given: scheme ?? url.slice(0, 20),
+      })
+  }
+}
+
+async function openBlobs(url: string, namespace: string): Promise<Blobs> {
+  const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(url)?.[1]
+  if (!path)
+    throw new RepriseError('INVALID_ARGUMENT', 'blobs is a directory: file:./chunks', { given: url.slice(0, 80) })
+  const { openDirectoryBlobs } = await import('../stores/directory-blobs.ts')
+  return await openDirectoryBlobs(path, { namespace, hash: sha256 })
+}
+
+/** The store with its chunks elsewhere. A plain wrapper: every other call goes through. */
+function withBlobs(store: Store, blobs: Blobs): Store {
+  return new Proxy(store, {
+    get(target, name) {
+      if (name === 'blobs') return blobs
+      const member: unknown = Reflect.get(target, name, target)
+      return typeof member === 'function' ? member.bind(target) : member
+    },
+  })
+}
+
+function checkNamespace(namespace: string): string {
+  if (!/^[a-z0-9][a-z0-9._-]{0,62}$/i.test(namespace)) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      'a namespace has 1 to 63 letters, digits, dots, dashes and underscores',
+      {
+        given: String(namespace).slice(0, 80),
+      },
+    )
+  }
+  return namespace
+}

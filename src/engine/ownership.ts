@@ -1,0 +1,57 @@
+// Taking a timeline: a new epoch, so that whoever had it before can no longer write. A dead owner on this host is
+// recognised at once, one elsewhere when its lease has run out; a live one is waited for, or overruled if asked.
+
+import type { TimelineId } from '../core/coordinate.ts'
+import { toMs } from '../core/duration.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Head, Take } from '../core/ports.ts'
+import { originDigest } from '../core/run.ts'
+import type { OpenOptions } from './definition.ts'
+import { type Kernel, newOperation } from './kernel.ts'
+import { refusalError } from './writer.ts'
+
+const pollMs = 50
+
+/** The head under the new epoch. */
+export async function takeTimeline(kernel: Kernel, id: TimelineId, options: OpenOptions = {}): Promise<Head> {
+  const { clock, store, worker } = kernel
+  const until = clock.elapsed() + (options.wait === undefined ? 0 : toMs(options.wait, 'wait'))
+  for (;;) {
+    throwIfAborted(options.signal, id)
+    const workerId = await worker.register()
+    const [head] = await store.head([id])
+    if (!head && options.mustExist) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+    const take: Take = {
+      worker: workerId,
+      from: options.takeover ? 'anyone' : 'dead',
+      ...(options.mustExist ? {} : { create: { digest: originDigest(kernel.hash, id) } }),
+    }
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline: id, epoch: head?.epoch ?? 0 },
+      take,
+    })
+    if (outcome.ok) return await headUnder(kernel, id, outcome.epoch)
+    // Somebody moved between our look and our take, or this worker was declared dead meanwhile: look again.
+    if (outcome.code === 'FENCED' || outcome.code === 'WORKER_RETIRED') {
+      if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
+      continue
+    }
+    if (outcome.code !== 'OWNED') throw refusalError(id, outcome)
+    if ((await worker.retireGone()).length > 0) continue
+    if (clock.elapsed() >= until) throw refusalError(id, outcome)
+    await new Promise<void>((resolve) => clock.after(pollMs, resolve))
+  }
+}
+
+async function headUnder(kernel: Kernel, id: TimelineId, epoch: number): Promise<Head> {
+  const [head] = await kernel.store.head([id])
+  if (!head || head.epoch !== epoch) {
+    throw new RepriseError('FENCED', `${id} was taken over again while it was being opened`, { timeline: id, epoch })
+  }
+  return head
+}
+
+export function throwIfAborted(signal: AbortSignal | undefined, what: string): void {
+  if (signal?.aborted) throw new RepriseError('ABORTED', `${what}: aborted`, {}, signal.reason)
+}

@@ -1,0 +1,91 @@
+// The real world: hash, clock, randomness and the identity of this process. The only file of the engine that reads
+// them; simulations pass their own.
+
+import { createHash, hash as hashOnce, randomBytes } from 'node:crypto'
+import { readFileSync, readlinkSync } from 'node:fs'
+import { hostname } from 'node:os'
+import type { Clock, Hash, Random } from '../core/ports.ts'
+
+export const sha256: Hash =
+  typeof hashOnce === 'function'
+    ? (bytes) => hashOnce('sha256', bytes, 'buffer')
+    : (bytes) => createHash('sha256').update(bytes).digest()
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  elapsed: () => performance.now(),
+  after(delayMs, call) {
+    // Timers of ours never keep a finished program alive.
+    const timer = setTimeout(call, Math.min(delayMs, 2 ** 31 - 1))
+    timer.unref?.()
+    return () => clearTimeout(timer)
+  },
+  soon(call) {
+    setImmediate(call)
+  },
+}
+
+export const systemRandom: Random = {
+  bytes: (count) => randomBytes(count),
+  number: () => Math.random(),
+}
+
+/** Which process on which machine: a reused pid, a rebooted host or another container is not taken for it. */
+export interface ProcessIdentity {
+  readonly host: string
+  readonly process: string
+}
+
+export function identifyProcess(): ProcessIdentity {
+  const boot = readOr('/proc/sys/kernel/random/boot_id', '')
+  return {
+    host: boot ? `${hostname()}#${boot}` : hostname(),
+    process: `${namespaceOf()}:${process.pid}:${startOf(process.pid)}`,
+  }
+}
+
+/** True only when it is certain that the process is gone: same host, same process namespace, no such process any more. */
+export function isProcessGone(other: ProcessIdentity, own: ProcessIdentity): boolean {
+  if (other.host !== own.host) return false
+  const [space, pid, start] = other.process.split(':')
+  if (!pid || space !== namespaceOf() || !/^\d+$/.test(pid)) return false
+  try {
+    process.kill(Number(pid), 0)
+  } catch (error) {
+    return (error as { code?: string }).code === 'ESRCH'
+  }
+  const startNow = startOf(Number(pid))
+  // A zombie keeps its pid until its parent asks for it, yet it will never write again.
+  return (start !== '' && startNow !== '' && start !== startNow) || isZombie(Number(pid))
+}
+
+function statOf(pid: number): string[] {
+  const text = readOr(`/proc/${pid}/stat`, '')
+  // The command name is in parentheses and may hold spaces: fields are counted after it.
+  return text ? text.slice(text.lastIndexOf(')') + 2).split(' ') : []
+}
+
+function startOf(pid: number): string {
+  return statOf(pid)[19] ?? ''
+}
+
+function isZombie(pid: number): boolean {
+  const state = statOf(pid)[0]
+  return state === 'Z' || state === 'X'
+}
+
+function namespaceOf(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid').replace(/\D/g, '')
+  } catch {
+    return ''
+  }
+}
+
+function readOr(path: string, otherwise: string): string {
+  try {
+    return readFileSync(path, 'utf8').trim()
+  } catch {
+    return otherwise
+  }
+}

@@ -1,0 +1,179 @@
+// A raw timeline: the kernel for people who build on it. A definition says how entries fold into state; the handle
+// appends, and has the state, the coordinate and the report of how it came back.
+
+import type { Coordinate } from '../core/coordinate.ts'
+import { timelineId } from '../core/coordinate.ts'
+import { type CheckpointPolicy, checkPolicy } from '../core/economics.ts'
+import { RepriseError } from '../core/errors.ts'
+import { checkUpcasters, type Upcasters } from '../core/fold.ts'
+import { type RetentionPolicy, resolveRetention } from '../core/retention.ts'
+import type { CheckpointRequest, PublishedCheckpoint } from './checkpointer.ts'
+import { checkName, type Entity, type Fold, type OpenOptions, opens, systemPrefix } from './definition.ts'
+import type { Effects } from './effects.ts'
+import type { Entry } from './history.ts'
+import type { RecoveryReport } from './report.ts'
+import type { Reprise } from './reprise.ts'
+import type { OpenTimeline } from './timeline.ts'
+
+/** What `apply` learns about an entry besides the entry itself. */
+export interface EntryInfo {
+  readonly seq: number
+  readonly epoch: number
+  readonly time: number
+  readonly version: number
+  readonly key: string | undefined
+}
+
+export interface TimelineOptions<State, E extends { readonly type: string }> {
+  readonly initial: () => State
+  /** Pure: returns the next state, or changes Keyed parts in place and returns nothing. */
+  readonly apply: (state: State, entry: E, info: EntryInfo) => State | void
+  /** Change it when `apply` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
+  readonly version?: string | number
+  readonly checkpoint?: CheckpointPolicy
+  readonly retain?: RetentionPolicy
+  readonly upcasters?: Upcasters
+  readonly authority?: 'history' | 'state'
+}
+
+export interface TimelineDefinition<State, E extends { readonly type: string }>
+  extends Entity<TimelineHandle<State, E>> {
+  readonly kind: 'timeline'
+  readonly name: string
+  readonly fold: Fold<State>
+  readonly prefix: string
+}
+
+/** @example timeline('counter', { initial: () => ({ total: 0 }), apply: (s, e: { type: 'added'; by: number }) => ({ total: s.total + e.by }) }) */
+export function timeline<State, E extends { readonly type: string }>(
+  name: string,
+  options: TimelineOptions<State, E>,
+): TimelineDefinition<State, E> {
+  checkName('timeline', name)
+  if (options.checkpoint) checkPolicy(options.checkpoint)
+  if (options.retain) resolveRetention(options.retain)
+  if (options.upcasters) checkUpcasters(options.upcasters)
+  const fold: Fold<State> = {
+    version: String(options.version ?? 1),
+    initial: options.initial,
+    apply: (state, entry) => options.apply(state, eventOf<E>(entry), entry),
+    upcasters: options.upcasters,
+    checkpoint: options.checkpoint,
+    retain: options.retain,
+    authority: options.authority,
+  }
+  const prefix = `${name}/`
+  return {
+    kind: 'timeline',
+    name,
+    fold,
+    prefix,
+    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+      if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
+      engine.register(prefix, fold)
+      return new TimelineHandle<State, E>(await engine.openTimeline(timelineId(prefix + id), fold, open))
+    },
+  }
+}
+
+export interface AppendOptions {
+  /** Applied at most once in this timeline: a second append with the same key is skipped. */
+  readonly key?: string
+  readonly signal?: AbortSignal
+}
+
+export interface Appended {
+  readonly seq: number
+  readonly wasApplied: boolean
+}
+
+export class TimelineHandle<State, E extends { readonly type: string }> {
+  readonly #open: OpenTimeline<State>
+
+  constructor(open: OpenTimeline<State>) {
+    this.#open = open
+  }
+
+  get id(): string {
+    return this.#open.id
+  }
+
+  get state(): State {
+    return this.#open.state
+  }
+
+  get coordinate(): Coordinate {
+    return this.#open.coordinate
+  }
+
+  /** How it came back. */
+  get recovery(): RecoveryReport {
+    return this.#open.recovery
+  }
+
+  get effects(): Effects {
+    return this.#open.effects
+  }
+
+  /** What the automatic checkpoints decided last, and why. */
+  get checkpointing() {
+    return this.#open.checkpointing
+  }
+
+  /** Durable when it resolves. Several entries become visible together. */
+  async append(entries: E | readonly E[], options: AppendOptions = {}): Promise<Appended> {
+    const list: readonly E[] = Array.isArray(entries) ? (entries as readonly E[]) : [entries as E]
+    if (list.length === 0) return { seq: this.#open.seq, wasApplied: false }
+    const { key, signal } = options
+    const written = await this.#open.write(
+      list.map((entry, i) => toEntry(entry, key === undefined ? undefined : i === 0 ? key : `${key}#${i}`)),
+      signal ? { signal } : {},
+    )
+    return { seq: written.first + written.count - 1, wasApplied: written.wasApplied }
+  }
+
+  checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
+    return this.#open.checkpoint(request)
+  }
+
+  watch(call: (entries: readonly (E & EntryInfo)[]) => void): () => void {
+    return this.#open.watch((entries) =>
+      call(
+        entries
+          .filter((entry) => !entry.type.startsWith(systemPrefix))
+          .map((entry) => ({ ...infoOf(entry), ...eventOf<E>(entry) })),
+      ),
+    )
+  }
+
+  close(): Promise<void> {
+    return this.#open.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+}
+
+function toEntry(entry: { readonly type: string }, key: string | undefined) {
+  if (typeof entry !== 'object' || entry === null || typeof entry.type !== 'string') {
+    throw new RepriseError('INVALID_ARGUMENT', 'an entry is an object with a type')
+  }
+  if (entry.type.startsWith(systemPrefix)) {
+    throw new RepriseError('INVALID_ARGUMENT', `types that start with ${systemPrefix} belong to the engine`, {
+      type: entry.type,
+    })
+  }
+  const { type, ...data } = entry
+  return { type, data, key }
+}
+
+/** The entry as its writer gave it: its type and its data as one object. */
+export function eventOf<E>(entry: Entry): E {
+  return { ...(entry.data as object), type: entry.type } as E
+}
+
+function infoOf(entry: Entry): EntryInfo {
+  const { seq, epoch, time, version, key } = entry
+  return { seq, epoch, time, version, key }
+}

@@ -1,0 +1,192 @@
+// Recovery, carried out: the core plans which checkpoints to try and what to replay, this does it, checks every
+// digest, falls back, and leaves a report. A damaged checkpoint never stops recovery while an older one plus history
+// survives (A1.3); it is reported to the caller, who owns the timeline and may mark it.
+
+import { equalBytes } from '../core/coordinate.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
+import { decodeManifest } from '../core/manifest.ts'
+import type { Head, ManifestRecord } from '../core/ports.ts'
+import { planRecovery, type RecoveryPlan } from '../core/recovery.ts'
+import { lastSeq } from '../core/run.ts'
+import type { CaptureBase } from './capture.ts'
+import type { Fold } from './definition.ts'
+import { entriesOf, floorOf, lineageOf, type Point, readHistory } from './history.ts'
+import type { Kernel } from './kernel.ts'
+import { stateIo } from './kernel-io.ts'
+import type { RecoveryReport } from './report.ts'
+import { restoreState } from './restore.ts'
+import { type CapturedParts, TimelineState } from './state.ts'
+
+export interface Recovered<State> {
+  readonly state: TimelineState<State>
+  readonly point: Point
+  readonly lineage: readonly Head[]
+  /** The checkpoint that was restored, for the next incremental one to build on. */
+  readonly base: { readonly id: string; readonly capture: CaptureBase } | null
+  readonly damaged: readonly { readonly record: ManifestRecord; readonly reason: string }[]
+  readonly report: RecoveryReport
+  readonly replayMsPerEntry: number
+}
+
+/** State as of sequence `to` (default: the head), from the newest usable checkpoint plus history. Writes nothing. */
+export async function recover<State>(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<State>,
+  options: { readonly to?: number; readonly without?: ReadonlySet<string>; readonly only?: string } = {},
+): Promise<Recovered<State>> {
+  const { clock } = kernel
+  const started = clock.elapsed()
+  const to = options.to ?? head.seq
+  const lineage = await lineageOf(kernel, head)
+  const floor = floorOf(lineage)
+  const catalog = (await kernel.store.checkpoints(head.timeline)).filter(
+    (record) => !options.without?.has(record.id) && (options.only === undefined || record.id === options.only),
+  )
+  const plan = planRecovery({
+    head: { seq: head.seq, floor: floor.seq },
+    reachesOrigin: floor.seq === 0,
+    catalog,
+    foldVersion: fold.version,
+    to,
+    authority: fold.authority ?? 'history',
+  })
+  const planned = clock.elapsed()
+  const skipped: { id: string; seq: number; why: string }[] = plan.skipped.map(({ manifest, detail }) => ({
+    id: manifest.id,
+    seq: manifest.seq,
+    why: detail,
+  }))
+  const damaged: { record: ManifestRecord; reason: string }[] = []
+  for (const attempt of plan.attempts) {
+    if (options.only !== undefined && attempt.kind === 'origin') continue
+    const record = attempt.kind === 'checkpoint' ? catalog.find(({ id }) => id === attempt.manifest.id)! : null
+    const began = clock.elapsed()
+    const restored = record ? await tryRestore(kernel, lineage, record) : null
+    if (restored instanceof RepriseError) {
+      damaged.push({ record: record!, reason: restored.message })
+      skipped.push({ id: record!.id, seq: record!.seq, why: restored.message })
+      kernel.events.emit('checkpoint-damaged', { timeline: head.timeline, id: record!.id, reason: restored.message })
+      continue
+    }
+    const restoredAt = clock.elapsed()
+    const state = new TimelineState(fold, restored?.parts)
+    const from = record ? { seq: record.seq, digest: record.digest } : floor
+    const end = fold.authority === 'state' ? from.seq : to
+    const { point, entries } = await replay(kernel, lineage, state, from, end)
+    const done = clock.elapsed()
+    return {
+      state,
+      point,
+      lineage,
+      base: restored && record ? { id: record.id, capture: restored.base } : null,
+      damaged,
+      replayMsPerEntry: entries > 0 ? (done - restoredAt) / entries : 0,
+      report: {
+        timeline: head.timeline,
+        seq: point.seq,
+        epoch: head.epoch,
+        checkpoint: record ? { id: record.id, seq: record.seq } : null,
+        skipped,
+        entriesReplayed: entries,
+        bytesRead: restored?.bytesRead ?? 0,
+        entriesLost: fold.authority === 'state' ? to - from.seq : 0,
+        planMs: planned - started,
+        restoreMs: restoredAt - began,
+        replayMs: done - restoredAt,
+        totalMs: done - started,
+      },
+    }
+  }
+  throw unrecoverable(head, plan, skipped)
+}
+
+async function tryRestore(
+  kernel: Kernel,
+  lineage: readonly Head[],
+  record: ManifestRecord,
+): Promise<{ parts: CapturedParts; base: CaptureBase; bytesRead: number } | RepriseError> {
+  try {
+    const manifest = readManifest(kernel, record)
+    await checkBranch(kernel, lineage, record)
+    const { state, base, bytesRead } = await restoreState(manifest, stateIo(kernel))
+    return { parts: state as CapturedParts, base, bytesRead }
+  } catch (error) {
+    // Only damage is a reason to fall back; an unreachable store or a missing key is not.
+    if (
+      isReprise(
+        error,
+        'CHUNK_MISSING',
+        'CHUNK_DAMAGED',
+        'CHECKPOINT_DAMAGED',
+        'MALFORMED',
+        'LIMIT_EXCEEDED',
+        'INCOMPATIBLE_VERSION',
+      )
+    ) {
+      return error
+    }
+    throw error
+  }
+}
+
+/**
+ * A checkpoint of another branch must not be restored here. Only stored digests are compared: the run that holds the
+ * checkpoint's own sequence is not needed for recovery, so damage in it is no reason to refuse the checkpoint.
+ */
+async function checkBranch(kernel: Kernel, lineage: readonly Head[], record: ManifestRecord): Promise<void> {
+  const head = lineage.find((each) => !each.base || record.seq > each.base.seq) ?? lineage[lineage.length - 1]!
+  const known =
+    record.seq === head.seq
+      ? head.digest
+      : record.seq === head.floor
+        ? head.floorDigest
+        : (await kernel.store.read(head.timeline, record.seq - 1, 1)).find((run) => lastSeq(run) === record.seq)?.digest
+  if (known && !equalBytes(known, record.digest)) throw mismatch(record, 'lies on another branch')
+}
+
+/** The manifest's body, checked against its digest and against its line in the catalog, before anything is decoded. */
+export function readManifest(kernel: Pick<Kernel, 'hash'>, record: ManifestRecord) {
+  if (!equalBytes(kernel.hash(record.body), record.bodyDigest)) throw mismatch(record, 'does not match its digest')
+  const manifest = decodeManifest(record.body)
+  if (manifest.seq !== record.seq || !equalBytes(manifest.digest, record.digest)) {
+    throw mismatch(record, 'says another coordinate than the catalog')
+  }
+  return manifest
+}
+
+async function replay<State>(
+  kernel: Kernel,
+  lineage: readonly Head[],
+  state: TimelineState<State>,
+  from: Point,
+  to: number,
+): Promise<{ point: Point; entries: number }> {
+  let point = from
+  let count = 0
+  const history = readHistory(kernel, lineage, from, to)
+  for (let step = await history.next(); !step.done; step = await history.next()) {
+    const entries = entriesOf(kernel, step.value)
+    state.replay(entries)
+    count += entries.length
+    point = { seq: step.value.run.first + step.value.run.count - 1, digest: step.value.run.digest }
+  }
+  return { point, entries: count }
+}
+
+function mismatch(record: ManifestRecord, what: string): RepriseError {
+  return new RepriseError('CHECKPOINT_DAMAGED', `checkpoint ${record.id} ${what}`, { id: record.id, seq: record.seq })
+}
+
+function unrecoverable(
+  head: Head,
+  plan: RecoveryPlan<ManifestRecord>,
+  skipped: readonly { id: string; why: string }[],
+): RepriseError {
+  return new RepriseError('UNRECOVERABLE', `${head.timeline} cannot be recovered: ${plan.missing ?? plan.ifAllFail}`, {
+    timeline: head.timeline,
+    seq: head.seq,
+    floor: head.floor,
+    skipped,
+  })
+}

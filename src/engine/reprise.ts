@@ -1,0 +1,392 @@
+// Reprise, the engine as a user holds it: two verbs (open an entity, run a process), and the tools that work for every
+// model because they are written against the kernel. It knows no layer; definitions bring their own behaviour.
+
+import { type Coordinate, type MessageId, type TimelineId, timelineId, toHex } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type {
+  FeedPage,
+  FeedPosition,
+  Head,
+  ManifestRecord,
+  StoreFacts,
+  TimelineQuery,
+  WorkerRow,
+} from '../core/ports.ts'
+import { card, type RecoveryCard } from './card.ts'
+import { type CollectOptions, type CollectReport, collect } from './collect.ts'
+import {
+  type Entity,
+  type Fold,
+  type OpenOptions,
+  opens,
+  type Process,
+  runs,
+  type Workable,
+  works,
+} from './definition.ts'
+import { Dispatcher, type Handler, type ServeOptions } from './dispatcher.ts'
+import { type DrillOptions, type DrillReport, drill } from './drill.ts'
+import type { Events } from './events.ts'
+import { type FollowOptions, follow, type Replica } from './follow.ts'
+import { existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
+import { type Kernel, newId, newOperation } from './kernel.ts'
+import { takeTimeline } from './ownership.ts'
+import { recover } from './recover.ts'
+import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
+import { OpenTimeline } from './timeline.ts'
+import { type ExportOptions, exportTimeline, importTimeline } from './transfer.ts'
+import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
+import { refusalError } from './writer.ts'
+
+/** State as of a coordinate; read-only. */
+export interface Past<State> {
+  readonly state: State
+  readonly coordinate: Coordinate
+}
+
+interface Held {
+  readonly fold: Fold<unknown>
+  readonly opening: Promise<OpenTimeline<unknown>>
+}
+
+/** A definition that says where its timelines live and how they fold. */
+export interface Folding<State> {
+  readonly prefix: string
+  readonly fold: Fold<State>
+}
+
+export class Reprise {
+  readonly kernel: Kernel
+  readonly dispatcher: Dispatcher
+  readonly #held = new Map<TimelineId, Held>()
+  readonly #folds = new Map<string, Fold<unknown>>()
+  readonly #closing = new Set<() => Promise<void>>()
+  readonly #shut: () => Promise<void>
+  #closed: Promise<void> | null = null
+
+  constructor(kernel: Kernel, shut: () => Promise<void>) {
+    this.kernel = kernel
+    this.dispatcher = new Dispatcher(kernel)
+    this.#shut = shut
+    kernel.worker.onRetired(() => this.#fenceAll())
+  }
+
+  get events(): Events {
+    return this.kernel.events
+  }
+
+  /** Opens an entity: takes ownership under a new epoch and recovers it from checkpoint and history. */
+  async open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Promise<Handle> {
+    this.#check()
+    return await definition[opens](this, id, options)
+  }
+
+  /** Starts (or finds) a run of a process. */
+  async run<Input, Handle, Options>(
+    definition: Process<Input, Handle, Options>,
+    input?: Input,
+    options?: Options,
+  ): Promise<Handle> {
+    this.#check()
+    return await definition[runs](this, input as Input, (options ?? {}) as Options)
+  }
+
+  /** This process executes runs of these definitions, whoever started them. */
+  work(definitions: readonly Workable[]): void {
+    this.#check()
+    for (const definition of definitions) definition[works](this)
+  }
+
+  /** State as of a sequence or coordinate, recovered aside. */
+  async at<State>(
+    definition: Folding<State>,
+    id: string,
+    where: { readonly seq: number } | Coordinate,
+  ): Promise<Past<State>> {
+    this.#check()
+    const timeline = definition.prefix + id
+    this.register(definition.prefix, definition.fold)
+    const { head, point } = await locate(this.kernel, 'digest' in where ? where : { timeline, seq: where.seq })
+    const { state } = await recover(this.kernel, head, definition.fold, { to: point.seq })
+    const coordinate = { timeline: head.timeline, seq: point.seq, epoch: head.epoch, digest: toHex(point.digest) }
+    return { state: state.value, coordinate }
+  }
+
+  /** A new timeline that starts at a coordinate and shares history and chunks with its parent. */
+  async fork(where: Where, to: string): Promise<Coordinate & { readonly parent: string }> {
+    this.#check()
+    return await fork(this.kernel, where, to, this.#foldOf(where.timeline))
+  }
+
+  /** Continues from an earlier coordinate on a new branch. What came after is archived, its effects are listed. */
+  async rollback(where: Where, options: OpenOptions = {}): Promise<Rollback> {
+    this.#check()
+    const id = timelineId(where.timeline)
+    const fold = this.#foldOf(id) ?? ledgerOnly
+    const held = this.#held.get(id)
+    if (held) await (await held.opening).shut()
+    return await rollback(this.kernel, where, fold, options)
+  }
+
+  /** A checkpoint that is kept until it is released. */
+  async savepoint(where: Where, options: SavepointOptions = {}): Promise<Savepoint> {
+    this.#check()
+    const id = timelineId(where.timeline)
+    const open = await this.#held.get(id)?.opening
+    if (open && open.seq === where.seq && !open.broken) {
+      const made = await open.checkpoint({ trigger: 'savepoint', pin: true, full: true, ...options })
+      return { id: made.id, coordinate: made.coordinate, label: options.label ?? null, bytes: made.totalBytes }
+    }
+    return await savepointAside(this.kernel, where, this.#requireFold(id), options)
+  }
+
+  async release(timeline: string, savepoint: string): Promise<void> {
+    this.#check()
+    await releaseSavepoint(this.kernel, timeline, savepoint)
+  }
+
+  /** One self-contained file: history, checkpoints and chunks; or, with stateOnly, just the newest checkpoint. */
+  async export(
+    where: Where,
+    path: string,
+    options: ExportOptions = {},
+  ): Promise<{ coordinate: Coordinate; bytes: number }> {
+    this.#check()
+    return await exportTimeline(this.kernel, where, path, options)
+  }
+
+  async import(path: string, options: { readonly as?: string } = {}): Promise<Coordinate> {
+    this.#check()
+    return await importTimeline(this.kernel, path, options)
+  }
+
+  async verify(options: VerifyOptions = {}): Promise<VerifyReport> {
+    this.#check()
+    return await verify(this.kernel, options)
+  }
+
+  async drill(options: DrillOptions = {}): Promise<DrillReport> {
+    this.#check()
+    return await drill(this.kernel, (head) => this.#foldOf(head.timeline), options)
+  }
+
+  async collect(options: CollectOptions = {}): Promise<CollectReport> {
+    this.#check()
+    return await collect(this.kernel, (head) => this.#policyOf(head), options)
+  }
+
+  async card(timeline: string): Promise<RecoveryCard> {
+    this.#check()
+    const id = timelineId(timeline)
+    return await card(this.kernel, id, this.#foldOf(id))
+  }
+
+  /** A read-only replica that follows history. */
+  async follow<State>(definition: Folding<State>, id: string, options: FollowOptions = {}): Promise<Replica<State>> {
+    this.#check()
+    this.register(definition.prefix, definition.fold)
+    const head = await existing(this.kernel, timelineId(definition.prefix + id))
+    return await follow(this.kernel, head, definition.fold, options)
+  }
+
+  /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */
+  async send(timeline: string, kind: string, data: unknown, options: { readonly id?: string } = {}): Promise<string> {
+    this.#check()
+    const { codec, random, committer } = this.kernel
+    const to = timelineId(timeline)
+    const id = (options.id ?? newId(random)) as MessageId
+    const envelope = this.kernel.sealer.sealChecked(codec.encode(data), messageContext(to, id))
+    const outcome = await committer.submit({
+      operation: newOperation(random),
+      guard: null,
+      send: [{ id, to, kind, data: envelope }],
+    })
+    if (!outcome.ok) throw refusalError(to, outcome)
+    return id
+  }
+
+  /** The data of a message from `inbox()`, checked and decoded. */
+  openMessage(message: { readonly id: string; readonly to: string; readonly data: Uint8Array }): unknown {
+    const { codec, sealer } = this.kernel
+    return codec.decode(sealer.openChecked(message.data, messageContext(message.to, message.id)))
+  }
+
+  async head(timeline: string): Promise<Head | null> {
+    this.#check()
+    const [head] = await this.kernel.store.head([timelineId(timeline)])
+    return head ?? null
+  }
+
+  async list(query: Partial<TimelineQuery> = {}): Promise<Head[]> {
+    this.#check()
+    return await this.kernel.store.timelines({ limit: 100, ...query })
+  }
+
+  async checkpoints(timeline: string): Promise<ManifestRecord[]> {
+    this.#check()
+    return await this.kernel.store.checkpoints(timelineId(timeline))
+  }
+
+  async workers(): Promise<WorkerRow[]> {
+    this.#check()
+    return await this.kernel.store.workers()
+  }
+
+  async feed(
+    after: FeedPosition,
+    options: { readonly prefixes?: readonly string[]; readonly limit?: number } = {},
+  ): Promise<FeedPage> {
+    this.#check()
+    const { prefixes, limit = 1000 } = options
+    return await this.kernel.store.feed(after, prefixes ? { prefixes } : {}, limit)
+  }
+
+  async facts(): Promise<StoreFacts> {
+    this.#check()
+    return await this.kernel.store.facts()
+  }
+
+  /** For layers: tells the tools how timelines below this prefix fold. */
+  register(prefix: string, fold: Fold<unknown>): void {
+    this.#folds.set(prefix, fold as Fold<unknown>)
+  }
+
+  /** For layers: the open timeline itself. Opened twice in one process with the same fold, it is shared. */
+  async openTimeline<State>(
+    id: TimelineId,
+    fold: Fold<State>,
+    options: OpenOptions = {},
+  ): Promise<OpenTimeline<State>> {
+    this.#check()
+    const held = this.#held.get(id)
+    if (held && !options.takeover) {
+      if (held.fold !== fold)
+        throw new RepriseError('OWNED', `${id} is open in this process with another definition`, { timeline: id })
+      const open = (await held.opening) as OpenTimeline<State>
+      if (!open.broken) return open.share()
+      this.#held.delete(id)
+    }
+    const opening = this.#open(id, fold, options)
+    this.#held.set(id, { fold: fold as Fold<unknown>, opening: opening as Promise<OpenTimeline<unknown>> })
+    try {
+      return await opening
+    } catch (error) {
+      this.#letGo(id, opening)
+      throw error
+    }
+  }
+
+  /** For layers: a timeline that was claimed already, under the epoch of that claim. */
+  async adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
+    this.#check()
+    const opening = this.#recover(head, fold)
+    this.#held.set(head.timeline, { fold: fold as Fold<unknown>, opening: opening as Promise<OpenTimeline<unknown>> })
+    try {
+      return await opening
+    } catch (error) {
+      this.#letGo(head.timeline, opening)
+      throw error
+    }
+  }
+
+  /** For layers: this process executes due timelines of a queue. */
+  serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
+    this.#check()
+    this.dispatcher.serve(queue, handler, options)
+  }
+
+  /** For layers: called when the engine closes, before its timelines are let go. */
+  onClose(call: () => Promise<void>): () => void {
+    this.#closing.add(call)
+    return () => this.#closing.delete(call)
+  }
+
+  /** Lets go of everything that is open, then of the store. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #close(): Promise<void> {
+    await Promise.allSettled([...this.#closing].map((call) => call()))
+    await this.dispatcher.stop()
+    const open = await Promise.allSettled([...this.#held.values()].map((held) => held.opening))
+    await Promise.allSettled(open.map((result) => (result.status === 'fulfilled' ? result.value.shut() : undefined)))
+    await this.kernel.committer.drain()
+    await this.kernel.worker.close()
+    await this.#shut()
+  }
+
+  async #open<State>(id: TimelineId, fold: Fold<State>, options: OpenOptions): Promise<OpenTimeline<State>> {
+    return await this.#recover(await takeTimeline(this.kernel, id, options), fold)
+  }
+
+  async #recover<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
+    const recovered = await recover(this.kernel, head, fold)
+    const open: OpenTimeline<State> = new OpenTimeline(this.kernel, head, fold, recovered, () => {
+      const held = this.#held.get(head.timeline)
+      void held?.opening.then((current) => {
+        if (current === (open as unknown)) this.#held.delete(head.timeline)
+      })
+    })
+    for (const { record, reason } of recovered.damaged) await open.mark({ id: record.id, invalid: reason })
+    this.kernel.events.emit('recovered', { timeline: head.timeline, report: recovered.report })
+    this.kernel.events.emit('opened', { timeline: head.timeline, epoch: head.epoch, report: recovered.report })
+    return open
+  }
+
+  #letGo(id: TimelineId, opening: Promise<unknown>): void {
+    if (this.#held.get(id)?.opening === opening) this.#held.delete(id)
+  }
+
+  #fenceAll(): void {
+    for (const [timeline, held] of this.#held) {
+      const error = new RepriseError('FENCED', `${timeline}: this worker was declared dead`, { timeline })
+      held.opening.then((open) => open.break(error)).catch(() => undefined)
+    }
+  }
+
+  #foldOf(id: string): Fold<unknown> | null {
+    let best: Fold<unknown> | null = null
+    let length = -1
+    for (const [prefix, fold] of this.#folds) {
+      if (id.startsWith(prefix) && prefix.length > length) {
+        best = fold
+        length = prefix.length
+      }
+    }
+    return best
+  }
+
+  #requireFold(id: string): Fold<unknown> {
+    const fold = this.#foldOf(id)
+    if (!fold) {
+      throw new RepriseError(
+        'INVALID_ARGUMENT',
+        `the definition of ${id} is not known here: open or register one first`,
+        { timeline: id },
+      )
+    }
+    return fold
+  }
+
+  #policyOf(head: Head) {
+    const fold = this.#foldOf(head.timeline)
+    return fold ? { policy: fold.retain ?? {}, foldVersion: fold.version } : null
+  }
+
+  #check(): void {
+    if (this.#closed) throw new RepriseError('CLOSED', 'the engine was closed')
+  }
+}
+
+/** For timelines whose definition is not known: their effects can be listed all the same. */
+const ledgerOnly: Fold<unknown> = { version: '$ledger', initial: () => null, apply: () => null }
+
+export function messageContext(to: string, id: string): Uint8Array {
+  return new TextEncoder().encode(`${to}\n${id}`)
+}

@@ -1,0 +1,92 @@
+// Savepoints: checkpoints that a person asked for, kept until released. Taken through the open handle where there is
+// one at that coordinate; otherwise state is recovered aside and published under the epoch that was seen.
+
+import { type Coordinate, type ManifestId, timelineId, toHex } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import { encodeManifest } from '../core/manifest.ts'
+import type { ManifestRecord } from '../core/ports.ts'
+import { captureState, writeCapture } from './capture.ts'
+import type { Fold } from './definition.ts'
+import { existing, locate, type Where } from './fork.ts'
+import { type Kernel, newId, newOperation } from './kernel.ts'
+import { stateIo } from './kernel-io.ts'
+import { recover } from './recover.ts'
+import { verifyChunks } from './restore.ts'
+import { refusalError } from './writer.ts'
+
+export interface SavepointOptions {
+  readonly label?: string
+}
+
+export interface Savepoint {
+  readonly id: string
+  readonly coordinate: Coordinate
+  readonly label: string | null
+  readonly bytes: number
+}
+
+export async function savepointAside(
+  kernel: Kernel,
+  where: Where,
+  fold: Fold<unknown>,
+  options: SavepointOptions,
+): Promise<Savepoint> {
+  const { head, point } = await locate(kernel, where)
+  await kernel.worker.register()
+  const { state } = await recover(kernel, head, fold, { to: point.seq })
+  const io = stateIo(kernel)
+  const written = await writeCapture(captureState(state.parts(), null, io), io)
+  const manifest = {
+    timeline: head.timeline,
+    seq: point.seq,
+    epoch: head.epoch,
+    digest: point.digest,
+    foldVersion: fold.version,
+    parts: written.parts,
+  }
+  await verifyChunks(manifest, io)
+  const body = encodeManifest(manifest)
+  const at = kernel.worker.now()
+  const record: ManifestRecord = {
+    id: newId(kernel.random) as ManifestId,
+    seq: point.seq,
+    epoch: head.epoch,
+    digest: point.digest,
+    body,
+    bodyDigest: kernel.hash(body),
+    baseId: null,
+    createdAt: at,
+    trigger: 'savepoint',
+    label: options.label ?? null,
+    isPinned: true,
+    foldVersion: fold.version,
+    totalBytes: written.totalBytes,
+    addedBytes: written.addedBytes,
+    verifiedAt: null,
+    invalid: null,
+    drilledAt: null,
+    drill: null,
+  }
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: { timeline: head.timeline, epoch: head.epoch },
+    publish: [record],
+    marks: [{ id: record.id, verifiedAt: at }],
+  })
+  if (!outcome.ok) throw refusalError(head.timeline, outcome)
+  const coordinate = { timeline: head.timeline, seq: point.seq, epoch: head.epoch, digest: toHex(point.digest) }
+  return { id: record.id, coordinate, label: record.label, bytes: record.totalBytes }
+}
+
+/** A released savepoint is an ordinary checkpoint again: retention decides. */
+export async function releaseSavepoint(kernel: Kernel, timeline: string, id: string): Promise<void> {
+  const head = await existing(kernel, timelineId(timeline))
+  const record = (await kernel.store.checkpoints(head.timeline)).find((each) => each.id === id)
+  if (!record?.isPinned) throw new RepriseError('NOT_FOUND', `${timeline} has no savepoint ${id}`, { timeline, id })
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: { timeline: head.timeline, epoch: head.epoch },
+    marks: [{ id: record.id, isPinned: false }],
+  })
+  if (!outcome.ok) throw refusalError(head.timeline, outcome)
+}

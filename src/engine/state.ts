@@ -1,0 +1,141 @@
+// The state of one open timeline: the user's folded value, the dedupe keys seen, and the ledger of effects. Entries
+// are offered before they are written, so that a fold that throws refuses them; state changes only when they are durable.
+// States with Keyed parts change in place: for them the fold runs after the commit.
+
+import { assert } from '../core/assert.ts'
+import { applyEffect, type EffectLedger, emptyLedger } from '../core/effects.ts'
+import { RepriseError } from '../core/errors.ts'
+import { upcast } from '../core/fold.ts'
+import { Keyed } from '../core/keyed.ts'
+import { type Fold, systemPrefix } from './definition.ts'
+import type { Entry } from './history.ts'
+import type { Follower } from './writer.ts'
+
+/** What a checkpoint captures: parts by name, see core/manifest.ts. */
+export type CapturedParts = Record<string, unknown>
+
+export class TimelineState<State> implements Follower {
+  readonly #fold: Fold<State>
+  #value: State
+  #keys: Keyed<number>
+  #ledger: EffectLedger
+  // Looked at once: Keyed parts are there from the start or not at all.
+  readonly #isInPlace: boolean
+  #nextValue: State
+  #nextLedger: EffectLedger
+  #pending: Entry[] = []
+
+  constructor(fold: Fold<State>, captured?: CapturedParts) {
+    this.#fold = fold
+    this.#value = captured ? valueFrom<State>(captured) : fold.initial()
+    this.#keys = (captured?.['keys'] as Keyed<number> | undefined) ?? new Keyed<number>()
+    this.#ledger = (captured?.['ledger'] as EffectLedger | undefined) ?? emptyLedger()
+    this.#isInPlace = holdsKeyed(this.#value)
+    this.#nextValue = this.#value
+    this.#nextLedger = this.#ledger
+  }
+
+  get value(): State {
+    return this.#value
+  }
+
+  get ledger(): EffectLedger {
+    return this.#ledger
+  }
+
+  hasKey(key: string): boolean {
+    return this.#keys.has(key)
+  }
+
+  /** Recorded history, in order. */
+  replay(entries: readonly Entry[]): void {
+    for (const entry of entries) {
+      this.#value = this.#step(this.#value, entry)
+      this.#ledger = applyEffect(this.#ledger, entry)
+      if (entry.key !== undefined) this.#keys.set(entry.key, entry.seq)
+    }
+    this.#nextValue = this.#value
+    this.#nextLedger = this.#ledger
+  }
+
+  begin(): void {
+    this.#nextValue = this.#value
+    this.#nextLedger = this.#ledger
+    this.#pending = []
+  }
+
+  prepare(entries: readonly Entry[]): void {
+    let ledger = this.#nextLedger
+    for (const entry of entries) ledger = applyEffect(ledger, entry)
+    if (!this.#isInPlace) {
+      let value = this.#nextValue
+      for (const entry of entries) value = this.#step(value, entry)
+      this.#nextValue = value
+    }
+    this.#nextLedger = ledger
+    this.#pending.push(...entries)
+  }
+
+  accept(): void {
+    if (this.#isInPlace) for (const entry of this.#pending) this.#value = this.#step(this.#value, entry)
+    else this.#value = this.#nextValue
+    this.#ledger = this.#nextLedger
+    for (const entry of this.#pending) if (entry.key !== undefined) this.#keys.set(entry.key, entry.seq)
+    this.#pending = []
+  }
+
+  discard(): void {
+    this.begin()
+  }
+
+  /** The parts of a checkpoint. Keyed parts are captured copy-on-write, so this is cheap. */
+  parts(): CapturedParts {
+    const parts: CapturedParts = { shape: 'value' }
+    if (this.#keys.size > 0) parts['keys'] = this.#keys
+    if (this.#ledger !== emptyLedger()) parts['ledger'] = this.#ledger
+    if (this.#value instanceof Keyed) return { ...parts, shape: 'keyed', value: this.#value }
+    if (!this.#isInPlace) return { ...parts, value: this.#value }
+    parts['shape'] = 'object'
+    const rest: Record<string, unknown> = {}
+    for (const [name, part] of Object.entries(this.#value as Record<string, unknown>)) {
+      if (part instanceof Keyed) parts[`value.${name}`] = part
+      else rest[name] = part
+    }
+    return { ...parts, value: rest }
+  }
+
+  #step(value: State, entry: Entry): State {
+    if (entry.type.startsWith(systemPrefix)) return value
+    try {
+      const current = this.#fold.upcasters ? upcast(entry, this.#fold.upcasters) : entry
+      const next = this.#fold.apply(value, current as Entry)
+      return next === undefined ? value : (next as State)
+    } catch (error) {
+      if (error instanceof RepriseError && error.code !== 'FOLD_FAILED') throw error
+      const { timeline, seq, type } = entry
+      const reason = error instanceof Error ? error.message : String(error)
+      throw new RepriseError(
+        'FOLD_FAILED',
+        `apply threw at ${timeline}@${seq} (${type}): ${reason}`,
+        { timeline, seq, type },
+        error,
+      )
+    }
+  }
+}
+
+function holdsKeyed(value: unknown): boolean {
+  if (value instanceof Keyed) return true
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+  for (const part of Object.values(value)) if (part instanceof Keyed) return true
+  return false
+}
+
+function valueFrom<State>(captured: CapturedParts): State {
+  const { shape, value } = captured
+  if (shape !== 'object') return value as State
+  assert(typeof value === 'object' && value !== null, 'an object state is captured as an object')
+  const whole: Record<string, unknown> = { ...value }
+  for (const [name, part] of Object.entries(captured)) if (name.startsWith('value.')) whole[name.slice(6)] = part
+  return whole as State
+}

@@ -1,0 +1,220 @@
+// An open timeline: the handle a user (or a layer) holds while it owns one. It keeps head and state in memory, writes
+// through the group commit, checkpoints by policy, and stops for good when it is fenced.
+
+import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'
+import type { EffectLedger } from '../core/effects.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Head, ManifestMark, ManifestRecord, Message } from '../core/ports.ts'
+import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from './checkpointer.ts'
+import type { Fold } from './definition.ts'
+import { Effects } from './effects.ts'
+import type { Entry } from './history.ts'
+import type { Kernel } from './kernel.ts'
+import type { Recovered } from './recover.ts'
+import type { RecoveryReport } from './report.ts'
+import type { TimelineState } from './state.ts'
+import { type Along, type Draft, Writer, type Written } from './writer.ts'
+
+/** An entry as the caller gives it. */
+export interface NewEntry {
+  readonly type: string
+  readonly data: unknown
+  readonly version?: number
+  /** Applied at most once in this timeline: a second entry with the same key is skipped. */
+  readonly key?: string | undefined
+}
+
+export interface WriteOptions extends Along {
+  readonly signal?: AbortSignal
+}
+
+export class OpenTimeline<State> {
+  readonly id: TimelineId
+  readonly effects: Effects
+  readonly recovery: RecoveryReport
+  readonly #kernel: Kernel
+  readonly #fold: Fold<State>
+  readonly #state: TimelineState<State>
+  readonly #writer: Writer
+  readonly #checkpointer: Checkpointer<State>
+  readonly #onClosed: () => void
+  readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
+  #holders = 1
+  #isClosed = false
+
+  constructor(kernel: Kernel, head: Head, fold: Fold<State>, recovered: Recovered<State>, onClosed: () => void) {
+    this.id = head.timeline
+    this.#kernel = kernel
+    this.#fold = fold
+    this.#state = recovered.state
+    this.recovery = recovered.report
+    this.#onClosed = onClosed
+    this.#writer = new Writer(kernel, head.timeline, { ...recovered.point, epoch: head.epoch }, recovered.state, {
+      onBroken: (error) => this.#broke(error),
+      onWritten: (entries, bytes) => this.#wrote(entries, bytes),
+    })
+    this.#checkpointer = new Checkpointer(kernel, this, fold, recovered)
+    this.effects = new Effects(this, kernel.hash, head.base?.timeline)
+  }
+
+  get state(): State {
+    return this.#state.value
+  }
+
+  get ledger(): EffectLedger {
+    return this.#state.ledger
+  }
+
+  get seq(): number {
+    return this.#writer.head.seq
+  }
+
+  get epoch(): number {
+    return this.#writer.head.epoch
+  }
+
+  get coordinate(): Coordinate {
+    const { seq, epoch, digest } = this.#writer.head
+    return { timeline: this.id, seq, epoch, digest: toHex(digest) }
+  }
+
+  /** The bytes behind `coordinate.digest`. */
+  get digest(): Uint8Array {
+    return this.#writer.head.digest
+  }
+
+  /** Why it can no longer be written through, if so. */
+  get broken(): RepriseError | null {
+    return this.#writer.broken
+  }
+
+  hasKey(key: string): boolean {
+    return this.#state.hasKey(key)
+  }
+
+  /** Entries and whatever goes along with them, in one commit. Durable when it resolves. */
+  async write(entries: readonly NewEntry[], options: WriteOptions = {}): Promise<Written> {
+    if (this.#isClosed) throw new RepriseError('CLOSED', `${this.id} was closed`, { timeline: this.id })
+    const { signal, ...along } = options
+    const drafts = this.#drafts(entries)
+    return await this.#writer.write(drafts, Object.keys(along).length > 0 ? along : null, signal)
+  }
+
+  /** Captures state now and publishes it with its coordinate. */
+  checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
+    return this.#checkpointer.now(request)
+  }
+
+  /** What the automatic checkpoints last decided, and why (A4.3). */
+  get checkpointing() {
+    return this.#checkpointer.status
+  }
+
+  /** The parts that a checkpoint would capture; for the checkpointer and for comparisons. */
+  captureParts() {
+    return this.#state.parts()
+  }
+
+  /** For the checkpointer: the fence of this handle guards what it publishes. */
+  async publish(record: ManifestRecord): Promise<void> {
+    await this.#writer.write([], { publish: [record] })
+  }
+
+  async mark(mark: ManifestMark): Promise<void> {
+    await this.#writer.write([], { marks: [mark] })
+  }
+
+  /** Unread messages; consume them with `write(…, { consume })`. */
+  inbox(limit = 100): Promise<Message[]> {
+    return this.#kernel.store.inbox(this.id, limit)
+  }
+
+  /** Called after entries became durable and were applied. */
+  watch(call: (entries: readonly Entry[]) => void): () => void {
+    this.#watchers.add(call)
+    return () => this.#watchers.delete(call)
+  }
+
+  /** One more holder in this process; each of them closes. */
+  share(): this {
+    this.#holders += 1
+    return this
+  }
+
+  /** The last holder lets go: what was queued is written, the timeline is free for others at once. */
+  async close(along: Along = {}): Promise<void> {
+    this.#holders -= 1
+    if (this.#holders <= 0) await this.shut(along)
+  }
+
+  /** Lets go whoever else holds it in this process. */
+  async shut(along: Along = {}): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    try {
+      await this.#checkpointer.stop()
+      if (!this.#writer.broken) await this.#writer.write([], { ...along, release: true })
+    } finally {
+      this.#end()
+    }
+  }
+
+  /** Someone else owns it now, or this process must stop: refuses further writes without touching the store. */
+  break(error: RepriseError): void {
+    this.#writer.break(error)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  #drafts(entries: readonly NewEntry[]): Draft[] {
+    const { limits, codec, clock } = this.#kernel
+    if (entries.length > limits.entriesPerAppend) {
+      throw new RepriseError(
+        'LIMIT_EXCEEDED',
+        `one append takes up to ${limits.entriesPerAppend} entries, not ${entries.length}`,
+      )
+    }
+    const time = clock.now()
+    return entries.map((entry) => {
+      checkType(entry.type)
+      if (entry.key !== undefined && (entry.key.length === 0 || entry.key.length > 512)) {
+        throw new RepriseError('INVALID_ARGUMENT', 'a key has 1 to 512 characters', { type: entry.type })
+      }
+      const version = entry.version ?? this.#fold.upcasters?.[entry.type]?.version ?? 1
+      return { type: entry.type, version, time, key: entry.key, plain: codec.encode(entry.data) }
+    })
+  }
+
+  #wrote(entries: readonly Entry[], bytes: number): void {
+    const { events } = this.#kernel
+    if (entries.length > 0 && events.has('appended')) {
+      events.emit('appended', { timeline: this.id, first: entries[0]!.seq, count: entries.length })
+    }
+    for (const call of this.#watchers) call(entries)
+    this.#checkpointer.wrote(entries, bytes)
+  }
+
+  #broke(error: RepriseError): void {
+    if (error.code === 'FENCED') this.#kernel.events.emit('fenced', { timeline: this.id, epoch: this.epoch })
+    void this.#checkpointer.stop()
+    this.#end()
+  }
+
+  #end(): void {
+    this.#isClosed ||= this.#writer.broken === null
+    this.#onClosed()
+    this.#kernel.events.emit('closed', { timeline: this.id })
+  }
+}
+
+const typeForm = /^[\p{L}\p{N}$._:-]{1,128}$/u
+
+function checkType(type: string): void {
+  if (typeof type !== 'string' || !typeForm.test(type)) {
+    throw new RepriseError('INVALID_ARGUMENT', 'an entry needs a type of 1 to 128 letters, digits and "._:-"', {
+      type: String(type).slice(0, 80),
+    })
+  }
+}

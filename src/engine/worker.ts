@@ -1,0 +1,150 @@
+// This process as a worker: one row, one heartbeat, however many timelines it owns. Leases are only for liveness; what
+// keeps a zombie out is the epoch check in every write. When the store says that this worker was declared dead, all it
+// owned is lost and it goes on under a new identity.
+
+import { toHex, type WorkerId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Attribute, Clock, Random, Store, WorkerRow } from '../core/ports.ts'
+import type { Events } from './events.ts'
+import { isProcessGone, type ProcessIdentity } from './platform.ts'
+
+export interface WorkerOptions {
+  readonly store: Store
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  readonly name: string
+  readonly leaseMs: number
+  readonly identity: ProcessIdentity
+  readonly isGone?: (other: ProcessIdentity, own: ProcessIdentity) => boolean
+}
+
+export class Worker {
+  readonly #options: WorkerOptions
+  readonly #info = new Map<string, Attribute>()
+  readonly #onRetired = new Set<(id: WorkerId) => void>()
+  #id: WorkerId
+  #progress = 0
+  #registered: Promise<void> | null = null
+  #cancelBeat: (() => void) | null = null
+  #isClosed = false
+  // Database time minus our monotonic clock, so that a wrong wall clock on this machine does no harm.
+  #offsetMs: number | null = null
+
+  constructor(options: WorkerOptions) {
+    this.#options = options
+    this.#id = this.#newId()
+  }
+
+  get id(): WorkerId {
+    return this.#id
+  }
+
+  /** Database time as far as known: the time that wakeups and leases are measured in. */
+  now(): number {
+    const { clock } = this.#options
+    return this.#offsetMs === null ? clock.now() : Math.round(clock.elapsed() + this.#offsetMs)
+  }
+
+  /** Registers this worker (once) before it first owns something. */
+  async register(): Promise<WorkerId> {
+    this.#registered ??= this.#beat().catch((error) => {
+      this.#registered = null
+      throw error
+    })
+    await this.#registered
+    return this.#id
+  }
+
+  /** Recoverable progress was made: told with the next heartbeat (A7.2). */
+  progressed(entries: number): void {
+    this.#progress += entries
+  }
+
+  describe(key: string, value: Attribute): void {
+    this.#info.set(key, value)
+  }
+
+  onRetired(call: (id: WorkerId) => void): () => void {
+    this.#onRetired.add(call)
+    return () => this.#onRetired.delete(call)
+  }
+
+  /** Declares workers of this host dead whose process is gone, at once and without waiting for their lease. */
+  async retireGone(rows?: readonly WorkerRow[]): Promise<WorkerId[]> {
+    const { store, identity, events, isGone = isProcessGone } = this.#options
+    const gone = (rows ?? (await store.workers()))
+      .filter((row) => !row.isRetired && row.id !== this.#id && isGone(row, identity))
+      .map((row) => row.id)
+    if (gone.length > 0) await store.retire(gone)
+    for (const worker of gone) events.emit('worker-retired', { worker, because: 'its process on this host is gone' })
+    return gone
+  }
+
+  /** The store said that this worker is dead: goes on under a new identity without waiting for the next heartbeat. */
+  async renewNow(): Promise<void> {
+    this.#renew()
+    await this.register()
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#cancelBeat?.()
+    if (!this.#registered) return
+    await this.#registered.catch(() => undefined)
+    await this.#options.store.retire([this.#id]).catch(() => undefined)
+  }
+
+  /** Stops the heart without telling anyone, as a crash would. For tests. */
+  abandon(): void {
+    this.#isClosed = true
+    this.#cancelBeat?.()
+  }
+
+  async #beat(): Promise<void> {
+    const { store, clock, name, leaseMs, identity } = this.#options
+    const before = clock.elapsed()
+    const answer = await store.beat({
+      id: this.#id,
+      name,
+      host: identity.host,
+      process: identity.process,
+      leaseMs,
+      info: Object.fromEntries(this.#info),
+      progress: this.#progress,
+    })
+    this.#offsetMs = answer.now - (before + clock.elapsed()) / 2
+    if (!answer.ok) this.#renew()
+    else this.#scheduleBeat()
+  }
+
+  #renew(): void {
+    const { events } = this.#options
+    const old = this.#id
+    this.#id = this.#newId()
+    this.#registered = null
+    events.emit('worker-retired', { worker: old, because: 'its heartbeat was refused' })
+    for (const call of this.#onRetired) call(old)
+    events.emit('worker-renewed', { worker: this.#id })
+  }
+
+  #scheduleBeat(): void {
+    if (this.#isClosed) return
+    const { clock, leaseMs, events } = this.#options
+    this.#cancelBeat?.()
+    this.#cancelBeat = clock.after(leaseMs / 3, () => {
+      this.#beat().catch((error) => {
+        events.emit('problem', { where: 'heartbeat', error })
+        this.#scheduleBeat()
+      })
+    })
+  }
+
+  #newId(): WorkerId {
+    const { name, random } = this.#options
+    if (name.length === 0 || name.length > 128) {
+      throw new RepriseError('INVALID_ARGUMENT', 'a worker name has 1 to 128 characters', { name: name.slice(0, 80) })
+    }
+    return `${name}~${toHex(random.bytes(6))}` as WorkerId
+  }
+}

@@ -1,0 +1,276 @@
+// The writing side of one open timeline: a queue of requests that the group commit turns into commits. Requests that
+// only append are packed into one run; anything else goes in a commit of its own. One commit is under way at a time,
+// so sequence, epoch and digest in memory are always those of the store.
+
+import { assert } from '../core/assert.ts'
+import type { Digest, TimelineId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Commit, Outcome, Run } from '../core/ports.ts'
+import { type EntryDraft, packRun } from '../core/run.ts'
+import { type CommitSource, type PreparedCommit, sizeOf } from './committer.ts'
+import { type Entry, entryContext } from './history.ts'
+import { type Kernel, newOperation } from './kernel.ts'
+
+/** An entry on its way in: encoded, not yet sealed, since sealing binds it to its place. */
+export interface Draft {
+  readonly type: string
+  readonly version: number
+  readonly time: number
+  readonly key: string | undefined
+  readonly plain: Uint8Array
+}
+
+/** What may go along with entries in one commit. */
+export type Along = Omit<Commit, 'operation' | 'guard' | 'run' | 'take' | 'branch'>
+
+export interface Written {
+  readonly first: number
+  readonly count: number
+  /** The entries' keys were in history already: nothing was written. */
+  readonly wasApplied: boolean
+  readonly ridden: unknown
+}
+
+/** The state that follows history. `prepare` may refuse entries before they are written by throwing. */
+export interface Follower {
+  begin(): void
+  prepare(entries: readonly Entry[]): void
+  /** What was prepared is durable now. */
+  accept(): void
+  /** What was prepared was not written. */
+  discard(): void
+  hasKey(key: string): boolean
+}
+
+interface Request {
+  readonly drafts: readonly Draft[]
+  readonly along: Along | null
+  resolve(written: Written): void
+  reject(error: unknown): void
+}
+
+export interface WriterHead {
+  readonly seq: number
+  readonly epoch: number
+  readonly digest: Digest
+}
+
+export class Writer implements CommitSource {
+  readonly #kernel: Kernel
+  readonly #timeline: TimelineId
+  readonly #follower: Follower
+  readonly #onBroken: (error: RepriseError) => void
+  readonly #onWritten: (entries: readonly Entry[], bytes: number) => void
+  #head: WriterHead
+  #queue: Request[] = []
+  #isUnderWay = false
+  #broken: RepriseError | null = null
+
+  constructor(
+    kernel: Kernel,
+    timeline: TimelineId,
+    head: WriterHead,
+    follower: Follower,
+    hooks: { onBroken(error: RepriseError): void; onWritten(entries: readonly Entry[], bytes: number): void },
+  ) {
+    this.#kernel = kernel
+    this.#timeline = timeline
+    this.#head = head
+    this.#follower = follower
+    this.#onBroken = hooks.onBroken
+    this.#onWritten = hooks.onWritten
+  }
+
+  get head(): WriterHead {
+    return this.#head
+  }
+
+  get broken(): RepriseError | null {
+    return this.#broken
+  }
+
+  async write(drafts: readonly Draft[], along: Along | null, signal?: AbortSignal): Promise<Written> {
+    this.#check()
+    const { committer } = this.#kernel
+    await committer.enter(signal)
+    try {
+      this.#check()
+      return await new Promise<Written>((resolve, reject) => {
+        this.#queue.push({ drafts, along, resolve, reject })
+        if (!this.#isUnderWay) committer.ready(this)
+      })
+    } finally {
+      committer.leave()
+    }
+  }
+
+  /** Nothing more can be written through this writer; what waits is refused with the reason. */
+  break(error: RepriseError): void {
+    if (this.#broken) return
+    this.#broken = error
+    for (const request of this.#queue.splice(0)) request.reject(error)
+    this.#onBroken(error)
+  }
+
+  build(): PreparedCommit | null {
+    if (this.#isUnderWay || this.#broken || this.#queue.length === 0) return null
+    this.#follower.begin()
+    const taken: { request: Request; first: number; count: number }[] = []
+    const drafts: Draft[] = []
+    const entries: Entry[] = []
+    const along = this.#queue[0]!.along
+    let bytes = 0
+    while (this.#queue.length > 0) {
+      const request = this.#queue[0]!
+      if (taken.length > 0 && (request.along || along || !this.#fits(drafts.length, bytes, request))) break
+      this.#queue.shift()
+      const fresh = request.drafts.filter((draft) => draft.key === undefined || !this.#isKnown(draft.key, drafts))
+      const decoded = this.#decode(fresh, drafts.length)
+      if (decoded instanceof Error) {
+        request.reject(decoded)
+        continue
+      }
+      taken.push({ request, first: this.#head.seq + 1 + drafts.length, count: fresh.length })
+      for (const draft of fresh) bytes += draft.plain.length
+      drafts.push(...fresh)
+      entries.push(...decoded)
+      if (along) break
+    }
+    if (taken.length === 0) return null
+    return this.#prepare(taken, drafts, entries, along)
+  }
+
+  #fits(count: number, bytes: number, request: Request): boolean {
+    const { runEntries, runBytes } = this.#kernel.limits
+    let more = 0
+    for (const draft of request.drafts) more += draft.plain.length
+    return count + request.drafts.length <= runEntries && bytes + more <= runBytes
+  }
+
+  #isKnown(key: string, drafts: readonly Draft[]): boolean {
+    return this.#follower.hasKey(key) || drafts.some((draft) => draft.key === key)
+  }
+
+  /** The entries as a replay would see them, offered to the follower, which may refuse them before they are written. */
+  #decode(drafts: readonly Draft[], offset: number): Entry[] | Error {
+    try {
+      const entries = drafts.map((draft, i): Entry => {
+        const { type, version, time, key } = draft
+        const data = this.#kernel.codec.decode(draft.plain)
+        return {
+          timeline: this.#timeline,
+          seq: this.#head.seq + 1 + offset + i,
+          epoch: this.#head.epoch,
+          type,
+          version,
+          time,
+          key,
+          data,
+        }
+      })
+      this.#follower.prepare(entries)
+      return entries
+    } catch (error) {
+      return error instanceof Error ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
+    }
+  }
+
+  #prepare(
+    taken: readonly { request: Request; first: number; count: number }[],
+    drafts: readonly Draft[],
+    entries: readonly Entry[],
+    along: Along | null,
+  ): PreparedCommit | null {
+    if (drafts.length === 0 && !along) {
+      this.#follower.discard()
+      this.#resolveAll(taken, undefined)
+      if (this.#queue.length > 0) this.#kernel.committer.ready(this)
+      return null
+    }
+    const run = drafts.length > 0 ? this.#pack(drafts) : null
+    const commit: Commit = {
+      ...along,
+      operation: newOperation(this.#kernel.random),
+      guard: { timeline: this.#timeline, epoch: this.#head.epoch, seq: this.#head.seq },
+      ...(run && { run }),
+    }
+    this.#isUnderWay = true
+    const bytes = sizeOf(commit)
+    return {
+      commit,
+      bytes,
+      settle: (outcome) => this.#settle(outcome, run, taken, entries, bytes),
+      fail: (error) => this.#fail(error, taken),
+    }
+  }
+
+  #pack(drafts: readonly Draft[]): Run {
+    const { hash, sealer } = this.#kernel
+    const { seq, epoch, digest } = this.#head
+    const sealed = drafts.map((draft, i): EntryDraft => {
+      const { type, version, time, key } = draft
+      return { type, version, time, key, data: sealer.seal(draft.plain, entryContext(digest, i)) }
+    })
+    return packRun(hash, { before: digest, first: seq + 1, epoch }, sealed)
+  }
+
+  #settle(
+    outcome: Outcome,
+    run: Run | null,
+    taken: readonly { request: Request; first: number; count: number }[],
+    entries: readonly Entry[],
+    bytes: number,
+  ): void {
+    this.#isUnderWay = false
+    if (!outcome.ok) {
+      this.#follower.discard()
+      const error = refusalError(this.#timeline, outcome)
+      for (const { request } of taken) request.reject(error)
+      // Guards that fail mean that the head moved without us: this writer's picture is no longer true.
+      if (outcome.code === 'FENCED' || outcome.code === 'NOT_FOUND' || (outcome.code === 'CONFLICT' && run))
+        this.break(error)
+      else if (this.#queue.length > 0) this.#kernel.committer.ready(this)
+      return
+    }
+    if (run) {
+      assert(outcome.seq === this.#head.seq + run.count, 'the head moves by what was appended')
+      this.#head = { seq: outcome.seq, epoch: this.#head.epoch, digest: run.digest }
+    }
+    try {
+      this.#follower.accept()
+      this.#kernel.worker.progressed(entries.length)
+      this.#resolveAll(taken, outcome.ridden)
+      this.#onWritten(entries, bytes)
+    } catch (error) {
+      // The entries are durable, yet the state could not follow: this handle must not be used further.
+      const failure = error instanceof RepriseError ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
+      for (const { request } of taken) request.reject(failure)
+      this.break(failure)
+    }
+    if (this.#queue.length > 0 && !this.#broken) this.#kernel.committer.ready(this)
+  }
+
+  #resolveAll(taken: readonly { request: Request; first: number; count: number }[], ridden: unknown): void {
+    for (const { request, first, count } of taken) {
+      request.resolve({ first, count, wasApplied: request.drafts.length > 0 && count === 0, ridden })
+    }
+  }
+
+  #fail(error: unknown, taken: readonly { request: Request }[]): void {
+    this.#isUnderWay = false
+    this.#follower.discard()
+    for (const { request } of taken) request.reject(error)
+    if (error instanceof RepriseError && error.code === 'OUTCOME_UNKNOWN') this.break(error)
+    else if (this.#queue.length > 0) this.#kernel.committer.ready(this)
+  }
+
+  #check(): void {
+    if (this.#broken) throw this.#broken
+  }
+}
+
+export function refusalError(timeline: string, outcome: Extract<Outcome, { ok: false }>): RepriseError {
+  const { code, reason, head, cause } = outcome
+  const where = head ? { seq: head.seq, epoch: head.epoch, owner: head.owner } : {}
+  return new RepriseError(code, `${timeline}: ${reason}`, { timeline, ...where }, cause)
+}

@@ -1,0 +1,31 @@
+// The public face of the kernel. Layers have subpaths of their own: reprise/workflow, reprise/job, …
+
+export type { ClassCodec } from './core/codec.ts'
+export type { Coordinate } from './core/coordinate.ts'
+export type { Duration } from './core/duration.ts'
+export type { CheckpointPolicy } from './core/economics.ts'
+export type { Effect } from './core/effects.ts'
+export { type ErrorCode, errorCodes, explain, isReprise, RepriseError } from './core/errors.ts'
+export type { Upcasters } from './core/fold.ts'
+export { Keyed, keyed } from './core/keyed.ts'
+export type { Limits } from './core/limits.ts'
+export type { FeedPosition, Head, ManifestRecord, Sql, Store, WorkerRow } from './core/ports.ts'
+export { feedStart } from './core/ports.ts'
+export type { RetentionPolicy } from './core/retention.ts'
+export type { RecoveryCard } from './engine/card.ts'
+export type { CollectReport } from './engine/collect.ts'
+export type { OpenOptions } from './engine/definition.ts'
+export type { DrillReport } from './engine/drill.ts'
+export type { EngineEvents } from './engine/events.ts'
+export { createEngine, type EngineOptions, type Options, open, type Ports } from './engine/open.ts'
+export {
+  type EntryInfo,
+  type TimelineDefinition,
+  type TimelineHandle,
+  type TimelineOptions,
+  timeline,
+} from './engine/raw.ts'
+export type { RecoveryReport } from './engine/report.ts'
+export type { Past, Reprise } from './engine/reprise.ts'
+export type { KeyRing } from './engine/seal.ts'
+export type { Fault, VerifyReport } from './engine/verify.ts'

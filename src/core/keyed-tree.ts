@@ -5,6 +5,7 @@
 // come later without another interface.
 
 import { assert } from './assert.ts'
+import type { Segment } from './manifest.ts'
 
 /** A page splits when it would hold more entries than this. */
 export const pageEntriesMax = 512
@@ -14,10 +15,25 @@ const pageEntriesMin = 64
 /** Says who may write to a page: the tree that holds the same token. */
 type Owner = { readonly owner: true }
 
-/** How a page was last stored. `segments` are the engine's; `lineage` says in which line of checkpoints they live. */
-export interface StoredPage {
+/** One writing of pages, for one capture: the line of checkpoints it belongs to, and whether it came to nothing. */
+export interface PageWrite {
   readonly lineage: object
-  readonly segments: readonly unknown[]
+  isVoid: boolean
+}
+
+/** How a page was last stored. */
+export interface StoredPage {
+  readonly write: PageWrite
+  readonly segments: readonly Segment[]
+}
+
+/** How a tree hangs together with its checkpoints; keyed-capture.ts keeps it. */
+export interface CaptureLine {
+  lineage: object
+  /** Of the last capture that is known to be published. */
+  mark: object | null
+  /** The capture of which it is not known yet. */
+  pending: { readonly mark: object; abandon(): void } | null
 }
 
 export interface Page<V> {
@@ -36,6 +52,7 @@ export interface TreeSnapshot<V> {
 }
 
 export class KeyedTree<V> {
+  readonly line: CaptureLine = { lineage: {}, mark: null, pending: null }
   #owner: Owner = { owner: true }
   #pages: Page<V>[] = []
   /** bounds[i] is not above any key of page i and above every key of page i - 1. bounds[0] is not used. */

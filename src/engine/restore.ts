@@ -1,0 +1,227 @@
+// Reads a state back from one manifest: every chunk is checked against its digest before it is decoded, and what the
+// chunks say is checked against what the manifest promised. Also here: which chunks a manifest keeps alive, and a check
+// of them that decodes nothing.
+
+import { assert } from '../core/assert.ts'
+import { type Digest, toHex } from '../core/coordinate.ts'
+import { Keyed } from '../core/keyed.ts'
+import { readBlock } from '../core/keyed-block.ts'
+import type { Mark } from '../core/keyed-capture.ts'
+import { KeyedTree, type PageWrite, type StoredPage } from '../core/keyed-tree.ts'
+import {
+  type ChunkRef,
+  type Content,
+  decodeSegments,
+  type KeyedPart,
+  type Layer,
+  type Manifest,
+  type Segment,
+} from '../core/manifest.ts'
+import type { CaptureBase, PartBase, ValueBase } from './capture.ts'
+import type { KeyedBase, LayerBase } from './capture-keyed.ts'
+import type { KnownChunks, StateIo } from './capture-output.ts'
+import { ChunkInput, damaged, joined } from './restore-input.ts'
+
+export interface RestoredState {
+  readonly state: unknown
+  /** For the next capture of this state to build on, while this checkpoint is in the catalog. */
+  readonly base: CaptureBase
+  readonly bytesRead: number
+}
+
+/** @example const { state } = await restoreState(decodeManifest(record.body), io) */
+export async function restoreState(manifest: Pick<Manifest, 'parts'>, io: StateIo): Promise<RestoredState> {
+  const input = new ChunkInput(io)
+  const bases = new Map<string | null, PartBase>()
+  const values = new Map<string | null, unknown>()
+  for (const part of manifest.parts) {
+    if (part.kind === 'value') {
+      const { plain, bytes, known } = await input.readContent(part.content, part.name)
+      values.set(part.name, io.codec.decode(plain))
+      bases.set(part.name, { kind: 'value', part, digest: io.hash(plain), bytes, known } satisfies ValueBase)
+    } else {
+      const { keyed, base } = await restoreKeyed(part, input)
+      values.set(part.name, keyed)
+      bases.set(part.name, base)
+    }
+  }
+  return { state: putTogether(values), base: { parts: bases }, bytesRead: input.bytesRead }
+}
+
+/** Every chunk that a restore of this manifest would read, directories included, each once. Reads the directories. */
+export async function liveChunks(manifest: Pick<Manifest, 'parts'>, io: StateIo): Promise<Digest[]> {
+  return [...(await liveRefs(manifest, io)).values()].map(({ ref }) => ref.digest)
+}
+
+/**
+ * Reads chunks again and checks their digests: all that the manifest leads to, or only those given. Throws
+ * CHUNK_MISSING or CHUNK_DAMAGED for the first that fails.
+ */
+export async function verifyChunks(
+  manifest: Pick<Manifest, 'parts'>,
+  io: StateIo,
+  only?: readonly Digest[],
+): Promise<{ readonly chunks: number; readonly bytes: number }> {
+  const input = new ChunkInput(io)
+  const byPart = new Map<string | null, ChunkRef[]>()
+  if (only)
+    byPart.set(
+      null,
+      only.map((digest) => ({ digest, bytes: 64 * 1024 })),
+    )
+  else
+    for (const { ref, part } of (await liveRefs(manifest, io)).values())
+      byPart.set(part, [...(byPart.get(part) ?? []), ref])
+  let chunks = 0
+  for (const [part, refs] of byPart) for await (const _ of input.read(refs, part)) chunks += 1
+  return { chunks, bytes: input.bytesRead }
+}
+
+async function liveRefs(manifest: Pick<Manifest, 'parts'>, io: StateIo) {
+  const input = new ChunkInput(io)
+  const live = new Map<string, { readonly ref: ChunkRef; readonly part: string | null }>()
+  const addTo = (part: string | null) => (ref: ChunkRef) => live.set(toHex(ref.digest), { ref, part })
+  for (const part of manifest.parts) {
+    const add = addTo(part.name)
+    const contents = part.kind === 'value' ? [part.content] : part.layers.flatMap(directoryOf)
+    for (const content of contents) {
+      if (content.kind === 'chunks') content.refs.forEach(add)
+      for (const ref of await input.dataRefs(content, part.name, add)) add(ref)
+      if (part.kind === 'value') continue
+      const { plain } = await input.readContent(content, part.name)
+      for (const segment of decodeSegments(plain)) segment.refs.forEach(add)
+    }
+  }
+  return live
+}
+
+function directoryOf(layer: Layer): readonly Content[] {
+  return layer.body.kind === 'directory' ? [layer.body.directory] : []
+}
+
+function putTogether(values: ReadonlyMap<string | null, unknown>): unknown {
+  if (!values.has(null)) throw damaged(null, 'is missing')
+  const whole = values.get(null)
+  if (values.size === 1) return whole
+  if (typeof whole !== 'object' || whole === null) throw damaged(null, 'is not an object, but has parts')
+  for (const [name, value] of values) {
+    if (name === null) continue
+    // Defined, not assigned: a part may be called __proto__.
+    Object.defineProperty(whole, name, { value, enumerable: true, writable: true, configurable: true })
+  }
+  return whole
+}
+
+async function restoreKeyed(part: KeyedPart, input: ChunkInput): Promise<{ keyed: Keyed; base: KeyedBase }> {
+  const write: PageWrite = { lineage: {}, isVoid: false }
+  const mark: Mark = { mark: true }
+  const layers: LayerBase[] = []
+  let known: KnownChunks = new Map()
+  let tree: KeyedTree<unknown> | undefined
+  for (const layer of part.layers) {
+    const directory = await readDirectory(layer, part.name, input)
+    if (tree === undefined) {
+      tree = await loadPages(layer, directory.segments, write, part.name, input)
+      known = directory.known
+      layers.push({ layer, directoryBytes: directory.bytes, keys: null })
+    } else {
+      const keys = await applyLayer(tree, layer, directory.segments, part.name, input)
+      layers.push({ layer, directoryBytes: directory.bytes, keys })
+    }
+  }
+  if (tree === undefined) throw damaged(part.name, 'has no base')
+  tree.takeChanged()
+  tree.line.lineage = write.lineage
+  tree.line.mark = mark
+  return { keyed: new Keyed(tree), base: { kind: 'keyed', part, mark, layers, known } }
+}
+
+async function readDirectory(layer: Layer, part: string | null, input: ChunkInput) {
+  if (layer.body.kind === 'inline') return { segments: null, bytes: 0, known: new Map<string, ChunkRef>() }
+  const { plain, bytes, known } = await input.readContent(layer.body.directory, part)
+  return { segments: decodeSegments(plain), bytes, known }
+}
+
+async function loadPages(
+  layer: Layer,
+  segments: readonly Segment[] | null,
+  write: PageWrite,
+  part: string | null,
+  input: ChunkInput,
+): Promise<KeyedTree<unknown>> {
+  const pages: { keys: string[]; values: unknown[]; stored: StoredPage | undefined }[] = []
+  let last: string | undefined
+  for await (const { segment, keys, values } of blocksOf(layer, segments, part, input)) {
+    if (keys.length === 0) continue
+    if (last !== undefined && !(last < keys[0]!)) throw damaged(part, 'has pages out of order')
+    last = keys[keys.length - 1]!
+    const decoded = values.map((value) => {
+      if (value === null) throw damaged(part, 'has a key without a value in its base')
+      return input.io.codec.decode(value)
+    })
+    pages.push({ keys, values: decoded, stored: segment ? { write, segments: [segment] } : undefined })
+  }
+  return KeyedTree.load(pages)
+}
+
+async function applyLayer(
+  tree: KeyedTree<unknown>,
+  layer: Layer,
+  segments: readonly Segment[] | null,
+  part: string | null,
+  input: ChunkInput,
+): Promise<ReadonlySet<string>> {
+  const touched = new Set<string>()
+  for await (const { keys, values } of blocksOf(layer, segments, part, input)) {
+    for (let at = 0; at < keys.length; at++) {
+      const value = values[at]!
+      touched.add(keys[at]!)
+      if (value === null) tree.delete(keys[at]!)
+      else tree.set(keys[at]!, input.io.codec.decode(value))
+    }
+  }
+  if (touched.size !== layer.entries) throw damaged(part, 'has a key twice in one layer')
+  return touched
+}
+
+/** The blocks of a layer in order, each with the entries that the directory says. */
+async function* blocksOf(layer: Layer, segments: readonly Segment[] | null, part: string | null, input: ChunkInput) {
+  let entries = 0
+  if (layer.body.kind === 'inline') {
+    const block = entriesOf(input.io.sealer.openChunk(layer.body.sealed))
+    entries = block.keys.length
+    yield { segment: null, ...block }
+  } else {
+    const refs = (segments ?? []).flatMap((segment) => segment.refs)
+    const pieces = input.readPlain(refs, part)
+    for (const segment of segments ?? []) {
+      const block = entriesOf(await joinNext(pieces, segment.refs.length))
+      if (block.keys.length !== segment.entries || block.keys[0] !== segment.first) {
+        throw damaged(part, 'has another stretch of keys than its directory says')
+      }
+      entries += block.keys.length
+      yield { segment, ...block }
+    }
+  }
+  if (entries !== layer.entries) throw damaged(part, `has ${entries} entries where ${layer.entries} were promised`)
+}
+
+async function joinNext(pieces: AsyncGenerator<Uint8Array>, count: number): Promise<Uint8Array> {
+  const taken: Uint8Array[] = []
+  while (taken.length < count) {
+    const next = await pieces.next()
+    assert(!next.done, 'there is a chunk for every ref')
+    taken.push(next.value)
+  }
+  return joined(taken)
+}
+
+function entriesOf(block: Uint8Array): { readonly keys: string[]; readonly values: (Uint8Array | null)[] } {
+  const keys: string[] = []
+  const values: (Uint8Array | null)[] = []
+  readBlock(block, (key, value) => {
+    keys.push(key)
+    values.push(value)
+  })
+  return { keys, values }
+}

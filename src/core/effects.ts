@@ -186,22 +186,22 @@ function step(before: Effect | undefined, type: EffectType, seq: number, data: M
     throw illegal(before, type, seq, data.id)
   }
   const after = { ...before, changedSeq: seq }
-  const require = (isLegal: boolean) => {
+  const insist = (isLegal: boolean) => {
     if (!isLegal) throw illegal(before, type, seq, data.id)
   }
   switch (type) {
     case '$effect.intended':
-      require(before.outcome === 'failed' && data.key === before.key)
+      insist(before.outcome === 'failed' && data.key === before.key)
       return { ...after, state: 'intended', outcome: null, endedSeq: null, attempts: before.attempts + 1, error: null }
     case '$effect.done':
-      require(before.outcome === null)
+      insist(before.outcome === null)
       return { ...after, state: 'done', outcome: 'done', endedSeq: seq, result: data.result }
     case '$effect.failed':
-      require(before.outcome === null)
+      insist(before.outcome === null)
       return { ...after, state: 'failed', outcome: 'failed', endedSeq: seq, error: data.error }
     case '$effect.settled': {
       const outcome = data.outcome as EffectSettled['outcome']
-      require(before.outcome === null || (before.outcome === 'done' && outcome === 'compensated'))
+      insist(before.outcome === null || (before.outcome === 'done' && outcome === 'compensated'))
       const endedSeq = before.endedSeq ?? seq
       return {
         ...after,
@@ -213,10 +213,10 @@ function step(before: Effect | undefined, type: EffectType, seq: number, data: M
       }
     }
     case '$effect.compensating':
-      require(before.outcome === 'done')
+      insist(before.outcome === 'done')
       return { ...after, state: 'compensating' }
     case '$effect.compensation-failed':
-      require(before.outcome === 'done')
+      insist(before.outcome === 'done')
       return {
         ...after,
         state: 'compensating',
@@ -224,7 +224,7 @@ function step(before: Effect | undefined, type: EffectType, seq: number, data: M
         error: data.error,
       }
     case '$effect.compensated':
-      require(before.outcome === 'done')
+      insist(before.outcome === 'done')
       return { ...after, state: 'compensated', outcome: 'compensated' }
   }
 }

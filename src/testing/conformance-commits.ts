@@ -1,7 +1,7 @@
 // Commits: atomic each, independent in a batch, guarded by epoch and sequence, applied once for one operation id.
 
 import assert from 'node:assert/strict'
-import type { Commit } from '../core/ports.ts'
+import type { Commit, Store } from '../core/ports.ts'
 import {
   asManifest,
   asMessage,
@@ -386,35 +386,43 @@ function fields(test: Test): void {
   })
 }
 
+/** Every kind of guarded commit, for a writer that prepareForKinds has made. */
+export const commitKinds: Record<string, (writer: Writer) => Partial<Commit>> = {
+  append: (writer) => ({ run: writer.run('again') }),
+  take: (writer) => ({ take: { worker: writer.worker, from: 'free' } }),
+  'take and append': (writer) => ({
+    take: { worker: asWorker('worker-9'), from: 'anyone' },
+    run: writer.run('again'),
+  }),
+  release: () => ({ release: true }),
+  branch: (writer) => ({
+    branch: { archive: asTimeline('old'), seq: 1, digest: writer.digest, floor: { seq: 0, digest: writer.digest } },
+  }),
+  publish: (writer) => ({ publish: [writer.manifest('c2')] }),
+  marks: () => ({ marks: [{ id: asManifest('c1'), label: 'x' }] }),
+  drop: () => ({ drop: [asManifest('c1')] }),
+  trim: (writer) => ({ trim: { seq: 2, digest: writer.digest, restsOn: [asManifest('c1')] } }),
+  consume: () => ({ consume: [asMessage('m1')] }),
+  send: () => ({ send: [message('b', 'm2')] }),
+  fields: () => ({ wakeup: 3, queue: 'q', priority: 1, status: 's', attributes: { a: 1 } }),
+  cursors: () => ({ cursors: { here: '' } }),
+  forget: () => ({ forget: true }),
+}
+
+/** A timeline "a" with two runs, a verified checkpoint c1 and a message m1: enough for one commit of any kind. */
+export async function prepareForKinds(kit: Kit, store: Store = kit.store): Promise<Writer> {
+  const writer = await kit.create('a', { store })
+  await writer.append('one')
+  await writer.append('two')
+  await writer.publish('c1', { verifiedAt: 1 })
+  expectOk((await store.commit([{ operation: kit.operation(), guard: null, send: [message('a', 'm1')] }]))[0])
+  return writer
+}
+
 function repeating(test: Test): void {
-  const kinds: Record<string, (writer: Writer) => Partial<Commit>> = {
-    append: (writer) => ({ run: writer.run('again') }),
-    take: (writer) => ({ take: { worker: writer.worker, from: 'free' } }),
-    'take and append': (writer) => ({
-      take: { worker: asWorker('worker-9'), from: 'anyone' },
-      run: writer.run('again'),
-    }),
-    release: () => ({ release: true }),
-    branch: (writer) => ({
-      branch: { archive: asTimeline('old'), seq: 1, digest: writer.digest, floor: { seq: 0, digest: writer.digest } },
-    }),
-    publish: (writer) => ({ publish: [writer.manifest('c2')] }),
-    marks: () => ({ marks: [{ id: asManifest('c1'), label: 'x' }] }),
-    drop: () => ({ drop: [asManifest('c1')] }),
-    trim: (writer) => ({ trim: { seq: 2, digest: writer.digest, restsOn: [asManifest('c1')] } }),
-    consume: () => ({ consume: [asMessage('m1')] }),
-    send: () => ({ send: [message('b', 'm2')] }),
-    fields: () => ({ wakeup: 3, queue: 'q', priority: 1, status: 's', attributes: { a: 1 } }),
-    cursors: () => ({ cursors: { here: '' } }),
-    forget: () => ({ forget: true }),
-  }
-  for (const [kind, parts] of Object.entries(kinds)) {
+  for (const [kind, parts] of Object.entries(commitKinds)) {
     test(`G4: ${kind} repeated with the same operation id is applied once and says so`, async (kit) => {
-      const writer = await kit.create('a')
-      await writer.append('one')
-      await writer.append('two')
-      await writer.publish('c1', { verifiedAt: 1 })
-      await kit.send('a', 'm1')
+      const writer = await prepareForKinds(kit)
       const commit = writer.plan(parts(writer))
       const first = expectOk((await kit.store.commit([commit]))[0])
       assert.equal(first.wasApplied, false)
@@ -469,14 +477,18 @@ function repeating(test: Test): void {
 }
 
 /** All that can be seen of some timelines, without the times of reading. */
-export async function everything(kit: Kit, ...ids: string[]): Promise<unknown> {
-  const feed = await kit.readFeed()
+export function everything(kit: Kit, ...ids: string[]): Promise<unknown> {
+  return everythingIn(kit, kit.store, ...ids)
+}
+
+export async function everythingIn(kit: Kit, store: Store, ...ids: string[]): Promise<unknown> {
+  const feed = await kit.readFeed(undefined, 100, store)
   return {
-    heads: await kit.store.head(ids.map(asTimeline)),
-    runs: await Promise.all(ids.map((id) => kit.store.read(asTimeline(id), 0, 10_000_000))),
-    catalog: await Promise.all(ids.map((id) => kit.store.checkpoints(asTimeline(id)))),
-    mail: await Promise.all(ids.map((id) => kit.store.inbox(asTimeline(id), 100))),
-    cursors: await kit.store.cursors(),
+    heads: await store.head(ids.map(asTimeline)),
+    runs: await Promise.all(ids.map((id) => store.read(asTimeline(id), 0, 10_000_000))),
+    catalog: await Promise.all(ids.map((id) => store.checkpoints(asTimeline(id)))),
+    mail: await Promise.all(ids.map((id) => store.inbox(asTimeline(id), 100))),
+    cursors: await store.cursors(),
     feed,
   }
 }

@@ -1,8 +1,18 @@
 // The conformance suite: the store port as tests. It speaks for every store; a store that lacks something says so in the
 // harness's capabilities. It needs no particular test runner: give it describe and it.
 
+import { blobTests } from './conformance-blobs.ts'
+import { closingTests, namespaceTests } from './conformance-borders.ts'
+import { catalogTests } from './conformance-catalog.ts'
 import { commitTests } from './conformance-commits.ts'
+import { feedTests } from './conformance-feed.ts'
+import { claimTests, inboxTests } from './conformance-inbox.ts'
 import { type Harness, Kit, type Test } from './conformance-kit.ts'
+import { lostAnswerTests } from './conformance-lost-answers.ts'
+import { ownershipTests } from './conformance-ownership.ts'
+import { queryTests } from './conformance-queries.ts'
+import { riderTests } from './conformance-riders.ts'
+import { upkeepTests, workerTests } from './conformance-workers.ts'
 
 export type { Capabilities, Harness } from './conformance-kit.ts'
 
@@ -14,8 +24,24 @@ export interface Runner {
 /** @example conformance({ describe, it }, { name: 'my store', create }) */
 export function conformance(runner: Runner, harness: Harness): void {
   const test: Test = (title, body) => runner.it(title, () => inFreshWorld(harness, body))
+  const groups: Readonly<Record<string, (test: Test) => void>> = {
+    commits: commitTests,
+    ownership: ownershipTests,
+    catalog: catalogTests,
+    inbox: inboxTests,
+    claim: claimTests,
+    feed: feedTests,
+    queries: queryTests,
+    workers: workerTests,
+    upkeep: upkeepTests,
+    blobs: blobTests,
+    riders: riderTests,
+    namespaces: namespaceTests,
+    closing: closingTests,
+    'lost answers': lostAnswerTests,
+  }
   runner.describe(`${harness.name} store`, () => {
-    runner.describe('commits', () => commitTests(test))
+    for (const [name, group] of Object.entries(groups)) runner.describe(name, () => group(test))
   })
 }
 

@@ -1,3 +1,4 @@
 // reprise/testing: what others need to test a store of their own, or their code against a store that fails.
 
 export { type Capabilities, conformance, type Harness, type Runner } from './conformance.ts'
+export { type Decide, type Fate, faultyStore } from './faulty-store.ts'

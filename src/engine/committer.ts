@@ -3,6 +3,7 @@
 // is kept. When the store's answer is lost, the same operations are asked for again: never guessed, never doubled.
 
 import { assert } from '../core/assert.ts'
+import { equalBytes } from '../core/coordinate.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import type { Limits } from '../core/limits.ts'
 import type { Clock, Commit, Outcome, Random, Store } from '../core/ports.ts'
@@ -176,7 +177,10 @@ export class Committer {
     const until = clock.elapsed() + patienceMs
     for (let attempt = 1; ; attempt++) {
       try {
-        return await store.commit(commits)
+        const outcomes = await store.commit(commits)
+        return attempt === 1
+          ? outcomes
+          : await Promise.all(outcomes.map((outcome, i) => this.#reconsider(commits[i]!, outcome)))
       } catch (error) {
         if (!mayHaveHappened(error)) throw error
         if (clock.elapsed() >= until) {
@@ -188,6 +192,18 @@ export class Committer {
         await new Promise<void>((resolve) => clock.after(pauseMs, resolve))
       }
     }
+  }
+
+  /**
+   * After a lost answer a refusal may only mean that somebody else wrote since. The run is then in history under its own
+   * digest, which nobody else could have written: it was applied.
+   */
+  async #reconsider(commit: Commit, outcome: Outcome): Promise<Outcome> {
+    const { guard, run } = commit
+    if (outcome.ok || !guard || !run) return outcome
+    const [found] = await this.#options.store.read(guard.timeline, run.first - 1, 1)
+    if (!found || found.first !== run.first || !equalBytes(found.digest, run.digest)) return outcome
+    return { ok: true, epoch: guard.epoch, seq: run.first + run.count - 1, wasApplied: true }
   }
 
   #tell(batch: readonly PreparedCommit[], outcomes: readonly Outcome[], ms: number): void {

@@ -2,9 +2,9 @@
 // each to its handler with a fresh epoch. It sleeps until the store calls, a known wakeup comes, or the poll is due, so
 // an idle worker costs next to nothing. Workers of this host that died are retired at once, so their timelines come too.
 
-import type { TimelineId } from '../core/coordinate.ts'
+import type { TimelineId, WorkerId } from '../core/coordinate.ts'
 import type { Head } from '../core/ports.ts'
-import type { Kernel } from './kernel.ts'
+import { type Kernel, newOperation } from './kernel.ts'
 
 /** Executes one claimed timeline and lets go of it (or keeps it open). Throwing is reported and leaves it for later. */
 export type Handler = (head: Head) => Promise<void>
@@ -26,18 +26,22 @@ const claimAtOnce = 200
 export class Dispatcher {
   readonly #kernel: Kernel
   readonly #queues = new Map<string, Served>()
+  readonly #isHeld: (timeline: TimelineId) => boolean
   readonly #inHand = new Set<TimelineId>()
   #unlisten: (() => void) | null = null
   #cancelTimer: (() => void) | null = null
   #timerAt = Number.POSITIVE_INFINITY
   #isClaiming = false
+  #mayHaveLost = false
   #wantsAnother = false
   #isStopped = false
   #lastRetireAt = Number.NEGATIVE_INFINITY
   #idle: (() => void)[] = []
 
-  constructor(kernel: Kernel) {
+  /** `isHeld`: open in this process for another reason than a claim. */
+  constructor(kernel: Kernel, isHeld: (timeline: TimelineId) => boolean) {
     this.#kernel = kernel
+    this.#isHeld = isHeld
   }
 
   serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
@@ -85,13 +89,29 @@ export class Dispatcher {
     if (free.length === 0) return
     await this.#retireGone()
     const id = await worker.register()
+    if (this.#mayHaveLost) await this.#findLost(id)
     for (const [queue, served] of free) {
       const limit = Math.min(claimAtOnce, served.concurrency - served.active)
       if (limit <= 0) continue
+      this.#mayHaveLost = true
       const heads = await store.claim({ worker: id, queues: [queue], limit, except: [...this.#inHand] })
+      this.#mayHaveLost = false
       for (const head of heads) void this.#execute(served, head)
       if (heads.length === limit) this.#wantsAnother = true
     }
+  }
+
+  /** The answer to a claim got lost: what it gave us is ours and nobody works on it. Let go, so that it is claimed again. */
+  async #findLost(worker: WorkerId): Promise<void> {
+    const { store, committer, random } = this.#kernel
+    for (const queue of this.#queues.keys()) {
+      for (const head of await store.timelines({ owner: worker, queue, limit: 1000 })) {
+        if (this.#inHand.has(head.timeline) || this.#isHeld(head.timeline)) continue
+        const guard = { timeline: head.timeline, epoch: head.epoch }
+        await committer.submit({ operation: newOperation(random), guard, release: true })
+      }
+    }
+    this.#mayHaveLost = false
   }
 
   async #execute(served: Served, head: Head): Promise<void> {

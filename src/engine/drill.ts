@@ -112,7 +112,7 @@ async function drillCheckpoint(
     return resultOf(head, record, report, true, note, digest)
   } catch (error) {
     if (!isReprise(error) || error.remedy === 'retry') throw error
-    const skipped = (error.data['skipped'] as { why: string }[] | undefined)?.map(({ why }) => why).join('; ')
+    const skipped = (error.data.skipped as { why: string }[] | undefined)?.map(({ why }) => why).join('; ')
     return resultOf(head, record, null, false, skipped || error.message, null)
   }
 }

@@ -49,7 +49,7 @@ export interface Ports {
 
 /** @example const rp = await open('sqlite:./app.db') */
 export async function open(url?: string, options: Options = {}): Promise<Reprise> {
-  const store = await openStore(url ?? process.env['REPRISE_URL'] ?? 'sqlite:.reprise/reprise.db', options)
+  const store = await openStore(url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db', options)
   return createEngine({ store }, options)
 }
 

@@ -66,7 +66,7 @@ export class Reprise {
 
   constructor(kernel: Kernel, shut: () => Promise<void>) {
     this.kernel = kernel
-    this.dispatcher = new Dispatcher(kernel)
+    this.dispatcher = new Dispatcher(kernel, (timeline) => this.#held.has(timeline))
     this.#shut = shut
     kernel.worker.onRetired(() => this.#fenceAll())
   }

@@ -28,8 +28,8 @@ export class TimelineState<State> implements Follower {
   constructor(fold: Fold<State>, captured?: CapturedParts) {
     this.#fold = fold
     this.#value = captured ? valueFrom<State>(captured) : fold.initial()
-    this.#keys = (captured?.['keys'] as Keyed<number> | undefined) ?? new Keyed<number>()
-    this.#ledger = (captured?.['ledger'] as EffectLedger | undefined) ?? emptyLedger()
+    this.#keys = (captured?.keys as Keyed<number> | undefined) ?? new Keyed<number>()
+    this.#ledger = (captured?.ledger as EffectLedger | undefined) ?? emptyLedger()
     this.#isInPlace = holdsKeyed(this.#value)
     this.#nextValue = this.#value
     this.#nextLedger = this.#ledger
@@ -91,11 +91,11 @@ export class TimelineState<State> implements Follower {
   /** The parts of a checkpoint. Keyed parts are captured copy-on-write, so this is cheap. */
   parts(): CapturedParts {
     const parts: CapturedParts = { shape: 'value' }
-    if (this.#keys.size > 0) parts['keys'] = this.#keys
-    if (this.#ledger !== emptyLedger()) parts['ledger'] = this.#ledger
+    if (this.#keys.size > 0) parts.keys = this.#keys
+    if (this.#ledger !== emptyLedger()) parts.ledger = this.#ledger
     if (this.#value instanceof Keyed) return { ...parts, shape: 'keyed', value: this.#value }
     if (!this.#isInPlace) return { ...parts, value: this.#value }
-    parts['shape'] = 'object'
+    parts.shape = 'object'
     const rest: Record<string, unknown> = {}
     for (const [name, part] of Object.entries(this.#value as Record<string, unknown>)) {
       if (part instanceof Keyed) parts[`value.${name}`] = part

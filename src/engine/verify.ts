@@ -138,7 +138,7 @@ async function attempt(tally: Tally, head: Head, where: string, check: () => Pro
     return true
   } catch (error) {
     if (!(error instanceof RepriseError) || error.remedy === 'retry') throw error
-    const seq = typeof error.data['seq'] === 'number' ? error.data['seq'] : null
+    const seq = typeof error.data.seq === 'number' ? error.data.seq : null
     tally.faults.push({ timeline: head.timeline, seq, where, what: error.message, code: error.code })
     return false
   }

@@ -21,7 +21,7 @@ import {
   viewKinds,
   weight,
 } from './codec-format.ts'
-import { malformed, ValueReader } from './codec-reader.ts'
+import { isStackOverflow, malformed, ValueReader } from './codec-reader.ts'
 import { isListed, type ReadShape, type ReadShapes } from './codec-shape.ts'
 import { RepriseError } from './errors.ts'
 
@@ -361,6 +361,7 @@ export class ValueDecoder {
     try {
       result = new RegExp(source, flags)
     } catch (cause) {
+      if (isStackOverflow(cause)) throw cause
       throw malformed('a regular expression that this runtime does not know', cause)
     }
     if (result.source !== source || result.flags !== flags) throw malformed('a regular expression has another spelling')
@@ -433,6 +434,7 @@ export class ValueDecoder {
     try {
       result = codec.decode(data)
     } catch (cause) {
+      if (isStackOverflow(cause)) throw cause
       throw malformed(`the codec of the class ${name} refused its data`, cause)
     }
     this.#containers[index] = result

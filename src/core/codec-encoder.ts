@@ -18,6 +18,7 @@ import {
   weight,
 } from './codec-format.ts'
 import { ValuePath } from './codec-path.ts'
+import { isStackOverflow } from './codec-reader.ts'
 import { WriteShapes } from './codec-shape.ts'
 import { ValueWriter } from './codec-writer.ts'
 import { RepriseError } from './errors.ts'
@@ -375,6 +376,7 @@ export class ValueEncoder {
     try {
       data = codec.encode(value)
     } catch (cause) {
+      if (isStackOverflow(cause)) throw cause
       throw this.#path.refuse(depth, `an instance of ${codec.name}: its codec failed`, cause)
     }
     this.#path.enter(depth, 'class')

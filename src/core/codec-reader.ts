@@ -146,6 +146,7 @@ export class ValueReader {
     try {
       return decoder.decode(this.raw(count))
     } catch (cause) {
+      if (isStackOverflow(cause)) throw cause
       throw malformed('text is not valid UTF-8', cause)
     }
   }
@@ -170,4 +171,9 @@ function eight(bytes: Uint8Array, i: number): string {
 
 export function malformed(message: string, cause?: unknown): RepriseError {
   return new RepriseError('MALFORMED', message, {}, cause)
+}
+
+/** Where valueDepth was raised beyond what the stack holds, or the caller stood deep already. Never a sign of damage. */
+export function isStackOverflow(error: unknown): boolean {
+  return error instanceof RangeError && error.message.includes('call stack')
 }

@@ -19,7 +19,7 @@
 
 import { ValueDecoder } from './codec-decoder.ts'
 import { ValueEncoder } from './codec-encoder.ts'
-import { malformed } from './codec-reader.ts'
+import { isStackOverflow, malformed } from './codec-reader.ts'
 import { ReadShapes } from './codec-shape.ts'
 import { RepriseError } from './errors.ts'
 import { defaultLimits, type Limits } from './limits.ts'
@@ -95,11 +95,6 @@ export class Codec {
 function checkName(name: string): void {
   if (typeof name === 'string' && name.length > 0 && name.length <= classNameLengthMax) return
   throw new RepriseError('INVALID_ARGUMENT', `the name of a class codec has 1 to ${classNameLengthMax} characters`)
-}
-
-/** Where valueDepth was raised beyond what the stack of this process holds, or the caller stood deep already. */
-function isStackOverflow(error: unknown): boolean {
-  return error instanceof RangeError && error.message.includes('call stack')
 }
 
 function tooDeep(cause: unknown): RepriseError {

@@ -11,6 +11,7 @@ import { type Harness, Kit, type Test } from './conformance-kit.ts'
 import { lostAnswerTests } from './conformance-lost-answers.ts'
 import { ownershipTests } from './conformance-ownership.ts'
 import { queryTests } from './conformance-queries.ts'
+import { randomTests } from './conformance-random.ts'
 import { riderTests } from './conformance-riders.ts'
 import { upkeepTests, workerTests } from './conformance-workers.ts'
 
@@ -20,6 +21,8 @@ export interface Runner {
   describe(name: string, body: () => void): void
   it(name: string, body: () => Promise<void>): void
 }
+
+const defaultSeeds = [1, 2, 3, 4, 5, 6]
 
 /** @example conformance({ describe, it }, { name: 'my store', create }) */
 export function conformance(runner: Runner, harness: Harness): void {
@@ -39,6 +42,7 @@ export function conformance(runner: Runner, harness: Harness): void {
     namespaces: namespaceTests,
     closing: closingTests,
     'lost answers': lostAnswerTests,
+    'random histories': (test) => randomTests(test, harness.seeds ?? defaultSeeds),
   }
   runner.describe(`${harness.name} store`, () => {
     for (const [name, group] of Object.entries(groups)) runner.describe(name, () => group(test))

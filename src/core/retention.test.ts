@@ -262,6 +262,16 @@ test('an invalid one goes when another is proven, stays as evidence while it is 
   expect(kept(hopeless)).toEqual(['m100', 'm200'])
 })
 
+test('what restores nothing holds nothing: a pinned invalid one, or one whose history is gone', () => {
+  const pinned = checkpoint(50, { isPinned: true, invalid: 'chunk ab is missing' })
+  const plan = planRetention(input([pinned, checkpoint(100), checkpoint(200)]))
+  expect(kept(plan)).toEqual(['m100', 'm200', 'm50'])
+  expect(plan.floor.seq).toBe(100)
+  const trimmed = planRetention(input([checkpoint(100), checkpoint(200)], { head: { seq: 300, floor: 150 } }))
+  expect(named(trimmed, 'm100')).toBe('history after it is gone up to 150')
+  expect(trimmed.floor.because).toContain('there is one')
+})
+
 test('cursors and forks hold the floor, and are named', () => {
   const catalog = [100, 200, 300].map((seq) => checkpoint(seq))
   const held = planRetention(

@@ -207,7 +207,7 @@ function writeLayer(writer: ByteWriter, layer: Layer): void {
 function readLayer(reader: ByteReader): Layer {
   const entries = reader.integer()
   const bytes = reader.integer()
-  if (oneOf(reader, 1, 2) === 1) return { entries, bytes, body: { kind: 'inline', sealed: reader.sized().slice() } }
+  if (oneOf(reader, 1, 2) === 1) return { entries, bytes, body: { kind: 'inline', sealed: copyOf(reader.sized()) } }
   return { entries, bytes, body: { kind: 'directory', directory: readContent(reader) } }
 }
 
@@ -225,7 +225,7 @@ function writeContent(writer: ByteWriter, content: Content): void {
 
 function readContent(reader: ByteReader): Content {
   const size = reader.integer()
-  if (oneOf(reader, 1, 2) === 1) return { kind: 'inline', size, sealed: reader.sized().slice() }
+  if (oneOf(reader, 1, 2) === 1) return { kind: 'inline', size, sealed: copyOf(reader.sized()) }
   const level = reader.integer()
   if (level > levelMax) throw malformed('manifest')
   return { kind: 'chunks', size, level, refs: readMany(reader, readRef) }
@@ -245,9 +245,13 @@ function writeDigest(writer: ByteWriter, digest: Digest): void {
   writer.raw(digest)
 }
 
-/** A copy: a view would keep the whole body in memory for as long as the digest lives. */
 function readDigest(reader: ByteReader): Digest {
-  return reader.raw(digestBytes).slice()
+  return copyOf(reader.raw(digestBytes))
+}
+
+/** A view would keep the whole body in memory; and `slice`, if it is a Buffer, makes just that. */
+function copyOf(view: Uint8Array): Uint8Array {
+  return new Uint8Array(view)
 }
 
 function writeMany<T>(writer: ByteWriter, items: readonly T[], write: (writer: ByteWriter, item: T) => void): void {

@@ -26,7 +26,7 @@ class Shelf implements Blobs {
   async put(chunks: Parameters<Blobs['put']>[0]) {
     this.puts += 1
     if (--this.putsUntilFailure < 0) throw new Error('the disk is full')
-    for (const { digest, bytes } of chunks) this.chunks.set(toHex(digest), bytes.slice())
+    for (const { digest, bytes } of chunks) this.chunks.set(toHex(digest), Uint8Array.from(bytes))
   }
 
   async get(digests: Parameters<Blobs['get']>[0]) {

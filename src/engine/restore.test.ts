@@ -18,7 +18,7 @@ class Shelf implements Blobs {
   damage: { readonly name: string; readonly as: (bytes: Uint8Array) => Uint8Array | null } | null = null
 
   async put(chunks: Parameters<Blobs['put']>[0]) {
-    for (const { digest, bytes } of chunks) this.chunks.set(toHex(digest), bytes.slice())
+    for (const { digest, bytes } of chunks) this.chunks.set(toHex(digest), Uint8Array.from(bytes))
   }
 
   async get(digests: Parameters<Blobs['get']>[0]) {
@@ -147,7 +147,7 @@ function damaged(kind: string, bytes: Uint8Array, at: number, bit: number): Uint
   if (kind === 'missing') return null
   if (kind === 'cut') return bytes.subarray(0, at % bytes.length)
   if (kind === 'longer') return Uint8Array.from([...bytes, bit])
-  if (kind === 'other') return shelf.chunks.get(names[0]!) === bytes ? null : Uint8Array.of(1, 2, 3)
+  if (kind === 'other') return shelf.chunks.get(names.find((name) => name !== shelf.damage?.name)!)!
   bytes[at % bytes.length]! ^= 1 << bit
   return bytes
 }

@@ -145,7 +145,7 @@ export interface Take {
   readonly worker: WorkerId
   /**
    * From whom it may be taken: nobody but a free one; also from a dead worker (one that never beat is dead); or from
-   * anyone; else OWNED. The taker's own counts as free. A retired worker takes nothing: WORKER_RETIRED.
+   * anyone; else OWNED. The taker's own counts as free. A retired worker takes nothing: WORKER_RETIRED, looked at first.
    */
   readonly from: 'free' | 'dead' | 'anyone'
   /**
@@ -168,7 +168,7 @@ export interface Take {
  * if the timeline was claimed since), without `ridden`, and its rider is not called again. A refused commit leaves no trace.
  *
  * Order inside one commit: operation, guard (missing, epoch, then sequence), take, branch, run, publish, marks, drop, trim,
- * the rest (consume before send); the first refusal counts. After `take`, `branch` or both the epoch is guard.epoch + 1, and
+ * the rest (consume, send, cursors); the first refusal counts, and within one part they are looked at in the order named. After `take`, `branch` or both the epoch is guard.epoch + 1, and
  * the rest of this commit is written under it. A shape that can never apply (no guard.seq with run, run.first not the next
  * sequence, forget with anything else, no guard with anything but send) is a bug: the whole batch rejects with
  * INVALID_ARGUMENT before anything is applied.
@@ -196,8 +196,8 @@ export interface Commit {
     readonly floor: { readonly seq: number; readonly digest: Digest }
   }
   /**
-   * Publish checkpoints, one after another. OUT_OF_RANGE if seq is beyond the head, BASE_GONE if a base is not in the
-   * catalog (of any timeline in the namespace), EXISTS if the id is.
+   * Publish checkpoints, one after another. OUT_OF_RANGE if seq is beyond the head, then EXISTS if the id is in the catalog
+   * (of any timeline in the namespace), then BASE_GONE if a base is not in it.
    */
   readonly publish?: readonly ManifestRecord[]
   readonly marks?: readonly ManifestMark[]

@@ -2,7 +2,16 @@
 // everything that can be seen is equal after each. A failure names the seed and the step.
 
 import assert from 'node:assert/strict'
-import { type Commit, feedStart, type Head, type ManifestRecord, type Outcome, type Store } from '../core/ports.ts'
+import {
+  type Commit,
+  feedStart,
+  type Guard,
+  type Head,
+  type ManifestRecord,
+  type Outcome,
+  type Run,
+  type Store,
+} from '../core/ports.ts'
 import { originDigest, packRun } from '../core/run.ts'
 import { openMemory } from '../stores/memory/index.ts'
 import {
@@ -24,10 +33,10 @@ const stepsPerSeed = 150
 /** Looking at everything costs many reads; a difference shows a few steps later just as well. */
 const stepsPerLook = 5
 const timelines = ['a', 'b', 'b/c', "d'%_", '🦊'].map(asTimeline)
-const archives = ['old-1', 'old-2', 'old-3'].map(asTimeline)
+const archives = Array.from({ length: 12 }, (_, i) => asTimeline(`old-${i}`))
 /** w1 and w2 beat, w3 never does, w4 is retired at the start. */
-const workers = ['w1', 'w2', 'w3', 'w4'].map(asWorker)
-const manifests = Array.from({ length: 8 }, (_, i) => asManifest(`c${i}`))
+const workers = ['w1', 'w2', 'w3', 'w1', 'w2', 'w3', 'w4'].map(asWorker)
+const manifests = Array.from({ length: 16 }, (_, i) => asManifest(`c${i}`))
 const messages = Array.from({ length: 6 }, (_, i) => asMessage(`m${i}`))
 const farFuture = 4_102_444_800_000
 
@@ -79,32 +88,46 @@ async function randomCommit(random: Dice, model: Store, name: string): Promise<C
   if (random.chance(0.08)) return { operation, guard: null, send: randomMail(random) }
   const timeline = random.pick(random.chance(0.9) ? timelines : archives)
   const [head] = await model.head([timeline])
+  if (!head) return { operation, ...(await creation(random, model, timeline)) }
+  const epoch = Math.max(0, head.epoch + (random.chance(0.06) ? random.below(3) - 1 : 0))
+  const guard = { timeline, epoch, seq: Math.max(0, head.seq - (random.chance(0.03) ? 1 : 0)) }
+  if (random.chance(0.03)) return { operation, guard, forget: true }
   const catalog = await model.checkpoints(timeline)
-  const epoch = Math.max(0, (head?.epoch ?? 0) + (random.chance(0.06) ? random.below(3) - 1 : 0))
-  const guard = { timeline, epoch, seq: head?.seq ?? 0 }
-  if (head && random.chance(0.03)) return { operation, guard, forget: true }
-  if (!head) return { operation, guard, ...(await creation(random, model, timeline)) }
-  return { operation, guard, ...parts(random, head, catalog, epoch) }
+  const runs = await model.read(timeline, 0, 10_000_000)
+  return { operation, guard, ...parts(random, head, guard, catalog, runs) }
 }
 
-async function creation(random: Dice, model: Store, timeline: Head['timeline']): Promise<Partial<Commit>> {
-  if (random.chance(0.1)) return { status: 'nobody' }
-  const parent = random.chance(0.3) ? (await model.head([random.pick(timelines)]))[0] : null
+/** A new timeline, or a fork of one that is there. */
+async function creation(
+  random: Dice,
+  model: Store,
+  timeline: Head['timeline'],
+): Promise<Pick<Commit, 'guard' | 'take' | 'status'>> {
+  const guard = { timeline, epoch: random.chance(0.95) ? 0 : 1, seq: 0 }
+  if (random.chance(0.1)) return { guard, status: 'nobody' }
+  const parent = random.chance(0.5) ? (await model.head([random.pick([...timelines, ...archives])]))[0] : null
   const digest = originDigest(hash, timeline)
   const take = { worker: random.pick(workers), from: 'free' as const }
-  if (!parent || parent.timeline === timeline) return { take: { ...take, create: { digest } } }
-  // The guard says sequence 0; only a fork at 0 passes it, the others show that the guard is looked at.
-  const seq = random.chance(0.7) ? 0 : parent.seq
+  if (!parent) return { guard, take: { ...take, create: { digest } } }
+  const seq = random.below(parent.seq + 2)
   const base = { timeline: parent.timeline, seq, digest }
-  return { take: { ...take, create: { digest, base, floor: { seq: 0, digest } } } }
+  const floor = random.chance(0.6) ? {} : { floor: { seq: random.below(seq + 2), digest } }
+  return { guard: { ...guard, seq }, take: { ...take, create: { digest, base, ...floor } } }
 }
 
 type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] }
 
-function parts(random: Dice, head: Head, catalog: readonly ManifestRecord[], epoch: number): Partial<Commit> {
+function parts(
+  random: Dice,
+  head: Head,
+  guard: Guard & { readonly seq: number },
+  catalog: readonly ManifestRecord[],
+  runs: readonly Run[],
+): Partial<Commit> {
+  const { epoch } = guard
   const commit: Mutable<Partial<Commit>> = {}
   if (random.chance(0.2)) commit.take = { worker: random.pick(workers), from: random.pick(['free', 'dead', 'anyone']) }
-  if (random.chance(0.04)) {
+  if (random.chance(0.06)) {
     const seq = random.below(head.seq + 2)
     const floor = random.chance(0.5) ? seq : Math.min(seq, head.floor)
     commit.branch = {
@@ -114,7 +137,7 @@ function parts(random: Dice, head: Head, catalog: readonly ManifestRecord[], epo
       floor: { seq: floor, digest: head.digest },
     }
   }
-  const start = commit.branch ? commit.branch.seq : head.seq
+  const start = commit.branch ? commit.branch.seq : guard.seq
   if (random.chance(0.6)) {
     const drafts = Array.from({ length: 1 + random.below(3) }, () => ({
       type: 'noted',
@@ -129,7 +152,9 @@ function parts(random: Dice, head: Head, catalog: readonly ManifestRecord[], epo
   if (random.chance(0.1)) commit.drop = [random.pick(manifests), random.pick(manifests)]
   if (random.chance(0.15)) {
     const restsOn = random.chance(0.5) ? catalog.slice(0, 1).map((record) => record.id) : [random.pick(manifests)]
-    commit.trim = { seq: random.below(head.seq + 2), digest: head.digest, restsOn: random.chance(0.2) ? [] : restsOn }
+    const ends = runs.map((run) => run.first + run.count - 1)
+    const seq = random.chance(0.8) ? random.pick([...ends, head.base?.seq ?? 0]) : random.below(head.seq + 2)
+    commit.trim = { seq, digest: head.digest, restsOn: random.chance(0.4) ? [] : restsOn }
   }
   if (random.chance(0.15)) commit.consume = [random.pick(messages)]
   if (random.chance(0.2)) commit.send = randomMail(random)

@@ -11,8 +11,12 @@ import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../cor
 import { addBlock, type ChunkOutput, type KnownChunks, writeContent } from './capture-output.ts'
 
 const noChunks: KnownChunks = new Map()
-/** A block is closed when it has grown to this; a page of common size is one block. */
-const blockBytes = 128 * 1024
+/** A block is closed when it has grown to this. A page of common size is one block; layers need no such regard. */
+const pageBlockBytes = 128 * 1024
+const layerBlockBytes = 64 * 1024
+/** Large values are a slice of work each; of small ones, this many are. */
+const entriesPerLook = 64
+const bytesPerLook = 32 * 1024
 const inlineTryBytes = 16 * 1024
 /** What an entry is taken to cost while nothing was measured. */
 const entryBytesAssumed = 64
@@ -108,19 +112,21 @@ function costsOf(capture: KeyedCapture<unknown>, before: KeyedBase | null, merge
 
 async function writePages(capture: KeyedCapture<unknown>, before: KnownChunks, output: ChunkOutput) {
   const { pages, size } = capture.snapshot
-  const blocks = new BlockOutput(output)
+  const blocks = new BlockOutput(output, pageBlockBytes)
   const segments: Segment[] = []
   for (const page of pages) {
     let held = capture.segmentsOf(page)
     if (!held) {
       for (let at = 0; at < page.keys.length; at++) {
-        blocks.add(page.keys[at]!, output.io.codec.encode(page.values[at]))
-        if (at % 64 === 63 && output.isPauseDue) await output.pause()
+        const value = output.io.codec.encode(page.values[at])
+        if (blocks.add(page.keys[at]!, value)) await blocks.close()
+        const isTimeToLook = at % entriesPerLook === 0 || value.length > bytesPerLook
+        if (isTimeToLook && output.isPauseDue) await output.pause()
       }
       const inline = pages.length === 1 ? blocks.takeInline() : null
       if (inline)
         return { layers: [layerOf({ kind: 'inline', sealed: inline }, size, inline.length, 0, null)], known: noChunks }
-      held = blocks.takeSegments()
+      held = await blocks.takeSegments()
       capture.noteStored(page, held)
     }
     for (const segment of held) segments.push(segment)
@@ -135,7 +141,7 @@ async function writeLayer(
   output: ChunkOutput,
 ): Promise<LayerBase> {
   const { pages } = capture.snapshot
-  const blocks = new BlockOutput(output)
+  const blocks = new BlockOutput(output, layerBlockBytes)
   const buckets = await bucketByPage(capture, keys, output)
   for (let index = 0; index < buckets.length; index++) {
     const bucket = buckets[index]
@@ -143,13 +149,14 @@ async function writeLayer(
     const page = pages[index]
     for (const key of bucket.sort()) {
       const at = page ? lowerBound(page.keys, key) : 0
-      blocks.add(key, page?.keys[at] === key ? output.io.codec.encode(page.values[at]) : null)
+      const value = page?.keys[at] === key ? output.io.codec.encode(page.values[at]) : null
+      if (blocks.add(key, value)) await blocks.close()
       if (output.isPauseDue) await output.pause()
     }
   }
   const inline = blocks.takeInline()
   if (inline) return layerOf({ kind: 'inline', sealed: inline }, keys.size, inline.length, 0, keys)
-  const { layers } = await withDirectory(blocks.takeSegments(), keys.size, keys, noChunks, output)
+  const { layers } = await withDirectory(await blocks.takeSegments(), keys.size, keys, noChunks, output)
   return layers[0]!
 }
 
@@ -210,23 +217,33 @@ async function union(sets: readonly (ReadonlySet<string> | null)[], output: Chun
 /** Entries in order, cut into blocks. */
 class BlockOutput {
   readonly #output: ChunkOutput
-  readonly #writer = new ByteWriter(blockBytes)
+  readonly #bytesMax: number
+  readonly #writer: ByteWriter
   #segments: Segment[] = []
   #first = ''
   #entries = 0
 
-  constructor(output: ChunkOutput) {
+  constructor(output: ChunkOutput, bytesMax: number) {
     this.#output = output
+    this.#bytesMax = bytesMax
+    this.#writer = new ByteWriter(bytesMax)
   }
 
-  add(key: string, value: Uint8Array | null): void {
+  /** True: the block is full, close it. */
+  add(key: string, value: Uint8Array | null): boolean {
     if (this.#entries === 0) {
       beginBlock(this.#writer)
       this.#first = key
     }
     writeEntry(this.#writer, key, value)
     this.#entries += 1
-    if (this.#writer.length >= blockBytes) this.#close()
+    return this.#writer.length >= this.#bytesMax
+  }
+
+  async close(): Promise<void> {
+    const refs = await addBlock(this.#writer.take(), this.#output)
+    this.#segments.push({ first: this.#first, entries: this.#entries, refs })
+    this.#entries = 0
   }
 
   /** The sealed block, if everything since the last take fits into the manifest; null otherwise. */
@@ -238,16 +255,10 @@ class BlockOutput {
     return sealed
   }
 
-  takeSegments(): readonly Segment[] {
-    if (this.#entries > 0) this.#close()
+  async takeSegments(): Promise<readonly Segment[]> {
+    if (this.#entries > 0) await this.close()
     const segments = this.#segments
     this.#segments = []
     return segments
-  }
-
-  #close(): void {
-    const refs = addBlock(this.#writer.take(), this.#output)
-    this.#segments.push({ first: this.#first, entries: this.#entries, refs })
-    this.#entries = 0
   }
 }

@@ -2,7 +2,7 @@
 // being made. Work is done in slices: whoever has held the event loop for a few milliseconds lets others in, and the
 // longest slice is reported.
 
-import { cutAll, defaultChunkSizes, nextCut } from '../core/chunking.ts'
+import { defaultChunkSizes, nextCut } from '../core/chunking.ts'
 import { type Digest, toHex } from '../core/coordinate.ts'
 import { type ChunkRef, type Content, encodeRefs } from '../core/manifest.ts'
 import type { Blobs, Hash } from '../core/ports.ts'
@@ -186,7 +186,13 @@ const largeBlockSizes = {
 }
 
 /** A block is one chunk, unless a large value makes it larger than a chunk should be. */
-export function addBlock(block: Uint8Array, output: ChunkOutput): ChunkRef[] {
-  if (block.length <= largeBlockSizes.maxBytes) return [output.add(block)]
-  return cutAll(block, largeBlockSizes).map((piece) => output.add(piece))
+export async function addBlock(block: Uint8Array, output: ChunkOutput): Promise<ChunkRef[]> {
+  const refs: ChunkRef[] = []
+  for (let at = 0; at < block.length; ) {
+    const end = block.length <= largeBlockSizes.maxBytes ? block.length : nextCut(block, at, largeBlockSizes)
+    refs.push(output.add(block.subarray(at, end)))
+    at = end
+    if (output.isPauseDue) await output.pause()
+  }
+  return refs
 }

@@ -221,7 +221,7 @@ describe('capture and restore', () => {
         const { state: last } = await restoreState(published.manifest, ioOn(shelf))
         expect(plainOf(last as State)).toEqual(published.plain)
       }),
-      { numRuns: 300 },
+      { numRuns: 200 },
     )
     expect([...choices].sort()).toEqual(['layer', 'merge', 'pages', 'unchanged'])
   })

@@ -55,7 +55,7 @@ export class ChunkInput {
     if (content.kind === 'inline') return []
     let refs = content.refs
     for (let level = content.level; level > 0; level--) {
-      const list = await this.#join(refs, part, visit)
+      const list = await this.#join(refs, part, visit, Number.POSITIVE_INFINITY)
       refs = decodeRefs(list)
     }
     return refs
@@ -69,7 +69,7 @@ export class ChunkInput {
     const known = new Map<string, ChunkRef>()
     const visit = (ref: ChunkRef, plain: Uint8Array) => known.set(toHex(this.io.hash(plain)), ref)
     const refs = await this.dataRefs(content, part, visit)
-    const plain = await this.#join(refs, part, visit)
+    const plain = await this.#join(refs, part, visit, content.size)
     let bytes = 0
     for (const ref of known.values()) bytes += ref.bytes
     return { plain: sized(plain, content, part), bytes, known }
@@ -79,9 +79,14 @@ export class ChunkInput {
     refs: readonly ChunkRef[],
     part: string | null,
     visit: (ref: ChunkRef, plain: Uint8Array) => void,
+    sizeMax: number,
   ): Promise<Uint8Array> {
     const pieces: Uint8Array[] = []
+    let size = 0
     for await (const plain of this.readPlain(refs, part)) {
+      size += plain.length
+      // Before it is put together: a list may name the same chunk very often.
+      if (size > sizeMax) throw damaged(part, `has more than the ${sizeMax} bytes that were promised`)
       visit(refs[pieces.length]!, plain)
       pieces.push(plain)
     }

@@ -60,10 +60,10 @@ beforeAll(async () => {
     word = Math.imul(word, 1664525) + 1013904223
     return word >>> 4
   }
-  const people = keyed(Array.from({ length: 200_000 }, (_, i): [string, unknown] => [`k${i}`, random()]))
-  const state = { people, note: Array.from({ length: 300_000 }, random) }
+  const people = keyed(Array.from({ length: 30_000 }, (_, i): [string, unknown] => [`k${i}`, random()]))
+  const state = { people, note: Array.from({ length: 150_000 }, random) }
   const first = await writeCapture(captureState(state, null, io), io)
-  for (let i = 0; i < 2000; i++) people.set(`k${random() % 200_000}`, random())
+  for (let i = 0; i < 1000; i++) people.set(`k${random() % 30_000}`, random())
   const second = await writeCapture(captureState(state, first.base, io), io)
   people.delete('k7')
   manifest = await writeCapture(captureState(state, second.base, io), io)

@@ -22,6 +22,9 @@ import type { KeyedBase, LayerBase } from './capture-keyed.ts'
 import type { KnownChunks, StateIo } from './capture-output.ts'
 import { ChunkInput, damaged, joined } from './restore-input.ts'
 
+/** Read in batches as if it were this large. */
+const sizeUnknown = 64 * 1024
+
 export interface RestoredState {
   readonly state: unknown
   /** For the next capture of this state to build on, while this checkpoint is in the catalog. */
@@ -64,14 +67,16 @@ export async function verifyChunks(
 ): Promise<{ readonly chunks: number; readonly bytes: number }> {
   const input = new ChunkInput(io)
   const byPart = new Map<string | null, ChunkRef[]>()
-  if (only)
-    byPart.set(
-      null,
-      only.map((digest) => ({ digest, bytes: 64 * 1024 })),
-    )
-  else
-    for (const { ref, part } of (await liveRefs(manifest, io)).values())
-      byPart.set(part, [...(byPart.get(part) ?? []), ref])
+  if (only) {
+    const refs = only.map((digest) => ({ digest, bytes: sizeUnknown }))
+    byPart.set(null, refs)
+  } else {
+    for (const { ref, part } of (await liveRefs(manifest, io)).values()) {
+      const refs = byPart.get(part)
+      if (refs) refs.push(ref)
+      else byPart.set(part, [ref])
+    }
+  }
   let chunks = 0
   for (const [part, refs] of byPart) for await (const _ of input.read(refs, part)) chunks += 1
   return { chunks, bytes: input.bytesRead }

@@ -1,0 +1,98 @@
+// The acknowledged mark: how far the log had come when a writer was last told "durable", kept outside the database, in
+// `<file>-ack`. SQLite cuts a damaged write-ahead log silently; this is how we notice. It is written without fsync: it has
+// to survive a kill, and after a power loss an older mark is still a lower bound.
+//
+//   slot  = crc(4 bytes) bytes(4: length of the row's body) bodyCrc(4) unused(4) position(8)      all little-endian
+//   file  = slot slot     the one for even positions, the one for odd: a torn write leaves the other
+
+import { closeSync, constants, openSync, readSync, writeSync } from 'node:fs'
+import { crc32 } from 'node:zlib'
+import { damaged } from './failure.ts'
+import type { Log } from './log.ts'
+import { isAsCommitted } from './log-row.ts'
+
+const slotBytes = 24
+
+interface Mark {
+  readonly position: number
+  readonly bytes: number
+  readonly bodyCrc: number
+}
+
+export class AckMark {
+  readonly #file: string
+  readonly #slot = new DataView(new ArrayBuffer(slotBytes))
+  #handle: number | null = null
+
+  constructor(databaseFile: string) {
+    this.#file = `${databaseFile}-ack`
+  }
+
+  /** Two processes may write at once; the larger position of the two slots counts, and either is a lower bound. */
+  write(position: number, body: Uint8Array): void {
+    this.#handle ??= openForWriting(this.#file)
+    const slot = this.#slot
+    slot.setUint32(4, body.length, true)
+    slot.setUint32(8, crc32(body), true)
+    slot.setBigUint64(16, BigInt(position), true)
+    slot.setUint32(0, crc32(bytesOf(slot).subarray(4)), true)
+    writeSync(this.#handle, slot, 0, slotBytes, (position % 2) * slotBytes)
+  }
+
+  /** Throws STORE_DAMAGED if the log does not reach the mark, or is another there. */
+  check(log: Log): void {
+    const mark = this.#read()
+    if (!mark) return
+    const body = log.body(mark.position)
+    const isSame = body && (body.length === 0 || !isAsCommitted(body) || isBody(body, mark))
+    if (isSame) return
+    throw damaged(
+      `acknowledged entries are missing: the log ends at ${log.lastPosition()} or differs from what was acknowledged at ` +
+        `${mark.position} (if an older copy was put in place on purpose, remove ${this.#file})`,
+      { file: this.#file, acknowledged: mark.position, reached: log.lastPosition() },
+    )
+  }
+
+  close(): void {
+    if (this.#handle !== null) closeSync(this.#handle)
+    this.#handle = null
+  }
+
+  #read(): Mark | null {
+    const marks = [0, 1].map((index) => readSlot(this.#file, index)).filter((mark) => mark !== null)
+    return marks.reduce<Mark | null>((best, mark) => (best && best.position > mark.position ? best : mark), null)
+  }
+}
+
+function isBody(body: Uint8Array, { bytes, bodyCrc }: Mark): boolean {
+  return body.length === bytes && crc32(body) === bodyCrc
+}
+
+/** Null if it was never written, or torn. */
+function readSlot(file: string, index: number): Mark | null {
+  const slot = new DataView(new ArrayBuffer(slotBytes))
+  try {
+    const handle = openSync(file, 'r')
+    try {
+      if (readSync(handle, slot, 0, slotBytes, index * slotBytes) < slotBytes) return null
+    } finally {
+      closeSync(handle)
+    }
+  } catch {
+    return null
+  }
+  if (slot.getUint32(0, true) !== crc32(bytesOf(slot).subarray(4))) return null
+  return {
+    position: Number(slot.getBigUint64(16, true)),
+    bytes: slot.getUint32(4, true),
+    bodyCrc: slot.getUint32(8, true),
+  }
+}
+
+function openForWriting(file: string): number {
+  return openSync(file, constants.O_RDWR | constants.O_CREAT, 0o644)
+}
+
+function bytesOf(view: DataView): Uint8Array {
+  return new Uint8Array(view.buffer)
+}

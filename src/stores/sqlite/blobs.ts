@@ -1,0 +1,76 @@
+// Chunks in the database. Their bytes lie apart from their row: touching a chunk must not rewrite it.
+
+import type { Digest } from '../../core/coordinate.ts'
+import type { Blobs, ChunkRow } from '../../core/ports.ts'
+import type { Connection } from './connection.ts'
+import type { Writing } from './writing.ts'
+
+/** How the blobs reach the two sides of the store. */
+export interface BlobAccess {
+  read<Result>(work: (connection: Connection, space: number) => Result): Promise<Result>
+  write<Result>(work: (writing: Writing) => Result): Promise<Result>
+}
+
+type Chunk = { readonly digest: Digest; readonly bytes: Uint8Array }
+
+export class SqliteBlobs implements Blobs {
+  readonly #access: BlobAccess
+
+  constructor(access: BlobAccess) {
+    this.#access = access
+  }
+
+  async put(chunks: readonly Chunk[]): Promise<void> {
+    if (chunks.length === 0) return
+    await this.#access.write((writing) => {
+      for (const chunk of chunks) putOne(writing, chunk)
+    })
+  }
+
+  get(digests: readonly Digest[]): Promise<(Uint8Array | null)[]> {
+    const sql = `SELECT b.bytes FROM reprise_chunk c JOIN reprise_chunk_bytes b ON b.id = c.id
+      WHERE c.space = ? AND c.digest = ?`
+    return this.#access.read((connection, space) =>
+      digests.map((digest) => (connection.get(sql, space, digest)?.bytes as Uint8Array | undefined) ?? null),
+    )
+  }
+
+  list(after: Digest | null, limit: number): Promise<ChunkRow[]> {
+    const sql = `SELECT digest, size, touched_at FROM reprise_chunk WHERE space = ? AND digest > ? ORDER BY digest LIMIT ?`
+    return this.#access.read((connection, space) =>
+      connection.all(sql, space, after ?? new Uint8Array(), Math.max(0, limit)).map((row) => ({
+        digest: row.digest as Uint8Array,
+        bytes: row.size as number,
+        touchedAt: row.touched_at as number,
+      })),
+    )
+  }
+
+  async delete(digests: readonly Digest[], touchedBefore: number): Promise<number> {
+    if (digests.length === 0) return 0
+    return this.#access.write((writing) => {
+      const { connection, space } = writing
+      let count = 0
+      for (const digest of digests) {
+        const sql = 'SELECT id FROM reprise_chunk WHERE space = ? AND digest = ? AND touched_at < ?'
+        const id = connection.get(sql, space, digest, touchedBefore)?.id
+        if (id === undefined) continue
+        connection.run('DELETE FROM reprise_chunk WHERE id = ?', id)
+        connection.run('DELETE FROM reprise_chunk_bytes WHERE id = ?', id)
+        count += 1
+      }
+      writing.hasAside = count > 0
+      return count
+    })
+  }
+}
+
+function putOne(writing: Writing, { digest, bytes }: Chunk): void {
+  const { connection, space, now } = writing
+  writing.hasAside = true
+  const touch = 'UPDATE reprise_chunk SET touched_at = ? WHERE space = ? AND digest = ?'
+  if (connection.run(touch, now, space, digest) > 0) return
+  const sql = 'INSERT INTO reprise_chunk (space, digest, size, touched_at) VALUES (?, ?, ?, ?)'
+  const id = connection.insert(sql, space, digest, bytes.length, now)
+  connection.run('INSERT INTO reprise_chunk_bytes (id, bytes) VALUES (?, ?)', id, bytes)
+}

@@ -1,0 +1,185 @@
+// The catalog: which checkpoints exist, what is known of them, and which may go.
+
+import { equalBytes, type ManifestId } from '../../core/coordinate.ts'
+import type { Commit, ManifestMark, ManifestRecord } from '../../core/ports.ts'
+import type { Connection } from './connection.ts'
+import { cursorBehind, toPosition } from './cursors.ts'
+import type { SqlRow, SqlValue } from './driver.ts'
+import { damaged } from './failure.ts'
+import { Refused } from './refused.ts'
+import { checkSeal, checkText, seal } from './seal.ts'
+import { sweepLater } from './sweep.ts'
+import type { Timeline } from './timelines.ts'
+import type { Writing } from './writing.ts'
+
+const columnNames = `space id tid seq epoch digest body body_digest base_id created_at trigger label is_pinned
+  fold_version total_bytes added_bytes verified_at invalid drilled_at drill`.split(/\s+/)
+const insert = `INSERT INTO reprise_manifest (${columnNames.join(', ')}, crc) VALUES (${'?, '.repeat(20)}?)`
+const update = `UPDATE reprise_manifest SET ${columnNames.map((name) => `${name} = ?`).join(', ')}, crc = ? WHERE id = ?
+  AND space = ?`
+
+export function publish(writing: Writing, timeline: Timeline, records: readonly ManifestRecord[]): Timeline {
+  for (const record of records) {
+    const { id, seq, baseId } = record
+    if (seq > timeline.head.seq) {
+      throw new Refused(
+        'OUT_OF_RANGE',
+        `checkpoint ${id} is at ${seq}, the head of ${timeline.name} at ${timeline.head.seq}`,
+      )
+    }
+    if (isInCatalog(writing, id)) throw new Refused('EXISTS', `there is a checkpoint ${id} already`)
+    if (baseId !== null && !isInCatalog(writing, baseId)) {
+      throw new Refused('BASE_GONE', `checkpoint ${id} builds on ${baseId}, which is not in the catalog`)
+    }
+    const values = valuesOf(writing.space, timeline.tid, record)
+    for (const value of values) if (typeof value === 'string') checkText(value, `checkpoint ${id}`)
+    writing.connection.run(insert, ...values, seal(values))
+  }
+  return countCheckpoints(timeline, records.length)
+}
+
+export function mark(writing: Writing, timeline: Timeline, marks: readonly ManifestMark[]): void {
+  for (const { id, ...notes } of marks) {
+    const record = catalogOf(writing.connection, timeline).find((candidate) => candidate.id === id)
+    if (!record) continue
+    const given = Object.fromEntries(Object.entries(notes).filter(([, value]) => value !== undefined))
+    const values = valuesOf(writing.space, timeline.tid, { ...record, ...given })
+    for (const value of values) if (typeof value === 'string') checkText(value, `checkpoint ${id}`)
+    writing.connection.run(update, ...values, seal(values), id, writing.space)
+  }
+}
+
+export function drop(writing: Writing, timeline: Timeline, ids: readonly ManifestId[]): Timeline {
+  const { name, head } = timeline
+  const catalog = catalogOf(writing.connection, timeline)
+  const going = catalog.filter((record) => ids.includes(record.id))
+  if (going.length === 0) return timeline
+  const pinned = going.find((record) => record.isPinned)
+  if (pinned) throw new Refused('PINNED', `checkpoint ${pinned.id} of ${name} is pinned`)
+  if (head.floor > 0 && !catalog.some((record) => !going.includes(record) && canRestore(record, head.floor))) {
+    throw new Refused('PINNED', `history of ${name} is trimmed to ${head.floor}, no verified checkpoint would remain`)
+  }
+  for (const { id } of going) {
+    writing.connection.run('DELETE FROM reprise_manifest WHERE space = ? AND id = ?', writing.space, id)
+  }
+  return countCheckpoints(timeline, -going.length)
+}
+
+export function trim(writing: Writing, timeline: Timeline, to: NonNullable<Commit['trim']>): Timeline {
+  const { name, head } = timeline
+  if (to.seq <= head.floor) return timeline
+  const run = writing.log.runEndingAt(timeline, to.seq)
+  if (!run && head.base?.seq !== to.seq) {
+    throw new Refused('OUT_OF_RANGE', `sequence ${to.seq} of ${name} is not the end of a run`)
+  }
+  const catalog = catalogOf(writing.connection, timeline)
+  for (const id of to.restsOn) {
+    const record = catalog.find((candidate) => candidate.id === id)
+    if (!record || !canRestore(record, to.seq)) {
+      throw new Refused('PINNED', `checkpoint ${id} is not a verified, valid one at or above ${to.seq}`)
+    }
+  }
+  for (const fork of writing.timelines.forksOf(timeline.tid)) {
+    const { floor, base } = fork.head
+    if (floor < to.seq && floor < (base?.seq ?? 0)) {
+      throw new Refused('PINNED', `the fork ${fork.name} needs history of ${name} above ${floor}`)
+    }
+  }
+  // The last run that goes is the newest in the feed: a cursor that passed it passed the others.
+  const cursor = run && cursorBehind(writing, toPosition(run.position))
+  if (cursor) throw new Refused('PINNED', `cursor ${cursor} has not passed sequence ${to.seq} of ${name}`)
+  // Runs after the floor may lean on its digest (log.ts): a wrong one would make good history look damaged.
+  if (run && !equalBytes(writing.log.digestOf(timeline, run), to.digest)) {
+    throw new Refused('OUT_OF_RANGE', `the digest of ${name} at sequence ${to.seq} is another`)
+  }
+  if (run) sweepLater(writing, timeline, to.seq, run.position)
+  return { ...timeline, head: { ...head, floor: to.seq, floorDigest: to.digest.slice() } }
+}
+
+/** Newest sequence first; of equal ones the one published last first. */
+export function catalogOf(connection: Connection, timeline: Timeline): ManifestRecord[] {
+  const sql = 'SELECT * FROM reprise_manifest WHERE tid = ? ORDER BY seq DESC, number DESC'
+  return connection.all(sql, timeline.tid).map((row) => toRecord(row, timeline))
+}
+
+/** A checkpoint that vanished from the catalog is damage: they are counted. Not inside a commit, which may have more. */
+export function readCatalog(connection: Connection, timeline: Timeline): ManifestRecord[] {
+  const catalog = catalogOf(connection, timeline)
+  if (catalog.length !== timeline.row.checkpoints) {
+    throw damaged(
+      `${timeline.name} has ${timeline.row.checkpoints} checkpoints, ${catalog.length} are in the catalog`,
+      {
+        timeline: timeline.name,
+      },
+    )
+  }
+  return catalog
+}
+
+/** The catalog of one timeline becomes another's name, or nobody's. */
+export function forgetCatalog(writing: Writing, timeline: Timeline): void {
+  const pinned = catalogOf(writing.connection, timeline).find((record) => record.isPinned)
+  if (pinned) throw new Refused('PINNED', `checkpoint ${pinned.id} of ${timeline.name} is pinned`)
+  writing.connection.run('DELETE FROM reprise_manifest WHERE tid = ?', timeline.tid)
+}
+
+function canRestore(record: ManifestRecord, floor: number): boolean {
+  return record.seq >= floor && record.verifiedAt !== null && record.invalid === null
+}
+
+function isInCatalog({ connection, space }: Writing, id: ManifestId): boolean {
+  return connection.get('SELECT 1 FROM reprise_manifest WHERE space = ? AND id = ?', space, id) !== undefined
+}
+
+function countCheckpoints(timeline: Timeline, count: number): Timeline {
+  return { ...timeline, row: { ...timeline.row, checkpoints: timeline.row.checkpoints + count } }
+}
+
+function valuesOf(space: number, tid: number, record: ManifestRecord): SqlValue[] {
+  return [
+    space,
+    record.id,
+    tid,
+    record.seq,
+    record.epoch,
+    record.digest,
+    record.body,
+    record.bodyDigest,
+    record.baseId,
+    record.createdAt,
+    record.trigger,
+    record.label,
+    record.isPinned ? 1 : 0,
+    record.foldVersion,
+    record.totalBytes,
+    record.addedBytes,
+    record.verifiedAt,
+    record.invalid,
+    record.drilledAt,
+    record.drill,
+  ]
+}
+
+function toRecord(row: SqlRow, timeline: Timeline): ManifestRecord {
+  checkSeal(row, columnNames, `checkpoint ${row.id} of ${timeline.name}`)
+  return {
+    id: row.id as ManifestId,
+    seq: row.seq as number,
+    epoch: row.epoch as number,
+    digest: row.digest as Uint8Array,
+    body: row.body as Uint8Array,
+    bodyDigest: row.body_digest as Uint8Array,
+    baseId: row.base_id as ManifestId | null,
+    createdAt: row.created_at as number,
+    trigger: row.trigger as string,
+    label: row.label as string | null,
+    isPinned: row.is_pinned === 1,
+    foldVersion: row.fold_version as string,
+    totalBytes: row.total_bytes as number,
+    addedBytes: row.added_bytes as number,
+    verifiedAt: row.verified_at as number | null,
+    invalid: row.invalid as string | null,
+    drilledAt: row.drilled_at as number | null,
+    drill: row.drill as string | null,
+  }
+}

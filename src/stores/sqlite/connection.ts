@@ -1,0 +1,103 @@
+// One connection to the file, with the settings that durability rests on set and read back, and its statements kept.
+// The database object is held here for as long as its statements live: its collection would close it under them.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Database, Driver, SqlRow, SqlValue, Statement } from './driver.ts'
+
+export interface Durability {
+  readonly journal_mode: string
+  readonly synchronous: string
+}
+
+const synchronousNames = ['off', 'normal', 'full', 'extra']
+/** How long SQLite itself may block the thread for a lock; beyond that we wait without blocking (retry.ts). */
+const blockingWaitMs = 10
+
+export class Connection {
+  readonly #database: Database
+  readonly #statements = new Map<string, Statement>()
+
+  constructor(driver: Driver, file: string, isReadOnly: boolean) {
+    this.#database = driver.open(file, { isReadOnly })
+    this.#database.exec(`PRAGMA busy_timeout = ${blockingWaitMs}`)
+  }
+
+  exec(sql: string): void {
+    this.#database.exec(sql)
+  }
+
+  prepare(sql: string): Statement {
+    let statement = this.#statements.get(sql)
+    if (!statement) {
+      statement = this.#database.prepare(sql)
+      this.#statements.set(sql, statement)
+    }
+    return statement
+  }
+
+  run(sql: string, ...values: SqlValue[]): number {
+    return Number(this.prepare(sql).run(...values).changes)
+  }
+
+  insert(sql: string, ...values: SqlValue[]): number {
+    return Number(this.prepare(sql).run(...values).lastInsertRowid)
+  }
+
+  get(sql: string, ...values: SqlValue[]): SqlRow | undefined {
+    return this.prepare(sql).get(...values)
+  }
+
+  all(sql: string, ...values: SqlValue[]): SqlRow[] {
+    return this.prepare(sql).all(...values)
+  }
+
+  iterate(sql: string, ...values: SqlValue[]): IterableIterator<SqlRow> {
+    return this.prepare(sql).iterate(...values)
+  }
+
+  /** Several statements that see the same state of the file. Synchronous, so that nothing comes in between. */
+  snapshot<Result>(work: () => Result): Result {
+    this.run('BEGIN')
+    try {
+      return work()
+    } finally {
+      this.run('ROLLBACK')
+    }
+  }
+
+  /** Changes when another connection has written. */
+  dataVersion(): number {
+    return this.get('PRAGMA data_version')!.data_version as number
+  }
+
+  /** A statement of the user's, not kept: there may be any number of them. */
+  once(sql: string): Statement {
+    return this.#database.prepare(sql)
+  }
+
+  /** SQLite opens an existing write-ahead log with whatever the build's default is: ask for FULL, and look. */
+  requireDurability(): void {
+    this.exec('PRAGMA synchronous = FULL')
+    const found = this.durability()
+    if (found.journal_mode === 'wal' && found.synchronous === 'full') return
+    throw new RepriseError('STORE_DURABILITY', 'SQLite did not take journal_mode=wal and synchronous=full', {
+      ...found,
+    })
+  }
+
+  durability(): Durability {
+    return {
+      journal_mode: String(this.#pragma('journal_mode')),
+      synchronous: synchronousNames[Number(this.#pragma('synchronous'))] ?? 'unknown',
+    }
+  }
+
+  close(): void {
+    this.#statements.clear()
+    this.#database.close()
+  }
+
+  #pragma(name: string): SqlValue | undefined {
+    return Object.values(this.#database.prepare(`PRAGMA ${name}`).get() ?? {})[0]
+  }
+}

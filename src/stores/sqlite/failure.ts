@@ -1,0 +1,73 @@
+// What went wrong beneath us, in our own codes: the caller decides by them whether to wait, to free space or to stop.
+
+import { type ErrorCode, RepriseError } from '../../core/errors.ts'
+
+/** Primary result codes of SQLite (the low byte of the extended ones). */
+const sqlite = { busy: 5, locked: 6, readOnly: 8, ioError: 10, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 }
+
+/** @example throw toStoreError(error, 'commit', '/data/reprise.db') */
+export function toStoreError(error: unknown, doing: string, location: string): unknown {
+  if (error instanceof RepriseError) return error
+  const code = codeOf(error)
+  if (!code) return error
+  const text = error instanceof Error ? error.message : String(error)
+  return new RepriseError(code, `${doing} ${location}: ${text}`, { location, sqlite: resultCode(error) }, error)
+}
+
+export function isBusy(error: unknown): boolean {
+  const code = resultCode(error)
+  return code === sqlite.busy || code === sqlite.locked
+}
+
+export function isReadOnlyFailure(error: unknown): boolean {
+  return codeOf(error) === 'STORE_READ_ONLY'
+}
+
+function codeOf(error: unknown): ErrorCode | undefined {
+  switch (resultCode(error)) {
+    case sqlite.busy:
+    case sqlite.locked:
+      return 'STORE_BUSY'
+    case sqlite.readOnly:
+      return 'STORE_READ_ONLY'
+    case sqlite.corrupt:
+    case sqlite.notADatabase:
+      return 'STORE_DAMAGED'
+    case sqlite.full:
+      return 'STORE_FULL'
+    case sqlite.ioError:
+    case sqlite.cannotOpen:
+      return 'STORE_IO'
+  }
+  return schemaIsBroken(error) ? 'STORE_DAMAGED' : codeOfFile(error)
+}
+
+/** Damage to the schema's own page shows up as a plain error: a table or column that must be there is not. */
+function schemaIsBroken(error: unknown): boolean {
+  return resultCode(error) !== undefined && /no such (table|column|index)|malformed/.test((error as Error).message)
+}
+
+function codeOfFile(error: unknown): ErrorCode | undefined {
+  switch ((error as { code?: unknown } | undefined)?.code) {
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return 'STORE_FULL'
+    case 'EROFS':
+    case 'EACCES':
+    case 'EPERM':
+      return 'STORE_READ_ONLY'
+    case 'EIO':
+      return 'STORE_IO'
+  }
+  return undefined
+}
+
+/** Undefined for what is not an error of SQLite. */
+function resultCode(error: unknown): number | undefined {
+  const code = (error as { errcode?: unknown } | null | undefined)?.errcode
+  return typeof code === 'number' ? code & 0xff : undefined
+}
+
+export function damaged(message: string, data: Readonly<Record<string, unknown>> = {}): RepriseError {
+  return new RepriseError('STORE_DAMAGED', message, data)
+}

@@ -1,0 +1,89 @@
+// The feed: the log in order of position. A page ends at a whole row, since all runs of a row share its position, and a
+// row that is not there is damage: positions have no gaps.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/ports.ts'
+import type { Connection } from './connection.ts'
+import { fromPosition, toPosition } from './cursors.ts'
+import { damaged } from './failure.ts'
+import type { Log, PlacedRun } from './log.ts'
+import { type Frame, readFrames } from './log-row.ts'
+import type { Timelines } from './timelines.ts'
+
+const bytesMax = 8 * 1024 * 1024
+const rowsMax = 4096
+
+export interface FeedSource {
+  readonly connection: Connection
+  readonly timelines: Timelines
+  readonly log: Log
+}
+
+export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFilter, limit: number): FeedPage {
+  const items: FeedItem[] = []
+  let bytes = 0
+  let reached = Math.max(fromPosition(after), logStart(source.connection) - 1)
+  const end = reached + rowsMax
+  const last = source.log.lastPosition()
+  const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position'
+  if (limit > 0 && reached < last) {
+    for (const row of source.connection.iterate(sql, reached)) {
+      if (row.position !== reached + 1) throw missing(reached + 1)
+      reached += 1
+      for (const item of itemsOf(source, reached, row.body as Uint8Array, filter)) {
+        items.push(item)
+        bytes += item.run.bytes.length
+      }
+      if (items.length >= limit || bytes >= bytesMax || reached >= end) break
+    }
+  }
+  return { items, next: reached === 0 ? after : toPosition(reached), isEnd: reached >= last }
+}
+
+/** Where the log begins: rows below it were given back by tidy. */
+export function logStart(connection: Connection): number {
+  return Number(connection.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value ?? 1)
+}
+
+function itemsOf(source: FeedSource, position: number, body: Uint8Array, filter: FeedFilter): FeedItem[] {
+  const items: FeedItem[] = []
+  for (const frame of framesOf(position, body)) {
+    const timeline = source.timelines.byTid(frame.tid)
+    // What was forgotten or trimmed is gone from the feed too, and other namespaces do not show.
+    if (!timeline || frame.last <= timeline.head.floor || !hasPrefix(timeline.name, filter.prefixes)) continue
+    const placed: PlacedRun = { position, frame }
+    const digest = source.log.digestOf(timeline, placed)
+    const run = { first: frame.first, count: frame.last - frame.first + 1, digest, bytes: frame.bytes }
+    items.push({ position: toPosition(position), timeline: timeline.name, run })
+  }
+  return items
+}
+
+function framesOf(position: number, body: Uint8Array): Frame[] {
+  try {
+    return [...readFrames(position, body)]
+  } catch (cause) {
+    if (!(cause instanceof RepriseError)) throw cause
+    throw new RepriseError('STORE_DAMAGED', `the feed is damaged at ${position}: ${cause.message}`, { position }, cause)
+  }
+}
+
+function hasPrefix(name: string, prefixes: readonly string[] | undefined): boolean {
+  return prefixes === undefined || prefixes.some((prefix) => name.startsWith(prefix))
+}
+
+function missing(position: number): RepriseError {
+  return damaged(`log row ${position} is missing`, { position })
+}
+
+/** How many rows from `start` on are empty, without a gap, staying below `end`. */
+export function emptyRowsFrom(connection: Connection, start: number, end: number, limit: number): number {
+  const sql = `SELECT position, length(body) AS bytes FROM reprise_log WHERE position >= ? AND position < ?
+    ORDER BY position LIMIT ?`
+  let count = 0
+  for (const { position, bytes } of connection.all(sql, start, end, limit)) {
+    if (position !== start + count || bytes !== 0) break
+    count += 1
+  }
+  return count
+}

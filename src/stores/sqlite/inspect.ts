@@ -1,0 +1,81 @@
+// The store's own check, beneath the digest chain: SQLite's pages and indexes, the log without gaps, every seal, and
+// heads that agree with the last run. Slices of it give the event loop room.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { StoreFault } from '../../core/ports.ts'
+import { readCatalog } from './catalog.ts'
+import { listCursors } from './cursors.ts'
+import { logStart } from './feed.ts'
+import { ownStart } from './log.ts'
+import { readFrames } from './log-row.ts'
+import { readInbox } from './mail.ts'
+import type { Reading } from './reading.ts'
+import type { Timeline } from './timelines.ts'
+
+type Read = <Result>(work: (reading: Reading) => Result) => Promise<Result>
+
+const faultsMax = 100
+const rowsPerSlice = 500
+
+export async function inspect(read: Read): Promise<StoreFault[]> {
+  const faults: StoreFault[] = []
+  await read(({ connection }) => {
+    for (const row of connection.all(`PRAGMA integrity_check(${faultsMax})`)) {
+      if (row.integrity_check !== 'ok') faults.push({ where: 'file', what: String(row.integrity_check) })
+    }
+  })
+  await inspectLog(read, faults)
+  await inspectTimelines(read, faults)
+  await read((reading) =>
+    attempt(faults, 'cursors', () => listCursors(reading.connection, reading.space, reading.timelines)),
+  )
+  await read((reading) => attempt(faults, 'workers', () => reading.workers.list(reading.now)))
+  return faults
+}
+
+async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
+  const sql = `SELECT position, body FROM reprise_log WHERE position >= ? ORDER BY position LIMIT ${rowsPerSlice}`
+  let next = await read(({ connection }) => logStart(connection))
+  for (let count = 1; count > 0 && faults.length < faultsMax; ) {
+    count = await read(({ connection }) => {
+      const rows = connection.all(sql, next)
+      for (const { position, body } of rows) {
+        if (position !== next) faults.push({ where: `log row ${next}`, what: `it is missing, ${position} follows` })
+        attempt(faults, `log row ${position}`, () => [...readFrames(position as number, body as Uint8Array)])
+        next = (position as number) + 1
+      }
+      return rows.length
+    })
+  }
+}
+
+async function inspectTimelines(read: Read, faults: StoreFault[]): Promise<void> {
+  const sql = `SELECT tid FROM reprise_timeline WHERE space = ? AND tid > ? ORDER BY tid LIMIT ${rowsPerSlice}`
+  for (let after = 0, count = 1; count > 0 && faults.length < faultsMax; ) {
+    count = await read((reading) => {
+      const rows = reading.connection.all(sql, reading.space, after)
+      for (const { tid } of rows) {
+        after = tid as number
+        attempt(faults, `timeline ${tid}`, () => inspectTimeline(reading, reading.timelines.byTid(after)))
+      }
+      return rows.length
+    })
+  }
+}
+
+function inspectTimeline({ connection, log, timelines }: Reading, timeline: Timeline | null): void {
+  if (!timeline) return
+  timelines.find(timeline.name)
+  readInbox(connection, timeline, Number.MAX_SAFE_INTEGER)
+  readCatalog(connection, timeline)
+  if (timeline.head.seq > ownStart(timeline)) log.read(timeline, timeline.head.seq - 1, 1)
+}
+
+function attempt(faults: StoreFault[], where: string, work: () => unknown): void {
+  try {
+    work()
+  } catch (error) {
+    if (!(error instanceof RepriseError)) throw error
+    faults.push({ where, what: error.message })
+  }
+}

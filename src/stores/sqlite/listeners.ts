@@ -1,0 +1,51 @@
+// Who is told when something may be due or readable: at once after our own transactions, and by looking at the file's
+// version now and then for those of other processes, but only while somebody listens.
+
+const pollMs = 50
+
+export class Listeners {
+  readonly #wakes = new Set<{ readonly wake: () => void }>()
+  readonly #version: () => number | null
+  #timer: ReturnType<typeof setInterval> | null = null
+  #seen: number | null = null
+
+  /** `version` changes when another connection has written; null if it cannot be told now. */
+  constructor(version: () => number | null) {
+    this.#version = version
+  }
+
+  add(wake: () => void): () => void {
+    const listener = { wake }
+    this.#wakes.add(listener)
+    if (!this.#timer) {
+      this.#seen = this.#version()
+      this.#timer = setInterval(() => this.#poll(), pollMs)
+      this.#timer.unref()
+    }
+    return () => {
+      this.#wakes.delete(listener)
+      if (this.#wakes.size === 0) this.end()
+    }
+  }
+
+  notify(): void {
+    for (const listener of this.#wakes) {
+      queueMicrotask(() => {
+        if (this.#wakes.has(listener)) listener.wake()
+      })
+    }
+  }
+
+  end(): void {
+    this.#wakes.clear()
+    if (this.#timer) clearInterval(this.#timer)
+    this.#timer = null
+  }
+
+  #poll(): void {
+    const version = this.#version()
+    if (version === null || version === this.#seen) return
+    this.#seen = version
+    this.notify()
+  }
+}

@@ -1,0 +1,143 @@
+// One row of the log: everything that one transaction appended, to however many timelines. This file owns the format:
+//
+//   body  = kind(byte: 1 as committed, 2 compacted since) frame*            an empty body: nothing, or all of it trimmed
+//   frame = size(integer, of what follows) crc(4 bytes, little-endian, of what follows, started from the row's position)
+//           tid(integer) first(integer) count * 2 + hasDigest(integer) back(integer) [digest(32 bytes)] bytes(rest)
+//
+// `back` leads to the timeline's run before: 0 if there is none, else 1 + how many positions back its row is. The digest
+// is left out where it is known to follow from the one before (log.ts), which saves more than a tenth of the space.
+
+import { crc32 } from 'node:zlib'
+import { ByteReader, ByteWriter } from '../../core/bytes.ts'
+import type { Digest } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Run } from '../../core/ports.ts'
+
+const asCommitted = 1
+const compacted = 2
+const digestBytes = 32
+
+export interface Frame {
+  readonly tid: number
+  readonly first: number
+  readonly last: number
+  /** Position of the timeline's run before; 0: there is none. */
+  readonly previous: number
+  readonly digest: Digest | null
+  readonly bytes: Uint8Array
+}
+
+export interface FrameDraft {
+  readonly tid: number
+  readonly previous: number
+  /** Digest of the history before the run. */
+  readonly before: Digest
+  readonly run: Run
+}
+
+export function encodeRow(
+  position: number,
+  drafts: readonly FrameDraft[],
+  needsDigest: (draft: FrameDraft) => boolean,
+) {
+  if (drafts.length === 0) return new Uint8Array()
+  let size = 1
+  for (const { run } of drafts) size += run.bytes.length + digestBytes + 40
+  const body = new ByteWriter(size)
+  body.byte(asCommitted)
+  const head = new ByteWriter(96)
+  for (const draft of drafts) {
+    writeHead(head, position, draft, needsDigest(draft))
+    const { bytes } = draft.run
+    body.integer(4 + head.length + bytes.length)
+    const view = head.view()
+    writeCrc(body, crc32(bytes, crc32(view, position >>> 0)))
+    body.raw(view)
+    body.raw(bytes)
+  }
+  return body.view()
+}
+
+function writeHead(head: ByteWriter, position: number, { tid, previous, run }: FrameDraft, hasDigest: boolean): void {
+  head.reset()
+  head.integer(tid)
+  head.integer(run.first)
+  head.integer(run.count * 2 + (hasDigest ? 1 : 0))
+  head.integer(previous === 0 ? 0 : position - previous + 1)
+  if (hasDigest) head.raw(run.digest)
+}
+
+function writeCrc(writer: ByteWriter, crc: number): void {
+  for (let shift = 0; shift < 32; shift += 8) writer.byte((crc >>> shift) & 0xff)
+}
+
+/** The frames of a row, each checked. Throws MALFORMED where the row is damaged. */
+export function* readFrames(position: number, body: Uint8Array): Generator<Frame> {
+  if (body.length === 0) return
+  const reader = openBody(position, body)
+  while (reader.remaining > 0) yield readFrame(position, reader.sized())
+}
+
+/** The frame of this timeline that ends at `last`, or null. Others are passed over unchecked. */
+export function findFrame(position: number, body: Uint8Array, tid: number, last: number): Frame | null {
+  if (body.length === 0) return null
+  const reader = openBody(position, body)
+  while (reader.remaining > 0) {
+    const content = reader.sized()
+    if (peekTid(content) !== tid) continue
+    const frame = readFrame(position, content)
+    if (frame.last === last) return frame
+  }
+  return null
+}
+
+/** The row with only these frames, byte for byte as they were. */
+export function compactRow(position: number, body: Uint8Array, isLive: (frame: Frame) => boolean): Uint8Array {
+  const writer = new ByteWriter(body.length)
+  writer.byte(compacted)
+  const reader = openBody(position, body)
+  while (reader.remaining > 0) {
+    const content = reader.sized()
+    if (isLive(readFrame(position, content))) writer.sized(content)
+  }
+  return writer.length === 1 ? new Uint8Array() : writer.take()
+}
+
+export function isAsCommitted(body: Uint8Array): boolean {
+  return body[0] === asCommitted
+}
+
+function openBody(position: number, body: Uint8Array): ByteReader {
+  const reader = new ByteReader(body)
+  const kind = reader.byte()
+  if (kind !== asCommitted && kind !== compacted) throw malformed(position, `is of an unknown kind ${kind}`)
+  return reader
+}
+
+function peekTid(content: Uint8Array): number {
+  return new ByteReader(content, 4).integer()
+}
+
+function readFrame(position: number, content: Uint8Array): Frame {
+  const reader = new ByteReader(content)
+  const stored = reader.byte() + reader.byte() * 2 ** 8 + reader.byte() * 2 ** 16 + reader.byte() * 2 ** 24
+  if (crc32(content.subarray(4), position >>> 0) !== stored) throw malformed(position, 'does not match its checksum')
+  const tid = reader.integer()
+  const first = reader.integer()
+  const countAndFlag = reader.integer()
+  const back = reader.integer()
+  const digest = countAndFlag % 2 === 1 ? reader.raw(digestBytes) : null
+  const last = first + Math.floor(countAndFlag / 2) - 1
+  return {
+    tid,
+    first,
+    last,
+    previous: back === 0 ? 0 : position - back + 1,
+    digest,
+    bytes: reader.raw(reader.remaining),
+  }
+}
+
+function malformed(position: number, what: string): RepriseError {
+  return new RepriseError('MALFORMED', `log row ${position} ${what}`, { position })
+}

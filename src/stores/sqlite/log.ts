@@ -1,0 +1,177 @@
+// Reading the log. The runs of one timeline form a list: its head knows where the last run lies, each run where the one
+// before it does. An index row for every run would dirty a page a timeline in each transaction, so only some runs have
+// one (anchors); reading looks up the next anchor and walks back from there, over a bounded number of small runs.
+
+import { type Digest, equalBytes } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Hash, Run } from '../../core/ports.ts'
+import { chainDigest } from '../../core/run.ts'
+import type { Connection } from './connection.ts'
+import { type Frame, type FrameDraft, findFrame } from './log-row.ts'
+import type { Timeline } from './timelines.ts'
+
+const anchorEvery = 32
+const anchorBytes = 4096
+const digestEvery = 4
+const digestBytes = 512
+
+/** Timelines are staggered, so that those that grow in step do not all write an anchor in the same transaction. */
+export function isAnchor({ tid, run }: FrameDraft): boolean {
+  return run.bytes.length >= anchorBytes || crosses(run.first + tid * 7, run.count, anchorEvery)
+}
+
+/** Should the row spell out the digest? If not, it is computed from the one before: at most a few small runs away. */
+export function needsDigest(run: Run): boolean {
+  return run.bytes.length >= digestBytes || crosses(run.first, run.count, digestEvery)
+}
+
+function crosses(first: number, count: number, every: number): boolean {
+  return Math.floor((first + count - 1) / every) !== Math.floor((first - 1) / every)
+}
+
+export interface PlacedRun {
+  readonly position: number
+  readonly frame: Frame
+}
+
+/** Runs of the transaction under way: they are not in the file yet. */
+export interface StagedRuns {
+  readonly position: number
+  readonly frames: readonly FrameDraft[]
+}
+
+export class Log {
+  readonly #connection: Connection
+  readonly #hash: Hash
+  readonly #staged: StagedRuns
+
+  constructor(connection: Connection, hash: Hash, staged: StagedRuns = { position: 0, frames: [] }) {
+    this.#connection = connection
+    this.#hash = hash
+    this.#staged = staged
+  }
+
+  lastPosition(): number {
+    return (this.#connection.get('SELECT max(position) AS position FROM reprise_log')?.position as number | null) ?? 0
+  }
+
+  body(position: number): Uint8Array | null {
+    const row = this.#connection.get('SELECT body FROM reprise_log WHERE position = ?', position)
+    return (row?.body as Uint8Array | undefined) ?? null
+  }
+
+  /** Runs that hold sequences above `after`, at least one if there is any, stopping at about `bytesMax`. */
+  read(timeline: Timeline, after: number, bytesMax: number): Run[] {
+    const runs: Run[] = []
+    let bytes = 0
+    let reached = Math.max(after, ownStart(timeline))
+    let before: Digest | null = null
+    while (reached < timeline.head.seq && timeline.head.position > 0) {
+      for (const placed of this.segment(timeline, reached)) {
+        const { frame } = placed
+        if (runs.length > 0 && bytes + frame.bytes.length > bytesMax) return runs
+        const digest: Digest = frame.digest ?? this.#chain(before ?? this.#digestBefore(timeline, placed), frame)
+        this.#checkHead(timeline, frame, digest)
+        runs.push({ first: frame.first, count: frame.last - frame.first + 1, digest, bytes: frame.bytes })
+        bytes += frame.bytes.length
+        before = digest
+        reached = frame.last
+      }
+    }
+    return runs
+  }
+
+  /** Runs above `after`, in order, up to the next anchor or the head. */
+  segment(timeline: Timeline, after: number): PlacedRun[] {
+    const { tid, head } = timeline
+    const sql = 'SELECT last, position FROM reprise_anchor WHERE tid = ? AND last > ? ORDER BY last LIMIT 1'
+    const anchor = this.#connection.get(sql, tid, after) as { last: number; position: number } | undefined
+    let { last, position } = anchor ?? { last: head.seq, position: head.position }
+    const placed: PlacedRun[] = []
+    while (last > after) {
+      const frame = this.frame(timeline, position, last)
+      placed.push({ position, frame })
+      last = frame.first - 1
+      position = frame.previous
+    }
+    return placed.reverse()
+  }
+
+  /** The run that ends at `seq`, if a run of its own ends there. */
+  runEndingAt(timeline: Timeline, seq: number): PlacedRun | null {
+    if (seq <= ownStart(timeline) || seq > timeline.head.seq) return null
+    return this.segment(timeline, seq - 1).find(({ frame }) => frame.last === seq) ?? null
+  }
+
+  frame(timeline: Timeline, position: number, last: number): Frame {
+    const fault = (what: string, cause?: unknown) =>
+      new RepriseError(
+        'HISTORY_DAMAGED',
+        `history of ${timeline.name} up to sequence ${last}: ${what}`,
+        { timeline: timeline.name, seq: last, position },
+        cause,
+      )
+    const staged = position === this.#staged.position ? this.#stagedFrame(timeline.tid, last) : undefined
+    if (staged) return staged
+    if (position <= 0) throw fault('the run before the next is not there')
+    const body = this.body(position)
+    if (!body) throw fault(`log row ${position} is missing`)
+    try {
+      const frame = findFrame(position, body, timeline.tid, last)
+      if (frame) return frame
+    } catch (cause) {
+      if (!(cause instanceof RepriseError)) throw cause
+      throw fault(cause.message, cause)
+    }
+    throw fault(`log row ${position} does not hold it`)
+  }
+
+  #stagedFrame(tid: number, last: number): Frame | undefined {
+    const draft = this.#staged.frames.find((one) => one.tid === tid && one.run.first + one.run.count - 1 === last)
+    return draft && { tid, last, previous: draft.previous, ...draft.run }
+  }
+
+  /** Digest of the history up to the end of this run. */
+  digestOf(timeline: Timeline, placed: PlacedRun): Digest {
+    const { frame } = placed
+    const digest = frame.digest ?? this.#chain(this.#digestBefore(timeline, placed), frame)
+    this.#checkHead(timeline, frame, digest)
+    return digest
+  }
+
+  #digestBefore(timeline: Timeline, { frame }: PlacedRun): Digest {
+    const seq = frame.first - 1
+    const { floor, floorDigest, base } = timeline.head
+    if (seq === floor) return floorDigest
+    if (seq === base?.seq) return base.digest
+    try {
+      const previous = { position: frame.previous, frame: this.frame(timeline, frame.previous, seq) }
+      return previous.frame.digest ?? this.#chain(this.#digestBefore(timeline, previous), previous.frame)
+    } catch (error) {
+      // A checkpoint there knows it as well: recovery from it must not depend on what lies below.
+      const sql = 'SELECT digest FROM reprise_manifest WHERE tid = ? AND seq = ? ORDER BY number DESC LIMIT 1'
+      const manifest = this.#connection.get(sql, timeline.tid, seq)
+      if (!manifest) throw error
+      return manifest.digest as Digest
+    }
+  }
+
+  #chain(before: Digest, frame: Frame): Digest {
+    return chainDigest(this.#hash, before, frame.bytes)
+  }
+
+  /** Double entry: the head and the last run must say the same. */
+  #checkHead(timeline: Timeline, frame: Frame, digest: Digest): void {
+    const { head, name } = timeline
+    if (frame.last !== head.seq || equalBytes(digest, head.digest)) return
+    throw new RepriseError('HISTORY_DAMAGED', `the head and the last run of ${name} disagree about the digest`, {
+      timeline: name,
+      seq: head.seq,
+    })
+  }
+}
+
+/** History of its own begins above this. */
+export function ownStart({ head }: Timeline): number {
+  return Math.max(head.floor, head.base?.seq ?? 0)
+}

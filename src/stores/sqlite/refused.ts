@@ -1,0 +1,15 @@
+// A refusal in the middle of a commit: thrown where it is found, turned into an outcome at the edge.
+
+import type { Refusal } from '../../core/ports.ts'
+
+export class Refused {
+  readonly code: Refusal
+  readonly reason: string
+  readonly cause: unknown
+
+  constructor(code: Refusal, reason: string, cause?: unknown) {
+    this.code = code
+    this.reason = reason
+    this.cause = cause
+  }
+}

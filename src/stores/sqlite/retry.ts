@@ -1,0 +1,19 @@
+// Waiting for a lock that another process holds, without blocking the event loop, up to a limit.
+
+import { isBusy } from './failure.ts'
+
+const firstPauseMs = 2
+const longestPauseMs = 50
+
+/** Tries until it is not busy; after `busyMs` the last error stands. */
+export async function retryBusy<Result>(busyMs: number, work: () => Result): Promise<Result> {
+  const end = performance.now() + busyMs
+  for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMs * 2, longestPauseMs)) {
+    try {
+      return work()
+    } catch (error) {
+      if (!isBusy(error) || performance.now() >= end) throw error
+    }
+    await new Promise((resolve) => setTimeout(resolve, pauseMs))
+  }
+}

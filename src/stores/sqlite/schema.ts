@@ -1,0 +1,112 @@
+// The tables, their version, and how an older file is brought up to date. User tables may live in the same file, so
+// ours all start with reprise_.
+//
+//   log        one row a transaction, positions without gaps; what it holds is in log-row.ts. A trimmed row stays, empty:
+//              a row that vanished is damage, not trimming.
+//   anchor     where some runs lie (log.ts says which), so that reading need not start at the head
+//   head       the part of a timeline that every append changes, packed with a checksum (head-state.ts): written in place
+//   timeline   the rest of it. `key` is a second, independent way to find it by name: damage to one index cannot hide it
+//   sweep      trimmed or forgotten history whose space has not been given back yet
+//
+// Rows that are not packed carry `crc` over their other columns (seal.ts). `space` is the number of a namespace.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Connection } from './connection.ts'
+import { damaged } from './failure.ts'
+import { checkSeal, seal } from './seal.ts'
+
+export const schemaVersion = 1
+
+const version1 = `
+CREATE TABLE reprise_meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE reprise_space (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, crc INTEGER NOT NULL);
+CREATE TABLE reprise_log (position INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE reprise_anchor (tid INTEGER NOT NULL, last INTEGER NOT NULL, position INTEGER NOT NULL,
+  PRIMARY KEY (tid, last)) WITHOUT ROWID;
+CREATE TABLE reprise_head (tid INTEGER PRIMARY KEY, state BLOB NOT NULL);
+CREATE TABLE reprise_timeline (tid INTEGER PRIMARY KEY AUTOINCREMENT, space INTEGER NOT NULL, name TEXT NOT NULL,
+  key INTEGER NOT NULL, is_stub INTEGER NOT NULL, parent INTEGER, owner TEXT, queue TEXT, priority NOT NULL,
+  status TEXT NOT NULL, wakeup, mail INTEGER NOT NULL, due, checkpoints INTEGER NOT NULL, cursors INTEGER NOT NULL,
+  attributes TEXT NOT NULL, created_at NOT NULL, crc INTEGER NOT NULL, UNIQUE (space, name));
+CREATE INDEX reprise_timeline_key ON reprise_timeline (key);
+CREATE INDEX reprise_timeline_parent ON reprise_timeline (parent) WHERE parent IS NOT NULL;
+CREATE INDEX reprise_timeline_owner ON reprise_timeline (space, owner) WHERE owner IS NOT NULL;
+CREATE INDEX reprise_timeline_due ON reprise_timeline (space, queue, due) WHERE due IS NOT NULL;
+CREATE INDEX reprise_timeline_cursors ON reprise_timeline (space) WHERE cursors > 0;
+CREATE TABLE reprise_attribute (tid INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,
+  PRIMARY KEY (tid, key)) WITHOUT ROWID;
+CREATE INDEX reprise_attribute_value ON reprise_attribute (key, value, tid);
+CREATE TABLE reprise_inbox (number INTEGER PRIMARY KEY AUTOINCREMENT, tid INTEGER NOT NULL, id TEXT NOT NULL,
+  kind TEXT NOT NULL, data BLOB NOT NULL, sent_at NOT NULL, consumed_at, crc INTEGER NOT NULL, UNIQUE (tid, id));
+CREATE INDEX reprise_inbox_unread ON reprise_inbox (tid, number) WHERE consumed_at IS NULL;
+CREATE INDEX reprise_inbox_consumed ON reprise_inbox (consumed_at) WHERE consumed_at IS NOT NULL;
+CREATE TABLE reprise_manifest (number INTEGER PRIMARY KEY AUTOINCREMENT, space INTEGER NOT NULL, id TEXT NOT NULL,
+  tid INTEGER NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL, digest BLOB NOT NULL, body BLOB NOT NULL,
+  body_digest BLOB NOT NULL, base_id TEXT, created_at NOT NULL, trigger TEXT NOT NULL, label TEXT,
+  is_pinned INTEGER NOT NULL, fold_version TEXT NOT NULL, total_bytes NOT NULL, added_bytes NOT NULL, verified_at,
+  invalid TEXT, drilled_at, drill TEXT, crc INTEGER NOT NULL, UNIQUE (space, id));
+CREATE INDEX reprise_manifest_timeline ON reprise_manifest (tid, seq, number);
+CREATE TABLE reprise_cursor (space INTEGER NOT NULL, name TEXT NOT NULL, tid INTEGER NOT NULL, position TEXT NOT NULL,
+  moved_at NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (space, name)) WITHOUT ROWID;
+CREATE INDEX reprise_cursor_timeline ON reprise_cursor (tid);
+CREATE TABLE reprise_worker (space INTEGER NOT NULL, id TEXT NOT NULL, name TEXT NOT NULL, host TEXT NOT NULL,
+  process TEXT NOT NULL, lease_ms NOT NULL, info TEXT NOT NULL, progress NOT NULL, started_at NOT NULL,
+  beat_at NOT NULL, progress_at NOT NULL, retired_at, crc INTEGER NOT NULL, PRIMARY KEY (space, id)) WITHOUT ROWID;
+CREATE TABLE reprise_chunk (id INTEGER PRIMARY KEY, space INTEGER NOT NULL, digest BLOB NOT NULL, size INTEGER NOT NULL,
+  touched_at NOT NULL, UNIQUE (space, digest));
+CREATE TABLE reprise_chunk_bytes (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
+CREATE TABLE reprise_sweep (tid INTEGER PRIMARY KEY, done INTEGER NOT NULL, last INTEGER NOT NULL,
+  position INTEGER NOT NULL);
+`
+
+/** From version to version; the first makes the tables. */
+const steps: readonly string[] = [version1]
+
+/** 0 for a file without our tables. A newer version is refused here, before anything is written. */
+export function readVersion(connection: Connection): number {
+  const found = connection.get(`SELECT count(*) AS tables FROM sqlite_schema WHERE name = 'reprise_meta'`)
+  if (!found?.tables) return 0
+  const version = connection.get(`SELECT value FROM reprise_meta WHERE key = 'schema_version'`)?.value
+  if (typeof version !== 'number' || !Number.isSafeInteger(version) || version < 1) {
+    throw damaged('the store does not say which version of the schema it has', { version: String(version) })
+  }
+  if (version > schemaVersion) {
+    throw new RepriseError(
+      'INCOMPATIBLE_VERSION',
+      `the store has schema version ${version}, this Reprise knows up to ${schemaVersion}`,
+      { version, known: schemaVersion },
+    )
+  }
+  return version
+}
+
+/** Inside a write transaction. */
+export function migrate(connection: Connection): void {
+  const version = readVersion(connection)
+  for (const step of steps.slice(version)) connection.exec(step)
+  if (version < schemaVersion) {
+    connection.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('schema_version', ?)`, schemaVersion)
+  }
+}
+
+/** The number of a namespace, or null if it was never written to. What is not found is looked for twice: see `key` above. */
+export function findSpace(connection: Connection, namespace: string): number | null {
+  const row = connection.get('SELECT id FROM reprise_space WHERE name = ?', namespace)
+  const all = row ? [] : connection.all('SELECT id, name, crc FROM reprise_space NOT INDEXED')
+  for (const space of all) checkSeal(space, ['id', 'name'], `namespace ${space.id}`)
+  const count = row ? 0 : Number(connection.get(`SELECT value FROM reprise_meta WHERE key = 'spaces'`)?.value ?? 0)
+  if (all.some((space) => space.name === namespace) || count > all.length) {
+    throw damaged(`the index of namespaces is damaged: ${namespace} or another is missing`, { namespace })
+  }
+  return row ? (row.id as number) : null
+}
+
+/** Inside a write transaction. */
+export function makeSpace(connection: Connection, namespace: string): number {
+  const found = findSpace(connection, namespace)
+  if (found !== null) return found
+  const id = Number(connection.get('SELECT coalesce(max(id), 0) + 1 AS id FROM reprise_space')?.id)
+  connection.run('INSERT INTO reprise_space (id, name, crc) VALUES (?, ?, ?)', id, namespace, seal([id, namespace]))
+  connection.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('spaces', ?)`, id)
+  return id
+}

@@ -1,0 +1,42 @@
+// Seals: SQLite's pages have no checksum, so our rows bring their own. A row that does not match its seal is damage and
+// is never obeyed.
+
+import { crc32 } from 'node:zlib'
+import { RepriseError } from '../../core/errors.ts'
+import type { SqlRow, SqlValue } from './driver.ts'
+import { damaged } from './failure.ts'
+
+/** @example seal(['a', 1, null]) */
+export function seal(values: readonly SqlValue[]): number {
+  let crc = 0
+  for (const value of values) {
+    if (value instanceof Uint8Array) {
+      crc = crc32(`b${value.length}:`, crc)
+      // zlib answers 0 for an empty array that has no memory behind it, whatever it was started from.
+      if (value.length > 0) crc = crc32(value, crc)
+    } else
+      crc = crc32(
+        value === null ? 'n' : `${typeof value === 'string' ? 's' : 'd'}${String(value).length}:${value}`,
+        crc,
+      )
+  }
+  return crc
+}
+
+/** The row is as it was written: `columns` in the order they were sealed. */
+export function checkSeal(row: SqlRow, columns: readonly string[], where: string): void {
+  if (seal(columns.map((column) => row[column] ?? null)) !== row.crc) {
+    throw damaged(`${where} does not match its checksum`, { where })
+  }
+}
+
+const loneSurrogate = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/
+
+/** SQLite keeps text as UTF-8 and drivers end it at NUL: what would come back as something else does not go in. */
+export function checkText(text: string | null | undefined, what: string): void {
+  if (typeof text !== 'string') return
+  if (loneSurrogate.test(text)) {
+    throw new RepriseError('INVALID_ARGUMENT', `${what} contains half of a surrogate pair`)
+  }
+  if (text.includes('\0')) throw new RepriseError('INVALID_ARGUMENT', `${what} contains the character NUL`)
+}

@@ -1,0 +1,229 @@
+// The SQLite store: one file, no server, any number of processes of one machine. This file joins the parts to the Store
+// port; what each does is in the files beside it.
+
+import { statSync } from 'node:fs'
+import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type {
+  Blobs,
+  ClaimRequest,
+  Commit,
+  CursorRow,
+  FeedFilter,
+  FeedPage,
+  FeedPosition,
+  Hash,
+  Head,
+  ManifestRecord,
+  Message,
+  Outcome,
+  Run,
+  Store,
+  StoreFacts,
+  StoreFault,
+  TimelineQuery,
+  WorkerRecord,
+  WorkerRow,
+} from '../../core/ports.ts'
+import { checkCommit } from '../../core/shapes.ts'
+import { SqliteBlobs } from './blobs.ts'
+import { readCatalog } from './catalog.ts'
+import { listCursors } from './cursors.ts'
+import { type Driver, loadDriver } from './driver.ts'
+import { readFeed } from './feed.ts'
+import { toHead } from './heads.ts'
+import { inspect } from './inspect.ts'
+import { Listeners } from './listeners.ts'
+import { readInbox } from './mail.ts'
+import { connectReader, type OpenedFile, openFile } from './open.ts'
+import { claim, findDue, findTimelines, retire } from './query.ts'
+import { Reader, type Reading } from './reading.ts'
+import { schemaVersion } from './schema.ts'
+import { tidy } from './tidy.ts'
+import { Writer } from './writer.ts'
+
+export interface SqliteOptions {
+  readonly namespace: string
+  readonly hash: Hash
+  /** Never writes, and reads a damaged file as far as it goes. */
+  readonly readOnly?: boolean
+  /** How long to wait for another process's write lock before STORE_BUSY. */
+  readonly busyMs?: number
+  /** The store's clock, in milliseconds since 1970: leases and wakeups follow it. */
+  readonly clock?: () => number
+}
+
+/** @example const store = await openSqlite('.reprise/reprise.db', { namespace: 'shop', hash }) */
+export async function openSqlite(location: string, options: SqliteOptions): Promise<Store> {
+  const { namespace, hash, readOnly: isReadOnly = false, busyMs = 10_000, clock = Date.now } = options
+  const driver = await loadDriver()
+  const opened = await openFile(driver, location, { namespace, hash, isReadOnly, busyMs })
+  const store = new SqliteStore(driver, opened, { namespace, hash, busyMs, clock })
+  if (isReadOnly) await store.facts()
+  return store
+}
+
+interface StoreOptions {
+  readonly namespace: string
+  readonly hash: Hash
+  readonly busyMs: number
+  readonly clock: () => number
+}
+
+class SqliteStore implements Store {
+  readonly blobs: Blobs
+  readonly #file: string
+  readonly #opened: OpenedFile
+  readonly #reader: Reader
+  readonly #writer: Writer | null
+  readonly #listeners: Listeners
+  #isClosed = false
+
+  constructor(driver: Driver, opened: OpenedFile, options: StoreOptions) {
+    const { file, writer } = opened
+    this.#file = file
+    this.#opened = opened
+    this.#reader = new Reader({ ...options, file, connect: () => connectReader(driver, file) })
+    this.#listeners = new Listeners(() => this.#version())
+    const onChange = () => this.#listeners.notify()
+    this.#writer = writer && new Writer({ ...options, ...writer, file, onChange })
+    this.blobs = new SqliteBlobs({
+      read: (work) => this.#read(({ connection, space }) => work(connection, space)),
+      write: async (work) => this.#write().transact('write chunks to', work),
+    })
+  }
+
+  async commit(commits: readonly Commit[]): Promise<Outcome[]> {
+    const writer = this.#write()
+    for (const commit of commits) checkCommit(commit)
+    return writer.commit(commits)
+  }
+
+  async read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]> {
+    return this.#read(({ timelines, log }) => {
+      const found = timelines.find(timeline)
+      return found && !found.row.isStub ? log.read(found, after, bytesMax) : []
+    })
+  }
+
+  async head(names: readonly TimelineId[]): Promise<(Head | null)[]> {
+    return this.#read(({ timelines, workers, now }) => names.map((name) => toHead(timelines.find(name), workers, now)))
+  }
+
+  async inbox(timeline: TimelineId, limit: number): Promise<Message[]> {
+    return this.#read(({ timelines, connection }) => {
+      const found = timelines.find(timeline)
+      return found ? readInbox(connection, found, limit) : []
+    })
+  }
+
+  async claim(request: ClaimRequest): Promise<Head[]> {
+    const writer = this.#write()
+    // Most polls find nothing: look first, without the write lock.
+    const hasDue = await this.#read((reading) => findDue(reading, request).length > 0)
+    return hasDue ? writer.transact('claim from', (writing) => claim(writing, request)) : []
+  }
+
+  async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {
+    return this.#read((reading) => readFeed(reading, after, filter, limit))
+  }
+
+  async timelines(query: TimelineQuery): Promise<Head[]> {
+    return this.#read((reading) => findTimelines(reading, query))
+  }
+
+  async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {
+    return this.#read(({ timelines, connection }) => {
+      const found = timelines.find(timeline)
+      return found ? readCatalog(connection, found) : []
+    })
+  }
+
+  async cursors(): Promise<CursorRow[]> {
+    return this.#read(({ connection, space, timelines }) => listCursors(connection, space, timelines))
+  }
+
+  async workers(): Promise<WorkerRow[]> {
+    return this.#read(({ workers, now }) => workers.list(now))
+  }
+
+  async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
+    return this.#write().transact('beat in', (writing) => {
+      writing.hasAside = writing.workers.beat(worker, writing.now)
+      return { ok: writing.hasAside, now: writing.now }
+    })
+  }
+
+  async retire(workers: readonly WorkerId[]): Promise<void> {
+    await this.#write().transact('retire workers in', (writing) => retire(writing, workers))
+    this.#listeners.notify()
+  }
+
+  listen(wake: () => void): () => void {
+    this.#checkOpen()
+    return this.#listeners.add(wake)
+  }
+
+  async inspect(): Promise<StoreFault[]> {
+    return inspect((work) => this.#read(work))
+  }
+
+  async facts(): Promise<StoreFacts> {
+    const durability = await this.#read(() => this.#reader.connection().durability())
+    return {
+      kind: 'sqlite',
+      location: `sqlite:${this.#file}`,
+      schemaVersion,
+      durability: { ...durability },
+      isReadOnly: this.#writer === null || this.#opened.writer?.space === -1,
+      sizeBytes: sizeOf(this.#file) + sizeOf(`${this.#file}-wal`),
+    }
+  }
+
+  async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
+    return tidy(this.#write(), before)
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#listeners.end()
+    await this.#writer?.idle()
+    this.#reader.close()
+    this.#opened.writer?.connection.close()
+    this.#opened.writer?.ack.close()
+  }
+
+  async #read<Result>(work: (reading: Reading) => Result): Promise<Result> {
+    this.#checkOpen()
+    return this.#reader.read(work)
+  }
+
+  #write(): Writer {
+    this.#checkOpen()
+    if (!this.#writer) {
+      throw new RepriseError('STORE_READ_ONLY', `${this.#file} was opened to read only`, { file: this.#file })
+    }
+    return this.#writer
+  }
+
+  #checkOpen(): void {
+    if (this.#isClosed) throw new RepriseError('CLOSED', 'the SQLite store is closed', { file: this.#file })
+  }
+
+  #version(): number | null {
+    try {
+      return this.#reader.connection().dataVersion()
+    } catch {
+      return null
+    }
+  }
+}
+
+function sizeOf(file: string): number {
+  try {
+    return statSync(file).size
+  } catch {
+    return 0
+  }
+}

@@ -1,0 +1,285 @@
+// The timelines of one namespace as one connection sees them: found by name, kept, changed, and written back together.
+// The writer keeps them between transactions (it empties this when another process has written); readers do not.
+
+import { crc32 } from 'node:zlib'
+import { assert } from '../../core/assert.ts'
+import type { TimelineId } from '../../core/coordinate.ts'
+import { type Attributes, decodeAttributes, encodeAttributes, searchValue } from './attributes.ts'
+import type { Connection } from './connection.ts'
+import type { SqlRow, SqlValue } from './driver.ts'
+import { damaged } from './failure.ts'
+import { decodeHead, encodeHead, type HeadState } from './head-state.ts'
+import { checkSeal, seal } from './seal.ts'
+
+export interface TimelineRow {
+  /** Not made yet: it only has mail waiting. */
+  readonly isStub: boolean
+  readonly parent: number | null
+  readonly queue: string | null
+  readonly priority: number
+  readonly status: string
+  readonly wakeup: number | null
+  /** How many unread messages, checkpoints and cursors it has: they are counted when they are read. */
+  readonly mail: number
+  readonly checkpoints: number
+  readonly cursors: number
+  readonly attributes: Attributes
+  readonly createdAt: number
+}
+
+export interface Timeline {
+  readonly tid: number
+  readonly name: TimelineId
+  readonly head: HeadState
+  readonly row: TimelineRow
+}
+
+const columns = `tid, space, name, key, is_stub, parent, owner, queue, priority, status, wakeup, mail, due, checkpoints,
+  cursors, attributes, created_at`
+const columnNames = columns.split(',').map((name) => name.trim())
+const select = `SELECT t.*, h.state FROM reprise_timeline t LEFT JOIN reprise_head h ON h.tid = t.tid`
+const update = `UPDATE reprise_timeline SET ${columnNames
+  .slice(1)
+  .map((name) => `${name} = ?`)
+  .join(', ')}, crc = ? WHERE tid = ?`
+const keptMax = 20_000
+/** Many heads go in few statements: preparing for these sizes covers every count. */
+const headBatches = [64, 16, 4, 1]
+
+export class Timelines {
+  readonly #connection: Connection
+  readonly #space: number
+  readonly #byName = new Map<string, Timeline>()
+  readonly #byTid = new Map<number, Timeline>()
+  readonly #dirtyHeads = new Set<number>()
+  /** With the attributes that are in the file. */
+  readonly #dirtyRows = new Map<number, Attributes>()
+  readonly #undo: (() => void)[] = []
+
+  constructor(connection: Connection, space: number) {
+    this.#connection = connection
+    this.#space = space
+  }
+
+  /** Stubs too; null if there is nothing of that name. */
+  find(name: TimelineId): Timeline | null {
+    const kept = this.#byName.get(name)
+    if (kept) return kept
+    const row = this.#connection.get(`${select} WHERE t.space = ? AND t.name = ?`, this.#space, name)
+    if (row) return this.#keep(this.#read(row))
+    this.#checkMissing(name)
+    return null
+  }
+
+  /** Of whichever namespace; null if it was forgotten. */
+  byTid(tid: number): Timeline | null {
+    const kept = this.#byTid.get(tid)
+    if (kept) return kept
+    const row = this.#connection.get(`${select} WHERE t.tid = ?`, tid)
+    if (!row) return null
+    const timeline = this.#read(row)
+    return row.space === this.#space ? this.#keep(timeline) : null
+  }
+
+  forksOf(parent: number): Timeline[] {
+    const rows = this.#connection.all('SELECT tid FROM reprise_timeline WHERE parent = ?', parent)
+    return rows.map(({ tid }) => this.byTid(tid as number)!)
+  }
+
+  /** Is in the file at once, so that other statements of this transaction find it. */
+  insert(name: TimelineId, head: HeadState, row: TimelineRow): Timeline {
+    const tid = this.#connection.insert(
+      `INSERT INTO reprise_timeline (space, name, key, is_stub, priority, status, mail, checkpoints, cursors, attributes,
+        created_at, crc) VALUES (?, ?, 0, 1, 0, '', 0, 0, 0, '', 0, 0)`,
+      this.#space,
+      name,
+    )
+    const timeline = { tid, name, head, row }
+    this.put(timeline)
+    this.#writeRow(timeline)
+    return timeline
+  }
+
+  put(timeline: Timeline): void {
+    const { tid } = timeline
+    const before = this.#byTid.get(tid)
+    this.#remember(tid)
+    this.#keep(timeline)
+    if (before?.head !== timeline.head) this.#dirtyHeads.add(tid)
+    const isRowSame = before && before.row === timeline.row && before.head.owner === timeline.head.owner
+    if (!isRowSame && !this.#dirtyRows.has(tid)) this.#dirtyRows.set(tid, before?.row.attributes ?? {})
+  }
+
+  rename(timeline: Timeline, name: TimelineId): void {
+    const renamed = { ...timeline, name }
+    this.#byName.delete(timeline.name)
+    this.put(renamed)
+    this.#writeRow(renamed)
+  }
+
+  remove({ tid, name }: Timeline): void {
+    for (const table of ['timeline', 'head', 'attribute']) {
+      this.#connection.run(`DELETE FROM reprise_${table} WHERE tid = ?`, tid)
+    }
+    this.#remember(tid)
+    this.#byName.delete(name)
+    this.#byTid.delete(tid)
+    this.#dirtyHeads.delete(tid)
+    this.#dirtyRows.delete(tid)
+  }
+
+  /** From here on changes can be taken back; those before stay. */
+  mark(): void {
+    this.#undo.length = 0
+  }
+
+  /** Takes back what was changed since the mark. What is already in the file, a savepoint takes back. */
+  undo(): void {
+    for (const step of this.#undo.splice(0).reverse()) step()
+  }
+
+  get isDirty(): boolean {
+    return this.#dirtyHeads.size > 0 || this.#dirtyRows.size > 0
+  }
+
+  flush(): void {
+    this.#flushHeads()
+    for (const [tid, attributesBefore] of this.#dirtyRows) {
+      const timeline = this.#byTid.get(tid)
+      assert(timeline, 'a changed timeline is kept until it is written')
+      this.#writeRow(timeline)
+      this.#writeAttributes(timeline, attributesBefore)
+    }
+    this.#dirtyRows.clear()
+    if (this.#byTid.size > keptMax) this.clear()
+  }
+
+  clear(): void {
+    this.#byName.clear()
+    this.#byTid.clear()
+    this.#dirtyHeads.clear()
+    this.#dirtyRows.clear()
+    this.#undo.length = 0
+  }
+
+  #remember(tid: number): void {
+    const before = this.#byTid.get(tid)
+    const wasHeadDirty = this.#dirtyHeads.has(tid)
+    const attributesBefore = this.#dirtyRows.get(tid)
+    this.#undo.push(() => {
+      const now = this.#byTid.get(tid)
+      if (now) this.#byName.delete(now.name)
+      this.#byTid.delete(tid)
+      if (before) this.#keep(before)
+      if (!wasHeadDirty) this.#dirtyHeads.delete(tid)
+      else this.#dirtyHeads.add(tid)
+      if (attributesBefore === undefined) this.#dirtyRows.delete(tid)
+      else this.#dirtyRows.set(tid, attributesBefore)
+    })
+  }
+
+  #keep(timeline: Timeline): Timeline {
+    this.#byName.set(timeline.name, timeline)
+    this.#byTid.set(timeline.tid, timeline)
+    return timeline
+  }
+
+  #flushHeads(): void {
+    const tids = [...this.#dirtyHeads]
+    let index = 0
+    for (const size of headBatches) {
+      while (tids.length - index >= size) {
+        const values: SqlValue[] = []
+        for (const tid of tids.slice(index, index + size)) {
+          values.push(tid, encodeHead(tid, this.#byTid.get(tid)!.head))
+        }
+        const places = '(?, ?), '.repeat(size - 1)
+        this.#connection.run(`REPLACE INTO reprise_head (tid, state) VALUES ${places}(?, ?)`, ...values)
+        index += size
+      }
+    }
+    this.#dirtyHeads.clear()
+  }
+
+  #writeRow(timeline: Timeline): void {
+    const values = this.#values(timeline)
+    this.#connection.run(update, ...values.slice(1), seal(values), timeline.tid)
+  }
+
+  #values({ tid, name, head, row }: Timeline): SqlValue[] {
+    const due = row.mail > 0 ? 0 : row.wakeup
+    return [
+      tid,
+      this.#space,
+      name,
+      nameKey(this.#space, name),
+      row.isStub ? 1 : 0,
+      row.parent,
+      head.owner,
+      row.queue,
+      row.priority,
+      row.status,
+      row.wakeup,
+      row.mail,
+      row.isStub ? null : due,
+      row.checkpoints,
+      row.cursors,
+      encodeAttributes(row.attributes),
+      row.createdAt,
+    ]
+  }
+
+  #writeAttributes({ tid, row }: Timeline, before: Attributes): void {
+    if (before === row.attributes) return
+    this.#connection.run('DELETE FROM reprise_attribute WHERE tid = ?', tid)
+    for (const [key, value] of Object.entries(row.attributes)) {
+      const sql = 'INSERT INTO reprise_attribute (tid, key, value) VALUES (?, ?, ?)'
+      this.#connection.run(sql, tid, JSON.stringify(key), searchValue(value))
+    }
+  }
+
+  #read(found: SqlRow): Timeline {
+    const where = `timeline ${found.name}`
+    checkSeal(found, columnNames, where)
+    if (!(found.state instanceof Uint8Array)) throw damaged(`${where} has no head`, { timeline: found.name })
+    const head = decodeHead(found.tid as number, found.state, String(found.name))
+    if (head.owner !== found.owner) throw damaged(`the head and the row of ${where} disagree about its owner`)
+    return {
+      tid: found.tid as number,
+      name: found.name as TimelineId,
+      head,
+      row: {
+        isStub: found.is_stub === 1,
+        parent: found.parent as number | null,
+        queue: found.queue as string | null,
+        priority: found.priority as number,
+        status: found.status as string,
+        wakeup: found.wakeup as number | null,
+        mail: found.mail as number,
+        checkpoints: found.checkpoints as number,
+        cursors: found.cursors as number,
+        attributes: decodeAttributes(found.attributes as string),
+        createdAt: found.created_at as number,
+      },
+    }
+  }
+
+  /** "Not there" is believed only when the second index says so too. */
+  #checkMissing(name: TimelineId): void {
+    const key = nameKey(this.#space, name)
+    const rows = this.#connection.all(
+      'SELECT * FROM reprise_timeline INDEXED BY reprise_timeline_key WHERE key = ?',
+      key,
+    )
+    for (const row of rows) {
+      checkSeal(row, columnNames, `timeline ${row.name}`)
+      if (row.space === this.#space && row.name === name) {
+        throw damaged(`timeline ${name} is missing from the index of names`, { timeline: name })
+      }
+    }
+  }
+}
+
+function nameKey(space: number, name: string): number {
+  return crc32(name, space)
+}

@@ -1,0 +1,40 @@
+// What one write transaction works with, and what it has gathered so far. The steps of a commit (transition.ts and the
+// files beside it) change timelines and append frames here; the writer (writer.ts) turns the sum into one log row.
+
+import type { Hash } from '../../core/ports.ts'
+import type { Connection } from './connection.ts'
+import { Log } from './log.ts'
+import type { FrameDraft } from './log-row.ts'
+import { Timelines } from './timelines.ts'
+import { Workers } from './workers.ts'
+
+export class Writing {
+  readonly connection: Connection
+  readonly space: number
+  readonly hash: Hash
+  readonly timelines: Timelines
+  readonly workers: Workers
+  readonly log: Log
+  /** The position that this transaction's row will have. */
+  position = 0
+  /** Store's clock when the transaction began. */
+  now = 0
+  frames: FrameDraft[] = []
+  /** Rows were changed other than through timelines and frames, in a way that others must not lose. */
+  hasOtherChanges = false
+  /** Rows were changed that need no place in the log: a heartbeat, a chunk. */
+  hasAside = false
+
+  constructor(connection: Connection, space: number, hash: Hash) {
+    this.connection = connection
+    this.space = space
+    this.hash = hash
+    this.timelines = new Timelines(connection, space)
+    this.workers = new Workers(connection, space)
+    this.log = new Log(connection, hash, this)
+  }
+
+  get hasChanges(): boolean {
+    return this.hasOtherChanges || this.frames.length > 0 || this.timelines.isDirty
+  }
+}

@@ -16,11 +16,11 @@ import {
   shapeTags,
   tag,
   textTags,
-  turnElements,
   unitsFree,
-  viewKinds,
   weight,
 } from './codec-format.ts'
+import { readBuffer, readRegExp, readView } from './codec-leaf.ts'
+import { readBigint, readBigNegative, readFloat32, readFloat64, readNegative, readPositive } from './codec-number.ts'
 import { isStackOverflow, malformed, ValueReader } from './codec-reader.ts'
 import { isListed, type ReadShape, type ReadShapes } from './codec-shape.ts'
 import { RepriseError } from './errors.ts'
@@ -83,13 +83,13 @@ export class ValueDecoder {
       case tag.true:
         return true
       case tag.positive:
-        return this.#positive()
+        return readPositive(this.#in)
       case tag.negative:
-        return this.#negative()
+        return readNegative(this.#in)
       case tag.float32:
-        return this.#float32()
+        return readFloat32(this.#in)
       case tag.float64:
-        return this.#float64()
+        return readFloat64(this.#in)
       case tag.notANumber:
         return Number.NaN
       case tag.minusZero:
@@ -99,9 +99,9 @@ export class ValueDecoder {
       case tag.minusInfinity:
         return Number.NEGATIVE_INFINITY
       case tag.bigPositive:
-        return this.#bigint()
+        return readBigint(this.#in)
       case tag.bigNegative:
-        return this.#bigNegative()
+        return readBigNegative(this.#in)
       case tag.text:
         return this.#in.longText()
       case tag.text16:
@@ -130,13 +130,13 @@ export class ValueDecoder {
       case tag.date:
         return this.#date(depth)
       case tag.regExp:
-        return this.#regExp(depth)
+        return this.#leaf(readRegExp, weight.heavy, depth)
       case tag.error:
         return this.#error(depth)
       case tag.buffer:
-        return this.#buffer(depth)
+        return this.#leaf(readBuffer, weight.medium, depth)
       case tag.view:
-        return this.#view(depth)
+        return this.#leaf(readView, weight.medium, depth)
       case tag.instance:
         return this.#instance(depth)
       case tag.reference:
@@ -161,57 +161,6 @@ export class ValueDecoder {
         unitsMax: this.#unitsMax,
       })
     }
-  }
-
-  #positive(): number {
-    const value = this.#in.integer()
-    if (value < 64) throw malformed('a number has a longer spelling than it needs')
-    return value
-  }
-
-  #negative(): number {
-    const value = -1 - this.#in.integer()
-    if (!Number.isSafeInteger(value)) throw malformed('an integer is longer than 53 bits')
-    return value
-  }
-
-  #float32(): number {
-    const value = this.#in.float32()
-    if (!Number.isFinite(value) || Number.isSafeInteger(value)) throw malformed('a number has another spelling')
-    return value
-  }
-
-  #float64(): number {
-    const value = this.#in.float64()
-    if (!Number.isFinite(value) || Number.isSafeInteger(value) || Math.fround(value) === value) {
-      throw malformed('a number has another spelling')
-    }
-    return value
-  }
-
-  #bigint(): bigint {
-    const bytes = this.#in.raw(this.#in.count(1))
-    if (bytes.length === 0) return 0n
-    if (bytes[0] === 0) throw malformed('a bigint starts with zeros')
-    if (bytes.length <= 6) {
-      let small = 0
-      for (const byte of bytes) small = small * 256 + byte
-      return BigInt(small)
-    }
-    // Hexadecimal is the one form that is read in linear time.
-    const digits = new Uint8Array(2 * bytes.length + 2)
-    digits.set([0x30, 0x78])
-    for (let i = 0; i < bytes.length; i++) {
-      digits[2 * i + 2] = hexDigit(bytes[i]! >> 4)
-      digits[2 * i + 3] = hexDigit(bytes[i]! & 15)
-    }
-    return BigInt(new TextDecoder().decode(digits))
-  }
-
-  #bigNegative(): bigint {
-    const magnitude = this.#bigint()
-    if (magnitude === 0n) throw malformed('a bigint has another spelling')
-    return -magnitude
   }
 
   #longArray(depth: number): unknown[] {
@@ -353,34 +302,25 @@ export class ValueDecoder {
     return result
   }
 
-  #regExp(depth: number): RegExp {
-    this.#enter(depth, weight.heavy)
-    const source = this.#in.text()
-    const flags = this.#in.text()
-    let result: RegExp
-    try {
-      result = new RegExp(source, flags)
-    } catch (cause) {
-      if (isStackOverflow(cause)) throw cause
-      throw malformed('a regular expression that this runtime does not know', cause)
-    }
-    if (result.source !== source || result.flags !== flags) throw malformed('a regular expression has another spelling')
+  #leaf(read: (from: ValueReader) => object, units: number, depth: number): object {
+    this.#enter(depth, units)
+    const result = read(this.#in)
     this.#containers.push(result)
     return result
   }
 
   #error(depth: number): Error {
-    this.#enter(depth, weight.heavy)
+    this.#enter(depth + 1, weight.heavy)
     const kind = errorKinds[this.#in.byte()]
     if (kind === undefined) throw malformed('an unknown kind of error')
     const result = kind.create()
     this.#containers.push(result)
     const fields: Record<string, unknown> = {}
     const found = this.#in.byte()
-    if (found >= shapeTags && found < plainTags) this.#fields(fields, this.#shape(found - shapeTags), depth)
-    else if (found === tag.newShape) this.#fields(fields, this.#newShape(), depth)
-    else if (found === tag.knownShape) this.#fields(fields, this.#laterShape(), depth)
-    else if (found === tag.largeObject) this.#largeFields(fields, depth)
+    if (found >= shapeTags && found < plainTags) this.#fields(fields, this.#shape(found - shapeTags), depth + 1)
+    else if (found === tag.newShape) this.#fields(fields, this.#newShape(), depth + 1)
+    else if (found === tag.knownShape) this.#fields(fields, this.#laterShape(), depth + 1)
+    else if (found === tag.largeObject) this.#largeFields(fields, depth + 1)
     else throw malformed('an error without its fields')
     if (Object.hasOwn(fields, 'stack') || fields.message === '') throw malformed('an error has another spelling')
     if (Object.hasOwn(fields, 'name') && fields.name === kind.name) throw malformed('an error has another spelling')
@@ -392,26 +332,6 @@ export class ValueDecoder {
       define(result, key, fields[key], !isHidden)
     }
     define(result, 'stack', `${shown(result.name)}: ${shown(result.message)}`, false)
-    return result
-  }
-
-  #buffer(depth: number): ArrayBuffer {
-    this.#enter(depth, weight.medium)
-    const result = copyBuffer(this.#in.raw(this.#in.count(1)))
-    this.#containers.push(result)
-    return result
-  }
-
-  #view(depth: number): ArrayBufferView {
-    this.#enter(depth, weight.medium)
-    const kind = viewKinds[this.#in.byte()]
-    if (kind === undefined) throw malformed('an unknown kind of typed array')
-    const bytes = this.#in.raw(this.#in.count(1))
-    if (bytes.length % kind.elementBytes !== 0) throw malformed('a typed array ends inside an element')
-    const buffer = copyBuffer(bytes)
-    turnElements(new Uint8Array(buffer), kind.elementBytes)
-    const result = kind.create(buffer)
-    this.#containers.push(result)
     return result
   }
 
@@ -449,17 +369,6 @@ export class ValueDecoder {
     if (result === unfinished) throw malformed('a cycle through an instance of a class')
     return result
   }
-}
-
-/** The caller's own copy: it must not change with the bytes it was read from. */
-function copyBuffer(bytes: Uint8Array): ArrayBuffer {
-  const copy = new Uint8Array(bytes.length)
-  copy.set(bytes)
-  return copy.buffer
-}
-
-function hexDigit(value: number): number {
-  return value < 10 ? value + 0x30 : value + 0x57
 }
 
 function shown(value: unknown): string {

@@ -8,15 +8,14 @@ import {
   codecVersion,
   define,
   errorKinds,
-  integerTags,
   shapesMax,
   shapeTags,
   tag,
-  turnElements,
   unitsFree,
-  viewKinds,
   weight,
 } from './codec-format.ts'
+import { viewKind, writeBuffer, writeRegExp, writeView } from './codec-leaf.ts'
+import { writeBigint, writeNumber } from './codec-number.ts'
 import { ValuePath } from './codec-path.ts'
 import { isStackOverflow } from './codec-reader.ts'
 import { WriteShapes } from './codec-shape.ts'
@@ -28,11 +27,6 @@ const listedMax = 8
 const arrayIndexMax = 0xffff_fffe
 /** Looked at one by one, whether enumerable or not. */
 const errorFields: ReadonlySet<string> = new Set(['name', 'message', 'cause', 'errors', 'stack'])
-/** Tells the true kind of a typed array, also of a subclass such as Buffer; undefined for a DataView. */
-const typedArrayName = Object.getOwnPropertyDescriptor(
-  Object.getPrototypeOf(Uint8Array.prototype),
-  Symbol.toStringTag,
-)?.get
 
 export class ValueEncoder {
   readonly #out: ValueWriter
@@ -91,7 +85,7 @@ export class ValueEncoder {
         this.#out.text(value)
         return
       case 'number':
-        this.#number(value)
+        writeNumber(this.#out, value)
         return
       case 'object':
         if (value === null) this.#out.byte(tag.null)
@@ -104,45 +98,13 @@ export class ValueEncoder {
         this.#out.byte(tag.undefined)
         return
       case 'bigint':
-        this.#bigint(value)
+        writeBigint(this.#out, value)
         return
       case 'function':
         throw this.#path.refuse(depth, `a function (${value.name || 'without a name'})`)
       default:
         throw this.#path.refuse(depth, 'a symbol')
     }
-  }
-
-  #number(value: number): void {
-    const out = this.#out
-    if (Number.isSafeInteger(value)) {
-      if (value >= 64) out.tagged(tag.positive, value)
-      else if (value < 0) out.tagged(tag.negative, -1 - value)
-      else out.byte(value === 0 && Object.is(value, -0) ? tag.minusZero : integerTags + value)
-    } else if (Number.isNaN(value)) {
-      out.byte(tag.notANumber)
-    } else if (value === Number.POSITIVE_INFINITY) {
-      out.byte(tag.infinity)
-    } else if (value === Number.NEGATIVE_INFINITY) {
-      out.byte(tag.minusInfinity)
-    } else if (Math.fround(value) === value) {
-      out.byte(tag.float32)
-      out.float32(value)
-    } else {
-      out.byte(tag.float64)
-      out.float64(value)
-    }
-  }
-
-  #bigint(value: bigint): void {
-    const isNegative = value < 0n
-    const hex = value === 0n ? '' : (isNegative ? -value : value).toString(16)
-    const size = (hex.length + 1) >> 1
-    this.#out.tagged(isNegative ? tag.bigNegative : tag.bigPositive, size)
-    this.#out.reserve(size)
-    let at = 0
-    if (hex.length % 2 === 1) this.#out.byte(hexDigit(hex, at++))
-    while (at < hex.length) this.#out.byte(16 * hexDigit(hex, at++) + hexDigit(hex, at++))
   }
 
   /** Writes a reference if this container was written before; otherwise gives it its number. */
@@ -159,13 +121,7 @@ export class ValueEncoder {
       this.#out.tagged(tag.reference, index)
       return true
     }
-    if (depth >= this.#depthMax) {
-      throw new RepriseError('LIMIT_EXCEEDED', `a value is nested deeper than ${this.#depthMax}`, {
-        limit: 'valueDepth',
-        max: this.#depthMax,
-        path: this.#path.show(depth),
-      })
-    }
+    if (depth >= this.#depthMax) throw this.#tooDeep(depth)
     if (count < listedMax) {
       this.#listed[count] = value
     } else {
@@ -174,6 +130,14 @@ export class ValueEncoder {
     }
     this.#containers = count + 1
     return false
+  }
+
+  #tooDeep(depth: number): RepriseError {
+    return new RepriseError('LIMIT_EXCEEDED', `a value is nested deeper than ${this.#depthMax}`, {
+      limit: 'valueDepth',
+      max: this.#depthMax,
+      path: this.#path.show(depth),
+    })
   }
 
   #weigh(units: number): void {
@@ -186,17 +150,17 @@ export class ValueEncoder {
   }
 
   #container(value: object, depth: number): void {
-    const prototype: unknown = Object.getPrototypeOf(value)
-    if (prototype === Object.prototype || prototype === null) this.#object(value, depth)
-    else if (Array.isArray(value)) this.#array(value, prototype, depth)
-    else this.#special(value, prototype as object, depth)
-  }
-
-  #object(value: object, depth: number): void {
-    this.#weigh(weight.light)
-    if (Object.getOwnPropertySymbols(value).length > 0)
-      throw this.#path.refuse(depth, 'a property with a symbol as key')
-    this.#fields(value, depth)
+    const prototype = Object.getPrototypeOf(value) as object | null
+    const isArray = Array.isArray(value)
+    if (prototype === Object.prototype || prototype === null || (!isArray && isForeignObjectPrototype(prototype))) {
+      this.#weigh(weight.light)
+      if (Object.getOwnPropertySymbols(value).length > 0) throw this.#path.refuse(depth, 'a symbol as key')
+      this.#fields(value, depth)
+    } else if (isArray) {
+      this.#array(value, prototype, depth)
+    } else {
+      this.#special(value, prototype, depth)
+    }
   }
 
   #fields(value: object, depth: number): void {
@@ -217,27 +181,27 @@ export class ValueEncoder {
       out.tagged(tag.largeObject, keys.length)
       for (const key of keys) {
         out.text(key)
-        this.#property(value, key, depth)
+        this.#value(this.#property(value, key, depth), depth + 1)
       }
       return
     }
     const sorted = shape.keys
-    for (let i = 0; i < sorted.length; i++) this.#property(value, sorted[i]!, depth)
+    for (let i = 0; i < sorted.length; i++) this.#value(this.#property(value, sorted[i]!, depth), depth + 1)
   }
 
-  #property(value: object, key: string, depth: number): void {
+  #property(value: object, key: string, depth: number): unknown {
     this.#path.at(depth, key)
     const property = Object.getOwnPropertyDescriptor(value, key)
     if (property === undefined || property.get !== undefined || property.set !== undefined) {
       throw this.#path.refuse(depth + 1, 'a property that is computed by a getter or setter')
     }
-    this.#value(property.value, depth + 1)
+    return property.value
   }
 
-  #array(value: readonly unknown[], prototype: unknown, depth: number): void {
+  #array(value: readonly unknown[], prototype: object, depth: number): void {
     // Array.prototype is itself an array, in every realm; the prototype of a subclass is not.
     if (prototype !== Array.prototype && !Array.isArray(prototype)) {
-      this.#special(value, prototype as object, depth)
+      this.#special(value, prototype, depth)
       return
     }
     this.#path.enter(depth, 'item')
@@ -282,10 +246,9 @@ export class ValueEncoder {
     else if (prototype === Map.prototype) this.#map(value as Map<unknown, unknown>, depth)
     else if (prototype === Set.prototype) this.#set(value as Set<unknown>, depth)
     else if (prototype === Date.prototype) this.#date(value as Date)
-    else if (prototype === ArrayBuffer.prototype) this.#buffer(value as ArrayBuffer)
-    else if (prototype === RegExp.prototype) this.#regExp(value as RegExp)
+    else if (prototype === ArrayBuffer.prototype) this.#leaf(writeBuffer, value as ArrayBuffer, weight.medium)
+    else if (prototype === RegExp.prototype) this.#leaf(writeRegExp, value as RegExp, weight.heavy)
     else if (value instanceof Error) this.#error(value, depth)
-    else if (isForeignObjectPrototype(prototype)) this.#object(value, depth)
     else throw this.#path.refuse(depth, `an instance of ${className(prototype)}`)
   }
 
@@ -318,40 +281,25 @@ export class ValueEncoder {
   #date(value: Date): void {
     this.#weigh(weight.medium)
     this.#out.byte(tag.date)
-    this.#number(Date.prototype.getTime.call(value))
+    writeNumber(this.#out, Date.prototype.getTime.call(value))
   }
 
-  #regExp(value: RegExp): void {
-    this.#weigh(weight.heavy)
-    this.#out.byte(tag.regExp)
-    this.#out.text(value.source)
-    this.#out.text(value.flags)
-  }
-
-  #buffer(value: ArrayBuffer): void {
-    this.#weigh(weight.medium)
-    this.#out.tagged(tag.buffer, value.byteLength)
-    this.#out.raw(new Uint8Array(value))
+  #leaf<T>(write: (out: ValueWriter, value: T) => void, value: T, units: number): void {
+    this.#weigh(units)
+    write(this.#out, value)
   }
 
   #view(value: ArrayBufferView, depth: number): void {
     this.#weigh(weight.medium)
-    const name: string = typedArrayName?.call(value) ?? 'DataView'
-    const kind = viewKinds.findIndex((candidate) => candidate.name === name)
-    if (kind < 0) throw this.#path.refuse(depth, `a ${name}`)
-    let bytes = new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
-    const { elementBytes } = viewKinds[kind]!
-    if (elementBytes > 1) {
-      bytes = bytes.slice()
-      turnElements(bytes, elementBytes)
-    }
-    this.#out.byte(tag.view)
-    this.#out.byte(kind)
-    this.#out.integer(bytes.length)
-    this.#out.raw(bytes)
+    const kind = viewKind(value)
+    if (kind < 0) throw this.#path.refuse(depth, 'a typed array of a new kind')
+    writeView(this.#out, value, kind)
   }
 
-  /** The nearest built-in class, and what the error says; the stack is of this process and stays here. */
+  /**
+   * The nearest built-in class, and what the error says; the stack is of this process and stays here. It counts as two
+   * levels, the error and its fields.
+   */
   #error(value: Error, depth: number): void {
     this.#weigh(weight.heavy)
     let kind = 0
@@ -367,7 +315,9 @@ export class ValueEncoder {
     if (Object.hasOwn(value, 'errors')) define(fields, 'errors', (value as AggregateError).errors)
     this.#out.byte(tag.error)
     this.#out.byte(kind)
-    this.#fields(fields, depth)
+    this.#path.enter(depth, 'fields')
+    if (depth + 1 >= this.#depthMax) throw this.#tooDeep(depth)
+    this.#fields(fields, depth + 1)
   }
 
   #instance(value: object, codec: ClassCodec, depth: number): void {
@@ -388,11 +338,6 @@ export class ValueEncoder {
     this.#value(data, depth + 1)
     this.#unfinished.delete(value)
   }
-}
-
-function hexDigit(hex: string, at: number): number {
-  const code = hex.charCodeAt(at)
-  return code < 0x3a ? code - 0x30 : code - 0x57
 }
 
 /** Stops at the first hole, so a long array of nothing costs nothing. */

@@ -3,7 +3,7 @@
 
 import { RepriseError } from './errors.ts'
 
-export type Step = 'property' | 'item' | 'key' | 'value' | 'member' | 'class'
+export type Step = 'property' | 'item' | 'key' | 'value' | 'member' | 'class' | 'fields'
 
 const stepsShown = 40
 
@@ -35,6 +35,7 @@ export class ValuePath {
 }
 
 function spell(step: Step, name: string | number): string {
+  if (step === 'fields') return ''
   if (step === 'item') return `[${name}]`
   if (step === 'class') return `<${name}>`
   if (step !== 'property') return `<${step} ${name}>`

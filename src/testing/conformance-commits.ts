@@ -17,6 +17,7 @@ import {
   message,
   plain,
   type Test,
+  until,
   utf8,
   type Writer,
 } from './conformance-kit.ts'
@@ -325,6 +326,11 @@ function fields(test: Test): void {
     )
     assert.ok(Number.isFinite(head.createdAt) && head.createdAt >= now - 1, 'made at the store’s time')
     assert.ok(head.updatedAt >= head.createdAt)
+    await until(async () => (await kit.now()) > head.createdAt + 1, 'time passes')
+    await writer.append('one')
+    const later = await kit.head('a')
+    assert.equal(later.createdAt, head.createdAt)
+    assert.ok(later.updatedAt > head.createdAt, 'a commit is an update')
   })
 
   test('wakeup, queue, priority, status and operation are kept until they are set again; null clears', async (kit) => {

@@ -386,6 +386,13 @@ function forgetting(test: Test): void {
     assert.deepEqual([head.seq, head.mail], [0, 1])
     assertSame(head.attributes, {}, 'attributes')
     await again.publish('c1')
+    const own = await again.append('anew')
+    assertSame(await kit.store.read(again.id, 0, 1000), [own], 'only the new history')
+    assert.deepEqual(
+      (await kit.readFeed()).map((item) => item.timeline),
+      ['b', 'a'],
+      'the forgotten runs do not come back with the id',
+    )
   })
 
   test('forget is PINNED while a fork needs it or a checkpoint is pinned', async (kit) => {

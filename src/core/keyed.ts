@@ -32,7 +32,10 @@ export class Keyed<V = unknown> {
     this.#tree = tree
   }
 
-  /** For the engine: the pages beneath. */
+  /**
+   * For the engine: the pages beneath.
+   * @internal
+   */
   static treeOf<V>(from: Keyed<V>): KeyedTree<V> {
     return from.#tree
   }

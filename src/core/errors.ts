@@ -94,6 +94,16 @@ const kinds = {
     remedy: 'reload',
     hint: 'The store did not answer and could not be asked again in time. Open again: history tells what happened.',
   },
+  NON_DETERMINISTIC: {
+    remedy: 'fix',
+    hint: 'Move the call into a step: workflow code outside of steps is replayed and must do the same each time.',
+  },
+  DIVERGED: {
+    remedy: 'stop',
+    hint: 'Nothing was done. Guard the change with ctx.patch, fork the run from a step, or roll it back.',
+  },
+  CANCELLED: { remedy: 'stop', hint: 'The run was cancelled: clean up and let this error pass.' },
+  RUN_FAILED: { remedy: 'stop', hint: 'The run ended without a result; the cause says why.' },
   NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a whole Reprise export; export it again.' },
 } as const satisfies Record<string, ErrorKind>
 

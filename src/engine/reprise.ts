@@ -14,6 +14,7 @@ import type {
 } from '../core/ports.ts'
 import { card, type RecoveryCard } from './card.ts'
 import { type CollectOptions, type CollectReport, collect } from './collect.ts'
+import { createTimeline } from './create.ts'
 import {
   type Entity,
   type Fold,
@@ -31,12 +32,12 @@ import { type FollowOptions, follow, type Replica } from './follow.ts'
 import { existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 import { takeTimeline } from './ownership.ts'
-import { recover } from './recover.ts'
+import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
-import { OpenTimeline } from './timeline.ts'
+import { type NewEntry, OpenTimeline } from './timeline.ts'
 import { type ExportOptions, exportTimeline, importTimeline } from './transfer.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
-import { refusalError } from './writer.ts'
+import { type Along, refusalError } from './writer.ts'
 
 /** State as of a coordinate; read-only. */
 export interface Past<State> {
@@ -289,6 +290,28 @@ export class Reprise {
     }
   }
 
+  /**
+   * For layers: makes a timeline with its first entries in one commit, and opens it (unless it is released at once).
+   * Null if there is one already.
+   */
+  async create<State>(
+    id: TimelineId,
+    fold: Fold<State>,
+    entries: readonly NewEntry[],
+    along: Along = {},
+  ): Promise<OpenTimeline<State> | 'released' | null> {
+    this.#check()
+    const created = await createTimeline(this.kernel, id, fold, entries, along)
+    if (!created) return null
+    if (along.release) return 'released'
+    const open = this.#hold(created.head, fold, created.recovered)
+    this.#held.set(id, {
+      fold: fold as Fold<unknown>,
+      opening: Promise.resolve(open as unknown as OpenTimeline<unknown>),
+    })
+    return open
+  }
+
   /** For layers: this process executes due timelines of a queue. */
   serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
     this.#check()
@@ -327,15 +350,20 @@ export class Reprise {
 
   async #recover<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
     const recovered = await recover(this.kernel, head, fold)
+    const open = this.#hold(head, fold, recovered)
+    for (const { record, reason } of recovered.damaged) await open.mark({ id: record.id, invalid: reason })
+    this.kernel.events.emit('recovered', { timeline: head.timeline, report: recovered.report })
+    this.kernel.events.emit('opened', { timeline: head.timeline, epoch: head.epoch, report: recovered.report })
+    return open
+  }
+
+  #hold<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {
     const open: OpenTimeline<State> = new OpenTimeline(this.kernel, head, fold, recovered, () => {
       const held = this.#held.get(head.timeline)
       void held?.opening.then((current) => {
         if (current === (open as unknown)) this.#held.delete(head.timeline)
       })
     })
-    for (const { record, reason } of recovered.damaged) await open.mark({ id: record.id, invalid: reason })
-    this.kernel.events.emit('recovered', { timeline: head.timeline, report: recovered.report })
-    this.kernel.events.emit('opened', { timeline: head.timeline, epoch: head.epoch, report: recovered.report })
     return open
   }
 

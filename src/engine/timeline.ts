@@ -22,6 +22,8 @@ export interface NewEntry {
   readonly version?: number
   /** Applied at most once in this timeline: a second entry with the same key is skipped. */
   readonly key?: string | undefined
+  /** When it happened, if not now; ms since 1970. */
+  readonly time?: number
 }
 
 export interface WriteOptions extends Along {
@@ -183,7 +185,7 @@ export class OpenTimeline<State> {
         throw new RepriseError('INVALID_ARGUMENT', 'a key has 1 to 512 characters', { type: entry.type })
       }
       const version = entry.version ?? this.#fold.upcasters?.[entry.type]?.version ?? 1
-      return { type: entry.type, version, time, key: entry.key, plain: codec.encode(entry.data) }
+      return { type: entry.type, version, time: entry.time ?? time, key: entry.key, plain: codec.encode(entry.data) }
     })
   }
 

@@ -1,0 +1,99 @@
+// Making a timeline with its first entries, in one commit and without reading anything back: for layers that start many
+// short ones. Whoever comes second with the same id is told that it exists, and has changed nothing.
+
+import type { TimelineId } from '../core/coordinate.ts'
+import type { Head } from '../core/ports.ts'
+import { originDigest, packRun } from '../core/run.ts'
+import type { Fold } from './definition.ts'
+import { type Entry, entryContext } from './history.ts'
+import { type Kernel, newOperation } from './kernel.ts'
+import type { Recovered } from './recover.ts'
+import { TimelineState } from './state.ts'
+import type { NewEntry } from './timeline.ts'
+import { type Along, refusalError } from './writer.ts'
+
+export interface Created<State> {
+  readonly head: Head
+  readonly recovered: Recovered<State>
+}
+
+/** Null: there is one already. */
+export async function createTimeline<State>(
+  kernel: Kernel,
+  id: TimelineId,
+  fold: Fold<State>,
+  entries: readonly NewEntry[],
+  along: Along,
+): Promise<Created<State> | null> {
+  for (;;) {
+    const worker = await kernel.worker.register()
+    const digest = originDigest(kernel.hash, id)
+    const drafts = entries.map((entry, i) => ({
+      type: entry.type,
+      version: entry.version ?? 1,
+      time: entry.time ?? kernel.clock.now(),
+      key: entry.key,
+      data: kernel.sealer.seal(kernel.codec.encode(entry.data), entryContext(digest, i)),
+    }))
+    const run = packRun(kernel.hash, { before: digest, first: 1, epoch: 1 }, drafts)
+    const state = new TimelineState(fold)
+    state.replay(
+      drafts.map(
+        ({ type, version, time, key }, i): Entry => ({
+          ...{ timeline: id, seq: i + 1, epoch: 1, type, version, time, key },
+          data: kernel.codec.decode(kernel.codec.encode(entries[i]!.data)),
+        }),
+      ),
+    )
+    const outcome = await kernel.committer.submit({
+      ...along,
+      operation: newOperation(kernel.random),
+      guard: { timeline: id, epoch: 0, seq: 0 },
+      take: { worker, from: 'free', create: { digest } },
+      run,
+    })
+    if (outcome.ok) return { head: headOf(kernel, id, run, along), recovered: recoveredOf(id, state, run) }
+    if (outcome.code === 'WORKER_RETIRED') await kernel.worker.renewNow()
+    else if (outcome.code === 'FENCED' || outcome.code === 'CONFLICT' || outcome.code === 'OWNED') return null
+    else throw refusalError(id, outcome)
+  }
+}
+
+type FirstRun = { readonly count: number; readonly digest: Uint8Array }
+
+function headOf(kernel: Kernel, id: TimelineId, run: FirstRun, along: Along): Head {
+  const now = kernel.worker.now()
+  return {
+    timeline: id,
+    seq: run.count,
+    epoch: 1,
+    digest: run.digest,
+    owner: along.release ? null : kernel.worker.id,
+    isOwnerAlive: !along.release,
+    floor: 0,
+    floorDigest: originDigest(kernel.hash, id),
+    base: null,
+    queue: along.queue ?? null,
+    priority: along.priority ?? 0,
+    status: along.status ?? '',
+    wakeup: along.wakeup ?? null,
+    mail: 0,
+    attributes: {},
+    operation: null,
+    createdAt: now,
+    updatedAt: now,
+  }
+}
+
+function recoveredOf<State>(timeline: string, state: TimelineState<State>, run: FirstRun): Recovered<State> {
+  const nothing = { checkpoint: null, skipped: [], entriesReplayed: 0, bytesRead: 0, entriesLost: 0 }
+  return {
+    state,
+    point: { seq: run.count, digest: run.digest },
+    lineage: [],
+    base: null,
+    damaged: [],
+    replayMsPerEntry: 0,
+    report: { timeline, seq: run.count, epoch: 1, ...nothing, planMs: 0, restoreMs: 0, replayMs: 0, totalMs: 0 },
+  }
+}

@@ -2,6 +2,7 @@
 // arrives as one JSON value and one value with all the bytes (encode.ts writes them); outcomes leave as JSON.
 
 import { functionName, isAlive, nowMs, positionText } from './functions.ts'
+import { headColumns, headTables } from './rows.ts'
 
 export function createCommitFunction(s: string): string {
   const f = (name: string) => functionName(s, name)
@@ -24,7 +25,7 @@ BEGIN
     WHERE NOT EXISTS (SELECT 1 FROM ${s}.timeline t WHERE t.ns = p_ns AND t.id = m.id)
     ORDER BY m.id ON CONFLICT (ns, id) DO NOTHING;
   END IF;
-  PERFORM 1 FROM ${s}.timeline WHERE ns = p_ns AND id = ANY (p_lock) ORDER BY tid FOR NO KEY UPDATE;
+  PERFORM 1 FROM ${s}.timeline WHERE ns = p_ns AND id = ANY (p_lock) ORDER BY id FOR NO KEY UPDATE;
   -- While we waited for a lock, its row may have been renamed or removed. What must be there would be missed: again.
   IF (SELECT count(*) FROM ${s}.timeline WHERE ns = p_ns AND id = ANY (p_make)) < cardinality(p_make) THEN
     RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'a timeline was renamed or removed at this moment';
@@ -40,10 +41,20 @@ BEGIN
     ELSE
       v_outcome := ${f('commit_one')}(p_ns, c, p_blob);
     END IF;
+    -- A refusal shows the head as it was at that moment, between the commits of the batch.
+    IF v_outcome ? 'code' AND c ? 't' THEN
+      v_outcome := v_outcome || jsonb_build_object('head', ${f('head')}(p_ns, c->>'t'));
+    END IF;
     v_outcomes := v_outcomes || v_outcome;
   END LOOP;
   RETURN v_outcomes;
 END $$;
+
+CREATE FUNCTION ${f('head')}(p_ns integer, p_id text) RETURNS jsonb LANGUAGE sql STABLE AS $$
+  SELECT to_jsonb(x) FROM (
+    SELECT ${headColumns} FROM ${headTables(s)} WHERE t.ns = p_ns AND t.id = p_id AND NOT t.is_stub
+  ) x
+$$;
 
 CREATE FUNCTION ${f('commit_one')}(p_ns integer, c jsonb, p_blob bytea) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE

@@ -3,38 +3,36 @@
 // else goes through the general commit, which knows the reasons. Either way: one round trip, one transaction.
 
 import { assert } from '../../core/assert.ts'
-import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Guard, Head, Outcome, Refusal, Run } from '../../core/ports.ts'
 import type { Connections, RunSql } from './connect.ts'
 import { BlobWriter, encodeBatch } from './encode.ts'
 import { functionName } from './functions.ts'
+import { fromJsonHead } from './rows.ts'
 import { escapeText, isStorable } from './text.ts'
 
 type Append = Commit & { readonly guard: Guard & { readonly seq: number }; readonly run: Run }
 
-type Answer = { readonly seq: number; readonly was: boolean } | { readonly code: Refusal; readonly reason: string }
-
-/** Heads for refusals, read after the fact: how the timeline looks now. */
-export type ReadHeads = (timelines: readonly TimelineId[]) => Promise<(Head | null)[]>
+type Answer =
+  | { readonly seq: number; readonly was: boolean }
+  | { readonly code: Refusal; readonly reason: string; readonly head?: Readonly<Record<string, unknown>> | null }
 
 export interface CommitPort {
   readonly connections: Connections
   readonly schema: string
   readonly namespace: number
-  readonly heads: ReadHeads
 }
 
 /** Commits without riders. */
 export async function commitBatch(port: CommitPort, commits: readonly Commit[]): Promise<Outcome[]> {
   if (commits.length === 0) return []
   if (!isAppendOnly(commits)) return commitGeneral(port, commits)
-  const done = commits.length === 1 ? await appendOne(port, commits[0] as Append) : await appendMany(port, commits)
-  const rest = commits.filter((_, index) => !done[index])
+  const done = commits.length === 1 ? await appendOne(port, commits[0]!) : await appendMany(port, commits)
+  const rest = commits.filter((commit) => !done.has(commit))
   const others = rest.length === 0 ? [] : await commitGeneral(port, rest)
-  return commits.map((commit, index): Outcome => {
-    if (!done[index]) return others.shift()!
-    const { guard, run } = commit as Append
+  return commits.map((commit): Outcome => {
+    if (!done.has(commit)) return others.shift()!
+    const { guard, run } = commit
     return { ok: true, epoch: guard.epoch, seq: guard.seq + run.count, wasApplied: false }
   })
 }
@@ -63,7 +61,7 @@ function statusOf({ status }: Commit): string | null {
   return status === undefined ? null : escapeText(status)
 }
 
-async function appendOne({ connections, schema, namespace }: CommitPort, commit: Append): Promise<boolean[]> {
+async function appendOne({ connections, schema, namespace }: CommitPort, commit: Append): Promise<Set<Commit>> {
   const { guard, run, operation } = commit
   const text = `SELECT ${functionName(schema, 'append_one')}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done`
   const values = [
@@ -79,14 +77,13 @@ async function appendOne({ connections, schema, namespace }: CommitPort, commit:
     asBuffer(run.bytes),
   ]
   const rows = await connections.rows<{ done: boolean }>(text, values, 'unsafe', 'append_one')
-  return [rows[0]!.done]
+  return new Set(rows[0]!.done ? [commit] : [])
 }
 
 async function appendMany(
   { connections, schema, namespace }: CommitPort,
-  commits: readonly Commit[],
-): Promise<boolean[]> {
-  const appends = commits as readonly Append[]
+  appends: readonly Append[],
+): Promise<Set<Commit>> {
   const bytes = new BlobWriter()
   const places = appends.map(({ run }) => bytes.add(run.bytes))
   const text = `SELECT ${functionName(schema, 'append_many')}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS done`
@@ -105,17 +102,19 @@ async function appendMany(
     bytes.take(),
   ]
   const rows = await connections.rows<{ done: string | null }>(text, values, 'unsafe', 'append_many')
-  const done = new Set((rows[0]!.done ?? '').split(','))
-  return appends.map((_, index) => done.has(String(index + 1)))
+  const done = (rows[0]!.done ?? '').split(',').filter(Boolean)
+  return new Set(done.map((number) => appends[Number(number) - 1]!))
 }
 
 async function commitGeneral(port: CommitPort, commits: readonly Commit[]): Promise<Outcome[]> {
   const { text, values } = generalQuery(port, commits)
   const rows = await port.connections.rows<{ outcomes: Answer[] }>(text, values, 'unsafe', 'commit')
-  return toOutcomes(port, commits, rows[0]!.outcomes)
+  const answers = rows[0]!.outcomes
+  assert(answers.length === commits.length, 'the database answers each commit')
+  return commits.map((commit, index) => toOutcome(commit, answers[index]!))
 }
 
-/** The same inside a transaction that is already open. Heads are left out: the caller reads them when it is over. */
+/** The same inside a transaction that is already open. */
 export async function commitInside(run: RunSql, port: CommitPort, commit: Commit): Promise<Answer> {
   const { text, values } = generalQuery(port, [commit])
   const { rows } = await run(text, values)
@@ -130,22 +129,12 @@ function generalQuery({ schema, namespace }: CommitPort, commits: readonly Commi
   }
 }
 
-export async function toOutcomes(
-  port: CommitPort,
-  commits: readonly Commit[],
-  answers: readonly Answer[],
-): Promise<Outcome[]> {
-  assert(answers.length === commits.length, 'the database answers each commit')
-  const refused = commits.filter(({ guard }, index) => guard && 'code' in answers[index]!)
-  const heads = refused.length === 0 ? [] : await port.heads(refused.map(({ guard }) => guard!.timeline))
-  return commits.map((commit, index): Outcome => {
-    const answer = answers[index]!
-    if ('code' in answer) {
-      return { ok: false, code: answer.code, reason: answer.reason, head: heads[refused.indexOf(commit)] ?? null }
-    }
-    const epoch = commit.guard ? commit.guard.epoch + (commit.take || commit.branch ? 1 : 0) : 0
-    return { ok: true, epoch, seq: answer.seq, wasApplied: answer.was }
-  })
+export function toOutcome(commit: Commit, answer: Answer): Outcome {
+  if ('code' in answer) {
+    return { ok: false, code: answer.code, reason: answer.reason, head: answer.head ? fromJsonHead(answer.head) : null }
+  }
+  const epoch = commit.guard ? commit.guard.epoch + (commit.take || commit.branch ? 1 : 0) : 0
+  return { ok: true, epoch, seq: answer.seq, wasApplied: answer.was }
 }
 
 /** An array of numbers in PostgreSQL's own writing, which is quicker than the driver's. */

@@ -60,7 +60,7 @@ const parsers: Readonly<Record<number, (value: string) => unknown>> = {
 }
 
 /** The driver only has the text form of bytes: \x and hexadecimal. */
-function fromByteaText(value: string): Uint8Array {
+export function fromByteaText(value: string): Uint8Array {
   const bytes = new Uint8Array((value.length - 2) / 2)
   const view = Buffer.from(bytes.buffer)
   view.write(value.slice(2), 'hex')

@@ -1,4 +1,4 @@
-// The feed across timelines. Runs are read in the order of (pos, tid, first), and only below the oldest transaction
+// The feed across timelines. Runs are read in the order of (pos, id), and only below the oldest transaction
 // that is still under way: a run that commits later can then never lie behind a reader. Committed runs above that line
 // are not readable yet; the page says that it is not the end.
 
@@ -10,18 +10,21 @@ import { isStorable } from './text.ts'
 
 interface FeedRow {
   readonly pos: number
-  readonly tid: number
+  readonly id: number
   readonly first: number
   readonly last: number
-  readonly id: TimelineId
+  readonly timeline: TimelineId
   /** Null where the filter says no. */
   readonly digest: Uint8Array | null
   readonly bytes: Uint8Array | null
 }
 
+/** On every row, also when no run was found. */
 interface Line {
-  readonly bound: number
+  /** Committed runs lie above the line. */
   readonly is_waiting: boolean
+  /** Readable runs lie after the page. */
+  readonly is_cut: boolean
 }
 
 /** A page stops at about this many bytes, whatever its limit says. */
@@ -57,7 +60,7 @@ async function readPage(
   const from = fromPosition(after)
   const prefixes = filter.prefixes?.filter(isStorable) ?? null
   const scan = prefixes ? Math.min(scanMax, Math.max(scanMin, limit * 4)) : Math.max(0, limit)
-  const values = [ns, from.pos, from.tid, from.first, scan, prefixes, limit, pageBytesMax]
+  const values = [ns, from.pos, from.id, scan, prefixes, limit, pageBytesMax]
   const rows = await connections.rows<FeedRow & Line>(feedQuery(s), values, 'safe', 'feed')
   // One row is always there, for the line: its own columns are null if nothing was found.
   const isWaiting = rows[0]!.is_waiting
@@ -68,18 +71,18 @@ async function readPage(
       ? [
           {
             position: toPosition(row),
-            timeline: row.id,
+            timeline: row.timeline,
             run: { first: row.first, count: row.last - row.first + 1, digest, bytes },
           },
         ]
       : [],
   )
   const next = last ? toPosition(last) : after
-  return { page: { items, next, isEnd: !isWaiting && (rows[0] as { is_cut?: boolean }).is_cut !== true }, isWaiting }
+  return { page: { items, next, isEnd: !isWaiting && !rows[0]!.is_cut }, isWaiting }
 }
 
 /**
- * scanned: the next runs in order, without their bytes. ranked: which of them match, and how many and how many bytes
+ * scanned: the next runs in order, without their bytes, and one more to see whether there is more. ranked: which of them match, and how many and how many bytes
  * have matched up to each. The page ends where it is full.
  */
 function feedQuery(s: string): string {
@@ -87,22 +90,22 @@ function feedQuery(s: string): string {
 WITH line AS (
   SELECT pos_base + pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS bound FROM ${s}.namespace WHERE id = $1
 ), scanned AS (
-  SELECT r.pos, r.tid, r.first, r.last, t.id,
-    ($6::text[] IS NULL OR EXISTS (SELECT 1 FROM unnest($6::text[]) p(prefix) WHERE starts_with(t.id, p.prefix))) AS is_match,
-    octet_length(r.bytes) AS size
+  SELECT r.pos, r.id, r.tid, r.first, r.last, t.id AS timeline, octet_length(r.bytes) AS size,
+    ($5::text[] IS NULL OR EXISTS (SELECT 1 FROM unnest($5::text[]) p(prefix) WHERE starts_with(t.id, p.prefix))) AS is_match
   FROM ${s}.run r JOIN ${s}.timeline t ON t.tid = r.tid
-  WHERE r.ns = $1 AND (r.pos, r.tid, r.first) > ($2::bigint, $3::bigint, $4::bigint) AND r.pos < (SELECT bound FROM line)
-  ORDER BY r.pos, r.tid, r.first LIMIT $5
+  WHERE r.ns = $1 AND (r.pos, r.id) > ($2::bigint, $3::bigint) AND r.pos < (SELECT bound FROM line)
+  ORDER BY r.pos, r.id LIMIT $4::bigint + 1
 ), ranked AS (
-  SELECT *, count(*) FILTER (WHERE is_match) OVER w AS matches, coalesce(sum(size) FILTER (WHERE is_match) OVER w, 0) AS bytes_so_far
-  FROM scanned WINDOW w AS (ORDER BY pos, tid, first)
+  SELECT *, row_number() OVER w AS n, count(*) FILTER (WHERE is_match) OVER w AS matches,
+    coalesce(sum(size) FILTER (WHERE is_match) OVER w, 0) AS bytes_so_far
+  FROM scanned WINDOW w AS (ORDER BY pos, id)
 ), page AS (
-  SELECT * FROM ranked WHERE matches <= $7 AND (bytes_so_far <= $8 OR matches <= 1)
+  SELECT * FROM ranked WHERE n <= $4 AND matches <= $6 AND (bytes_so_far <= $7 OR matches <= 1)
 )
-SELECT page.pos, page.tid, page.first, page.last, page.id, r.digest, r.bytes,
+SELECT page.pos, page.id, page.first, page.last, page.timeline, r.digest, r.bytes,
   EXISTS (SELECT 1 FROM ${s}.run x WHERE x.ns = $1 AND x.pos >= line.bound) AS is_waiting,
-  (SELECT count(*) FROM scanned) >= $5 OR (SELECT count(*) FROM page) < (SELECT count(*) FROM scanned) AS is_cut
+  (SELECT count(*) FROM page) < (SELECT count(*) FROM scanned) AS is_cut
 FROM line LEFT JOIN page ON true
   LEFT JOIN ${s}.run r ON page.is_match AND r.tid = page.tid AND r.last = page.last
-ORDER BY page.pos, page.tid, page.first`
+ORDER BY page.pos, page.id`
 }

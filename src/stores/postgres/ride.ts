@@ -1,8 +1,9 @@
 // The user's SQL in the transaction of a commit. The commit decides: if it is refused, or turns out to have been
 // applied before (its answer was lost), what the user's SQL did is rolled back with it.
 
-import type { Commit, Outcome, Sql } from '../../core/ports.ts'
-import { type CommitPort, commitInside, riderFailed, toOutcomes } from './commit.ts'
+import type { TimelineId } from '../../core/coordinate.ts'
+import type { Commit, Head, Outcome, Sql } from '../../core/ports.ts'
+import { type CommitPort, commitInside, riderFailed, toOutcome } from './commit.ts'
 import type { RunSql } from './connect.ts'
 import type { DriverClient } from './driver.ts'
 import { ownTypes } from './driver.ts'
@@ -12,6 +13,8 @@ import { toNumbered } from './placeholder.ts'
 /** A rider that does nothing for this long loses its transaction, so that it cannot hold locks for ever. */
 const idleTimeoutMs = 60_000
 
+export type ReadHeads = (timelines: readonly TimelineId[]) => Promise<(Head | null)[]>
+
 class RiderFailure {
   readonly cause: unknown
   constructor(cause: unknown) {
@@ -19,12 +22,12 @@ class RiderFailure {
   }
 }
 
-export async function commitRiding(port: CommitPort, commit: Commit): Promise<Outcome> {
+export async function commitRiding(port: CommitPort, commit: Commit, heads: ReadHeads): Promise<Outcome> {
   try {
     return await port.connections.use('a commit with a rider', 'unsafe', (client) => ride(port, client, commit), true)
   } catch (error) {
     if (!(error instanceof RiderFailure)) throw toReprise(error, 'a commit with a rider')
-    const head = commit.guard ? (await port.heads([commit.guard.timeline]))[0]! : null
+    const head = commit.guard ? (await heads([commit.guard.timeline]))[0]! : null
     return riderFailed(error.cause, head)
   }
 }
@@ -38,7 +41,7 @@ async function ride(port: CommitPort, client: DriverClient, commit: Commit): Pro
     const trial = await commitInside(run, port, commit)
     if ('code' in trial || trial.was) {
       await run('ROLLBACK')
-      return (await toOutcomes(port, [commit], [trial]))[0]!
+      return toOutcome(commit, trial)
     }
     // Its locks go as well: nobody waits while the user's code runs.
     await run('ROLLBACK TO SAVEPOINT trial')
@@ -47,8 +50,8 @@ async function ride(port: CommitPort, client: DriverClient, commit: Commit): Pro
     const answer = await commitInside(run, port, commit)
     const isApplied = !('code' in answer) && !answer.was
     await run(isApplied ? 'COMMIT' : 'ROLLBACK')
-    const [outcome] = await toOutcomes(port, [commit], [answer])
-    return outcome!.ok && isApplied ? { ...outcome!, ridden } : outcome!
+    const outcome = toOutcome(commit, answer)
+    return outcome.ok && isApplied ? { ...outcome, ridden } : outcome
   } catch (error) {
     await run('ROLLBACK').catch(() => undefined)
     throw error

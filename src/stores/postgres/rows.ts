@@ -2,6 +2,7 @@
 
 import type { ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import type { Attribute, CursorRow, Head, ManifestRecord, Message, Run, WorkerRow } from '../../core/ports.ts'
+import { fromByteaText } from './driver.ts'
 import { isAlive, nowMs } from './functions.ts'
 import { unescapeAttributes, unescapeText } from './text.ts'
 
@@ -60,6 +61,13 @@ export function toHead(row: HeadRow): Head {
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   }
+}
+
+/** A head that came as JSON: bytes are still text there. */
+export function fromJsonHead(row: Readonly<Record<string, unknown>>): Head {
+  const bytes = (name: string) => (row[name] === null ? null : fromByteaText(row[name] as string))
+  const binary = { digest: bytes('digest'), floor_digest: bytes('floor_digest'), base_digest: bytes('base_digest') }
+  return toHead({ ...row, ...binary } as unknown as HeadRow)
 }
 
 export interface RunRow {

@@ -66,8 +66,12 @@ async function migrate(connections: Connections, s: string): Promise<void> {
 }
 
 async function readVersionInside(run: RunSql, s: string): Promise<number> {
-  const { rows } = await run('SELECT to_regclass($1) IS NOT NULL AS is_there', [`${s}.meta`])
-  if (!(rows[0] as { is_there: boolean }).is_there) return 0
+  // A query, not to_regclass: that would answer from what this connection remembers from before the lock.
+  const { rows } = await run(
+    `SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'meta'`,
+    [s.slice(1, -1)],
+  )
+  if (rows.length === 0) return 0
   const meta = await run(`SELECT version FROM ${s}.meta`)
   return checkVersion((meta.rows[0] as { version: number } | undefined)?.version ?? 0)
 }
@@ -90,7 +94,7 @@ async function makeNamespace(connections: Connections, s: string, name: string):
 async function repairFeed(connections: Connections, s: string, ns: number): Promise<void> {
   const isBehind = `SELECT n.pos_base + pg_snapshot_xmax(pg_current_snapshot())::text::bigint <= greatest(
       coalesce((SELECT r.pos FROM ${s}.run r WHERE r.ns = n.id ORDER BY r.pos DESC LIMIT 1), 0),
-      coalesce((SELECT substr(max(c.position), 1, 16)::bigint FROM ${s}.cursor c WHERE c.ns = n.id AND c.position <> ''), 0)
+      coalesce((SELECT substr(max(c.position), 1, 16)::bigint FROM ${s}.cursor c WHERE c.ns = n.id AND ${isPosition('c.position')}), 0)
     ) AS is_behind FROM ${s}.namespace n WHERE n.id = $1`
   const [row] = await connections.rows<{ is_behind: boolean }>(isBehind, [ns], 'safe')
   if (!row?.is_behind) return
@@ -103,9 +107,13 @@ async function repairFeed(connections: Connections, s: string, ns: number): Prom
       `UPDATE ${s}.namespace SET pos_base = 1 + greatest(
         coalesce((SELECT max(pos) FROM ${s}.run WHERE ns = $1), 0),
         coalesce((SELECT max(last_pos) FROM ${s}.timeline WHERE ns = $1), 0),
-        coalesce((SELECT substr(max(position), 1, 16)::bigint FROM ${s}.cursor WHERE ns = $1 AND position <> ''), 0)
+        coalesce((SELECT substr(max(position), 1, 16)::bigint FROM ${s}.cursor WHERE ns = $1 AND ${isPosition('position')}), 0)
       ) WHERE id = $1`,
       [ns],
     )
   })
+}
+
+function isPosition(column: string): string {
+  return `${column} ~ '^[0-9]{16}-[0-9]{16}$'`
 }

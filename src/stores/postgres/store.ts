@@ -79,19 +79,14 @@ export class PostgresStore implements Store {
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
     this.#connections.checkOpen()
     for (const commit of commits) checkCommit(commit)
-    const port = {
-      connections: this.#connections,
-      schema: this.#s,
-      namespace: this.#ns,
-      heads: (ids: readonly TimelineId[]) => this.head(ids),
-    }
+    const port = { connections: this.#connections, schema: this.#s, namespace: this.#ns }
     const outcomes: Outcome[] = []
     // Commits between two riders share a transaction; a rider has one of its own.
     for (let start = 0; start < commits.length; ) {
       const rider = commits.findIndex((commit, index) => index >= start && commit.ride)
       const end = rider === -1 ? commits.length : rider
       outcomes.push(...(await commitBatch(port, commits.slice(start, end))))
-      if (rider !== -1) outcomes.push(await commitRiding(port, commits[rider]!))
+      if (rider !== -1) outcomes.push(await commitRiding(port, commits[rider]!, (ids) => this.head(ids)))
       start = end + 1
     }
     if (outcomes.some((outcome) => outcome.ok && !outcome.wasApplied)) this.#bell.ring()

@@ -2,8 +2,8 @@
 // timeline and its rows stay where they are. Times are milliseconds of the database's clock.
 //
 // pos is the order of the feed: the namespace's pos_base plus the number of the transaction that wrote the run. A
-// reader stays below the oldest transaction under way, so nothing can appear behind it. Inside one transaction
-// (tid, first) decides.
+// reader stays below the oldest transaction under way, so nothing can appear behind it. Inside one transaction the
+// run's id decides, which follows the order of the batch.
 
 /** The version of tables and functions together. Functions carry it in their names: code of another version finds none. */
 export const schemaVersion = 1
@@ -61,13 +61,14 @@ CREATE TABLE ${s}.run (
   last bigint NOT NULL,
   first bigint NOT NULL,
   pos bigint NOT NULL,
+  id bigint GENERATED ALWAYS AS IDENTITY,
   ns integer NOT NULL,
   digest bytea NOT NULL,
   bytes bytea NOT NULL,
   PRIMARY KEY (tid, last)
 );
 ALTER TABLE ${s}.run ALTER COLUMN bytes SET STORAGE EXTERNAL;
-CREATE INDEX run_feed ON ${s}.run (ns, pos, tid, first);
+CREATE INDEX run_feed ON ${s}.run (ns, pos, id);
 
 -- A consumed message stays without its data, so that its id is known when it is sent again.
 CREATE TABLE ${s}.message (

@@ -7,11 +7,14 @@ import type { Attribute } from '../../core/ports.ts'
 
 const loneSurrogate = '[\\ud800-\\udbff](?![\\udc00-\\udfff])|(?<![\\ud800-\\udbff])[\\udc00-\\udfff]'
 const unstorable = new RegExp(`\\0|${loneSurrogate}`)
+/** Quick: most text has none of these. */
+const mayNeedEscape = /[\0\\\ud800-\udfff]/
 const toEscape = new RegExp(`[\\0\\\\]|${loneSurrogate}`, 'g')
 const escaped = /\\(?:\\|0|u([0-9a-f]{4}))/g
 
 /** @example escapeText('a\0') // 'a\\0' */
 export function escapeText(text: string): string {
+  if (!mayNeedEscape.test(text)) return text
   return text.replace(toEscape, (found) => {
     if (found === '\\') return '\\\\'
     return found === '\0' ? '\\0' : `\\u${found.charCodeAt(0).toString(16)}`
@@ -28,7 +31,7 @@ export function unescapeText(text: string): string {
 
 /** Ids and prefixes are stored as they are; one that cannot be stored is nobody's. */
 export function isStorable(text: string): boolean {
-  return !unstorable.test(text)
+  return !mayNeedEscape.test(text) || !unstorable.test(text)
 }
 
 export function checkId(text: string): string {

@@ -50,7 +50,7 @@ export async function retire(connections: Connections, s: string, ns: number, id
       `UPDATE ${s}.worker SET retired_at = ${nowMs} WHERE ns = $1 AND id = ANY ($2::text[]) AND retired_at IS NULL`,
       [ns, workers],
     )
-    const owned = `SELECT tid FROM ${s}.timeline WHERE ns = $1 AND owner = ANY ($2::text[]) ORDER BY tid FOR NO KEY UPDATE`
+    const owned = `SELECT tid FROM ${s}.timeline WHERE ns = $1 AND owner = ANY ($2::text[]) ORDER BY id FOR NO KEY UPDATE`
     await run(
       `WITH owned AS (${owned}) UPDATE ${s}.timeline t SET owner = NULL, updated_at = ${nowMs} FROM owned
        WHERE t.tid = owned.tid AND t.owner = ANY ($2::text[])`,

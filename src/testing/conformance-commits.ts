@@ -257,6 +257,12 @@ function guarding(test: Test): void {
     expectRefused(await writer.commit({ ...full, ride: () => Promise.reject(new Error('no')) }), 'RIDER_FAILED')
     assertSame(await everything(kit, 'a', 'b', 'owner', 'archive'), before, 'nothing changed')
     expectOk(await writer.commit({ ...full, consume: [asMessage('m1')], cursors: { mine: '' } }))
+    const runs = await kit.store.read(writer.id, 0, 10_000)
+    assert.deepEqual(
+      runs.map((run) => run.first),
+      [1, 2],
+      'the run is there once, however often it was refused before',
+    )
   })
 
   test('a shape that can never apply rejects the whole batch with INVALID_ARGUMENT', async (kit) => {

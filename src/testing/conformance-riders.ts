@@ -108,6 +108,32 @@ export function riderTests(test: Test): void {
     assert.deepEqual(await kit.inboxIds('c'), ['m1'])
   })
 
+  test('of two commits at the same sequence one wins, and a rider was called only if its commit stands', async (kit) => {
+    const writer = await kit.create('a')
+    for (const [first, second] of [
+      ['ride', 'plain'],
+      ['plain', 'ride'],
+    ] as const) {
+      let calls = 0
+      const ride = async () => {
+        await new Promise((resolve) => setTimeout(resolve, 20))
+        calls += 1
+      }
+      const rivals = [first, second].map((kind) => {
+        const rival = writer.twin()
+        const run = rival.run(kind)
+        return { kind, rival, outcome: rival.commit(kind === 'ride' ? { run, ride } : { run }) }
+      })
+      const results = await Promise.all(rivals.map(async (one) => ({ ...one, isOk: (await one.outcome).ok })))
+      const winners = results.filter((result) => result.isOk)
+      assert.equal(winners.length, 1)
+      assert.equal(calls, winners[0]!.kind === 'ride' ? 1 : 0)
+      writer.seq = winners[0]!.rival.seq
+      writer.digest = winners[0]!.rival.digest
+      assert.equal((await kit.head('a')).seq, writer.seq)
+    }
+  })
+
   test('the rider’s SQL commits and rolls back with the commit, or is refused by a store that has none', async (kit) => {
     const writer = await kit.create('a')
     if (!kit.capabilities.sql) {

@@ -5,7 +5,7 @@ import { type ClassCodec, Codec } from '../core/codec.ts'
 import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import { defaultLimits, type Limits } from '../core/limits.ts'
-import type { Blobs, Clock, Random, Store } from '../core/ports.ts'
+import type { Blobs, Clock, Hash, Random, Store } from '../core/ports.ts'
 import { Committer } from './committer.ts'
 import { Events } from './events.ts'
 import type { Kernel } from './kernel.ts'
@@ -42,6 +42,7 @@ export interface Ports {
   readonly store: Store
   readonly clock?: Clock
   readonly random?: Random
+  readonly hash?: Hash
   readonly identity?: ProcessIdentity
   readonly isGone?: (other: ProcessIdentity, own: ProcessIdentity) => boolean
   readonly planted?: ReadonlySet<string>
@@ -63,7 +64,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     store,
     clock,
     random,
-    hash: sha256,
+    hash: ports.hash ?? sha256,
     codec: new Codec({ limits, ...(options.classes && { classes: options.classes }) }),
     sealer: new Sealer({ limits, ...(options.keys && { keys: options.keys }) }),
     limits,

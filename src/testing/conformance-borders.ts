@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict'
 import { feedStart, type Store } from '../core/ports.ts'
-import { everythingIn } from './conformance-commits.ts'
 import {
   asManifest,
   assertSame,
@@ -19,6 +18,7 @@ import {
   Writer,
   worker,
 } from './conformance-kit.ts'
+import { everythingIn } from './conformance-operations.ts'
 
 export function namespaceTests(test: Test): void {
   test('G14: a namespace sees nothing of another: not its timelines, mail, feed, workers, cursors or chunks', async (kit) => {

@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict'
 import type { ManifestRecord } from '../core/ports.ts'
-import { everything } from './conformance-commits.ts'
 import {
   asManifest,
   assertSame,
@@ -13,6 +12,7 @@ import {
   type Test,
   type Writer,
 } from './conformance-kit.ts'
+import { everything } from './conformance-operations.ts'
 
 export function catalogTests(test: Test): void {
   publishing(test)

@@ -4,7 +4,6 @@
 import assert from 'node:assert/strict'
 import { isReprise } from '../core/errors.ts'
 import { type Commit, feedStart, type Store } from '../core/ports.ts'
-import { commitKinds, everythingIn, prepareForKinds } from './conformance-commits.ts'
 import {
   asManifest,
   asMessage,
@@ -22,6 +21,7 @@ import {
   Writer,
   worker,
 } from './conformance-kit.ts'
+import { commitKinds, everythingIn, prepareForKinds } from './conformance-operations.ts'
 import { type Fate, faultyStore } from './faulty-store.ts'
 
 export function lostAnswerTests(test: Test): void {

@@ -8,7 +8,9 @@ import { commitTests } from './conformance-commits.ts'
 import { feedTests } from './conformance-feed.ts'
 import { claimTests, inboxTests } from './conformance-inbox.ts'
 import { type Harness, Kit, type Test } from './conformance-kit.ts'
+import { lineageTests } from './conformance-lineage.ts'
 import { lostAnswerTests } from './conformance-lost-answers.ts'
+import { operationTests } from './conformance-operations.ts'
 import { ownershipTests } from './conformance-ownership.ts'
 import { queryTests } from './conformance-queries.ts'
 import { randomTests } from './conformance-random.ts'
@@ -29,7 +31,9 @@ export function conformance(runner: Runner, harness: Harness): void {
   const test: Test = (title, body) => runner.it(title, () => inFreshWorld(harness, body))
   const groups: Readonly<Record<string, (test: Test) => void>> = {
     commits: commitTests,
+    operations: operationTests,
     ownership: ownershipTests,
+    lineage: lineageTests,
     catalog: catalogTests,
     inbox: inboxTests,
     claim: claimTests,

@@ -49,6 +49,11 @@ export function timelineId(text: string, lengthMax = 512): TimelineId {
   return text as TimelineId
 }
 
+/** Half of a surrogate pair cannot be written as UTF-8: two texts could become one. */
+export function isWellFormed(text: string): boolean {
+  return !loneSurrogate.test(text)
+}
+
 const hexOf = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 
 /** @example toHex(new Uint8Array([255])) // 'ff' */

@@ -200,7 +200,12 @@ export class Committer {
    */
   async #reconsider(commit: Commit, outcome: Outcome): Promise<Outcome> {
     const { guard, run } = commit
-    if (outcome.ok || !guard || !run) return outcome
+    if (outcome.ok || !guard) return outcome
+    if (outcome.code === 'EXISTS' && commit.publish && !commit.take && !commit.branch) {
+      // Nobody else makes a checkpoint of this id: it is ours, from the attempt without an answer.
+      return { ok: true, epoch: guard.epoch, seq: guard.seq ?? outcome.head?.seq ?? 0, wasApplied: true }
+    }
+    if (!run) return outcome
     const [found] = await this.#options.store.read(guard.timeline, run.first - 1, 1)
     if (!found || found.first !== run.first || !equalBytes(found.digest, run.digest)) return outcome
     return { ok: true, epoch: guard.epoch, seq: run.first + run.count - 1, wasApplied: true }

@@ -10,11 +10,12 @@ import {
   timelineId,
   toHex,
 } from '../core/coordinate.ts'
-import { type CompensationPlan, compensationPlan } from '../core/effects.ts'
+import { type CompensationPlan, compensationPlan, type Effect } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head, ManifestRecord } from '../core/ports.ts'
+import type { Head, ManifestRecord, Run } from '../core/ports.ts'
+import { type EntryDraft, packRun } from '../core/run.ts'
 import type { Fold, OpenOptions } from './definition.ts'
-import { digestAt, floorOf, lineageOf, offBranch, type Point } from './history.ts'
+import { digestAt, entryContext, floorOf, lineageOf, offBranch, type Point } from './history.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 import { takeTimeline } from './ownership.ts'
 import { recover } from './recover.ts'
@@ -99,7 +100,7 @@ export async function fork(
     release: true,
   })
   if (!outcome.ok) throw outcome.code === 'FENCED' ? taken(id) : refusalError(id, outcome)
-  return { timeline: id, seq: point.seq, epoch: outcome.epoch, digest: hex(point.digest), parent: head.timeline }
+  return { timeline: id, seq: point.seq, epoch: outcome.epoch, digest: toHex(point.digest), parent: head.timeline }
 }
 
 export interface Rollback {
@@ -128,12 +129,14 @@ export async function rollback(
   const effects = compensationPlan(state.ledger, where.seq)
   const copies = await restorePoints(kernel, head, before.point.seq)
   const floor = floorFor(copies, before.lineage)
+  const carried = carry(kernel, head, before.point, effects.carry)
   for (let n = await countArchives(kernel, head.timeline); ; n++) {
     const archive = timelineId(`${head.timeline}~${n + 1}`)
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: { timeline: head.timeline, epoch: head.epoch, seq: head.seq },
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
+      ...(carried && { run: carried }),
       publish: copies,
       release: true,
     })
@@ -148,6 +151,21 @@ export async function rollback(
     }
     if (outcome.code !== 'EXISTS') throw refusalError(head.timeline, outcome)
   }
+}
+
+/**
+ * Effects that were intended before the point and ended after it: the branch still holds their intent, so it is told how
+ * they ended instead of asking the outside again under the same key.
+ */
+function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effect[]): Run | null {
+  if (effects.length === 0) return null
+  const drafts = effects.map((effect, i): EntryDraft => {
+    const { id, outcome, result } = effect
+    const plain = kernel.codec.encode({ id, outcome, by: 'rollback', ...(result !== undefined && { result }) })
+    const data = kernel.sealer.seal(plain, entryContext(point.digest, i))
+    return { type: '$effect.settled', version: 1, time: kernel.clock.now(), data }
+  })
+  return packRun(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)
 }
 
 /** Catalog lines for a branch: the newest two checkpoints it can restore from, as its own. Their chunks are shared. */
@@ -182,8 +200,4 @@ function siblingOf(id: string, name: string): string {
 
 function taken(id: string): RepriseError {
   return new RepriseError('EXISTS', `there is already a timeline ${id}`, { timeline: id })
-}
-
-function hex(digest: Uint8Array): string {
-  return toHex(digest)
 }

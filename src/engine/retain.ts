@@ -1,6 +1,7 @@
 // Retention, carried out: asks the core what may go and why, then does it in commits that the store guards once more
 // (forks, cursors and the catalog may have changed since). Runs beside writers; needs no ownership, only the epoch it saw.
 
+import type { TimelineId } from '../core/coordinate.ts'
 import { isReprise } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { planRetention, type RetentionPlan, type RetentionPolicy } from '../core/retention.ts'
@@ -22,10 +23,7 @@ export async function planFor(
   policy: RetentionPolicy,
   foldVersion: string,
 ): Promise<RetentionPlan> {
-  const [catalog, forks] = await Promise.all([
-    kernel.store.checkpoints(head.timeline),
-    kernel.store.timelines({ parent: head.timeline, limit: 1000 }),
-  ])
+  const [catalog, forks] = await Promise.all([kernel.store.checkpoints(head.timeline), forksOf(kernel, head)])
   return planRetention(
     {
       policy,
@@ -39,6 +37,19 @@ export async function planFor(
     },
     kernel.planted,
   )
+}
+
+async function forksOf(kernel: Kernel, head: Head): Promise<Head[]> {
+  const forks: Head[] = []
+  for (let after: TimelineId | undefined; ; after = forks[forks.length - 1]!.timeline) {
+    const page = await kernel.store.timelines({
+      parent: head.timeline,
+      limit: 500,
+      ...(after !== undefined && { after }),
+    })
+    forks.push(...page)
+    if (page.length < 500) return forks
+  }
 }
 
 export async function retain(

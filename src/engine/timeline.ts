@@ -1,7 +1,7 @@
 // An open timeline: the handle a user (or a layer) holds while it owns one. It keeps head and state in memory, writes
 // through the group commit, checkpoints by policy, and stops for good when it is fenced.
 
-import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'
+import { type Coordinate, isWellFormed, type TimelineId, toHex } from '../core/coordinate.ts'
 import type { EffectLedger } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head, ManifestMark, ManifestRecord, Message } from '../core/ports.ts'
@@ -181,8 +181,10 @@ export class OpenTimeline<State> {
     const time = clock.now()
     return entries.map((entry) => {
       checkType(entry.type)
-      if (entry.key !== undefined && (entry.key.length === 0 || entry.key.length > 512)) {
-        throw new RepriseError('INVALID_ARGUMENT', 'a key has 1 to 512 characters', { type: entry.type })
+      if (entry.key !== undefined && !isKey(entry.key)) {
+        throw new RepriseError('INVALID_ARGUMENT', 'a key is well-formed text of 1 to 512 characters', {
+          type: entry.type,
+        })
       }
       const version = entry.version ?? this.#fold.upcasters?.[entry.type]?.version ?? 1
       return { type: entry.type, version, time: entry.time ?? time, key: entry.key, plain: codec.encode(entry.data) }
@@ -209,6 +211,10 @@ export class OpenTimeline<State> {
     this.#onClosed()
     this.#kernel.events.emit('closed', { timeline: this.id })
   }
+}
+
+function isKey(key: unknown): boolean {
+  return typeof key === 'string' && key.length >= 1 && key.length <= 512 && isWellFormed(key)
 }
 
 const typeForm = /^[\p{L}\p{N}$._:-]{1,128}$/u

@@ -6,6 +6,7 @@ import type { Connection } from './connection.ts'
 import { cursorBehind, toPosition } from './cursors.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
+import { copyDigest } from './head-state.ts'
 import { Refused } from './refused.ts'
 import { checkSeal, checkText, seal } from './seal.ts'
 import { sweepLater } from './sweep.ts'
@@ -88,12 +89,11 @@ export function trim(writing: Writing, timeline: Timeline, to: NonNullable<Commi
   // The last run that goes is the newest in the feed: a cursor that passed it passed the others.
   const cursor = run && cursorBehind(writing, toPosition(run.position))
   if (cursor) throw new Refused('PINNED', `cursor ${cursor} has not passed sequence ${to.seq} of ${name}`)
-  // Runs after the floor may lean on its digest (log.ts): a wrong one would make good history look damaged.
-  if (run && !equalBytes(writing.log.digestOf(timeline, run), to.digest)) {
-    throw new Refused('OUT_OF_RANGE', `the digest of ${name} at sequence ${to.seq} is another`)
+  // The next run may lean on the digest here (log.ts): unless the floor says the same, what it leans on stays.
+  if (run && equalBytes(writing.log.digestOf(timeline, run), to.digest)) {
+    sweepLater(writing, timeline, to.seq, run.position)
   }
-  if (run) sweepLater(writing, timeline, to.seq, run.position)
-  return { ...timeline, head: { ...head, floor: to.seq, floorDigest: to.digest.slice() } }
+  return { ...timeline, head: { ...head, floor: to.seq, floorDigest: copyDigest(to.digest) } }
 }
 
 /** Newest sequence first; of equal ones the one published last first. */

@@ -6,7 +6,8 @@
 //           [base: name(text) seq(integer) digest(32 bytes)] [owner(text)] [operation(text)]
 
 import { crc32 } from 'node:zlib'
-import { ByteReader, ByteWriter } from '../../core/bytes.ts'
+import { assert } from '../../core/assert.ts'
+import { ByteReader, type ByteWriter } from '../../core/bytes.ts'
 import type { Digest, OperationId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Base } from '../../core/ports.ts'
@@ -31,26 +32,35 @@ const hasBase = 1
 const hasOwner = 2
 const hasOperation = 4
 
-export function encodeHead(tid: number, state: HeadState): Uint8Array {
-  const writer = new ByteWriter(256)
-  writer.raw(new Uint8Array(4))
-  for (const value of [state.seq, state.epoch, state.position, state.floor, Math.floor(state.updatedAt)])
-    writer.integer(value)
+/** A copy that is nobody else's: a Buffer's own slice would share its memory. */
+export function copyDigest(digest: Digest): Digest {
+  assert(digest.length === digestBytes, 'a digest has 32 bytes')
+  return new Uint8Array(digest)
+}
+
+/** Appends the packed state to the writer: one writer serves all the heads of a transaction. */
+export function encodeHead(writer: ByteWriter, tid: number, state: HeadState): void {
+  const { base, owner, operation } = state
+  const start = writer.length
+  for (let i = 0; i < 4; i++) writer.byte(0)
+  writer.integer(state.seq)
+  writer.integer(state.epoch)
+  writer.integer(state.position)
+  writer.integer(state.floor)
+  writer.integer(Math.floor(state.updatedAt))
   writer.raw(state.digest)
   writer.raw(state.floorDigest)
-  writer.byte(
-    (state.base ? hasBase : 0) | (state.owner !== null ? hasOwner : 0) | (state.operation !== null ? hasOperation : 0),
-  )
-  if (state.base) {
-    writer.text(state.base.timeline)
-    writer.integer(state.base.seq)
-    writer.raw(state.base.digest)
+  writer.byte((base ? hasBase : 0) | (owner !== null ? hasOwner : 0) | (operation !== null ? hasOperation : 0))
+  if (base) {
+    writer.text(base.timeline)
+    writer.integer(base.seq)
+    writer.raw(base.digest)
   }
-  if (state.owner !== null) writer.text(state.owner)
-  if (state.operation !== null) writer.text(state.operation)
-  const bytes = writer.take()
-  new DataView(bytes.buffer).setUint32(0, checksum(tid, bytes), true)
-  return bytes
+  if (owner !== null) writer.text(owner)
+  if (operation !== null) writer.text(operation)
+  const bytes = writer.view().subarray(start)
+  const crc = checksum(tid, bytes)
+  for (let i = 0; i < 4; i++) bytes[i] = (crc >>> (8 * i)) & 0xff
 }
 
 export function decodeHead(tid: number, bytes: Uint8Array, timeline: string): HeadState {

@@ -5,7 +5,7 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import type { Commit, Take } from '../../core/ports.ts'
 import { forgetCatalog } from './catalog.ts'
 import { giveCursors } from './cursors.ts'
-import type { HeadState } from './head-state.ts'
+import { copyDigest, type HeadState } from './head-state.ts'
 import { ownStart } from './log.ts'
 import { emptyRow, moveMail } from './mail.ts'
 import { Refused } from './refused.ts'
@@ -123,9 +123,4 @@ export function forget(writing: Writing, timeline: Timeline): void {
 
 function existing(timeline: Timeline | null): Timeline | null {
   return timeline && !timeline.row.isStub ? timeline : null
-}
-
-function copyDigest(digest: Uint8Array): Uint8Array {
-  assert(digest.length === 32, 'a digest has 32 bytes')
-  return digest.slice()
 }

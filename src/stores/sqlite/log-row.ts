@@ -16,6 +16,8 @@ import type { Run } from '../../core/ports.ts'
 const asCommitted = 1
 const compacted = 2
 const digestBytes = 32
+/** Five integers, the checksum and the digest. */
+const frameOverheadMax = 5 * 8 + 4 + digestBytes
 
 export interface Frame {
   readonly tid: number
@@ -35,40 +37,60 @@ export interface FrameDraft {
   readonly run: Run
 }
 
+/** This is on the path of every append, so it writes straight into one array of the right size. */
 export function encodeRow(
   position: number,
   drafts: readonly FrameDraft[],
   needsDigest: (draft: FrameDraft) => boolean,
-) {
+): Uint8Array {
   if (drafts.length === 0) return new Uint8Array()
-  let size = 1
-  for (const { run } of drafts) size += run.bytes.length + digestBytes + 40
-  const body = new ByteWriter(size)
-  body.byte(asCommitted)
-  const head = new ByteWriter(96)
-  for (const draft of drafts) {
-    writeHead(head, position, draft, needsDigest(draft))
-    const { bytes } = draft.run
-    body.integer(4 + head.length + bytes.length)
-    const view = head.view()
-    writeCrc(body, crc32(bytes, crc32(view, position >>> 0)))
-    body.raw(view)
-    body.raw(bytes)
+  let sizeMax = 1
+  for (const { run } of drafts) sizeMax += run.bytes.length + frameOverheadMax
+  const body = new Uint8Array(sizeMax)
+  body[0] = asCommitted
+  let end = 1
+  for (const draft of drafts) end = writeFrame(body, end, position, draft, needsDigest(draft))
+  return body.subarray(0, end)
+}
+
+function writeFrame(body: Uint8Array, start: number, position: number, draft: FrameDraft, hasDigest: boolean): number {
+  const { tid, previous, run } = draft
+  const countAndFlag = run.count * 2 + (hasDigest ? 1 : 0)
+  const back = previous === 0 ? 0 : position - previous + 1
+  const headSize = integerSize(tid) + integerSize(run.first) + integerSize(countAndFlag) + integerSize(back)
+  const size = 4 + headSize + (hasDigest ? digestBytes : 0) + run.bytes.length
+  const crcAt = writeInteger(body, start, size)
+  let end = writeInteger(body, crcAt + 4, tid)
+  end = writeInteger(body, end, run.first)
+  end = writeInteger(body, end, countAndFlag)
+  end = writeInteger(body, end, back)
+  if (hasDigest) {
+    body.set(run.digest, end)
+    end += digestBytes
   }
-  return body.view()
+  body.set(run.bytes, end)
+  end += run.bytes.length
+  const crc = crc32(body.subarray(crcAt + 4, end), position >>> 0)
+  for (let i = 0; i < 4; i++) body[crcAt + i] = (crc >>> (8 * i)) & 0xff
+  return end
 }
 
-function writeHead(head: ByteWriter, position: number, { tid, previous, run }: FrameDraft, hasDigest: boolean): void {
-  head.reset()
-  head.integer(tid)
-  head.integer(run.first)
-  head.integer(run.count * 2 + (hasDigest ? 1 : 0))
-  head.integer(previous === 0 ? 0 : position - previous + 1)
-  if (hasDigest) head.raw(run.digest)
+/** As ByteWriter.integer does it. */
+function writeInteger(bytes: Uint8Array, start: number, value: number): number {
+  let rest = value
+  let end = start
+  while (rest >= 0x80) {
+    bytes[end++] = (rest % 0x80) | 0x80
+    rest = Math.floor(rest / 0x80)
+  }
+  bytes[end++] = rest
+  return end
 }
 
-function writeCrc(writer: ByteWriter, crc: number): void {
-  for (let shift = 0; shift < 32; shift += 8) writer.byte((crc >>> shift) & 0xff)
+function integerSize(value: number): number {
+  let size = 1
+  for (let rest = value; rest >= 0x80; rest = Math.floor(rest / 0x80)) size += 1
+  return size
 }
 
 /** The frames of a row, each checked. Throws MALFORMED where the row is damaged. */

@@ -141,14 +141,14 @@ export class Log {
 
   #digestBefore(timeline: Timeline, { frame }: PlacedRun): Digest {
     const seq = frame.first - 1
-    const { floor, floorDigest, base } = timeline.head
-    if (seq === floor) return floorDigest
-    if (seq === base?.seq) return base.digest
     try {
       const previous = { position: frame.previous, frame: this.frame(timeline, frame.previous, seq) }
       return previous.frame.digest ?? this.#chain(this.#digestBefore(timeline, previous), previous.frame)
     } catch (error) {
-      // A checkpoint there knows it as well: recovery from it must not depend on what lies below.
+      // Trimmed, or damaged. The floor knows it, and so does a checkpoint there: recovery from one must not depend on
+      // what lies below.
+      const { floor, floorDigest } = timeline.head
+      if (seq === floor) return floorDigest
       const sql = 'SELECT digest FROM reprise_manifest WHERE tid = ? AND seq = ? ORDER BY number DESC LIMIT 1'
       const manifest = this.#connection.get(sql, timeline.tid, seq)
       if (!manifest) throw error

@@ -26,6 +26,7 @@ import type {
   WorkerRow,
 } from '../../core/ports.ts'
 import { checkCommit } from '../../core/shapes.ts'
+import { isAppend } from './append.ts'
 import { SqliteBlobs } from './blobs.ts'
 import { readCatalog } from './catalog.ts'
 import { listCursors } from './cursors.ts'
@@ -95,7 +96,7 @@ class SqliteStore implements Store {
 
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
     const writer = this.#write()
-    for (const commit of commits) checkCommit(commit)
+    for (const commit of commits) if (!isAppend(commit)) checkCommit(commit)
     return writer.commit(commits)
   }
 

@@ -3,6 +3,7 @@
 
 import { crc32 } from 'node:zlib'
 import { assert } from '../../core/assert.ts'
+import { ByteWriter } from '../../core/bytes.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type Attributes, decodeAttributes, encodeAttributes, searchValue } from './attributes.ts'
 import type { Connection } from './connection.ts'
@@ -43,8 +44,11 @@ const update = `UPDATE reprise_timeline SET ${columnNames
   .map((name) => `${name} = ?`)
   .join(', ')}, crc = ? WHERE tid = ?`
 const keptMax = 20_000
-/** Many heads go in few statements: preparing for these sizes covers every count. */
-const headBatches = [64, 16, 4, 1]
+/** Many heads go in few statements: these sizes cover every count. */
+const headBatches = [64, 16, 4, 1].map((size) => ({
+  size,
+  sql: `REPLACE INTO reprise_head (tid, state) VALUES ${'(?, ?), '.repeat(size - 1)}(?, ?)`,
+}))
 
 export class Timelines {
   readonly #connection: Connection
@@ -55,6 +59,7 @@ export class Timelines {
   /** With the attributes that are in the file. */
   readonly #dirtyRows = new Map<number, Attributes>()
   readonly #undo: (() => void)[] = []
+  readonly #writer = new ByteWriter(1024)
 
   constructor(connection: Connection, space: number) {
     this.#connection = connection
@@ -108,6 +113,18 @@ export class Timelines {
     if (before?.head !== timeline.head) this.#dirtyHeads.add(tid)
     const isRowSame = before && before.row === timeline.row && before.head.owner === timeline.head.owner
     if (!isRowSame && !this.#dirtyRows.has(tid)) this.#dirtyRows.set(tid, before?.row.attributes ?? {})
+  }
+
+  /** If it is in memory. */
+  kept(name: TimelineId): Timeline | undefined {
+    return this.#byName.get(name)
+  }
+
+  /** For a change that touches the head alone, keeps the owner and is not taken back. */
+  putHead(timeline: Timeline): void {
+    this.#byName.set(timeline.name, timeline)
+    this.#byTid.set(timeline.tid, timeline)
+    this.#dirtyHeads.add(timeline.tid)
   }
 
   rename(timeline: Timeline, name: TimelineId): void {
@@ -185,17 +202,20 @@ export class Timelines {
   }
 
   #flushHeads(): void {
+    const writer = this.#writer
+    writer.reset()
     const tids = [...this.#dirtyHeads]
+    const ends = tids.map((tid) => {
+      encodeHead(writer, tid, this.#byTid.get(tid)!.head)
+      return writer.length
+    })
+    const bytes = writer.view()
     let index = 0
-    for (const size of headBatches) {
-      while (tids.length - index >= size) {
+    for (const { size, sql } of headBatches) {
+      for (; tids.length - index >= size; index += size) {
         const values: SqlValue[] = []
-        for (const tid of tids.slice(index, index + size)) {
-          values.push(tid, encodeHead(tid, this.#byTid.get(tid)!.head))
-        }
-        const places = '(?, ?), '.repeat(size - 1)
-        this.#connection.run(`REPLACE INTO reprise_head (tid, state) VALUES ${places}(?, ?)`, ...values)
-        index += size
+        for (let i = index; i < index + size; i++) values.push(tids[i]!, bytes.subarray(ends[i - 1] ?? 0, ends[i]))
+        this.#connection.run(sql, ...values)
       }
     }
     this.#dirtyHeads.clear()

@@ -6,6 +6,7 @@ import type { Commit, Outcome, Run, Take } from '../../core/ports.ts'
 import { mergeAttributes } from './attributes.ts'
 import { drop, mark, publish, trim } from './catalog.ts'
 import { moveCursors } from './cursors.ts'
+import { copyDigest } from './head-state.ts'
 import { branch, draftTimeline, forget, makeTimeline } from './lineage.ts'
 import { consume, send } from './mail.ts'
 import { Refused } from './refused.ts'
@@ -72,10 +73,9 @@ function checkTaker({ workers, now }: Writing, { name, head }: Timeline, take: T
 function append(writing: Writing, timeline: Timeline, run: Run): Timeline {
   const { head, tid } = timeline
   assert(run.first === head.seq + 1, 'history has no gap')
-  assert(run.digest.length === 32, 'a digest has 32 bytes')
   writing.frames.push({ tid, previous: head.position, before: head.digest, run })
   const seq = run.first + run.count - 1
-  return { ...timeline, head: { ...head, seq, digest: run.digest.slice(), position: writing.position } }
+  return { ...timeline, head: { ...head, seq, digest: copyDigest(run.digest), position: writing.position } }
 }
 
 function changeCatalog(writing: Writing, given: Timeline, commit: Commit): Timeline {

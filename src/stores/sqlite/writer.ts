@@ -5,6 +5,7 @@ import { equalBytes } from '../../core/coordinate.ts'
 import type { Commit, Hash, Outcome } from '../../core/ports.ts'
 import { chainDigest } from '../../core/run.ts'
 import type { AckMark } from './ack-mark.ts'
+import { isAppend, tryAppend } from './append.ts'
 import type { Connection } from './connection.ts'
 import { toStoreError } from './failure.ts'
 import { toHead } from './heads.ts'
@@ -140,6 +141,8 @@ export class Writer {
   }
 
   #apply(writing: Writing, commit: Commit): Outcome {
+    const appended = isAppend(commit) ? tryAppend(writing, commit) : null
+    if (appended) return appended
     const release = this.#savepoint(writing, commit)
     try {
       const outcome = transition(writing, commit)

@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto'
+import { mkdtempSync, readdirSync, rmSync, truncateSync, utimesSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { toHex } from '../core/coordinate.ts'
+import { openDirectoryBlobs } from './directory-blobs.ts'
+
+const chunk = (bytes: Uint8Array) => ({ digest: new Uint8Array(createHash('sha256').update(bytes).digest()), bytes })
+const text = (value: string) => chunk(new TextEncoder().encode(value))
+
+describe('chunks in a directory', () => {
+  let directory: string
+  let now: number
+  const open = () => openDirectoryBlobs(directory, { clock: () => now })
+
+  beforeEach(() => {
+    directory = mkdtempSync(join(tmpdir(), 'reprise-chunks-'))
+    now = 1_700_000_000_000
+  })
+  afterEach(() => rmSync(directory, { recursive: true, force: true }))
+
+  it('A8.3: come back as they were put, in the order asked, and null where missing', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 8 }), async (contents) => {
+        const blobs = await open()
+        const chunks = contents.map(chunk)
+        await blobs.put(chunks)
+        const missing = text('never put')
+        const found = await (await open()).get([...chunks.map(({ digest }) => digest), missing.digest])
+        expect(found).toEqual([...chunks.map(({ bytes }) => bytes), null])
+      }),
+      { numRuns: 20 },
+    )
+  })
+
+  it('are listed in digest order, page by page, without what lies aside', async () => {
+    const blobs = await open()
+    const chunks = Array.from({ length: 40 }, (_, i) => text(`chunk ${i}`))
+    await blobs.put(chunks)
+    writeFileSync(join(directory, 'aside', 'half'), 'half written')
+    const listed: string[] = []
+    let after: Uint8Array | null = null
+    for (;;) {
+      const page = await blobs.list(after, 7)
+      if (page.length === 0) break
+      listed.push(...page.map((row) => toHex(row.digest)))
+      after = page.at(-1)!.digest
+    }
+    expect(listed).toEqual(chunks.map(({ digest }) => toHex(digest)).sort())
+  })
+
+  it('A4.5: a chunk that is put again starts its age anew, and only older ones are deleted', async () => {
+    const blobs = await open()
+    const [old, kept] = [text('old'), text('kept')]
+    await blobs.put([old, kept])
+    now += 10_000
+    await blobs.put([kept])
+    expect((await blobs.list(null, 10)).map((row) => row.touchedAt).sort()).toEqual([now - 10_000, now])
+    expect(await blobs.delete([old.digest, kept.digest, text('none').digest], now)).toBe(1)
+    expect(await blobs.get([old.digest, kept.digest])).toEqual([null, kept.bytes])
+  })
+
+  it('G7: a chunk that was cut short is replaced when it is put again', async () => {
+    const blobs = await open()
+    const whole = text('whole')
+    await blobs.put([whole])
+    const hex = toHex(whole.digest)
+    truncateSync(join(directory, hex.slice(0, 2), hex.slice(2, 4), hex), 2)
+    await blobs.put([whole])
+    expect(await blobs.get([whole.digest])).toEqual([whole.bytes])
+  })
+
+  it('what a crash left aside goes at the next open, but not what may still be written', async () => {
+    await open()
+    const [old, young] = ['old', 'young'].map((name) => join(directory, 'aside', name)) as [string, string]
+    writeFileSync(old, '')
+    writeFileSync(young, '')
+    utimesSync(old, now / 1000 - 7200, now / 1000 - 7200)
+    utimesSync(young, now / 1000, now / 1000)
+    await open()
+    expect(readdirSync(join(directory, 'aside'))).toEqual(['young'])
+  })
+
+  it('a directory that cannot be made is a typed error', async () => {
+    writeFileSync(join(directory, 'file'), '')
+    await expect(openDirectoryBlobs(join(directory, 'file', 'inside'))).rejects.toMatchObject({ code: 'STORE_IO' })
+  })
+})

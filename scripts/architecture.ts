@@ -160,6 +160,8 @@ export function findImports(tokens: readonly Token[]): Import[] {
     if (token.kind !== 'word' || isMember(tokens, i) || isKey(tokens, i)) return
     const next = tokens[i + 1]
     if (token.text === 'require' && next?.text === '(') found.push(callImport(tokens, i, 'static'))
+    // A method of that name: `import(path: string)`.
+    if (token.text === 'import' && next?.text === '(' && tokens[i + 3]?.text === ':') return
     if (token.text === 'import' && next?.text === '(') found.push(callImport(tokens, i, 'dynamic'))
     else if (token.text === 'import' && next?.text !== '.') found.push(statementImport(tokens, i))
     else if (token.text === 'export' && isReexport(tokens, i)) found.push(statementImport(tokens, i))

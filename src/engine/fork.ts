@@ -145,7 +145,7 @@ export async function rollback(
         timeline: head.timeline,
         seq: before.point.seq,
         epoch: outcome.epoch,
-        digest: hex(before.point.digest),
+        digest: toHex(before.point.digest),
       }
       return { timeline: head.timeline, archive, from: head.seq, to, effects }
     }

@@ -1,6 +1,7 @@
 // Opening: from a URL to a running engine. The only file that knows which stores there are; each is imported when its
 // URL is opened, so nobody loads a driver that is not used.
 
+import { join } from 'node:path'
 import { type ClassCodec, Codec } from '../core/codec.ts'
 import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -137,7 +138,7 @@ async function openBlobs(url: string, namespace: string): Promise<Blobs> {
   if (!path)
     throw new RepriseError('INVALID_ARGUMENT', 'blobs is a directory: file:./chunks', { given: url.slice(0, 80) })
   const { openDirectoryBlobs } = await import('../stores/directory-blobs.ts')
-  return await openDirectoryBlobs(path, { namespace, hash: sha256 })
+  return await openDirectoryBlobs(join(path, namespace))
 }
 
 /** The store with its chunks elsewhere. A plain wrapper: every other call goes through. */

@@ -11,14 +11,16 @@ export function memoryBlobs(open: () => Space, clock: () => number): Blobs {
       for (const { digest, bytes } of chunks) {
         const key = toHex(digest)
         const before = space.chunks.get(key)
-        const kept = before ?? { digest: digest.slice(), bytes: bytes.slice() }
+        const kept = before ?? { digest: new Uint8Array(digest), bytes: new Uint8Array(bytes) }
         space.chunks.set(key, { digest: kept.digest, bytes: kept.bytes, touchedAt: clock() })
       }
     },
 
     async get(digests) {
       const space = open()
-      return digests.map((digest) => space.chunks.get(toHex(digest))?.bytes.slice() ?? null)
+      return digests
+        .map((digest) => space.chunks.get(toHex(digest))?.bytes ?? null)
+        .map((bytes) => bytes && new Uint8Array(bytes))
     },
 
     async list(after, limit) {
@@ -28,7 +30,7 @@ export function memoryBlobs(open: () => Space, clock: () => number): Blobs {
       keys.sort()
       return keys.slice(0, Math.max(0, limit)).map((key): ChunkRow => {
         const { digest, bytes, touchedAt } = space.chunks.get(key)!
-        return { digest: digest.slice(), bytes: bytes.length, touchedAt }
+        return { digest: new Uint8Array(digest), bytes: bytes.length, touchedAt }
       })
     },
 

@@ -24,9 +24,9 @@ export function publish(change: Change, row: TimelineRow, records: readonly Mani
 export function copyRecord(record: ManifestRecord): ManifestRecord {
   return {
     ...record,
-    digest: record.digest.slice(),
-    body: record.body.slice(),
-    bodyDigest: record.bodyDigest.slice(),
+    digest: new Uint8Array(record.digest),
+    body: new Uint8Array(record.body),
+    bodyDigest: new Uint8Array(record.bodyDigest),
   }
 }
 
@@ -73,7 +73,7 @@ export function trim(space: Space, row: TimelineRow, to: NonNullable<Commit['tri
   const fork = forkNeeding(space, row.id, to.seq)
   if (fork) throw new Refused('PINNED', `the fork ${fork.id} needs history of ${row.id} above ${fork.floor}`)
   if (last) checkCursors(space, row, last)
-  return { ...row, floor: to.seq, floorDigest: to.digest.slice(), runs: row.runs.dropFirst(count) }
+  return { ...row, floor: to.seq, floorDigest: new Uint8Array(to.digest), runs: row.runs.dropFirst(count) }
 }
 
 /** The last run that goes is the newest in the feed: a cursor that passed it passed the others. */

@@ -12,7 +12,7 @@ export function makeTimeline(change: Change, commit: Commit, now: number): Timel
   const id = commit.guard!.timeline
   const create = commit.take?.create
   if (!create) throw new Refused('NOT_FOUND', `there is no timeline ${id}`)
-  const base = create.base ? { ...create.base, digest: create.base.digest.slice() } : null
+  const base = create.base ? { ...create.base, digest: new Uint8Array(create.base.digest) } : null
   const parent = base ? change.space.timelines.get(base.timeline) : undefined
   const floor =
     create.floor ?? (parent ? { seq: parent.floor, digest: parent.floorDigest } : { seq: 0, digest: create.digest })
@@ -21,10 +21,10 @@ export function makeTimeline(change: Change, commit: Commit, now: number): Timel
     id,
     seq: base ? base.seq : floor.seq,
     epoch: 0,
-    digest: create.digest.slice(),
+    digest: new Uint8Array(create.digest),
     owner: null,
     floor: floor.seq,
-    floorDigest: floor.digest.slice(),
+    floorDigest: new Uint8Array(floor.digest),
     base,
     queue: null,
     priority: 0,
@@ -101,11 +101,11 @@ export function branch(
   return {
     ...row,
     serial: change.nextSerial(),
-    base: { timeline: archive, seq, digest: digest.slice() },
+    base: { timeline: archive, seq, digest: new Uint8Array(digest) },
     seq,
-    digest: digest.slice(),
+    digest: new Uint8Array(digest),
     floor: floor.seq,
-    floorDigest: floor.digest.slice(),
+    floorDigest: new Uint8Array(floor.digest),
     runs: new Log(),
     catalog: [],
   }

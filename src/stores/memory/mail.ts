@@ -13,7 +13,7 @@ export function send(change: Change, messages: readonly OutgoingMessage[], now: 
     const key = messageKey(to, id)
     if (space.messages.has(key)) continue
     isNew = true
-    const row: MessageRow = { id, to, kind, data: data.slice(), sentAt: now, consumedAt: null }
+    const row: MessageRow = { id, to, kind, data: new Uint8Array(data), sentAt: now, consumedAt: null }
     change.put(space.messages, key, row)
     change.put(space.unread, to, [...(space.unread.get(to) ?? []), row])
   }

@@ -117,7 +117,7 @@ class MemoryStore implements Store {
 
   async inbox(timeline: TimelineId, limit: number): Promise<Message[]> {
     const messages = (this.#space().unread.get(timeline) ?? []).slice(0, Math.max(0, limit))
-    return messages.map(({ consumedAt: _, ...message }) => ({ ...message, data: message.data.slice() }))
+    return messages.map(({ consumedAt: _, ...message }) => ({ ...message, data: new Uint8Array(message.data) }))
   }
 
   async claim(request: ClaimRequest): Promise<Head[]> {

@@ -25,9 +25,9 @@ export function toHead(space: Space, row: TimelineRow, now: number): Head {
   return {
     ...rest,
     timeline: id,
-    digest: row.digest.slice(),
-    floorDigest: row.floorDigest.slice(),
-    base: row.base && { ...row.base, digest: row.base.digest.slice() },
+    digest: new Uint8Array(row.digest),
+    floorDigest: new Uint8Array(row.floorDigest),
+    base: row.base && { ...row.base, digest: new Uint8Array(row.base.digest) },
     isOwnerAlive: row.owner !== null && isAlive(space.workers.get(row.owner), now),
     mail: space.unread.get(row.id)?.length ?? 0,
     attributes: { ...row.attributes },
@@ -44,7 +44,7 @@ export function toWorkerRow({ retiredAt, ...worker }: WorkerState, now: number):
 }
 
 export function copyRun(run: Run): Run {
-  return { first: run.first, count: run.count, digest: run.digest.slice(), bytes: run.bytes.slice() }
+  return { first: run.first, count: run.count, digest: new Uint8Array(run.digest), bytes: new Uint8Array(run.bytes) }
 }
 
 export function readRuns(row: TimelineRow, after: number, bytesMax: number): Run[] {

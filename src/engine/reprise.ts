@@ -360,9 +360,12 @@ export class Reprise {
   #hold<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {
     const open: OpenTimeline<State> = new OpenTimeline(this.kernel, head, fold, recovered, () => {
       const held = this.#held.get(head.timeline)
-      void held?.opening.then((current) => {
-        if (current === (open as unknown)) this.#held.delete(head.timeline)
-      })
+      // What is being opened by now may fail; whoever asked for it is told, not we.
+      held?.opening
+        .then((current) => {
+          if (current === (open as unknown)) this.#held.delete(head.timeline)
+        })
+        .catch(() => undefined)
     })
     return open
   }

@@ -1,7 +1,7 @@
 // The general commit, in the database: everything that a Commit can hold, in the order that ports.ts gives. The batch
 // arrives as one JSON value and one value with all the bytes (encode.ts writes them); outcomes leave as JSON.
 
-import { functionName, isAlive, nowMs, positionText } from './functions.ts'
+import { functionName, isAlive, nowMs, positionText, steadyPlans } from './functions.ts'
 import { headColumns, headTables } from './rows.ts'
 
 export function createCommitFunction(s: string): string {
@@ -10,7 +10,7 @@ export function createCommitFunction(s: string): string {
 -- p_make: timelines that must have a row (targets of mail, and those to be created). p_lock: all that are written to.
 -- A commit that can be refused after its first write (p_commits[i].late) has a block of its own to roll back to.
 CREATE FUNCTION ${f('commit')}(p_ns integer, p_commits jsonb, p_make text[], p_lock text[], p_blob bytea)
-RETURNS jsonb LANGUAGE plpgsql AS $$
+RETURNS jsonb LANGUAGE plpgsql ${steadyPlans} AS $$
 DECLARE
   c jsonb;
   v_outcome jsonb;
@@ -72,6 +72,7 @@ BEGIN
     IF c ? 'forget' THEN RETURN jsonb_build_object('seq', coalesce((c->>'seq')::bigint, 0), 'was', true); END IF;
     RETURN jsonb_build_object('code', 'NOT_FOUND', 'reason', 'no such timeline');
   END IF;
+  t := ${f('sync')}(t);
   IF t.operation = c->>'op' THEN
     RETURN jsonb_build_object('seq', t.seq, 'was', true);
   END IF;
@@ -111,9 +112,9 @@ BEGIN
 
   IF c ? 'run' THEN
     t.last_pos := greatest(t.last_pos, ${f('feed_pos')}(p_ns));
-    INSERT INTO ${s}.run (tid, last, first, pos, ns, digest, bytes)
-    VALUES (t.tid, t.seq + (c->'run'->>'count')::bigint, t.seq + 1, t.last_pos, p_ns, decode(c->'run'->>'digest', 'hex'),
-      substr(p_blob, (c->'run'->>'start')::integer, (c->'run'->>'size')::integer))
+    INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
+    VALUES (t.tid, t.seq + (c->'run'->>'count')::bigint, t.seq + 1, t.last_pos, v_now, p_ns,
+      decode(c->'run'->>'digest', 'hex'), c->>'op', substr(p_blob, (c->'run'->>'start')::integer, (c->'run'->>'size')::integer))
     RETURNING last, digest INTO t.seq, t.digest;
   END IF;
 
@@ -202,6 +203,7 @@ DECLARE
 BEGIN
   SELECT * INTO parent FROM ${s}.timeline WHERE tid = p_parent;
   IF NOT FOUND THEN PERFORM ${f('refuse')}('NOT_FOUND', 'the timeline to fork is not there'); END IF;
+  parent := ${f('sync')}(parent);
   IF p_seq > parent.seq THEN
     PERFORM ${f('refuse')}('OUT_OF_RANGE', format('%s ends at sequence %s, before %s', parent.id, parent.seq, p_seq));
   END IF;
@@ -235,7 +237,8 @@ BEGIN
   IF v_other.tid IS NOT NULL THEN
     DELETE FROM ${s}.timeline WHERE tid = v_other.tid;
   END IF;
-  UPDATE ${s}.timeline SET id = v_archive, owner = NULL, wakeup = NULL, queue = NULL, mail = coalesce(v_other.mail, 0),
+  UPDATE ${s}.timeline SET seq = t.seq, digest = t.digest, operation = t.operation, last_pos = t.last_pos,
+    id = v_archive, owner = NULL, wakeup = NULL, queue = NULL, mail = coalesce(v_other.mail, 0),
     priority = 0, attributes = '{}', status = 'archived', updated_at = p_now WHERE tid = t.tid;
   n.base_tid := t.tid;
   n.base_id := v_archive;

@@ -37,7 +37,7 @@ export async function commitBatch(port: CommitPort, commits: readonly Commit[]):
   })
 }
 
-const hotFields: ReadonlySet<string> = new Set(['operation', 'guard', 'run', 'status', 'wakeup'])
+const hotFields: ReadonlySet<string> = new Set(['operation', 'guard', 'run'])
 
 function isAppendOnly(commits: readonly Commit[]): commits is readonly Append[] {
   const timelines = new Set<string>()
@@ -52,18 +52,9 @@ function isAppendOnly(commits: readonly Commit[]): commits is readonly Append[] 
   return true
 }
 
-/** NaN leaves the wakeup as it is. */
-function wakeupOf({ wakeup }: Commit): number | null {
-  return wakeup === undefined ? Number.NaN : wakeup
-}
-
-function statusOf({ status }: Commit): string | null {
-  return status === undefined ? null : escapeText(status)
-}
-
 async function appendOne({ connections, schema, namespace }: CommitPort, commit: Append): Promise<Set<Commit>> {
   const { guard, run, operation } = commit
-  const text = `SELECT ${functionName(schema, 'append_one')}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done`
+  const text = `SELECT ${functionName(schema, 'append_one')}($1, $2, $3, $4, $5, $6, $7, $8) AS done`
   const values = [
     namespace,
     guard.timeline,
@@ -72,8 +63,6 @@ async function appendOne({ connections, schema, namespace }: CommitPort, commit:
     guard.seq,
     run.count,
     asBuffer(run.digest),
-    statusOf(commit),
-    wakeupOf(commit),
     asBuffer(run.bytes),
   ]
   const rows = await connections.rows<{ done: boolean }>(text, values, 'unsafe', 'append_one')
@@ -86,7 +75,7 @@ async function appendMany(
 ): Promise<Set<Commit>> {
   const bytes = new BlobWriter()
   const places = appends.map(({ run }) => bytes.add(run.bytes))
-  const text = `SELECT ${functionName(schema, 'append_many')}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS done`
+  const text = `SELECT ${functionName(schema, 'append_many')}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done`
   const values = [
     namespace,
     appends.map(({ guard }) => guard.timeline),
@@ -95,8 +84,6 @@ async function appendMany(
     numbers(appends.map(({ guard }) => guard.seq)),
     numbers(appends.map(({ run }) => run.count)),
     Buffer.concat(appends.map(({ run }) => run.digest)),
-    appends.some(({ status }) => status !== undefined) ? appends.map(statusOf) : [],
-    numbers(appends.map(wakeupOf)),
     numbers(places.map(({ start }) => start)),
     numbers(places.map(({ size }) => size)),
     bytes.take(),
@@ -138,8 +125,8 @@ export function toOutcome(commit: Commit, answer: Answer): Outcome {
 }
 
 /** An array of numbers in PostgreSQL's own writing, which is quicker than the driver's. */
-function numbers(values: readonly (number | null)[]): string {
-  return `{${values.map((value) => (value === null ? 'NULL' : value)).join(',')}}`
+function numbers(values: readonly number[]): string {
+  return `{${values.join(',')}}`
 }
 
 function asBuffer(bytes: Uint8Array): Buffer {

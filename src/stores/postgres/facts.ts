@@ -80,7 +80,7 @@ export async function inspectRows(connections: Connections, s: string, ns: numbe
   const heads = await connections.rows<StoreFault>(
     `SELECT t.id AS "where", 'history ends at ' || r.last || ', the head says ' || t.seq AS what FROM ${s}.timeline t
      CROSS JOIN LATERAL (SELECT coalesce(max(last), greatest(t.floor, coalesce(t.base_seq, 0))) AS last FROM ${s}.run WHERE tid = t.tid) r
-     WHERE t.ns = $1 AND NOT t.is_stub AND t.seq <> r.last ORDER BY 1 LIMIT 1000`,
+     WHERE t.ns = $1 AND NOT t.is_stub AND t.seq > r.last ORDER BY 1 LIMIT 1000`,
     [ns],
     'safe',
   )

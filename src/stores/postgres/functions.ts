@@ -17,6 +17,12 @@ export function positionText(run: string): string {
   return `${part('pos')} || '-' || ${part('id')}`
 }
 
+/**
+ * Plans that stay good. A plan made while a table was small reads all of it, and is kept while the table grows; these
+ * functions look everything up by key, so they say so.
+ */
+export const steadyPlans = 'SET enable_seqscan = off SET plan_cache_mode = force_generic_plan'
+
 /** A worker's row `w` says that it may still be at work. */
 export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.beat_at + w.lease_ms)`
 
@@ -34,63 +40,78 @@ BEGIN
   RAISE EXCEPTION USING ERRCODE = 'RP001', MESSAGE = p_code, DETAIL = p_reason;
 END $$;
 
--- One append. False: nothing was done, and the general commit finds out why.
--- p_wakeup: NaN leaves it, null clears it. p_status: null leaves it.
--- A run never gets a place in the feed before the one below it, whatever order the transactions got their numbers in.
+-- The head of a row that the caller has locked: its last run says where it is, if it lies above seq.
+CREATE FUNCTION ${f('sync')}(t ${s}.timeline) RETURNS ${s}.timeline LANGUAGE plpgsql AS $$
+DECLARE
+  r ${s}.run%ROWTYPE;
+BEGIN
+  SELECT * INTO r FROM ${s}.run WHERE tid = t.tid AND last > t.seq ORDER BY last DESC LIMIT 1;
+  IF FOUND THEN
+    t.seq := r.last;
+    t.digest := r.digest;
+    t.operation := r.operation;
+    t.last_pos := r.pos;
+    t.updated_at := greatest(t.updated_at, r.written_at);
+  END IF;
+  RETURN t;
+END $$;
+
+-- One append. False: nothing was done, and the general commit finds out why. The lock comes first, in a statement of its
+-- own: the next one then sees what the lock's last holder wrote. A run never gets a place in the feed before the one
+-- below it, whatever order their transactions got their numbers in.
 CREATE FUNCTION ${f('append_one')}(
-  p_ns integer, p_id text, p_operation text, p_epoch bigint, p_seq bigint, p_count bigint,
-  p_digest bytea, p_status text, p_wakeup double precision, p_bytes bytea
-) RETURNS boolean LANGUAGE plpgsql AS $$
+  p_ns integer, p_id text, p_operation text, p_epoch bigint, p_seq bigint, p_count bigint, p_digest bytea, p_bytes bytea
+) RETURNS boolean LANGUAGE plpgsql ${steadyPlans} AS $$
 DECLARE
   v_tid bigint;
+  v_seq bigint;
   v_pos bigint;
 BEGIN
-  SELECT pos_base + pg_current_xact_id()::text::bigint INTO v_pos FROM ${s}.namespace WHERE id = p_ns;
-  UPDATE ${s}.timeline SET
-    seq = p_seq + p_count, digest = p_digest, operation = p_operation,
-    updated_at = ${nowMs},
-    last_pos = greatest(last_pos, v_pos),
-    status = coalesce(p_status, status),
-    wakeup = CASE WHEN p_wakeup = 'NaN' THEN wakeup ELSE p_wakeup END
-  WHERE ns = p_ns AND id = p_id AND epoch = p_epoch AND seq = p_seq AND NOT is_stub
-  RETURNING tid, last_pos INTO v_tid, v_pos;
+  SELECT tid, seq, last_pos INTO v_tid, v_seq, v_pos FROM ${s}.timeline
+  WHERE ns = p_ns AND id = p_id AND epoch = p_epoch AND NOT is_stub FOR NO KEY UPDATE;
   IF NOT FOUND THEN RETURN false; END IF;
-  INSERT INTO ${s}.run (tid, last, first, pos, ns, digest, bytes)
-  VALUES (v_tid, p_seq + p_count, p_seq + 1, v_pos, p_ns, p_digest, p_bytes);
-  RETURN true;
+  INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
+  SELECT v_tid, p_seq + p_count, p_seq + 1,
+    greatest(v_pos, r.pos, pg_current_xact_id()::text::bigint + (SELECT pos_base FROM ${s}.namespace WHERE id = p_ns)),
+    ${nowMs}, p_ns, p_digest, p_operation, p_bytes
+  FROM (SELECT 1) one LEFT JOIN LATERAL (
+    SELECT last, pos FROM ${s}.run WHERE tid = v_tid AND last > v_seq ORDER BY last DESC LIMIT 1
+  ) r ON true WHERE coalesce(r.last, v_seq) = p_seq;
+  RETURN FOUND;
 END $$;
 
 -- Many appends to different timelines; answers the numbers (from 1) of those that were done, with commas. All bytes come
--- in one value: arrays of bytea are slow to parse. Rows are locked in the order of their ids, as everywhere. The arrays
--- are indexed, not joined: a join with them is planned badly while the table has no statistics.
+-- in one value: arrays of bytea are slow to parse. Rows are locked in the order of their ids, as everywhere.
 CREATE FUNCTION ${f('append_many')}(
   p_ns integer, p_ids text[], p_operations text[], p_epochs bigint[], p_seqs bigint[], p_counts bigint[],
-  p_digests bytea, p_statuses text[], p_wakeups double precision[], p_starts integer[], p_sizes integer[], p_bytes bytea
-) RETURNS text LANGUAGE plpgsql AS $$
+  p_digests bytea, p_starts integer[], p_sizes integer[], p_bytes bytea
+) RETURNS text LANGUAGE plpgsql ${steadyPlans} AS $$
 DECLARE
   v_pos bigint;
-  v_now double precision := ${nowMs};
+  v_tids bigint[];
+  v_numbers integer[];
+  v_seqs bigint[];
+  v_poss bigint[];
   v_done text;
 BEGIN
+  SELECT array_agg(x.tid), array_agg(x.i), array_agg(x.seq), array_agg(x.last_pos)
+  INTO v_tids, v_numbers, v_seqs, v_poss FROM (
+    SELECT tid, epoch, seq, last_pos, array_position(p_ids, id) AS i FROM ${s}.timeline
+    WHERE ns = p_ns AND id = ANY (p_ids) AND NOT is_stub ORDER BY id FOR NO KEY UPDATE
+  ) x WHERE x.epoch = p_epochs[x.i];
   SELECT pos_base + pg_current_xact_id()::text::bigint INTO v_pos FROM ${s}.namespace WHERE id = p_ns;
-  WITH picked AS (
-    SELECT tid, array_position(p_ids, id) AS i FROM ${s}.timeline
-    WHERE ns = p_ns AND id = ANY (p_ids) ORDER BY id FOR NO KEY UPDATE
-  ), moved AS (
-    UPDATE ${s}.timeline t SET
-      seq = p_seqs[x.i] + p_counts[x.i], digest = substr(p_digests, 32 * x.i - 31, 32), operation = p_operations[x.i],
-      updated_at = v_now,
-      last_pos = greatest(t.last_pos, v_pos),
-      status = coalesce(p_statuses[x.i], t.status),
-      wakeup = CASE WHEN p_wakeups[x.i] = 'NaN' THEN t.wakeup ELSE p_wakeups[x.i] END
-    FROM picked x
-    WHERE t.tid = x.tid AND t.epoch = p_epochs[x.i] AND t.seq = p_seqs[x.i] AND NOT t.is_stub
-    RETURNING t.tid, t.seq, t.last_pos, t.digest, x.i
-  ), added AS (
-    INSERT INTO ${s}.run (tid, last, first, pos, ns, digest, bytes)
-    SELECT tid, seq, seq - p_counts[i] + 1, last_pos, p_ns, digest, substr(p_bytes, p_starts[i], p_sizes[i]) FROM moved ORDER BY i
+  WITH added AS (
+    INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
+    SELECT d.tid, p_seqs[d.i] + p_counts[d.i], p_seqs[d.i] + 1, greatest(v_pos, d.pos, r.pos), ${nowMs}, p_ns,
+      substr(p_digests, 32 * d.i - 31, 32), p_operations[d.i], substr(p_bytes, p_starts[d.i], p_sizes[d.i])
+    FROM unnest(v_tids, v_numbers, v_seqs, v_poss) AS d(tid, i, seq, pos)
+    LEFT JOIN LATERAL (
+      SELECT last, pos FROM ${s}.run WHERE tid = d.tid AND last > d.seq ORDER BY last DESC LIMIT 1
+    ) r ON true WHERE coalesce(r.last, d.seq) = p_seqs[d.i]
+    ORDER BY d.i
+    RETURNING tid
   )
-  SELECT string_agg(i::text, ',') INTO v_done FROM moved;
+  SELECT string_agg(v_numbers[array_position(v_tids, tid)]::text, ',') INTO v_done FROM added;
   RETURN v_done;
 END $$;
 
@@ -98,7 +119,7 @@ END $$;
 -- may have changed between the picture we picked from and the lock, and a join is not looked at again by the lock.
 CREATE FUNCTION ${f('claim')}(
   p_ns integer, p_worker text, p_queues text[], p_except text[], p_limit integer
-) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+) RETURNS SETOF bigint LANGUAGE plpgsql ${steadyPlans} AS $$
 DECLARE
   v_now double precision := ${nowMs};
   v_picked bigint[];

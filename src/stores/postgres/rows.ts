@@ -6,13 +6,16 @@ import { fromByteaText } from './driver.ts'
 import { isAlive, nowMs } from './functions.ts'
 import { unescapeAttributes, unescapeText } from './text.ts'
 
-/** The columns of a head: `t` is the timeline, `b` its base, `w` its owner's worker. */
-export const headColumns = `t.id, t.seq, t.epoch, t.digest, t.owner, coalesce(${isAlive(nowMs)}, false) AS is_owner_alive,
-  t.floor, t.floor_digest, coalesce(b.id, t.base_id) AS base_id, t.base_seq, t.base_digest, t.queue, t.priority, t.status,
-  t.wakeup, t.mail, t.attributes, t.operation, t.created_at, t.updated_at`
+/** The columns of a head: `t` is the timeline, `r` its last run if that lies above, `b` its base, `w` its owner's worker. */
+export const headColumns = `t.id, coalesce(r.last, t.seq) AS seq, t.epoch, coalesce(r.digest, t.digest) AS digest, t.owner,
+  coalesce(${isAlive(nowMs)}, false) AS is_owner_alive, t.floor, t.floor_digest, coalesce(b.id, t.base_id) AS base_id,
+  t.base_seq, t.base_digest, t.queue, t.priority, t.status, t.wakeup, t.mail, t.attributes,
+  coalesce(r.operation, t.operation) AS operation, t.created_at, greatest(t.updated_at, r.written_at) AS updated_at`
 
 export function headTables(s: string): string {
   return `${s}.timeline t
+    LEFT JOIN LATERAL (SELECT last, digest, operation, written_at FROM ${s}.run
+      WHERE tid = t.tid AND last > t.seq ORDER BY last DESC LIMIT 1) r ON true
     LEFT JOIN ${s}.timeline b ON b.tid = t.base_tid
     LEFT JOIN ${s}.worker w ON w.ns = t.ns AND w.id = t.owner`
 }

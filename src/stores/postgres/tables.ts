@@ -21,8 +21,10 @@ CREATE TABLE ${s}.namespace (
   pos_base bigint NOT NULL DEFAULT 0
 );
 
--- The head of each timeline. Columns that change with every append are in no index, and pages keep room: the update
--- then stays on its page (HOT). A stub holds mail for a timeline that is not there yet; nobody else sees it.
+-- The head of each timeline, as of its last commit that was more than an append. An append only locks this row and adds
+-- a run: where runs lie above seq, the last of them says seq, digest, operation and last_pos (functions.ts, sync).
+-- Columns that change often are in no index, and pages keep room: updates then stay on their page (HOT).
+-- A stub holds mail for a timeline that is not there yet; nobody else sees it.
 CREATE TABLE ${s}.timeline (
   tid bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   seq bigint NOT NULL DEFAULT 0,
@@ -62,8 +64,10 @@ CREATE TABLE ${s}.run (
   first bigint NOT NULL,
   pos bigint NOT NULL,
   id bigint GENERATED ALWAYS AS IDENTITY,
+  written_at double precision NOT NULL,
   ns integer NOT NULL,
   digest bytea NOT NULL,
+  operation text COLLATE "C" NOT NULL,
   bytes bytea NOT NULL,
   PRIMARY KEY (tid, last)
 );

@@ -66,8 +66,8 @@ async function drillTimeline(kernel: Kernel, head: Head, fold: Fold<unknown>, mo
   }
   for (const record of records) {
     const result = await drillCheckpoint(kernel, head, fold, record, other)
-    // Where history does not reach the origin, checkpoints are compared with each other.
-    if (result.ok) other ??= { digest: result.stateDigest!, of: `checkpoint ${record.id}` }
+    // Where history does not reach the origin, checkpoints are compared with each other; saves are each their own truth.
+    if (result.ok && fold.authority !== 'state') other ??= { digest: result.stateDigest!, of: `checkpoint ${record.id}` }
     results.push(result)
     const at = kernel.worker.now()
     marks.push({

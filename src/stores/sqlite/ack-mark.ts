@@ -39,17 +39,18 @@ export class AckMark {
     writeSync(this.#handle, slot, 0, slotBytes, (position % 2) * slotBytes)
   }
 
-  /** Throws STORE_DAMAGED if the log does not reach the mark, or is another there. */
-  check(log: Log): void {
+  /** Throws STORE_DAMAGED if the log (null: there is none) does not reach the mark, or is another there. */
+  check(log: Log | null): void {
     const mark = this.#read()
     if (!mark) return
-    const body = log.body(mark.position)
+    const body = log?.body(mark.position)
     const isSame = body && (body.length === 0 || !isAsCommitted(body) || isBody(body, mark))
     if (isSame) return
+    const reached = log?.lastPosition() ?? 0
     throw damaged(
-      `acknowledged entries are missing: the log ends at ${log.lastPosition()} or differs from what was acknowledged at ` +
+      `acknowledged entries are missing: the log ends at ${reached} or differs from what was acknowledged at ` +
         `${mark.position} (if an older copy was put in place on purpose, remove ${this.#file})`,
-      { file: this.#file, acknowledged: mark.position, reached: log.lastPosition() },
+      { file: this.#file, acknowledged: mark.position, reached },
     )
   }
 

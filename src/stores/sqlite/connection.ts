@@ -92,6 +92,15 @@ export class Connection {
     }
   }
 
+  /** Moves the write-ahead log into the file, as far as other processes allow. Nothing depends on it. */
+  checkpoint(): void {
+    try {
+      this.#database.exec('PRAGMA wal_checkpoint(TRUNCATE)')
+    } catch {
+      // Full, read-only or busy: the log stays as it is, and is as durable.
+    }
+  }
+
   close(): void {
     this.#statements.clear()
     this.#database.close()

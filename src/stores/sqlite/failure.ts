@@ -62,11 +62,22 @@ function codeOfFile(error: unknown): ErrorCode | undefined {
   return undefined
 }
 
-/** Undefined for what is not an error of SQLite. */
+/** Undefined for what is not an error of SQLite. Some calls of the drivers (iterating) tell it by the text alone. */
 function resultCode(error: unknown): number | undefined {
   const code = (error as { errcode?: unknown } | null | undefined)?.errcode
-  return typeof code === 'number' ? code & 0xff : undefined
+  if (typeof code === 'number') return code & 0xff
+  const text = error instanceof Error ? error.message : ''
+  return texts.find(([pattern]) => text.includes(pattern))?.[1]
 }
+
+const texts: readonly (readonly [string, number])[] = [
+  ['database disk image is malformed', sqlite.corrupt],
+  ['file is not a database', sqlite.notADatabase],
+  ['disk I/O error', sqlite.ioError],
+  ['database or disk is full', sqlite.full],
+  ['attempt to write a readonly database', sqlite.readOnly],
+  ['database is locked', sqlite.busy],
+]
 
 export function damaged(message: string, data: Readonly<Record<string, unknown>> = {}): RepriseError {
   return new RepriseError('STORE_DAMAGED', message, data)

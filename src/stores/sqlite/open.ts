@@ -67,6 +67,7 @@ export function connectReader(driver: Driver, file: string): Connection {
 function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOptions): OpenedFile['writer'] {
   const ack = new AckMark(file)
   if (existsSync(file) && statSync(file).size > 0) checkBeforeWriting(driver, file, ack, hash)
+  else ack.check(null)
   const connection = new Connection(driver, file, false)
   try {
     connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
@@ -92,8 +93,7 @@ function checkBeforeWriting(driver: Driver, file: string, ack: AckMark, hash: Ha
   }
   const connection = new Connection(driver, file, true)
   try {
-    if (readVersion(connection) === 0) return
-    ack.check(new Log(connection, hash))
+    ack.check(readVersion(connection) === 0 ? null : new Log(connection, hash))
   } finally {
     connection.close()
   }

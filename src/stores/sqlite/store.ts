@@ -191,6 +191,7 @@ class SqliteStore implements Store {
     this.#listeners.end()
     await this.#writer?.idle()
     this.#reader.close()
+    this.#opened.writer?.connection.checkpoint()
     this.#opened.writer?.connection.close()
     this.#opened.writer?.ack.close()
   }

@@ -55,7 +55,10 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
     const data = join(folder, 'data')
     initialize(binaries, data, account)
     const server = new OwnServer(binaries, data, folder, await freePort(), account, settings)
-    await server.restart()
+    await server.restart().catch(async (error) => {
+      await server.stop()
+      throw error
+    })
     return server
   } catch (error) {
     rmSync(folder, { recursive: true, force: true })

@@ -78,8 +78,8 @@ async function appendMany(
   const text = `SELECT ${functionName(schema, 'append_many')}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done`
   const values = [
     namespace,
-    appends.map(({ guard }) => guard.timeline),
-    appends.map(({ operation }) => escapeText(operation)),
+    texts(appends.map(({ guard }) => guard.timeline)),
+    texts(appends.map(({ operation }) => escapeText(operation))),
     numbers(appends.map(({ guard }) => guard.epoch)),
     numbers(appends.map(({ guard }) => guard.seq)),
     numbers(appends.map(({ run }) => run.count)),
@@ -124,9 +124,13 @@ export function toOutcome(commit: Commit, answer: Answer): Outcome {
   return { ok: true, epoch, seq: answer.seq, wasApplied: answer.was }
 }
 
-/** An array of numbers in PostgreSQL's own writing, which is quicker than the driver's. */
+/** Arrays in PostgreSQL's own writing, which is quicker than the driver's. */
 function numbers(values: readonly number[]): string {
   return `{${values.join(',')}}`
+}
+
+function texts(values: readonly string[]): string {
+  return `{${values.map((value) => `"${/["\\]/.test(value) ? value.replace(/["\\]/g, '\\$&') : value}"`).join(',')}}`
 }
 
 function asBuffer(bytes: Uint8Array): Buffer {

@@ -6,6 +6,8 @@ import { RepriseError } from '../../core/errors.ts'
 export interface QueryResult {
   readonly rows: Record<string, unknown>[]
   readonly rowCount: number | null
+  /** The first word of what was done: INSERT, COMMIT, ROLLBACK. */
+  readonly command: string
 }
 
 export interface QueryConfig {

@@ -192,6 +192,36 @@ describe('many writers', () => {
     expect(await textsOf(a, 'fence/x')).toEqual(['one', 'two'])
   })
 
+  it('a rider that swallows the failure of its statement is RIDER_FAILED, never a silent roll back', async () => {
+    const store = await openStore('swallow')
+    const owner = new Owner(store, 'swallow/x')
+    await owner.take()
+    const ride: Commit['ride'] = (sql) => sql.run('SELECT 1 / ?', 0).catch(() => 'never mind')
+    expect(await store.commit([{ ...owner.plan('x'), ride }])).toMatchObject([{ ok: false, code: 'RIDER_FAILED' }])
+    expect(await textsOf(store, 'swallow/x')).toEqual([])
+    await owner.append('y')
+  })
+
+  it('leaves no state in its connections, so that a pooler in transaction mode may stand between', async () => {
+    const store = await openPostgres(shared, { namespace: 'stateless', schema, hash, poolSize: 1 })
+    opened.push(store)
+    const owner = new Owner(store, 'stateless/x')
+    await owner.take()
+    await owner.append('one')
+    await store.commit([owner.plan('two'), { ...new Owner(store, 'stateless/y').plan('z') }])
+    await store.claim({ worker: asWorker('w'), queues: ['q'], limit: 1 })
+    await store.feed(feedStart, {}, 10)
+    const look = `SELECT 'prepared ' || name AS left_over FROM pg_prepared_statements
+      UNION ALL SELECT 'listens to ' || pg_listening_channels()
+      UNION ALL SELECT 'set ' || name FROM pg_settings WHERE source = 'session' AND name <> 'idle_in_transaction_session_timeout'
+      UNION ALL SELECT 'lock' FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()
+      UNION ALL SELECT 'temporary ' || relname FROM pg_class WHERE relpersistence = 't'`
+    const head = (await store.head([asTimeline('stateless/x')]))[0]!
+    const guard = { timeline: head.timeline, epoch: head.epoch }
+    const [outcome] = await store.commit([{ operation: asOperation('look'), guard, ride: (sql) => sql.all(look) }])
+    expect(outcome).toMatchObject({ ok: true, ridden: [] })
+  })
+
   it('8 processes that open a new schema in the same moment make it once', async () => {
     const fresh = newSchemaName()
     try {

@@ -21,7 +21,8 @@ export function positionText(run: string): string {
  * Plans that stay good. A plan made while a table was small reads all of it, and is kept while the table grows; these
  * functions look everything up by key, so they say so.
  */
-export const steadyPlans = 'SET enable_seqscan = off SET plan_cache_mode = force_generic_plan'
+export const steadyPlans =
+  'SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan'
 
 /** A worker's row `w` says that it may still be at work. */
 export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.beat_at + w.lease_ms)`

@@ -1,5 +1,5 @@
 // The user's SQL in the transaction of a commit. The commit decides: if it is refused, or turns out to have been
-// applied before (its answer was lost), what the user's SQL did is rolled back with it.
+// applied before (its answer was lost), the rider is not called. If the rider throws, nothing of the commit is kept.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Commit, Head, Outcome, Sql } from '../../core/ports.ts'
@@ -36,22 +36,19 @@ async function ride(port: CommitPort, client: DriverClient, commit: Commit): Pro
   const run: RunSql = (text, values = []) => client.query({ text, values, types: ownTypes })
   await run('BEGIN')
   try {
-    // A trial first: the user's code is not asked when the guard does not hold, nor for what was applied before.
-    await run('SAVEPOINT trial')
-    const trial = await commitInside(run, port, commit)
-    if ('code' in trial || trial.was) {
-      await run('ROLLBACK')
-      return toOutcome(commit, trial)
-    }
-    // Its locks go as well: nobody waits while the user's code runs.
-    await run('ROLLBACK TO SAVEPOINT trial')
+    // The commit goes first: the user's code is called only when it stands, and its locks keep it standing.
     await run(`SET LOCAL idle_in_transaction_session_timeout = ${idleTimeoutMs}`)
+    const outcome = toOutcome(commit, await commitInside(run, port, commit))
+    if (!outcome.ok || outcome.wasApplied) {
+      await run('ROLLBACK')
+      return outcome
+    }
     const ridden = await callRider(client, commit)
-    const answer = await commitInside(run, port, commit)
-    const isApplied = !('code' in answer) && !answer.was
-    await run(isApplied ? 'COMMIT' : 'ROLLBACK')
-    const outcome = toOutcome(commit, answer)
-    return outcome.ok && isApplied ? { ...outcome, ridden } : outcome
+    // A transaction in which a statement failed cannot commit: the server answers COMMIT with ROLLBACK, without an error.
+    const { command } = await run('COMMIT')
+    if (command !== 'COMMIT')
+      throw new RiderFailure(new Error('a statement of the rider failed, which ends its transaction'))
+    return { ...outcome, ridden }
   } catch (error) {
     await run('ROLLBACK').catch(() => undefined)
     throw error

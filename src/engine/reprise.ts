@@ -8,6 +8,7 @@ import type {
   FeedPosition,
   Head,
   ManifestRecord,
+  OutgoingMessage,
   StoreFacts,
   TimelineQuery,
   WorkerRow,
@@ -34,6 +35,7 @@ import { type Kernel, newId, newOperation } from './kernel.ts'
 import { takeTimeline } from './ownership.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
+import { lookAgain } from './second-look.ts'
 import { type NewEntry, OpenTimeline } from './timeline.ts'
 import { type ExportOptions, exportTimeline, importTimeline } from './transfer.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
@@ -107,10 +109,12 @@ export class Reprise {
     this.#check()
     const timeline = definition.prefix + id
     this.register(definition.prefix, definition.fold)
-    const { head, point } = await locate(this.kernel, 'digest' in where ? where : { timeline, seq: where.seq })
-    const { state } = await recover(this.kernel, head, definition.fold, { to: point.seq })
-    const coordinate = { timeline: head.timeline, seq: point.seq, epoch: head.epoch, digest: toHex(point.digest) }
-    return { state: state.value, coordinate }
+    return await lookAgain(async () => {
+      const { head, point } = await locate(this.kernel, 'digest' in where ? where : { timeline, seq: where.seq })
+      const { state } = await recover(this.kernel, head, definition.fold, { to: point.seq })
+      const coordinate = { timeline: head.timeline, seq: point.seq, epoch: head.epoch, digest: toHex(point.digest) }
+      return { state: state.value, coordinate }
+    })
   }
 
   /** A new timeline that starts at a coordinate and shares history and chunks with its parent. */
@@ -204,6 +208,13 @@ export class Reprise {
     })
     if (!outcome.ok) throw refusalError(to, outcome)
     return id
+  }
+
+  /** For layers: a message to go along with a commit. */
+  message(timeline: string, kind: string, data: unknown, id: string): OutgoingMessage {
+    const to = timelineId(timeline)
+    const envelope = this.kernel.sealer.sealChecked(this.kernel.codec.encode(data), messageContext(to, id))
+    return { id: id as MessageId, to, kind, data: envelope }
   }
 
   /** The data of a message from `inbox()`, checked and decoded. */

@@ -1,0 +1,132 @@
+// What workflow code is given: the context. Everything it does to the world goes through here and is recorded; the rest
+// of the code may run any number of times.
+
+import type { Duration } from '../../core/duration.ts'
+import type { Attribute, Sql } from '../../core/ports.ts'
+import type { WorkflowDefinition } from './definition.ts'
+import type { RetryPolicy } from './retry.ts'
+
+/** What the call of a step is given. */
+export interface StepCall {
+  /** The same for every attempt, also after a crash or a takeover: hand it to the outside system. */
+  readonly key: string
+  /** 1 for the first attempt. */
+  readonly attempt: number
+  /** Fires on timeout, cancellation, and when this process must stop. */
+  readonly signal: AbortSignal
+  /** The details of the last heartbeat of an earlier attempt. */
+  readonly details: unknown
+  /** Says that it is alive; with details, a later attempt can go on from there. */
+  heartbeat(details?: unknown): Promise<void>
+}
+
+/** What a probe found out: it happened (with what result), or it did not. */
+export type Probed<T> = { readonly happened: true; readonly result: T } | { readonly happened: false }
+
+export interface StepOptions<T> {
+  readonly retry?: RetryPolicy
+  /** One attempt may take this long. */
+  readonly timeout?: Duration
+  /** An attempt that gives no heartbeat for this long has failed. */
+  readonly heartbeatTimeout?: Duration
+  /** Undoes it; called in reverse order if the run fails, is cancelled or is rolled back. */
+  readonly compensate?: (result: T, call: StepCall) => unknown
+  /** For the compensation: 10 attempts, 1 second to 1 minute apart, if left out. */
+  readonly compensateRetry?: RetryPolicy
+  /**
+   * After a crash that left the outcome unknown: call again with the same key ('retry', the default, at one commit a
+   * step), leave it to a person ('hold'), or ask the outside (a function). The last two record the intent first.
+   */
+  readonly inDoubt?: 'retry' | 'hold' | ((key: string) => Promise<Probed<T>> | Probed<T>)
+}
+
+export interface TransactionOptions<T> {
+  readonly retry?: RetryPolicy
+  readonly compensate?: (result: T, call: StepCall) => unknown
+  readonly compensateRetry?: RetryPolicy
+}
+
+export interface ChildOptions {
+  /** Its id; derived from this run's if left out. */
+  readonly id?: string
+  /** When this run is cancelled or fails: cancel the child (default) or leave it alone. */
+  readonly whenCancelled?: 'cancel' | 'abandon'
+  readonly attributes?: Readonly<Record<string, Attribute>>
+  readonly timeout?: Duration
+}
+
+export type Branch<T> = (ctx: WorkflowContext) => Promise<T> | T
+
+declare const stopped: unique symbol
+/** What ends a loop: made by `ctx.stop`. */
+export interface Stop<R> {
+  readonly [stopped]: R
+}
+
+export interface LoopContext extends WorkflowContext {
+  /** Return this from the body to end the loop with a result. */
+  stop<R>(result: R): Stop<R>
+}
+
+export interface WorkflowContext {
+  /** The id of the run. */
+  readonly id: string
+  readonly workflow: string
+  /** True while recorded history is replayed: for logs that should appear once. */
+  readonly isReplaying: boolean
+  /** Fires when the run is cancelled or its deadline passes. */
+  readonly cancelled: boolean
+
+  /** @example await ctx.step('charge', ({ key }) => bank.charge(100, { idempotencyKey: key })) */
+  step<T>(name: string, call: (step: StepCall) => Promise<T> | T, options?: StepOptions<T>): Promise<T>
+  /** The user's SQL in the same transaction as the entry: both or neither. */
+  transaction<T>(
+    name: string,
+    call: (db: Sql, step: { readonly key: string }) => Promise<T> | T,
+    options?: TransactionOptions<T>,
+  ): Promise<T>
+  sleep(duration: Duration): Promise<void>
+  sleepUntil(when: Date | number): Promise<void>
+  /** The next signal of that name. Rejects with TIMEOUT when it runs out, or gives `otherwise` if that is there. */
+  signal<T = unknown>(name: string, options?: { readonly timeout?: Duration; readonly otherwise?: T }): Promise<T>
+  /** Starts a child and waits for its result. */
+  child<Input, Output>(
+    definition: WorkflowDefinition<Input, Output>,
+    input: Input,
+    options?: ChildOptions,
+  ): Promise<Output>
+  /** Starts a child that lives on its own; gives its id. */
+  start<Input, Output>(
+    definition: WorkflowDefinition<Input, Output>,
+    input: Input,
+    options?: ChildOptions,
+  ): Promise<string>
+  /** Branches with a scope each: they interleave as they like, now and in every replay. */
+  parallel<T>(branches: readonly Branch<T>[]): Promise<T[]>
+  parallel<T extends Readonly<Record<string, Branch<unknown>>>>(
+    branches: T,
+  ): Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }>
+  /** The first branch to settle wins; the others are abandoned. */
+  race<T>(branches: readonly Branch<T>[]): Promise<T>
+  race<T>(branches: Readonly<Record<string, Branch<T>>>): Promise<{ readonly winner: string; readonly value: T }>
+  /** True for runs that reach this point for the first time with this code; false for those that passed it before. */
+  patch(name: string): boolean
+  /** Endless work with bounded history: replay starts at the last iteration. */
+  loop<S, R = never>(state: S, body: (state: S, ctx: LoopContext) => Promise<S | Stop<R>> | S | Stop<R>): Promise<R>
+  /** Starts over with new input and an empty history. */
+  continueAsNew(input: unknown): never
+  /** Milliseconds since 1970, as recorded. */
+  now(): number
+  random(): number
+  uuid(): string
+  onQuery(name: string, handler: (...args: never[]) => unknown): void
+  onUpdate<Args, Result>(
+    name: string,
+    handler: (args: Args) => Promise<Result> | Result,
+    options?: { readonly validate?: (args: Args) => void },
+  ): void
+  /** Inside the call of a step: says that it is alive. */
+  heartbeat(details?: unknown): Promise<void>
+  /** Searchable attributes; null removes one. Written with the next entry. */
+  attributes(values: Readonly<Record<string, Attribute | null>>): void
+}

@@ -1,0 +1,89 @@
+// A workflow definition: a name and a function. It is a plain value; the engine runs it, and any process that works on
+// it can go on where another left off.
+
+import type { Duration } from '../../core/duration.ts'
+import { toMs } from '../../core/duration.ts'
+import type { Attribute } from '../../core/ports.ts'
+import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { WorkflowContext } from './context.ts'
+import { hostOf } from './host.ts'
+import type { QueueDefinition } from './queue.ts'
+import { type RetryPolicy, resolveRetry } from './retry.ts'
+import type { WorkflowRun } from './run.ts'
+
+export type WorkflowFunction<Input, Output> = (ctx: WorkflowContext, input: Input) => Promise<Output> | Output
+
+export interface WorkflowOptions {
+  /** Deadline of a run, from its start; it then ends as if cancelled, with TIMEOUT. */
+  readonly timeout?: Duration
+  /** For steps that declare none. One attempt if left out. */
+  readonly retry?: RetryPolicy
+  /** 'step' (default): each outcome is durable before code goes on. A window: outcomes become durable together. */
+  readonly durability?: 'step' | { readonly window: Duration }
+  /** Limits across all processes. */
+  readonly queue?: QueueDefinition
+  /** How many runs this process executes at a time; 1,000 if left out. */
+  readonly concurrency?: number
+  /** A checkpoint at a loop boundary after this many entries; 1,000 if left out. */
+  readonly checkpointEvery?: number
+}
+
+export interface StartOptions {
+  /** A run is started once under an id; made up if left out. */
+  readonly id?: string
+  /** What to do if a run with this id exists: give that one (default), refuse, or run again if it has ended. */
+  readonly ifExists?: 'use' | 'reject' | 'restart'
+  readonly attributes?: Readonly<Record<string, Attribute>>
+  /** Higher goes first when workers have more to do than they can. */
+  readonly priority?: number
+  /** Deadline of this run, from now. */
+  readonly timeout?: Duration
+  /** Key for the queue's limit per key. */
+  readonly queueKey?: string
+  /** Not before this: a duration from now. */
+  readonly delay?: Duration
+  /** False: leave it to the workers; this process only starts it. */
+  readonly here?: boolean
+}
+
+export interface WorkflowDefinition<Input = unknown, Output = unknown>
+  extends Process<Input, WorkflowRun<Output>, StartOptions>,
+    Workable {
+  readonly kind: 'workflow'
+  readonly name: string
+  readonly prefix: string
+  readonly run: WorkflowFunction<Input, Output>
+  readonly options: WorkflowOptions
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: definitions of all inputs and outputs are kept together.
+export type AnyWorkflow = WorkflowDefinition<any, any>
+
+export const workflowPrefix = 'workflow/'
+
+/** @example workflow('greet', async (ctx, name: string) => await ctx.step('say', () => `hello ${name}`)) */
+export function workflow<Input = void, Output = unknown>(
+  name: string,
+  run: WorkflowFunction<Input, Output>,
+  options: WorkflowOptions = {},
+): WorkflowDefinition<Input, Output> {
+  checkName('workflow', name)
+  resolveRetry(options.retry)
+  if (options.timeout !== undefined) toMs(options.timeout, 'timeout')
+  if (typeof options.durability === 'object') toMs(options.durability.window, 'durability.window')
+  const definition: WorkflowDefinition<Input, Output> = {
+    kind: 'workflow',
+    name,
+    prefix: `${workflowPrefix}${name}/`,
+    run,
+    options,
+    async [runs](engine: Reprise, input: Input, start: StartOptions) {
+      return await hostOf(engine).run(definition, input, start)
+    },
+    [works](engine: Reprise) {
+      hostOf(engine).work(definition)
+    },
+  }
+  return definition
+}

@@ -1,0 +1,98 @@
+// How a run ends: with a result, or by undoing what it did and saying why; or it starts over. The last entry, the release
+// and the news to its parent and its queue go in one commit.
+
+import { isReprise } from '../../core/errors.ts'
+import type { OutgoingMessage } from '../../core/ports.ts'
+import { toFailure } from './failure.ts'
+import type { Instance } from './instance.ts'
+import { itemsOf } from './journal.ts'
+import { queueMessages } from './queue.ts'
+import { endRides } from './transaction.ts'
+
+/** Thrown by ctx.continueAsNew; not meant to be caught. */
+export class ContinueAsNew extends Error {
+  override readonly name: string = 'ContinueAsNew'
+  readonly input: unknown
+
+  constructor(input: unknown) {
+    super('the run starts over with new input')
+    this.input = input
+  }
+}
+
+/** Called whenever nothing else is going on and the code has ended, or the run is being rolled back. */
+export function concludeRun(run: Instance): void {
+  if (run.isConcluding) return
+  const { outcome } = run
+  if (run.state.rolling) rollBack(run)
+  else if (!outcome) return
+  else if ('value' in outcome) conclude(run, () => complete(run, outcome.value))
+  else if (outcome.error instanceof ContinueAsNew) {
+    const { input } = outcome.error
+    const keep = [...run.signals.unread(), ...run.queries.unread()]
+    conclude(run, async () => {
+      await run.write([{ type: 'continued', data: { input, keep } }])
+      run.checkpointIfDue()
+    })
+  } else if (!run.execution.isUndoable && run.saga.advance()) conclude(run, () => fail(run, outcome.error))
+}
+
+function rollBack(run: Instance): void {
+  const { rolling, journal } = run.state
+  const items = itemsOf(journal)
+  const from = items.findIndex((item) => 'id' in item && item.id === rolling!.to)
+  const undo = new Set(items.slice(from === -1 ? items.length : from).map((item) => ('id' in item ? item.id : '')))
+  if (!run.saga.advance((id) => undo.has(id))) return
+  const { to, input, hasInput } = rolling!
+  conclude(run, async () => {
+    await run.write([{ type: 'rolled', data: { to, ...(hasInput && { input }) } }], { status: 'running' })
+  })
+}
+
+function conclude(run: Instance, work: () => Promise<void>): void {
+  run.isConcluding = true
+  run.spawn(work)
+}
+
+async function complete(run: Instance, result: unknown): Promise<void> {
+  try {
+    await end(run, { type: 'completed', data: result === undefined ? {} : { result } }, 'completed', { result })
+  } catch (error) {
+    if (!isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
+    run.outcome = { error }
+    run.isConcluding = false
+  }
+}
+
+async function fail(run: Instance, reason: unknown): Promise<void> {
+  const error = toFailure(reason)
+  const isCancelled = run.cancelled !== null && isReprise(reason, 'CANCELLED')
+  for (const command of [...run.execution.open]) if (command.kind === 'child') command.onAbandon()
+  const status = isCancelled ? 'cancelled' : 'failed'
+  await end(run, { type: 'ended-badly', data: { error, cancelled: isCancelled } }, status, { error })
+}
+
+async function end(
+  run: Instance,
+  entry: { readonly type: string; readonly data: unknown },
+  status: string,
+  news: { readonly result?: unknown; readonly error?: unknown },
+): Promise<void> {
+  const send: OutgoingMessage[] = [...queueMessages(run)]
+  const parent = run.state.started?.parent
+  if (parent && !parent.detached) {
+    const id = `child:${run.open.id}:${run.state.generation}`
+    send.push(run.host.engine.message(parent.timeline, 'child', { command: parent.command, ...news }, id))
+  }
+  await run.write([entry], {
+    release: true,
+    wakeup: null,
+    queue: null,
+    status,
+    ...(send.length > 0 && { send }),
+    ...endRides(run),
+  })
+  run.letGoOf()
+  run.leave({ because: 'ended' })
+  if (parent) run.host.poke(parent.timeline)
+}

@@ -1,0 +1,108 @@
+// The entries of a run's history: all that a workflow leaves behind. Types and fields are short because a run has many of
+// them; this file is the format.
+//
+//   started    { input, seed, behaviour, parent?, deadline?, queue? }   the first entry
+//   began      { id }                       a step was about to be called (policies that ask first, and slow steps)
+//   retry      { id, n, error, at, details? }  an attempt failed; n of them by now; the next not before `at`
+//   beat       { id, details }              a heartbeat with details
+//   done       { id, result?, rode? }       a step, transaction or start of a child ended well
+//   failed     { id, error }                ended badly for good
+//   timer      { id }                       a sleep, or the timeout of a wait, is over
+//   signal     { name, value? }             mail became part of history
+//   update     { update, name, args }       an update was accepted
+//   updated    { update, result?, error? }  and this came of it
+//   child      { id, result?, error? }      a child ended
+//   patched    { id }                       this run takes the new way at that patch
+//   rode       { id, result? }              what the SQL of a transaction returned
+//   loop       { id, n, state, took }       iteration n begins with this state; what the one before did may be forgotten
+//   cancel     { reason, why }              'cancel' or 'deadline'
+//   undoing    { id }                       a compensation was about to be called (slow ones)
+//   undo.retry { id, n, error, at }         a compensation failed
+//   stuck      { id, error }                a compensation failed for good: a person is asked
+//   undone     { id, by? }                  compensated, or settled by somebody
+//   resumed    { by }                       a person asked for the stuck compensation to be tried again
+//   held       { id }                       in doubt, and left to a person
+//   settled    { id, by, retry }            a person said: call it again
+//   continued  { input, keep }              the run starts over with new input and an empty history
+//   rollback   { to, input? }               compensate all that was done from that command on, then go on from there
+//   rolled     { to, input? }               and that was done
+//   retried    { ids }                      the run goes on after a failure: these outcomes are taken back
+//   forked     { from, input? }             this timeline is a fork; its commands have keys of their own
+//   completed  { result? } · ended-badly { error, cancelled } · terminated { reason }     the end
+
+import type { Failure } from './failure.ts'
+
+/** Numbered behaviour of this engine, stored in `started`: code that changes what a replay does asks for the number. */
+export const behaviour = 1
+
+export interface ParentLink {
+  readonly timeline: string
+  readonly command: string
+  /** Nobody waits for the result. */
+  readonly detached?: boolean
+}
+
+export interface Started {
+  readonly input?: unknown
+  readonly seed: number
+  readonly behaviour: number
+  readonly parent?: ParentLink
+  readonly deadline?: number
+  readonly queue?: { readonly name: string; readonly key?: string }
+}
+
+/** What is delivered to code, one at a time, in the order of history. */
+export type Item =
+  | {
+      readonly kind: 'done'
+      readonly id: string
+      readonly result: unknown
+      readonly rode: boolean
+      readonly at: number
+      readonly seq: number
+    }
+  | { readonly kind: 'failed'; readonly id: string; readonly error: Failure; readonly at: number; readonly seq: number }
+  | { readonly kind: 'timer'; readonly id: string; readonly at: number; readonly seq: number }
+  | {
+      readonly kind: 'child'
+      readonly id: string
+      readonly result: unknown
+      readonly error: Failure | null
+      readonly at: number
+      readonly seq: number
+    }
+  | {
+      readonly kind: 'signal'
+      readonly name: string
+      readonly value: unknown
+      readonly at: number
+      readonly seq: number
+    }
+  | {
+      readonly kind: 'update'
+      readonly update: string
+      readonly name: string
+      readonly args: unknown
+      readonly at: number
+      readonly seq: number
+    }
+  | {
+      readonly kind: 'cancel'
+      readonly reason: string
+      readonly why: 'cancel' | 'deadline'
+      readonly at: number
+      readonly seq: number
+    }
+  | {
+      readonly kind: 'loop'
+      readonly id: string
+      readonly n: number
+      readonly state: unknown
+      readonly at: number
+      readonly seq: number
+    }
+
+export type End =
+  | { readonly kind: 'completed'; readonly result: unknown; readonly at: number }
+  | { readonly kind: 'failed' | 'cancelled'; readonly error: Failure; readonly at: number }
+  | { readonly kind: 'terminated'; readonly reason: string; readonly at: number }

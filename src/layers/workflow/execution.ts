@@ -1,0 +1,341 @@
+// One execution of workflow code against its history. Outcomes are delivered one at a time, and between two of them the
+// code runs as far as it can, so that races and branches interleave in every replay as they did the first time. No
+// command starts before history is used up; if history holds an outcome that nobody asks for, the code has diverged.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Hash } from '../../core/ports.ts'
+import type { Item } from './entries.ts'
+import { cancelledError } from './failure.ts'
+import { leaveScope, readableId, Scope } from './scope.ts'
+
+export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop'
+
+export interface Command {
+  readonly id: string
+  readonly kind: CommandKind
+  readonly scope: Scope
+  /** Workflow time when it was asked for. */
+  readonly askedAt: number
+  readonly hasUndo: boolean
+  isStarted: boolean
+  isSettled: boolean
+  /** Nobody waits for it any more: another branch won. */
+  isAbandoned: boolean
+  /** Asked for before the run was cancelled, and not settled then. */
+  cancelled: string | null
+  resolve(value: unknown): void
+  reject(error: unknown): void
+  start(): void
+  /** An outcome for it: delivered also when it is abandoned. */
+  onItem(item: Item): void
+  onAbandon(): void
+}
+
+export interface ExecutionHooks {
+  readonly hash: Hash
+  soon(call: () => void): void
+  after(delayMs: number, call: () => void): () => void
+  seed(): string
+  onSignal(item: Extract<Item, { kind: 'signal' }>): void
+  onUpdate(item: Extract<Item, { kind: 'update' }>): void
+  onCancel(item: Extract<Item, { kind: 'cancel' }>): void
+  /** False while the run is rolled back: its code runs only to say how to undo what it did. */
+  mayStart(): boolean
+  /** History is used up. */
+  onLive(): void
+  /** Everything that could run has run. */
+  onQuiet(): void
+  onDiverged(error: RepriseError): void
+}
+
+export type Asked = Pick<Command, 'kind'> &
+  Partial<Pick<Command, 'hasUndo'>> & {
+    start(command: Command): void
+    onItem(command: Command, item: Item): void
+    onAbandon?(command: Command): void
+    /** At once, also in a replay. */
+    onAsked?(command: Command): void
+  }
+
+/** Turns of the event loop, then milliseconds, that code may take to ask for what history says it asked for. */
+const patienceTurns = 20
+const patienceMs = [1, 5, 20, 75, 200]
+
+export class Execution {
+  readonly root: Scope
+  readonly #hooks: ExecutionHooks
+  readonly #scopes = new Map<string, Scope>()
+  readonly #loops = new Map<string, number>()
+  readonly #waiting = new Set<Command>()
+  /** Nobody waits for these, yet what became of them must be known: they may have to be undone. */
+  readonly #orphans = new Set<Command>()
+  #queue: Item[]
+  #at = 0
+  #isDraining = false
+  #suspicion = 0
+  #time: number
+  isReplaying = true
+  isStopped = false
+  /** The code has returned or thrown. */
+  isOver = false
+
+  constructor(hooks: ExecutionHooks, items: readonly Item[], startedAt: number) {
+    this.#hooks = hooks
+    this.#queue = [...items]
+    this.#time = startedAt
+    this.root = new Scope(this, '', null, () => hooks.seed(), hooks.hash)
+    this.#scopes.set('', this.root)
+  }
+
+  /** Workflow time: when the last delivered outcome was recorded. */
+  get time(): number {
+    return this.#time
+  }
+
+  /** Commands asked for and not settled, in the order they were asked for. */
+  get open(): ReadonlySet<Command> {
+    return this.#waiting
+  }
+
+  /** Everything in history was delivered: from here on code goes where it was not before. */
+  get isAtEnd(): boolean {
+    return !this.isReplaying || this.#at >= this.#queue.length
+  }
+
+  /** Calls that can be undone and whose outcome is not known yet. */
+  get isUndoable(): boolean {
+    if (this.#orphans.size > 0) return true
+    for (const command of this.#waiting) if (command.hasUndo) return true
+    return false
+  }
+
+  begin(call: () => void): void {
+    this.#isDraining = true
+    call()
+    this.#hooks.soon(() => this.#drained())
+  }
+
+  scope(parent: Scope, path: string): Scope {
+    const scope = parent.child(path)
+    this.#scopes.set(path, scope)
+    return scope
+  }
+
+  ask<T>(scope: Scope, id: string, asked: Asked): Promise<T> {
+    if (scope.abandoned) return Promise.reject(cancelledError(scope.abandoned))
+    const promise = new Promise<T>((resolve, reject) => {
+      const command: Command = {
+        id,
+        kind: asked.kind,
+        scope,
+        askedAt: this.#time,
+        hasUndo: asked.hasUndo ?? false,
+        isStarted: false,
+        isSettled: false,
+        isAbandoned: false,
+        cancelled: null,
+        resolve: (value) => this.#settle(command, () => resolve(value as T)),
+        reject: (error) => this.#settle(command, () => reject(error)),
+        start: () => {
+          command.isStarted = true
+          leaveScope(() => asked.start(command))
+        },
+        onItem: (item) => asked.onItem(command, item),
+        onAbandon: () => asked.onAbandon?.(command),
+      }
+      scope.commands.set(id, command)
+      this.#waiting.add(command)
+      asked.onAsked?.(command)
+      if (!this.isReplaying && !this.isStopped && !command.isSettled && this.#hooks.mayStart()) command.start()
+    })
+    // Nobody may be waiting for it; that is the code's choice and must not end the process.
+    promise.catch(() => undefined)
+    return promise
+  }
+
+  /** Entries became durable: deliver them in turn. */
+  offer(item: Item): void {
+    if (this.isStopped) return
+    this.#queue.push(item)
+    this.#pump()
+  }
+
+  /** An outcome of that kind is still to be delivered. */
+  expects(kind: Item['kind'], id: string): boolean {
+    for (let i = this.#at; i < this.#queue.length; i++) {
+      const item = this.#queue[i]!
+      if (item.kind === kind && 'id' in item && item.id === id) return true
+    }
+    return false
+  }
+
+  /** Nobody waits for what this scope and those below it asked for. */
+  abandon(scope: Scope, reason: string): void {
+    const inside = (each: Scope | null): boolean => each !== null && (each === scope || inside(each.parent))
+    for (const each of this.#scopes.values()) if (inside(each)) each.abandoned = reason
+    for (const command of [...this.#waiting]) {
+      if (!inside(command.scope)) continue
+      command.isAbandoned = true
+      if (command.hasUndo) this.#orphans.add(command)
+      command.onAbandon()
+      command.reject(cancelledError(reason))
+    }
+  }
+
+  /** Iteration n of a loop begins: what earlier ones left is of no more interest. */
+  passIteration(loop: string, n: number): void {
+    this.#loops.set(loop, n)
+    for (const path of this.#scopes.keys()) if (path.startsWith(`${loop}.`)) this.#scopes.delete(path)
+  }
+
+  /** The code ended: look whether history agrees. */
+  over(): void {
+    this.isOver = true
+    this.wake()
+  }
+
+  wake(): void {
+    if (!this.isStopped && !this.#isDraining) this.#pump()
+  }
+
+  stop(): void {
+    this.isStopped = true
+    this.#queue = []
+    this.#waiting.clear()
+    this.#orphans.clear()
+  }
+
+  #settle(command: Command, tell: () => void): void {
+    if (command.isSettled) return
+    command.isSettled = true
+    this.#waiting.delete(command)
+    tell()
+  }
+
+  #drained(): void {
+    this.#isDraining = false
+    this.#pump()
+  }
+
+  #pump(): void {
+    if (this.isStopped || this.#isDraining) return
+    const item = this.#queue[this.#at]
+    if (item === undefined) {
+      this.#queue = []
+      this.#at = 0
+      if (this.isReplaying) this.#goLive()
+      else this.#hooks.onQuiet()
+      return
+    }
+    const taker = this.#takerOf(item)
+    if (taker === null) {
+      this.#suspect(item)
+      return
+    }
+    this.#suspicion = 0
+    this.#at += 1
+    this.#time = item.at
+    this.#isDraining = true
+    taker()
+    this.#hooks.soon(() => this.#drained())
+  }
+
+  /** Who takes the item: null if nobody asked for it (yet). */
+  #takerOf(item: Item): (() => void) | null {
+    switch (item.kind) {
+      case 'signal':
+        return () => this.#hooks.onSignal(item)
+      case 'update':
+        return () => this.#hooks.onUpdate(item)
+      case 'cancel':
+        return () => this.#hooks.onCancel(item)
+      default: {
+        const command = this.#find(item.id)
+        if (command) {
+          return () => {
+            this.#orphans.delete(command)
+            command.onItem(item)
+          }
+        }
+        return this.#isPast(item.id) || !this.isReplaying ? () => undefined : null
+      }
+    }
+  }
+
+  #find(id: string): Command | undefined {
+    const slash = id.lastIndexOf('/')
+    return this.#scopes.get(slash === -1 ? '' : id.slice(0, slash))?.commands.get(id) as Command | undefined
+  }
+
+  /** A straggler of an iteration that the loop has left behind. */
+  #isPast(id: string): boolean {
+    for (const [loop, n] of this.#loops) {
+      if (id.startsWith(`${loop}.`) && Number.parseInt(id.slice(loop.length + 1), 10) < n) return true
+    }
+    return false
+  }
+
+  #goLive(): void {
+    this.isReplaying = false
+    this.#hooks.onLive()
+    if (this.isStopped) return
+    for (const command of [...this.#orphans, ...this.#waiting]) {
+      if (!this.#hooks.mayStart()) break
+      // Once the code has ended, only what may have to be undone is still of interest.
+      if (this.isOver && !command.hasUndo) continue
+      if (!command.isStarted && !this.isStopped) command.start()
+    }
+    if (!this.isStopped) this.#hooks.onQuiet()
+  }
+
+  /** Code may be slow to ask (an await on something else than a command): it gets a little time before it is blamed. */
+  #suspect(item: Item): void {
+    this.#suspicion += 1
+    const again = () => {
+      this.#isDraining = false
+      this.#pump()
+    }
+    this.#isDraining = true
+    const pause = patienceMs[this.#suspicion - patienceTurns - 1]
+    if (this.#suspicion <= patienceTurns) this.#hooks.soon(again)
+    else if (pause !== undefined) this.#hooks.after(pause, again)
+    else this.#hooks.onDiverged(this.#divergence(item))
+  }
+
+  #divergence(item: Item): RepriseError {
+    const has = describeItem(item)
+    const asks = [...this.#waiting].map(describeCommand)
+    const code = this.isOver
+      ? 'the code has ended'
+      : asks.length > 0
+        ? `the code asks for ${asks.join(', ')}`
+        : 'the code asks for nothing'
+    return new RepriseError('DIVERGED', `history has ${has} at sequence ${item.seq}, ${code}`, {
+      seq: item.seq,
+      step: 'id' in item ? readableId(item.id) : null,
+      history: has,
+      code: this.isOver ? ['(ended)'] : asks,
+    })
+  }
+}
+
+function describeItem(item: Item): string {
+  switch (item.kind) {
+    case 'done':
+      return `the result of ${readableId(item.id)}`
+    case 'failed':
+      return `the failure of ${readableId(item.id)}`
+    case 'child':
+      return `the end of child ${readableId(item.id)}`
+    case 'timer':
+      return `the timer ${readableId(item.id)}`
+    case 'loop':
+      return `iteration ${item.n} of ${readableId(item.id)}`
+    default:
+      return `a ${item.kind}`
+  }
+}
+
+function describeCommand(command: Command): string {
+  return command.kind === 'step' ? readableId(command.id) : `${command.kind} ${readableId(command.id)}`
+}

@@ -1,0 +1,340 @@
+// The workflows of one engine in this process: which definitions it knows, which runs are in memory, and how a run is
+// started, claimed, let go and found again. A run that cannot be loaded is set aside; the others go on.
+
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { toMs } from '../../core/duration.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { ChildOptions } from './context.ts'
+import { type AnyWorkflow, type StartOptions, workflowPrefix } from './definition.ts'
+import { behaviour, type ParentLink } from './entries.ts'
+import { Instance, type Left } from './instance.ts'
+import { WorkflowRun } from './run.ts'
+import { leaveScope } from './scope.ts'
+import { type RunState, workflowFold } from './state.ts'
+import { createTable } from './transaction.ts'
+
+const hosts = new WeakMap<Reprise, Host>()
+
+export function hostOf(engine: Reprise): Host {
+  const known = hosts.get(engine)
+  if (known) return known
+  const host = new Host(engine)
+  hosts.set(engine, host)
+  return host
+}
+
+export function queueOf(definition: { readonly name: string }): string {
+  return `workflow/${definition.name}`
+}
+
+const closeGraceMs = 1000
+const mailPollMs = 100
+const mailPollIdleMs = 1000
+const reopenMs = 1000
+
+export class Host {
+  readonly engine: Reprise
+  readonly kernel: Kernel
+  readonly #definitions = new Map<string, AnyWorkflow>()
+  readonly #live = new Map<string, Instance>()
+  readonly #watchers = new Map<string, Set<() => void>>()
+  #unlisten: (() => void) | null = null
+  #mayHaveMail = false
+  #cancelPoll: (() => void) | null = null
+  #isClosed = false
+  #rides: Promise<void> | null = null
+
+  constructor(engine: Reprise) {
+    this.engine = engine
+    this.kernel = engine.kernel
+    engine.register(workflowPrefix, workflowFold)
+    engine.onClose(() => this.#close())
+  }
+
+  /** This process executes runs of the definition. */
+  work(definition: AnyWorkflow): void {
+    if (this.#definitions.get(definition.name) === definition) return
+    const isNew = !this.#definitions.has(definition.name)
+    this.#definitions.set(definition.name, definition)
+    if (!isNew) return
+    const concurrency = definition.options.concurrency ?? 1000
+    this.engine.serve(queueOf(definition), (head) => this.#claimed(head), { concurrency })
+    void this.#reviveAside(definition).catch((error) => this.#problem(definition.name, error))
+  }
+
+  definition(name: string): AnyWorkflow | undefined {
+    return this.#definitions.get(name)
+  }
+
+  instance(timeline: string): Instance | undefined {
+    return this.#live.get(timeline)
+  }
+
+  async run<Output>(definition: AnyWorkflow, input: unknown, options: StartOptions): Promise<WorkflowRun<Output>> {
+    const id = options.id ?? newId(this.kernel.random)
+    if (options.here !== false) this.work(definition)
+    const isNew = await this.start(definition, id, input, options, null)
+    const run = new WorkflowRun<Output>(this, definition, id)
+    if (isNew) return run
+    if (options.ifExists === 'reject') {
+      throw new RepriseError('EXISTS', `there is already a run ${definition.name}/${id}`, { run: id })
+    }
+    if (options.ifExists === 'restart') await run.restart(input)
+    return run
+  }
+
+  /** True if this call started it. */
+  async start(
+    definition: AnyWorkflow,
+    id: string,
+    input: unknown,
+    options: StartOptions & ChildOptions,
+    parent: ParentLink | null,
+  ): Promise<boolean> {
+    const timeline = timelineId(definition.prefix + id)
+    await this.kernel.worker.register()
+    const now = this.kernel.worker.now()
+    const timeout = options.timeout ?? definition.options.timeout
+    const data = {
+      ...(input !== undefined && { input }),
+      seed: Math.floor(this.kernel.random.number() * 0x40000000),
+      behaviour,
+      ...(parent && { parent }),
+      ...(timeout !== undefined && { deadline: now + toMs(timeout, 'timeout') }),
+    }
+    const delayMs = options.delay === undefined ? 0 : toMs(options.delay, 'delay')
+    const isHere = delayMs === 0 && options.here !== false && this.#definitions.has(definition.name)
+    const opened = await this.engine.create(timeline, workflowFold, [{ type: 'started', data, time: now }], {
+      queue: queueOf(definition),
+      wakeup: now + delayMs,
+      status: isHere ? 'running' : 'waiting',
+      attributes: { ...options.attributes, workflow: definition.name },
+      ...(options.priority !== undefined && { priority: options.priority }),
+      ...(!isHere && { release: true }),
+    })
+    if (opened === null) return false
+    if (opened !== 'released') this.#run(definition, opened)
+    else {
+      this.engine.dispatcher.expect(now + delayMs)
+      if (delayMs === 0) this.engine.dispatcher.wake()
+    }
+    return true
+  }
+
+  async startChild(
+    definition: AnyWorkflow,
+    id: string,
+    input: unknown,
+    options: ChildOptions,
+    parent: ParentLink,
+  ): Promise<void> {
+    this.work(definition)
+    const { id: _, ...rest } = options
+    await this.start(definition, id, input, rest, parent)
+  }
+
+  async cancelChild(timeline: string, reason: string, by: string): Promise<void> {
+    await this.send(timeline, 'cancel', { reason }, `cancel:${by}`)
+  }
+
+  async send(timeline: string, kind: string, data: unknown, id?: string): Promise<string> {
+    const sent = await this.engine.send(timeline, kind, data, id === undefined ? {} : { id })
+    this.poke(timeline)
+    return sent
+  }
+
+  /** There may be mail for a run that is in memory here. */
+  poke(timeline: string): void {
+    const instance = this.#live.get(timeline)
+    if (instance) instance.spawn(() => instance.mail.read())
+    else this.engine.dispatcher.wake()
+  }
+
+  /** Calls when a run left memory here. */
+  watch(timeline: string, call: () => void): () => void {
+    const set = this.#watchers.get(timeline) ?? new Set()
+    this.#watchers.set(timeline, set.add(call))
+    return () => {
+      set.delete(call)
+      if (set.size === 0) this.#watchers.delete(timeline)
+    }
+  }
+
+  /** The table that transactions keep their results in; made once by each process. */
+  async prepareRides(run: Instance): Promise<void> {
+    this.#rides ??= run.readSql(createTable).catch(async (error) => {
+      // Two processes that make it in the same moment: one of them fails, and then it is there.
+      if (!isReprise(error, 'RIDER_FAILED')) throw error
+      await run.readSql(createTable)
+    })
+    await this.#rides.catch((error) => {
+      this.#rides = null
+      throw error
+    })
+  }
+
+  /** Takes a run that is in nobody's hands, for a change from outside. */
+  async take(timeline: string, options: { readonly takeover?: boolean } = {}): Promise<OpenTimeline<RunState>> {
+    return await this.engine.openTimeline(timelineId(timeline), workflowFold, {
+      mustExist: true,
+      wait: '10s',
+      ...options,
+    })
+  }
+
+  async #claimed(head: Head): Promise<void> {
+    const definition = this.#definitions.get(nameOf(head.timeline))
+    if (!definition) throw new RepriseError('NOT_FOUND', `no workflow ${nameOf(head.timeline)} is known here`)
+    let open: OpenTimeline<RunState>
+    try {
+      open = await this.engine.adopt(head, workflowFold)
+    } catch (error) {
+      return await this.#setAside(head, error)
+    }
+    if (open.state.end) return await open.shut({ wakeup: null, queue: null })
+    const instance = this.#run(definition, open)
+    if (head.mail > 0) instance.spawn(() => instance.mail.read())
+    await instance.left
+  }
+
+  #run(definition: AnyWorkflow, open: OpenTimeline<RunState>): Instance {
+    const instance = new Instance(this, definition, open)
+    this.#live.set(open.id, instance)
+    void instance.left.then((left) => this.#left(instance, left))
+    leaveScope(() => instance.load()).catch((error) => instance.leave({ because: 'broken', error }))
+    this.#scheduleMail()
+    return instance
+  }
+
+  async #left(instance: Instance, left: Left): Promise<void> {
+    const { id } = instance.open
+    if (this.#live.get(id) === instance) this.#live.delete(id)
+    try {
+      if (left.because === 'diverged' || left.because === 'broken') {
+        const status = left.because === 'diverged' ? 'diverged' : 'quarantined'
+        await instance.open.shut({ wakeup: null, queue: null, status, attributes: { problem: problemOf(left.error) } })
+        this.#problem(id, left.error)
+      } else if (left.because === 'lost' && !this.#isClosed) this.#lost(instance, left.error)
+    } catch (error) {
+      this.#problem(id, error)
+    } finally {
+      for (const call of [...(this.#watchers.get(id) ?? [])]) call()
+    }
+  }
+
+  /** Whoever took it goes on with it. If nobody did, it is still ours, and nobody else will be given it. */
+  #lost(instance: Instance, error: unknown): void {
+    const { id } = instance.open
+    if (!isReprise(error, 'FENCED', 'CLOSED')) this.#problem(id, error)
+    if (isReprise(error, 'FENCED')) return
+    instance.open.break(new RepriseError('CLOSED', `${id} is read again`))
+    this.kernel.clock.after(reopenMs, () => void this.#reopen(instance.definition, id))
+  }
+
+  async #reopen(definition: AnyWorkflow, id: TimelineId): Promise<void> {
+    if (this.#isClosed || this.#live.has(id)) return
+    try {
+      const open = await this.engine.openTimeline(id, workflowFold, { mustExist: true })
+      if (this.#live.has(id)) return
+      if (open.state.end) await open.shut({ wakeup: null, queue: null })
+      else this.#run(definition, open)
+    } catch (error) {
+      if (isReprise(error, 'OWNED', 'NOT_FOUND', 'FENCED', 'CLOSED')) return
+      this.#problem(id, error)
+      this.kernel.clock.after(reopenMs, () => void this.#reopen(definition, id))
+    }
+  }
+
+  /** Damaged or unreadable: it is kept from being claimed over and over, and says why. */
+  async #setAside(head: Head, error: unknown): Promise<void> {
+    if (isReprise(error, 'FENCED', 'CLOSED', 'STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY')) throw error
+    await this.kernel.committer.submit({
+      operation: newOperation(this.kernel.random),
+      guard: { timeline: head.timeline, epoch: head.epoch },
+      release: true,
+      wakeup: null,
+      queue: null,
+      status: 'quarantined',
+      attributes: { problem: problemOf(error) },
+    })
+    this.#problem(head.timeline, error)
+    for (const call of [...(this.#watchers.get(head.timeline) ?? [])]) call()
+  }
+
+  /** New code is here: runs that stopped because of the old get another chance. */
+  async #reviveAside(definition: AnyWorkflow): Promise<void> {
+    for (const status of ['diverged', 'quarantined']) {
+      for (const head of await this.kernel.store.timelines({ prefix: definition.prefix, status, limit: 1000 })) {
+        await this.wakeUp(head)
+      }
+    }
+  }
+
+  /** Back in the queue and due, if nobody has it. */
+  async wakeUp(head: Head): Promise<void> {
+    await this.kernel.committer.submit({
+      operation: newOperation(this.kernel.random),
+      guard: { timeline: head.timeline, epoch: head.epoch },
+      wakeup: this.kernel.worker.now(),
+      queue: queueOf({ name: nameOf(head.timeline) }),
+      status: 'waiting',
+      attributes: { problem: null },
+    })
+    this.engine.dispatcher.wake()
+  }
+
+  #scheduleMail(): void {
+    this.#unlisten ??= this.kernel.store.listen(() => {
+      this.#mayHaveMail = true
+    })
+    if (this.#cancelPoll || this.#isClosed) return
+    let idleMs = 0
+    const look = () => {
+      this.#cancelPoll = null
+      if (this.#isClosed || this.#live.size === 0) return
+      idleMs += mailPollMs
+      if (this.#mayHaveMail || idleMs >= mailPollIdleMs) {
+        idleMs = 0
+        this.#mayHaveMail = false
+        void this.#lookForMail().catch((error) => this.#problem('mail', error))
+      }
+      this.#cancelPoll = this.kernel.clock.after(mailPollMs, look)
+    }
+    this.#cancelPoll = this.kernel.clock.after(mailPollMs, look)
+  }
+
+  async #lookForMail(): Promise<void> {
+    const ids = [...this.#live.keys()] as TimelineId[]
+    for (const head of await this.kernel.store.head(ids)) if (head && head.mail > 0) this.poke(head.timeline)
+  }
+
+  async #close(): Promise<void> {
+    this.#isClosed = true
+    this.#unlisten?.()
+    this.#cancelPoll?.()
+    const live = [...this.#live.values()]
+    await Promise.all(live.map((instance) => instance.pause(closeGraceMs)))
+    await Promise.allSettled(
+      live.map(async (instance) => {
+        instance.leave({ because: 'closed' })
+        await instance.open.shut({ wakeup: this.kernel.worker.now() })
+      }),
+    )
+  }
+
+  #problem(where: string, error: unknown): void {
+    if (!this.#isClosed) this.kernel.events.emit('problem', { where, error })
+  }
+}
+
+export function nameOf(timeline: string): string {
+  return timeline.split('/')[1] ?? ''
+}
+
+function problemOf(error: unknown): string {
+  return (error instanceof Error ? error.message : String(error)).slice(0, 2000)
+}

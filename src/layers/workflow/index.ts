@@ -1,0 +1,23 @@
+// reprise/workflow: durable workflows and sagas.
+
+export type {
+  Branch,
+  ChildOptions,
+  LoopContext,
+  Probed,
+  StepCall,
+  StepOptions,
+  Stop,
+  TransactionOptions,
+  WorkflowContext,
+} from './context.ts'
+export {
+  type StartOptions,
+  type WorkflowDefinition,
+  type WorkflowFunction,
+  type WorkflowOptions,
+  workflow,
+} from './definition.ts'
+export { NonRetryable, RetryLater } from './failure.ts'
+export type { RetryPolicy } from './retry.ts'
+export { type RunStatus, WorkflowRun } from './run.ts'

@@ -1,0 +1,441 @@
+// One run in memory: it replays its code against history, does what the code asks for, records what came of it, and
+// leaves memory as soon as all it does is wait. Whatever goes wrong with its ownership ends the instance, not the run.
+
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Attribute, Sql } from '../../core/ports.ts'
+import type { Entry } from '../../engine/history.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import type { Along } from '../../engine/writer.ts'
+import { Alarms } from './alarms.ts'
+import { type Batcher, batcherOf } from './batcher.ts'
+import { contextOf } from './bind.ts'
+import type { AnyWorkflow } from './definition.ts'
+import { concludeRun } from './ending.ts'
+import { type Command, Execution } from './execution.ts'
+import { cancelledError } from './failure.ts'
+import type { Host } from './host.ts'
+import { itemsOf } from './journal.ts'
+import { keyOf } from './key.ts'
+import { Mail } from './mail.ts'
+import { Queries } from './queries.ts'
+import { Saga } from './saga.ts'
+import { enterScope, leaveScope } from './scope.ts'
+import { itemOf, type RunState } from './state.ts'
+import { abandonStep } from './steps.ts'
+import { Rides, recoverRides } from './transaction.ts'
+import { Signals } from './waits.ts'
+
+export type Outcome = { readonly value: unknown } | { readonly error: unknown }
+
+/** Why an instance left memory. */
+export type Left =
+  | { readonly because: 'ended' | 'waiting' | 'closed' }
+  | { readonly because: 'lost' | 'diverged' | 'broken'; readonly error: unknown }
+
+/** A run that waits is let go when nothing has happened for this long… */
+const lingerMs = 100
+/** …or at once if all it waits for is a time at least this far away. */
+const farMs = 1000
+
+export class Instance {
+  readonly id: string
+  readonly host: Host
+  readonly kernel: Kernel
+  readonly definition: AnyWorkflow
+  readonly open: OpenTimeline<RunState>
+  readonly alarms: Alarms
+  readonly mail: Mail
+  readonly queries: Queries
+  readonly rides = new Rides()
+  readonly attempts = new Map<string, AbortController>()
+  readonly left: Promise<Left>
+  /** Never resolves; rejects when this process must let go of the run. */
+  readonly leaving: Promise<never>
+  readonly #stop = new AbortController()
+  readonly #batcher: Batcher | null
+  signals!: Signals
+  saga!: Saga
+  execution!: Execution
+  outcome: Outcome | null = null
+  isConcluding = false
+  #leave!: (left: Left) => void
+  #hasLeft = false
+  #unwatch: () => void
+  #along: { entries: NewEntry[]; attributes: Record<string, Attribute | null> | null } = {
+    entries: [],
+    attributes: null,
+  }
+  #busy = 0
+  #cancelLinger: (() => void) | null = null
+  #cancelled: RepriseError | null = null
+  #lastCheckpointSeq: number
+  #lastStamp = 0
+  #isPaused = false
+
+  constructor(host: Host, definition: AnyWorkflow, open: OpenTimeline<RunState>) {
+    this.host = host
+    this.kernel = host.kernel
+    this.definition = definition
+    this.open = open
+    this.id = open.id.slice(definition.prefix.length)
+    this.alarms = new Alarms(this.kernel.clock, () => this.now())
+    this.mail = new Mail(this)
+    this.queries = new Queries(this)
+    this.#batcher = batcherOf(this)
+    this.left = new Promise((resolve) => {
+      this.#leave = resolve
+    })
+    this.leaving = new Promise((_, reject) => {
+      this.stopSignal.addEventListener('abort', () => reject(this.stopSignal.reason), { once: true })
+    })
+    this.leaving.catch(() => undefined)
+    this.#lastCheckpointSeq = open.recovery.checkpoint?.seq ?? 0
+    this.#unwatch = open.watch((entries) => this.#written(entries))
+  }
+
+  get state(): RunState {
+    return this.open.state
+  }
+
+  get stopSignal(): AbortSignal {
+    return this.#stop.signal
+  }
+
+  get isLeaving(): boolean {
+    return this.#hasLeft
+  }
+
+  get isBusy(): boolean {
+    return this.#busy > 0
+  }
+
+  /** The run was cancelled or ran out of time, and this is what its code is told. */
+  get cancelled(): RepriseError | null {
+    return this.#cancelled
+  }
+
+  /** Database time. */
+  now(): number {
+    return this.kernel.worker.now()
+  }
+
+  chance(): number {
+    return this.kernel.random.number()
+  }
+
+  keyOf(id: string): string {
+    return keyOf(this.state, id, this.kernel.hash)
+  }
+
+  cancelError(): RepriseError {
+    return this.#cancelled ?? cancelledError('cancelled')
+  }
+
+  /** Makes ready what a replay needs from outside of history, then begins. */
+  async load(): Promise<void> {
+    await recoverRides(this)
+    this.begin()
+  }
+
+  async flush(): Promise<void> {
+    await this.#batcher?.flush()
+  }
+
+  /** Reads through the user's SQL, outside of any entry. */
+  async readSql<T>(call: (sql: Sql) => Promise<T> | T): Promise<T> {
+    return (await this.open.write([], { ride: call })).ridden as T
+  }
+
+  /** Replays from history and goes on. Also called again, when the run starts over. */
+  begin(): void {
+    const { state } = this
+    const { hash, clock } = this.kernel
+    this.execution?.stop()
+    this.alarms.clear()
+    this.signals = new Signals(this)
+    this.saga = new Saga(this)
+    this.queries.clear()
+    this.outcome = null
+    this.isConcluding = false
+    this.#cancelled = null
+    const execution = new Execution(
+      {
+        hash,
+        soon: (call) => leaveScope(() => clock.soon(call)),
+        after: (delayMs, call) => clock.after(delayMs, call),
+        seed: () => `${state.started?.seed ?? 0}.${state.generation}`,
+        onSignal: (item) => this.signals.deliver(item),
+        onUpdate: (item) => this.queries.update(item),
+        onCancel: ({ reason, why }) => this.#onCancel(reason, why),
+        mayStart: () => this.state.rolling === null && !this.#isPaused,
+        onLive: () => this.#onLive(),
+        onQuiet: () => this.#onQuiet(),
+        onDiverged: (error) => this.leave({ because: 'diverged', error: withRun(error, this.open.id) }),
+      },
+      itemsOf(state.journal),
+      state.startedAt,
+    )
+    this.execution = execution
+    execution.begin(() => {
+      const settle = (outcome: Outcome) => {
+        if (execution.isStopped) return
+        this.outcome = outcome
+        leaveScope(() => execution.over())
+      }
+      enterScope(
+        execution.root,
+        async () => await this.definition.run(contextOf(this, execution.root), state.input),
+      ).then(
+        (value) => settle({ value }),
+        (error) => settle({ error }),
+      )
+    })
+  }
+
+  /** Work on behalf of this run: it stays in memory until that is done. */
+  spawn(work: () => Promise<unknown>): void {
+    if (this.#hasLeft) return
+    this.#busy += 1
+    this.#cancelLinger?.()
+    this.#cancelLinger = null
+    const done = () => {
+      this.#busy -= 1
+      if (this.#busy === 0 && !this.#hasLeft) this.execution.wake()
+    }
+    leaveScope(work).then(done, (error) => {
+      this.#busy -= 1
+      this.lose(error)
+    })
+  }
+
+  /** The user's function outside of workflow code and of steps. */
+  async callOutside<T>(call: () => T): Promise<Awaited<T>> {
+    return await Promise.race([leaveScope(call) as Awaited<T>, this.leaving])
+  }
+
+  /** One entry, durable when it resolves. It is delivered to the code by `#written`. */
+  async record(type: string, data: unknown, along?: Along): Promise<void> {
+    if (this.#batcher && !along && this.#batcher.take(type, data)) return
+    await this.write([{ type, data }], along)
+  }
+
+  async write(entries: readonly Omit<NewEntry, 'time'>[], along?: Along): Promise<unknown> {
+    const before = this.#takeAlong()
+    const stamped = [
+      ...(this.#batcher?.drain() ?? []),
+      ...before.entries,
+      ...entries.map((entry) => ({ ...entry, time: this.stamp() })),
+    ]
+    const options = {
+      ...along,
+      ...(before.attributes && { attributes: { ...before.attributes, ...along?.attributes } }),
+    }
+    for (;;) {
+      if (this.#hasLeft) throw new RepriseError('CLOSED', `${this.open.id} has left this process`)
+      try {
+        return (await this.open.write(stamped, options)).ridden
+      } catch (error) {
+        // A full disk or a busy store passes; the outcome at hand must not be lost over it.
+        if (!isReprise(error) || error.remedy !== 'retry' || this.open.broken) {
+          if (isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED', 'RIDER_FAILED')) this.#giveBack(before)
+          throw error
+        }
+        this.kernel.events.emit('problem', { where: this.open.id, error })
+        await new Promise<void>((resolve) => this.kernel.clock.after(500, resolve))
+      }
+    }
+  }
+
+  /** An entry that is written with the next one: it is of no use without it. */
+  alongNext(entry: Omit<NewEntry, 'time'>): void {
+    this.#along.entries.push({ ...entry, time: this.stamp() })
+  }
+
+  attributesNext(values: Readonly<Record<string, Attribute | null>>): void {
+    this.#along.attributes = { ...this.#along.attributes, ...values }
+  }
+
+  /** Time never goes back within a run, whatever the clocks of its owners say. */
+  stamp(): number {
+    this.#lastStamp = Math.max(this.now(), this.state.lastAt, this.#lastStamp)
+    return this.#lastStamp
+  }
+
+  /** A call takes long: its intent is recorded, for people to see and for new code to be held to. */
+  noteSlow(id: string): void {
+    if (this.#hasLeft || this.state.open[id]?.began) return
+    this.spawn(async () => await this.record('began', { id }))
+  }
+
+  checkpointIfDue(): void {
+    const every = this.definition.options.checkpointEvery ?? 1000
+    if (this.open.seq - this.#lastCheckpointSeq < every || this.#hasLeft) return
+    this.#lastCheckpointSeq = this.open.seq
+    leaveScope(() => this.open.checkpoint({ trigger: 'loop' })).catch((error) => {
+      if (!this.#hasLeft) this.kernel.events.emit('problem', { where: this.open.id, error })
+    })
+  }
+
+  /** Another owner, a store that does not answer, a closed engine: this instance must not go on. */
+  lose(error: unknown): void {
+    this.leave({ because: 'lost', error })
+  }
+
+  leave(left: Left): void {
+    if (this.#hasLeft) return
+    this.#hasLeft = true
+    this.#cancelLinger?.()
+    this.#unwatch()
+    this.alarms.clear()
+    this.execution?.stop()
+    const error = new RepriseError('ABORTED', `${this.open.id} leaves this process (${left.because})`)
+    this.#stop.abort(error)
+    for (const controller of this.attempts.values()) controller.abort(error)
+    this.#leave(left)
+  }
+
+  /** Starts nothing more, and lets calls in flight come to an end for a while. */
+  async pause(graceMs: number): Promise<void> {
+    this.#isPaused = true
+    this.alarms.clear()
+    if (this.attempts.size === 0 && this.#busy === 0) return
+    await new Promise<void>((resolve) => {
+      const cancel = this.kernel.clock.after(graceMs, resolve)
+      const look = () => {
+        if (this.#hasLeft || this.#busy === 0) {
+          cancel()
+          resolve()
+        } else this.kernel.clock.after(5, look)
+      }
+      look()
+    })
+    await this.#batcher?.flush().catch(() => undefined)
+  }
+
+  #written(entries: readonly Entry[]): void {
+    for (const entry of entries) {
+      const item = itemOf(entry)
+      if (item) {
+        if (!this.#batcher?.wasDelivered(entry)) this.execution.offer(item)
+      } else this.#noted(entry)
+    }
+  }
+
+  /** Entries that are not outcomes of commands, yet change what this run has to do. */
+  #noted(entry: Entry): void {
+    switch (entry.type) {
+      case 'continued':
+      case 'rolled':
+      case 'rollback':
+        leaveScope(() => this.begin())
+        return
+      case 'settled':
+        for (const command of this.execution.open) if (command.id === (entry.data as { id: string }).id) command.start()
+        return
+      case 'resumed':
+      case 'undone':
+        this.execution.wake()
+    }
+  }
+
+  #onCancel(reason: string, why: 'cancel' | 'deadline'): void {
+    if (this.#cancelled) return
+    const error = why === 'deadline' ? new RepriseError('TIMEOUT', reason, { run: this.id }) : cancelledError(reason)
+    this.#cancelled = error
+    this.alarms.delete('~deadline')
+    this.signals.stopWaiting()
+    for (const command of [...this.execution.open]) this.#cancelCommand(command, error)
+  }
+
+  #cancelCommand(command: Command, error: RepriseError): void {
+    if (command.kind !== 'step') {
+      command.onAbandon()
+      command.reject(error)
+      return
+    }
+    command.cancelled = error.message
+    // Waiting for its next attempt: there will be none.
+    if (this.alarms.has(command.id)) {
+      this.alarms.delete(command.id)
+      this.spawn(() =>
+        this.record('failed', {
+          id: command.id,
+          error: { name: 'RepriseError', message: 'cancelled', code: 'CANCELLED' },
+        }),
+      )
+    } else abandonStep(this, command, error.message)
+  }
+
+  #onLive(): void {
+    const { started, startedAt } = this.state
+    if (started?.deadline !== undefined && !this.#cancelled) {
+      const { deadline } = started
+      const reason = `the deadline of ${deadline - startedAt} ms passed`
+      this.alarms.set('~deadline', deadline, () => this.spawn(() => this.record('cancel', { reason, why: 'deadline' })))
+    }
+  }
+
+  #onQuiet(): void {
+    if (this.#hasLeft || this.#isPaused) return
+    this.queries.flush()
+    if (this.state.rolling || this.execution.isOver) concludeRun(this)
+    if (this.#busy === 0 && !this.isConcluding) this.#letGoSoon()
+  }
+
+  #letGoSoon(): void {
+    if (this.#cancelLinger || this.#hasLeft) return
+    const nearest = this.alarms.nearest()
+    const waitMs = nearest === null ? Number.POSITIVE_INFINITY : nearest - this.now()
+    if (waitMs <= lingerMs) return
+    const onlyTime = !this.signals.isAwaited && waitMs >= farMs && nearest !== null
+    const look = () => {
+      this.#cancelLinger = null
+      if (this.#busy === 0 && !this.#hasLeft) this.spawn(() => this.#letGo(true))
+    }
+    if (onlyTime) this.spawn(() => this.#letGo(false))
+    else this.#cancelLinger = this.kernel.clock.after(lingerMs, look)
+  }
+
+  /** Mail that comes too late makes it due again at once: nothing is missed. */
+  async #letGo(looksForMail: boolean): Promise<void> {
+    if (looksForMail && (await this.mail.read()) > 0) return
+    if (this.#busy > 1 || this.#hasLeft) return
+    const wakeup = this.alarms.nearest()
+    const isStuck = Object.values(this.state.undos).some((undo) => undo.isStuck)
+    const isHeld = Object.values(this.state.open).some((command) => command.held)
+    await this.write([], {
+      release: true,
+      wakeup,
+      status: isStuck ? 'compensation-stuck' : isHeld ? 'held' : 'waiting',
+    })
+    this.letGoOf()
+    this.leave({ because: 'waiting' })
+    if (wakeup !== null) this.host.engine.dispatcher.expect(wakeup)
+  }
+
+  /** The last write released it: nothing more may be written through this handle. */
+  letGoOf(): void {
+    this.open.break(new RepriseError('CLOSED', `${this.open.id} was let go`))
+  }
+
+  #takeAlong() {
+    const before = this.#along
+    if (before.entries.length > 0 || before.attributes) this.#along = { entries: [], attributes: null }
+    return before
+  }
+
+  #giveBack(before: { entries: NewEntry[]; attributes: Record<string, Attribute | null> | null }): void {
+    this.#along = {
+      entries: [...before.entries, ...this.#along.entries],
+      attributes: before.attributes ? { ...before.attributes, ...this.#along.attributes } : this.#along.attributes,
+    }
+  }
+}
+
+function withRun(error: RepriseError, timeline: string): RepriseError {
+  return new RepriseError(error.code, `${timeline}: ${error.message.replace(/ \[[A-Z_]+\]$/, '')}`, {
+    timeline,
+    ...error.data,
+  })
+}

@@ -1,0 +1,108 @@
+// Mail of a run: signals, updates, results of children, and what people ask of it. It becomes part of history in the same
+// commit that takes it out of the inbox, so each message counts once.
+
+import type { MessageId } from '../../core/coordinate.ts'
+import type { Instance } from './instance.ts'
+import { noCommand, own } from './state.ts'
+
+type Draft = { readonly type: string; readonly data: unknown }
+
+// biome-ignore lint/suspicious/noExplicitAny: each kind of message has the fields that its sender gives it.
+type Data = any
+
+const atOnce = 100
+
+export class Mail {
+  readonly #run: Instance
+  #reading: Promise<number> | null = null
+
+  constructor(run: Instance) {
+    this.#run = run
+  }
+
+  /** How many messages were taken. */
+  read(): Promise<number> {
+    this.#reading ??= this.#read().finally(() => {
+      this.#reading = null
+    })
+    return this.#reading
+  }
+
+  async #read(): Promise<number> {
+    const run = this.#run
+    const messages = await run.open.inbox(atOnce)
+    const consume: MessageId[] = []
+    const drafts: Draft[] = []
+    for (const message of messages) {
+      const data = run.host.engine.openMessage(message) as Data
+      if (message.kind === 'rollback' && !this.#mayRollBack()) continue
+      consume.push(message.id)
+      drafts.push(...this.#entriesFor(message.kind, message.id, data))
+      // What follows these belongs to the run as it is after them.
+      if (message.kind === 'rollback' || message.kind === 'terminate') break
+    }
+    if (consume.length === 0) return 0
+    const end = drafts.find((draft) => draft.type === 'terminated')
+    if (end) {
+      await run.write([end], { consume, release: true, wakeup: null, queue: null, status: 'terminated' })
+      run.letGoOf()
+      run.leave({ because: 'ended' })
+      return consume.length
+    }
+    await run.write(drafts, { consume, status: 'running' })
+    return consume.length
+  }
+
+  #entriesFor(kind: string, id: string, data: Data): Draft[] {
+    const { state, cancelled } = this.#run
+    switch (kind) {
+      case 'signal':
+        return [{ type: 'signal', data }]
+      case 'update':
+        return [{ type: 'update', data: { update: id, name: data.name, args: data.args } }]
+      case 'cancel':
+        return cancelled ? [] : [{ type: 'cancel', data: { reason: data.reason, why: 'cancel' } }]
+      case 'terminate':
+        return [{ type: 'terminated', data: { reason: data.reason } }]
+      case 'child': {
+        const [generation, command] = splitOnce(data.command)
+        const { result, error } = data
+        const isOurs = Number(generation) === state.generation
+        return isOurs ? [{ type: 'child', data: { id: command, ...(error ? { error } : { result }) } }] : []
+      }
+      case 'settle':
+        return this.#settle(data)
+      case 'resume':
+        return [{ type: 'resumed', data: { by: data.by } }]
+      case 'rollback':
+        return [{ type: 'rollback', data }]
+      default:
+        // From a newer version, or a guest: history must not choke on it.
+        return []
+    }
+  }
+
+  /** A person says what became of a held step or a stuck compensation. */
+  #settle(data: Data): Draft[] {
+    const { state } = this.#run
+    const { id, outcome, by, result, error } = data
+    if (Object.hasOwn(state.undos, id)) {
+      return outcome === 'compensated' ? [{ type: 'undone', data: { id, by } }] : [{ type: 'resumed', data: { by } }]
+    }
+    if (!own(state.open, id, noCommand).held) return []
+    if (outcome === 'retry') return [{ type: 'settled', data: { id, by } }]
+    if (outcome === 'failed') return [{ type: 'failed', data: { id, error } }]
+    return [{ type: 'done', data: { id, result, by } }]
+  }
+
+  /** Only when it is known what became of everything that may have to be undone. */
+  #mayRollBack(): boolean {
+    const { execution, attempts, state } = this.#run
+    return !execution.isReplaying && !execution.isUndoable && attempts.size === 0 && state.rolling === null
+  }
+}
+
+function splitOnce(text: string): [string, string] {
+  const at = text.indexOf(':')
+  return [text.slice(0, at), text.slice(at + 1)]
+}

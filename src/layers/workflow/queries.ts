@@ -1,0 +1,98 @@
+// Queries and updates: how others ask a run and change it while it runs. A query reads and records nothing; an update is
+// recorded, handled once by the code, and its result recorded for whoever asked.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Item } from './entries.ts'
+import { toFailure } from './failure.ts'
+import type { Instance } from './instance.ts'
+import { enterScope } from './scope.ts'
+
+type UpdateItem = Extract<Item, { kind: 'update' }>
+
+interface UpdateHandler {
+  readonly call: (args: never) => unknown
+  readonly validate: ((args: never) => void) | undefined
+}
+
+export class Queries {
+  readonly #run: Instance
+  readonly #queries = new Map<string, (...args: never[]) => unknown>()
+  readonly #updates = new Map<string, UpdateHandler>()
+  #waiting: UpdateItem[] = []
+  #answers: { readonly update: string; readonly result?: unknown; readonly error?: unknown }[] = []
+
+  constructor(run: Instance) {
+    this.#run = run
+  }
+
+  clear(): void {
+    this.#queries.clear()
+    this.#updates.clear()
+    this.#waiting = []
+    this.#answers = []
+  }
+
+  onQuery(name: string, handler: (...args: never[]) => unknown): void {
+    this.#queries.set(name, handler)
+  }
+
+  onUpdate(name: string, handler: UpdateHandler): void {
+    this.#updates.set(name, handler)
+    const ready = this.#waiting.filter((item) => item.name === name)
+    this.#waiting = this.#waiting.filter((item) => item.name !== name)
+    for (const item of ready) this.#handle(item, handler)
+  }
+
+  query(name: string, args: readonly unknown[]): unknown {
+    const handler = this.#queries.get(name)
+    if (!handler) {
+      const known = [...this.#queries.keys()].join(', ') || 'none'
+      throw new RepriseError('NOT_FOUND', `${this.#run.id} answers no query ${name}; it knows: ${known}`, {
+        query: name,
+      })
+    }
+    return handler(...(args as never[]))
+  }
+
+  update(item: UpdateItem): void {
+    const handler = this.#updates.get(item.name)
+    if (handler) this.#handle(item, handler)
+    else this.#waiting.push(item)
+  }
+
+  /** Updates that nobody handled yet; they stay with the run when it starts over. */
+  unread(): number[] {
+    return this.#waiting.map(({ seq }) => seq)
+  }
+
+  /** Records the answers that history does not have yet. */
+  flush(): void {
+    const { updates } = this.#run.state
+    for (const answer of this.#answers.splice(0)) {
+      if (Object.hasOwn(updates, answer.update)) continue
+      this.#run.spawn(async () => {
+        await this.#run.record('updated', answer).catch(async (error) => {
+          if ((error as { code?: string }).code !== 'UNSERIALIZABLE') throw error
+          await this.#run.record('updated', { update: answer.update, error: toFailure(error) })
+        })
+      })
+    }
+  }
+
+  #handle(item: UpdateItem, handler: UpdateHandler): void {
+    const { execution } = this.#run
+    const scope = execution.scope(execution.root, `~update:${item.update}`)
+    enterScope(scope, async () => {
+      handler.validate?.(item.args as never)
+      return await handler.call(item.args as never)
+    }).then(
+      (result) => this.#answer({ update: item.update, ...(result !== undefined && { result }) }),
+      (error) => this.#answer({ update: item.update, error: toFailure(error) }),
+    )
+  }
+
+  #answer(answer: { update: string; result?: unknown; error?: unknown }): void {
+    this.#answers.push(answer)
+    this.#run.execution.wake()
+  }
+}

@@ -1,0 +1,93 @@
+// Sagas: compensations in reverse order, each recorded. Which are due follows from history and from the code that was
+// replayed, so a crash anywhere neither repeats a recorded one nor forgets any. One that keeps failing waits for a person.
+
+import type { StepCall } from './context.ts'
+import { toFailure } from './failure.ts'
+import type { Instance } from './instance.ts'
+import { decideRetry, type RetryPolicy, resolveRetry } from './retry.ts'
+import { enterStep } from './scope.ts'
+import { noUndo, own } from './state.ts'
+
+export interface Compensation {
+  readonly id: string
+  readonly result: unknown
+  readonly call: (result: unknown, step: StepCall) => unknown
+  readonly retry: RetryPolicy | undefined
+}
+
+const patient: RetryPolicy = { attempts: 10, backoff: '1s', maxBackoff: '1m' }
+
+export class Saga {
+  readonly #run: Instance
+  #done: Compensation[] = []
+  #isWorking = false
+
+  constructor(run: Instance) {
+    this.#run = run
+  }
+
+  /** In the order in which outcomes were recorded: that is the order to undo, from the end. */
+  add(compensation: Compensation): void {
+    this.#done.push(compensation)
+  }
+
+  /** An iteration that has ended stands; so does what it did. */
+  settle(path: string): void {
+    this.#done = this.#done.filter(({ id }) => !id.startsWith(path))
+  }
+
+  clear(): void {
+    this.#done = []
+  }
+
+  /** True when nothing is left to undo; otherwise the next one is under way, waits for its time, or for a person. */
+  advance(isTarget: (id: string) => boolean = () => true): boolean {
+    const { undone, undos } = this.#run.state
+    const next = this.#done.findLast(({ id }) => isTarget(id) && !Object.hasOwn(undone, id))
+    if (!next) return true
+    if (this.#isWorking) return false
+    const { isStuck, notBefore, failures } = own(undos, next.id, noUndo)
+    if (isStuck) return false
+    if (notBefore > this.#run.now()) {
+      this.#run.alarms.set('~undo', notBefore, () => this.#run.execution.wake())
+      return false
+    }
+    this.#isWorking = true
+    this.#run.spawn(async () => {
+      try {
+        await this.#undo(next, failures)
+      } finally {
+        this.#isWorking = false
+      }
+    })
+    return false
+  }
+
+  async #undo(one: Compensation, failures: number): Promise<void> {
+    const run = this.#run
+    const { id } = one
+    try {
+      const step = this.#call(id, failures + 1)
+      await Promise.race([enterStep(step, () => one.call(one.result, step)), run.leaving])
+    } catch (error) {
+      if (run.isLeaving) return
+      const { again, delayMs, counts } = decideRetry(resolveRetry(one.retry, patient), failures + 1, error, () =>
+        run.chance(),
+      )
+      const failure = toFailure(error)
+      if (!again) return await run.record('stuck', { id, error: failure }, { status: 'compensation-stuck' })
+      const n = counts ? failures + 1 : failures
+      return await run.record(
+        'undo.retry',
+        { id, n, error: failure, at: run.now() + delayMs },
+        { status: 'compensating' },
+      )
+    }
+    await run.record('undone', { id })
+  }
+
+  #call(id: string, attempt: number): StepCall {
+    const heartbeat = async () => undefined
+    return { key: this.#run.keyOf(`${id}~undo`), attempt, signal: this.#run.stopSignal, details: undefined, heartbeat }
+  }
+}

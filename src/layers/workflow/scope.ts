@@ -1,0 +1,116 @@
+// Where code is: a scope is one branch of one run, found through the async context, so that parallel branches, loops and
+// handlers each count their own commands. A command's identity is its scope's path, its name and its occurrence there.
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { RepriseError } from '../../core/errors.ts'
+import type { Hash } from '../../core/ports.ts'
+
+/** Workflow code runs in a scope; the call of a step runs in no scope, but knows its step. */
+export interface Place {
+  readonly scope: Scope | null
+  readonly step: { heartbeat(details?: unknown): Promise<void> } | null
+}
+
+const places = new AsyncLocalStorage<Place | undefined>()
+
+export function currentScope(): Scope | null {
+  return places.getStore()?.scope ?? null
+}
+
+export function currentStep(): Place['step'] {
+  return places.getStore()?.step ?? null
+}
+
+export function enterScope<T>(scope: Scope, call: () => T): T {
+  return places.run({ scope, step: null }, call)
+}
+
+export function enterStep<T>(step: NonNullable<Place['step']>, call: () => T): T {
+  return places.run({ scope: null, step }, call)
+}
+
+/** The engine's own work must not be taken for workflow code, nor what it schedules. */
+export function leaveScope<T>(call: () => T): T {
+  return places.getStore() === undefined ? call() : places.run(undefined, call)
+}
+
+const nameLengthMax = 200
+
+export class Scope {
+  readonly run: object
+  readonly path: string
+  readonly parent: Scope | null
+  readonly commands = new Map<string, unknown>()
+  readonly #counts = new Map<string, number>()
+  readonly #decisions = new Map<string, boolean>()
+  readonly #seed: () => string
+  readonly #hash: Hash
+  #next: (() => number) | null = null
+  abandoned: string | null = null
+
+  constructor(run: object, path: string, parent: Scope | null, seed: () => string, hash: Hash) {
+    this.run = run
+    this.path = path
+    this.parent = parent
+    this.#seed = seed
+    this.#hash = hash
+  }
+
+  child(path: string): Scope {
+    const child = new Scope(this.run, path, this, this.#seed, this.#hash)
+    child.abandoned = this.abandoned
+    return child
+  }
+
+  /** The identity of the next command of this name here. */
+  next(name: string): string {
+    const count = (this.#counts.get(name) ?? 0) + 1
+    this.#counts.set(name, count)
+    const own = count === 1 ? name : `${name}#${count}`
+    return this.path === '' ? own : `${this.path}/${own}`
+  }
+
+  patchDecision(name: string): boolean | undefined {
+    return this.#decisions.get(name) ?? this.parent?.patchDecision(name)
+  }
+
+  decidePatch(name: string, decision: boolean): boolean {
+    this.#decisions.set(name, decision)
+    return decision
+  }
+
+  /** From 0 up to 1; the same sequence in every replay of this branch. */
+  random(): number {
+    this.#next ??= generatorOf(this.#hash(new TextEncoder().encode(`${this.#seed()}\n${this.path}`)))
+    return this.#next()
+  }
+}
+
+/** A step's name as part of an id: the characters that ids are made with are escaped. */
+export function commandName(name: string): string {
+  if (typeof name !== 'string' || name.length === 0 || name.length > nameLengthMax) {
+    throw new RepriseError('INVALID_ARGUMENT', `a name has 1 to ${nameLengthMax} characters`, {
+      name: String(name).slice(0, 80),
+    })
+  }
+  return /[%/#~.]/.test(name) ? name.replace(/[%/#]|^~|\.(?=\d)/g, (c) => `%${c.charCodeAt(0).toString(16)}`) : name
+}
+
+/** For people: the name in an id without its escapes. */
+export function readableId(id: string): string {
+  return id.replace(/%(25|2f|23|7e|2e)/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+}
+
+/** sfc32: small, fast, and good enough for what workflow code does with chance. */
+function generatorOf(bytes: Uint8Array): () => number {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, 16)
+  let [a, b, c, d] = [view.getUint32(0), view.getUint32(4), view.getUint32(8), view.getUint32(12)]
+  return () => {
+    const sum = (((a + b) | 0) + d) | 0
+    d = (d + 1) | 0
+    a = b ^ (b >>> 9)
+    b = (c + (c << 3)) | 0
+    c = ((c << 21) | (c >>> 11)) + sum
+    return (sum >>> 0) / 4294967296
+  }
+}

@@ -1,0 +1,285 @@
+// The state of a run: its history folded into what a replay needs. Outcomes wait in the journal in their order; a loop
+// boundary drops what its last iteration left there, so the journal is as long as the code since the last boundary.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/history.ts'
+import type { End, Item, Started } from './entries.ts'
+import type { Failure } from './failure.ts'
+import { appended, itemsOf, type Journal, journalOf, journalUpTo } from './journal.ts'
+
+/** A command that began and has no outcome yet. */
+export interface OpenCommand {
+  readonly began: boolean
+  readonly failures: number
+  readonly notBefore: number
+  readonly error: Failure | null
+  readonly details: unknown
+  readonly held: boolean
+}
+
+export interface Undo {
+  readonly failures: number
+  readonly notBefore: number
+  readonly error: Failure | null
+  readonly isStuck: boolean
+}
+
+export interface RunState {
+  readonly started: Started | null
+  readonly startedAt: number
+  readonly input: unknown
+  /** Grows when commands are called anew after being undone: their keys must differ. */
+  readonly generation: number
+  /** Timeline whose name is in the keys: the fork's own once it is one. */
+  readonly keyBase: string
+  readonly journal: Journal
+  readonly lastAt: number
+  readonly open: Readonly<Record<string, OpenCommand>>
+  readonly patches: Readonly<Record<string, true>>
+  readonly undone: Readonly<Record<string, string>>
+  readonly undos: Readonly<Record<string, Undo>>
+  readonly updates: Readonly<Record<string, { readonly result?: unknown; readonly error?: Failure }>>
+  readonly rolling: { readonly to: string; readonly input?: unknown; readonly hasInput: boolean } | null
+  readonly end: End | null
+}
+
+export const noCommand: OpenCommand = {
+  began: false,
+  failures: 0,
+  notBefore: 0,
+  error: null,
+  details: undefined,
+  held: false,
+}
+export const noUndo: Undo = { failures: 0, notBefore: 0, error: null, isStuck: false }
+
+const initial: RunState = {
+  started: null,
+  startedAt: 0,
+  input: undefined,
+  generation: 0,
+  keyBase: '',
+  journal: journalOf([]),
+  lastAt: 0,
+  open: {},
+  patches: {},
+  undone: {},
+  undos: {},
+  updates: {},
+  rolling: null,
+  end: null,
+}
+
+const updatesKept = 200
+
+export const workflowFold: Fold<RunState> = {
+  version: 'workflow-1',
+  initial: () => ({ ...initial, journal: journalOf([]) }),
+  apply,
+  retain: { checkpoints: 2, history: 'needed' },
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: the fields of each entry are those that entries.ts lists.
+type Data = any
+
+function apply(state: RunState, entry: Entry): RunState {
+  const data = entry.data as Data
+  const lastAt = Math.max(state.lastAt, entry.time)
+  const next = { ...state, lastAt }
+  switch (entry.type) {
+    case 'started':
+      return { ...next, started: data, startedAt: entry.time, input: data.input, keyBase: entry.timeline }
+    case 'began':
+      return withOpen(next, data.id, { began: true })
+    case 'retry':
+      return withOpen(next, data.id, {
+        failures: data.n,
+        notBefore: data.at,
+        error: data.error,
+        began: false,
+        ...(data.details !== undefined && { details: data.details }),
+      })
+    case 'beat':
+      return withOpen(next, data.id, { details: data.details })
+    case 'held':
+      return withOpen(next, data.id, { held: true })
+    case 'settled':
+      return withOpen(next, data.id, { held: false, began: false })
+    case 'rode':
+      return { ...next, journal: withRidden(state.journal, data.id, data.result) }
+    case 'done':
+    case 'failed':
+    case 'timer':
+    case 'child':
+    case 'signal':
+    case 'update':
+    case 'cancel':
+      return { ...next, open: without(state.open, data.id), journal: appended(state.journal, itemOf(entry)!) }
+    case 'updated': {
+      const { update, ...outcome } = data
+      return { ...next, updates: bounded({ ...state.updates, [update]: outcome }, updatesKept) }
+    }
+    case 'patched':
+      return { ...next, patches: { ...state.patches, [data.id]: true } }
+    case 'loop':
+      return { ...next, ...afterIteration(state, data.id, new Set(data.took), itemOf(entry)!) }
+    case 'undoing':
+      return next
+    case 'undo.retry':
+      return withUndo(next, data.id, { failures: data.n, notBefore: data.at, error: data.error })
+    case 'stuck':
+      return withUndo(next, data.id, { isStuck: true, error: data.error })
+    case 'resumed':
+      return { ...next, undos: {} }
+    case 'undone':
+      return { ...next, undone: { ...state.undone, [data.id]: data.by ?? '' }, undos: without(state.undos, data.id) }
+    case 'continued':
+      return { ...afresh(next), input: data.input, journal: journalOf(keptSignals(state.journal, data.keep)) }
+    case 'rollback':
+      return { ...next, end: null, rolling: { to: data.to, input: data.input, hasInput: 'input' in data } }
+    case 'rolled':
+      return {
+        ...next,
+        ...('input' in data && { input: data.input }),
+        generation: state.generation + 1,
+        journal: journalUpTo(state.journal, data.to),
+        open: {},
+        undone: {},
+        undos: {},
+        rolling: null,
+        end: null,
+      }
+    case 'retried': {
+      const ids = new Set<string>(data.ids)
+      const journal = journalOf(
+        itemsOf(state.journal).filter((item) => !('id' in item && ids.has(item.id)) && item.kind !== 'cancel'),
+      )
+      return { ...next, journal, end: null }
+    }
+    case 'forked':
+      return {
+        ...next,
+        keyBase: entry.timeline,
+        end: null,
+        rolling: null,
+        ...('input' in data && { input: data.input }),
+      }
+    case 'completed':
+      return { ...next, end: { kind: 'completed', result: data.result, at: entry.time } }
+    case 'ended-badly':
+      return { ...next, end: { kind: data.cancelled ? 'cancelled' : 'failed', error: data.error, at: entry.time } }
+    case 'terminated':
+      return { ...next, end: { kind: 'terminated', reason: data.reason, at: entry.time } }
+    default:
+      throw new RepriseError('INCOMPATIBLE_VERSION', `a run has an entry of the unknown type ${entry.type}`, {
+        timeline: entry.timeline,
+        seq: entry.seq,
+        type: entry.type,
+      })
+  }
+}
+
+/** The entry as something to deliver to code; null if it is only bookkeeping. */
+export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): Item | null {
+  const data = entry.data as Data
+  const { time: at, seq } = entry
+  switch (entry.type) {
+    case 'done':
+      return { kind: 'done', id: data.id, result: data.result, rode: data.rode === true, at, seq }
+    case 'failed':
+      return { kind: 'failed', id: data.id, error: data.error, at, seq }
+    case 'timer':
+      return { kind: 'timer', id: data.id, at, seq }
+    case 'child':
+      return { kind: 'child', id: data.id, result: data.result, error: data.error ?? null, at, seq }
+    case 'signal':
+      return { kind: 'signal', name: data.name, value: data.value, at, seq }
+    case 'update':
+      return { kind: 'update', update: data.update, name: data.name, args: data.args, at, seq }
+    case 'cancel':
+      return { kind: 'cancel', reason: data.reason, why: data.why, at, seq }
+    case 'loop':
+      return { kind: 'loop', id: data.id, n: data.n, state: data.state, at, seq }
+    default:
+      return null
+  }
+}
+
+/** Names are users' text: what a record inherits is not in it. */
+export function own<T>(record: Readonly<Record<string, T>>, id: string, otherwise: T): T {
+  return Object.hasOwn(record, id) ? record[id]! : otherwise
+}
+
+function withOpen(state: RunState, id: string, change: Partial<OpenCommand>): RunState {
+  return { ...state, open: { ...state.open, [id]: { ...own(state.open, id, noCommand), ...change } } }
+}
+
+function withUndo(state: RunState, id: string, change: Partial<Undo>): RunState {
+  return { ...state, undos: { ...state.undos, [id]: { ...own(state.undos, id, noUndo), ...change } } }
+}
+
+function without<T>(record: Readonly<Record<string, T>>, id: string | undefined): Readonly<Record<string, T>> {
+  if (id === undefined || !Object.hasOwn(record, id)) return record
+  const { [id]: _gone, ...rest } = record
+  return rest
+}
+
+function withRidden(journal: Journal, id: string, result: unknown): Journal {
+  return journalOf(
+    itemsOf(journal).map((item) => (item.kind === 'done' && item.id === id ? { ...item, result, rode: false } : item)),
+  )
+}
+
+/** Whatever belongs to earlier iterations of this loop goes, with the signals that were taken there. */
+function afterIteration(
+  state: RunState,
+  loop: string,
+  took: ReadonlySet<number>,
+  boundary: Item,
+): Pick<RunState, 'journal' | 'open' | 'undone' | 'patches'> {
+  const inside = (id: string) => id === loop || id.startsWith(`${loop}.`)
+  const kept = itemsOf(state.journal).filter(
+    (item) => !('id' in item && inside(item.id)) && !(item.kind === 'signal' && took.has(item.seq)),
+  )
+  return {
+    journal: journalOf([...kept, boundary]),
+    open: dropInside(state.open, inside),
+    undone: dropInside(state.undone, inside),
+    patches: dropInside(state.patches, inside),
+  }
+}
+
+function dropInside<T>(
+  record: Readonly<Record<string, T>>,
+  inside: (id: string) => boolean,
+): Readonly<Record<string, T>> {
+  for (const id in record) {
+    if (inside(id)) return Object.fromEntries(Object.entries(record).filter(([each]) => !inside(each)))
+  }
+  return record
+}
+
+function afresh(state: RunState): RunState {
+  return {
+    ...state,
+    generation: state.generation + 1,
+    open: {},
+    patches: {},
+    undone: {},
+    undos: {},
+    rolling: null,
+    end: null,
+  }
+}
+
+function keptSignals(journal: Journal, keep: readonly number[]): Item[] {
+  const kept = new Set(keep)
+  return itemsOf(journal).filter((item) => (item.kind === 'signal' || item.kind === 'update') && kept.has(item.seq))
+}
+
+function bounded<T>(record: Readonly<Record<string, T>>, max: number): Readonly<Record<string, T>> {
+  const keys = Object.keys(record)
+  if (keys.length <= max) return record
+  return Object.fromEntries(Object.entries(record).slice(keys.length - max))
+}

@@ -1,0 +1,127 @@
+// Transactions: the user's SQL and the step's entry in one commit. The entry is sealed before the SQL runs, so what the SQL
+// returned is kept in a table of the same transaction until history has it.
+
+import { isReprise } from '../../core/errors.ts'
+import type { Sql } from '../../core/ports.ts'
+import type { StepCall, TransactionOptions } from './context.ts'
+import type { Command } from './execution.ts'
+import { fromFailure, toFailure } from './failure.ts'
+import type { Instance } from './instance.ts'
+import { itemsOf } from './journal.ts'
+import { decideRetry, resolveRetry } from './retry.ts'
+import { commandName, leaveScope, type Scope } from './scope.ts'
+import { noCommand, own } from './state.ts'
+
+type Call<T> = (db: Sql, step: { readonly key: string }) => Promise<T> | T
+
+const table = 'workflow_results'
+
+/** Values that the SQL of this run returned, until they are in history. */
+export class Rides {
+  readonly results = new Map<string, unknown>()
+  /** Rows that were written and may go. */
+  rows: string[] = []
+}
+
+export function askTransaction<T>(
+  run: Instance,
+  scope: Scope,
+  name: string,
+  call: Call<T>,
+  options: TransactionOptions<T>,
+): Promise<T> {
+  const id = scope.next(commandName(name))
+  const retry = resolveRetry(options.retry, run.definition.options.retry)
+  return run.execution.ask<T>(scope, id, {
+    kind: 'step',
+    hasUndo: options.compensate !== undefined,
+    start: (command) => run.spawn(() => begin(command)),
+    onItem(command, item) {
+      if (item.kind === 'failed') return command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
+      if (item.kind !== 'done') return
+      const result = item.rode ? run.rides.results.get(id) : item.result
+      if (item.rode) run.alongNext({ type: 'rode', data: result === undefined ? { id } : { id, result } })
+      if (options.compensate) {
+        run.saga.add({
+          id,
+          result,
+          call: options.compensate as (result: unknown, step: StepCall) => unknown,
+          retry: options.compensateRetry,
+        })
+      }
+      if (command.cancelled) command.reject(run.cancelError())
+      else command.resolve(result)
+    },
+    onAbandon: (command) => run.alarms.delete(command.id),
+  })
+
+  async function begin(command: Command): Promise<void> {
+    if (command.cancelled) return await run.record('failed', { id, error: toFailure(run.cancelError()) })
+    const { notBefore } = own(run.state.open, id, noCommand)
+    if (notBefore > run.now()) return run.alarms.set(id, notBefore, () => run.spawn(() => begin(command)))
+    const { failures } = own(run.state.open, id, noCommand)
+    try {
+      await ride(run, id, call as Call<unknown>)
+    } catch (error) {
+      if (!isReprise(error, 'RIDER_FAILED')) throw error
+      const cause = error.cause ?? error
+      const { again, delayMs, counts } = decideRetry(retry, failures + 1, cause, () => run.chance())
+      if (!again || command.cancelled) return await run.record('failed', { id, error: toFailure(cause) })
+      const at = run.now() + delayMs
+      await run.record('retry', { id, n: counts ? failures + 1 : failures, error: toFailure(cause), at })
+      run.alarms.set(id, at, () => run.spawn(() => begin(command)))
+    }
+  }
+}
+
+async function ride(run: Instance, id: string, call: Call<unknown>): Promise<void> {
+  const key = run.keyOf(id)
+  await run.host.prepareRides(run)
+  await run.flush()
+  const { codec } = run.kernel
+  await run.write([{ type: 'done', data: { id, rode: true } }], {
+    ride: async (sql) => {
+      const result = await leaveScope(() => call(sql, { key }))
+      run.rides.results.set(id, result)
+      if (result === undefined || sql.dialect === 'memory') return
+      const bytes = codec.encode(result)
+      for (const row of run.rides.rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE run_key = ?`, row)
+      await sql.run(`INSERT INTO ${table} (run_key, value) VALUES (?, ?)`, key, bytes)
+      run.rides.rows.push(key)
+      run.rides.results.set(id, codec.decode(bytes))
+    },
+  })
+}
+
+/** After a crash between the commit and the next entry: what the SQL returned is in the table, not yet in history. */
+export async function recoverRides(run: Instance): Promise<void> {
+  const missing = itemsOf(run.state.journal).filter((item) => item.kind === 'done' && item.rode)
+  for (const item of missing) {
+    if (item.kind !== 'done') continue
+    const key = run.keyOf(item.id)
+    const row = await run.readSql((sql) =>
+      sql.dialect === 'memory' ? undefined : sql.get(`SELECT value FROM ${table} WHERE run_key = ?`, key),
+    )
+    if (!row) continue
+    const value = row['value'] as Uint8Array
+    run.rides.results.set(item.id, run.kernel.codec.decode(new Uint8Array(value)))
+    run.rides.rows.push(key)
+  }
+}
+
+/** The last commit takes the run's last row along. */
+export function endRides(run: Instance) {
+  const { rows } = run.rides
+  if (rows.length === 0) return {}
+  return {
+    ride: async (sql: Sql) => {
+      for (const row of rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE run_key = ?`, row)
+    },
+  }
+}
+
+export async function createTable(sql: Sql): Promise<void> {
+  if (sql.dialect === 'memory') return
+  const bytes = sql.dialect === 'sqlite' ? 'BLOB' : 'BYTEA'
+  await sql.run(`CREATE TABLE IF NOT EXISTS ${table} (run_key TEXT PRIMARY KEY, value ${bytes} NOT NULL)`)
+}

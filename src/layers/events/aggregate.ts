@@ -1,0 +1,183 @@
+// Aggregates: decide and evolve. `decide` looks at the state and a command and says which events happen, or refuses;
+// `evolve` folds events into state. Both are pure. The events are the truth; state is a cache with a coordinate.
+//
+// One timeline an aggregate: events/<name>/<id>. An event is an entry of its own type; see envelope.ts.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { checkUpcasters, type Upcasters, upcast } from '../../core/fold.ts'
+import type { Sql } from '../../core/ports.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
+import {
+  checkName,
+  type Entity,
+  type Fold,
+  type OpenOptions,
+  opens,
+  type Workable,
+  works,
+} from '../../engine/definition.ts'
+import type { Entry } from '../../engine/history.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { NewEntry } from '../../engine/timeline.ts'
+import { eventOf, fieldsOf, infoOf, layerPrefix, wrapUpcasters } from './envelope.ts'
+import { AggregateHandle } from './handle.ts'
+import { Mailroom } from './mailroom.ts'
+import { sealPersonal } from './personal.ts'
+import { validate } from './schema.ts'
+import type { CommandInfo, DecideMap, EventInfo, EventOf, EvolveMap, Valid } from './types.ts'
+
+/** SQL in the same transaction as the events: a projection that is never behind. */
+export type Inline<Event> = (sql: Sql, event: Event, at: { readonly id: string; readonly seq: number }) => unknown
+
+export interface AggregateOptions<State, Evolve, Decide> {
+  readonly initial: () => State
+  /** One function an event type: the next state. Pure. */
+  readonly evolve: Evolve
+  /** One function a command: the events it brings about. Pure; throws Refused to say no. */
+  readonly decide: Decide & Valid<Decide, Evolve>
+  /** Change it when `evolve` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
+  readonly version?: string | number
+  readonly checkpoint?: CheckpointPolicy
+  readonly retain?: RetentionPolicy
+  /** How old versions of event fields become today's. */
+  readonly upcasters?: Upcasters
+  readonly inline?: Inline<EventOf<Evolve>>
+}
+
+/** What the parts of this layer need to know of an aggregate, with the author's types set aside. */
+export interface Model<State> {
+  readonly name: string
+  readonly prefix: string
+  readonly fold: Fold<State>
+  readonly decide: Readonly<Record<string, (state: State, command: never, info: CommandInfo) => unknown>>
+  readonly evolve: Readonly<Record<string, (state: State, event: never, at: EventInfo) => State | void>>
+  readonly upcasters: Upcasters
+  readonly inline:
+    | ((sql: Sql, entries: readonly NewEntry[], at: { timeline: string; first: number }) => Promise<void>)
+    | null
+  /** Throws for an event that `evolve` does not know, or that its schema refuses. */
+  check(event: unknown): unknown
+  evolveAll(state: State, entries: readonly NewEntry[], timeline: string, after: number, now: number): State
+  seal(engine: Reprise, id: string, entries: readonly NewEntry[]): Promise<readonly NewEntry[]>
+}
+
+export interface AggregateDefinition<State, Evolve, Decide>
+  extends Entity<AggregateHandle<State, Evolve, Decide>>,
+    Workable {
+  readonly kind: 'aggregate'
+  readonly name: string
+  readonly prefix: string
+  readonly fold: Fold<State>
+  readonly model: Model<State>
+  readonly evolve: Evolve
+  readonly decide: Decide
+}
+
+/**
+ * @example const account = aggregate('account', {
+ *   initial: () => ({ balance: 0 }),
+ *   evolve: { deposited: (s, e: { amount: number }) => ({ balance: s.balance + e.amount }) },
+ *   decide: { deposit: (s, c: { amount: number }) => ({ type: 'deposited', amount: c.amount }) },
+ * })
+ */
+export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends DecideMap<State>>(
+  name: string,
+  options: AggregateOptions<State, Evolve, Decide>,
+): AggregateDefinition<State, Evolve, Decide> {
+  checkName('aggregate', name)
+  if (options.checkpoint) checkPolicy(options.checkpoint)
+  if (options.retain) resolveRetention(options.retain)
+  if (options.upcasters) checkUpcasters(options.upcasters)
+  const prefix = `events/${name}/`
+  const model = modelOf(name, prefix, options as unknown as PlainOptions<State>)
+  // One mailroom an engine: it knows which aggregates are open there.
+  const rooms = new WeakMap<Reprise, Mailroom<State>>()
+  const roomOf = (engine: Reprise) => {
+    const room = rooms.get(engine) ?? new Mailroom(engine, model)
+    rooms.set(engine, room)
+    return room
+  }
+  return {
+    kind: 'aggregate',
+    name,
+    prefix,
+    fold: model.fold,
+    model,
+    evolve: options.evolve,
+    decide: options.decide,
+    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+      if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
+      const room = roomOf(engine)
+      return new AggregateHandle<State, Evolve, Decide>(engine, model, await room.open(id, open), room)
+    },
+    [works](engine: Reprise) {
+      roomOf(engine).serve()
+    },
+  }
+}
+
+/** The options with the author's types set aside. */
+type PlainOptions<State> = Omit<AggregateOptions<State, never, never>, 'evolve' | 'decide' | 'inline'> &
+  Pick<Model<State>, 'evolve' | 'decide'> & { readonly inline?: Inline<unknown> }
+
+function modelOf<State>(name: string, prefix: string, options: PlainOptions<State>): Model<State> {
+  const { evolve, decide, inline } = options
+  const upcasters = wrapUpcasters(options.upcasters ?? {})
+  const apply = (state: State, entry: Entry): State => {
+    if (entry.type.startsWith(layerPrefix)) return state
+    const step = Object.hasOwn(evolve, entry.type) ? evolve[entry.type] : undefined
+    if (!step)
+      throw new RepriseError('FOLD_FAILED', `${name} does not know events of type ${entry.type}`, { type: entry.type })
+    return (step(state, eventOf(entry) as never, infoOf(entry, prefix)) ?? state) as State
+  }
+  const fold: Fold<State> = {
+    version: String(options.version ?? 1),
+    initial: options.initial,
+    apply,
+    upcasters,
+    checkpoint: options.checkpoint,
+    retain: options.retain,
+  }
+  return {
+    name,
+    prefix,
+    fold,
+    evolve,
+    decide,
+    upcasters,
+    inline: inline ? (sql, entries, at) => rideInline(inline, sql, entries, at, prefix) : null,
+    check(event) {
+      const type = (event as { type?: unknown } | null)?.type
+      if (typeof type !== 'string' || !Object.hasOwn(evolve, type)) {
+        throw new RepriseError('INVALID_ARGUMENT', `${name} does not know events of type ${String(type).slice(0, 80)}`)
+      }
+      return validate(evolve[type], `event ${type}`, event)
+    },
+    evolveAll(state, entries, timeline, after, now) {
+      let next = state
+      entries.forEach((entry, i) => {
+        const at = { timeline: timelineId(timeline), seq: after + 1 + i, epoch: 0, time: now, key: entry.key }
+        const version = upcasters[entry.type]?.version ?? 1
+        next = apply(next, upcast({ ...at, type: entry.type, version, data: entry.data }, upcasters))
+      })
+      return next
+    },
+    seal: (engine, id, entries) => sealPersonal(engine, name, id, entries),
+  }
+}
+
+async function rideInline(
+  inline: Inline<unknown>,
+  sql: Sql,
+  entries: readonly NewEntry[],
+  at: { readonly timeline: string; readonly first: number },
+  prefix: string,
+): Promise<void> {
+  for (let i = 0; i < entries.length; i++) {
+    const entry = entries[i]!
+    const event = { ...(fieldsOf(entry) as object), type: entry.type }
+    await inline(sql, event, { id: at.timeline.slice(prefix.length), seq: at.first + i })
+  }
+}

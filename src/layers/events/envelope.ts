@@ -1,0 +1,72 @@
+// An event as an entry. The data of an entry is [fields] or [fields, metadata]: who and why lie beside the event, so
+// that neither `evolve` nor an upcaster has to step around them.
+// Types that start with ":" belong to this layer (":refused": a command that came by mail was refused).
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Renamed, Upcast, Upcasters } from '../../core/fold.ts'
+import { systemPrefix } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/history.ts'
+import type { NewEntry } from '../../engine/timeline.ts'
+import type { EventInfo, Metadata } from './types.ts'
+
+export const layerPrefix = ':'
+export const refusedType = ':refused'
+
+const noMetadata: Metadata = {}
+
+export function toEntry(event: unknown, meta: Metadata, key: string | undefined): NewEntry {
+  if (typeof event !== 'object' || event === null || typeof (event as { type?: unknown }).type !== 'string') {
+    throw new RepriseError('INVALID_ARGUMENT', 'an event is an object with a type')
+  }
+  const { type, ...fields } = event as { readonly type: string }
+  if (type.startsWith(systemPrefix) || type.startsWith(layerPrefix)) {
+    throw new RepriseError('INVALID_ARGUMENT', `event types do not start with ${type[0]}`, { type })
+  }
+  return entryOf(type, fields, meta, key)
+}
+
+export function entryOf(type: string, fields: unknown, meta: Metadata, key: string | undefined): NewEntry {
+  return { type, data: Object.keys(meta).length > 0 ? [fields, meta] : [fields], key }
+}
+
+/** The event as its author gave it: type and fields as one object. */
+export function eventOf(entry: Pick<Entry, 'type' | 'data'>): { readonly type: string } & Record<string, unknown> {
+  return { ...(fieldsOf(entry) as object), type: entry.type }
+}
+
+export function fieldsOf(entry: Pick<Entry, 'type' | 'data'>): unknown {
+  if (!Array.isArray(entry.data)) throw new RepriseError('MALFORMED', `an entry of type ${entry.type} is not an event`)
+  return entry.data[0]
+}
+
+export function metaOf(entry: Pick<Entry, 'data'>): Metadata {
+  return (Array.isArray(entry.data) ? (entry.data[1] as Metadata | undefined) : undefined) ?? noMetadata
+}
+
+export function infoOf(entry: Entry, prefix: string): EventInfo {
+  const { timeline, seq, epoch, time, version, key } = entry
+  return { timeline, id: timeline.slice(prefix.length), seq, epoch, time, version, key, meta: metaOf(entry) }
+}
+
+/** The author's upcasters see the fields only. */
+export function wrapUpcasters(upcasters: Upcasters): Upcasters {
+  const wrapped: Record<string, { version: number; from?: Record<number, Upcast | Renamed> }> = {}
+  for (const [type, { version, from }] of Object.entries(upcasters)) {
+    const links: Record<number, Upcast | Renamed> = {}
+    for (const [at, link] of Object.entries(from ?? {})) links[Number(at)] = wrapLink(link)
+    wrapped[type] = { version, from: links }
+  }
+  return wrapped
+}
+
+function wrapLink(link: Upcast | Renamed): Upcast | Renamed {
+  if (typeof link === 'function') return inside(link)
+  return link.data ? { ...link, data: inside(link.data) } : link
+}
+
+function inside(upcast: Upcast): Upcast {
+  return (data) => {
+    const [fields, ...rest] = data as [unknown, ...unknown[]]
+    return [upcast(fields), ...rest]
+  }
+}

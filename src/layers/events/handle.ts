@@ -1,0 +1,134 @@
+// What a user holds of an open aggregate: commands in, state out. Handles of one aggregate in one process share it.
+
+import type { Coordinate } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpointer.ts'
+import type { RecoveryReport } from '../../engine/report.ts'
+import type { Past, Reprise } from '../../engine/reprise.ts'
+import type { Model } from './aggregate.ts'
+import { type Happened, historyOf, stateAt, type When } from './history.ts'
+import type { Live } from './live.ts'
+import type { Mailroom } from './mailroom.ts'
+import { type Personal, reveal, shred } from './personal.ts'
+import type { CommandOptions, Done, EventOf, InputArgs } from './types.ts'
+
+export class AggregateHandle<State, Evolve, Decide> {
+  readonly id: string
+  readonly timeline: string
+  readonly #engine: Reprise
+  readonly #model: Model<State>
+  readonly #live: Live<State>
+  readonly #room: Mailroom<State>
+  #isClosed = false
+
+  constructor(engine: Reprise, model: Model<State>, live: Live<State>, room: Mailroom<State>) {
+    this.#engine = engine
+    this.#model = model
+    this.#live = live
+    this.#room = room
+    this.id = live.id
+    this.timeline = live.timeline
+  }
+
+  /** As of the last event that this process has seen; `refresh()` sees what others wrote. */
+  get state(): State {
+    return this.#live.open.state
+  }
+
+  get coordinate(): Coordinate {
+    return this.#live.open.coordinate
+  }
+
+  get seq(): number {
+    return this.#live.open.seq
+  }
+
+  get recovery(): RecoveryReport {
+    return this.#live.open.recovery
+  }
+
+  get checkpointing() {
+    return this.#live.open.checkpointing
+  }
+
+  /** Decides and writes; durable when it resolves. Lost to another process in between, it reloads and decides again. */
+  do<Name extends keyof Decide & string>(
+    command: Name,
+    ...args: InputArgs<Decide, Name>
+  ): Promise<Done<State, EventOf<Evolve>>> {
+    const [input, options = {}] = args as [unknown, CommandOptions?]
+    this.#check()
+    return this.#live.command(command, input, options)
+  }
+
+  /** A compensating event: history keeps what was wrong, and says by what and why it was corrected. */
+  async correct(
+    seq: number,
+    events: EventOf<Evolve> | readonly EventOf<Evolve>[],
+    reason: string,
+    options: CommandOptions = {},
+  ): Promise<Done<State, EventOf<Evolve>>> {
+    this.#check()
+    if (!Number.isSafeInteger(seq) || seq < 1 || seq > this.seq) {
+      throw new RepriseError('OUT_OF_RANGE', `${this.timeline} has no event ${seq} to correct`, { seq, head: this.seq })
+    }
+    const list = Array.isArray(events) ? events : [events]
+    return await this.#live.append(list, { ...options, meta: { ...options.meta, corrects: seq, reason } })
+  }
+
+  /** Sees what other processes wrote since. */
+  async refresh(): Promise<State> {
+    this.#check()
+    const head = await this.#engine.head(this.timeline)
+    const { open } = this.#live
+    if (head && head.epoch !== open.epoch && !open.broken) {
+      open.break(new RepriseError('FENCED', `${this.timeline} is owned elsewhere now`, { timeline: this.timeline }))
+    }
+    await this.#live.refresh()
+    return this.state
+  }
+
+  /** State as of a sequence, or as of a time (ms since 1970 or a Date). */
+  at(when: When): Promise<Past<State>> {
+    return stateAt(this.#engine, this.#model, this.id, when)
+  }
+
+  /** The events with where, when, who and why; brought up to today's versions. */
+  history(range: { readonly after?: number; readonly to?: number } = {}): AsyncGenerator<Happened<EventOf<Evolve>>> {
+    return historyOf(this.#engine, this.#model, this.id, range) as AsyncGenerator<Happened<EventOf<Evolve>>>
+  }
+
+  /** The plain value of a personal field; null once it was shredded. */
+  reveal<T>(field: Personal<T> | undefined | null): Promise<T | null> {
+    return reveal(this.#engine, this.#model.name, this.id, field)
+  }
+
+  /** Destroys the key of this aggregate's personal data: history stays whole, the data can never be read again. */
+  shred(): Promise<void> {
+    return shred(this.#engine, this.#model.name, this.id)
+  }
+
+  checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
+    return this.#live.open.checkpoint(request)
+  }
+
+  /** Takes commands that came by mail into history now; true if there were any. */
+  receive(): Promise<boolean> {
+    this.#check()
+    return this.#room.receive(this.#live)
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    await this.#room.close(this.#live)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  #check(): void {
+    if (this.#isClosed) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
+  }
+}

@@ -1,0 +1,222 @@
+// The aggregates of one kind that are open in one engine, and the mail of those that are not. A command by mail is
+// decided when its aggregate is next open somewhere: at once where a process works for this kind. The message is consumed
+// in the commit that holds its events, so it is done once; a refusal is recorded as ":refused" and consumed likewise.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Head, Message } from '../../core/ports.ts'
+import { originDigest } from '../../core/run.ts'
+import type { OpenOptions } from '../../engine/definition.ts'
+import { newOperation } from '../../engine/kernel.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { Model } from './aggregate.ts'
+import { refusedType } from './envelope.ts'
+import { Live } from './live.ts'
+import type { CommandOptions, Metadata } from './types.ts'
+
+/** A command as it travels. */
+export interface Letter {
+  readonly command: string
+  readonly input: unknown
+  readonly meta?: Metadata
+}
+
+export const letterKind = 'command'
+const lookMs = 100
+const pollMs = 1000
+
+export function queueOf(name: string): string {
+  return `events/${name}`
+}
+
+export class Mailroom<State> {
+  readonly #engine: Reprise
+  readonly #model: Model<State>
+  readonly #lives = new Map<string, Promise<Live<State>>>()
+  #isServing = false
+  #isLooking = false
+  #cancelLook: (() => void) | null = null
+
+  constructor(engine: Reprise, model: Model<State>) {
+    this.#engine = engine
+    this.#model = model
+    engine.register(model.prefix, model.fold)
+  }
+
+  /** An aggregate moves to whoever commands it, unless the caller wants to wait for its owner. */
+  async open(id: string, options: OpenOptions): Promise<Live<State>> {
+    const opening = this.#lives.get(id) ?? this.#begin(id, options)
+    const live = await opening
+    live.holders += 1
+    return live
+  }
+
+  async close(live: Live<State>): Promise<void> {
+    live.holders -= 1
+    if (live.holders > 0) return
+    this.#lives.delete(live.id)
+    if (!live.open.broken) await live.open.close()
+  }
+
+  /** This process takes mail of these aggregates, wherever they are. */
+  serve(): void {
+    if (this.#isServing) return
+    this.#isServing = true
+    const { kernel } = this.#engine
+    this.#engine.serve(queueOf(this.#model.name), (head) => this.#claimed(head))
+    const unlisten = kernel.store.listen(() => this.#lookSoon(lookMs))
+    this.#engine.onClose(async () => {
+      this.#isServing = false
+      unlisten()
+      this.#cancelLook?.()
+    })
+    this.#lookSoon(pollMs)
+  }
+
+  /** All mail that is there, in order. */
+  async receive(live: Live<State>): Promise<boolean> {
+    let hadMail = false
+    for (;;) {
+      await live.refresh()
+      const messages = await live.open.inbox()
+      if (messages.length === 0) return hadMail
+      for (const message of messages) await this.#deliver(live, message)
+      hadMail = true
+    }
+  }
+
+  async #begin(id: string, options: OpenOptions): Promise<Live<State>> {
+    const wanted: OpenOptions = options.wait === undefined ? { takeover: true, ...options } : options
+    const opening = this.#engine
+      .openTimeline(timelineId(this.#model.prefix + id), this.#model.fold, wanted)
+      .then((open) => new Live(this.#engine, this.#model, id, open, wanted))
+    this.#lives.set(id, opening)
+    try {
+      return await opening
+    } catch (error) {
+      this.#lives.delete(id)
+      throw error
+    }
+  }
+
+  /** Due by mail, and claimed for us by the dispatcher. */
+  async #claimed(head: Head): Promise<void> {
+    const id = head.timeline.slice(this.#model.prefix.length)
+    const held = await this.#lives.get(id)?.catch(() => undefined)
+    const open = await this.#engine.adopt(head, this.#model.fold)
+    const live = held ?? new Live(this.#engine, this.#model, id, open, { takeover: true })
+    if (held) held.adopt(open)
+    else this.#lives.set(id, Promise.resolve(live))
+    live.holders += 1
+    try {
+      await this.receive(live)
+    } finally {
+      await this.close(live)
+    }
+  }
+
+  async #deliver(live: Live<State>, message: Message): Promise<void> {
+    const consume = [message.id]
+    let letter: Letter
+    try {
+      letter = readLetter(this.#engine.openMessage(message), message)
+    } catch (error) {
+      await this.#refuse(live, { command: null, input: null }, error, consume)
+      return
+    }
+    const options: CommandOptions = { id: `mail:${message.id}`, meta: letter.meta ?? {} }
+    try {
+      await live.command(letter.command, letter.input, options, { consume })
+    } catch (error) {
+      if (!isReprise(error, 'REFUSED', 'INVALID_ARGUMENT', 'FOLD_FAILED', 'UNSERIALIZABLE')) throw error
+      await this.#refuse(live, letter, error, consume)
+    }
+  }
+
+  async #refuse(
+    live: Live<State>,
+    letter: { readonly command: string | null; readonly input: unknown; readonly meta?: Metadata },
+    error: unknown,
+    consume: Message['id'][],
+  ): Promise<void> {
+    const reason = error instanceof Error ? error.message : String(error)
+    const { command, input, meta = {} } = letter
+    await live.note(refusedType, { command, input, reason }, meta, { consume })
+  }
+
+  /** Mail for what this process has open is not claimed; it has to look. */
+  #lookSoon(delayMs: number): void {
+    if (!this.#isServing || this.#isLooking) return
+    this.#isLooking = true
+    this.#cancelLook = this.#engine.kernel.clock.after(delayMs, () => {
+      void this.#look()
+        .catch((error) => this.#engine.events.emit('problem', { where: queueOf(this.#model.name), error }))
+        .finally(() => {
+          this.#isLooking = false
+          this.#lookSoon(pollMs)
+        })
+    })
+  }
+
+  async #look(): Promise<void> {
+    const lives = await Promise.all([...this.#lives.values()].map((live) => live.catch(() => null)))
+    const open = lives.filter((live): live is Live<State> => live !== null && live.open.broken === null)
+    const heads = open.length > 0 ? await this.#engine.kernel.store.head(open.map((live) => live.timeline)) : []
+    for (let i = 0; i < open.length; i++) if ((heads[i]?.mail ?? 0) > 0) await this.receive(open[i]!)
+  }
+}
+
+function readLetter(data: unknown, message: Message): Letter {
+  const letter = data as Letter | null
+  if (
+    message.kind !== letterKind ||
+    typeof letter !== 'object' ||
+    letter === null ||
+    typeof letter.command !== 'string'
+  ) {
+    throw new RepriseError('INVALID_ARGUMENT', `a message of kind ${message.kind} is not a command`)
+  }
+  return letter
+}
+
+/** Makes sure that somebody will look at its mail: the timeline exists and lies in the queue of its kind. */
+export async function address(engine: Reprise, prefix: string, name: string, id: string): Promise<string> {
+  const { store, hash, random, committer, worker } = engine.kernel
+  const timeline = timelineId(prefix + id)
+  const queue = queueOf(name)
+  for (;;) {
+    const [head] = await store.head([timeline])
+    if (head?.queue === queue) return timeline
+    const operation = newOperation(random)
+    const outcome = head
+      ? await committer.submit({ operation, guard: { timeline, epoch: head.epoch }, queue })
+      : await committer.submit({
+          operation,
+          guard: { timeline, epoch: 0 },
+          take: {
+            worker: await worker.register(),
+            from: 'free',
+            create: { digest: originDigest(hash, timeline) },
+          },
+          queue,
+          release: true,
+        })
+    if (outcome.ok) return timeline
+    if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
+    else if (outcome.code !== 'FENCED' && outcome.code !== 'OWNED') {
+      throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
+    }
+  }
+}
+
+/** @example await send(rp, account, 'bob', 'deposit', { amount: 5 }, { id: 'transfer-17' }) */
+export async function sendCommand(
+  engine: Reprise,
+  to: { readonly name: string; readonly prefix: string },
+  id: string,
+  letter: Letter,
+  messageId?: string,
+): Promise<string> {
+  const timeline = await address(engine, to.prefix, to.name, id)
+  return await engine.send(timeline, letterKind, letter, messageId === undefined ? {} : { id: messageId })
+}

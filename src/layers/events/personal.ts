@@ -1,0 +1,143 @@
+// Personal data that can be removed from an immutable history. A field wrapped in `personal(value)` is sealed with a key of
+// its aggregate alone before it is written; events, state, checkpoints, projections and exports hold the sealed bytes only.
+// Shredding removes the timeline that holds the key: the history stays whole, its digests stay true, the data is gone.
+//
+// Sealed field: { personal: nonce(12) ++ AES-256-GCM(codec(value)) ++ tag(16) }, associated data = the aggregate's timeline.
+
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Fold } from '../../engine/definition.ts'
+import { existing } from '../../engine/fork.ts'
+import { newOperation } from '../../engine/kernel.ts'
+import { recover } from '../../engine/recover.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { NewEntry } from '../../engine/timeline.ts'
+
+declare const plain: unique symbol
+
+/** A personal value: in a new event the value itself, sealed from then on. Read it with `handle.reveal`. */
+export interface Personal<T> {
+  readonly personal: Uint8Array | Unsealed
+  readonly [plain]?: T
+}
+
+class Unsealed {
+  readonly value: unknown
+  constructor(value: unknown) {
+    this.value = value
+  }
+}
+
+const nonceBytes = 12
+const tagBytes = 16
+
+const keyFold: Fold<{ readonly key: Uint8Array | null }> = {
+  version: '1',
+  initial: () => ({ key: null }),
+  apply: (state, entry) => (entry.type === 'key' ? { key: entry.data as Uint8Array } : state),
+}
+
+/** @example decide: { register: (s, c: { email: string }) => ({ type: 'registered', email: personal(c.email) }) } */
+export function personal<T>(value: T): Personal<T> {
+  return { personal: new Unsealed(value) }
+}
+
+/** Entries with their personal fields sealed; the same entries if there are none. */
+export async function sealPersonal(
+  engine: Reprise,
+  name: string,
+  id: string,
+  entries: readonly NewEntry[],
+): Promise<readonly NewEntry[]> {
+  if (!entries.some((entry) => holdsUnsealed(entry.data))) return entries
+  const key = await keyOf(engine, name, id, true)
+  const seal = (value: unknown): unknown => {
+    if (isUnsealed(value)) return { personal: encrypt(engine, key!, contextOf(name, id), value.personal.value) }
+    if (Array.isArray(value)) return value.map(seal)
+    if (!isPlain(value)) return value
+    return Object.fromEntries(Object.entries(value).map(([field, part]) => [field, seal(part)]))
+  }
+  return entries.map((entry) => ({ ...entry, data: seal(entry.data) }))
+}
+
+export async function reveal<T>(
+  engine: Reprise,
+  name: string,
+  id: string,
+  field: Personal<T> | undefined | null,
+): Promise<T | null> {
+  if (!field) return null
+  if (field.personal instanceof Unsealed) return field.personal.value as T
+  const key = await keyOf(engine, name, id, false)
+  if (!key) return null
+  const bytes = field.personal
+  const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, nonceBytes), { authTagLength: tagBytes })
+  decipher.setAAD(contextOf(name, id))
+  decipher.setAuthTag(bytes.subarray(bytes.length - tagBytes))
+  try {
+    const open = Buffer.concat([decipher.update(bytes.subarray(nonceBytes, bytes.length - tagBytes)), decipher.final()])
+    return engine.kernel.codec.decode(open) as T
+  } catch (cause) {
+    throw new RepriseError('DECRYPT_FAILED', `a personal field of ${name}/${id} does not open`, { name, id }, cause)
+  }
+}
+
+/** Removes the key and everything of its timeline from the store. Backups made before keep theirs: shred them too. */
+export async function shred(engine: Reprise, name: string, id: string): Promise<void> {
+  const { kernel } = engine
+  const timeline = timelineId(`keys/${name}/${id}`)
+  for (;;) {
+    const [head] = await kernel.store.head([timeline])
+    if (!head) return
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline, epoch: head.epoch },
+      forget: true,
+    })
+    if (outcome.ok) return
+    if (outcome.code !== 'FENCED') throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
+  }
+}
+
+async function keyOf(engine: Reprise, name: string, id: string, make: boolean): Promise<Uint8Array | null> {
+  const timeline = timelineId(`keys/${name}/${id}`)
+  engine.register('keys/', keyFold)
+  for (;;) {
+    if (await engine.head(timeline)) {
+      const { state } = await recover(engine.kernel, await existing(engine.kernel, timeline), keyFold)
+      return state.value.key
+    }
+    if (!make) return null
+    const key = new Uint8Array(randomBytes(32))
+    if (await engine.create(timeline, keyFold, [{ type: 'key', data: key }], { release: true })) return key
+  }
+}
+
+function encrypt(engine: Reprise, key: Uint8Array, context: Uint8Array, value: unknown): Uint8Array {
+  const nonce = randomBytes(nonceBytes)
+  const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: tagBytes })
+  cipher.setAAD(context)
+  const secret = Buffer.concat([cipher.update(engine.kernel.codec.encode(value)), cipher.final()])
+  return new Uint8Array(Buffer.concat([nonce, secret, cipher.getAuthTag()]))
+}
+
+function contextOf(name: string, id: string): Uint8Array {
+  return new TextEncoder().encode(`events/${name}/${id}`)
+}
+
+function holdsUnsealed(value: unknown): boolean {
+  if (isUnsealed(value)) return true
+  if (Array.isArray(value)) return value.some(holdsUnsealed)
+  return isPlain(value) && Object.values(value).some(holdsUnsealed)
+}
+
+function isUnsealed(value: unknown): value is { readonly personal: Unsealed } {
+  return isPlain(value) && (value as { personal?: unknown }).personal instanceof Unsealed
+}
+
+function isPlain(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === Object.prototype || prototype === null
+}

@@ -1,0 +1,97 @@
+// The types of an aggregate, inferred from what its author writes: events from the second parameter of each `evolve`,
+// commands from the second parameter of each `decide`. Nothing is declared twice.
+
+import type { EntryInfo } from '../../engine/raw.ts'
+
+/** What goes along with an event besides its data: who and why. */
+export interface Metadata {
+  /** The event or command that this one follows from. */
+  readonly causation?: string
+  /** The same for everything that belongs to one conversation. */
+  readonly correlation?: string
+  readonly actor?: string
+  /** For a correction: the sequence that it corrects, and why. */
+  readonly corrects?: number
+  readonly reason?: string
+}
+
+/** Where and when an event happened. */
+export interface EventInfo extends EntryInfo {
+  readonly timeline: string
+  /** Id of the aggregate. */
+  readonly id: string
+  readonly meta: Metadata
+}
+
+/** What `decide` may know besides state and command. Time is given, so that deciding stays pure. */
+export interface CommandInfo {
+  readonly id: string
+  readonly seq: number
+  /** Milliseconds since 1970. */
+  readonly now: number
+  readonly meta: Metadata
+}
+
+// `any` and the odd literal are what makes TypeScript infer the author's own types: `unknown` or `never` would stop it.
+// biome-ignore lint/suspicious/noExplicitAny: see above
+export type EvolveMap<State> = Readonly<Record<string, (state: State, event: any, at: EventInfo) => State | void>>
+
+interface AnyEvent {
+  /** The empty literal keeps the literals that `decide` returns from widening to string. */
+  readonly type: '' | (string & {})
+}
+
+export type DecideMap<State> = Readonly<
+  // biome-ignore lint/suspicious/noExplicitAny: see above
+  Record<string, (state: State, command: any, info: CommandInfo) => Decision<AnyEvent>>
+>
+
+/** One event, several that become visible together, or nothing to tell. */
+export type Decision<Event> = Event | readonly Event[] | undefined | void
+
+/** Adds nothing where every decision gives known events, and an error at each that does not. */
+export type Valid<Decide, Evolve> = {
+  readonly [Name in keyof Decide]: Decide[Name] extends (...args: never) => Decision<EventOf<Evolve>>
+    ? unknown
+    : (...args: never) => Decision<EventOf<Evolve>>
+}
+
+type Second<F> = F extends (...args: infer Args) => unknown
+  ? Args extends [unknown, infer Data, ...unknown[]]
+    ? Data
+    : unknown
+  : never
+
+type Flat<T> = { [Key in keyof T]: T[Key] }
+
+/** @example EventOf<{ deposited: (s: S, e: { amount: number }) => S }> // { type: 'deposited'; amount: number } */
+export type EventOf<Evolve> = {
+  [Type in keyof Evolve & string]: unknown extends Second<Evolve[Type]>
+    ? { readonly type: Type }
+    : Flat<{ readonly type: Type } & Second<Evolve[Type]>>
+}[keyof Evolve & string]
+
+/** What the command takes; `unknown` if its decision looks at the state only. */
+export type InputOf<Decide, Name extends keyof Decide> = Second<Decide[Name]>
+
+export type InputArgs<Decide, Name extends keyof Decide> =
+  unknown extends InputOf<Decide, Name>
+    ? [input?: undefined, options?: CommandOptions]
+    : [input: InputOf<Decide, Name>, options?: CommandOptions]
+
+export interface CommandOptions {
+  /** Done once in this aggregate: the same id again changes nothing. */
+  readonly id?: string
+  /** Only if this is still the last sequence, else CONFLICT. */
+  readonly expect?: number
+  readonly meta?: Metadata
+  readonly signal?: AbortSignal
+}
+
+export interface Done<State, Event> {
+  /** What the command brought about; empty if its id was done before. */
+  readonly events: readonly Event[]
+  readonly seq: number
+  readonly state: State
+  readonly wasApplied: boolean
+}

@@ -1,7 +1,7 @@
 // The drill: restores real checkpoints aside, replays what follows, compares the result with another way to the same
 // place, and reports how long recovery would take and what would be lost. The outcome is noted in the catalog.
 
-import { toHex } from '../core/coordinate.ts'
+import { type ManifestId, toHex } from '../core/coordinate.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { Keyed } from '../core/keyed.ts'
 import type { Head, ManifestMark, ManifestRecord } from '../core/ports.ts'
@@ -53,45 +53,78 @@ export async function drill(kernel: Kernel, foldOf: FoldOf, options: DrillOption
   return { ok: results.every((result) => result.ok), results, unknown }
 }
 
-async function drillTimeline(kernel: Kernel, head: Head, fold: Fold<unknown>, most: number): Promise<DrillResult[]> {
-  const records = (await kernel.store.checkpoints(head.timeline))
-    .filter((record) => record.foldVersion === fold.version)
-    .slice(0, most)
-  const reference = await referenceDigest(kernel, head, fold)
-  const results: DrillResult[] = []
-  const marks: ManifestMark[] = []
-  let other: { readonly digest: string; readonly of: string } | null = reference && {
-    digest: reference.digest,
-    of: 'full replay',
-  }
-  for (const record of records) {
-    const result = await drillCheckpoint(kernel, head, fold, record, other)
-    // Where history does not reach the origin, checkpoints are compared with each other; saves are each their own truth.
-    if (result.ok && fold.authority !== 'state') other ??= { digest: result.stateDigest!, of: `checkpoint ${record.id}` }
-    results.push(result)
-    const at = kernel.worker.now()
-    marks.push({
-      id: record.id,
-      drilledAt: at,
-      drill: `${result.ok ? 'ok' : 'failed'}: ${result.note}`,
-      ...(!result.ok && { invalid: result.note }),
-    })
-    kernel.events.emit('drilled', { timeline: head.timeline, ok: result.ok, ms: result.recoveryMs })
-  }
-  if (records.length === 0 && reference) {
-    const { report, digest } = reference
-    results.push(resultOf(head, null, report, true, 'no checkpoint: recovered from all history', digest))
-  }
-  if (marks.length > 0) await note(kernel, head, marks)
-  return results
+interface Drilled {
+  readonly result: DrillResult
+  /** The checkpoint itself does not restore, or restores something else: it is marked. Damage elsewhere is no fault of its. */
+  readonly isDamaged: boolean
 }
 
-/** The state as full replay gives it, where history reaches the origin: what checkpoints are measured against. */
+async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, most: number): Promise<DrillResult[]> {
+  let head = listed
+  let drilled = await drillEach(kernel, head, fold, most)
+  if (drilled.some(({ result }) => !result.ok)) {
+    // Beside writers the listed head grows old: what fails must fail with a new one too.
+    const [now] = await kernel.store.head([listed.timeline])
+    if (!now) return []
+    head = now
+    drilled = await drillEach(kernel, head, fold, most)
+  }
+  const marks: ManifestMark[] = []
+  for (const { result, isDamaged } of drilled) {
+    kernel.events.emit('drilled', { timeline: head.timeline, ok: result.ok, ms: result.recoveryMs })
+    if (result.checkpoint === null) continue
+    marks.push({
+      id: result.checkpoint as ManifestId,
+      drilledAt: kernel.worker.now(),
+      drill: `${result.ok ? 'ok' : 'failed'}: ${result.note}`,
+      ...(isDamaged && { invalid: result.note }),
+    })
+  }
+  if (marks.length > 0) await note(kernel, head, marks)
+  return drilled.map(({ result }) => result)
+}
+
+async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: number): Promise<Drilled[]> {
+  const records = (await kernel.store.checkpoints(head.timeline))
+    .filter((record) => record.foldVersion === fold.version && record.seq <= head.seq)
+    .slice(0, most)
+  const reference = await referenceDigest(kernel, head, fold)
+  const drilled: Drilled[] = []
+  let other: { readonly digest: string; readonly of: string } | null =
+    reference && !(reference instanceof RepriseError) ? { digest: reference.digest, of: 'full replay' } : null
+  for (const record of records) {
+    const one = await drillCheckpoint(kernel, head, fold, record, other)
+    // Where history does not reach the origin, checkpoints are compared with each other; saves are each their own truth.
+    if (one.result.ok && fold.authority !== 'state') {
+      other ??= { digest: one.result.stateDigest!, of: `checkpoint ${record.id}` }
+    }
+    drilled.push(one)
+  }
+  if (reference instanceof RepriseError) {
+    const result = resultOf(head, null, null, false, `full replay fails: ${reference.message}`, null)
+    drilled.push({ result, isDamaged: false })
+  } else if (records.length === 0 && reference) {
+    const { report, digest } = reference
+    const result = resultOf(head, null, report, true, 'no checkpoint: recovered from all history', digest)
+    drilled.push({ result, isDamaged: false })
+  }
+  return drilled
+}
+
+/**
+ * The state as full replay gives it, where history reaches the origin: what checkpoints are measured against. Damaged
+ * history is an answer too: it must not stop the drill of other checkpoints and other timelines.
+ */
 async function referenceDigest(kernel: Kernel, head: Head, fold: Fold<unknown>) {
-  if (fold.authority === 'state' || floorOf(await lineageOf(kernel, head)).seq > 0) return null
-  const all = new Set((await kernel.store.checkpoints(head.timeline)).map((record) => record.id as string))
-  const { state, report } = await recover(kernel, head, fold, { without: all })
-  return { digest: stateDigest(kernel, state), report }
+  try {
+    if (fold.authority === 'state' || floorOf(await lineageOf(kernel, head)).seq > 0) return null
+    const all = new Set((await kernel.store.checkpoints(head.timeline)).map((record) => record.id as string))
+    const { state, report } = await recover(kernel, head, fold, { without: all })
+    return { digest: stateDigest(kernel, state), report }
+  } catch (error) {
+    if (!isReprise(error) || error.remedy === 'retry') throw error
+    return error
+  }
 }
 
 async function drillCheckpoint(
@@ -100,20 +133,23 @@ async function drillCheckpoint(
   fold: Fold<unknown>,
   record: ManifestRecord,
   other: { readonly digest: string; readonly of: string } | null,
-): Promise<DrillResult> {
+): Promise<Drilled> {
   try {
     if (record.invalid !== null) throw new RepriseError('CHECKPOINT_DAMAGED', `marked invalid: ${record.invalid}`)
     const { state, report } = await recover(kernel, head, fold, { only: record.id })
     const digest = stateDigest(kernel, state)
     if (other && digest !== other.digest) {
-      return resultOf(head, record, report, false, `restored state differs from that of ${other.of}`, digest)
+      const note = `restored state differs from that of ${other.of}`
+      return { result: resultOf(head, record, report, false, note, digest), isDamaged: true }
     }
     const note = other ? `equal to ${other.of}` : 'restored and replayed; no second way to compare with'
-    return resultOf(head, record, report, true, note, digest)
+    return { result: resultOf(head, record, report, true, note, digest), isDamaged: false }
   } catch (error) {
     if (!isReprise(error) || error.remedy === 'retry') throw error
     const skipped = (error.data.skipped as { why: string }[] | undefined)?.map(({ why }) => why).join('; ')
-    return resultOf(head, record, null, false, skipped || error.message, null)
+    const result = resultOf(head, record, null, false, skipped || error.message, null)
+    const isDamaged = record.invalid === null && error.code === 'UNRECOVERABLE' && record.seq >= head.floor
+    return { result, isDamaged }
   }
 }
 

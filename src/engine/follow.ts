@@ -30,7 +30,7 @@ export class Replica<State> {
   #state: TimelineState<State>
   #point: Point
   #look: Promise<void> | null = null
-  #wantsAnother = false
+  #next: Promise<void> | null = null
   #cancelPoll: (() => void) | null = null
   #isClosed = false
 
@@ -78,25 +78,27 @@ export class Replica<State> {
   /** Reads what there is now. Resolves when state has caught up with the head as of this call. */
   refresh(): Promise<void> {
     if (this.#isClosed) return Promise.reject(new RepriseError('CLOSED', 'the replica was closed'))
+    // What is under way may have looked at the head before this call: then one more look, for all who came meanwhile.
     if (this.#look) {
-      // What is under way may have looked at the head before this call.
-      this.#wantsAnother = true
-      return this.#look.then(() => (this.#isClosed ? undefined : this.refresh()))
+      this.#next ??= this.#look.catch(() => undefined).then(() => this.#start())
+      return this.#next
     }
-    this.#look = this.#catchUp().finally(() => {
-      this.#look = null
-      if (this.#wantsAnother && !this.#isClosed) {
-        this.#wantsAnother = false
-        void this.#refreshQuietly()
-      }
-    })
-    return this.#look
+    return this.#start()
   }
 
   close(): void {
     this.#isClosed = true
     this.#stopListening()
     this.#cancelPoll?.()
+  }
+
+  #start(): Promise<void> {
+    this.#next = null
+    const look = this.#catchUp().finally(() => {
+      if (this.#look === look) this.#look = null
+    })
+    this.#look = look
+    return look
   }
 
   async #catchUp(): Promise<void> {

@@ -52,10 +52,10 @@ export async function recover<State>(
     authority: fold.authority ?? 'history',
   })
   const planned = clock.elapsed()
-  const skipped: { id: string; seq: number; why: string }[] = plan.skipped.map(({ manifest, detail }) => ({
+  const skipped: { id: string; seq: number; why: string }[] = plan.skipped.map(({ manifest, why, detail }) => ({
     id: manifest.id,
     seq: manifest.seq,
-    why: detail,
+    why: `${why}: ${detail}`,
   }))
   const damaged: { record: ManifestRecord; reason: string }[] = []
   for (const attempt of plan.attempts) {

@@ -10,6 +10,7 @@ import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
 import { readManifest } from './recover.ts'
 import { liveChunks, verifyChunks } from './restore.ts'
+import { lookAgain } from './second-look.ts'
 
 export interface Fault {
   readonly timeline: string | null
@@ -84,22 +85,34 @@ export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncG
   }
 }
 
-async function verifyHistory(kernel: Kernel, head: Head, tally: Tally, location: string): Promise<void> {
-  await attempt(tally, head, location, async () => {
-    const lineage = await lineageOf(kernel, head)
-    // Ancestors are verified on their own; here the own part, from where it starts.
-    const own = head.base && head.floor < head.base.seq ? head.base : { seq: head.floor, digest: head.floorDigest }
-    const from = lineage.length === 1 ? floorOf(lineage) : own
-    const history = readHistory(kernel, [{ ...head, base: null }], from, head.seq)
-    let point = from
-    for (let step = await history.next(); !step.done; step = await history.next()) {
-      tally.entries += entriesOf(kernel, step.value).length
-      point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
-    }
-    if (!equalBytes(point.digest, head.digest)) {
-      throw new RepriseError('HISTORY_DAMAGED', `history leads to another digest than the head has`, { seq: head.seq })
-    }
-  })
+async function verifyHistory(kernel: Kernel, listed: Head, tally: Tally, location: string): Promise<void> {
+  let head: Head | null = listed
+  await attempt(tally, listed, location, () =>
+    lookAgain(async () => {
+      const current = head ?? (await kernel.store.head([listed.timeline]))[0]
+      head = null
+      if (current) tally.entries += await countVerified(kernel, current)
+    }),
+  )
+}
+
+/** Follows the chain of one timeline from where its own history starts to its head. */
+async function countVerified(kernel: Kernel, head: Head): Promise<number> {
+  const lineage = await lineageOf(kernel, head)
+  // Ancestors are verified on their own; here the own part, from where it starts.
+  const own = head.base && head.floor < head.base.seq ? head.base : { seq: head.floor, digest: head.floorDigest }
+  const from = lineage.length === 1 ? floorOf(lineage) : own
+  const history = readHistory(kernel, [{ ...head, base: null }], from, head.seq)
+  let point = from
+  let entries = 0
+  for (let step = await history.next(); !step.done; step = await history.next()) {
+    entries += entriesOf(kernel, step.value).length
+    point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
+  }
+  if (!equalBytes(point.digest, head.digest)) {
+    throw new RepriseError('HISTORY_DAMAGED', `history leads to another digest than the head has`, { seq: head.seq })
+  }
+  return entries
 }
 
 async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, location: string): Promise<void> {
@@ -109,11 +122,17 @@ async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, location:
   for (const record of records) {
     tally.checkpoints += 1
     const isSound = await attempt(tally, head, `${location}: checkpoint ${record.id}`, async () => {
-      const manifest = readManifest(kernel, record)
-      if (record.seq > head.seq)
-        throw new RepriseError('CHECKPOINT_DAMAGED', 'lies beyond the head', { seq: record.seq })
-      await verifyChunks(manifest, io)
-      for (const digest of await liveChunks(manifest, io)) tally.live.add(toHex(digest))
+      try {
+        const manifest = readManifest(kernel, record)
+        if (record.seq > head.seq && record.seq > (await seqNow(kernel, head))) {
+          throw new RepriseError('CHECKPOINT_DAMAGED', 'lies beyond the head', { seq: record.seq })
+        }
+        await verifyChunks(manifest, io)
+        for (const digest of await liveChunks(manifest, io)) tally.live.add(toHex(digest))
+      } catch (error) {
+        // Retention may have dropped it while we read: what is gone is not damaged.
+        if (await isInCatalog(kernel, record, head)) throw error
+      }
     })
     if (isSound && isRestorable(record, head)) restorable += 1
   }
@@ -126,6 +145,15 @@ async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, location:
       code: 'UNRECOVERABLE',
     })
   }
+}
+
+async function isInCatalog(kernel: Kernel, record: ManifestRecord, head: Head): Promise<boolean> {
+  return (await kernel.store.checkpoints(head.timeline)).some((each) => each.id === record.id)
+}
+
+async function seqNow(kernel: Kernel, head: Head): Promise<number> {
+  const [now] = await kernel.store.head([head.timeline])
+  return now?.seq ?? head.seq
 }
 
 function isRestorable(record: ManifestRecord, head: Head): boolean {

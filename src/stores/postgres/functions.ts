@@ -129,8 +129,15 @@ BEGIN
     PERFORM ${f('refuse')}('WORKER_RETIRED', 'the worker was retired');
   END IF;
   SELECT array_agg(x.tid) INTO v_picked FROM (
+    -- Two small indexes, one for each reason to be due: those that sleep are not looked at.
     SELECT t.tid FROM ${s}.timeline t
-    WHERE t.ns = p_ns AND t.queue = ANY (p_queues) AND (t.mail > 0 OR t.wakeup <= v_now)
+    WHERE t.tid IN (
+        SELECT d.tid FROM ${s}.timeline d
+        WHERE d.ns = p_ns AND d.queue = ANY (p_queues) AND d.queue IS NOT NULL AND d.wakeup <= v_now
+        UNION
+        SELECT d.tid FROM ${s}.timeline d
+        WHERE d.ns = p_ns AND d.queue = ANY (p_queues) AND d.queue IS NOT NULL AND d.mail > 0
+      ) AND t.queue = ANY (p_queues) AND (t.mail > 0 OR t.wakeup <= v_now)
       AND NOT t.is_stub AND t.id <> ALL (p_except) AND t.owner IS DISTINCT FROM p_worker
       AND (t.owner IS NULL OR NOT EXISTS (
         SELECT 1 FROM ${s}.worker w WHERE w.ns = t.ns AND w.id = t.owner AND ${isAlive('v_now')}))

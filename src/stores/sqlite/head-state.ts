@@ -1,17 +1,19 @@
 // The part of a timeline that fencing and recovery rest on, packed into one value with a checksum: a flipped bit in it is
 // found, not obeyed. Every append rewrites it in place, so it is small and lies apart from the rest of the timeline.
 //
-//   state = crc(4 bytes, little-endian, of tid and what follows) seq epoch position floor updatedAt(integers)
-//           digest floorDigest(32 bytes each) flags(byte: 1 base, 2 owner, 4 operation)
-//           [base: name(text) seq(integer) digest(32 bytes)] [owner(text)] [operation(text)]
+//   state = crc(4 bytes, little-endian, of tid and what follows) seq epoch position updatedAt(integers) digest(32 bytes)
+//           operation(text; empty: none) tail
+//   tail  = floor(integer) floorDigest(32 bytes) flags(byte: 1 base, 2 owner)
+//           [base: name(text) seq(integer) digest(32 bytes)] [owner(text)]          what an append does not change
 
-import { crc32 } from 'node:zlib'
 import { assert } from '../../core/assert.ts'
-import { ByteReader, type ByteWriter } from '../../core/bytes.ts'
+import { ByteReader, ByteWriter } from '../../core/bytes.ts'
 import type { Digest, OperationId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Base } from '../../core/ports.ts'
+import { checksum } from './checksum.ts'
 import { damaged } from './failure.ts'
+import { writeInteger } from './log-row.ts'
 
 export interface HeadState {
   readonly seq: number
@@ -30,7 +32,6 @@ export interface HeadState {
 const digestBytes = 32
 const hasBase = 1
 const hasOwner = 2
-const hasOperation = 4
 
 /** A copy that is nobody else's: a Buffer's own slice would share its memory. */
 export function copyDigest(digest: Digest): Digest {
@@ -38,34 +39,62 @@ export function copyDigest(digest: Digest): Digest {
   return new Uint8Array(digest)
 }
 
-/** Appends the packed state to the writer: one writer serves all the heads of a transaction. */
-export function encodeHead(writer: ByteWriter, tid: number, state: HeadState): void {
-  const { base, owner, operation } = state
-  const start = writer.length
-  for (let i = 0; i < 4; i++) writer.byte(0)
-  writer.integer(state.seq)
-  writer.integer(state.epoch)
-  writer.integer(state.position)
-  writer.integer(state.floor)
-  writer.integer(Math.floor(state.updatedAt))
-  writer.raw(state.digest)
-  writer.raw(state.floorDigest)
-  writer.byte((base ? hasBase : 0) | (owner !== null ? hasOwner : 0) | (operation !== null ? hasOperation : 0))
+/** The part that appends do not change: worth keeping (timelines.ts). */
+export function encodeTail({ floor, floorDigest, base, owner }: HeadState): Uint8Array {
+  const writer = new ByteWriter(128)
+  writer.integer(floor)
+  writer.raw(floorDigest)
+  writer.byte((base ? hasBase : 0) | (owner !== null ? hasOwner : 0))
   if (base) {
     writer.text(base.timeline)
     writer.integer(base.seq)
     writer.raw(base.digest)
   }
   if (owner !== null) writer.text(owner)
-  if (operation !== null) writer.text(operation)
-  const bytes = writer.view().subarray(start)
-  const crc = checksum(tid, bytes)
-  for (let i = 0; i < 4; i++) bytes[i] = (crc >>> (8 * i)) & 0xff
+  return writer.take()
+}
+
+/** Room that one head needs at most, beside its tail. */
+export function headBytesMax(state: HeadState): number {
+  return 4 + 5 * 8 + digestBytes + 3 * (state.operation?.length ?? 0)
+}
+
+/** Writes the packed state at `start` and says where it ends. On the path of every append, so it does not allocate. */
+export function encodeHead(bytes: Uint8Array, start: number, tid: number, state: HeadState, tail: Uint8Array): number {
+  let end = writeInteger(bytes, start + 4, state.seq)
+  end = writeInteger(bytes, end, state.epoch)
+  end = writeInteger(bytes, end, state.position)
+  end = writeInteger(bytes, end, Math.floor(state.updatedAt))
+  bytes.set(state.digest, end)
+  end = writeText(bytes, end + digestBytes, state.operation ?? '')
+  bytes.set(tail, end)
+  end += tail.length
+  const crc = checksum(bytes, start + 4, end, tid)
+  for (let i = 0; i < 4; i++) bytes[start + i] = (crc >>> (8 * i)) & 0xff
+  return end
+}
+
+/** As ByteWriter.text does it. */
+function writeText(bytes: Uint8Array, start: number, text: string): number {
+  const end = writeInteger(bytes, start, text.length)
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i)
+    if (unit >= 0x80) return writeEncoded(bytes, start, text)
+    bytes[end + i] = unit
+  }
+  return end + text.length
+}
+
+function writeEncoded(bytes: Uint8Array, start: number, text: string): number {
+  const encoded = new TextEncoder().encode(text)
+  const end = writeInteger(bytes, start, encoded.length)
+  bytes.set(encoded, end)
+  return end + encoded.length
 }
 
 export function decodeHead(tid: number, bytes: Uint8Array, timeline: string): HeadState {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  if (bytes.length < 4 || view.getUint32(0, true) !== checksum(tid, bytes)) throw broken(timeline)
+  if (bytes.length < 4 || view.getUint32(0, true) !== checksum(bytes, 4, bytes.length, tid)) throw broken(timeline)
   try {
     return decode(new ByteReader(bytes, 4))
   } catch (cause) {
@@ -78,24 +107,20 @@ function decode(reader: ByteReader): HeadState {
   const seq = reader.integer()
   const epoch = reader.integer()
   const position = reader.integer()
-  const floor = reader.integer()
   const updatedAt = reader.integer()
   const digest = reader.raw(digestBytes).slice()
+  const operation = (reader.text() || null) as OperationId | null
+  const floor = reader.integer()
   const floorDigest = reader.raw(digestBytes).slice()
   const flags = reader.byte()
   const base = flags & hasBase ? decodeBase(reader) : null
   const owner = flags & hasOwner ? (reader.text() as WorkerId) : null
-  const operation = flags & hasOperation ? (reader.text() as OperationId) : null
   return { seq, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt }
 }
 
 function decodeBase(reader: ByteReader): Base {
   const timeline = reader.text() as Base['timeline']
   return { timeline, seq: reader.integer(), digest: reader.raw(digestBytes).slice() }
-}
-
-function checksum(tid: number, bytes: Uint8Array): number {
-  return crc32(bytes.subarray(4), tid >>> 0)
 }
 
 function broken(timeline: string, cause?: unknown): RepriseError {

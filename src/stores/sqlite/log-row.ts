@@ -7,11 +7,11 @@
 // `back` leads to the timeline's run before: 0 if there is none, else 1 + how many positions back its row is. The digest
 // is left out where it is known to follow from the one before (log.ts), which saves more than a tenth of the space.
 
-import { crc32 } from 'node:zlib'
 import { ByteReader, ByteWriter } from '../../core/bytes.ts'
 import type { Digest } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Run } from '../../core/ports.ts'
+import { checksum } from './checksum.ts'
 
 const asCommitted = 1
 const compacted = 2
@@ -70,13 +70,13 @@ function writeFrame(body: Uint8Array, start: number, position: number, draft: Fr
   }
   body.set(run.bytes, end)
   end += run.bytes.length
-  const crc = crc32(body.subarray(crcAt + 4, end), position >>> 0)
+  const crc = checksum(body, crcAt + 4, end, position)
   for (let i = 0; i < 4; i++) body[crcAt + i] = (crc >>> (8 * i)) & 0xff
   return end
 }
 
 /** As ByteWriter.integer does it. */
-function writeInteger(bytes: Uint8Array, start: number, value: number): number {
+export function writeInteger(bytes: Uint8Array, start: number, value: number): number {
   let rest = value
   let end = start
   while (rest >= 0x80) {
@@ -143,7 +143,8 @@ function peekTid(content: Uint8Array): number {
 function readFrame(position: number, content: Uint8Array): Frame {
   const reader = new ByteReader(content)
   const stored = reader.byte() + reader.byte() * 2 ** 8 + reader.byte() * 2 ** 16 + reader.byte() * 2 ** 24
-  if (crc32(content.subarray(4), position >>> 0) !== stored) throw malformed(position, 'does not match its checksum')
+  if (checksum(content, 4, content.length, position) !== stored)
+    throw malformed(position, 'does not match its checksum')
   const tid = reader.integer()
   const first = reader.integer()
   const countAndFlag = reader.integer()

@@ -91,9 +91,20 @@ function checkBeforeWriting(driver: Driver, file: string, ack: AckMark, hash: Ha
       { file: `${file}-wal`, frame, commitsBehind },
     )
   }
+  if (existsSync(`${file}-journal`)) rollBackCreation(driver, file)
   const connection = new Connection(driver, file, true)
   try {
     ack.check(readVersion(connection) === 0 ? null : new Log(connection, hash))
+  } finally {
+    connection.close()
+  }
+}
+
+/** A crash while the file was being made leaves a rollback journal, which a connection that cannot write may not undo. */
+function rollBackCreation(driver: Driver, file: string): void {
+  const connection = new Connection(driver, file, false)
+  try {
+    connection.get('SELECT count(*) FROM sqlite_schema')
   } finally {
     connection.close()
   }

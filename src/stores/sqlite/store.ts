@@ -25,8 +25,6 @@ import type {
   WorkerRecord,
   WorkerRow,
 } from '../../core/ports.ts'
-import { checkCommit } from '../../core/shapes.ts'
-import { isAppend } from './append.ts'
 import { SqliteBlobs } from './blobs.ts'
 import { readCatalog } from './catalog.ts'
 import { listCursors } from './cursors.ts'
@@ -95,9 +93,7 @@ class SqliteStore implements Store {
   }
 
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
-    const writer = this.#write()
-    for (const commit of commits) if (!isAppend(commit)) checkCommit(commit)
-    return writer.commit(commits)
+    return this.#write().commit(commits)
   }
 
   async read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]> {

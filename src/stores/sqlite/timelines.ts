@@ -3,13 +3,12 @@
 
 import { crc32 } from 'node:zlib'
 import { assert } from '../../core/assert.ts'
-import { ByteWriter } from '../../core/bytes.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type Attributes, decodeAttributes, encodeAttributes, searchValue } from './attributes.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
-import { decodeHead, encodeHead, type HeadState } from './head-state.ts'
+import { decodeHead, encodeHead, encodeTail, type HeadState, headBytesMax } from './head-state.ts'
 import { checkSeal, seal } from './seal.ts'
 
 export interface TimelineRow {
@@ -59,7 +58,11 @@ export class Timelines {
   /** With the attributes that are in the file. */
   readonly #dirtyRows = new Map<number, Attributes>()
   readonly #undo: (() => void)[] = []
-  readonly #writer = new ByteWriter(1024)
+  readonly #tails = new Map<
+    number,
+    Pick<HeadState, 'owner' | 'floor' | 'floorDigest' | 'base'> & { bytes: Uint8Array }
+  >()
+  #packed = new Uint8Array(4096)
 
   constructor(connection: Connection, space: number) {
     this.#connection = connection
@@ -172,6 +175,7 @@ export class Timelines {
   }
 
   clear(): void {
+    this.#tails.clear()
     this.#byName.clear()
     this.#byTid.clear()
     this.#dirtyHeads.clear()
@@ -202,14 +206,8 @@ export class Timelines {
   }
 
   #flushHeads(): void {
-    const writer = this.#writer
-    writer.reset()
     const tids = [...this.#dirtyHeads]
-    const ends = tids.map((tid) => {
-      encodeHead(writer, tid, this.#byTid.get(tid)!.head)
-      return writer.length
-    })
-    const bytes = writer.view()
+    const { bytes, ends } = this.#packHeads(tids)
     let index = 0
     for (const { size, sql } of headBatches) {
       for (; tids.length - index >= size; index += size) {
@@ -219,6 +217,30 @@ export class Timelines {
       }
     }
     this.#dirtyHeads.clear()
+  }
+
+  #packHeads(tids: readonly number[]): { bytes: Uint8Array; ends: number[] } {
+    const heads = tids.map((tid) => this.#byTid.get(tid)!.head)
+    const tails = heads.map((head, i) => this.#tailOf(tids[i]!, head))
+    let sizeMax = 0
+    for (let i = 0; i < heads.length; i++) sizeMax += headBytesMax(heads[i]!) + tails[i]!.length
+    if (this.#packed.length < sizeMax) this.#packed = new Uint8Array(2 * sizeMax)
+    let end = 0
+    const ends = heads.map((head, i) => {
+      end = encodeHead(this.#packed, end, tids[i]!, head, tails[i]!)
+      return end
+    })
+    return { bytes: this.#packed, ends }
+  }
+
+  #tailOf(tid: number, head: HeadState): Uint8Array {
+    const kept = this.#tails.get(tid)
+    const isSame = kept && kept.owner === head.owner && kept.floorDigest === head.floorDigest && kept.base === head.base
+    if (isSame && kept.floor === head.floor) return kept.bytes
+    const bytes = encodeTail(head)
+    const { owner, floor, floorDigest, base } = head
+    this.#tails.set(tid, { owner, floor, floorDigest, base, bytes })
+    return bytes
   }
 
   #writeRow(timeline: Timeline): void {

@@ -4,6 +4,7 @@
 import { equalBytes } from '../../core/coordinate.ts'
 import type { Commit, Hash, Outcome } from '../../core/ports.ts'
 import { chainDigest } from '../../core/run.ts'
+import { checkCommit } from '../../core/shapes.ts'
 import type { AckMark } from './ack-mark.ts'
 import { isAppend, tryAppend } from './append.ts'
 import type { Connection } from './connection.ts'
@@ -47,16 +48,21 @@ export class Writer {
     this.#writing = new Writing(options.connection, options.space, options.hash)
   }
 
-  commit(commits: readonly Commit[]): Promise<Outcome[]> {
-    const hasRider = commits.some((commit) => commit.ride)
-    const canSweep = commits.some((commit) => commit.trim || commit.forget)
+  async commit(commits: readonly Commit[]): Promise<Outcome[]> {
+    const areAppends = commits.map(isAppend)
+    const others = commits.filter((_, i) => !areAppends[i])
+    for (const commit of others) checkCommit(commit)
+    const hasRider = others.some((commit) => commit.ride)
+    const canSweep = others.some((commit) => commit.trim || commit.forget)
     return this.transact('commit to', (writing) => {
       const finish = (outcomes: Outcome[]) => {
         if (canSweep) sweep(writing, sweptPerCommit)
         return outcomes
       }
       if (hasRider) return this.#applyRiding(writing, commits).then(finish)
-      return finish(commits.map((commit) => this.#apply(writing, commit)))
+      return finish(
+        commits.map((commit, i) => (areAppends[i] && tryAppend(writing, commit)) || this.#apply(writing, commit)),
+      )
     })
   }
 
@@ -141,8 +147,6 @@ export class Writer {
   }
 
   #apply(writing: Writing, commit: Commit): Outcome {
-    const appended = isAppend(commit) ? tryAppend(writing, commit) : null
-    if (appended) return appended
     const release = this.#savepoint(writing, commit)
     try {
       const outcome = transition(writing, commit)

@@ -41,6 +41,8 @@ export interface ExecutionHooks {
   onCancel(item: Extract<Item, { kind: 'cancel' }>): void
   /** False while the run is rolled back: its code runs only to say how to undo what it did. */
   mayStart(): boolean
+  /** Commands that history says were begun and have no outcome: the code must ask for them again. */
+  begun(): readonly string[]
   /** History is used up. */
   onLive(): void
   /** Everything that could run has run. */
@@ -171,6 +173,10 @@ export class Execution {
 
   /** Nobody waits for what this scope and those below it asked for. */
   abandon(scope: Scope, reason: string): void {
+    leaveScope(() => this.#abandon(scope, reason))
+  }
+
+  #abandon(scope: Scope, reason: string): void {
     const inside = (each: Scope | null): boolean => each !== null && (each === scope || inside(each.parent))
     for (const each of this.#scopes.values()) if (inside(each)) each.abandoned = reason
     for (const command of [...this.#waiting]) {
@@ -195,7 +201,7 @@ export class Execution {
   }
 
   wake(): void {
-    if (!this.isStopped && !this.#isDraining) this.#pump()
+    if (!this.isStopped && !this.#isDraining) leaveScope(() => this.#pump())
   }
 
   stop(): void {
@@ -223,13 +229,13 @@ export class Execution {
     if (item === undefined) {
       this.#queue = []
       this.#at = 0
-      if (this.isReplaying) this.#goLive()
+      if (this.isReplaying) this.#reachEnd()
       else this.#hooks.onQuiet()
       return
     }
     const taker = this.#takerOf(item)
     if (taker === null) {
-      this.#suspect(item)
+      this.#suspect({ id: 'id' in item ? item.id : null, seq: item.seq, what: describeItem(item) })
       return
     }
     this.#suspicion = 0
@@ -275,6 +281,13 @@ export class Execution {
     return false
   }
 
+  /** All outcomes are delivered; what was begun must have been asked for as well. */
+  #reachEnd(): void {
+    const missing = this.#hooks.begun().find((id) => !this.#find(id) && !this.#isPast(id))
+    if (missing === undefined) this.#goLive()
+    else this.#suspect({ id: missing, seq: null, what: `${readableId(missing)} begun` })
+  }
+
   #goLive(): void {
     this.isReplaying = false
     this.#hooks.onLive()
@@ -289,7 +302,7 @@ export class Execution {
   }
 
   /** Code may be slow to ask (an await on something else than a command): it gets a little time before it is blamed. */
-  #suspect(item: Item): void {
+  #suspect(expected: Expected): void {
     this.#suspicion += 1
     const again = () => {
       this.#isDraining = false
@@ -299,24 +312,31 @@ export class Execution {
     const pause = patienceMs[this.#suspicion - patienceTurns - 1]
     if (this.#suspicion <= patienceTurns) this.#hooks.soon(again)
     else if (pause !== undefined) this.#hooks.after(pause, again)
-    else this.#hooks.onDiverged(this.#divergence(item))
+    else this.#hooks.onDiverged(this.#divergence(expected))
   }
 
-  #divergence(item: Item): RepriseError {
-    const has = describeItem(item)
+  #divergence({ id, seq, what }: Expected): RepriseError {
     const asks = [...this.#waiting].map(describeCommand)
     const code = this.isOver
       ? 'the code has ended'
       : asks.length > 0
         ? `the code asks for ${asks.join(', ')}`
         : 'the code asks for nothing'
-    return new RepriseError('DIVERGED', `history has ${has} at sequence ${item.seq}, ${code}`, {
-      seq: item.seq,
-      step: 'id' in item ? readableId(item.id) : null,
-      history: has,
+    const where = seq === null ? '' : ` at sequence ${seq}`
+    return new RepriseError('DIVERGED', `history has ${what}${where}, ${code}`, {
+      seq,
+      step: id === null ? null : readableId(id),
+      history: what,
       code: this.isOver ? ['(ended)'] : asks,
     })
   }
+}
+
+/** What history says the code asked for. */
+interface Expected {
+  readonly id: string | null
+  readonly seq: number | null
+  readonly what: string
 }
 
 function describeItem(item: Item): string {

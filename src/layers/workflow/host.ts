@@ -11,6 +11,7 @@ import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { ChildOptions } from './context.ts'
 import { type AnyWorkflow, type StartOptions, workflowPrefix } from './definition.ts'
 import { behaviour, type ParentLink } from './entries.ts'
+import { installGuard } from './guard.ts'
 import { Instance, type Left } from './instance.ts'
 import { WorkflowRun } from './run.ts'
 import { leaveScope } from './scope.ts'
@@ -52,7 +53,8 @@ export class Host {
     this.engine = engine
     this.kernel = engine.kernel
     engine.register(workflowPrefix, workflowFold)
-    engine.onClose(() => this.#close())
+    const letGo = installGuard()
+    engine.onClose(() => this.#close().finally(letGo))
   }
 
   /** This process executes runs of the definition. */
@@ -164,6 +166,10 @@ export class Host {
     }
   }
 
+  notify(timeline: string): void {
+    for (const call of [...(this.#watchers.get(timeline) ?? [])]) call()
+  }
+
   /** The table that transactions keep their results in; made once by each process. */
   async prepareRides(run: Instance): Promise<void> {
     this.#rides ??= run.readSql(createTable).catch(async (error) => {
@@ -222,7 +228,7 @@ export class Host {
     } catch (error) {
       this.#problem(id, error)
     } finally {
-      for (const call of [...(this.#watchers.get(id) ?? [])]) call()
+      this.notify(id)
     }
   }
 
@@ -262,7 +268,7 @@ export class Host {
       attributes: { problem: problemOf(error) },
     })
     this.#problem(head.timeline, error)
-    for (const call of [...(this.#watchers.get(head.timeline) ?? [])]) call()
+    this.notify(head.timeline)
   }
 
   /** New code is here: runs that stopped because of the old get another chance. */

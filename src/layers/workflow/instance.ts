@@ -38,12 +38,22 @@ const lingerMs = 100
 /** …or at once if all it waits for is a time at least this far away. */
 const farMs = 1000
 
+/** What an instance needs of its timeline: a real one, or history alone when it is only read. */
+export type RunTimeline = Pick<
+  OpenTimeline<RunState>,
+  'id' | 'state' | 'seq' | 'broken' | 'recovery' | 'watch' | 'write' | 'inbox' | 'checkpoint' | 'shut' | 'break'
+>
+
 export class Instance {
   readonly id: string
   readonly host: Host
   readonly kernel: Kernel
   readonly definition: AnyWorkflow
-  readonly open: OpenTimeline<RunState>
+  readonly open: RunTimeline
+  /** Only replayed: nothing is started, nothing is written. */
+  readonly isDry: boolean
+  /** Resolves when history is used up and everything that could run has run. */
+  readonly replayed: Promise<void>
   readonly alarms: Alarms
   readonly mail: Mail
   readonly queries: Queries
@@ -60,6 +70,7 @@ export class Instance {
   outcome: Outcome | null = null
   isConcluding = false
   #leave!: (left: Left) => void
+  #onReplayed!: () => void
   #hasLeft = false
   #unwatch: () => void
   #along: { entries: NewEntry[]; attributes: Record<string, Attribute | null> | null } = {
@@ -73,11 +84,15 @@ export class Instance {
   #lastStamp = 0
   #isPaused = false
 
-  constructor(host: Host, definition: AnyWorkflow, open: OpenTimeline<RunState>) {
+  constructor(host: Host, definition: AnyWorkflow, open: RunTimeline, isDry = false) {
     this.host = host
     this.kernel = host.kernel
     this.definition = definition
     this.open = open
+    this.isDry = isDry
+    this.replayed = new Promise((resolve) => {
+      this.#onReplayed = resolve
+    })
     this.id = open.id.slice(definition.prefix.length)
     this.alarms = new Alarms(this.kernel.clock, () => this.now())
     this.mail = new Mail(this)
@@ -168,7 +183,8 @@ export class Instance {
         onSignal: (item) => this.signals.deliver(item),
         onUpdate: (item) => this.queries.update(item),
         onCancel: ({ reason, why }) => this.#onCancel(reason, why),
-        mayStart: () => this.state.rolling === null && !this.#isPaused,
+        mayStart: () => this.state.rolling === null && !this.#isPaused && !this.isDry,
+        begun: () => Object.keys(this.state.open),
         onLive: () => this.#onLive(),
         onQuiet: () => this.#onQuiet(),
         onDiverged: (error) => this.leave({ because: 'diverged', error: withRun(error, this.open.id) }),
@@ -195,7 +211,7 @@ export class Instance {
 
   /** Work on behalf of this run: it stays in memory until that is done. */
   spawn(work: () => Promise<unknown>): void {
-    if (this.#hasLeft) return
+    if (this.#hasLeft || this.isDry) return
     this.#busy += 1
     this.#cancelLinger?.()
     this.#cancelLinger = null
@@ -249,7 +265,7 @@ export class Instance {
 
   /** An entry that is written with the next one: it is of no use without it. */
   alongNext(entry: Omit<NewEntry, 'time'>): void {
-    this.#along.entries.push({ ...entry, time: this.stamp() })
+    this.#along.entries.push({ ...entry, time: leaveScope(() => this.stamp()) })
   }
 
   attributesNext(values: Readonly<Record<string, Attribute | null>>): void {
@@ -270,7 +286,7 @@ export class Instance {
 
   checkpointIfDue(): void {
     const every = this.definition.options.checkpointEvery ?? 1000
-    if (this.open.seq - this.#lastCheckpointSeq < every || this.#hasLeft) return
+    if (this.isDry || this.open.seq - this.#lastCheckpointSeq < every || this.#hasLeft) return
     this.#lastCheckpointSeq = this.open.seq
     leaveScope(() => this.open.checkpoint({ trigger: 'loop' })).catch((error) => {
       if (!this.#hasLeft) this.kernel.events.emit('problem', { where: this.open.id, error })
@@ -333,6 +349,9 @@ export class Instance {
       case 'settled':
         for (const command of this.execution.open) if (command.id === (entry.data as { id: string }).id) command.start()
         return
+      case 'updated':
+        this.host.notify(this.open.id)
+        return
       case 'resumed':
       case 'undone':
         this.execution.wake()
@@ -368,6 +387,7 @@ export class Instance {
   }
 
   #onLive(): void {
+    if (this.isDry) return
     const { started, startedAt } = this.state
     if (started?.deadline !== undefined && !this.#cancelled) {
       const { deadline } = started
@@ -378,7 +398,10 @@ export class Instance {
 
   #onQuiet(): void {
     if (this.#hasLeft || this.#isPaused) return
+    this.#onReplayed()
+    if (this.isDry) return
     this.queries.flush()
+    this.mail.readDeferred()
     if (this.state.rolling || this.execution.isOver) concludeRun(this)
     if (this.#busy === 0 && !this.isConcluding) this.#letGoSoon()
   }

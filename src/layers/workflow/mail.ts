@@ -15,6 +15,7 @@ const atOnce = 100
 export class Mail {
   readonly #run: Instance
   #reading: Promise<number> | null = null
+  #hasDeferred = false
 
   constructor(run: Instance) {
     this.#run = run
@@ -28,6 +29,13 @@ export class Mail {
     return this.#reading
   }
 
+  /** What had to wait until calls in flight came to an end. */
+  readDeferred(): void {
+    if (!this.#hasDeferred || !this.#mayRollBack()) return
+    this.#hasDeferred = false
+    this.#run.spawn(() => this.read())
+  }
+
   async #read(): Promise<number> {
     const run = this.#run
     const messages = await run.open.inbox(atOnce)
@@ -35,7 +43,10 @@ export class Mail {
     const drafts: Draft[] = []
     for (const message of messages) {
       const data = run.host.engine.openMessage(message) as Data
-      if (message.kind === 'rollback' && !this.#mayRollBack()) continue
+      if (message.kind === 'rollback' && !this.#mayRollBack()) {
+        this.#hasDeferred = true
+        continue
+      }
       consume.push(message.id)
       drafts.push(...this.#entriesFor(message.kind, message.id, data))
       // What follows these belongs to the run as it is after them.

@@ -5,11 +5,16 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import { newId } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recover.ts'
+import type { Along } from '../../engine/writer.ts'
 import type { AnyWorkflow } from './definition.ts'
-import type { End } from './entries.ts'
+import type { End, Item } from './entries.ts'
 import { fromFailure } from './failure.ts'
 import type { Host } from './host.ts'
+import { itemsOf } from './journal.ts'
+import { replayAside } from './replay.ts'
+import { commandName, leaveScope, readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
 
 export interface RunStatus {
@@ -80,28 +85,139 @@ export class WorkflowRun<Output = unknown> {
     await this.#mail('cancel', { reason })
   }
 
-  async #mail(kind: string, data: unknown, key?: string): Promise<string> {
-    const head = await this.#host.engine.head(this.timeline)
-    if (head && endings.has(head.status)) {
-      throw new RepriseError('CONFLICT', `${this.timeline} has ended (${head.status})`, {
-        run: this.id,
-        status: head.status,
-      })
+  /** What the handler of that query says; the run itself does not notice. */
+  async query<T = unknown>(name: string, ...args: readonly unknown[]): Promise<T> {
+    const live = this.#host.instance(this.timeline)
+    if (live) {
+      await Promise.race([live.replayed, live.left])
+      if (!live.isLeaving) return leaveScope(() => live.queries.query(name, args)) as T
     }
-    return await this.#host.send(this.timeline, kind, data, key)
+    const state = await this.state()
+    const { instance, divergence } = await replayAside(this.#host, this.#definition, timelineId(this.timeline), state)
+    if (divergence) throw divergence
+    return instance.queries.query(name, args) as T
+  }
+
+  /** Changes the run through its handler, and gives what the handler gave. */
+  async update<T = unknown>(name: string, args?: unknown, options: { readonly timeout?: Duration } = {}): Promise<T> {
+    const { clock } = this.#host.kernel
+    const until = clock.elapsed() + toMs(options.timeout ?? '1m', 'timeout')
+    const id = await this.#mail('update', { name, args })
+    for (;;) {
+      const changed = this.#changed(Math.min(pollMs, until - clock.elapsed()), undefined)
+      const { updates, end } = await this.state()
+      const outcome = Object.hasOwn(updates, id) ? updates[id] : undefined
+      if (outcome?.error) throw fromFailure(outcome.error)
+      if (outcome) return outcome.result as T
+      if (end)
+        throw new RepriseError('CONFLICT', `${this.timeline} ended before it took the update ${name}`, { update: name })
+      if (clock.elapsed() >= until)
+        throw new RepriseError('TIMEOUT', `no answer to the update ${name} yet`, { update: name })
+      await changed
+    }
+  }
+
+  /** Ends it at once: no clean-up, no compensation. */
+  async terminate(reason = 'terminated'): Promise<void> {
+    const head = await this.#head()
+    if (endings.has(head.status)) return
+    if (this.#host.instance(this.timeline) || (head.owner !== null && head.isOwnerAlive)) {
+      await this.#host.send(this.timeline, 'terminate', { reason })
+      return
+    }
+    await this.#change(() => [{ type: 'terminated', data: { reason } }], {
+      wakeup: null,
+      queue: null,
+      status: 'terminated',
+    })
+  }
+
+  /** After a failure that nothing was undone for: takes the last failure back and goes on from there. */
+  async retry(): Promise<void> {
+    await this.#change(({ end, undone, journal }) => {
+      if (end?.kind !== 'failed') throw this.#conflict('only a run that failed can be retried')
+      if (Object.keys(undone).length > 0) throw this.#conflict('its steps were undone: fork it or start another')
+      return [{ type: 'retried', data: { ids: lastFailures(itemsOf(journal)) } }]
+    })
+  }
+
+  /** Undoes everything from that step on, in reverse, and goes on from there: with other input, if given. */
+  async rollback(to: string, options: { readonly input?: unknown } = {}): Promise<void> {
+    const state = await this.state()
+    const data = { to: findStep(state, to, this.timeline).id, ...('input' in options && { input: options.input }) }
+    if (state.end) await this.#change(() => [{ type: 'rollback', data }])
+    else await this.#mail('rollback', data)
+  }
+
+  /** Another run with the same history up to that step, which then goes its own way. */
+  async fork(
+    from: string,
+    options: { readonly id?: string; readonly input?: unknown } = {},
+  ): Promise<WorkflowRun<Output>> {
+    const { engine, kernel } = this.#host
+    const item = findStep(await this.state(), from, this.timeline)
+    const id = options.id ?? `${this.id}.fork-${newId(kernel.random)}`
+    await engine.fork({ timeline: this.timeline, seq: item.seq - 1 }, this.#definition.prefix + id)
+    const run = new WorkflowRun<Output>(this.#host, this.#definition, id)
+    const data = { from: this.timeline, ...('input' in options && { input: options.input }) }
+    await run.#change(() => [{ type: 'forked', data }])
+    return run
+  }
+
+  /** A person says what became of a held step, or that a stuck compensation was done by hand (or is to be tried again). */
+  async settle(
+    step: string,
+    outcome: 'done' | 'failed' | 'retry' | 'compensated',
+    options: { readonly by?: string; readonly result?: unknown; readonly error?: string } = {},
+  ): Promise<void> {
+    const { by = 'somebody', result, error = 'settled as failed' } = options
+    const failure = { name: 'Error', message: error }
+    await this.#mail('settle', {
+      id: commandIdOf(step),
+      outcome,
+      by,
+      ...(outcome === 'failed' ? { error: failure } : { result }),
+    })
+  }
+
+  /** Tries a stuck compensation again. */
+  async resume(by = 'somebody'): Promise<void> {
+    await this.#mail('resume', { by })
   }
 
   /** Starts an ended run over, under the same id. */
   async restart(input: unknown): Promise<void> {
     const head = await this.#head()
-    if (!endings.has(head.status)) return
+    if (endings.has(head.status)) await this.#change(() => [{ type: 'continued', data: { input, keep: [] } }])
+  }
+
+  async #mail(kind: string, data: unknown, key?: string): Promise<string> {
+    const head = await this.#host.engine.head(this.timeline)
+    if (head && endings.has(head.status)) throw this.#conflict(`it has ended (${head.status})`)
+    return await this.#host.send(this.timeline, kind, data, key)
+  }
+
+  /** A change from outside, to a run that nobody executes. */
+  async #change(
+    entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown }[],
+    along: Along = this.#due(),
+  ): Promise<void> {
     const open = await this.#host.take(this.timeline)
+    const time = Math.max(this.#host.kernel.worker.now(), open.state.lastAt)
     try {
-      if (open.state.end) await open.write([{ type: 'continued', data: { input, keep: [] } }])
+      await open.write(
+        entries(open.state).map((entry) => ({ ...entry, time })),
+        along,
+      )
     } finally {
-      await open.close(this.#due())
+      await open.close()
     }
     this.#host.engine.dispatcher.wake()
+    this.#host.notify(this.timeline)
+  }
+
+  #conflict(why: string): RepriseError {
+    return new RepriseError('CONFLICT', `${this.timeline}: ${why}`, { run: this.id })
   }
 
   #due() {
@@ -164,6 +280,32 @@ export class WorkflowRun<Output = unknown> {
       signal?.addEventListener('abort', done, { once: true })
     })
   }
+}
+
+/** A step as people write it: its name, its name and occurrence, or its whole id. */
+function findStep(state: RunState, step: string, timeline: string): { readonly id: string; readonly seq: number } {
+  const wanted = new Set([step, commandIdOf(step)])
+  for (const item of itemsOf(state.journal)) {
+    if ('id' in item && (wanted.has(item.id) || wanted.has(readableId(item.id)))) return item
+  }
+  throw new RepriseError('NOT_FOUND', `${timeline} has no step ${step} in its history`, { step })
+}
+
+function commandIdOf(step: string): string {
+  const occurrence = /#\d+$/.exec(step)?.[0] ?? ''
+  return step.includes('/') ? step : commandName(step.slice(0, step.length - occurrence.length)) + occurrence
+}
+
+/** The failures at the end of history: what made the run fail, if a step did. */
+function lastFailures(items: readonly Item[]): string[] {
+  const ids: string[] = []
+  for (let i = items.length - 1; i >= 0; i--) {
+    const item = items[i]!
+    const isFailure = item.kind === 'failed' || (item.kind === 'child' && item.error !== null)
+    if (isFailure && 'id' in item) ids.push(item.id)
+    else break
+  }
+  return ids
 }
 
 function haltedError(head: Head): RepriseError {

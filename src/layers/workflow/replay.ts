@@ -1,0 +1,75 @@
+// Replay aside: today's code against a recorded history, with nothing started and nothing written. Queries of runs that
+// are not in memory, checks before a deploy and the tests of recorded histories are all this.
+
+import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { RecoveryReport } from '../../engine/report.ts'
+import type { AnyWorkflow } from './definition.ts'
+import type { Host } from './host.ts'
+import { Instance, type RunTimeline } from './instance.ts'
+import type { RunState } from './state.ts'
+
+export interface Replayed {
+  readonly instance: Instance
+  /** What the code and history disagree about. */
+  readonly divergence: RepriseError | null
+}
+
+export async function replayAside(
+  host: Host,
+  definition: AnyWorkflow,
+  timeline: TimelineId,
+  state: RunState,
+): Promise<Replayed> {
+  const instance = new Instance(host, definition, frozen(timeline, state), true)
+  instance.begin()
+  const divergence = await Promise.race([
+    instance.replayed.then(() => endDiffers(instance)),
+    instance.left.then((left) => ('error' in left ? (left.error as RepriseError) : null)),
+  ])
+  return { instance, divergence }
+}
+
+/** A run that has ended must end again, in the same way. */
+function endDiffers(instance: Instance): RepriseError | null {
+  const { end, rolling } = instance.state
+  if (!end || end.kind === 'terminated' || rolling) return null
+  const { outcome, execution } = instance
+  const differ = (code: string) =>
+    new RepriseError('DIVERGED', `${instance.open.id}: history says that the run ${end.kind}, ${code}`, {
+      timeline: instance.open.id,
+      step: null,
+      history: end.kind,
+      code,
+    })
+  if (!execution.isOver || !outcome) {
+    const asks = [...execution.open].map(({ id }) => id).join(', ')
+    return differ(`the code asks for ${asks || 'nothing'}`)
+  }
+  if (end.kind !== 'completed') return 'error' in outcome ? null : differ('the code returns a result')
+  if ('error' in outcome) return differ(`the code throws ${String(outcome.error)}`)
+  const { codec } = instance.kernel
+  return equalBytes(codec.encode(end.result), codec.encode(outcome.value))
+    ? null
+    : differ('the code gives another result')
+}
+
+function frozen(id: TimelineId, state: RunState): RunTimeline {
+  const report = { timeline: id, seq: 0, epoch: 0, checkpoint: null } as unknown as RecoveryReport
+  const refuse = async (): Promise<never> => {
+    throw new RepriseError('BUG', `${id} is only read here`)
+  }
+  return {
+    id,
+    state,
+    seq: 0,
+    broken: null,
+    recovery: report,
+    watch: () => () => undefined,
+    write: refuse,
+    inbox: async () => [],
+    checkpoint: refuse,
+    shut: async () => undefined,
+    break: () => undefined,
+  }
+}

@@ -1,0 +1,80 @@
+// What the user's function is given beside the item. Cheap to make: the signal exists once it is asked for.
+
+import type { Duration } from '../../core/duration.ts'
+import type { Sql } from '../../core/ports.ts'
+import type { EffectCall, EffectOptions } from '../../engine/effects.ts'
+import { RetryLater } from './retry.ts'
+import type { Shard } from './shard.ts'
+import type { Task } from './task.ts'
+
+export interface ItemContext {
+  readonly key: string
+  /** 1 for the first. */
+  readonly attempt: number
+  /** Aborted when the attempt takes longer than its timeout, when the job is stopped for good, or when it is lost to another owner. */
+  readonly signal: AbortSignal
+  /** The same for every attempt at this item in this version: hand it to the outside system. */
+  readonly idempotencyKey: string
+  /** A call to the outside with markers around it in history: never repeated once its outcome is recorded. */
+  effect<R>(
+    name: string,
+    call: (effect: EffectCall) => Promise<R> | R,
+    options?: Omit<EffectOptions<R>, 'id'>,
+  ): Promise<R>
+  /** Your SQL in the same transaction as the record that this item is done: both or neither. Runs when `each` has returned. */
+  commit(ride: (sql: Sql) => Promise<unknown> | unknown): void
+  /** Ends this attempt; it is called again after the pause without using up an attempt. */
+  retryAfter(pause: Duration, why?: string): never
+}
+
+export interface BatchContext<T> {
+  readonly keys: readonly string[]
+  readonly attempt: number
+  readonly signal: AbortSignal
+  /** This one of the batch failed; the others are done if the function returns. */
+  fail(item: T, error: unknown): void
+  commit(ride: (sql: Sql) => Promise<unknown> | unknown): void
+}
+
+export class TaskContext<T> implements ItemContext {
+  readonly #task: Task<T>
+  readonly #shard: Shard<T>
+
+  constructor(task: Task<T>, shard: Shard<T>) {
+    this.#task = task
+    this.#shard = shard
+  }
+
+  get key(): string {
+    return this.#task.key
+  }
+
+  get attempt(): number {
+    return this.#task.attempts + 1
+  }
+
+  get signal(): AbortSignal {
+    return this.#task.signal
+  }
+
+  get idempotencyKey(): string {
+    return this.#shard.idempotencyKey(this.#task)
+  }
+
+  effect<R>(
+    name: string,
+    call: (effect: EffectCall) => Promise<R> | R,
+    options: Omit<EffectOptions<R>, 'id'> = {},
+  ): Promise<R> {
+    const id = `${name}/${this.#task.version}/${this.#task.key}`
+    return this.#shard.open.effects.run(name, call, { signal: this.signal, ...options, id })
+  }
+
+  commit(ride: (sql: Sql) => Promise<unknown> | unknown): void {
+    this.#task.rides.push(ride)
+  }
+
+  retryAfter(pause: Duration, why?: string): never {
+    throw new RetryLater(pause, why)
+  }
+}

@@ -1,0 +1,88 @@
+// job(): the definition a user writes, as a plain value that the engine can run and work.
+
+import type { Head } from '../../core/ports.ts'
+import type { Fold } from '../../engine/definition.ts'
+import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
+import { newOperation } from '../../engine/kernel.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { type JobOptions, type ResolvedJob, resolveJob } from './options.ts'
+import { attachReporter, type ReporterName } from './report/index.ts'
+import { JobRun, timelinesOf } from './run.ts'
+import { stopOnSignals } from './signals.ts'
+import { type JobState, jobFold } from './state.ts'
+
+export interface RunOptions {
+  /** Shows progress: 'auto' draws a bar on a terminal and lines in a pipe. Nothing if left out. */
+  readonly report?: ReporterName
+  /** Ctrl-C and SIGTERM finish what is in flight; a second one ends the process at once. */
+  readonly signals?: boolean
+  /** Fires: as stop(). */
+  readonly signal?: AbortSignal
+}
+
+export interface JobDefinition<T> extends Process<unknown, JobRun<T>, RunOptions>, Workable {
+  readonly kind: 'job'
+  readonly name: string
+  readonly prefix: string
+  readonly fold: Fold<JobState>
+  readonly job: ResolvedJob<T>
+  readonly timelines: readonly string[]
+}
+
+/**
+ * @example
+ * const papers = job('papers', { source: ['a', 'b'], key: (paper) => paper, each: (paper) => save(paper) })
+ * const report = await (await rp.run(papers)).result()
+ */
+export function job<T, Result = unknown>(name: string, options: JobOptions<T, Result>): JobDefinition<T> {
+  checkName('job', name)
+  const resolved = resolveJob(name, options)
+  return defineJob(name, resolved, jobFold({ checkpoint: options.checkpoint, retain: options.retain }))
+}
+
+export function defineJob<T>(name: string, resolved: ResolvedJob<T>, fold: Fold<JobState>): JobDefinition<T> {
+  const prefix = `job/${name}`
+  // Asked for twice in one process, it is the same run.
+  const live = new WeakMap<Reprise, JobRun<T>>()
+  const start = (engine: Reprise, options: { input?: unknown; claimed?: readonly Head[] }) => {
+    engine.register(prefix, fold)
+    const run = new JobRun(engine, name, resolved, fold, options)
+    live.set(engine, run)
+    const forget = () => void (live.get(engine) === run && live.delete(engine))
+    run.result().then(forget, forget)
+    return run
+  }
+  return {
+    kind: 'job',
+    name,
+    prefix,
+    fold,
+    job: resolved,
+    timelines: timelinesOf(name, resolved.shards),
+    async [runs](engine, input, options) {
+      const run = live.get(engine) ?? start(engine, { input })
+      if (options.report) attachReporter(run, options.report)
+      if (options.signals) stopOnSignals(run)
+      options.signal?.addEventListener('abort', () => void run.stop('aborted').catch(() => undefined), { once: true })
+      if (options.signal?.aborted) void run.stop('aborted').catch(() => undefined)
+      return run
+    },
+    [works](engine) {
+      engine.register(prefix, fold)
+      const handler = async (head: Head) => {
+        const underWay = live.get(engine)
+        if (underWay) {
+          await engine.kernel.committer.submit({
+            operation: newOperation(engine.kernel.random),
+            guard: { timeline: head.timeline, epoch: head.epoch },
+            release: true,
+          })
+          await underWay.result()
+          return
+        }
+        await start(engine, { claimed: [head] }).result()
+      }
+      engine.serve(prefix, handler, { concurrency: 1 })
+    },
+  }
+}

@@ -1,0 +1,35 @@
+// Fingerprints of item keys: the first 128 bits of SHA-256, as 16 one-byte characters. Two of 5,000,000 keys share one
+// with a chance of 1 in 10^25, so a fingerprint stands for its key; with SHA-256 nobody can make two keys meet on purpose.
+
+import { createHash, hash as hashOnce } from 'node:crypto'
+
+export const fingerprintBytes = 16
+export const versionBytes = 8
+
+const surrogate = /[\ud800-\udfff]/
+
+/** @example fingerprint('10.1000/xyz').length // 16 */
+export function fingerprint(key: string): string {
+  return sha256(key).slice(0, fingerprintBytes)
+}
+
+/** 64 bits say whether a version changed: they are only ever compared with the one before of the same key. */
+export function versionPrint(version: string): string {
+  return sha256(version).slice(0, versionBytes)
+}
+
+function sha256(text: string): string {
+  // Half a surrogate pair would turn into U+FFFD on the way to UTF-8, and different keys into the same.
+  const input = surrogate.test(text) ? Buffer.from(`\ud7ff${text}`, 'utf16le') : text
+  return typeof hashOnce === 'function'
+    ? hashOnce('sha256', input, 'binary')
+    : createHash('sha256').update(input).digest('binary')
+}
+
+export function toHexText(latin1: string): string {
+  return Buffer.from(latin1, 'latin1').toString('hex')
+}
+
+export function fromHexText(hex: string): string {
+  return Buffer.from(hex, 'hex').toString('latin1')
+}

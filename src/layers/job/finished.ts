@@ -1,0 +1,171 @@
+// The set of finished keys, flat in memory: fingerprints one after another in segments, in the order they were finished,
+// and a table of 4-byte places to find them by. A key costs 16 bytes and about 6 of table, whatever its length; 8 more
+// if the job gives its items versions. Segments are values of a Keyed, so that a checkpoint writes the new ones only.
+
+import { assert } from '../../core/assert.ts'
+import type { Keyed } from '../../core/keyed.ts'
+import { fingerprintBytes, versionBytes } from './digest.ts'
+
+/** Keys a segment. */
+export const segmentKeys = 2048
+
+export interface FinishedParts {
+  readonly finished: Keyed<Uint8Array>
+  readonly versions: Keyed<Uint8Array>
+}
+
+export class FinishedSet {
+  readonly #parts: FinishedParts
+  readonly #segments: Uint8Array[] = []
+  readonly #versions: (Uint8Array | undefined)[] = []
+  // Places + 1, 0 is empty; open addressing, at most three quarters full.
+  #table = new Uint32Array(1024)
+  #size = 0
+  // The segment being filled, in a buffer with room: what is published of it is a view, and bytes inside a view never change.
+  #tail: Uint8Array = new Uint8Array(0)
+  #tailIndex = -1
+  #dirtyVersions = new Map<number, Uint8Array>()
+
+  constructor(parts: FinishedParts) {
+    this.#parts = parts
+    for (const [name, segment] of parts.finished.entries()) {
+      assert(name === segmentName(this.#segments.length), 'segments of finished keys are numbered without a gap')
+      assert(this.#size % segmentKeys === 0, 'only the last segment of finished keys may be short')
+      this.#segments.push(segment)
+      this.#versions.push(parts.versions.get(name))
+      this.#size += segment.length / fingerprintBytes
+    }
+    this.#grow(this.#size)
+  }
+
+  get size(): number {
+    return this.#size
+  }
+
+  /** Finished, and in this version ('' asks for none). */
+  has(print: string, version: string): boolean {
+    const place = this.#find(print)
+    return place >= 0 && (version === '' || this.#versionAt(place) === version)
+  }
+
+  add(print: string, version: string): void {
+    assert(print.length === fingerprintBytes, 'a fingerprint has 16 bytes')
+    let place = this.#find(print)
+    if (place < 0) place = this.#append(print)
+    if (version !== '' && this.#versionAt(place) !== version) this.#setVersion(place, version)
+  }
+
+  /** Publishes what was added since: call once after a row of `add`. */
+  flush(): void {
+    const index = this.#segments.length - 1
+    if (index >= 0) this.#parts.finished.set(segmentName(index), this.#segments[index]!)
+    for (const [at, bytes] of this.#dirtyVersions) this.#parts.versions.set(segmentName(at), bytes)
+    this.#dirtyVersions.clear()
+  }
+
+  /** In the order they were first finished. */
+  *prints(): Generator<{ readonly print: string; readonly version: string }> {
+    for (let place = 0; place < this.#size; place++) {
+      const segment = this.#segments[Math.floor(place / segmentKeys)]!
+      const start = (place % segmentKeys) * fingerprintBytes
+      const print = Buffer.from(segment.subarray(start, start + fingerprintBytes)).toString('latin1')
+      yield { print, version: this.#versionAt(place) }
+    }
+  }
+
+  #append(print: string): number {
+    const place = this.#size
+    const offset = (place % segmentKeys) * fingerprintBytes
+    const index = Math.floor(place / segmentKeys)
+    if (offset === 0) {
+      if (index > 0) this.#parts.finished.set(segmentName(index - 1), this.#segments[index - 1]!)
+      this.#versions.push(undefined)
+    }
+    if (this.#tailIndex !== index || offset + fingerprintBytes > this.#tail.length) this.#makeRoom(index, offset)
+    for (let i = 0; i < fingerprintBytes; i++) this.#tail[offset + i] = print.charCodeAt(i)
+    this.#segments[index] = this.#tail.subarray(0, offset + fingerprintBytes)
+    this.#size += 1
+    if (this.#size > this.#table.length * 0.75) this.#grow(this.#size)
+    else this.#enter(place)
+    return place
+  }
+
+  #makeRoom(index: number, offset: number): void {
+    const held = this.#segments[index]
+    const keys = index > 0 ? segmentKeys : Math.min(segmentKeys, Math.max(64, (offset / fingerprintBytes) * 4))
+    const larger = new Uint8Array(keys * fingerprintBytes)
+    if (held) larger.set(held)
+    this.#tail = larger
+    this.#tailIndex = index
+  }
+
+  #find(print: string): number {
+    const mask = this.#table.length - 1
+    for (let slot = slotOf(print) & mask; ; slot = (slot + 1) & mask) {
+      const entry = this.#table[slot]!
+      if (entry === 0) return -1
+      if (this.#isAt(entry - 1, print)) return entry - 1
+    }
+  }
+
+  #isAt(place: number, print: string): boolean {
+    const segment = this.#segments[Math.floor(place / segmentKeys)]!
+    const start = (place % segmentKeys) * fingerprintBytes
+    for (let i = 0; i < fingerprintBytes; i++) if (segment[start + i] !== print.charCodeAt(i)) return false
+    return true
+  }
+
+  #enter(place: number): void {
+    const segment = this.#segments[Math.floor(place / segmentKeys)]!
+    const start = (place % segmentKeys) * fingerprintBytes
+    const mask = this.#table.length - 1
+    let slot =
+      (segment[start]! | (segment[start + 1]! << 8) | (segment[start + 2]! << 16) | (segment[start + 3]! << 24)) & mask
+    while (this.#table[slot] !== 0) slot = (slot + 1) & mask
+    this.#table[slot] = place + 1
+  }
+
+  #grow(size: number): void {
+    let capacity = this.#table.length
+    while (size > capacity * 0.75) capacity *= 2
+    this.#table = new Uint32Array(capacity)
+    for (let place = 0; place < size; place++) this.#enter(place)
+  }
+
+  #versionAt(place: number): string {
+    const bytes = this.#versions[Math.floor(place / segmentKeys)]
+    if (!bytes) return ''
+    const start = (place % segmentKeys) * versionBytes
+    let text = ''
+    let isSet = false
+    for (let i = start; i < start + versionBytes; i++) {
+      text += String.fromCharCode(bytes[i]!)
+      isSet ||= bytes[i] !== 0
+    }
+    return isSet ? text : ''
+  }
+
+  #setVersion(place: number, version: string): void {
+    const index = Math.floor(place / segmentKeys)
+    let bytes = this.#dirtyVersions.get(index)
+    if (!bytes) {
+      // A copy: what was published before stays as it is, for checkpoints being written.
+      bytes = new Uint8Array(segmentKeys * versionBytes)
+      const held = this.#versions[index]
+      if (held) bytes.set(held)
+      this.#dirtyVersions.set(index, bytes)
+      this.#versions[index] = bytes
+    }
+    const start = (place % segmentKeys) * versionBytes
+    for (let i = 0; i < versionBytes; i++) bytes[start + i] = version.charCodeAt(i)
+  }
+}
+
+function slotOf(print: string): number {
+  return print.charCodeAt(0) | (print.charCodeAt(1) << 8) | (print.charCodeAt(2) << 16) | (print.charCodeAt(3) << 24)
+}
+
+/** So that text order is number order. */
+function segmentName(index: number): string {
+  return String(index).padStart(8, '0')
+}

@@ -1,0 +1,32 @@
+// The key of an item: what the user's function says, else the source's own, else the item itself if it is text or a number.
+
+import { RepriseError } from '../../core/errors.ts'
+
+const keyLengthMax = 4096
+
+export function identify<T>(
+  job: { readonly key: ((item: T) => string | number) | null },
+  item: T,
+  own: string | undefined,
+): string {
+  const given: unknown = job.key ? job.key(item) : (own ?? item)
+  if (typeof given === 'string') {
+    if (given.length > 0 && given.length <= keyLengthMax) return given
+    throw refuse(`the key of an item has 1 to ${keyLengthMax} characters, not ${given.length}`)
+  }
+  if (typeof given === 'number' && Number.isFinite(given)) return String(given)
+  if (typeof given === 'bigint') return String(given)
+  throw refuse(
+    job.key
+      ? `the key of an item is text or a number, not ${typeOf(given)}`
+      : 'items need a key: give the job `key: (item) => …`',
+  )
+}
+
+function typeOf(value: unknown): string {
+  return value === null ? 'null' : typeof value
+}
+
+function refuse(what: string): RepriseError {
+  return new RepriseError('INVALID_ARGUMENT', what)
+}

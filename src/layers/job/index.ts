@@ -1,0 +1,21 @@
+// reprise/job: resumable jobs over anything that can be iterated. See docs/guides/jobs.md.
+
+export type { BatchContext, ItemContext } from './context.ts'
+export { type JobDefinition, job, type RunOptions } from './definition.ts'
+export type { Failure } from './entries.ts'
+export { discardLetters, readLetters, redriveLetters } from './letters.ts'
+export type { JobOptions } from './options.ts'
+export { attachReporter, makeReporter, type Reporter, type ReporterName, type ReportStream } from './report/index.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from './retry.ts'
+export type { JobEvent, JobProgress, JobReport, JobRun } from './run.ts'
+export { stopOnSignals } from './signals.ts'
+export {
+  keyRange,
+  type PageOf,
+  pages,
+  type Reader,
+  type Source,
+  type SourceContext,
+  type SourceLike,
+} from './source.ts'
+export { type DeadLetter, type JobState, jobFold } from './state.ts'

@@ -1,0 +1,122 @@
+// What a job is told, checked when it is defined, so that a mistake shows at the definition and not in the night.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
+import type { BreakerSettings } from './breaker.ts'
+import type { BatchContext, ItemContext } from './context.ts'
+import { type ResolvedRetry, type RetryPolicy, resolveRetry } from './retry.ts'
+import { type Source, type SourceLike, toSource } from './source.ts'
+
+export interface JobOptions<T, Result = unknown> {
+  readonly source: SourceLike<T>
+  /** What makes an item this item: done once, skipped for good. May be left out if items are text or numbers, or the source has keys. */
+  readonly key?: (item: T) => string | number
+  /** Of an item (a function) or of the job's code (a value). An item finished in another version is done again. */
+  readonly version?: string | number | ((item: T) => string | number)
+  /** Does one item. When it resolves and the record of it is durable, the item is never done again. */
+  readonly each?: (item: T, context: ItemContext) => Promise<Result> | Result
+  /** Does several items at once, in place of `each`. */
+  readonly eachBatch?: (items: readonly T[], context: BatchContext<T>) => Promise<unknown> | unknown
+  readonly batch?: { readonly size?: number; readonly wait?: Duration }
+  /** Items in flight at once in this process; 1 if left out. So many at most are repeated after a crash. */
+  readonly concurrency?: number
+  /** 'kept': one after another in the source's order; a failing item holds the rest up until it is settled. */
+  readonly order?: 'kept' | 'any'
+  /** Shared by all processes on the job. */
+  readonly rateLimit?: { readonly max: number; readonly per: Duration }
+  readonly retry?: RetryPolicy
+  /** Longest time for one attempt. Its signal is aborted then, and it counts as failed. */
+  readonly timeout?: Duration
+  /** After so many failures in a row: pause, then probe with one item. */
+  readonly breaker?: { readonly failures?: number; readonly pause?: Duration; readonly maxPause?: Duration }
+  /** Keep what `each` returns, in history: read it with run.results(). */
+  readonly results?: boolean
+  /** Into how many parts the keys are divided, so that as many processes can share the work. Fixed once the job has run. */
+  readonly shards?: number
+  /** How long stop() waits for items in flight; 30 seconds if left out. */
+  readonly grace?: Duration
+  readonly checkpoint?: CheckpointPolicy
+  readonly retain?: RetentionPolicy
+}
+
+export interface ResolvedJob<T> {
+  readonly source: Source<T>
+  readonly key: ((item: T) => string | number) | null
+  readonly version: ((item: T) => string) | null
+  readonly each: ((item: T, context: ItemContext) => unknown) | null
+  readonly eachBatch: ((items: readonly T[], context: BatchContext<T>) => unknown) | null
+  readonly batchSize: number
+  readonly batchWaitMs: number
+  readonly concurrency: number
+  readonly isOrderKept: boolean
+  readonly rateLimit: { readonly max: number; readonly perMs: number } | null
+  readonly retry: ResolvedRetry
+  readonly timeoutMs: number | null
+  readonly breaker: BreakerSettings | null
+  readonly keepsResults: boolean
+  readonly shards: number
+  readonly graceMs: number
+}
+
+const concurrencyMax = 100_000
+const shardsMax = 256
+
+export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob<T> {
+  const { concurrency = 1, shards = 1, version, order = 'any', batch = {}, breaker } = options
+  const check = (isRight: boolean, what: string) => {
+    if (!isRight) throw new RepriseError('INVALID_ARGUMENT', `job ${name}: ${what}`, { job: name })
+  }
+  check((options.each === undefined) !== (options.eachBatch === undefined), 'give either each or eachBatch')
+  check(isCount(concurrency, concurrencyMax), `concurrency is a whole number from 1 to ${concurrencyMax}`)
+  check(isCount(shards, shardsMax), `shards is a whole number from 1 to ${shardsMax}`)
+  check(order === 'kept' || order === 'any', "order is 'kept' or 'any'")
+  check(!(order === 'kept' && concurrency > 1), "order: 'kept' does one item after another: leave concurrency out")
+  check(!(order === 'kept' && shards > 1), "order: 'kept' needs one shard")
+  check(isCount(batch.size ?? 100, concurrencyMax), 'batch.size is a whole number from 1 on')
+  const limit = options.rateLimit
+  if (limit) check(limit.max > 0 && toMs(limit.per, 'rateLimit.per') > 0, 'rateLimit needs max and per above 0')
+  if (options.checkpoint) checkPolicy(options.checkpoint)
+  if (options.retain) resolveRetention(options.retain)
+  return {
+    source: toSource(options.source),
+    key: options.key ?? null,
+    version:
+      version === undefined
+        ? null
+        : typeof version === 'function'
+          ? (item) => String(version(item))
+          : () => String(version),
+    each: options.each ?? null,
+    eachBatch: options.eachBatch ?? null,
+    batchSize: options.eachBatch ? (batch.size ?? 100) : 1,
+    batchWaitMs: toMs(batch.wait ?? '1s', 'batch.wait'),
+    concurrency,
+    isOrderKept: order === 'kept',
+    rateLimit: limit ? { max: limit.max, perMs: toMs(limit.per, 'rateLimit.per') } : null,
+    retry: resolveRetry(options.retry),
+    timeoutMs: options.timeout === undefined ? null : toMs(options.timeout, 'timeout'),
+    breaker: breaker ? resolveBreaker(breaker, check) : null,
+    keepsResults: options.results ?? false,
+    shards,
+    graceMs: toMs(options.grace ?? '30s', 'grace'),
+  }
+}
+
+function resolveBreaker(
+  given: NonNullable<JobOptions<unknown>['breaker']>,
+  check: (isRight: boolean, what: string) => void,
+): BreakerSettings {
+  const { failures = 10 } = given
+  check(isCount(failures, Number.MAX_SAFE_INTEGER), 'breaker.failures is a whole number from 1 on')
+  return {
+    failures,
+    pauseMs: toMs(given.pause ?? '30s', 'breaker.pause'),
+    maxPauseMs: toMs(given.maxPause ?? '10m', 'breaker.maxPause'),
+  }
+}
+
+function isCount(value: number, max: number): boolean {
+  return Number.isSafeInteger(value) && value >= 1 && value <= max
+}

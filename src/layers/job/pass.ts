@@ -1,0 +1,179 @@
+// One pass over the source for some shards of a job: reads items, skips what is finished, starts the rest within the
+// limits, and is over when everything it read is settled. It knows nothing of rounds or of other processes.
+
+import type { RepriseError } from '../../core/errors.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { fingerprint, versionPrint } from './digest.ts'
+import type { Cursor } from './entries.ts'
+import { identify } from './identity.ts'
+import type { ResolvedJob } from './options.ts'
+import type { Shard } from './shard.ts'
+import type { Chunk, Reader } from './source.ts'
+import { Task } from './task.ts'
+import type { Workbench } from './workbench.ts'
+
+const breathEveryMs = 8
+
+export class Pass<T> {
+  readonly shards: readonly Shard<T>[]
+  readonly #engine: Reprise
+  readonly #kernel: Kernel
+  readonly #job: ResolvedJob<T>
+  readonly #bench: Workbench<T>
+  readonly #byIndex = new Map<number, Shard<T>>()
+  readonly #controller = new AbortController()
+  #reader: Reader<T> | null = null
+  #ordinal = 0
+  #read = 0
+  #breathAt = 0
+
+  constructor(engine: Reprise, job: ResolvedJob<T>, shards: readonly Shard<T>[], bench: Workbench<T>) {
+    this.#engine = engine
+    this.#kernel = engine.kernel
+    this.#job = job
+    this.shards = shards
+    this.#bench = bench
+    for (const shard of shards) this.#byIndex.set(shard.index, shard)
+  }
+
+  /** Items of the source seen by this pass. */
+  get read(): number {
+    return this.#read
+  }
+
+  get total(): number | null {
+    return this.#reader?.total ?? null
+  }
+
+  get fraction(): number | null {
+    return this.#reader?.fraction ?? null
+  }
+
+  /** Where it begins: at the earliest cursor of its shards; a shard without one starts at the beginning. */
+  static startOf<T>(shards: readonly Shard<T>[]): Cursor | null {
+    let start: Cursor | null | undefined
+    for (const { state } of shards) {
+      if (state.cursor === null) return null
+      if (start === undefined || state.cursor.ordinal < start!.ordinal) start = state.cursor
+    }
+    return start ?? null
+  }
+
+  /** Resolves when the source is at its end (true) or reading was called off (false). Items may still be in flight. */
+  async run(): Promise<boolean> {
+    const start = Pass.startOf(this.shards)
+    for (const shard of this.shards) shard.beginPass(start)
+    this.#ordinal = start?.ordinal ?? 0
+    await this.#redrive()
+    const { signal } = this.#controller
+    const context = {
+      signal,
+      input: this.shards[0]!.state.input,
+      engine: this.#engine,
+      timeline: this.shards[0]!.open.id,
+    }
+    this.#reader = await this.#job.source.open(start?.position, context)
+    try {
+      return await this.#readAll(this.#reader)
+    } finally {
+      // A source that will not end when asked must not keep the job from ending.
+      await this.#reader.close?.()
+    }
+  }
+
+  /** Read no further. */
+  cancel(reason: RepriseError): void {
+    this.#controller.abort(reason)
+  }
+
+  get #isOff(): boolean {
+    return (
+      this.#bench.isStopping ||
+      this.#controller.signal.aborted ||
+      this.shards.every((shard) => shard.isLeaving || shard.lost)
+    )
+  }
+
+  async #readAll(reader: Reader<T>): Promise<boolean> {
+    let ahead: Promise<Chunk<T> | null> | Chunk<T> | null = reader.next()
+    for (;;) {
+      const chunk = ahead instanceof Promise ? await this.#orStop(ahead) : ahead
+      if (chunk === 'stopped') return false
+      if (!chunk) return true
+      // The next page is fetched while this one is worked on.
+      ahead = reader.next()
+      if (ahead instanceof Promise) ahead.catch(() => undefined)
+      if (!(await this.#work(chunk))) return false
+      this.#ordinal += chunk.items.length
+      if (chunk.after) {
+        const cursor = { position: chunk.after.position, ordinal: this.#ordinal }
+        for (const shard of this.shards) {
+          shard.passed(cursor)
+          shard.noteMoves()
+        }
+      }
+    }
+  }
+
+  /** The source may take long to answer; stopping does not wait for it. */
+  #orStop<V>(pending: Promise<V>): Promise<V | 'stopped'> {
+    const { signal } = this.#controller
+    if (signal.aborted) return Promise.resolve('stopped')
+    return new Promise((resolve, reject) => {
+      const stop = () => resolve('stopped')
+      signal.addEventListener('abort', stop, { once: true })
+      pending.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop))
+    })
+  }
+
+  async #work(chunk: Chunk<T>): Promise<boolean> {
+    for (let i = 0; i < chunk.items.length; i++) {
+      if (this.#isOff) return false
+      const task = this.#taskFor(chunk.items[i]!, chunk.keys?.[i])
+      if (task) {
+        if (!(await this.#bench.admit(task))) return false
+      } else if ((i & 63) === 0) await this.#breathe()
+    }
+    return true
+  }
+
+  #taskFor(item: T, own: string | undefined): Task<T> | null {
+    this.#read += 1
+    const key = identify(this.#job, item, own)
+    const print = fingerprint(key)
+    const shard = this.#byIndex.get(this.#job.shards === 1 ? 0 : shardOf(print, this.#job.shards))
+    // Another process, or another pass, does the rest.
+    if (!shard || shard.isLeaving || shard.lost) return null
+    const version = this.#job.version ? this.#job.version(item) : ''
+    if (shard.inFlight.has(key)) return this.#bench.skipped(shard)
+    if (shard.finished.has(print, version === '' ? '' : versionPrint(version))) return this.#bench.skipped(shard)
+    const letter = shard.state.dead.size > 0 ? shard.state.dead.get(key) : undefined
+    if (letter && letter.version === version) return this.#bench.skipped(shard)
+    return new Task(item, { key, print, version }, shard, shard.mark)
+  }
+
+  /** What a person sent back goes first. */
+  async #redrive(): Promise<void> {
+    for (const shard of this.shards) {
+      for (const [key, { item, hasItem }] of [...shard.state.redrive.entries()]) {
+        if (!hasItem || this.#isOff) continue
+        const version = this.#job.version ? this.#job.version(item as T) : ''
+        const task = new Task(item as T, { key, print: fingerprint(key), version }, shard, null)
+        if (!(await this.#bench.admit(task))) return
+      }
+    }
+  }
+
+  /** Skipping can go on for seconds: heartbeats and commits must get their turn. */
+  async #breathe(): Promise<void> {
+    const now = this.#kernel.clock.elapsed()
+    if (now - this.#breathAt < breathEveryMs) return
+    await new Promise<void>((resolve) => this.#kernel.clock.soon(resolve))
+    this.#breathAt = this.#kernel.clock.elapsed()
+  }
+}
+
+export function shardOf(print: string, shards: number): number {
+  return ((print.charCodeAt(14) << 8) | print.charCodeAt(15)) % shards
+}

@@ -1,0 +1,481 @@
+// A run of a job in this process: takes shards as they are free, passes over the source for them, shares them fairly with
+// other processes, takes over those of processes that died, and reports. Whoever asks for the result while others do the
+// work waits with them.
+
+import { type Coordinate, timelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { RecoveryReport } from '../../engine/report.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { entry, type Failure, toFailure } from './entries.ts'
+import { applyMail } from './letters.ts'
+import type { ResolvedJob } from './options.ts'
+import { Pass } from './pass.ts'
+import { Shard } from './shard.ts'
+import type { JobState } from './state.ts'
+import { Workbench } from './workbench.ts'
+
+export interface JobReport {
+  readonly status: 'finished' | 'stopped'
+  /** In this run, in this process. */
+  readonly done: number
+  readonly skipped: number
+  /** Dead letters of this run. */
+  readonly failed: number
+  readonly retried: number
+  readonly elapsedMs: number
+  /** Where an unfinished run was picked up, or null. */
+  readonly resumedFrom: Coordinate | null
+  /** How each timeline came back. */
+  readonly recoveries: readonly RecoveryReport[]
+  /** In flight when the grace time ran out; they are done again. */
+  readonly cutOff: number
+  readonly round: number
+}
+
+export interface JobProgress {
+  readonly name: string
+  readonly status: 'starting' | 'running' | 'waiting' | 'paused' | 'stopping' | 'finished' | 'stopped'
+  readonly done: number
+  readonly skipped: number
+  readonly failed: number
+  readonly retried: number
+  readonly inFlight: number
+  readonly waiting: number
+  /** Items of the source seen so far. */
+  readonly read: number
+  readonly total: number | null
+  readonly fraction: number | null
+  readonly elapsedMs: number
+  readonly resumedFrom: Coordinate | null
+  readonly pausedBecause: string | null
+}
+
+export type JobEvent =
+  | { readonly type: 'started'; readonly progress: JobProgress }
+  | { readonly type: 'progress'; readonly progress: JobProgress }
+  | {
+      readonly type: 'failure'
+      readonly key: string
+      readonly attempt: number
+      readonly error: Failure
+      readonly next: 'retry' | 'dead'
+    }
+  | {
+      readonly type: 'ended'
+      readonly progress: JobProgress
+      readonly report: JobReport | null
+      readonly error: unknown
+    }
+
+const lookEveryMs = 300
+const progressEveryMs = 100
+
+export class JobRun<T = unknown> {
+  readonly name: string
+  /** The timelines of the job, one a shard. */
+  readonly timelines: readonly string[]
+  readonly #engine: Reprise
+  readonly #job: ResolvedJob<T>
+  readonly #fold: Fold<JobState>
+  readonly #bench: Workbench<T>
+  readonly #shards = new Map<number, Shard<T>>()
+  readonly #passes = new Map<Pass<T>, Promise<void>>()
+  readonly #listeners = new Set<(event: JobEvent) => void>()
+  readonly #recoveries: RecoveryReport[] = []
+  readonly #startedAt: number
+  readonly #input: unknown
+  readonly #result: Promise<JobReport>
+  #claimed: Head[] = []
+  #round = 0
+  #resumedFrom: Coordinate | null = null
+  #status: JobProgress['status'] = 'starting'
+  #fatal: unknown = null
+  #stopping: Promise<void> | null = null
+  #cutOff = 0
+  #progressAt = 0
+  #cancelLook: (() => void) | null = null
+  #lookNow: (() => void) | null = null
+  #wantsLook = false
+  #endedMs: number | null = null
+
+  constructor(
+    engine: Reprise,
+    name: string,
+    job: ResolvedJob<T>,
+    fold: Fold<JobState>,
+    options: { readonly input?: unknown; readonly claimed?: readonly Head[] } = {},
+  ) {
+    this.name = name
+    this.#engine = engine
+    this.#job = job
+    this.#fold = fold
+    this.#input = options.input
+    this.#claimed = [...(options.claimed ?? [])]
+    this.timelines = timelinesOf(name, job.shards)
+    this.#startedAt = engine.kernel.clock.elapsed()
+    this.#bench = new Workbench(engine.kernel, job, {
+      onChange: () => this.#tellProgress(),
+      onFailure: (task, error, next) =>
+        this.#tell({ type: 'failure', key: task.key, attempt: task.attempts, error: toFailure(error), next }),
+      onFatal: (error) => this.#fail(error),
+    })
+    this.#result = this.#drive()
+    this.#result.catch(() => undefined)
+  }
+
+  /** Resolves when all items of the round are settled, or the run was stopped. */
+  result(): Promise<JobReport> {
+    return this.#result
+  }
+
+  get progress(): JobProgress {
+    const { counts } = this.#bench
+    const passes = [...this.#passes.keys()]
+    const first = passes[0]
+    const paused = this.#bench.breaker?.openUntil ?? null
+    return {
+      name: this.name,
+      status: paused !== null && this.#status === 'running' ? 'paused' : this.#status,
+      ...counts,
+      inFlight: this.#bench.inFlight,
+      waiting: this.#bench.waiting,
+      read: passes.reduce((most, pass) => Math.max(most, pass.read), counts.done + counts.skipped + counts.failed),
+      total: first?.total ?? null,
+      fraction: first?.fraction ?? null,
+      elapsedMs: this.#endedMs ?? this.#engine.kernel.clock.elapsed() - this.#startedAt,
+      resumedFrom: this.#resumedFrom,
+      pausedBecause: [...this.#shards.values()].find((shard) => shard.state.pausedBecause)?.state.pausedBecause ?? null,
+    }
+  }
+
+  /** @example run.watch((event) => event.type === 'failure' && console.error(event.key, event.error.message)) */
+  watch(listener: (event: JobEvent) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** Finishes what is in flight (as long as `grace` allows), checkpoints, and lets go. The next run goes on from there. */
+  async stop(because = 'asked to stop'): Promise<JobReport> {
+    this.#stopping ??= this.#stop(because)
+    await this.#stopping
+    return await this.#result
+  }
+
+  async #drive(): Promise<JobReport> {
+    // The engine's timers let a program end; a job under way must not.
+    const keepAlive = setInterval(() => undefined, 2 ** 30)
+    const offClose = this.#engine.onClose(async () => {
+      await this.stop('the engine was closed').catch(() => undefined)
+    })
+    try {
+      this.#engine.kernel.worker.describe(`job ${this.name}`, this.#job.shards)
+      await this.#checkShape()
+      await this.#takeClaimed()
+      while (!(await this.#look())) await this.#pause()
+      if (this.#stopping) await this.#stopping
+      await Promise.all(this.#passes.values())
+      if (this.#fatal) throw this.#fatal
+      const report = this.#report(this.#stopping ? 'stopped' : 'finished')
+      this.#end(report, null)
+      return report
+    } catch (error) {
+      await this.#stop('it failed').catch(() => undefined)
+      this.#end(null, error)
+      throw error
+    } finally {
+      clearInterval(keepAlive)
+      offClose()
+    }
+  }
+
+  #end(report: JobReport | null, error: unknown): void {
+    this.#endedMs = this.#engine.kernel.clock.elapsed() - this.#startedAt
+    this.#status = report?.status ?? 'stopped'
+    this.#tell({ type: 'ended', progress: this.progress, report, error })
+  }
+
+  #report(status: JobReport['status']): JobReport {
+    const { done, skipped, failed, retried } = this.#bench.counts
+    return {
+      status,
+      done,
+      skipped,
+      failed,
+      retried,
+      elapsedMs: this.#engine.kernel.clock.elapsed() - this.#startedAt,
+      resumedFrom: this.#resumedFrom,
+      recoveries: this.#recoveries,
+      cutOff: this.#cutOff,
+      round: this.#round,
+    }
+  }
+
+  /** True: nothing is left to do. */
+  async #look(): Promise<boolean> {
+    if (this.#fatal) throw this.#fatal
+    if (this.#stopping) return true
+    const heads = await this.#engine.kernel.store.head(this.timelines.map((id) => timelineId(id)))
+    this.#round ||= roundOf(heads)
+    const open = heads.flatMap((head, index) => (isFinished(head, this.#round) ? [] : [index]))
+    if (open.length === 0) return true
+    const fair = await this.#fairShare()
+    this.#bench.limiter?.setShare([...this.#shards.values()].filter((shard) => !shard.lost).length / open.length)
+    const taken: Shard<T>[] = []
+    for (const index of open) {
+      if (this.#shards.has(index) || this.#shards.size >= fair) continue
+      const head = heads[index]
+      if (head?.owner && head.isOwnerAlive && !(await this.#mayBeGone(head))) continue
+      const shard = await this.#take(index)
+      if (shard) taken.push(shard)
+    }
+    if (taken.length > 0) this.#startPass(taken)
+    await this.#handOver(fair)
+    if (this.#shards.size === 0) this.#status = 'waiting'
+    return this.#stopping !== null
+  }
+
+  async #mayBeGone(head: Head): Promise<boolean> {
+    const gone = await this.#engine.kernel.worker.retireGone()
+    return gone.includes(head.owner!)
+  }
+
+  async #fairShare(): Promise<number> {
+    if (this.#job.shards === 1) return 1
+    const workers = await this.#engine.workers()
+    const own = this.#engine.kernel.worker.id
+    const others = workers.filter((row) => row.isAlive && row.id !== own && row.info[`job ${this.name}`] !== undefined)
+    return Math.ceil(this.#job.shards / (others.length + 1))
+  }
+
+  /** Others came: let them have what is more than our share, one at a time. */
+  async #handOver(fair: number): Promise<void> {
+    if (this.#shards.size <= fair || this.#stopping) return
+    const last = [...this.#shards.values()].filter((shard) => !shard.isLeaving).pop()
+    if (last) last.isLeaving = true
+  }
+
+  async #takeClaimed(): Promise<void> {
+    if (this.#claimed.length === 0) return
+    const heads = await this.#engine.kernel.store.head(this.timelines.map((id) => timelineId(id)))
+    this.#round = roundOf(heads)
+    const taken: Shard<T>[] = []
+    for (const head of this.#claimed) {
+      const index = this.timelines.indexOf(head.timeline)
+      taken.push(await this.#begin(index, await this.#engine.adopt(head, this.#fold)))
+    }
+    this.#startPass(taken)
+  }
+
+  async #take(index: number): Promise<Shard<T> | null> {
+    const id = timelineId(this.timelines[index]!)
+    try {
+      return await this.#begin(index, await this.#engine.openTimeline(id, this.#fold))
+    } catch (error) {
+      // Somebody else was quicker.
+      if (isReprise(error, 'OWNED', 'FENCED')) return null
+      throw error
+    }
+  }
+
+  async #begin(index: number, open: OpenTimeline<JobState>): Promise<Shard<T>> {
+    const { kernel } = this.#engine
+    const { state } = open
+    const wasUnfinished = state.round > 0 && state.status !== 'finished'
+    if (wasUnfinished) this.#resumedFrom ??= open.coordinate
+    this.#recoveries.push(open.recovery)
+    const shard: Shard<T> = new Shard(kernel, open, index, this.#job.keepsResults, {
+      onDone: (task) => this.#bench.done(task),
+      onRefused: (task, error) => this.#bench.refused(task, error),
+      onLost: () => {
+        this.#shards.delete(index)
+        this.#bench.lost(shard)
+        this.#wake()
+      },
+    })
+    // It never said that it stopped: the process died. One of the items then in flight may be the reason.
+    if (state.status === 'running') shard.careful = 2 * this.#job.concurrency * this.#job.batchSize
+    this.#spendLimit(state)
+    const input = this.#input === undefined && wasUnfinished ? state.input : this.#input
+    const round = Math.max(this.#round, 1)
+    const data = { round, shards: this.#job.shards, shard: index, ...(input !== undefined && { input }) }
+    await open.write([entry('started', data)], {
+      status: 'running',
+      queue: `job/${this.name}`,
+      wakeup: kernel.worker.now(),
+      attributes: { job: this.name, round, shards: this.#job.shards, done: state.done, dead: state.dead.size },
+    })
+    await applyMail(this.#engine, open)
+    this.#shards.set(index, shard)
+    return shard
+  }
+
+  /** A restarted process must not start with a fresh allowance. */
+  #spendLimit(state: JobState): void {
+    const { limiter } = this.#bench
+    if (limiter && state.status === 'running') limiter.spentUntil(this.#engine.kernel.clock.elapsed())
+  }
+
+  #startPass(shards: readonly Shard<T>[]): void {
+    if (this.#status !== 'stopping') this.#status = 'running'
+    const pass = new Pass(this.#engine, this.#job, shards, this.#bench)
+    const over = this.#runPass(pass)
+      .catch((error) => this.#fail(error))
+      .finally(() => {
+        this.#passes.delete(pass)
+        this.#wake()
+      })
+    this.#passes.set(pass, over)
+    this.#tell({ type: 'started', progress: this.progress })
+  }
+
+  async #runPass(pass: Pass<T>): Promise<void> {
+    const isAll = await pass.run()
+    this.#bench.flushBatch()
+    if (!isAll && this.#stopping) return
+    for (const shard of pass.shards) {
+      await this.#bench.drained(shard)
+      if (shard.lost || this.#stopping) continue
+      await shard.settle()
+      if (shard.isLeaving || !isAll) await this.#release(shard, 'handed over to another process')
+      else await this.#finish(shard)
+    }
+  }
+
+  async #finish(shard: Shard<T>): Promise<void> {
+    const { kernel } = this.#engine
+    const { counts } = this.#bench
+    const { state } = shard
+    const cursor = this.#job.source.goesOn ? state.cursor : null
+    const data = {
+      round: state.round,
+      done: state.roundDone,
+      skipped: counts.skipped,
+      failed: state.roundFailed,
+      cursor,
+    }
+    await shard.write([entry('finished', data)], {
+      status: 'finished',
+      wakeup: null,
+      attributes: { ...shard.attributes(), finishedAt: kernel.worker.now() },
+    })
+    await this.#checkpointQuietly(shard, 'finished')
+    this.#shards.delete(shard.index)
+    await shard.open.close()
+  }
+
+  async #release(shard: Shard<T>, because: string): Promise<void> {
+    const { kernel } = this.#engine
+    await shard.write([entry('stopped', { because })], {
+      status: 'stopped',
+      wakeup: kernel.worker.now(),
+      attributes: shard.attributes(),
+    })
+    await this.#checkpointQuietly(shard, 'stopped')
+    this.#shards.delete(shard.index)
+    await shard.open.close()
+  }
+
+  /** History has it all: a checkpoint that fails costs the next start some time, nothing else. */
+  async #checkpointQuietly(shard: Shard<T>, trigger: string): Promise<void> {
+    try {
+      await shard.open.checkpoint({ trigger })
+    } catch (error) {
+      this.#engine.kernel.events.emit('problem', { where: shard.open.id, error })
+    }
+  }
+
+  async #stop(because: string): Promise<void> {
+    this.#status = 'stopping'
+    const shards = [...this.#shards.values()]
+    for (const pass of this.#passes.keys()) pass.cancel(new RepriseError('ABORTED', because))
+    this.#cutOff += await this.#bench.stop(shards, this.#job.graceMs)
+    for (const shard of shards) {
+      if (shard.lost) continue
+      try {
+        await shard.settle()
+        await this.#release(shard, because)
+      } catch (error) {
+        if (!shard.lost) throw error
+      }
+    }
+    this.#wake()
+  }
+
+  #fail(error: unknown): void {
+    this.#fatal ??= error
+    this.#wake()
+  }
+
+  #wake(): void {
+    if (this.#lookNow) this.#lookNow()
+    else this.#wantsLook = true
+  }
+
+  #pause(): Promise<void> {
+    if (this.#wantsLook || this.#fatal || this.#stopping) {
+      this.#wantsLook = false
+      return Promise.resolve()
+    }
+    return new Promise((resolve) => {
+      const go = () => {
+        this.#cancelLook?.()
+        this.#cancelLook = null
+        this.#lookNow = null
+        resolve()
+      }
+      this.#lookNow = go
+      this.#cancelLook = this.#engine.kernel.clock.after(lookEveryMs, go)
+    })
+  }
+
+  /** Keys are spread over shards by their number: another number would look for them in the wrong place. */
+  async #checkShape(): Promise<void> {
+    const other = this.#job.shards === 1 ? `job/${this.name}/0` : `job/${this.name}`
+    const [first, stranger] = await this.#engine.kernel.store.head([timelineId(this.timelines[0]!), timelineId(other)])
+    const before = stranger
+      ? Number(stranger.attributes.shards ?? 1)
+      : Number(first?.attributes.shards ?? this.#job.shards)
+    if (before === this.#job.shards || (first && !stranger && first.attributes.shards === undefined)) return
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `job ${this.name} has run with ${before} shards and cannot change to ${this.#job.shards}: export its progress, and import it under a new name`,
+      { job: this.name, before, now: this.#job.shards },
+    )
+  }
+
+  #tellProgress(): void {
+    if (this.#listeners.size === 0) return
+    const now = this.#engine.kernel.clock.elapsed()
+    if (now - this.#progressAt < progressEveryMs) return
+    this.#progressAt = now
+    this.#tell({ type: 'progress', progress: this.progress })
+  }
+
+  #tell(event: JobEvent): void {
+    for (const listener of this.#listeners) {
+      try {
+        listener(event)
+      } catch {
+        // A broken observer is the observer's problem.
+      }
+    }
+  }
+}
+
+export function timelinesOf(name: string, shards: number): string[] {
+  return shards === 1 ? [`job/${name}`] : Array.from({ length: shards }, (_, i) => `job/${name}/${i}`)
+}
+
+function roundOf(heads: readonly (Head | null)[]): number {
+  const rounds = heads.map((head) => Number(head?.attributes.round ?? 0))
+  const last = Math.max(...rounds)
+  const isOver = heads.every((head) => head !== null && isFinished(head, last))
+  return isOver || last === 0 ? last + 1 : last
+}
+
+function isFinished(head: Head | null | undefined, round: number): boolean {
+  return head?.status === 'finished' && Number(head.attributes.round ?? 0) >= round
+}

@@ -1,0 +1,279 @@
+// Where items come from. Whatever the user gives (an array, an iterable, an async iterable, a generator that takes a
+// cursor, a paged function, or a source made by one of our helpers) is read through one small reader. A chunk may carry
+// the position behind it: the place to read on from once its items, and all before them, are settled.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+
+export interface Chunk<T> {
+  readonly items: readonly T[]
+  /** The source's own keys, where it has better ones than the items. */
+  readonly keys?: readonly string[]
+  /** Read on from here after this chunk; absent: no place to read on from yet. */
+  readonly after?: { readonly position: unknown }
+}
+
+export interface Reader<T> {
+  /** Null at the end. */
+  next(): Promise<Chunk<T> | null> | Chunk<T> | null
+  close?(): Promise<void> | void
+  /** Items in all, where known; may become known while reading. */
+  readonly total?: number | null
+  /** How much of the source was read, 0 to 1, where items cannot be counted ahead. */
+  readonly fraction?: number | null
+}
+
+export interface ReadContext {
+  readonly signal: AbortSignal
+  readonly input: unknown
+  readonly engine: Reprise
+  readonly timeline: string
+}
+
+/** A source with a position of its own. Make one with lines(), jsonLines(), csv(), pages(), keyRange() or by hand. */
+export interface Source<T> {
+  readonly kind: string
+  open(position: unknown, context: ReadContext): Promise<Reader<T>> | Reader<T>
+  /** The position stays meaningful after the end: the next round goes on from it (a file or table that only grows). */
+  readonly goesOn?: boolean
+}
+
+/** What a source function is given beside the cursor. */
+export interface SourceContext {
+  readonly signal: AbortSignal
+  /** What was passed to run(). */
+  readonly input: unknown
+  /** Everything yielded so far lies before this cursor: once it is settled, a resumed run starts here. */
+  cursor(next: unknown): void
+  /** How many items there are in all, for the progress bar. */
+  total(count: number): void
+}
+
+/** A page of a paged function. No `next`: it was the last. */
+export interface PageOf<T> {
+  readonly items: readonly T[]
+  readonly next?: unknown
+  readonly total?: number
+}
+
+type Produced<T> = Iterable<T> | AsyncIterable<T> | PageOf<T>
+
+// A method, so that a function which declares its cursor as a string is accepted too.
+type SourceFunction<T> = {
+  read(cursor: unknown, context: SourceContext): Produced<T> | Promise<Produced<T>>
+}['read']
+
+export type SourceLike<T> = Iterable<T> | AsyncIterable<T> | Source<T> | SourceFunction<T>
+
+const chunkItems = 512
+
+/** @example pages(async (cursor?: string) => { const r = await api.list(cursor); return { items: r.items, next: r.next } }) */
+export function pages<T, Cursor = string>(
+  fetchPage: (cursor: Cursor | undefined, context: SourceContext) => Promise<PageOf<T>> | PageOf<T>,
+): Source<T> {
+  return { kind: 'pages', open: (position, context) => new FunctionReader(fetchPage, position, context) }
+}
+
+/**
+ * Rows of a table in the order of a key, a range at a time.
+ * @example keyRange({ after: (id, limit) => db.query('SELECT * FROM papers WHERE id > $1 ORDER BY id LIMIT $2', [id ?? 0, limit]), key: (row) => row.id })
+ */
+export function keyRange<T, Key>(options: {
+  /** Rows whose key is above this one (undefined: from the start), in order, at most `limit`. */
+  readonly after: (key: Key | undefined, limit: number) => Promise<readonly T[]> | readonly T[]
+  readonly key: (row: T) => Key
+  readonly limit?: number
+  /** Start the next round at the beginning again, to see changed rows. Otherwise it goes on behind the last one. */
+  readonly again?: boolean
+}): Source<T> {
+  const { after, key, limit = 500, again = false } = options
+  return {
+    kind: 'key range',
+    goesOn: !again,
+    open(position) {
+      let at = position as Key | undefined
+      return {
+        async next() {
+          const items = await after(at, limit)
+          if (items.length === 0) return null
+          at = key(items[items.length - 1]!)
+          return { items, after: { position: at } }
+        },
+      }
+    },
+  }
+}
+
+export function toSource<T>(given: SourceLike<T>): Source<T> {
+  if (typeof given === 'function') {
+    const read = given as SourceFunction<T>
+    return { kind: 'function', open: (position, context) => new FunctionReader(read, position, context) }
+  }
+  if (Array.isArray(given)) return { kind: 'array', open: () => arrayReader(given as readonly T[]) }
+  if (isSource<T>(given)) return given
+  if (isIterable<T>(given)) return { kind: 'iterable', open: () => iterableReader(given) }
+  if (isAsyncIterable<T>(given)) return { kind: 'async iterable', open: () => asyncReader(given) }
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    'the source of a job is an array, an iterable, an async iterable, a function, or made by lines(), jsonLines(), csv(), pages() or keyRange()',
+  )
+}
+
+function arrayReader<T>(items: readonly T[]): Reader<T> {
+  let at = 0
+  return {
+    total: items.length,
+    next() {
+      if (at >= items.length) return null
+      const chunk = items.slice(at, at + chunkItems)
+      at += chunk.length
+      return { items: chunk }
+    },
+  }
+}
+
+function iterableReader<T>(given: Iterable<T>): Reader<T> {
+  const iterator = given[Symbol.iterator]()
+  let isOver = false
+  const { size, length } = given as { size?: unknown; length?: unknown }
+  return {
+    total: typeof size === 'number' ? size : typeof length === 'number' ? length : null,
+    next() {
+      const items: T[] = []
+      while (!isOver && items.length < chunkItems) {
+        const step = iterator.next()
+        if (step.done) isOver = true
+        else items.push(step.value)
+      }
+      return items.length > 0 ? { items } : null
+    },
+    close: () => void (isOver || iterator.return?.()),
+  }
+}
+
+function asyncReader<T>(given: AsyncIterable<T>): Reader<T> {
+  const iterator = given[Symbol.asyncIterator]()
+  let isOver = false
+  return {
+    async next() {
+      const step = await iterator.next()
+      if (!step.done) return { items: [step.value] }
+      isOver = true
+      return null
+    },
+    close: async () => {
+      if (!isOver) await iterator.return?.()
+    },
+  }
+}
+
+/** A function of the user's: it makes something to iterate, or gives one page after another. */
+class FunctionReader<T> implements Reader<T> {
+  readonly #read: SourceFunction<T>
+  readonly #context: SourceContext
+  #position: unknown
+  #inner: Reader<T> | null = null
+  #isPaged = false
+  #isOver = false
+  #moved: { readonly position: unknown } | null = null
+  /** Read already, to be given after the cursor that goes before it. */
+  #held: Chunk<T> | null | undefined
+  total: number | null = null
+
+  constructor(read: SourceFunction<T>, position: unknown, context: ReadContext) {
+    this.#read = read
+    this.#position = position
+    this.#context = {
+      signal: context.signal,
+      input: context.input,
+      cursor: (next) => {
+        this.#moved = { position: next }
+      },
+      total: (count) => {
+        this.total = count
+      },
+    }
+  }
+
+  async next(): Promise<Chunk<T> | null> {
+    if (this.#isOver) return null
+    if (!this.#inner && !this.#isPaged) {
+      const first = await this.#read(this.#position, this.#context)
+      if (isPage<T>(first)) {
+        this.#isPaged = true
+        return this.#page(first)
+      }
+      this.#inner = readerOf(first)
+    }
+    if (this.#isPaged) return this.#page((await this.#read(this.#position, this.#context)) as PageOf<T>)
+    return await this.#step(this.#inner!)
+  }
+
+  async close(): Promise<void> {
+    await this.#inner?.close?.()
+  }
+
+  #page(page: PageOf<T>): Chunk<T> | null {
+    if (!isPage(page)) throw new RepriseError('INVALID_ARGUMENT', 'a paged source gives { items, next } each time')
+    if (typeof page.total === 'number') this.total = page.total
+    if (page.next === undefined || page.next === null) this.#isOver = true
+    else if (page.items.length === 0 && page.next === this.#position) {
+      throw new RepriseError('INVALID_ARGUMENT', 'a paged source gave an empty page that leads to itself', {})
+    }
+    this.#position = page.next
+    return this.#isOver ? { items: page.items } : { items: page.items, after: { position: page.next } }
+  }
+
+  /** A cursor that the generator set before it yielded an item covers what came before that item, so it goes first. */
+  async #step(inner: Reader<T>): Promise<Chunk<T> | null> {
+    if (this.#held !== undefined) {
+      const held = this.#held
+      this.#held = undefined
+      return held
+    }
+    const chunk = await inner.next()
+    const moved = this.#moved
+    if (!moved) return chunk
+    this.#moved = null
+    this.#held = chunk
+    return { items: [], after: moved }
+  }
+}
+
+function readerOf<T>(given: Iterable<T> | AsyncIterable<T>): Reader<T> {
+  if (Array.isArray(given)) return arrayReader(given as readonly T[])
+  // One item at a time: the cursor it sets must not be seen before the items it has yielded.
+  if (isIterable<T>(given)) return oneByOne(given)
+  if (isAsyncIterable<T>(given)) return asyncReader(given)
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    'a source function gives an iterable, an async iterable, or { items, next }',
+  )
+}
+
+function oneByOne<T>(given: Iterable<T>): Reader<T> {
+  const iterator = given[Symbol.iterator]()
+  return {
+    next() {
+      const step = iterator.next()
+      return step.done ? null : { items: [step.value] }
+    },
+    close: () => void iterator.return?.(),
+  }
+}
+
+function isPage<T>(value: unknown): value is PageOf<T> {
+  return typeof value === 'object' && value !== null && Array.isArray((value as { items?: unknown }).items)
+}
+
+function isSource<T>(value: object): value is Source<T> {
+  return typeof (value as { open?: unknown }).open === 'function'
+}
+
+function isIterable<T>(value: object): value is Iterable<T> {
+  return typeof (value as { [Symbol.iterator]?: unknown })[Symbol.iterator] === 'function'
+}
+
+function isAsyncIterable<T>(value: object): value is AsyncIterable<T> {
+  return typeof (value as { [Symbol.asyncIterator]?: unknown })[Symbol.asyncIterator] === 'function'
+}

@@ -1,0 +1,215 @@
+// How a job's history folds into state: the finished keys, the source's cursor, items that wait for another attempt, dead
+// letters, and where the round stands. Keyed parts make checkpoints cost what changed.
+
+import { assert } from '../../core/assert.ts'
+import type { CheckpointPolicy } from '../../core/economics.ts'
+import { Keyed } from '../../core/keyed.ts'
+import type { RetentionPolicy } from '../../core/retention.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/history.ts'
+import { fingerprint, fromHexText, versionPrint } from './digest.ts'
+import type { Cursor, EntryData, EntryType, Failure } from './entries.ts'
+import { FinishedSet } from './finished.ts'
+
+export interface Waiting {
+  readonly attempts: number
+  /** How often it was in flight when the process died. */
+  readonly crashes: number
+  readonly retryAt: number
+  readonly error: Failure | null
+}
+
+export interface DeadLetter {
+  readonly key: string
+  readonly version: string
+  readonly item: unknown
+  readonly hasItem: boolean
+  readonly attempts: number
+  readonly error: Failure
+  readonly at: number
+}
+
+export interface Redrive {
+  readonly item: unknown
+  readonly hasItem: boolean
+}
+
+export type JobStatus = 'new' | 'running' | 'stopped' | 'finished'
+
+export interface JobState {
+  finished: Keyed<Uint8Array>
+  versions: Keyed<Uint8Array>
+  waiting: Keyed<Waiting>
+  dead: Keyed<DeadLetter>
+  redrive: Keyed<Redrive>
+  status: JobStatus
+  round: number
+  shards: number
+  shard: number
+  input: unknown
+  cursor: Cursor | null
+  /** Since the beginning of time. */
+  done: number
+  /** In this round. */
+  roundDone: number
+  roundFailed: number
+  startedAt: number
+  endedAt: number
+  pausedBecause: string | null
+}
+
+/** Same for every job: what differs between jobs is code, never the meaning of their history. */
+export const jobFoldVersion = '1'
+
+export interface JobFoldOptions {
+  readonly checkpoint?: CheckpointPolicy | undefined
+  readonly retain?: RetentionPolicy | undefined
+}
+
+export function jobFold(options: JobFoldOptions = {}): Fold<JobState> {
+  return {
+    version: jobFoldVersion,
+    initial: initialState,
+    apply: applyEntry,
+    checkpoint: options.checkpoint ?? { recoverWithin: '1s' },
+    retain: options.retain,
+  }
+}
+
+export function initialState(): JobState {
+  return {
+    finished: new Keyed(),
+    versions: new Keyed(),
+    waiting: new Keyed(),
+    dead: new Keyed(),
+    redrive: new Keyed(),
+    status: 'new',
+    round: 0,
+    shards: 1,
+    shard: 0,
+    input: undefined,
+    cursor: null,
+    done: 0,
+    roundDone: 0,
+    roundFailed: 0,
+    startedAt: 0,
+    endedAt: 0,
+    pausedBecause: null,
+  }
+}
+
+const setOf = Symbol('finished set')
+
+/** The index over the finished keys. It is derived, so it hangs on the state without being part of what is captured. */
+export function finishedSet(state: JobState): FinishedSet {
+  const held = state as JobState & { [setOf]?: FinishedSet }
+  if (!held[setOf]) Object.defineProperty(held, setOf, { value: new FinishedSet(state), enumerable: false })
+  return held[setOf]!
+}
+
+type Appliers = { readonly [Type in EntryType]: (state: JobState, data: EntryData[Type], at: Entry) => void }
+
+const appliers: Appliers = {
+  started(state, data, at) {
+    if (data.round !== state.round) {
+      state.roundDone = 0
+      state.roundFailed = 0
+      state.startedAt = at.time
+      state.endedAt = 0
+    }
+    state.status = 'running'
+    state.round = data.round
+    state.shards = data.shards
+    state.shard = data.shard
+    state.input = data.input
+    state.pausedBecause = null
+  },
+  done(state, data) {
+    const set = finishedSet(state)
+    data.keys.forEach((key, i) => {
+      const version = data.versions?.[i]
+      set.add(fingerprint(key), version ? versionPrint(version) : '')
+      settle(state, key)
+    })
+    set.flush()
+    state.done += data.keys.length
+    state.roundDone += data.keys.length
+    if (data.cursor !== undefined) state.cursor = data.cursor
+  },
+  moved(state, data) {
+    state.cursor = data.cursor
+  },
+  begun(state, data) {
+    for (const key of data.keys) {
+      const held = state.waiting.get(key) ?? { attempts: 0, crashes: 0, retryAt: 0, error: null }
+      state.waiting.set(key, { ...held, crashes: held.crashes + 1 })
+    }
+  },
+  failed(state, data) {
+    // It came to an end by itself, so it does not kill the process.
+    state.waiting.set(data.key, { attempts: data.attempts, crashes: 0, retryAt: data.retryAt, error: data.error })
+  },
+  dead(state, data, at) {
+    settle(state, data.key)
+    const { key, item, hasItem, attempts, error, version = '' } = data
+    state.dead.set(key, { key, version, item, hasItem, attempts, error, at: at.time })
+    state.roundFailed += 1
+    if (data.cursor !== undefined) state.cursor = data.cursor
+  },
+  redriven(state, data) {
+    for (const key of data.keys) {
+      const letter = state.dead.get(key)
+      if (!letter) continue
+      const edit = data.edits && Object.hasOwn(data.edits, key) ? { item: data.edits[key] } : null
+      state.redrive.set(key, { item: edit ? edit.item : letter.item, hasItem: edit !== null || letter.hasItem })
+      state.dead.delete(key)
+    }
+  },
+  discarded(state, data) {
+    const set = finishedSet(state)
+    for (const key of data.keys) {
+      const letter = state.dead.get(key)
+      if (!letter) continue
+      state.dead.delete(key)
+      set.add(fingerprint(key), letter.version ? versionPrint(letter.version) : '')
+    }
+    set.flush()
+  },
+  imported(state, data) {
+    const set = finishedSet(state)
+    const before = set.size
+    for (const key of data.keys ?? []) set.add(fingerprint(key), '')
+    for (const print of data.prints ?? []) set.add(fromHexText(print), '')
+    set.flush()
+    state.done += set.size - before
+  },
+  paused(state, data) {
+    state.pausedBecause = data.because
+  },
+  resumed(state) {
+    state.pausedBecause = null
+  },
+  stopped(state, _data, at) {
+    state.status = 'stopped'
+    state.endedAt = at.time
+  },
+  finished(state, data, at) {
+    state.status = 'finished'
+    state.cursor = data.cursor
+    state.endedAt = at.time
+    // What still waited was not offered again by the source: it is gone there.
+    if (state.waiting.size > 0) state.waiting.clear()
+  },
+}
+
+function applyEntry(state: JobState, entry: Entry): void {
+  assert(Object.hasOwn(appliers, entry.type), `a job does not know entries of type ${entry.type}`)
+  const apply = appliers[entry.type as EntryType] as (state: JobState, data: unknown, at: Entry) => void
+  apply(state, entry.data, entry)
+}
+
+function settle(state: JobState, key: string): void {
+  if (state.waiting.size > 0) state.waiting.delete(key)
+  if (state.dead.size > 0) state.dead.delete(key)
+  if (state.redrive.size > 0) state.redrive.delete(key)
+}

@@ -1,0 +1,64 @@
+// One item on its way: from the source, through its attempts, until the record that it is settled is durable.
+
+import type { Sql } from '../../core/ports.ts'
+import type { Mark, Shard } from './shard.ts'
+
+export type Ride = (sql: Sql) => Promise<unknown> | unknown
+
+export class Task<T> {
+  readonly item: T
+  readonly key: string
+  readonly print: string
+  readonly version: string
+  readonly shard: Shard<T>
+  readonly mark: Mark | null
+  /** Failed so far. */
+  attempts: number
+  crashes: number
+  retryAt: number
+  holdsSlot = false
+  result: unknown
+  rides: Ride[] = []
+  /** Aborted once it must stop; made when somebody asks. */
+  #controller: AbortController | null = null
+  #abortReason: unknown
+
+  constructor(
+    item: T,
+    identity: { readonly key: string; readonly print: string; readonly version: string },
+    shard: Shard<T>,
+    mark: Mark | null,
+  ) {
+    this.item = item
+    this.key = identity.key
+    this.print = identity.print
+    this.version = identity.version
+    this.shard = shard
+    this.mark = mark
+    const waiting = shard.state.waiting.size > 0 ? shard.state.waiting.get(identity.key) : undefined
+    this.attempts = waiting?.attempts ?? 0
+    this.crashes = waiting?.crashes ?? 0
+    this.retryAt = waiting?.retryAt ?? 0
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController()
+      if (this.#abortReason !== undefined) this.#controller.abort(this.#abortReason)
+    }
+    return this.#controller.signal
+  }
+
+  abort(reason: Error): void {
+    this.#abortReason = reason
+    this.#controller?.abort(reason)
+  }
+
+  /** Before the next attempt. */
+  renew(): void {
+    this.#controller = null
+    this.#abortReason = undefined
+    this.rides = []
+    this.result = undefined
+  }
+}

@@ -1,0 +1,397 @@
+// The workbench of one process: slots for items in flight, the rate limit, the circuit breaker, attempts with their
+// timeouts, retries and dead letters. A slot is held from the start of an attempt until its outcome is durable.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { Breaker } from './breaker.ts'
+import { TaskContext } from './context.ts'
+import { entry } from './entries.ts'
+import { RateLimiter } from './limiter.ts'
+import type { ResolvedJob } from './options.ts'
+import { decideRetry } from './retry.ts'
+import type { Shard } from './shard.ts'
+import type { Ride, Task } from './task.ts'
+
+export interface Counts {
+  done: number
+  skipped: number
+  failed: number
+  retried: number
+}
+
+export interface WorkbenchEvents<T> {
+  onChange(): void
+  onFailure(task: Task<T>, error: unknown, next: 'retry' | 'dead'): void
+  /** Ends the job: a key that cannot be used, a source that broke. */
+  onFatal(error: unknown): void
+}
+
+/** Retries that wait in memory; beyond it the source is not read further. */
+const waitingMax = 10_000
+
+export class Workbench<T> {
+  readonly counts: Counts = { done: 0, skipped: 0, failed: 0, retried: 0 }
+  isStopping = false
+  readonly limiter: RateLimiter | null
+  readonly breaker: Breaker | null
+  readonly #kernel: Kernel
+  readonly #job: ResolvedJob<T>
+  readonly #events: WorkbenchEvents<T>
+  readonly #slots: number
+  #busy = 0
+  /** Tasks that wait for their next attempt, without a slot; the function calls it off. */
+  readonly #sleepers = new Map<Task<T>, () => void>()
+  /** Woken when anything changes that somebody may be waiting for. */
+  readonly #watchers = new Set<() => void>()
+  #batch: Task<T>[] = []
+  /** Stopped and cut off: what still comes to an end is not recorded any more. */
+  #isOver = false
+  #cancelBatchTimer: (() => void) | null = null
+
+  constructor(kernel: Kernel, job: ResolvedJob<T>, events: WorkbenchEvents<T>) {
+    this.#kernel = kernel
+    this.#job = job
+    this.#events = events
+    this.#slots = job.concurrency * job.batchSize
+    this.limiter = job.rateLimit ? new RateLimiter(job.rateLimit.max, job.rateLimit.perMs) : null
+    this.breaker = job.breaker ? new Breaker(job.breaker) : null
+  }
+
+  get inFlight(): number {
+    return this.#busy
+  }
+
+  get waiting(): number {
+    return this.#sleepers.size
+  }
+
+  skipped(_shard: Shard<T>): null {
+    this.counts.skipped += 1
+    return null
+  }
+
+  /** Takes the task in and resolves when the next one may come. False: the job is stopping, or the shard is lost. */
+  async admit(task: Task<T>): Promise<boolean> {
+    const { shard } = task
+    shard.take(task)
+    if (task.crashes >= this.#job.retry.crashes) {
+      await this.#giveUp(
+        task,
+        new RepriseError('ABORTED', `the process died ${task.crashes} times while this item was in flight`),
+      )
+      return !this.isStopping
+    }
+    const delayMs = task.retryAt - this.#kernel.worker.now()
+    if (delayMs > 0) this.#startLater(task, delayMs)
+    else {
+      if (this.#busy >= this.#slots && !(await this.#freeSlot(shard))) return this.#refuse(task)
+      this.#hold(task)
+      if (this.limiter || this.breaker || shard.careful > 0) {
+        if (!(await this.#clear(task))) return this.#refuse(task)
+      }
+      this.#begin(task)
+    }
+    if (this.#job.isOrderKept)
+      await this.#until(() => !shard.inFlight.has(task.key) || this.isStopping || shard.lost !== null)
+    else if (this.#sleepers.size >= waitingMax)
+      await this.#until(() => this.#sleepers.size < waitingMax || this.isStopping)
+    return !this.isStopping
+  }
+
+  /** The source is at its end: do not wait for a full batch. */
+  flushBatch(): void {
+    if (this.#batch.length > 0) this.#startBatch()
+  }
+
+  /** Resolves when the shard has nothing in flight and nothing waiting. */
+  async drained(shard: Shard<T>): Promise<void> {
+    await this.#until(() => shard.isIdle || shard.lost !== null || this.isStopping)
+  }
+
+  /** Stops starting; resolves when what is in flight is settled, or after the grace time with what was cut off. */
+  async stop(shards: readonly Shard<T>[], graceMs: number): Promise<number> {
+    this.isStopping = true
+    for (const cancel of [...this.#sleepers.values()]) cancel()
+    for (const task of this.#batch.splice(0)) this.#refuse(task)
+    this.#wake()
+    let isLate = false
+    const cancelTimer = this.#kernel.clock.after(graceMs, () => {
+      isLate = true
+      this.#wake()
+    })
+    await this.#until(() => this.#busy === 0 || isLate || shards.every((shard) => shard.lost))
+    cancelTimer()
+    this.#isOver = true
+    let cut = 0
+    for (const shard of shards) {
+      for (const task of shard.inFlight.values()) {
+        cut += 1
+        task.abort(new RepriseError('ABORTED', 'the job was stopped'))
+      }
+    }
+    return cut
+  }
+
+  /** The record that it is done is durable: its slot is free. */
+  done(task: Task<T>): void {
+    this.counts.done += 1
+    this.#release(task)
+  }
+
+  /** It was done, but the record of it was refused: a failure like any other. */
+  refused(task: Task<T>, error: unknown): void {
+    void this.#failed(task, error)
+  }
+
+  /** Another process has the shard now: whatever of it is under way here no longer counts. */
+  lost(shard: Shard<T>): void {
+    for (const task of [...shard.inFlight.values()]) {
+      this.#sleepers.get(task)?.()
+      shard.drop(task)
+      this.#release(task)
+    }
+    this.#wake()
+  }
+
+  #refuse(task: Task<T>): boolean {
+    task.shard.drop(task)
+    this.#release(task)
+    return false
+  }
+
+  async #freeSlot(shard: Shard<T>): Promise<boolean> {
+    await this.#until(() => this.#busy < this.#slots || this.isStopping || shard.lost !== null)
+    return !this.isStopping && shard.lost === null
+  }
+
+  /** Limits that have to be waited for while the slot is held. */
+  async #clear(task: Task<T>): Promise<boolean> {
+    const { clock } = this.#kernel
+    for (const gate of [this.breaker, this.limiter]) {
+      if (!gate) continue
+      for (let pause = gate.tryStart(clock.elapsed()); pause > 0; pause = gate.tryStart(clock.elapsed())) {
+        await this.#sleep(Math.min(pause, 1000))
+        if (this.isStopping || task.shard.lost) return false
+      }
+    }
+    if (task.shard.careful > 0) {
+      task.shard.careful -= 1
+      await task.shard.begun(task)
+    }
+    return true
+  }
+
+  #begin(task: Task<T>): void {
+    if (!this.#job.eachBatch) {
+      this.#call(task)
+      return
+    }
+    this.#batch.push(task)
+    if (this.#batch.length >= this.#job.batchSize) this.#startBatch()
+    else this.#cancelBatchTimer ??= this.#kernel.clock.after(this.#job.batchWaitMs, () => this.#startBatch())
+  }
+
+  #call(task: Task<T>): void {
+    const { each, timeoutMs } = this.#job
+    try {
+      const result = each!(task.item, new TaskContext(task, task.shard))
+      if (!isPromise(result)) {
+        this.#succeeded(task, result)
+        return
+      }
+      const bounded = timeoutMs === null ? result : this.#within(timeoutMs, result, [task])
+      bounded.then(
+        (value) => this.#succeeded(task, value),
+        (error) => void this.#failed(task, error),
+      )
+    } catch (error) {
+      void this.#failed(task, error)
+    }
+  }
+
+  #startBatch(): void {
+    this.#cancelBatchTimer?.()
+    this.#cancelBatchTimer = null
+    const tasks = this.#batch.splice(0)
+    if (tasks.length > 0) void this.#callBatch(tasks)
+  }
+
+  async #callBatch(tasks: readonly Task<T>[]): Promise<void> {
+    const failures = new Map<T, unknown>()
+    const rides: Ride[] = []
+    const controller = new AbortController()
+    for (const task of tasks)
+      task.signal.addEventListener('abort', () => controller.abort(task.signal.reason), { once: true })
+    try {
+      const result = this.#job.eachBatch!(
+        tasks.map((task) => task.item),
+        {
+          keys: tasks.map((task) => task.key),
+          attempt: Math.max(...tasks.map((task) => task.attempts)) + 1,
+          signal: controller.signal,
+          fail: (item, error) => failures.set(item, error),
+          commit: (ride) => rides.push(ride),
+        },
+      )
+      if (isPromise(result)) {
+        const { timeoutMs } = this.#job
+        await (timeoutMs === null ? result : this.#within(timeoutMs, result, tasks))
+      }
+    } catch (error) {
+      // Which of them it was is not known: each gets its next attempt alone.
+      for (const task of tasks) void this.#failed(task, error)
+      return
+    }
+    const done = tasks.filter((task) => !failures.has(task.item))
+    // They ride with one of the batch: all of it is written in one commit, as it completes in one moment.
+    done[0]?.rides.push(...rides)
+    for (const task of done) this.#succeeded(task, undefined)
+    for (const task of tasks) if (failures.has(task.item)) void this.#failed(task, failures.get(task.item))
+  }
+
+  #within<V>(timeoutMs: number, pending: PromiseLike<V>, tasks: readonly Task<T>[]): Promise<V> {
+    return new Promise((resolve, reject) => {
+      const cancel = this.#kernel.clock.after(timeoutMs, () => {
+        const error = new RepriseError('TIMEOUT', `the attempt took longer than ${timeoutMs} ms`)
+        for (const task of tasks) task.abort(error)
+        reject(error)
+      })
+      pending.then(resolve, reject)
+      const settle = () => cancel()
+      pending.then(settle, settle)
+    })
+  }
+
+  #succeeded(task: Task<T>, result: unknown): void {
+    if (task.shard.lost || this.#isOver) return
+    if (this.breaker?.succeeded()) this.#note(task.shard, 'resumed', 'a probe succeeded')
+    task.result = result
+    task.shard.complete(task)
+  }
+
+  async #failed(task: Task<T>, error: unknown): Promise<void> {
+    const { shard } = task
+    if (shard.lost || this.#isOver) return
+    const { clock, random, worker } = this.#kernel
+    if (this.isStopping && task.signal.aborted) {
+      // Cut off by us, not its own failure.
+      this.#refuse(task)
+      return
+    }
+    if (this.breaker?.failed(clock.elapsed())) {
+      this.#note(shard, 'paused', error instanceof Error ? error.message : String(error))
+    }
+    const decision = decideRetry(this.#job.retry, task.attempts + 1, error, random.number())
+    if (!decision.again) {
+      task.attempts += 1
+      this.#events.onFailure(task, error, 'dead')
+      await this.#giveUp(task, error)
+      this.#release(task)
+      return
+    }
+    if (decision.counts) task.attempts += 1
+    task.retryAt = worker.now() + decision.delayMs
+    this.counts.retried += 1
+    this.#events.onFailure(task, error, 'retry')
+    try {
+      await shard.recordFailure(task, error)
+    } catch (failure) {
+      if (!shard.lost) this.#events.onFatal(failure)
+      return
+    }
+    task.renew()
+    this.#release(task)
+    this.#startLater(task, decision.delayMs)
+  }
+
+  async #giveUp(task: Task<T>, error: unknown): Promise<void> {
+    try {
+      await task.shard.bury(task, error)
+      this.counts.failed += 1
+      this.#wake()
+    } catch (failure) {
+      if (!task.shard.lost) this.#events.onFatal(failure)
+    }
+  }
+
+  #startLater(task: Task<T>, delayMs: number): void {
+    if (this.isStopping) {
+      task.shard.drop(task)
+      this.#wake()
+      return
+    }
+    const end = () => {
+      cancelTimer()
+      this.#sleepers.delete(task)
+    }
+    const cancel = () => {
+      end()
+      task.shard.drop(task)
+    }
+    const cancelTimer = this.#kernel.clock.after(delayMs, () => {
+      end()
+      void this.#again(task)
+    })
+    this.#sleepers.set(task, cancel)
+  }
+
+  async #again(task: Task<T>): Promise<void> {
+    const { shard } = task
+    if (this.#busy >= this.#slots && !(await this.#freeSlot(shard))) return void this.#refuse(task)
+    if (this.isStopping || shard.lost) return void this.#refuse(task)
+    this.#hold(task)
+    if ((this.limiter || this.breaker) && !(await this.#clear(task))) return void this.#refuse(task)
+    // Alone, not in a batch with others: one bad item must not take good ones along twice.
+    if (this.#job.eachBatch) void this.#callBatch([task])
+    else this.#call(task)
+  }
+
+  #note(shard: Shard<T>, type: 'paused' | 'resumed', because: string): void {
+    const note =
+      type === 'paused'
+        ? entry('paused', {
+            because,
+            until: this.#kernel.worker.now() + (this.breaker!.openUntil! - this.#kernel.clock.elapsed()),
+          })
+        : entry('resumed', { because })
+    shard.write([note]).catch(() => undefined)
+  }
+
+  #hold(task: Task<T>): void {
+    task.holdsSlot = true
+    this.#busy += 1
+  }
+
+  #release(task: Task<T>): void {
+    if (task.holdsSlot) {
+      task.holdsSlot = false
+      this.#busy -= 1
+    }
+    this.#wake()
+  }
+
+  #wake(): void {
+    this.#events.onChange()
+    for (const check of this.#watchers) check()
+  }
+
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => this.#kernel.clock.after(ms, resolve))
+  }
+
+  #until(isMet: () => boolean): Promise<void> {
+    if (isMet()) return Promise.resolve()
+    return new Promise((resolve) => {
+      const check = () => {
+        if (!isMet()) return
+        this.#watchers.delete(check)
+        resolve()
+      }
+      this.#watchers.add(check)
+    })
+  }
+}
+
+function isPromise(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'
+}

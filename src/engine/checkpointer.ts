@@ -4,7 +4,14 @@
 
 import type { Coordinate, ManifestId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
-import { decideCheckpoint, type MeasuredCosts, noCosts, observe } from '../core/economics.ts'
+import {
+  type CheckpointInterval,
+  chooseInterval,
+  decideCheckpoint,
+  type MeasuredCosts,
+  noCosts,
+  observe,
+} from '../core/economics.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { encodeManifest, type Manifest } from '../core/manifest.ts'
 import type { ManifestRecord } from '../core/ports.ts'
@@ -44,8 +51,8 @@ export interface CheckpointingStatus {
   readonly costs: MeasuredCosts
   /** The last decision in words, with the numbers behind it. */
   readonly because: string
-  readonly intervalEntries: number | null
-  readonly intervalMs: number | null
+  /** What would be picked now by policy and measured costs, a sentence a trigger. */
+  readonly interval: CheckpointInterval
   readonly failuresInARow: number
 }
 
@@ -61,6 +68,7 @@ export class Checkpointer<State> {
   #failuresInARow = 0
   #underWay: Promise<unknown> = Promise.resolve()
   #isQueued = false
+  #milestone: string | null = null
   #isStopped = false
   #decision: { because: string; intervalEntries: number | null; intervalMs: number | null }
   #cancelTimer: (() => void) | null = null
@@ -78,7 +86,7 @@ export class Checkpointer<State> {
     if (report.checkpoint) costs = observe(costs, { kind: 'restore', ms: report.restoreMs })
     this.#costs = costs
     this.#decision = { because: 'nothing was appended yet', intervalEntries: 0, intervalMs: 0 }
-    if (report.entriesReplayed > 0) this.#decide([])
+    if (report.entriesReplayed > 0) this.#decide()
     this.#scheduleTimer()
   }
 
@@ -87,7 +95,8 @@ export class Checkpointer<State> {
       lastSeq: this.#lastSeq,
       entriesSince: this.#entriesSince,
       costs: this.#costs,
-      ...this.#decision,
+      because: this.#decision.because,
+      interval: chooseInterval(this.#fold.checkpoint ?? {}, this.#costs),
       failuresInARow: this.#failuresInARow,
     }
   }
@@ -96,11 +105,11 @@ export class Checkpointer<State> {
   wrote(entries: readonly Entry[], _bytes: number): void {
     if (entries.length === 0 || !this.#fold.checkpoint) return
     this.#entriesSince += entries.length
+    const { on } = this.#fold.checkpoint
+    const milestone = on && entries.find((entry) => on.includes(entry.type))?.type
+    if (milestone !== undefined) this.#milestone = milestone
     if (this.#isQueued || this.#isStopped) return
-    const { intervalEntries } = this.#decision
-    const isNear = intervalEntries !== null && this.#entriesSince >= intervalEntries
-    const on = this.#fold.checkpoint.on
-    if (isNear || (on && entries.some((entry) => on.includes(entry.type)))) this.#decide(entries)
+    if (milestone !== undefined || this.#isNear()) this.#decide()
   }
 
   now(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
@@ -117,16 +126,22 @@ export class Checkpointer<State> {
     await this.#underWay
   }
 
-  #decide(entries: readonly Entry[]): void {
+  #isNear(): boolean {
+    const { intervalEntries } = this.#decision
+    return intervalEntries !== null && this.#entriesSince >= intervalEntries
+  }
+
+  #decide(): void {
     const policy = this.#fold.checkpoint
     if (!policy || this.#isQueued || this.#isStopped) return
     const decision = decideCheckpoint(policy, this.#costs, {
       entries: this.#entriesSince,
       ms: this.#kernel.clock.elapsed() - this.#lastAt,
-      types: entries.map((entry) => entry.type),
+      types: this.#milestone === null ? [] : [this.#milestone],
     })
     this.#decision = decision
     if (!decision.isDue) return
+    this.#milestone = null
     this.#isQueued = true
     const trigger = decision.trigger ?? 'policy'
     const next = this.#underWay.then(() => (this.#isStopped ? null : this.#make({}, trigger, decision.because)))
@@ -138,6 +153,8 @@ export class Checkpointer<State> {
       })
       .finally(() => {
         this.#isQueued = false
+        // What came while this one was written may want another.
+        if (this.#milestone !== null || this.#isNear()) this.#decide()
       })
   }
 
@@ -147,7 +164,7 @@ export class Checkpointer<State> {
     if (each === undefined || this.#isStopped) return
     const pauseMs = Math.max(50, toMs(each, 'checkpoint.each') / 4)
     this.#cancelTimer = this.#kernel.clock.after(pauseMs, () => {
-      if (this.#entriesSince > 0) this.#decide([])
+      if (this.#entriesSince > 0) this.#decide()
       this.#scheduleTimer()
     })
   }

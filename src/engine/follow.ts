@@ -16,6 +16,8 @@ import type { TimelineState } from './state.ts'
 export interface FollowOptions {
   /** Longest time between two looks when the store cannot tell us; default one second. */
   readonly pollMs?: number
+  /** Looks only when `refresh` is called: no polling, no listening. */
+  readonly isPassive?: boolean
   readonly signal?: AbortSignal
 }
 
@@ -52,8 +54,8 @@ export class Replica<State> {
     this.#point = start.point
     this.recovery = start.report
     this.#pollMs = options.pollMs ?? 1000
-    this.#stopListening = kernel.store.listen(() => void this.#refreshQuietly())
-    this.#schedulePoll()
+    this.#stopListening = options.isPassive ? () => undefined : kernel.store.listen(() => void this.#refreshQuietly())
+    if (!options.isPassive) this.#schedulePoll()
     options.signal?.addEventListener('abort', () => this.close(), { once: true })
   }
 

@@ -1,0 +1,87 @@
+// Effects: intent before the call, outcome after it, the same key for every attempt, and no guessing when in doubt.
+
+import { expect, it } from 'vitest'
+import { counter } from '../support/definitions.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const code = (expected: string) => expect.objectContaining({ code: expected })
+
+onEveryStore('effects', (world) => {
+  it('A5.3: a done effect is not called again, in this process or the next', async () => {
+    const w = await world()
+    let calls = 0
+    for (let round = 0; round < 2; round++) {
+      const rp = await w.engine()
+      const c = await rp.open(counter, 'x')
+      expect(await c.effects.run('charge', () => ({ paid: ++calls }))).toEqual({ paid: 1 })
+      await rp.close()
+    }
+    expect(calls).toBe(1)
+  })
+
+  it('G5: after a crash between intent and outcome the call is repeated once, with the same key', async () => {
+    const w = await world()
+    const keys: string[] = []
+    const first = await w.engine()
+    const c = await first.open(counter, 'x')
+    void c.effects.run('charge', ({ key }) => {
+      keys.push(key)
+      return new Promise(() => {})
+    })
+    while (keys.length === 0) await new Promise((resolve) => setTimeout(resolve, 2))
+    first.kernel.worker.abandon()
+    const second = await w.engine()
+    const again = await second.open(counter, 'x', { takeover: true })
+    expect(again.effects.inDoubt().map(({ name }) => name)).toEqual(['charge'])
+    await again.effects.run('charge', ({ key, attempt }) => keys.push(key) && attempt)
+    expect(keys).toHaveLength(2)
+    expect(new Set(keys).size).toBe(1)
+    expect(again.effects.inDoubt()).toEqual([])
+  })
+
+  it('A5.3: in doubt, hold waits for a person, and a probe asks the outside', async () => {
+    const w = await world()
+    const first = await w.engine()
+    const c = await first.open(counter, 'x')
+    let isCalled = false
+    for (const id of ['held', 'probed', 'absent']) void c.effects.run(id, () => new Promise(() => (isCalled = true)))
+    while (!isCalled || c.coordinate.seq < 3) await new Promise((resolve) => setTimeout(resolve, 2))
+    const second = await w.engine()
+    const again = await second.open(counter, 'x', { takeover: true })
+    await expect(again.effects.run('held', () => 1, { inDoubt: 'hold' })).rejects.toEqual(code('EFFECT_IN_DOUBT'))
+    await again.effects.settle('held', 'done', 'ann', 42)
+    expect(await again.effects.run('held', () => 1, { inDoubt: 'hold' })).toBe(42)
+    expect(await again.effects.run('probed', () => 1, { inDoubt: async () => ({ happened: true, result: 7 }) })).toBe(7)
+    expect(await again.effects.run('absent', () => 5, { inDoubt: async () => ({ happened: false }) })).toBe(5)
+  })
+
+  it('a failed effect may be tried again under the same key; its failure is recorded', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const c = await rp.open(counter, 'x')
+    const keys: string[] = []
+    const failing = c.effects.run('charge', ({ key }) => {
+      keys.push(key)
+      throw new Error('declined')
+    })
+    await expect(failing).rejects.toThrow('declined')
+    expect(c.effects.get('charge')).toMatchObject({ outcome: 'failed' })
+    await c.effects.run('charge', ({ key }) => keys.push(key))
+    expect(new Set(keys).size).toBe(1)
+  })
+
+  it('a compensation is recorded before and after, and runs once', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const c = await rp.open(counter, 'x')
+    await c.effects.run('charge', () => 'p1', { reversal: 'compensate' })
+    const undone: unknown[] = []
+    await expect(c.effects.compensate('charge', () => Promise.reject(new Error('bank is closed')))).rejects.toThrow(
+      'closed',
+    )
+    await c.effects.compensate('charge', (effect) => undone.push(effect.result))
+    await c.effects.compensate('charge', (effect) => undone.push(effect.result))
+    expect(undone).toEqual(['p1'])
+    expect(c.effects.get('charge')?.state).toBe('compensated')
+  })
+})

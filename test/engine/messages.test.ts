@@ -1,0 +1,138 @@
+// Inbox, wakeups, queues, feeds, cursors and attributes: what layers build on.
+
+import { expect, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
+import { unpackRun } from '../../src/core/run.ts'
+import { feedStart, timeline } from '../../src/index.ts'
+import { added, counter, frugal } from '../support/definitions.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const log = timeline('log', {
+  initial: () => [] as string[],
+  apply: (s, e: { type: 'got'; text: string }) => [...s, e.text],
+})
+
+onEveryStore('messages', (world) => {
+  it('mail sent before the timeline exists is kept, read in order, and consumed once with the entry that reacts', async () => {
+    const w = await world()
+    const [a, b] = [await w.engine(), await w.engine()]
+    await a.send('log/x', 'greet', { text: 'one' }, { id: 'm1' })
+    await a.send('log/x', 'greet', { text: 'two' })
+    await a.send('log/x', 'greet', { text: 'one again' }, { id: 'm1' })
+    b.register(log.prefix, log.fold)
+    const open = await b.openTimeline(timelineId('log/x'), log.fold)
+    const mail = await open.inbox()
+    expect(mail.map((message) => b.openMessage(message))).toEqual([{ text: 'one' }, { text: 'two' }])
+    for (const message of mail) {
+      await open.write([{ type: 'got', data: b.openMessage(message) }], { consume: [message.id] })
+    }
+    expect(open.state).toEqual(['one', 'two'])
+    await a.send('log/x', 'greet', { text: 'one for the third time' }, { id: 'm1' })
+    expect(await open.inbox()).toEqual([])
+    await expect(open.write([{ type: 'got', data: { text: 'twice' } }], { consume: [mail[0]!.id] })).rejects.toThrow()
+    expect((await b.head('log/x'))!.seq).toBe(2)
+  })
+
+  it('the dispatcher executes what is due: by wakeup, by mail, by priority, each under a new epoch', async () => {
+    const w = await world()
+    const [a, b] = [await w.engine(), await w.engine()]
+    const start = async (id: string, wakeup: number | null, priority: number) => {
+      const open = await a.openTimeline(timelineId(`log/${id}`), log.fold)
+      await open.close({ queue: 'work', wakeup, priority })
+    }
+    await a.kernel.worker.register()
+    await start('mailed', null, 0)
+    await start('later', a.kernel.worker.now() + 3_600_000, 0)
+    await start('low', 0, 1)
+    await start('high', 0, 9)
+    await a.send('log/mailed', 'wake', null)
+    const seen: string[] = []
+    await new Promise<void>((resolve) => {
+      b.serve(
+        'work',
+        async (head) => {
+          const open = await b.adopt(head, log.fold)
+          const mail = await open.inbox()
+          seen.push(head.timeline)
+          await open.write([{ type: 'got', data: { text: 'run' } }], { consume: mail.map(({ id }) => id) })
+          await open.close({ wakeup: null })
+          if (seen.length === 3) resolve()
+        },
+        { concurrency: 1 },
+      )
+    })
+    expect([...seen].sort()).toEqual(['log/high', 'log/low', 'log/mailed'])
+    expect(seen.indexOf('log/high')).toBeLessThan(seen.indexOf('log/low'))
+    expect((await b.head('log/later'))!.seq).toBe(0)
+  })
+
+  it('the feed has every entry of every timeline once, in order, also when writers interleave', async () => {
+    const w = await world()
+    const [a, b] = [await w.engine(), await w.engine()]
+    const writers = await Promise.all(['p', 'q', 'r', 's'].map((id, i) => (i % 2 ? a : b).open(counter, id)))
+    let isWriting = true
+    const writing = Promise.all(
+      writers.map(async (c, i) => {
+        for (let n = 0; n < 25; n++) await c.append(added(i * 1000 + n))
+      }),
+    ).finally(() => {
+      isWriting = false
+    })
+    const seen: string[] = []
+    let position = feedStart
+    for (let isDone = false; !isDone; ) {
+      isDone = !isWriting
+      const page = await a.feed(position, { prefixes: ['counter/'] })
+      for (const { timeline: id, run } of page.items) for (const { seq } of unpackRun(run)) seen.push(`${id}@${seq}`)
+      position = page.next
+      if (page.isEnd && !isDone) await new Promise((resolve) => setTimeout(resolve, 1))
+      if (!page.isEnd) isDone = false
+    }
+    await writing
+    expect(new Set(seen).size).toBe(seen.length)
+    expect(seen).toHaveLength(100)
+    for (const id of ['p', 'q', 'r', 's']) {
+      expect(seen.filter((each) => each.startsWith(`counter/${id}@`))).toEqual(
+        Array.from({ length: 25 }, (_, n) => `counter/${id}@${n + 1}`),
+      )
+    }
+  })
+
+  it('A6.4: history that a named cursor has not passed is never trimmed', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const consumer = await rp.openTimeline(timelineId('log/consumer'), log.fold)
+    await consumer.write([], { cursors: { reports: feedStart } })
+    const f = await rp.open(frugal, 'x')
+    for (let i = 0; i < 30; i++) await f.append(added(1))
+    await f.checkpoint()
+    expect((await rp.head('frugal/x'))!.floor).toBe(0)
+    const { next } = await rp.feed(feedStart)
+    await consumer.write([{ type: 'got', data: { text: 'read' } }], { cursors: { reports: next } })
+    await f.append(added(1))
+    await f.checkpoint()
+    expect((await rp.head('frugal/x'))!.floor).toBeGreaterThan(0)
+    expect((await rp.kernel.store.cursors()).map(({ name }) => name)).toEqual(['reports'])
+  })
+
+  it('timelines are found by their attributes and status', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    for (const [id, city] of [
+      ['a', 'Rome'],
+      ['b', 'Oslo'],
+      ['c', 'Rome'],
+    ] as const) {
+      const open = await rp.openTimeline(timelineId(`log/${id}`), log.fold)
+      await open.write([], { attributes: { city, size: 3 }, status: 'running' })
+    }
+    expect((await rp.list({ attributes: { city: 'Rome' }, status: 'running' })).map(({ timeline: id }) => id)).toEqual([
+      'log/a',
+      'log/c',
+    ])
+    expect(await rp.list({ attributes: { city: 'Rome', size: 4 } })).toEqual([])
+    await expect(rp.list({ town: 'Rome' } as never)).rejects.toEqual(
+      expect.objectContaining({ code: 'INVALID_ARGUMENT' }),
+    )
+  })
+})

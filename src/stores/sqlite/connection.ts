@@ -61,7 +61,16 @@ export class Connection {
     try {
       return work()
     } finally {
+      this.rollback()
+    }
+  }
+
+  /** Also after an error that made SQLite roll back by itself: that error is the one to tell. */
+  rollback(): void {
+    try {
       this.run('ROLLBACK')
+    } catch {
+      // There was no transaction any more.
     }
   }
 

@@ -22,7 +22,7 @@ export interface FeedSource {
 export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFilter, limit: number): FeedPage {
   const items: FeedItem[] = []
   let bytes = 0
-  let reached = Math.max(fromPosition(after), logStart(source.connection) - 1)
+  let reached = Math.max(fromPosition(after), source.log.firstPosition() - 1)
   const end = reached + rowsMax
   const last = source.log.lastPosition()
   const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position'
@@ -38,11 +38,6 @@ export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFi
     }
   }
   return { items, next: reached === 0 ? after : toPosition(reached), isEnd: reached >= last }
-}
-
-/** Where the log begins: rows below it were given back by tidy. */
-export function logStart(connection: Connection): number {
-  return Number(connection.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value ?? 1)
 }
 
 function itemsOf(source: FeedSource, position: number, body: Uint8Array, filter: FeedFilter): FeedItem[] {

@@ -5,7 +5,6 @@ import { RepriseError } from '../../core/errors.ts'
 import type { StoreFault } from '../../core/ports.ts'
 import { readCatalog } from './catalog.ts'
 import { listCursors } from './cursors.ts'
-import { logStart } from './feed.ts'
 import { ownStart } from './log.ts'
 import { readFrames } from './log-row.ts'
 import { readInbox } from './mail.ts'
@@ -35,7 +34,7 @@ export async function inspect(read: Read): Promise<StoreFault[]> {
 
 async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
   const sql = `SELECT position, body FROM reprise_log WHERE position >= ? ORDER BY position LIMIT ${rowsPerSlice}`
-  let next = await read(({ connection }) => logStart(connection))
+  let next = await read(({ log }) => log.firstPosition())
   for (let count = 1; count > 0 && faults.length < faultsMax; ) {
     count = await read(({ connection }) => {
       const rows = connection.all(sql, next)

@@ -55,6 +55,11 @@ export class Log {
     return (this.#connection.get('SELECT max(position) AS position FROM reprise_log')?.position as number | null) ?? 0
   }
 
+  /** Where the log begins: rows below it were given back by tidy. */
+  firstPosition(): number {
+    return Number(this.#connection.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value ?? 1)
+  }
+
   body(position: number): Uint8Array | null {
     const row = this.#connection.get('SELECT body FROM reprise_log WHERE position = ?', position)
     return (row?.body as Uint8Array | undefined) ?? null

@@ -35,7 +35,7 @@ export async function openFile(driver: Driver, location: string, options: OpenOp
   try {
     if (options.isReadOnly) return { file, writer: openToRead(file) }
     const isNew = !existsSync(file)
-    if (isNew) mkdirSync(dirname(file), { recursive: true })
+    if (isNew) makeFolder(dirname(file))
     // Two processes that make a new file in the same moment can find it locked in spite of any timeout: try again.
     const writer = await retryBusy(options.busyMs, () => openToWrite(driver, file, options))
     if (isNew) syncDirectory(dirname(file))
@@ -124,9 +124,16 @@ function prepare(connection: Connection, namespace: string): number {
     connection.run('COMMIT')
     return space
   } catch (error) {
-    connection.run('ROLLBACK')
+    connection.rollback()
     throw error
   }
+}
+
+/** A new folder is a name in the one above it, which has to be synced as well. */
+function makeFolder(folder: string): void {
+  const first = mkdirSync(folder, { recursive: true })
+  if (first === undefined) return
+  for (let made = folder; made.length >= first.length; made = dirname(made)) syncDirectory(dirname(made))
 }
 
 function syncDirectory(directory: string): void {

@@ -1,7 +1,7 @@
 // Housekeeping: forgets what nobody asks for any more and gives its space back, in transactions short enough that
 // others get their turn.
 
-import { emptyRowsFrom, logStart } from './feed.ts'
+import { emptyRowsFrom } from './feed.ts'
 import { forgetConsumed } from './mail.ts'
 import { sweep } from './sweep.ts'
 import type { Writer } from './writer.ts'
@@ -29,7 +29,7 @@ export async function tidy(writer: Writer, before: number): Promise<{ messages: 
 /** Empty rows at the start of the log go; where it starts now is written down, so that this is not taken for damage. */
 function dropEmptyRows(writing: Writing): number {
   const { connection } = writing
-  const start = logStart(connection)
+  const start = writing.log.firstPosition()
   const rows = emptyRowsFrom(connection, start, writing.position - 1, rowsPerStep)
   if (rows === 0) return 0
   connection.run('DELETE FROM reprise_log WHERE position < ?', start + rows)

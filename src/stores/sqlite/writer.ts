@@ -139,11 +139,7 @@ export class Writer {
   #abandon(writing: Writing): void {
     writing.timelines.clear()
     this.#dataVersion = -1
-    try {
-      this.#connection.run('ROLLBACK')
-    } catch {
-      // SQLite has rolled back by itself: what made it do so is already on its way to the caller.
-    }
+    this.#connection.rollback()
   }
 
   #apply(writing: Writing, commit: Commit): Outcome {

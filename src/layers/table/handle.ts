@@ -1,0 +1,303 @@
+// What a user holds of an open table. Reads are of durable, committed rows and cost no waiting; writes resolve when they
+// are durable. Values are shared with the table: set a new one instead of changing one in place.
+
+import type { Coordinate } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed.ts'
+import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpointer.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { RecoveryReport } from '../../engine/report.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { Along } from '../../engine/writer.ts'
+import { Index, type IndexFunction, type Term } from './indexes.ts'
+import { type Offset, observer, type RowObserver, type TableState } from './state.ts'
+import type { SetOptions, Transaction, View } from './transaction.ts'
+import { TableWriter } from './writer.ts'
+
+export interface TableModel<V> {
+  readonly name: string
+  readonly ttlMs: number | undefined
+  readonly indexes: Readonly<Record<string, IndexFunction<V>>>
+}
+
+export interface Change<V> {
+  readonly key: string
+  /** Undefined: the row is gone. */
+  readonly value: V | undefined
+  readonly before: V | undefined
+}
+
+const sweepMs = 1000
+const sweepAtOnce = 1000
+const timeDigits = 16
+
+export class TableHandle<V> {
+  readonly #kernel: Kernel
+  readonly #model: TableModel<V>
+  readonly #open: OpenTimeline<TableState<V>>
+  readonly #writer: TableWriter<V>
+  readonly #indexes = new Map<string, Index<V>>()
+  readonly #watchers = new Set<{ readonly range: KeyedRange; call(changes: readonly Change<V>[]): void }>()
+  /** "<expiry> <key>", soonest first. */
+  readonly #due = new Keyed<string>()
+  readonly #unwatch: () => void
+  #changes: Change<V>[] = []
+  #cancelSweep: (() => void) | null = null
+  #holders = 1
+  #isClosed = false
+
+  constructor(kernel: Kernel, model: TableModel<V>, open: OpenTimeline<TableState<V>>) {
+    this.#kernel = kernel
+    this.#model = model
+    this.#open = open
+    this.#writer = new TableWriter(open, this.#view())
+    for (const [key, at] of open.state.expiry) this.#due.set(dueKey(at, key), key)
+    open.state[observer] = this.#observer()
+    this.#unwatch = open.watch(() => this.#tellWatchers())
+    this.#scheduleSweep()
+  }
+
+  /** For the definition: undoes what a crash cut short. */
+  recover(): Promise<number> {
+    return this.#writer.undoUnfinished()
+  }
+
+  get size(): number {
+    return this.#open.state.rows.size
+  }
+
+  get timeline(): string {
+    return this.#open.id
+  }
+
+  get coordinate(): Coordinate {
+    return this.#open.coordinate
+  }
+
+  get recovery(): RecoveryReport {
+    return this.#open.recovery
+  }
+
+  get checkpointing() {
+    return this.#open.checkpointing
+  }
+
+  get(key: string): V | undefined {
+    const { rows, expiry } = this.#open.state
+    const value = rows.get(key)
+    return value !== undefined && expiry.size > 0 && this.#hasEnded(key) ? undefined : value
+  }
+
+  has(key: string): boolean {
+    return this.get(key) !== undefined
+  }
+
+  /** In key order. @example [...sessions.entries({ prefix: 'user/', limit: 10 })] */
+  *entries(range: KeyedRange = {}): IterableIterator<[string, V]> {
+    const { rows, expiry } = this.#open.state
+    if (expiry.size === 0) {
+      yield* rows.entries(range)
+      return
+    }
+    const { limit, ...whole } = range
+    let left = limit ?? Number.POSITIVE_INFINITY
+    for (const entry of rows.entries(whole)) {
+      if (left <= 0) return
+      if (this.#hasEnded(entry[0])) continue
+      left -= 1
+      yield entry
+    }
+  }
+
+  *keys(range: KeyedRange = {}): IterableIterator<string> {
+    for (const [key] of this.entries(range)) yield key
+  }
+
+  *values(range: KeyedRange = {}): IterableIterator<V> {
+    for (const [, value] of this.entries(range)) yield value
+  }
+
+  [Symbol.iterator](): IterableIterator<[string, V]> {
+    return this.entries()
+  }
+
+  /** Rows by a secondary index: with one term, or by a range of terms. */
+  *by(
+    index: string,
+    term: Term | { readonly from?: Term; readonly to?: Term; readonly reverse?: boolean; readonly limit?: number },
+  ): IterableIterator<[string, V]> {
+    const found = this.#index(index)
+    for (const key of typeof term === 'object' ? found.range(term) : found.equal(term)) {
+      const value = this.get(key)
+      if (value !== undefined) yield [key, value]
+    }
+  }
+
+  async set(key: string, value: V, options: SetOptions = {}): Promise<void> {
+    this.#check()
+    await this.#writer.submit((tx) => tx.set(key, value, options))
+  }
+
+  /** True if there was a row. */
+  async delete(key: string): Promise<boolean> {
+    this.#check()
+    return await this.#writer.submit((tx) => {
+      const was = tx.has(key)
+      if (was) tx.delete(key)
+      return was
+    })
+  }
+
+  /** Reads, decides and writes with nothing in between. Return undefined to delete. */
+  async update(key: string, change: (value: V | undefined) => V | undefined): Promise<V | undefined> {
+    this.#check()
+    return await this.#writer.submit((tx) => {
+      const next = change(tx.get(key))
+      if (next === undefined) tx.delete(key)
+      else tx.set(key, next)
+      return next
+    })
+  }
+
+  /**
+   * All of it or nothing, serializable. The function may wait; it may be run twice.
+   * @example await sessions.transaction((tx) => { tx.set('s1', { user: 'ann' }); tx.delete('s0') })
+   */
+  async transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: Along): Promise<R> {
+    this.#check()
+    return await this.#writer.submit(run, along ?? null)
+  }
+
+  /** How far a source was read, as of the rows. */
+  offset(source: string): Offset | undefined {
+    return this.#open.state.offsets.get(source)
+  }
+
+  /** Calls after changes became durable: of one key, or of a range. */
+  watch(range: string | KeyedRange, call: (changes: readonly Change<V>[]) => void): () => void {
+    const watcher = { range: typeof range === 'string' ? { from: range, to: `${range}\u0000` } : range, call }
+    this.#watchers.add(watcher)
+    return () => this.#watchers.delete(watcher)
+  }
+
+  checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
+    return this.#open.checkpoint(request)
+  }
+
+  /** For the definition: one more holder in this process; each of them closes. */
+  share(): this {
+    this.#holders += 1
+    return this
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#holders -= 1
+    if (this.#holders <= 0) {
+      this.#isClosed = true
+      this.#cancelSweep?.()
+      this.#unwatch()
+    }
+    await this.#open.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  #view(): View<V> {
+    const { clock } = this.#kernel
+    const { rows, offsets } = this.#open.state
+    const { ttlMs } = this.#model
+    return {
+      get: (key) => this.get(key),
+      entries: (range) => (this.#open.state.expiry.size === 0 ? rows.entries(range) : this.entries(range)),
+      offset: (source) => offsets.get(source),
+      get now() {
+        return clock.now()
+      },
+      ttlMs,
+    }
+  }
+
+  #observer(): RowObserver {
+    return {
+      changed: (key, before, after) => {
+        for (const index of this.#indexes.values()) index.changed(key, before as V | undefined, after as V | undefined)
+        if (this.#watchers.size > 0) {
+          this.#changes.push({ key, value: after as V | undefined, before: before as V | undefined })
+        }
+      },
+      expires: (key, before, after) => {
+        if (before !== undefined) this.#due.delete(dueKey(before, key))
+        if (after !== undefined) this.#due.set(dueKey(after, key), key)
+      },
+    }
+  }
+
+  #index(name: string): Index<V> {
+    const held = this.#indexes.get(name)
+    if (held) return held
+    const terms = Object.hasOwn(this.#model.indexes, name) ? this.#model.indexes[name] : undefined
+    if (!terms) throw new RepriseError('INVALID_ARGUMENT', `${this.#model.name} has no index ${name}`, { index: name })
+    const made = new Index(terms, this.#open.state.rows.entries())
+    this.#indexes.set(name, made)
+    return made
+  }
+
+  #tellWatchers(): void {
+    if (this.#changes.length === 0) return
+    const changes = this.#changes
+    this.#changes = []
+    for (const { range, call } of this.#watchers) {
+      const seen = changes.filter(({ key }) => isInside(key, range))
+      if (seen.length > 0) call(seen)
+    }
+  }
+
+  #hasEnded(key: string): boolean {
+    const at = this.#open.state.expiry.get(key)
+    return at !== undefined && at <= this.#kernel.clock.now()
+  }
+
+  /** Ended rows are invisible at once; this takes them out for good. */
+  #scheduleSweep(): void {
+    if (this.#isClosed || this.#open.broken) return
+    this.#cancelSweep = this.#kernel.clock.after(sweepMs, () => {
+      void this.sweep()
+        .catch((error) => this.#kernel.events.emit('problem', { where: this.timeline, error }))
+        .finally(() => this.#scheduleSweep())
+    })
+  }
+
+  /** Deletes rows whose time is over; says how many. Runs by itself every second. */
+  async sweep(): Promise<number> {
+    const now = this.#kernel.clock.now()
+    let count = 0
+    for (;;) {
+      const ended = [...this.#due.values({ to: dueKey(now + 1, ''), limit: sweepAtOnce })]
+      if (ended.length === 0 || this.#isClosed) return count
+      // Asked again inside: a row may have been set anew meanwhile.
+      await this.#writer.submit((tx) => {
+        for (const key of ended) if (!tx.has(key)) tx.delete(key)
+      })
+      count += ended.length
+    }
+  }
+
+  #check(): void {
+    if (this.#isClosed) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
+  }
+}
+
+function dueKey(at: number, key: string): string {
+  return `${String(Math.max(0, Math.floor(at))).padStart(timeDigits, '0')} ${key}`
+}
+
+function isInside(key: string, { from, to, prefix }: KeyedRange): boolean {
+  return (
+    (from === undefined || key >= from) &&
+    (to === undefined || key < to) &&
+    (prefix === undefined || key.startsWith(prefix))
+  )
+}

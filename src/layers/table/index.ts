@@ -1,0 +1,7 @@
+// reprise/table: durable keyed maps with transactions, indexes and rows that end by themselves.
+
+export type { KeyedRange } from '../../core/keyed.ts'
+export type { Change, TableHandle } from './handle.ts'
+export type { IndexFunction, Term } from './indexes.ts'
+export { type TableDefinition, type TableOptions, table } from './table.ts'
+export type { SetOptions, Transaction } from './transaction.ts'

@@ -1,0 +1,65 @@
+// Secondary indexes of an open table: sorted in memory, made from the rows when they are first asked for, and kept up by
+// every change. They are derived, so they are in no checkpoint, and a changed index function needs no migration.
+//
+// An index key is the term, a NUL, and the row's key; NULs inside a term are escaped so that no term runs into another.
+
+import { RepriseError } from '../../core/errors.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed.ts'
+
+export type Term = string | number
+
+/** The terms under which a row is found; none for undefined. */
+export type IndexFunction<V> = (value: V, key: string) => Term | readonly Term[] | undefined
+
+export class Index<V> {
+  readonly #terms: IndexFunction<V>
+  readonly #keys = new Keyed<string>()
+
+  constructor(terms: IndexFunction<V>, rows: Iterable<[string, V]>) {
+    this.#terms = terms
+    for (const [key, value] of rows) this.#each(value, key, (place) => this.#keys.set(place, key))
+  }
+
+  changed(key: string, before: V | undefined, after: V | undefined): void {
+    if (before !== undefined) this.#each(before, key, (place) => this.#keys.delete(place))
+    if (after !== undefined) this.#each(after, key, (place) => this.#keys.set(place, key))
+  }
+
+  /** Keys of the rows with this term, in key order. */
+  *equal(term: Term): IterableIterator<string> {
+    yield* this.#keys.values({ prefix: `${encodeTerm(term)}\u0000` })
+  }
+
+  /** Keys of rows by term; `from` inclusive, `to` exclusive. */
+  *range(range: { readonly from?: Term; readonly to?: Term; readonly reverse?: boolean; readonly limit?: number }) {
+    const bounds: KeyedRange = {
+      ...(range.from !== undefined && { from: encodeTerm(range.from) }),
+      ...(range.to !== undefined && { to: encodeTerm(range.to) }),
+      ...(range.reverse !== undefined && { reverse: range.reverse }),
+      ...(range.limit !== undefined && { limit: range.limit }),
+    }
+    yield* this.#keys.values(bounds)
+  }
+
+  #each(value: V, key: string, call: (place: string) => void): void {
+    const terms = this.#terms(value, key)
+    if (terms === undefined) return
+    for (const term of Array.isArray(terms) ? (terms as readonly Term[]) : [terms as Term]) {
+      call(`${encodeTerm(term)}\u0000${key}`)
+    }
+  }
+}
+
+/** Text after all numbers; numbers in their own order. */
+function encodeTerm(term: Term): string {
+  if (typeof term === 'string')
+    return `t${term.replaceAll('\u0001', '\u0001\u0002').replaceAll('\u0000', '\u0001\u0001')}`
+  if (typeof term !== 'number' || Number.isNaN(term)) {
+    throw new RepriseError('INVALID_ARGUMENT', 'an index term is a string or a number')
+  }
+  const view = new DataView(new ArrayBuffer(8))
+  view.setFloat64(0, term === 0 ? 0 : term)
+  let bits = view.getBigUint64(0)
+  bits = bits >> 63n ? ~bits & 0xffff_ffff_ffff_ffffn : bits | (1n << 63n)
+  return `n${bits.toString(16).padStart(16, '0')}`
+}

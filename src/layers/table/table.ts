@@ -1,0 +1,87 @@
+// A durable keyed map: get, set, ranges in key order, transactions over many keys, secondary indexes, rows that end by
+// themselves. One timeline a table (table/<name>), or one a tenant (table/<name>/<id>).
+
+import { timelineId } from '../../core/coordinate.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
+import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { TableHandle, type TableModel } from './handle.ts'
+import type { IndexFunction } from './indexes.ts'
+import { applyEntry, initialState, type TableState } from './state.ts'
+
+export interface TableOptions<V> {
+  readonly indexes?: Readonly<Record<string, IndexFunction<V>>>
+  /** Rows end by themselves after this time, unless `set` says otherwise. */
+  readonly ttl?: Duration
+  /** Default: after 10,000 entries, or when recovery would take longer than two seconds. */
+  readonly checkpoint?: CheckpointPolicy
+  /** Default: two checkpoints, and the history that they need. */
+  readonly retain?: RetentionPolicy
+}
+
+export interface TableDefinition<V> extends Entity<TableHandle<V>> {
+  readonly kind: 'table'
+  readonly name: string
+  readonly prefix: string
+  readonly fold: Fold<TableState<V>>
+  readonly model: TableModel<V>
+}
+
+export const tablePrefix = 'table/'
+
+/** @example const sessions = await rp.open(table<{ user: string }>('sessions')) */
+export function table<V>(name: string, options: TableOptions<V> = {}): TableDefinition<V> {
+  checkName('table', name)
+  const { fold, model } = tableParts(name, options)
+  const prefix = `${tablePrefix}${name}`
+  // Handles of one open table share its indexes and its queue.
+  const shared = new WeakMap<object, TableHandle<V>>()
+  return {
+    kind: 'table',
+    name,
+    prefix,
+    fold,
+    model,
+    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+      engine.register(prefix, fold)
+      return await openTable(engine, id === undefined ? prefix : `${prefix}/${id}`, fold, model, open, shared)
+    },
+  }
+}
+
+export async function openTable<V>(
+  engine: Reprise,
+  id: string,
+  fold: Fold<TableState<V>>,
+  model: TableModel<V>,
+  options: OpenOptions,
+  shared: WeakMap<object, TableHandle<V>>,
+): Promise<TableHandle<V>> {
+  const opened = await engine.openTimeline(timelineId(id), fold, options)
+  const held = shared.get(opened)
+  if (held) return held.share()
+  const handle = new TableHandle(engine.kernel, model, opened)
+  shared.set(opened, handle)
+  await handle.recover()
+  return handle
+}
+
+export function tableParts<V>(name: string, options: TableOptions<V>) {
+  if (options.checkpoint) checkPolicy(options.checkpoint)
+  if (options.retain) resolveRetention(options.retain)
+  const fold: Fold<TableState<V>> = {
+    version: 'table/1',
+    initial: initialState<V>,
+    apply: applyEntry,
+    checkpoint: options.checkpoint ?? { every: 10_000, recoverWithin: '2s' },
+    retain: options.retain ?? { checkpoints: 2, history: 'needed' },
+  }
+  const model: TableModel<V> = {
+    name,
+    ttlMs: options.ttl === undefined ? undefined : toMs(options.ttl, 'ttl'),
+    indexes: options.indexes ?? {},
+  }
+  return { fold, model }
+}

@@ -1,0 +1,179 @@
+// A transaction in the making: reads see the table as of now plus the transaction's own writes, writes wait in a buffer.
+// What was read is remembered, so that a transaction that waited can be checked before it is written.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed.ts'
+import type { Offset } from './state.ts'
+
+export interface SetOptions {
+  /** The row ends by itself after this time. */
+  readonly ttl?: Duration
+}
+
+export interface Write {
+  /** Undefined: deleted. */
+  readonly value: unknown
+  readonly isDeleted: boolean
+  readonly expiresAt: number | undefined
+}
+
+/** What a transaction reads from: committed rows, or those plus what is about to be committed. */
+export interface View<V> {
+  get(key: string): V | undefined
+  entries(range: KeyedRange): IterableIterator<[string, V]>
+  offset(source: string): Offset | undefined
+  readonly now: number
+  readonly ttlMs: number | undefined
+}
+
+/** What the function given to `transaction` sees. */
+export interface Transaction<V> {
+  get(key: string): V | undefined
+  has(key: string): boolean
+  set(key: string, value: V, options?: SetOptions): void
+  delete(key: string): void
+  entries(range?: KeyedRange): IterableIterator<[string, V]>
+  /** How far a source was read: kept with the rows, in the same commit. It never moves back. */
+  offset(source: string): Offset | undefined
+  advance(source: string, offset: Offset): void
+}
+
+export class Buffer<V> implements Transaction<V> {
+  readonly writes = new Keyed<Write>()
+  readonly offsets = new Map<string, Offset>()
+  readonly reads = new Map<string, V | undefined>()
+  readonly ranges: { readonly range: KeyedRange; readonly seen: readonly (readonly [string, V])[] }[] = []
+  readonly #view: View<V>
+  #isOver = false
+
+  constructor(view: View<V>) {
+    this.#view = view
+  }
+
+  get(key: string): V | undefined {
+    this.#check(key)
+    const own = this.writes.get(key)
+    if (own) return own.value as V | undefined
+    const value = this.#view.get(key)
+    if (!this.reads.has(key)) this.reads.set(key, value)
+    return value
+  }
+
+  has(key: string): boolean {
+    return this.get(key) !== undefined
+  }
+
+  set(key: string, value: V, options: SetOptions = {}): void {
+    this.#check(key)
+    if (value === undefined) {
+      throw new RepriseError('INVALID_ARGUMENT', 'undefined is no value for a row; delete the key instead', { key })
+    }
+    const ttlMs = options.ttl === undefined ? this.#view.ttlMs : toMs(options.ttl, 'ttl')
+    this.writes.set(key, {
+      value,
+      isDeleted: false,
+      expiresAt: ttlMs === undefined ? undefined : this.#view.now + ttlMs,
+    })
+  }
+
+  delete(key: string): void {
+    this.#check(key)
+    this.writes.set(key, { value: undefined, isDeleted: true, expiresAt: undefined })
+  }
+
+  *entries(range: KeyedRange = {}): IterableIterator<[string, V]> {
+    this.#check('')
+    const { limit, ...whole } = range
+    const seen: [string, V][] = []
+    // Recorded as far as it was read: what nobody looked at cannot be in conflict.
+    const record = { range: whole, seen }
+    this.ranges.push(record)
+    let left = limit ?? Number.POSITIVE_INFINITY
+    for (const [key, value] of merged(
+      noting(this.#view.entries(whole), seen),
+      this.writes.entries(whole),
+      range.reverse ?? false,
+    )) {
+      if (left-- <= 0) {
+        Object.assign(record, { range: { ...whole, ...(range.reverse ? { from: key } : { to: key }) } })
+        seen.splice(0, seen.length, ...seen.filter(([k]) => (range.reverse ? k >= key : k < key)))
+        return
+      }
+      yield [key, value]
+    }
+  }
+
+  offset(source: string): Offset | undefined {
+    return this.offsets.get(source) ?? this.#view.offset(source)
+  }
+
+  advance(source: string, offset: Offset): void {
+    const before = this.offset(source)
+    if (before !== undefined && (typeof before !== typeof offset || offset < before)) {
+      throw new RepriseError(
+        'CONFLICT',
+        `the offset of ${source} is at ${before} and does not move back to ${offset}`,
+        {
+          source,
+          before,
+          offset,
+        },
+      )
+    }
+    this.offsets.set(source, offset)
+  }
+
+  /** Nothing more may be read or written through it. */
+  end(): void {
+    this.#isOver = true
+  }
+
+  /** Would it read the same from this view? */
+  isValid(view: View<V>): boolean {
+    for (const [key, value] of this.reads) if (!Object.is(view.get(key), value)) return false
+    for (const { range, seen } of this.ranges) {
+      let at = 0
+      for (const [key, value] of view.entries(range)) {
+        const was = seen[at++]
+        if (!was || was[0] !== key || !Object.is(was[1], value)) return false
+      }
+      if (at !== seen.length) return false
+    }
+    return true
+  }
+
+  #check(key: string): void {
+    if (this.#isOver) throw new RepriseError('CLOSED', 'the transaction is over')
+    if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'a key of a table is a string')
+  }
+}
+
+function* noting<V>(entries: Iterable<[string, V]>, seen: [string, V][]): Generator<[string, V]> {
+  for (const entry of entries) {
+    seen.push(entry)
+    yield entry
+  }
+}
+
+/** Rows with writes laid over them, in key order. */
+export function* merged<V>(
+  rows: Iterator<[string, V]>,
+  writes: Iterator<[string, Write]>,
+  reverse: boolean,
+): Generator<[string, V]> {
+  let row = rows.next()
+  let write = writes.next()
+  const isFirst = (a: string, b: string) => (reverse ? a > b : a < b)
+  while (!row.done || !write.done) {
+    if (write.done || (!row.done && isFirst(row.value[0], write.value[0]))) {
+      if (!row.done) yield row.value
+      row = rows.next()
+      continue
+    }
+    const [key, { value, isDeleted }] = write.value
+    if (!row.done && row.value[0] === key) row = rows.next()
+    if (!isDeleted) yield [key, value as V]
+    write = writes.next()
+  }
+}

@@ -70,6 +70,8 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
   else ack.check(null)
   const connection = new Connection(driver, file, false)
   try {
+    // First of all: the next statements may write, and a commit that is not synced before the next looks like damage.
+    connection.exec('PRAGMA synchronous = FULL')
     connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
     connection.exec('PRAGMA journal_mode = WAL')
     connection.requireDurability()

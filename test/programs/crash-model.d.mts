@@ -24,7 +24,7 @@ export function define(
 ): {
   readonly plain: TimelineDefinition<Progress, Numbered>
   readonly ledger: TimelineDefinition<Progress, Numbered>
-  readonly shelf: TimelineDefinition<Progress & { items: Keyed<number> }, Numbered>
+  readonly shelf: TimelineDefinition<Progress & { items: Keyed<string> }, Numbered>
 }
 
 export function show(state: unknown): unknown

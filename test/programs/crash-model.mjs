@@ -34,13 +34,16 @@ function next({ last, gaps, mix }, n) {
   return { last: n, gaps: gaps + (n === last + 1 ? 0 : 1), mix: Math.imul(mix ^ n, 0x01000193) >>> 0 }
 }
 
+/** Long and without a pattern, so that checkpoints need chunks. */
 function place(items, n) {
-  items.set(`k${(n * 7) % 97}`, n)
+  const random = randomFrom(n)
+  items.set(`k${(n * 7) % 97}`, Array.from({ length: 20 }, () => random.number().toString(36).slice(2, 10)).join(''))
   if (n % 5 === 0) items.delete(`k${(n * 3) % 97}`)
 }
 
 /** A state as plain data, to compare. */
-export function show({ items, ...rest }) {
+export function show({ last, gaps, mix, items }) {
+  const rest = { last, gaps, mix }
   return items ? { ...rest, items: [...items.entries()].sort(([a], [b]) => (a < b ? -1 : 1)) } : rest
 }
 

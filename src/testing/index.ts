@@ -2,3 +2,6 @@
 
 export { type Capabilities, conformance, type Harness, type Runner } from './conformance.ts'
 export { type Decide, type Fate, faultyStore } from './faulty-store.ts'
+export { VirtualClock } from './virtual-clock.ts'
+export { Crashed, type CrashPoint, type KitOptions, WorkflowKit } from './workflow.ts'
+export { type CrashSweep, crashEverywhere } from './workflow-crash.ts'

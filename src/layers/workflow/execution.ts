@@ -59,6 +59,9 @@ export type Asked = Pick<Command, 'kind'> &
     onAsked?(command: Command): void
   }
 
+/** Others get their turn after this many deliveries in a row. */
+const yieldEvery = 256
+
 /** Turns of the event loop, then milliseconds, that code may take to ask for what history says it asked for. */
 const patienceTurns = 20
 const patienceMs = [1, 5, 20, 75, 200]
@@ -75,6 +78,7 @@ export class Execution {
   #at = 0
   #isDraining = false
   #suspicion = 0
+  #delivered = 0
   #time: number
   isReplaying = true
   isStopped = false
@@ -114,7 +118,7 @@ export class Execution {
   begin(call: () => void): void {
     this.#isDraining = true
     call()
-    this.#hooks.soon(() => this.#drained())
+    this.#whenDrained()
   }
 
   scope(parent: Scope, path: string): Scope {
@@ -243,7 +247,14 @@ export class Execution {
     this.#time = item.at
     this.#isDraining = true
     taker()
-    this.#hooks.soon(() => this.#drained())
+    this.#whenDrained()
+  }
+
+  /** After every microtask there is: a tick that a microtask asks for runs when their queue is empty. */
+  #whenDrained(): void {
+    this.#delivered += 1
+    if (this.#delivered % yieldEvery === 0) this.#hooks.soon(() => this.#drained())
+    else queueMicrotask(() => process.nextTick(() => this.#drained()))
   }
 
   /** Who takes the item: null if nobody asked for it (yet). */

@@ -68,6 +68,22 @@ export class Host {
     void this.#reviveAside(definition).catch((error) => this.#problem(definition.name, error))
   }
 
+  /** How many runs are in memory. */
+  get live(): number {
+    return this.#live.size
+  }
+
+  /** How many calls to the outside are in flight. */
+  get calls(): number {
+    let calls = 0
+    for (const instance of this.#live.values()) calls += instance.attempts.size
+    return calls
+  }
+
+  handle<Output>(definition: AnyWorkflow, id: string): WorkflowRun<Output> {
+    return new WorkflowRun<Output>(this, definition, id)
+  }
+
   definition(name: string): AnyWorkflow | undefined {
     return this.#definitions.get(name)
   }

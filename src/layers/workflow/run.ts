@@ -38,11 +38,11 @@ export class WorkflowRun<Output = unknown> {
   readonly id: string
   readonly timeline: string
   readonly #host: Host
-  readonly #definition: AnyWorkflow
+  readonly definition: AnyWorkflow
 
   constructor(host: Host, definition: AnyWorkflow, id: string) {
     this.#host = host
-    this.#definition = definition
+    this.definition = definition
     this.id = id
     this.timeline = definition.prefix + id
   }
@@ -66,7 +66,7 @@ export class WorkflowRun<Output = unknown> {
     const isRunning = status === 'waiting' && head.owner !== null && head.isOwnerAlive
     return {
       id: this.id,
-      workflow: this.#definition.name,
+      workflow: this.definition.name,
       status: isRunning ? 'running' : status,
       isEnded: endings.has(status),
       wakeup,
@@ -93,7 +93,7 @@ export class WorkflowRun<Output = unknown> {
       if (!live.isLeaving) return leaveScope(() => live.queries.query(name, args)) as T
     }
     const state = await this.state()
-    const { instance, divergence } = await replayAside(this.#host, this.#definition, timelineId(this.timeline), state)
+    const { instance, divergence } = await replayAside(this.#host, this.definition, timelineId(this.timeline), state)
     if (divergence) throw divergence
     return instance.queries.query(name, args) as T
   }
@@ -157,8 +157,8 @@ export class WorkflowRun<Output = unknown> {
     const { engine, kernel } = this.#host
     const item = findStep(await this.state(), from, this.timeline)
     const id = options.id ?? `${this.id}.fork-${newId(kernel.random)}`
-    await engine.fork({ timeline: this.timeline, seq: item.seq - 1 }, this.#definition.prefix + id)
-    const run = new WorkflowRun<Output>(this.#host, this.#definition, id)
+    await engine.fork({ timeline: this.timeline, seq: item.seq - 1 }, this.definition.prefix + id)
+    const run = new WorkflowRun<Output>(this.#host, this.definition, id)
     const data = { from: this.timeline, ...('input' in options && { input: options.input }) }
     await run.#change(() => [{ type: 'forked', data }])
     return run
@@ -221,7 +221,7 @@ export class WorkflowRun<Output = unknown> {
   }
 
   #due() {
-    return { wakeup: this.#host.kernel.worker.now(), queue: `workflow/${this.#definition.name}`, status: 'waiting' }
+    return { wakeup: this.#host.kernel.worker.now(), queue: `workflow/${this.definition.name}`, status: 'waiting' }
   }
 
   /** State as history has it now, without taking the run from anybody. */

@@ -1,0 +1,65 @@
+// Virtual time: a clock that stands still until it is told to go on. Each engine gets a view of its own, which a crash
+// silences: what a dead process had scheduled never happens.
+
+import type { Clock } from '../core/ports.ts'
+
+interface Timer {
+  readonly at: number
+  readonly order: number
+  readonly call: () => void
+}
+
+export class VirtualClock {
+  #now: number
+  #order = 0
+  #timers = new Set<Timer>()
+  /** Grows with everything that happens: who waits for quiet looks at it. */
+  activity = 0
+
+  constructor(startAt: number) {
+    this.#now = startAt
+  }
+
+  now(): number {
+    return this.#now
+  }
+
+  /** When the next timer is due; null if there is none. */
+  nextAt(): number | null {
+    let next = Number.POSITIVE_INFINITY
+    for (const { at } of this.#timers) if (at < next) next = at
+    return next === Number.POSITIVE_INFINITY ? null : next
+  }
+
+  /** Goes to that time and calls what is due by then, once. */
+  leap(to: number): void {
+    this.#now = Math.max(this.#now, to)
+    const due = [...this.#timers].filter(({ at }) => at <= this.#now).sort((a, b) => a.at - b.at || a.order - b.order)
+    for (const timer of due) {
+      if (!this.#timers.delete(timer)) continue
+      this.activity += 1
+      timer.call()
+    }
+  }
+
+  /** The clock of one process, alive as long as `isAlive` says so. */
+  view(isAlive: () => boolean): Clock {
+    const guarded = (call: () => void) => () => {
+      if (isAlive()) call()
+    }
+    return {
+      now: () => this.#now,
+      elapsed: () => this.#now,
+      after: (delayMs, call) => {
+        this.#order += 1
+        const timer = { at: this.#now + Math.max(0, delayMs), order: this.#order, call: guarded(call) }
+        this.#timers.add(timer)
+        return () => this.#timers.delete(timer)
+      },
+      soon: (call) => {
+        this.activity += 1
+        setImmediate(guarded(call))
+      },
+    }
+  }
+}

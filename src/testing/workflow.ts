@@ -1,0 +1,297 @@
+// The testing kit for workflows: virtual time, so that a year of sleep takes milliseconds, and processes that can be made
+// to crash at any point and come back. It needs no test runner; everything real but time and the store.
+
+import { type Duration, toMs } from '../core/duration.ts'
+import type { Store } from '../core/ports.ts'
+import type { Workable } from '../engine/definition.ts'
+import { createEngine } from '../engine/open.ts'
+import { sha256 } from '../engine/platform.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import type { StartOptions, WorkflowDefinition } from '../layers/workflow/definition.ts'
+import { hostOf } from '../layers/workflow/host.ts'
+import type { WorkflowRun } from '../layers/workflow/run.ts'
+import { createWorld, openMemory } from '../stores/memory/index.ts'
+import { VirtualClock } from './virtual-clock.ts'
+
+/** Where a process may be made to die. */
+export type CrashPoint =
+  /** Before or after the nth commit of all (from 1). */
+  | { readonly commit: number; readonly when: 'before' | 'after' }
+  /** Before or after the nth effect that the test reports with `kit.effect` (from 1). */
+  | { readonly effect: number; readonly when: 'before' | 'after' }
+
+export interface KitOptions {
+  /** What the processes execute; a run adds its own definition by itself. */
+  readonly work?: readonly Workable[]
+  /** When virtual time starts; 2026-01-01 if left out. */
+  readonly startAt?: Date | number
+  readonly crashAt?: readonly CrashPoint[]
+  /** Told of every commit, before it is made. */
+  readonly onCommit?: (n: number) => void
+}
+
+export class Crashed extends Error {
+  override readonly name: string = 'Crashed'
+}
+
+const quietTurns = 4
+const realPatienceMs = 30
+
+export class WorkflowKit {
+  readonly clock: VirtualClock
+  readonly #world = createWorld()
+  readonly #options: KitOptions
+  readonly #dead = new Set<string>()
+  readonly #definitions = new Set<Workable>()
+  #process = 0
+  #engine!: Reprise
+  #commits = 0
+  #effects = 0
+  #crashes = 0
+
+  constructor(options: KitOptions = {}) {
+    this.#options = options
+    this.clock = new VirtualClock(Number(options.startAt ?? Date.UTC(2026, 0, 1)))
+    for (const definition of options.work ?? []) this.#definitions.add(definition)
+    this.#boot()
+  }
+
+  /** The engine of the process that is alive now; after a crash, another one. */
+  get rp(): Reprise {
+    return this.#engine
+  }
+
+  get commits(): number {
+    return this.#commits
+  }
+
+  get effects(): number {
+    return this.#effects
+  }
+
+  get crashes(): number {
+    return this.#crashes
+  }
+
+  now(): number {
+    return this.clock.now()
+  }
+
+  /** Starts a run and goes on until it is durably started, through crashes if need be. */
+  async run<Input, Output>(
+    definition: WorkflowDefinition<Input, Output>,
+    input: Input,
+    options: StartOptions & { readonly id: string },
+  ): Promise<WorkflowRun<Output>> {
+    this.work(definition)
+    return await this.survive((rp) => rp.run(definition, input, options))
+  }
+
+  work(definition: Workable): void {
+    if (this.#definitions.has(definition)) return
+    this.#definitions.add(definition)
+    this.#engine.work([definition])
+  }
+
+  /** Lets virtual time pass as fast as nothing happens, until the promise settles. */
+  async until<T>(promise: Promise<T>): Promise<T> {
+    let isSettled = false
+    const settled = () => {
+      isSettled = true
+    }
+    promise.then(settled, settled)
+    for (let idle = 0; !isSettled; ) {
+      await this.#quiet(() => isSettled)
+      if (isSettled) break
+      if (await this.#leap()) idle = 0
+      else if (++idle > 200) throw new Error('nothing is left to happen, and what is waited for has not happened')
+    }
+    return await promise
+  }
+
+  /** The same, for a call that is made again by the next process if this one dies. */
+  async survive<T>(call: (rp: Reprise) => Promise<T>): Promise<T> {
+    for (;;) {
+      const crashes = this.#crashes
+      const died = new Promise<typeof Crashed>((resolve) => {
+        const look = () => (this.#crashes > crashes ? resolve(Crashed) : setImmediate(look))
+        look()
+      })
+      let isOver = false
+      const called = call(this.#engine).finally(() => {
+        isOver = true
+      })
+      called.catch(() => undefined)
+      const first = await this.until(Promise.race([called, isOver ? called : died]))
+      if (first !== Crashed) return first as T
+    }
+  }
+
+  /** The result of a run, whatever crashes on the way. */
+  async result<Output>(run: WorkflowRun<Output>): Promise<Output> {
+    return await this.survive((rp) => this.handle(run, rp).result())
+  }
+
+  /** The same run, through the process that is alive now. */
+  handle<Output>(run: WorkflowRun<Output>, rp: Reprise = this.#engine): WorkflowRun<Output> {
+    return hostOf(rp).handle<Output>(run.definition, run.id)
+  }
+
+  /** Lets that much virtual time pass. */
+  async advance(duration: Duration): Promise<void> {
+    const until = this.clock.now() + toMs(duration, 'duration')
+    for (;;) {
+      await this.#quiet(() => false)
+      const next = await this.#nextAt()
+      if (next === null || next > until) break
+      this.clock.leap(next)
+    }
+    this.clock.leap(until)
+    await this.#quiet(() => false)
+  }
+
+  /** Lets everything happen that can happen without time passing. */
+  async settle(): Promise<void> {
+    await this.#quiet(() => false)
+  }
+
+  /** An effect of the code under test: counted, and a place to crash at. Call it inside a step. */
+  async effect<T>(call: () => T): Promise<T> {
+    this.#effects += 1
+    const n = this.#effects
+    await this.#crashIf((point) => 'effect' in point && point.effect === n && point.when === 'before')
+    const value = call()
+    await this.#crashIf((point) => 'effect' in point && point.effect === n && point.when === 'after')
+    return value
+  }
+
+  /** The process dies without a word, and another one starts. */
+  crash(): void {
+    this.#crashes += 1
+    this.#dead.add(this.#nameOf(this.#process))
+    this.#engine.kernel.worker.abandon()
+    this.#boot()
+  }
+
+  async close(): Promise<void> {
+    let isClosed = false
+    const closing = this.#engine.close().finally(() => {
+      isClosed = true
+    })
+    while (!isClosed) {
+      await new Promise((resolve) => setImmediate(resolve))
+      const next = this.clock.nextAt()
+      if (next !== null) this.clock.leap(next)
+    }
+    await closing
+  }
+
+  #boot(): void {
+    this.#process += 1
+    const name = this.#nameOf(this.#process)
+    const isAlive = () => !this.#dead.has(name)
+    const store = openMemory({ namespace: 'test', hash: sha256, world: this.#world, clock: () => this.clock.now() })
+    let seed = this.#process * 7919
+    this.#engine = createEngine(
+      {
+        store: this.#mortal(store, isAlive),
+        clock: this.clock.view(isAlive),
+        random: {
+          bytes: (count) => Uint8Array.from({ length: count }, () => Math.floor(next() * 256)),
+          number: () => next(),
+        },
+        identity: { host: 'test', process: name },
+        isGone: (other) => this.#dead.has(other.process),
+      },
+      { worker: 'test' },
+    )
+    function next(): number {
+      seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0
+      return seed / 4294967296
+    }
+    this.#engine.work([...this.#definitions])
+  }
+
+  #nameOf(process: number): string {
+    return `process-${process}`
+  }
+
+  /** A dead process gets no answers, and its commits count for crash points. */
+  #mortal(store: Store, isAlive: () => boolean): Store {
+    const never = new Promise<never>(() => undefined)
+    return new Proxy(store, {
+      get: (target, name) => {
+        const member: unknown = Reflect.get(target, name, target)
+        if (typeof member !== 'function') return member
+        if (name === 'listen') return (wake: () => void) => target.listen(() => isAlive() && wake())
+        return async (...args: unknown[]) => {
+          this.clock.activity += 1
+          if (!isAlive()) return await never
+          if (name === 'commit') await this.#beforeCommit()
+          if (!isAlive()) return await never
+          const answer = await (member as (...args: unknown[]) => unknown).apply(target, args)
+          if (name === 'commit') await this.#afterCommit()
+          return isAlive() ? answer : await never
+        }
+      },
+    })
+  }
+
+  async #beforeCommit(): Promise<void> {
+    this.#commits += 1
+    this.#options.onCommit?.(this.#commits)
+    const n = this.#commits
+    await this.#crashIf((point) => 'commit' in point && point.commit === n && point.when === 'before')
+  }
+
+  async #afterCommit(): Promise<void> {
+    const n = this.#commits
+    await this.#crashIf((point) => 'commit' in point && point.commit === n && point.when === 'after')
+  }
+
+  async #crashIf(isHere: (point: CrashPoint) => boolean): Promise<void> {
+    if (!this.#options.crashAt?.some(isHere)) return
+    this.crash()
+    // The code that got here belongs to the dead process: it never goes on.
+    await new Promise<never>(() => undefined)
+  }
+
+  async #leap(): Promise<boolean> {
+    const next = await this.#nextAt()
+    if (next === null) return false
+    const before = this.clock.now()
+    this.clock.leap(next)
+    return next > before || this.clock.activity > 0
+  }
+
+  /** With runs in memory, timer by timer; when all of them sleep, straight to the first that wakes. */
+  async #nextAt(): Promise<number | null> {
+    const { live } = hostOf(this.#engine)
+    if (live > 0) return this.clock.nextAt()
+    const heads = await this.#engine.kernel.store.timelines({ prefix: 'workflow', limit: 10_000 })
+    let next = Number.POSITIVE_INFINITY
+    let isOwned = false
+    for (const { wakeup, owner, queue, mail } of heads) {
+      if (owner !== null || (mail > 0 && queue !== null)) isOwned = true
+      else if (wakeup !== null && queue !== null && wakeup < next) next = wakeup
+    }
+    const timer = this.clock.nextAt()
+    if (isOwned || next === Number.POSITIVE_INFINITY) return timer
+    return Math.max(this.clock.now(), next)
+  }
+
+  /** Until nothing happens any more. Steps that do something real are given real time. */
+  async #quiet(isDone: () => boolean): Promise<void> {
+    for (let turns = 0, waitedMs = 0; turns < quietTurns && !isDone(); ) {
+      const before = this.clock.activity
+      await new Promise((resolve) => setImmediate(resolve))
+      const isCalling = hostOf(this.#engine).calls > 0
+      if (isCalling && waitedMs < realPatienceMs) {
+        await new Promise((resolve) => setTimeout(resolve, 1))
+        waitedMs += 1
+        continue
+      }
+      turns = this.clock.activity === before ? turns + 1 : 0
+    }
+  }
+}

@@ -43,6 +43,13 @@ const zones: Readonly<Record<string, Zone>> = {
   cli: { zones: [...everything, 'cli'], mayUseNode: true, packages: 'any' },
 }
 
+/** Adapters: layers that speak to a framework, which is then there, since the user has it. */
+const packagesOfLayer: Readonly<Record<string, readonly string[]>> = {
+  langgraph: ['@langchain/core', '@langchain/langgraph-checkpoint'],
+  'openai-agents': ['@openai/agents'],
+  'ai-sdk': ['ai'],
+}
+
 /** The one file of the engine that knows stores, and only by dynamic import. */
 const storeOpener = 'src/engine/open.ts'
 /** Not there for every user or on every Node: never a static import. */
@@ -115,7 +122,12 @@ function refuseImport(path: string, zoneName: string, zone: Zone, found: Import)
     return refuseFile(path, zoneName, zone, posix.join(posix.dirname(path), from), kind)
   }
   if (from.startsWith('node:') && !zone.mayUseNode) return `${zoneName} imports ${from}: it may not use node:`
-  if (!from.startsWith('node:') && zone.packages !== 'any' && !zone.packages.includes(packageOf(from))) {
+  const own = zoneName === 'layers' ? packagesOfLayer[layerOf(path)] : undefined
+  if (
+    !from.startsWith('node:') &&
+    zone.packages !== 'any' &&
+    ![...zone.packages, ...(own ?? [])].includes(packageOf(from))
+  ) {
     return `${zoneName} imports the package ${from}`
   }
   if (kind === 'static' && loadedOnDemand.includes(packageOf(from))) {

@@ -1,0 +1,2 @@
+// reprise/agent: sessions of agents, one timeline each.
+export {}

@@ -1,0 +1,2 @@
+// reprise/ai-sdk: model calls of the Vercel AI SDK recorded and replayed, tools as effects.
+export {}

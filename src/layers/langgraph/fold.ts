@@ -1,0 +1,227 @@
+// One thread of a graph as a timeline: how its entries fold into checkpoints, pending writes, values and leaves. An
+// entry holds only what a checkpoint changed against its parent; the folded record is whole, so reading never walks a
+// chain of parents. A list that grew is stored as what was added to the list before it.
+//
+//   checkpoint  [ns, id, parent, v, ts, versions, seen, metadata, channels, values, leaves, extra]
+//               versions, seen, metadata and channels are differences from the parent: [key, value, …] set and keys gone;
+//               a channel's value is the number of one of the entry's values
+//   writes      [ns, id, task, [[index, channel, bytes] …], leaves]
+//   pruned      [checkpoint keys, write keys, value ids, leaf digests]
+
+import { type Keyed, keyed } from '../../core/keyed.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/history.ts'
+import type { LeafValue } from './portable.ts'
+
+export type Version = string | number
+
+/** A stored value: whole, or a list that goes on from another. */
+export type StoredValue =
+  | { readonly bytes: Uint8Array; readonly serde?: string }
+  | {
+      readonly base: string | null
+      readonly keep: number
+      readonly items: readonly Uint8Array[]
+      readonly depth: number
+    }
+
+export interface CheckpointRecord {
+  readonly parent: string | null
+  readonly v: number
+  readonly ts: string
+  readonly versions: Readonly<Record<string, Version>>
+  readonly seen: Readonly<Record<string, Readonly<Record<string, Version>>>>
+  /** Each value encoded on its own: a filter compares bytes. */
+  readonly metadata: Readonly<Record<string, Uint8Array>>
+  /** Channel to value id. */
+  readonly channels: Readonly<Record<string, string>>
+  readonly extra: Uint8Array | null
+}
+
+export interface WriteRecord {
+  readonly task: string
+  readonly channel: string
+  readonly bytes: Uint8Array
+  readonly serde?: string
+}
+
+export interface ThreadState {
+  /** By namespace and id. */
+  readonly checkpoints: Keyed<CheckpointRecord>
+  /** By namespace, id, task and index. */
+  readonly writes: Keyed<WriteRecord>
+  /** By place of the entry that brought it. */
+  readonly values: Keyed<StoredValue>
+  /** By digest. */
+  readonly leaves: Keyed<LeafValue>
+}
+
+export type Difference<V> = readonly [set: readonly (string | V)[], gone: readonly string[]]
+/** [0, bytes, serde?] whole; [1, base, keep, items, depth] a list. */
+export type NewValue =
+  | readonly [0, Uint8Array, string?]
+  | readonly [1, string | null, number, readonly Uint8Array[], number]
+export type NewLeaves = readonly (readonly [string, LeafValue])[]
+
+export type CheckpointData = readonly [
+  ns: string,
+  id: string | Uint8Array,
+  parent: string | Uint8Array | null,
+  v: number,
+  ts: string | number,
+  versions: Difference<Version>,
+  seen: Difference<Readonly<Record<string, Version>>>,
+  metadata: Difference<Uint8Array>,
+  channels: Difference<number>,
+  values: readonly NewValue[],
+  leaves: NewLeaves,
+  extra: Uint8Array | null,
+]
+export type WritesData = readonly [
+  ns: string,
+  id: string | Uint8Array,
+  task: string | Uint8Array,
+  writes: readonly (readonly [number, string, Uint8Array, string?])[],
+  leaves: NewLeaves,
+]
+export type PrunedData = readonly [
+  checkpoints: readonly string[],
+  writes: readonly string[],
+  values: readonly string[],
+  leaves: readonly string[],
+]
+
+/** The same for every saver of this version, so that they can share an open thread. */
+export const threadFold: Fold<ThreadState> = {
+  version: 'langgraph 1',
+  initial: () => ({ checkpoints: keyed(), writes: keyed(), values: keyed(), leaves: keyed() }),
+  apply(state, entry) {
+    if (entry.type === 'checkpoint') applyCheckpoint(state, entry, entry.data as CheckpointData)
+    else if (entry.type === 'writes') applyWrites(state, entry.data as WritesData)
+    else if (entry.type === 'pruned') applyPruned(state, entry.data as PrunedData)
+  },
+  checkpoint: { every: 4096 },
+  retain: { checkpoints: 2, history: 'needed' },
+}
+
+export function checkpointKey(ns: string, id: string): string {
+  return `${ns}\0${id}`
+}
+
+/** Special writes (errors, interrupts) have negative indexes and come first. */
+export function writeKey(ns: string, id: string, task: string, index: number): string {
+  return `${checkpointKey(ns, id)}\0${task}\0${String(index + 1000).padStart(10, '0')}`
+}
+
+/** Values are named by the entry that brought them. */
+export function valueId(seq: number, index: number): string {
+  return `${seq.toString(36).padStart(9, '0')}.${index}`
+}
+
+/** @example differ({ a: 1, b: 2 }, { a: 1, c: 3 }, Object.is) // [['c', 3], ['b']] */
+export function differ<V>(
+  before: Readonly<Record<string, V>>,
+  after: Readonly<Record<string, V>>,
+  isSame: (a: V, b: V) => boolean,
+): Difference<V> {
+  const set: (string | V)[] = []
+  for (const [key, value] of Object.entries(after)) {
+    if (!Object.hasOwn(before, key) || !isSame(before[key] as V, value)) set.push(key, value)
+  }
+  return [set, Object.keys(before).filter((key) => !Object.hasOwn(after, key))]
+}
+
+function patch<V>(before: Readonly<Record<string, V>>, [set, gone]: Difference<V>): Record<string, V> {
+  const map = new Map(Object.entries(before))
+  for (const key of gone) map.delete(key)
+  for (let i = 0; i < set.length; i += 2) map.set(set[i] as string, set[i + 1] as V)
+  return Object.fromEntries(map)
+}
+
+const uuidForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+
+/** A UUID in its usual spelling takes 16 bytes; any other id stays text. */
+export function packId(id: string): string | Uint8Array {
+  return uuidForm.test(id) ? new Uint8Array(Buffer.from(id.replaceAll('-', ''), 'hex')) : id
+}
+
+export function unpackId(id: string | Uint8Array): string {
+  if (typeof id === 'string') return id
+  const hex = Buffer.from(id).toString('hex')
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-')
+}
+
+/** An ISO time in its usual spelling is stored as its number. */
+export function packTime(ts: string): string | number {
+  const ms = Date.parse(ts)
+  return Number.isFinite(ms) && new Date(ms).toISOString() === ts ? ms : ts
+}
+
+function unpackTime(ts: string | number): string {
+  return typeof ts === 'number' ? new Date(ts).toISOString() : ts
+}
+
+const nothing: CheckpointRecord = {
+  parent: null,
+  v: 4,
+  ts: '',
+  versions: {},
+  seen: {},
+  metadata: {},
+  channels: {},
+  extra: null,
+}
+
+/** What a checkpoint's differences are taken against. */
+export function parentOf(state: ThreadState, ns: string, parent: string | null): CheckpointRecord {
+  return (parent === null ? undefined : state.checkpoints.get(checkpointKey(ns, parent))) ?? nothing
+}
+
+function applyCheckpoint(state: ThreadState, entry: Entry, data: CheckpointData): void {
+  const [ns, packedId, packedParent, v, ts, versions, seen, metadata, channels, values, leaves, extra] = data
+  for (const [digest, leaf] of leaves) state.leaves.set(digest, leaf)
+  const ids = values.map((value, i) => {
+    const id = valueId(entry.seq, i)
+    state.values.set(id, storedOf(value))
+    return id
+  })
+  const parent = packedParent === null ? null : unpackId(packedParent)
+  const before = parentOf(state, ns, parent)
+  const [set, gone] = channels
+  const named = set.map((item) => (typeof item === 'number' ? ids[item]! : item))
+  state.checkpoints.set(checkpointKey(ns, unpackId(packedId)), {
+    parent,
+    v,
+    ts: unpackTime(ts),
+    versions: patch(before.versions, versions),
+    seen: patch(before.seen, seen),
+    metadata: patch(before.metadata, metadata),
+    channels: patch(before.channels, [named, gone]),
+    extra,
+  })
+}
+
+function storedOf(value: NewValue): StoredValue {
+  if (value[0] === 0) return value[2] === undefined ? { bytes: value[1] } : { bytes: value[1], serde: value[2] }
+  const [, base, keep, items, depth] = value
+  return { base, keep, items, depth }
+}
+
+function applyWrites(state: ThreadState, data: WritesData): void {
+  const [ns, id, packedTask, writes, leaves] = data
+  for (const [digest, leaf] of leaves) state.leaves.set(digest, leaf)
+  const task = unpackId(packedTask)
+  for (const [index, channel, bytes, serde] of writes) {
+    const key = writeKey(ns, unpackId(id), task, index)
+    // The first of a task counts; special writes are replaced.
+    if (index >= 0 && state.writes.has(key)) continue
+    state.writes.set(key, serde === undefined ? { task, channel, bytes } : { task, channel, bytes, serde })
+  }
+}
+
+function applyPruned(state: ThreadState, [checkpoints, writes, values, leaves]: PrunedData): void {
+  for (const key of checkpoints) state.checkpoints.delete(key)
+  for (const key of writes) state.writes.delete(key)
+  for (const id of values) state.values.delete(id)
+  for (const digest of leaves) state.leaves.delete(digest)
+}

@@ -1,0 +1,3 @@
+// reprise/langgraph: checkpoints of LangGraph.js graphs as timelines, one a thread.
+
+export { RepriseSaver, type RepriseSaverOptions } from './saver.ts'

@@ -1,0 +1,277 @@
+// RepriseSaver: a checkpoint saver for LangGraph.js. One timeline a thread; a put writes only the channels that changed,
+// of a list that grew only what was added, of a text that is there already nothing. Works on every store, also with
+// several processes on one thread.
+
+import {
+  BaseCheckpointSaver,
+  type ChannelVersions,
+  type Checkpoint,
+  type CheckpointListOptions,
+  type CheckpointMetadata,
+  type CheckpointTuple,
+  type PendingWrite,
+  type SerializerProtocol,
+  WRITES_IDX_MAP,
+} from '@langchain/langgraph-checkpoint'
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { checkName } from '../../engine/definition.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { type CheckpointRecord, checkpointKey, packId, type ThreadState, threadFold } from './fold.ts'
+import { Portable } from './portable.ts'
+import { type PruneOptions, planPrune } from './prune.ts'
+import { prepareCheckpoint } from './put.ts'
+import { Threads } from './threads.ts'
+import { TupleReader } from './tuple.ts'
+
+/** What identifies a checkpoint; the part of LangChain's RunnableConfig that a saver looks at. */
+interface Config {
+  readonly configurable?: Readonly<Record<string, unknown>>
+}
+
+export interface RepriseSaverOptions {
+  /** First part of the timelines' ids; 'langgraph' if left out. */
+  readonly name?: string
+  /** Another serializer for values. The default one keeps Date, BigInt, NaN, Map, Set and bytes, and stores less. */
+  readonly serde?: SerializerProtocol
+  /** Threads that nobody wrote to for this long are gone for readers, and `expire` removes them. */
+  readonly ttl?: Duration
+  /** Threads that this process keeps open at once; 100 if left out. */
+  readonly openThreadsMax?: number
+}
+
+/** @example const graph = builder.compile({ checkpointer: new RepriseSaver(await open()) }) */
+export class RepriseSaver extends BaseCheckpointSaver {
+  readonly #engine: Reprise
+  readonly #threads: Threads
+  readonly #portable: Portable
+  readonly #tuples: TupleReader
+  readonly #customSerde: SerializerProtocol | null
+  readonly #ttlMs: number | null
+
+  constructor(engine: Reprise, options: RepriseSaverOptions = {}) {
+    super(options.serde)
+    const { hash, limits } = engine.kernel
+    const prefix = `${checkName('saver', options.name ?? 'langgraph')}/`
+    this.#engine = engine
+    this.#customSerde = options.serde ?? null
+    this.#ttlMs = options.ttl === undefined ? null : toMs(options.ttl, 'ttl')
+    this.#portable = new Portable(hash, limits)
+    this.#threads = new Threads(engine, prefix, this.#portable, options.openThreadsMax ?? 100)
+    this.#tuples = new TupleReader(this.#portable, this.#customSerde, (current) => this.getNextVersion(current))
+    engine.register(prefix, threadFold)
+  }
+
+  override async getTuple(config: Config): Promise<CheckpointTuple | undefined> {
+    const { threadId, ns = '', id } = read(config)
+    if (threadId === undefined || (await this.#isExpired(threadId))) return undefined
+    return await this.#threads.use(threadId, async (thread) => {
+      const state = await thread.read()
+      const found = state && (id === undefined ? latest(state, ns) : exact(state, ns, id))
+      return found ? await this.#tuples.read(thread, state, { threadId, ns, ...found }) : undefined
+    })
+  }
+
+  override async *list(config: Config, options: CheckpointListOptions = {}): AsyncGenerator<CheckpointTuple> {
+    const { threadId, ns, id } = read(config)
+    const before = options.before === undefined ? undefined : read(options.before as Config).id
+    let left = options.limit ?? Number.POSITIVE_INFINITY
+    const filter = Object.entries(options.filter ?? {}).map(
+      ([key, value]) => [key, this.#portable.encode(value)] as const,
+    )
+    const threads = threadId === undefined ? this.#threads.all() : [threadId]
+    for await (const each of threads) {
+      if (left <= 0) return
+      if (await this.#isExpired(each)) continue
+      for (const key of await this.#keys(each, { ns, id, before, filter, limit: left })) {
+        const tuple = await this.getTuple({
+          configurable: { thread_id: each, checkpoint_ns: key.ns, checkpoint_id: key.id },
+        })
+        // Gone meanwhile: pruned or deleted by somebody else.
+        if (!tuple) continue
+        left -= 1
+        yield tuple
+      }
+    }
+  }
+
+  override async put(
+    config: Config,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    newVersions: ChannelVersions,
+  ): Promise<{ configurable: { thread_id: string; checkpoint_ns: string; checkpoint_id: string } }> {
+    const { threadId, ns = '', id: parent = null } = read(config)
+    if (threadId === undefined) throw missing('put a checkpoint', 'thread_id')
+    checkId(checkpoint.id, 'checkpoint.id')
+    const serialized = await this.#serialize(Object.entries(checkpoint.channel_values))
+    await this.#threads.use(threadId, (thread) =>
+      thread.write((state) =>
+        prepareCheckpoint(
+          { state, ns, parent, checkpoint, metadata, newVersions, serialized },
+          this.#portable,
+          thread.lists,
+        ),
+      ),
+    )
+    return { configurable: { thread_id: threadId, checkpoint_ns: ns, checkpoint_id: checkpoint.id } }
+  }
+
+  override async putWrites(config: Config, writes: PendingWrite[], taskId: string): Promise<void> {
+    const { threadId, ns = '', id } = read(config)
+    if (threadId === undefined) throw missing('put writes', 'thread_id')
+    if (id === undefined) throw missing('put writes', 'checkpoint_id')
+    checkId(taskId, 'taskId')
+    if (writes.length === 0) return
+    const serialized = await this.#serialize(writes.map(([, value], i) => [String(i), value]))
+    const encoded = writes.map(([channel, value], i) => {
+      const [type, bytes] = serialized?.get(String(i)) ?? [undefined, undefined]
+      const made = bytes ? { bytes, leaves: new Map() } : this.#portable.encode(value)
+      return { index: WRITES_IDX_MAP[channel] ?? i, channel, type, ...made }
+    })
+    await this.#threads.use(threadId, (thread) =>
+      thread.write((state) => {
+        const leaves = encoded.flatMap((one) => [...one.leaves]).filter(([digest]) => !state.leaves.has(digest))
+        const rows = encoded.map(({ index, channel, bytes, type }) =>
+          type === undefined ? [index, channel, bytes] : [index, channel, bytes, type],
+        )
+        const data = [ns, packId(id), packId(taskId), rows, [...new Map(leaves)]]
+        return { entry: { type: 'writes', data }, done: () => undefined }
+      }),
+    )
+  }
+
+  override async deleteThread(threadId: string): Promise<void> {
+    checkId(threadId, 'thread_id')
+    await this.#threads.use(threadId, (thread) => thread.remove())
+  }
+
+  /** Keeps the newest checkpoints of each namespace of a thread and whatever they need; the space of the rest is given back. */
+  async prune(threadId: string, options: PruneOptions = {}): Promise<{ readonly checkpoints: number }> {
+    checkId(threadId, 'thread_id')
+    return await this.#threads.use(threadId, async (thread) => {
+      if ((await thread.read()) === null) return { checkpoints: 0 }
+      const removed = await thread.writeAlone((state) => {
+        const data = planPrune(state, options, this.#portable)
+        const isNothing = data.every((part) => part.length === 0)
+        return { entry: isNothing ? null : { type: 'pruned', data }, done: () => data[0].length }
+      })
+      if (removed > 0) await thread.settle()
+      return { checkpoints: removed }
+    })
+  }
+
+  /** Removes the threads that outlived the `ttl`; says how many. */
+  async expire(): Promise<number> {
+    if (this.#ttlMs === null) return 0
+    let removed = 0
+    for await (const threadId of this.#threads.all(this.#engine.kernel.worker.now() - this.#ttlMs)) {
+      await this.deleteThread(threadId)
+      removed += 1
+    }
+    return removed
+  }
+
+  /** Lets go of the threads that this saver holds open. The engine stays open. */
+  async end(): Promise<void> {
+    await this.#threads.close()
+  }
+
+  async #isExpired(threadId: string): Promise<boolean> {
+    if (this.#ttlMs === null) return false
+    const head = await this.#threads.head(threadId)
+    return head !== null && head.updatedAt < this.#engine.kernel.worker.now() - this.#ttlMs
+  }
+
+  async #serialize(values: readonly (readonly [string, unknown])[]): Promise<Map<string, [string, Uint8Array]> | null> {
+    const serde = this.#customSerde
+    if (!serde) return null
+    return new Map(await Promise.all(values.map(async ([key, value]) => [key, await serde.dumpsTyped(value)] as const)))
+  }
+
+  /** The checkpoints that match, newest first; only their records are looked at. */
+  async #keys(threadId: string, query: Query): Promise<{ readonly ns: string; readonly id: string }[]> {
+    return await this.#threads.use(threadId, async (thread) => {
+      const state = await thread.read()
+      return state ? select(state, query) : []
+    })
+  }
+}
+
+interface Query {
+  readonly ns: string | undefined
+  readonly id: string | undefined
+  readonly before: string | undefined
+  readonly filter: readonly (readonly [string, { readonly bytes: Uint8Array }])[]
+  readonly limit: number
+}
+
+interface Found {
+  readonly id: string
+  readonly record: CheckpointRecord
+}
+
+function latest(state: ThreadState, ns: string): Found | null {
+  for (const [key, record] of state.checkpoints.entries({ prefix: checkpointKey(ns, ''), reverse: true, limit: 1 })) {
+    return { id: splitKey(key).id, record }
+  }
+  return null
+}
+
+function exact(state: ThreadState, ns: string, id: string): Found | null {
+  const record = state.checkpoints.get(checkpointKey(ns, id))
+  return record ? { id, record } : null
+}
+
+function select(state: ThreadState, query: Query): { readonly ns: string; readonly id: string }[] {
+  const { ns, id, before, filter, limit } = query
+  const found: { ns: string; id: string }[] = []
+  const prefix = ns === undefined ? {} : { prefix: checkpointKey(ns, '') }
+  const to = ns !== undefined && before !== undefined ? { to: checkpointKey(ns, before) } : {}
+  for (const [key, record] of state.checkpoints.entries({ ...prefix, ...to, reverse: true })) {
+    const at = splitKey(key)
+    if (id !== undefined && at.id !== id) continue
+    if (before !== undefined && at.id >= before) continue
+    if (!filter.every(([name, { bytes }]) => matches(record.metadata[name], bytes))) continue
+    if (found.length >= limit) break
+    found.push(at)
+  }
+  return found
+}
+
+function matches(stored: Uint8Array | undefined, wanted: Uint8Array): boolean {
+  return stored !== undefined && Buffer.compare(stored, wanted) === 0
+}
+
+function splitKey(key: string): { readonly ns: string; readonly id: string } {
+  const at = key.indexOf('\0')
+  return { ns: key.slice(0, at), id: key.slice(at + 1) }
+}
+
+function read(config: Config): { threadId?: string; ns?: string; id?: string } {
+  const { thread_id, checkpoint_ns, checkpoint_id, thread_ts } = config.configurable ?? {}
+  const id = checkpoint_id || thread_ts
+  return {
+    ...(thread_id !== undefined && { threadId: checkId(thread_id, 'thread_id') }),
+    ...(checkpoint_ns !== undefined && { ns: checkText(checkpoint_ns, 'checkpoint_ns') }),
+    ...(id !== undefined && id !== '' && { id: checkId(id, 'checkpoint_id') }),
+  }
+}
+
+function checkId(value: unknown, what: string): string {
+  const text = checkText(value, what)
+  if (text === '') throw new RepriseError('INVALID_ARGUMENT', `${what} is empty`)
+  return text
+}
+
+function checkText(value: unknown, what: string): string {
+  if (typeof value === 'string' && !value.includes('\0')) return value
+  throw new RepriseError('INVALID_ARGUMENT', `${what} is a text without NUL`, { what })
+}
+
+function missing(act: string, field: string): RepriseError {
+  return new RepriseError(
+    'INVALID_ARGUMENT',
+    `to ${act}, configurable.${field} is needed: { configurable: { ${field} } }`,
+  )
+}

@@ -1,0 +1,104 @@
+// The threads of one saver: which timeline each is, and the few that this process keeps open at a time.
+
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { Portable } from './portable.ts'
+import { Thread } from './thread.ts'
+
+const escapedLengthMax = 400
+const pageSize = 200
+
+export class Threads {
+  readonly #engine: Reprise
+  readonly #prefix: string
+  readonly #portable: Portable
+  readonly #openMax: number
+  /** The least recently used first. */
+  readonly #open = new Map<string, { readonly thread: Thread; users: number }>()
+
+  constructor(engine: Reprise, prefix: string, portable: Portable, openMax: number) {
+    this.#engine = engine
+    this.#prefix = prefix
+    this.#portable = portable
+    this.#openMax = openMax
+  }
+
+  /** The thread stays open at least until the work is done. */
+  async use<T>(threadId: string, work: (thread: Thread) => Promise<T>): Promise<T> {
+    const held = this.#open.get(threadId) ?? {
+      thread: new Thread(this.#engine, this.#timelineOf(threadId), this.#portable),
+      users: 0,
+    }
+    this.#open.delete(threadId)
+    this.#open.set(threadId, held)
+    held.users += 1
+    try {
+      return await work(held.thread)
+    } finally {
+      held.users -= 1
+      await this.#evict()
+    }
+  }
+
+  async head(threadId: string): Promise<Head | null> {
+    return await this.#engine.head(this.#timelineOf(threadId))
+  }
+
+  /** All thread ids in the store, or those that were last written before a time. */
+  async *all(writtenBefore = Number.POSITIVE_INFINITY): AsyncGenerator<string> {
+    for (let after: TimelineId | undefined; ; ) {
+      const page = await this.#engine.list({
+        prefix: this.#prefix,
+        limit: pageSize,
+        ...(after !== undefined && { after }),
+      })
+      for (const head of page) {
+        // A thread's own id holds no "~": what has one is the archive of a rollback.
+        const name = head.timeline.slice(this.#prefix.length)
+        if (!name.includes('~') && head.updatedAt < writtenBefore) yield decodeURIComponent(name)
+      }
+      if (page.length < pageSize) return
+      after = page[page.length - 1]!.timeline
+    }
+  }
+
+  async close(): Promise<void> {
+    const threads = [...this.#open.values()]
+    this.#open.clear()
+    await Promise.all(threads.map(({ thread }) => thread.close()))
+  }
+
+  #timelineOf(threadId: string): TimelineId {
+    const name = encode(threadId)
+    if (name === null || name.length > escapedLengthMax) {
+      throw new RepriseError(
+        'INVALID_ARGUMENT',
+        `a thread_id is well-formed text of up to ${escapedLengthMax} characters`,
+        {
+          length: threadId.length,
+        },
+      )
+    }
+    return timelineId(this.#prefix + name)
+  }
+
+  async #evict(): Promise<void> {
+    for (const [threadId, { thread, users }] of this.#open) {
+      if (this.#open.size <= this.#openMax) return
+      if (users > 0 || thread.isBusy) continue
+      this.#open.delete(threadId)
+      await thread.close()
+    }
+  }
+}
+
+/** Null for text with half a character in it. */
+function encode(threadId: string): string | null {
+  try {
+    return encodeURIComponent(threadId).replaceAll('~', '%7E').replaceAll('.', '%2E')
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,2 @@
+// reprise/openai-agents: a Session for the OpenAI Agents SDK.
+export {}

@@ -1,0 +1,54 @@
+// The whole official suite for checkpoint savers, its opt-in part included, on every store. The suite expects the test
+// functions as globals; it skips by the saver's name, and ours is on none of its lists.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { CheckpointSaverTestInitializer } from '@langchain/langgraph-checkpoint-validation'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest'
+import { sha256 } from '../../src/engine/platform.ts'
+import { createEngine, open, type Reprise } from '../../src/index.ts'
+import { RepriseSaver } from '../../src/layers/langgraph/index.ts'
+import { openPostgres } from '../../src/stores/postgres/index.ts'
+import { dropSchema, newSchemaName } from '../support/schema.ts'
+
+Object.assign(globalThis, { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it })
+const { deltaChannelHistoryTests, specTest } = await import('@langchain/langgraph-checkpoint-validation')
+
+type Opener = (namespace: string) => Promise<Reprise>
+
+const folder = mkdtempSync(join(tmpdir(), 'reprise-langgraph-'))
+const url = inject('postgresUrl')
+const schema = newSchemaName()
+afterAll(async () => {
+  rmSync(folder, { recursive: true, force: true })
+  await dropSchema(url, schema)
+})
+
+// One database a kind; each saver has a namespace of its own in it.
+const openers: Record<string, Opener> = {
+  memory: () => open('memory:'),
+  sqlite: (namespace) => open(`sqlite:${join(folder, 'test.db')}`, { namespace }),
+  postgres: async (namespace) => createEngine({ store: await openPostgres(url, { namespace, schema, hash: sha256 }) }),
+}
+let count = 0
+
+for (const [kind, openOne] of Object.entries(openers)) {
+  const engines = new WeakMap<RepriseSaver, Reprise>()
+  const initializer: CheckpointSaverTestInitializer<RepriseSaver> = {
+    checkpointerName: `RepriseSaver on ${kind}`,
+    async createCheckpointer() {
+      const engine = await openOne(`n${++count}`)
+      const saver = new RepriseSaver(engine)
+      engines.set(saver, engine)
+      return saver
+    },
+    async destroyCheckpointer(saver: RepriseSaver) {
+      await engines.get(saver)?.close()
+    },
+  }
+  describe(`C11 the official suite (${kind})`, () => {
+    specTest(initializer)
+    deltaChannelHistoryTests(initializer)
+  })
+}

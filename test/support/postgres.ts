@@ -83,9 +83,11 @@ class OwnServer implements TestPostgres {
   readonly #account: Account | undefined
   readonly #settings: Readonly<Record<string, string>>
   #process: ChildProcess | null = null
+  #watchdog: ChildProcess | null = null
   #log = ''
   readonly #atExit = (): void => {
-    this.#killGroup('SIGKILL')
+    this.#watchdog?.kill('SIGKILL')
+    this.#killAll()
     rmSync(this.#folder, { recursive: true, force: true })
   }
 
@@ -126,6 +128,7 @@ class OwnServer implements TestPostgres {
       stdio: ['ignore', 'ignore', 'pipe'],
     })
     this.#process = child
+    this.#watch(child)
     this.#log = ''
     await new Promise<void>((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error(`PostgreSQL did not start:\n${this.#log}`)), 60_000)
@@ -156,29 +159,60 @@ class OwnServer implements TestPostgres {
     rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
   }
 
+  /** When this process is killed, its end of the pipe closes, and the watchdog cleans up after it. */
+  #watch(child: ChildProcess): void {
+    const script = 'cat > /dev/null; kill -INT "$1"; sleep 3; kill -KILL "$1"; rm -rf "$2"'
+    this.#watchdog = spawn('sh', ['-c', script, 'sh', String(child.pid), this.#folder], {
+      detached: true,
+      stdio: ['pipe', 'ignore', 'ignore'],
+    })
+    this.#watchdog.once('error', () => undefined)
+    this.#watchdog.unref()
+    ;(this.#watchdog.stdin as unknown as { unref?: () => void }).unref?.()
+  }
+
   async #end(signal: 'SIGINT' | 'SIGKILL'): Promise<void> {
+    // First of all, and not by closing its pipe: it must not act on a pid that is ours no more.
+    this.#watchdog?.kill('SIGKILL')
+    this.#watchdog = null
     const child = this.#process
     if (!child) return
     this.#process = null
     if (child.exitCode !== null || child.signalCode !== null) return
     const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
-    if (signal === 'SIGKILL') this.#killGroup(signal, child)
-    else child.kill(signal)
-    const timer = setTimeout(() => this.#killGroup('SIGKILL', child), 20_000)
+    const timer = setTimeout(() => this.#killAll(child), 20_000)
     child.ref()
+    const backends = signal === 'SIGKILL' ? this.#killAll(child) : []
+    if (signal === 'SIGINT') child.kill(signal)
     await ended
     clearTimeout(timer)
+    // The next server refuses to start while a backend still holds the old one's shared memory.
+    while (backends.some(isRunning)) await new Promise((resolve) => setTimeout(resolve, 10))
   }
 
-  #killGroup(signal: NodeJS.Signals, child = this.#process): void {
-    if (!child?.pid) return
-    for (const pid of childrenOf(child.pid).concat(child.pid)) {
-      try {
-        process.kill(pid, signal)
-      } catch {
-        // It was gone already: that is what we want.
-      }
-    }
+  /** The server first stands still, so that it forks no backend behind our back. */
+  #killAll(child = this.#process): number[] {
+    if (!child?.pid) return []
+    send(child.pid, 'SIGSTOP')
+    const backends = childrenOf(child.pid)
+    for (const pid of [...backends, child.pid]) send(pid, 'SIGKILL')
+    return backends
+  }
+}
+
+function send(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal)
+  } catch {
+    // It was gone already: that is what we want.
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+  } catch {
+    return false
   }
 }
 

@@ -44,7 +44,14 @@ export async function takeTimeline(kernel: Kernel, id: TimelineId, options: Open
   }
 }
 
-async function headUnder(kernel: Kernel, id: TimelineId, epoch: number): Promise<Head> {
+/** Taken, and then not usable: free for others at once, not only when this process ends. */
+export async function giveBack(kernel: Kernel, { timeline, epoch }: Head): Promise<void> {
+  const operation = newOperation(kernel.random)
+  await kernel.committer.submit({ operation, guard: { timeline, epoch }, release: true }).catch(() => undefined)
+}
+
+/** The head as it is now, if it is still ours. */
+export async function headUnder(kernel: Kernel, id: TimelineId, epoch: number): Promise<Head> {
   const [head] = await kernel.store.head([id])
   if (!head || head.epoch !== epoch) {
     throw new RepriseError('FENCED', `${id} was taken over again while it was being opened`, { timeline: id, epoch })

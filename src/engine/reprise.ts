@@ -32,7 +32,7 @@ import type { Events } from './events.ts'
 import { type FollowOptions, follow, type Replica } from './follow.ts'
 import { existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
-import { takeTimeline } from './ownership.ts'
+import { giveBack, headUnder, takeTimeline } from './ownership.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
 import { lookAgain } from './second-look.ts'
@@ -356,11 +356,22 @@ export class Reprise {
   }
 
   async #open<State>(id: TimelineId, fold: Fold<State>, options: OpenOptions): Promise<OpenTimeline<State>> {
-    return await this.#recover(await takeTimeline(this.kernel, id, options), fold)
+    const head = await takeTimeline(this.kernel, id, options)
+    try {
+      return await this.#recover(head, fold)
+    } catch (error) {
+      await giveBack(this.kernel, head)
+      throw error
+    }
   }
 
   async #recover<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
-    const recovered = await recover(this.kernel, head, fold)
+    let known: Head | null = head
+    const recovered = await lookAgain(async () => {
+      const current = known ?? (await headUnder(this.kernel, head.timeline, head.epoch))
+      known = null
+      return await recover(this.kernel, current, fold)
+    })
     const open = this.#hold(head, fold, recovered)
     for (const { record, reason } of recovered.damaged) await open.mark({ id: record.id, invalid: reason })
     this.kernel.events.emit('recovered', { timeline: head.timeline, report: recovered.report })

@@ -5,6 +5,7 @@
 //   part     = name(byte 0: the state itself, or byte 1 + key) kind(byte)
 //              kind 1, value: content
 //              kind 2, keyed: count layer*        the first layer is the base: pages that cover all keys
+//              kind 3, stream: content            bytes as they are, of any size; a restore leaves them where they lie
 //   layer    = entries(integer) bytes(integer, as stored) kind(byte) and then
 //              kind 1: sized(sealed block)         a few small entries, without a chunk of their own
 //              kind 2: content                     of a directory: segment*
@@ -70,7 +71,14 @@ export interface KeyedPart {
   readonly layers: readonly Layer[]
 }
 
-export type Part = ValuePart | KeyedPart
+/** Bytes of any size, not of the codec: read piece by piece by whoever wants them, never put together by a restore. */
+export interface StreamPart {
+  readonly kind: 'stream'
+  readonly name: string
+  readonly content: Content
+}
+
+export type Part = ValuePart | KeyedPart | StreamPart
 
 export interface Manifest {
   readonly timeline: string
@@ -130,7 +138,7 @@ export function chunksOf(manifest: Pick<Manifest, 'parts'>): NamedChunk[] {
     for (const ref of content.refs) named.push({ ...ref, part, isDirectory: holdsSegments || content.level > 0 })
   }
   for (const part of manifest.parts) {
-    if (part.kind === 'value') add(part.name, part.content, false)
+    if (part.kind !== 'keyed') add(part.name, part.content, false)
     else for (const { body } of part.layers) if (body.kind === 'directory') add(part.name, body.directory, true)
   }
   return named
@@ -179,6 +187,10 @@ function writePart(writer: ByteWriter, part: Part): void {
       writer.byte(2)
       writeMany(writer, part.layers, writeLayer)
       break
+    case 'stream':
+      writer.byte(3)
+      writeContent(writer, part.content)
+      break
     default:
       unreachable(part)
   }
@@ -186,7 +198,12 @@ function writePart(writer: ByteWriter, part: Part): void {
 
 function readPart(reader: ByteReader): Part {
   const name = oneOf(reader, 0, 1) === 1 ? readKey(reader) : null
-  if (oneOf(reader, 1, 2) === 1) return { kind: 'value', name, content: readContent(reader) }
+  const kind = oneOf(reader, 1, 2, 3)
+  if (kind === 1) return { kind: 'value', name, content: readContent(reader) }
+  if (kind === 3) {
+    if (name === null) throw malformed('manifest')
+    return { kind: 'stream', name, content: readContent(reader) }
+  }
   const layers = readMany(reader, readLayer)
   if (layers.length === 0) throw malformed('manifest')
   return { kind: 'keyed', name, layers }

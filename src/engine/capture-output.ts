@@ -82,12 +82,15 @@ export class ChunkOutput {
     this.slices = new Slices(io)
   }
 
-  /** Seals and queues. The bytes may be reused afterwards only if they were copied: a sealer may return what it was given. */
-  add(plain: Uint8Array): ChunkRef {
+  /**
+   * Seals and queues. The bytes may be reused afterwards only if they were copied: a sealer may return what it was given.
+   * Chunks that are `held` by a checkpoint which stays in the catalog are named, not stored again.
+   */
+  add(plain: Uint8Array, held?: { has(name: string): boolean }): ChunkRef {
     const stored = this.io.sealer.sealChunk(plain)
     const digest = this.io.hash(stored)
     const name = toHex(digest)
-    if (!this.#seen.has(name)) {
+    if (!this.#seen.has(name) && !held?.has(name)) {
       this.#seen.add(name)
       this.#queue.push({ digest, bytes: stored })
       this.#queuedBytes += stored.length

@@ -42,7 +42,7 @@ export async function restoreState(manifest: Pick<Manifest, 'parts'>, io: StateI
       const { plain, bytes, known } = await input.readContent(part.content, part.name)
       values.set(part.name, io.codec.decode(plain))
       bases.set(part.name, { kind: 'value', part, digest: io.hash(plain), bytes, known } satisfies ValueBase)
-    } else {
+    } else if (part.kind === 'keyed') {
       const { keyed, base } = await restoreKeyed(part, input)
       values.set(part.name, keyed)
       bases.set(part.name, base)
@@ -88,11 +88,11 @@ async function liveRefs(manifest: Pick<Manifest, 'parts'>, io: StateIo) {
   const addTo = (part: string | null) => (ref: ChunkRef) => live.set(toHex(ref.digest), { ref, part })
   for (const part of manifest.parts) {
     const add = addTo(part.name)
-    const contents = part.kind === 'value' ? [part.content] : part.layers.flatMap(directoryOf)
+    const contents = part.kind !== 'keyed' ? [part.content] : part.layers.flatMap(directoryOf)
     for (const content of contents) {
       if (content.kind === 'chunks') content.refs.forEach(add)
       for (const ref of await input.dataRefs(content, part.name, add)) add(ref)
-      if (part.kind === 'value') continue
+      if (part.kind !== 'keyed') continue
       const { plain } = await input.readContent(content, part.name)
       for (const segment of decodeSegments(plain)) segment.refs.forEach(add)
     }

@@ -69,7 +69,7 @@ function parse(text: string, root: string): Operation[] {
     const resumed = /^<\.\.\. \w+ resumed>(.*)$/.exec(rest)
     const call = /^(\w+)\((.*)\)\s+= (-?\d+)(.*)$/.exec(resumed ? (begun.get(thread) ?? '') + resumed[1] : rest)
     if (!call || Number(call[3]) < 0) continue
-    for (const operation of toOperations(call[1]!, call[2]!, Number(call[3]), call[4]!)) {
+    for (const operation of toOperations(call[1]!, call[2]!.trim(), Number(call[3]), call[4]!)) {
       if (operation.kind === 'said' || isBelow(operation.path, root)) operations.push(operation)
     }
   }

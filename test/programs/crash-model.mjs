@@ -24,7 +24,7 @@ export function define({ timeline, keyed }, { every = 20 } = {}) {
         Object.assign(state, next(state, n))
         place(state.items, n)
       },
-      checkpoint: { every: Math.max(1, every - 5) },
+      checkpoint: { every: Math.max(2, every - 2) },
       retain: { checkpoints: 3 },
     }),
   }
@@ -37,7 +37,7 @@ function next({ last, gaps, mix }, n) {
 /** Long and without a pattern, so that checkpoints need chunks. */
 function place(items, n) {
   const random = randomFrom(n)
-  items.set(`k${(n * 7) % 97}`, Array.from({ length: 20 }, () => random.number().toString(36).slice(2, 10)).join(''))
+  items.set(`k${(n * 7) % 97}`, Array.from({ length: 90 }, () => random.number().toString(36).slice(2, 10)).join(''))
   if (n % 5 === 0) items.delete(`k${(n * 3) % 97}`)
 }
 

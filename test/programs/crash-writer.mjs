@@ -5,6 +5,7 @@
 //   lanes    appends that each timeline has under way at a time (1: one after the other)
 //   count    entries a timeline; left out: until killed
 //   every    entries between two checkpoints
+//   moveLog  move SQLite's write-ahead log into the file after each so many entries of the first timeline
 //   collect  collect garbage after each so many entries of the first timeline
 // It ends by a crash of its own (no close) unless `close` is set: a file that was closed has nothing to recover.
 
@@ -20,6 +21,7 @@ const {
   count = Number.POSITIVE_INFINITY,
   every,
   collect,
+  moveLog,
   close,
   engine = {},
 } = JSON.parse(process.argv[2])
@@ -49,7 +51,17 @@ async function work(id, isFirst) {
       await handle.append(entry(mine))
       say(`ACK ${id} ${mine}`)
       if (isFirst && collect && mine % collect === 0) await rp.collect()
+      if (isFirst && moveLog && mine % moveLog === 0) await checkpointLog()
     }
   }
   await Promise.all(Array.from({ length: lanes }, lane))
+}
+
+/** As SQLite does by itself once the log is long: the next writer then starts the log anew, over the old frames. */
+async function checkpointLog() {
+  const name = process.getBuiltinModule?.('node:sqlite') ? 'node:sqlite' : '@photostructure/sqlite'
+  const { DatabaseSync } = await import(name)
+  const database = new DatabaseSync(where.file)
+  database.exec('PRAGMA wal_checkpoint(PASSIVE)')
+  database.close()
 }

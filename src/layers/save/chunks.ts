@@ -1,0 +1,147 @@
+// A value or a stream of bytes on its way into chunks. Cuts follow the content, so a small change makes few new chunks;
+// chunks that an earlier save holds are named, not written again. Memory stays bounded, however long the stream is.
+
+import { type ChunkSizes, defaultChunkSizes, nextCut } from '../../core/chunking.ts'
+import { toHex } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { type ChunkRef, type Content, encodeRefs, type Part } from '../../core/manifest.ts'
+import type { ManifestRecord } from '../../core/ports.ts'
+import { ChunkOutput, type StateIo } from '../../engine/capture-output.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { stateIo } from '../../engine/kernel-io.ts'
+import { readManifest } from '../../engine/recover.ts'
+import { liveChunks } from '../../engine/restore.ts'
+
+/** Anything that gives bytes piece by piece. A path is not among them: open it with fs.createReadStream. */
+export type ByteSource =
+  | Uint8Array
+  | AsyncIterable<Uint8Array | string>
+  | Iterable<Uint8Array>
+  | { getReader(): { read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>; releaseLock(): void } }
+
+const streamSizes: ChunkSizes = { minBytes: 16 * 1024, averageBytes: 64 * 1024, maxBytes: 256 * 1024 }
+const inlineBytes = 2048
+const refsMax = 32
+
+export interface WrittenChunks {
+  readonly content: Content
+  readonly storedBytes: number
+}
+
+/** Writes the contents of one save. */
+export class ChunkWriter {
+  readonly output: ChunkOutput
+  readonly #io: StateIo
+  readonly #held: ReadonlySet<string>
+  #reused = 0
+
+  constructor(io: StateIo, held: ReadonlySet<string>) {
+    this.#io = io
+    this.output = new ChunkOutput(io)
+    this.#held = held
+  }
+
+  get reusedChunks(): number {
+    return this.#reused
+  }
+
+  /** Small ones go into the manifest itself. */
+  async value(plain: Uint8Array): Promise<WrittenChunks> {
+    if (plain.length <= 8 * inlineBytes) {
+      const sealed = this.#io.sealer.sealChunk(plain)
+      if (sealed.length <= inlineBytes) {
+        return { content: { kind: 'inline', size: plain.length, sealed }, storedBytes: sealed.length }
+      }
+    }
+    return await this.#chunks([plain], defaultChunkSizes)
+  }
+
+  stream(source: ByteSource, signal?: AbortSignal): Promise<WrittenChunks> {
+    return this.#chunks(piecesOf(source, signal), streamSizes)
+  }
+
+  async #chunks(pieces: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, sizes: ChunkSizes): Promise<WrittenChunks> {
+    const { refs: data, size } = await this.#cut(pieces, sizes)
+    let storedBytes = data.reduce((sum, ref) => sum + ref.bytes, 0)
+    let refs = data
+    let level = 0
+    while (refs.length > refsMax) {
+      level += 1
+      refs = (await this.#cut([encodeRefs(refs)], defaultChunkSizes)).refs
+      for (const ref of refs) storedBytes += ref.bytes
+    }
+    return { content: { kind: 'chunks', size, level, refs }, storedBytes }
+  }
+
+  async #cut(pieces: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, sizes: ChunkSizes) {
+    const refs: ChunkRef[] = []
+    let size = 0
+    let rest = new Uint8Array(0)
+    const take = async (isEnd: boolean) => {
+      let at = 0
+      // A cut is final only if the bytes behind it cannot move it: until the end, keep the longest chunk in hand.
+      while (at < rest.length && (isEnd || rest.length - at >= sizes.maxBytes)) {
+        const end = nextCut(rest, at, sizes)
+        refs.push(this.#add(rest.subarray(at, end)))
+        at = end
+        if (this.output.isPauseDue) await this.output.pause()
+      }
+      rest = rest.slice(at)
+    }
+    for await (const piece of pieces) {
+      size += piece.length
+      rest = joinTwo(rest, piece)
+      await take(false)
+    }
+    await take(true)
+    return { refs, size }
+  }
+
+  #add(piece: Uint8Array): ChunkRef {
+    // Copied: the sealer may keep what it is given, and the source may use its buffer again.
+    const before = this.output.added.length
+    const ref = this.output.add(piece.slice(), this.#held)
+    if (this.output.added.length === before) this.#reused += 1
+    return ref
+  }
+}
+
+/** The chunks that a save holds, lists included. */
+export async function heldBy(kernel: Kernel, record: ManifestRecord): Promise<ReadonlySet<string>> {
+  const digests = await liveChunks(readManifest(kernel, record), stateIo(kernel))
+  return new Set(digests.map(toHex))
+}
+
+export function partNamed(parts: readonly Part[], name: string | null): Part | undefined {
+  return parts.find((part) => part.name === name)
+}
+
+async function* piecesOf(source: ByteSource, signal: AbortSignal | undefined): AsyncGenerator<Uint8Array> {
+  for await (const piece of iterate(source)) {
+    if (signal?.aborted) throw new RepriseError('ABORTED', 'the save was aborted', {}, signal.reason)
+    const bytes = typeof piece === 'string' ? new TextEncoder().encode(piece) : piece
+    if (!(bytes instanceof Uint8Array)) throw new RepriseError('INVALID_ARGUMENT', 'a stream to save gives bytes')
+    // In bites, so that one huge buffer does not double in memory.
+    for (let at = 0; at < bytes.length; at += 1024 * 1024) yield bytes.subarray(at, at + 1024 * 1024)
+  }
+}
+
+async function* iterate(source: ByteSource): AsyncGenerator<Uint8Array | string> {
+  if (source instanceof Uint8Array) yield source
+  else if (Symbol.asyncIterator in source || Symbol.iterator in source) yield* source
+  else {
+    const reader = source.getReader()
+    try {
+      for (let step = await reader.read(); !step.done; step = await reader.read()) if (step.value) yield step.value
+    } finally {
+      reader.releaseLock()
+    }
+  }
+}
+
+function joinTwo(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
+  const joined = new Uint8Array(a.length + b.length)
+  joined.set(a)
+  joined.set(b, a.length)
+  return joined
+}

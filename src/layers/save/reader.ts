@@ -1,0 +1,233 @@
+// Reading saves: the newest that is whole, any older one, and what lies between two of them. Every chunk is checked
+// against its digest before it is used. Reading needs no ownership.
+
+import { type ManifestId, type TimelineId, toHex } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { ChunkRef, Content } from '../../core/manifest.ts'
+import type { ManifestRecord } from '../../core/ports.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { stateIo } from '../../engine/kernel-io.ts'
+import { readManifest } from '../../engine/recover.ts'
+import { verifyChunks } from '../../engine/restore.ts'
+import { ChunkInput } from '../../engine/restore-input.ts'
+import { partNamed } from './chunks.ts'
+import { type Difference, differences } from './differences.ts'
+
+/** One line of the list of saves. */
+export interface SavedInfo {
+  readonly id: string
+  readonly seq: number
+  readonly savedAt: Date
+  readonly label: string | null
+  readonly isPinned: boolean
+  /** Stored bytes of the whole, and those that this save added. */
+  readonly totalBytes: number
+  readonly addedBytes: number
+  /** Why it cannot be used, if so. */
+  readonly damage: string | null
+}
+
+export interface Loaded<T> extends SavedInfo {
+  readonly value: T
+  /** The format that it was written in, before upcasters. */
+  readonly format: number
+  readonly kind: 'value' | 'bytes'
+  /** Bytes of a stream; 0 for a value. */
+  readonly size: number
+  /** The bytes of a stream, checked piece by piece. */
+  stream(): AsyncGenerator<Uint8Array>
+  /** Newer saves that could not be used, and why. */
+  readonly skipped: readonly { readonly id: string; readonly why: string }[]
+}
+
+export interface Comparison {
+  readonly chunksSame: number
+  readonly chunksOnlyInFirst: number
+  readonly chunksOnlyInSecond: number
+  /** Stored bytes. */
+  readonly bytesSame: number
+  readonly bytesOnlyInFirst: number
+  readonly bytesOnlyInSecond: number
+  /** For two values: where they differ, at most a hundred places. */
+  readonly differences: readonly Difference[]
+}
+
+/** What is kept beside the value. */
+export interface Envelope {
+  readonly format: number
+  readonly savedAt: number
+  readonly kind: 'value' | 'bytes'
+  readonly value: unknown
+}
+
+export interface SaveModel {
+  readonly name: string
+  readonly format: number
+  readonly keep: number
+  readonly upcasters: Readonly<Record<number, (value: unknown) => unknown>>
+}
+
+export const streamPart = 'bytes'
+
+const damageCodes = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED'] as const
+
+export class SaveReader<T> {
+  readonly timeline: TimelineId
+  protected readonly kernel: Kernel
+  protected readonly model: SaveModel
+
+  constructor(kernel: Kernel, model: SaveModel, timeline: TimelineId) {
+    this.kernel = kernel
+    this.model = model
+    this.timeline = timeline
+  }
+
+  /** Newest first, damaged ones included. */
+  async list(): Promise<SavedInfo[]> {
+    return (await this.kernel.store.checkpoints(this.timeline)).map(infoOf)
+  }
+
+  /** The newest save that is whole; damaged ones are passed over and named in `skipped`. NOT_FOUND if nothing was saved. */
+  async latest(): Promise<Loaded<T>> {
+    const skipped: { id: string; why: string }[] = []
+    for (const record of await this.kernel.store.checkpoints(this.timeline)) {
+      if (record.invalid !== null) {
+        skipped.push({ id: record.id, why: record.invalid })
+        continue
+      }
+      try {
+        return await this.#load(record, skipped)
+      } catch (error) {
+        if (!isReprise(error, ...damageCodes)) throw error
+        skipped.push({ id: record.id, why: error.message })
+        await this.noteDamage(record, error.message)
+      }
+    }
+    if (skipped.length === 0) throw new RepriseError('NOT_FOUND', `nothing was saved in ${this.timeline} yet`)
+    throw new RepriseError('UNRECOVERABLE', `every save in ${this.timeline} is damaged`, { skipped })
+  }
+
+  /** One save by its id. Damage is an error: nothing else stands in for it. */
+  async load(id: string): Promise<Loaded<T>> {
+    return await this.#load(await this.find(id), [])
+  }
+
+  /** What two saves share and where they differ, by their chunks; the chunks of shared parts are not even read. */
+  async compare(first: string, second: string): Promise<Comparison> {
+    const [a, b] = [await this.find(first), await this.find(second)]
+    const [inA, inB] = [await this.#refs(a), await this.#refs(b)]
+    const count = (refs: Map<string, ChunkRef>, other: Map<string, ChunkRef>, wantsShared: boolean) => {
+      let chunks = 0
+      let bytes = 0
+      for (const [name, ref] of refs) {
+        if (other.has(name) !== wantsShared) continue
+        chunks += 1
+        bytes += ref.bytes
+      }
+      return { chunks, bytes }
+    }
+    const [same, onlyA, onlyB] = [count(inA, inB, true), count(inA, inB, false), count(inB, inA, false)]
+    const [left, right] = [await this.#load(a, []), await this.#load(b, [])]
+    return {
+      chunksSame: same.chunks,
+      chunksOnlyInFirst: onlyA.chunks,
+      chunksOnlyInSecond: onlyB.chunks,
+      bytesSame: same.bytes,
+      bytesOnlyInFirst: onlyA.bytes,
+      bytesOnlyInSecond: onlyB.bytes,
+      differences: left.kind === 'value' && right.kind === 'value' ? differences(left.value, right.value) : [],
+    }
+  }
+
+  /** Whoever owns the timeline notes damage in the catalog. */
+  protected async noteDamage(_record: ManifestRecord, _why: string): Promise<void> {}
+
+  protected async find(id: string): Promise<ManifestRecord> {
+    const found = (await this.kernel.store.checkpoints(this.timeline)).find(
+      (record) => record.id === (id as ManifestId),
+    )
+    if (!found) throw new RepriseError('NOT_FOUND', `${this.timeline} has no save ${id}`, { id })
+    return found
+  }
+
+  async #load(record: ManifestRecord, skipped: Loaded<T>['skipped']): Promise<Loaded<T>> {
+    const { parts } = readManifest(this.kernel, record)
+    const io = stateIo(this.kernel)
+    const main = partNamed(parts, null)
+    if (main?.kind !== 'value') throw new RepriseError('CHECKPOINT_DAMAGED', `save ${record.id} has no value`)
+    const { plain } = await new ChunkInput(io).readContent(main.content, null)
+    const { value } = this.kernel.codec.decode(plain) as { readonly value: Envelope }
+    const bytes = partNamed(parts, streamPart)
+    const content = bytes?.kind === 'stream' ? bytes.content : null
+    // The whole of it is read once before anyone gets the first byte: damage at the end must not be met half-way.
+    if (content) await verifyChunks({ parts }, io)
+    return {
+      ...infoOf(record),
+      savedAt: new Date(value.savedAt),
+      value: this.#upcast(value) as T,
+      format: value.format,
+      kind: value.kind,
+      size: content?.size ?? 0,
+      stream: () => this.#read(content),
+      skipped,
+    }
+  }
+
+  async *#read(content: Content | null): AsyncGenerator<Uint8Array> {
+    if (!content) return
+    const input = new ChunkInput(stateIo(this.kernel))
+    if (content.kind === 'inline') {
+      yield input.io.sealer.openChunk(content.sealed)
+      return
+    }
+    const refs = await input.dataRefs(content, streamPart, () => undefined)
+    let size = 0
+    for await (const piece of input.readPlain(refs, streamPart)) {
+      size += piece.length
+      yield piece
+    }
+    if (size !== content.size) {
+      throw new RepriseError('CHECKPOINT_DAMAGED', `the stream has ${size} bytes where ${content.size} were promised`)
+    }
+  }
+
+  /** A format that this code cannot read is an error, never a reason to fall back: that would lose work in silence. */
+  #upcast({ format, value, kind }: Envelope): unknown {
+    if (format > this.model.format) {
+      throw new RepriseError(
+        'INCOMPATIBLE_VERSION',
+        `saved in format ${format}, this code knows ${this.model.format}`,
+        {
+          format,
+          known: this.model.format,
+        },
+      )
+    }
+    if (kind === 'bytes' && format === this.model.format) return value
+    let current = value
+    for (let at = format; at < this.model.format; at++) {
+      const step = this.model.upcasters[at]
+      if (!step) {
+        throw new RepriseError('UPCAST_MISSING', `no upcaster of ${this.model.name} from format ${at}`, { format, at })
+      }
+      current = step(current)
+    }
+    return current
+  }
+
+  async #refs(record: ManifestRecord): Promise<Map<string, ChunkRef>> {
+    const input = new ChunkInput(stateIo(this.kernel))
+    const found = new Map<string, ChunkRef>()
+    for (const part of readManifest(this.kernel, record).parts) {
+      if (part.kind === 'keyed') continue
+      for (const ref of await input.dataRefs(part.content, part.name, () => undefined))
+        found.set(toHex(ref.digest), ref)
+    }
+    return found
+  }
+}
+
+export function infoOf(record: ManifestRecord): SavedInfo {
+  const { id, seq, createdAt, label, isPinned, totalBytes, addedBytes, invalid } = record
+  return { id, seq, savedAt: new Date(createdAt), label, isPinned, totalBytes, addedBytes, damage: invalid }
+}

@@ -1,0 +1,282 @@
+// Saves: put a whole state, get the newest back. The checkpoint is the truth; there is no history to replay (A1.2). A save
+// is visible only when all of it is written and read back; the last N stay; a damaged newest one never hides the one before.
+//
+// One timeline a series: save/<name>, or save/<name>/<id>. Entry "saved" { format, kind, bytes }; the value lies in the
+// manifest's own part as { shape: 'value', value: Envelope }, the bytes of a stream in a part of their own.
+
+import { fromHex, type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { ManifestRecord } from '../../core/ports.ts'
+import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { stateIo } from '../../engine/kernel-io.ts'
+import { readManifest } from '../../engine/recover.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { StateTimeline } from '../../engine/state-timeline.ts'
+import { type ByteSource, ChunkWriter, heldBy } from './chunks.ts'
+import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader, streamPart } from './reader.ts'
+
+export interface SaveOptions {
+  /** The last N stay (at least two always do); default 3. Pinned ones stay besides. */
+  readonly keep?: number
+  /** Format of the value; raise it when its shape changes, and say how older ones become it. */
+  readonly version?: number
+  /** From each older format to the next: { 1: (old) => … }. */
+  readonly upcasters?: Readonly<Record<number, (value: unknown) => unknown>>
+}
+
+export interface PutOptions {
+  readonly label?: string
+  /** Stays until it is released. */
+  readonly pin?: boolean
+  readonly signal?: AbortSignal
+}
+
+export interface SaveDefinition<T> extends Entity<SaveHandle<T>> {
+  readonly kind: 'save'
+  readonly name: string
+  readonly prefix: string
+  readonly fold: Fold<unknown>
+  /** Read-only, beside whoever writes. */
+  read(engine: Reprise, id?: string): SaveReader<T>
+}
+
+const foldVersion = 'save/1'
+/** Saves up to this size are read back whole. */
+const readBackBytes = 8 * 1024 * 1024
+
+/** @example const weights = await rp.open(save<Model>('training', { keep: 5 })) */
+export function save<T>(name: string, options: SaveOptions = {}): SaveDefinition<T> {
+  checkName('save', name)
+  const model = modelOf(name, options)
+  const prefix = `save/${name}`
+  const fold: Fold<unknown> = {
+    version: foldVersion,
+    initial: () => null,
+    apply: (state) => state,
+    retain: { checkpoints: model.keep, history: 'needed' },
+    authority: 'state',
+  }
+  const open = new WeakMap<Reprise, Map<string, Promise<SaveHandle<T>>>>()
+  const timelineOf = (id: string | undefined) => timelineId(id === undefined ? prefix : `${prefix}/${id}`)
+  return {
+    kind: 'save',
+    name,
+    prefix,
+    fold,
+    read(engine, id) {
+      engine.register(prefix, fold)
+      return new SaveReader<T>(engine.kernel, model, timelineOf(id))
+    },
+    async [opens](engine: Reprise, id: string | undefined, options: OpenOptions) {
+      engine.register(prefix, fold)
+      const handles = open.get(engine) ?? new Map<string, Promise<SaveHandle<T>>>()
+      open.set(engine, handles)
+      return await openShared(engine, handles, timelineOf(id), model, options)
+    },
+  }
+}
+
+/** Handles of one series in one process are one handle: its owner is the process. */
+async function openShared<T>(
+  engine: Reprise,
+  handles: Map<string, Promise<SaveHandle<T>>>,
+  timeline: TimelineId,
+  model: SaveModel,
+  options: OpenOptions,
+): Promise<SaveHandle<T>> {
+  const held = await handles.get(timeline)?.catch(() => undefined)
+  if (held && !held.isOver) return held.share()
+  const opening = StateTimeline.take(engine.kernel, timeline, options).then((taken) => {
+    const handle: SaveHandle<T> = new SaveHandle<T>(engine.kernel, model, taken, () => {
+      handles.delete(timeline)
+      forget()
+    })
+    const forget = engine.onClose(() => handle.shut())
+    return handle
+  })
+  handles.set(timeline, opening)
+  opening.catch(() => handles.delete(timeline))
+  return await opening
+}
+
+export class SaveHandle<T> extends SaveReader<T> {
+  readonly #taken: StateTimeline
+  readonly #onClosed: () => void
+  #turn: Promise<unknown> = Promise.resolve()
+  /** Chunks of the newest whole save, so that the next one writes only what is new. */
+  #held: { readonly record: ManifestRecord; readonly chunks: ReadonlySet<string> } | null = null
+  /** Set when something rotten was found: the next save reuses nothing. */
+  #distrusts = false
+  #holders = 1
+  #isClosed = false
+
+  constructor(kernel: Kernel, model: SaveModel, taken: StateTimeline, onClosed: () => void) {
+    super(kernel, model, taken.id)
+    this.#taken = taken
+    this.#onClosed = onClosed
+  }
+
+  get isOver(): boolean {
+    return this.#isClosed || this.#taken.broken !== null
+  }
+
+  /** Durable, read back and visible when it resolves. */
+  put(value: T, options: PutOptions = {}): Promise<SavedInfo> {
+    return this.#inTurn(() => this.#put({ kind: 'value', value }, null, options))
+  }
+
+  /**
+   * A stream of bytes of any size in bounded memory; `value` goes with it.
+   * @example await weights.putStream(createReadStream('model.bin'), { step: 4000 } as Model)
+   */
+  putStream(source: ByteSource, value?: T, options: PutOptions = {}): Promise<SavedInfo> {
+    return this.#inTurn(() => this.#put({ kind: 'bytes', value }, source, options))
+  }
+
+  /** Makes an older save the newest one again. Costs no chunk. */
+  restore(id: string, options: PutOptions = {}): Promise<SavedInfo> {
+    return this.#inTurn(async () => {
+      const record = await this.find(id)
+      await this.load(id)
+      const { parts } = readManifest(this.kernel, record)
+      return await this.#publish(parts, { totalBytes: record.totalBytes, addedBytes: 0, added: [] }, record, options)
+    })
+  }
+
+  /** A pinned save may go like any other from here on. */
+  async release(id: string): Promise<void> {
+    await this.#taken.mark({ id: (await this.find(id)).id, isPinned: false })
+  }
+
+  share(): this {
+    this.#holders += 1
+    return this
+  }
+
+  async close(): Promise<void> {
+    this.#holders -= 1
+    if (this.#holders <= 0) await this.shut()
+  }
+
+  async shut(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    await this.#turn.catch(() => undefined)
+    await this.#taken.release()
+    this.#onClosed()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  protected override async noteDamage(record: ManifestRecord, why: string): Promise<void> {
+    if (this.#held?.record.id === record.id) this.#held = null
+    if (!this.isOver) await this.#taken.mark({ id: record.id, invalid: why })
+  }
+
+  #inTurn<R>(work: () => Promise<R>): Promise<R> {
+    if (this.#isClosed) return Promise.reject(new RepriseError('CLOSED', `${this.timeline} was closed`))
+    const next = this.#turn.then(work)
+    this.#turn = next.catch(() => undefined)
+    return next
+  }
+
+  async #put(
+    what: Pick<Envelope, 'kind' | 'value'>,
+    source: ByteSource | null,
+    options: PutOptions,
+  ): Promise<SavedInfo> {
+    const { clock, codec, graceMs } = this.kernel
+    const started = clock.elapsed()
+    const base = await this.#base()
+    const writer = new ChunkWriter(stateIo(this.kernel), base?.chunks ?? new Set())
+    const envelope: Envelope = { format: this.model.format, savedAt: clock.now(), ...what }
+    const streamed = source ? await writer.stream(source, options.signal) : null
+    const main = await writer.value(codec.encode({ shape: 'value', value: envelope }))
+    await writer.output.finish()
+    if (clock.elapsed() - started > graceMs / 2) {
+      throw new RepriseError('TIMEOUT', 'the save took so long that its first chunks could be collected', { graceMs })
+    }
+    const parts = [
+      { kind: 'value' as const, name: null, content: main.content },
+      ...(streamed ? [{ kind: 'stream' as const, name: streamPart, content: streamed.content }] : []),
+    ]
+    const totalBytes = main.storedBytes + (streamed?.storedBytes ?? 0)
+    const sizes = {
+      totalBytes,
+      addedBytes: writer.output.addedBytes,
+      // A small save reads all of itself back, also what it shares with earlier ones.
+      added: totalBytes <= readBackBytes ? ('all' as const) : writer.output.added,
+    }
+    try {
+      const saved = await this.#publish(parts, sizes, base?.record ?? null, options)
+      this.#distrusts = false
+      return saved
+    } catch (error) {
+      if (!isReprise(error, 'BASE_GONE', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
+      // What it was built on is gone or rotten: the next attempt builds on nothing.
+      const isSecond = this.#distrusts
+      this.#held = null
+      this.#distrusts = true
+      await this.#removeRotten(error)
+      // A value can be written again here; a stream was read already, so its owner has to.
+      if (source || isSecond) throw error
+      return await this.#put(what, source, options)
+    }
+  }
+
+  /** A chunk that does not match its digest serves nobody, and it stands in the way of its own healthy copy. */
+  async #removeRotten(error: RepriseError): Promise<void> {
+    if (error.code !== 'CHUNK_DAMAGED' || typeof error.data.digest !== 'string') return
+    await this.kernel.store.blobs.delete([fromHex(error.data.digest)], Number.MAX_SAFE_INTEGER)
+  }
+
+  async #publish(
+    parts: Parameters<StateTimeline['publish']>[0]['parts'],
+    sizes: { readonly totalBytes: number; readonly addedBytes: number; readonly added: readonly Uint8Array[] | 'all' },
+    base: ManifestRecord | null,
+    { label, pin }: PutOptions,
+  ): Promise<SavedInfo> {
+    const record = await this.#taken.publish({
+      entry: { type: 'saved', data: { format: this.model.format, bytes: sizes.totalBytes } },
+      parts,
+      foldVersion,
+      totalBytes: sizes.totalBytes,
+      addedBytes: sizes.addedBytes,
+      addedChunks: sizes.added,
+      baseId: base?.id ?? null,
+      trigger: 'save',
+      label,
+      pin,
+    })
+    this.#held = { record, chunks: await heldBy(this.kernel, record) }
+    await this.#taken.retain({ checkpoints: this.model.keep, history: 'needed' }, foldVersion)
+    return infoOf(record)
+  }
+
+  async #base(): Promise<{ record: ManifestRecord; chunks: ReadonlySet<string> } | null> {
+    if (this.#distrusts) return null
+    if (this.#held) return this.#held
+    for (const record of await this.#taken.records()) {
+      if (record.invalid !== null) continue
+      try {
+        return { record, chunks: await heldBy(this.kernel, record) }
+      } catch (error) {
+        if (!isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')) throw error
+        await this.noteDamage(record, error.message)
+      }
+    }
+    return null
+  }
+}
+
+function modelOf(name: string, options: SaveOptions): SaveModel {
+  const { keep = 3, version = 1, upcasters = {} } = options
+  if (!Number.isSafeInteger(keep) || keep < 1) throw new RepriseError('INVALID_ARGUMENT', 'keep is 1 or more', { keep })
+  if (!Number.isSafeInteger(version) || version < 1) {
+    throw new RepriseError('INVALID_ARGUMENT', 'the version of a save is a whole number from 1 on', { version })
+  }
+  return { name, keep, format: version, upcasters }
+}

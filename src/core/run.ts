@@ -116,7 +116,7 @@ export function verifyRun(
 /** The entries of a verified run. */
 export function unpackRun(run: Run): StoredEntry[] {
   const entries: StoredEntry[] = []
-  walk(run, (entry) => {
+  eachEntry(run, (entry) => {
     entries.push(entry)
   })
   return entries
@@ -127,7 +127,7 @@ export function sliceRun(hash: Hash, run: Run, before: Digest, last: number): Ru
   assert(last >= run.first && last < run.first + run.count, 'the slice ends inside the run')
   if (last === run.first + run.count - 1) return run
   let end = 0
-  walk(run, (entry, offset) => {
+  eachEntry(run, (entry, offset) => {
     if (entry.seq === last) end = offset
   })
   const bytes = run.bytes.subarray(0, end)
@@ -138,7 +138,8 @@ export function lastSeq(run: Run): number {
   return run.first + run.count - 1
 }
 
-function walk(run: Run, visit: (entry: StoredEntry, endOffset: number) => void): void {
+/** Visits the entries of a verified run in order, each with the offset where it ends. */
+export function eachEntry(run: Run, visit: (entry: StoredEntry, endOffset: number) => void): void {
   const reader = new ByteReader(run.bytes)
   const version = reader.byte()
   if (version !== formatVersion) {

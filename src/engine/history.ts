@@ -5,7 +5,7 @@ import { assert } from '../core/assert.ts'
 import { type Digest, equalBytes, type TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head, Run } from '../core/ports.ts'
-import { lastSeq, type StoredEntry, sliceRun, unpackRun, verifyRun } from '../core/run.ts'
+import { eachEntry, lastSeq, sliceRun, verifyRun } from '../core/run.ts'
 import type { Kernel } from './kernel.ts'
 
 type Reader = Pick<Kernel, 'store' | 'hash' | 'limits'>
@@ -179,31 +179,17 @@ export async function digestAt(reader: Reader, lineage: readonly Head[], seq: nu
 /** The entries of a verified run that were not read before, decoded. */
 export function entriesOf(kernel: Pick<Kernel, 'codec' | 'sealer'>, verified: VerifiedRun): Entry[] {
   const { timeline, run, before, skipTo } = verified
+  const { codec, sealer } = kernel
   const entries: Entry[] = []
-  for (const stored of unpackRun(run)) {
-    if (stored.seq > skipTo)
-      entries.push(decodeEntry(kernel, timeline, stored, entryContext(before, stored.seq - run.first)))
-  }
+  eachEntry(run, ({ seq, epoch, type, version, time, key, data }) => {
+    if (seq <= skipTo) return
+    // The context is only made where it is looked at: this is the hot path of every recovery.
+    const plain = sealer.isPlain(data)
+      ? sealer.openPlain(data)
+      : sealer.open(data, entryContext(before, seq - run.first))
+    entries.push({ timeline, seq, epoch, type, version, time, key, data: codec.decode(plain) })
+  })
   return entries
-}
-
-function decodeEntry(
-  kernel: Pick<Kernel, 'codec' | 'sealer'>,
-  timeline: TimelineId,
-  stored: StoredEntry,
-  context: Uint8Array,
-): Entry {
-  const { seq, epoch, type, version, time, key } = stored
-  return {
-    timeline,
-    seq,
-    epoch,
-    type,
-    version,
-    time,
-    key,
-    data: kernel.codec.decode(kernel.sealer.open(stored.data, context)),
-  }
 }
 
 /** What binds a sealed entry to its place: the digest of all history before its run, and its index in the run. */

@@ -94,7 +94,8 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   return new Reprise(kernel, () => store.close())
 }
 
-async function openStore(url: string, options: Options): Promise<Store> {
+/** For tools that put something between the engine and its store. */
+export async function openStore(url: string, options: Options): Promise<Store> {
   const namespace = checkNamespace(options.namespace ?? 'default')
   const scheme = /^([a-z0-9+]+):/i.exec(url)?.[1]?.toLowerCase()
   const store = await openByScheme(scheme, url, namespace, options)
@@ -124,13 +125,22 @@ async function openByScheme(
     case 'postgres':
     case 'postgresql': {
       const { openPostgres } = await import('../stores/postgres/index.ts')
-      return await openPostgres(url, { namespace, hash: sha256 })
+      const { plain, schema } = takeSchema(url)
+      return await openPostgres(plain, { namespace, hash: sha256, ...(schema !== null && { schema }) })
     }
     default:
       throw new RepriseError('INVALID_ARGUMENT', 'a store URL starts with sqlite:, postgres: or memory:', {
         given: scheme ?? url.slice(0, 20),
       })
   }
+}
+
+/** `postgres://…?schema=name` is ours to understand, not the driver's. */
+function takeSchema(url: string): { readonly plain: string; readonly schema: string | null } {
+  const parsed = URL.canParse(url) ? new URL(url) : null
+  const schema = parsed?.searchParams.get('schema') ?? null
+  parsed?.searchParams.delete('schema')
+  return { plain: schema === null ? url : parsed!.href, schema }
 }
 
 async function openBlobs(url: string, namespace: string): Promise<Blobs> {

@@ -25,9 +25,25 @@ export const systemClock: Clock = {
   },
 }
 
-export const systemRandom: Random = {
-  bytes: (count) => randomBytes(count),
-  number: () => Math.random(),
+export const systemRandom: Random = pooledRandom()
+
+/** Each call into the system's generator costs many microseconds; ids need a few bytes each. */
+function pooledRandom(): Random {
+  const poolBytes = 4096
+  let pool = new Uint8Array(0)
+  let used = 0
+  return {
+    bytes(count) {
+      if (count > poolBytes / 4) return randomBytes(count)
+      if (used + count > pool.length) {
+        pool = randomBytes(poolBytes)
+        used = 0
+      }
+      used += count
+      return pool.subarray(used - count, used)
+    },
+    number: () => Math.random(),
+  }
 }
 
 /** Which process on which machine: a reused pid, a rebooted host or another container is not taken for it. */

@@ -170,7 +170,10 @@ function toEntry(entry: { readonly type: string }, key: string | undefined) {
 
 /** The entry as its writer gave it: its type and its data as one object. */
 export function eventOf<E>(entry: Entry): E {
-  return { ...(entry.data as object), type: entry.type } as E
+  // The data was decoded for this entry alone: the type is put back in place, without a copy.
+  const event = entry.data as { type?: string }
+  event.type ??= entry.type
+  return event as E
 }
 
 function infoOf(entry: Entry): EntryInfo {

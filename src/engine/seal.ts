@@ -61,9 +61,18 @@ export class Sealer {
     return this.#seal(plain, context, 0, this.#compressAboveBytes)
   }
 
+  /** Neither compressed nor encrypted: such an envelope opens without its context. */
+  isPlain(envelope: Uint8Array): boolean {
+    return envelope[0] === 0
+  }
+
+  openPlain(envelope: Uint8Array): Uint8Array {
+    return envelope.subarray(1)
+  }
+
   /** The plain bytes; they may be a view into the envelope. */
   open(envelope: Uint8Array, context: Uint8Array): Uint8Array {
-    if (envelope.length > 0 && envelope[0] === 0) return envelope.subarray(1)
+    if (this.isPlain(envelope)) return this.openPlain(envelope)
     return this.#open(envelope, context, 0)
   }
 

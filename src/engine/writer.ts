@@ -55,6 +55,8 @@ export interface WriterHead {
   readonly digest: Digest
 }
 
+const noContext = new Uint8Array(0)
+
 export class Writer implements CommitSource {
   readonly #kernel: Kernel
   readonly #timeline: TimelineId
@@ -207,9 +209,11 @@ export class Writer implements CommitSource {
   #pack(drafts: readonly Draft[]): Run {
     const { hash, sealer } = this.#kernel
     const { seq, epoch, digest } = this.#head
+    // Only encryption looks at the context.
+    const isBound = sealer.keyId !== null
     const sealed = drafts.map((draft, i): EntryDraft => {
       const { type, version, time, key } = draft
-      return { type, version, time, key, data: sealer.seal(draft.plain, entryContext(digest, i)) }
+      return { type, version, time, key, data: sealer.seal(draft.plain, isBound ? entryContext(digest, i) : noContext) }
     })
     return packRun(hash, { before: digest, first: seq + 1, epoch }, sealed)
   }

@@ -24,6 +24,7 @@ onEveryStore('checkpoints', (world) => {
     await settled(async () => (await rp.checkpoints('mixed/x')).length === 1)
     await m.append({ type: 'milestone' })
     await settled(async () => (await rp.checkpoints('mixed/x')).length === 2)
+    await m.append({ type: 'tick' })
     await m.checkpoint({ trigger: 'before the call' })
     expect((await rp.checkpoints('mixed/x')).map(({ trigger }) => trigger).reverse()).toEqual([
       'count',

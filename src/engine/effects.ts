@@ -36,7 +36,7 @@ export interface EffectOptions<T> {
   readonly signal?: AbortSignal
 }
 
-type EffectsTimeline = Pick<OpenTimeline<unknown>, 'ledger' | 'write' | 'seq' | 'id'>
+type EffectsTimeline = Pick<OpenTimeline<unknown>, 'ledger' | 'write' | 'seq' | 'id' | 'checkWritable'>
 
 export class Effects {
   readonly #timeline: EffectsTimeline
@@ -69,6 +69,8 @@ export class Effects {
     const id = options.id ?? name
     const known = this.get(id)
     if (known?.outcome === 'done') return known.result as T
+    // A retry of one in doubt writes nothing before it calls: it must not call for an owner that knows it is none.
+    this.#timeline.checkWritable()
     if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is being called already`, { id })
     this.#running.add(id)
     try {

@@ -17,8 +17,9 @@ import { type EntryDraft, packRun } from '../core/run.ts'
 import type { Fold, OpenOptions } from './definition.ts'
 import { digestAt, entryContext, floorOf, lineageOf, offBranch, type Point } from './history.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
-import { takeTimeline } from './ownership.ts'
+import { giveBack, headUnder, takeTimeline } from './ownership.ts'
 import { recover } from './recover.ts'
+import { lookAgain } from './second-look.ts'
 import { refusalError } from './writer.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
@@ -80,6 +81,15 @@ export async function fork(
   to: string,
   fold: Fold<unknown> | null,
 ): Promise<Coordinate & { readonly parent: TimelineId }> {
+  return await lookAgain(() => forkOnce(kernel, where, to, fold))
+}
+
+async function forkOnce(
+  kernel: Kernel,
+  where: Where,
+  to: string,
+  fold: Fold<unknown> | null,
+): Promise<Coordinate & { readonly parent: TimelineId }> {
   const { head, lineage, point } = await locate(kernel, where)
   // A fork that could not be opened would be of no use: better to say so now.
   if (fold) await recover(kernel, head, fold, { to: point.seq })
@@ -120,9 +130,26 @@ export async function rollback(
   fold: Fold<unknown>,
   options: OpenOptions = {},
 ): Promise<Rollback> {
-  const before = await locate(kernel, where)
-  if (before.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
-  const head = await takeTimeline(kernel, before.head.timeline, { ...options, mustExist: true })
+  await locateOnBranch(kernel, where)
+  const taken = await takeTimeline(kernel, timelineId(where.timeline), { ...options, mustExist: true })
+  try {
+    return await lookAgain(() => branchOff(kernel, taken.epoch, where, fold))
+  } catch (error) {
+    await giveBack(kernel, taken)
+    throw error
+  }
+}
+
+async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
+  const located = await lookAgain(() => locate(kernel, where))
+  if (located.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
+  return located
+}
+
+/** Looks for the point once more: under our own epoch nobody else can move the branch any more. */
+async function branchOff(kernel: Kernel, epoch: number, where: Where, fold: Fold<unknown>): Promise<Rollback> {
+  const before = await locateOnBranch(kernel, where)
+  const head = await headUnder(kernel, before.head.timeline, epoch)
   // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
   const { state } = await recover(kernel, head, fold)
   await recover(kernel, head, fold, { to: before.point.seq })

@@ -270,13 +270,14 @@ export class Reprise {
     options: OpenOptions = {},
   ): Promise<OpenTimeline<State>> {
     this.#check()
-    const held = this.#held.get(id)
-    if (held && !options.takeover) {
+    for (let held = this.#held.get(id); held && !options.takeover; held = this.#held.get(id)) {
       if (held.fold !== fold)
         throw new RepriseError('OWNED', `${id} is open in this process with another definition`, { timeline: id })
       const open = (await held.opening) as OpenTimeline<State>
-      if (!open.broken) return open.share()
-      this.#held.delete(id)
+      if (!open.broken && !open.closing) return open.share()
+      // One that is closing still has its last word to write: a new epoch before that would fence it.
+      await open.closing?.catch(() => undefined)
+      if (this.#held.get(id) === held) this.#held.delete(id)
     }
     const opening = this.#open(id, fold, options)
     this.#held.set(id, { fold: fold as Fold<unknown>, opening: opening as Promise<OpenTimeline<unknown>> })

@@ -12,6 +12,7 @@ import { type Kernel, newId, newOperation } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
 import { recover } from './recover.ts'
 import { verifyChunks } from './restore.ts'
+import { lookAgain } from './second-look.ts'
 import { refusalError } from './writer.ts'
 
 export interface SavepointOptions {
@@ -31,9 +32,12 @@ export async function savepointAside(
   fold: Fold<unknown>,
   options: SavepointOptions,
 ): Promise<Savepoint> {
-  const { head, point } = await locate(kernel, where)
   await kernel.worker.register()
-  const { state } = await recover(kernel, head, fold, { to: point.seq })
+  const { head, point, state } = await lookAgain(async () => {
+    const located = await locate(kernel, where)
+    const recovered = await recover(kernel, located.head, fold, { to: located.point.seq })
+    return { ...located, state: recovered.state }
+  })
   const io = stateIo(kernel)
   const written = await writeCapture(captureState(state.parts(), null, io), io)
   const manifest = {

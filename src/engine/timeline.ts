@@ -42,7 +42,7 @@ export class OpenTimeline<State> {
   readonly #onClosed: () => void
   readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
   #holders = 1
-  #isClosed = false
+  #closing: Promise<void> | null = null
 
   constructor(kernel: Kernel, head: Head, fold: Fold<State>, recovered: Recovered<State>, onClosed: () => void) {
     this.id = head.timeline
@@ -96,10 +96,16 @@ export class OpenTimeline<State> {
 
   /** Entries and whatever goes along with them, in one commit. Durable when it resolves. */
   async write(entries: readonly NewEntry[], options: WriteOptions = {}): Promise<Written> {
-    if (this.#isClosed) throw new RepriseError('CLOSED', `${this.id} was closed`, { timeline: this.id })
+    this.checkWritable()
     const { signal, ...along } = options
     const drafts = this.#drafts(entries)
     return await this.#writer.write(drafts, Object.keys(along).length > 0 ? along : null, signal)
+  }
+
+  /** Throws if it was closed or somebody else owns it: known without asking the store. */
+  checkWritable(): void {
+    if (this.#writer.broken) throw this.#writer.broken
+    if (this.closing) throw new RepriseError('CLOSED', `${this.id} was closed`, { timeline: this.id })
   }
 
   /** Captures state now and publishes it with its coordinate. */
@@ -150,9 +156,17 @@ export class OpenTimeline<State> {
   }
 
   /** Lets go whoever else holds it in this process. */
-  async shut(along: Along = {}): Promise<void> {
-    if (this.#isClosed) return
-    this.#isClosed = true
+  shut(along: Along = {}): Promise<void> {
+    this.#closing ??= this.#shut(along)
+    return this.#closing
+  }
+
+  /** Settles when its last write did, if it is being closed or was closed. */
+  get closing(): Promise<void> | null {
+    return this.#closing
+  }
+
+  async #shut(along: Along): Promise<void> {
     try {
       await this.#checkpointer.stop()
       if (!this.#writer.broken) await this.#writer.write([], { ...along, release: true })
@@ -207,7 +221,6 @@ export class OpenTimeline<State> {
   }
 
   #end(): void {
-    this.#isClosed ||= this.#writer.broken === null
     this.#onClosed()
     this.#kernel.events.emit('closed', { timeline: this.id })
   }

@@ -3,7 +3,18 @@
 import { type ErrorCode, RepriseError } from '../../core/errors.ts'
 
 /** Primary result codes of SQLite (the low byte of the extended ones). */
-const sqlite = { busy: 5, locked: 6, readOnly: 8, ioError: 10, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 }
+const sqlite = {
+  busy: 5,
+  locked: 6,
+  readOnly: 8,
+  ioError: 10,
+  corrupt: 11,
+  full: 13,
+  cannotOpen: 14,
+  constraint: 19,
+  mismatch: 20,
+  notADatabase: 26,
+}
 
 /** @example throw toStoreError(error, 'commit', '/data/reprise.db') */
 export function toStoreError(error: unknown, doing: string, location: string): unknown {
@@ -32,6 +43,9 @@ function codeOf(error: unknown): ErrorCode | undefined {
       return 'STORE_READ_ONLY'
     case sqlite.corrupt:
     case sqlite.notADatabase:
+    // Our own statements respect the constraints: where one fails, an index does not say what the table does.
+    case sqlite.constraint:
+    case sqlite.mismatch:
       return 'STORE_DAMAGED'
     case sqlite.full:
       return 'STORE_FULL'
@@ -39,12 +53,17 @@ function codeOf(error: unknown): ErrorCode | undefined {
     case sqlite.cannotOpen:
       return 'STORE_IO'
   }
-  return schemaIsBroken(error) ? 'STORE_DAMAGED' : codeOfFile(error)
+  return schemaIsBroken(error) || isBeyondNumbers(error) ? 'STORE_DAMAGED' : codeOfFile(error)
 }
 
 /** Damage to the schema's own page shows up as a plain error: a table or column that must be there is not. */
 function schemaIsBroken(error: unknown): boolean {
   return resultCode(error) !== undefined && /no such (table|column|index)|malformed/.test((error as Error).message)
+}
+
+/** We write no integer that JavaScript cannot hold, so one that comes back was not written by us. */
+function isBeyondNumbers(error: unknown): boolean {
+  return error instanceof Error && error.message.includes('too large to be represented as a JavaScript number')
 }
 
 function codeOfFile(error: unknown): ErrorCode | undefined {

@@ -307,3 +307,20 @@ describe('space', () => {
     expect((await kit.store.read(asTimeline(writer.id), 0, 1000)).length).toBe(0)
   }
 })
+
+describe('what SQLite says of a damaged file', () => {
+  it.each([
+    [{ errcode: 2067, message: 'UNIQUE constraint failed: reprise_space.name' }],
+    [{ errcode: 1, message: 'no such table: reprise_log' }],
+    [{ message: 'database disk image is malformed' }],
+    [{ message: 'Value is too large to be represented as a JavaScript number: 9007199254740993' }],
+  ])('G7: %j is STORE_DAMAGED', ({ message, ...rest }) => {
+    const error = Object.assign(new Error(message), rest)
+    expect(toStoreError(error, 'read', file)).toMatchObject({ code: 'STORE_DAMAGED' })
+  })
+
+  it('what is not of the file passes as it is', () => {
+    const error = new Error('of the program')
+    expect(toStoreError(error, 'read', file)).toBe(error)
+  })
+})

@@ -10,8 +10,11 @@ export interface Clock {
   now(): number
   /** Milliseconds that only grow; for measuring. */
   elapsed(): number
-  /** Calls once after the delay; the returned function cancels. */
-  after(delayMs: number, call: () => void): () => void
+  /**
+   * Calls once after the delay; the returned function cancels. With `isAwaited` somebody waits for the call, and the
+   * program does not end before it; without, it may.
+   */
+  after(delayMs: number, call: () => void, isAwaited?: boolean): () => void
   /** Calls once everything that is ready in this moment has run. */
   soon(call: () => void): void
 }

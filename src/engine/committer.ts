@@ -189,7 +189,7 @@ export class Committer {
         events.emit('store-retry', { error, attempt })
         const pauseMs =
           Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(attempt - 1, 10)) * (0.5 + random.number())
-        await new Promise<void>((resolve) => clock.after(pauseMs, resolve))
+        await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
       }
     }
   }

@@ -40,7 +40,7 @@ export async function takeTimeline(kernel: Kernel, id: TimelineId, options: Open
     if (outcome.code !== 'OWNED') throw refusalError(id, outcome)
     if ((await worker.retireGone()).length > 0) continue
     if (clock.elapsed() >= until) throw refusalError(id, outcome)
-    await new Promise<void>((resolve) => clock.after(pollMs, resolve))
+    await new Promise<void>((resolve) => clock.after(pollMs, resolve, true))
   }
 }
 

@@ -14,10 +14,10 @@ export const sha256: Hash =
 export const systemClock: Clock = {
   now: () => Date.now(),
   elapsed: () => performance.now(),
-  after(delayMs, call) {
-    // Timers of ours never keep a finished program alive.
+  after(delayMs, call, isAwaited = false) {
     const timer = setTimeout(call, Math.min(delayMs, 2 ** 31 - 1))
-    timer.unref?.()
+    // Timers of ours never keep a finished program alive; a program that waits for one of them is not finished.
+    if (!isAwaited) timer.unref?.()
     return () => clearTimeout(timer)
   },
   soon(call) {

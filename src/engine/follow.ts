@@ -5,11 +5,12 @@ import { toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { lastSeq } from '../core/run.ts'
-import type { Fold } from './definition.ts'
+import type { Fold, OpenOptions } from './definition.ts'
 import { existing } from './fork.ts'
 import { type Entry, entriesOf, lineageOf, type Point, readHistory } from './history.ts'
 import type { Kernel } from './kernel.ts'
-import { recover } from './recover.ts'
+import { takeTimeline } from './ownership.ts'
+import { type Recovered, recover } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
 import type { TimelineState } from './state.ts'
 
@@ -21,10 +22,11 @@ export interface FollowOptions {
   readonly signal?: AbortSignal
 }
 
-export class Replica<State> {
+export class Replica<State, Handle = unknown> {
   readonly recovery: RecoveryReport
   readonly #kernel: Kernel
   readonly #fold: Fold<State>
+  readonly #promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>
   readonly #pollMs: number
   readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
   readonly #stopListening: () => void
@@ -45,8 +47,10 @@ export class Replica<State> {
       readonly point: Point
       readonly report: RecoveryReport
     },
+    promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>,
     options: FollowOptions,
   ) {
+    this.#promote = promote
     this.#kernel = kernel
     this.#fold = fold
     this.#head = start.head
@@ -86,6 +90,36 @@ export class Replica<State> {
       return this.#next
     }
     return this.#start()
+  }
+
+  /**
+   * Becomes the owner with the state it has: takes a new epoch, reads the last entries, and hands over a handle. Nothing
+   * is restored, so this is as fast as the replica is close.
+   */
+  async takeOver(options: OpenOptions = {}): Promise<Handle> {
+    if (this.#isClosed) throw new RepriseError('CLOSED', 'the replica was closed')
+    const started = this.#kernel.clock.elapsed()
+    const head = await takeTimeline(this.#kernel, this.#head.timeline, { ...options, mustExist: true })
+    const before = this.#point.seq
+    await this.refresh()
+    this.close()
+    const ms = this.#kernel.clock.elapsed() - started
+    const report = {
+      ...this.recovery,
+      seq: head.seq,
+      epoch: head.epoch,
+      entriesReplayed: Math.max(0, this.#point.seq - before),
+      totalMs: ms,
+    }
+    return await this.#promote(head, {
+      state: this.#state,
+      point: this.#point,
+      lineage: await lineageOf(this.#kernel, head),
+      base: null,
+      damaged: [],
+      report,
+      replayMsPerEntry: 0,
+    })
   }
 
   close(): void {
@@ -142,14 +176,15 @@ export class Replica<State> {
   }
 }
 
-export async function follow<State>(
+export async function follow<State, Handle>(
   kernel: Kernel,
   head: Head,
   fold: Fold<State>,
+  promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>,
   options: FollowOptions,
-): Promise<Replica<State>> {
+): Promise<Replica<State, Handle>> {
   const { state, point, report } = await recover(kernel, head, fold)
-  return new Replica(kernel, fold, { head, state, point, report }, options)
+  return new Replica(kernel, fold, { head, state, point, report }, promote, options)
 }
 
 function sameBranch(a: Head, b: Head): boolean {

@@ -42,6 +42,7 @@ export interface TimelineDefinition<State, E extends { readonly type: string }>
   readonly name: string
   readonly fold: Fold<State>
   readonly prefix: string
+  handle(open: OpenTimeline<State>): TimelineHandle<State, E>
 }
 
 /** @example timeline('counter', { initial: () => ({ total: 0 }), apply: (s, e: { type: 'added'; by: number }) => ({ total: s.total + e.by }) }) */
@@ -68,6 +69,7 @@ export function timeline<State, E extends { readonly type: string }>(
     name,
     fold,
     prefix,
+    handle: (open) => new TimelineHandle<State, E>(open),
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       engine.register(prefix, fold)

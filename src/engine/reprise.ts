@@ -15,7 +15,6 @@ import type {
 } from '../core/ports.ts'
 import { card, type RecoveryCard } from './card.ts'
 import { type CollectOptions, type CollectReport, collect } from './collect.ts'
-import { createTimeline } from './create.ts'
 import {
   type Entity,
   type Fold,
@@ -29,14 +28,15 @@ import {
 import { Dispatcher, type Handler, type ServeOptions } from './dispatcher.ts'
 import { type DrillOptions, type DrillReport, drill } from './drill.ts'
 import type { Events } from './events.ts'
+import { Folds } from './folds.ts'
 import { type FollowOptions, follow, type Replica } from './follow.ts'
 import { existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
+import { Holdings } from './holdings.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
-import { giveBack, headUnder, takeTimeline } from './ownership.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
 import { lookAgain } from './second-look.ts'
-import { type NewEntry, OpenTimeline } from './timeline.ts'
+import type { NewEntry, OpenTimeline } from './timeline.ts'
 import { type ExportOptions, exportTimeline, importTimeline } from './transfer.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
 import { type Along, refusalError } from './writer.ts'
@@ -47,31 +47,29 @@ export interface Past<State> {
   readonly coordinate: Coordinate
 }
 
-interface Held {
-  readonly fold: Fold<unknown>
-  readonly opening: Promise<OpenTimeline<unknown>>
-}
-
 /** A definition that says where its timelines live and how they fold. */
-export interface Folding<State> {
+export interface Folding<State, Handle = unknown> {
   readonly prefix: string
   readonly fold: Fold<State>
+  /** How its users hold it; the open timeline itself if left out. */
+  handle?(open: OpenTimeline<State>): Handle
 }
 
 export class Reprise {
   readonly kernel: Kernel
   readonly dispatcher: Dispatcher
-  readonly #held = new Map<TimelineId, Held>()
-  readonly #folds = new Map<string, Fold<unknown>>()
+  readonly #holdings: Holdings
+  readonly #folds = new Folds()
   readonly #closing = new Set<() => Promise<void>>()
   readonly #shut: () => Promise<void>
   #closed: Promise<void> | null = null
 
   constructor(kernel: Kernel, shut: () => Promise<void>) {
     this.kernel = kernel
-    this.dispatcher = new Dispatcher(kernel, (timeline) => this.#held.has(timeline))
+    this.#holdings = new Holdings(kernel)
+    this.dispatcher = new Dispatcher(kernel, (timeline) => this.#holdings.has(timeline))
     this.#shut = shut
-    kernel.worker.onRetired(() => this.#fenceAll())
+    kernel.worker.onRetired(() => this.#holdings.fenceAll())
   }
 
   get events(): Events {
@@ -120,29 +118,27 @@ export class Reprise {
   /** A new timeline that starts at a coordinate and shares history and chunks with its parent. */
   async fork(where: Where, to: string): Promise<Coordinate & { readonly parent: string }> {
     this.#check()
-    return await fork(this.kernel, where, to, this.#foldOf(where.timeline))
+    return await fork(this.kernel, where, to, this.#folds.find(where.timeline))
   }
 
   /** Continues from an earlier coordinate on a new branch. What came after is archived, its effects are listed. */
   async rollback(where: Where, options: OpenOptions = {}): Promise<Rollback> {
     this.#check()
     const id = timelineId(where.timeline)
-    const fold = this.#foldOf(id) ?? ledgerOnly
-    const held = this.#held.get(id)
-    if (held) await (await held.opening).shut()
-    return await rollback(this.kernel, where, fold, options)
+    await (await this.#holdings.get(id))?.shut()
+    return await rollback(this.kernel, where, this.#folds.find(id) ?? ledgerOnly, options)
   }
 
   /** A checkpoint that is kept until it is released. */
   async savepoint(where: Where, options: SavepointOptions = {}): Promise<Savepoint> {
     this.#check()
     const id = timelineId(where.timeline)
-    const open = await this.#held.get(id)?.opening
+    const open = await this.#holdings.get(id)
     if (open && open.seq === where.seq && !open.broken) {
       const made = await open.checkpoint({ trigger: 'savepoint', pin: true, full: true, ...options })
       return { id: made.id, coordinate: made.coordinate, label: options.label ?? null, bytes: made.totalBytes }
     }
-    return await savepointAside(this.kernel, where, this.#requireFold(id), options)
+    return await savepointAside(this.kernel, where, this.#folds.require(id), options)
   }
 
   async release(timeline: string, savepoint: string): Promise<void> {
@@ -172,26 +168,34 @@ export class Reprise {
 
   async drill(options: DrillOptions = {}): Promise<DrillReport> {
     this.#check()
-    return await drill(this.kernel, (head) => this.#foldOf(head.timeline), options)
+    return await drill(this.kernel, (head) => this.#folds.find(head.timeline), options)
   }
 
   async collect(options: CollectOptions = {}): Promise<CollectReport> {
     this.#check()
-    return await collect(this.kernel, (head) => this.#policyOf(head), options)
+    return await collect(this.kernel, (head) => this.#folds.policyOf(head), options)
   }
 
   async card(timeline: string): Promise<RecoveryCard> {
     this.#check()
     const id = timelineId(timeline)
-    return await card(this.kernel, id, this.#foldOf(id))
+    return await card(this.kernel, id, this.#folds.find(id))
   }
 
-  /** A read-only replica that follows history. */
-  async follow<State>(definition: Folding<State>, id: string, options: FollowOptions = {}): Promise<Replica<State>> {
+  /** A read-only replica that follows history, and can take over. */
+  async follow<State, Handle = OpenTimeline<State>>(
+    definition: Folding<State, Handle>,
+    id: string,
+    options: FollowOptions = {},
+  ): Promise<Replica<State, Handle>> {
     this.#check()
     this.register(definition.prefix, definition.fold)
     const head = await existing(this.kernel, timelineId(definition.prefix + id))
-    return await follow(this.kernel, head, definition.fold, options)
+    const promote = async (taken: Head, recovered: Recovered<State>) => {
+      const open = await this.#holdings.promote(taken, definition.fold, recovered)
+      return (definition.handle ? definition.handle(open) : open) as Handle
+    }
+    return await follow(this.kernel, head, definition.fold, promote, options)
   }
 
   /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */
@@ -260,7 +264,7 @@ export class Reprise {
 
   /** For layers: tells the tools how timelines below this prefix fold. */
   register(prefix: string, fold: Fold<unknown>): void {
-    this.#folds.set(prefix, fold as Fold<unknown>)
+    this.#folds.set(prefix, fold)
   }
 
   /** For layers: the open timeline itself. Opened twice in one process with the same fold, it is shared. */
@@ -270,36 +274,13 @@ export class Reprise {
     options: OpenOptions = {},
   ): Promise<OpenTimeline<State>> {
     this.#check()
-    for (let held = this.#held.get(id); held && !options.takeover; held = this.#held.get(id)) {
-      if (held.fold !== fold)
-        throw new RepriseError('OWNED', `${id} is open in this process with another definition`, { timeline: id })
-      const open = (await held.opening) as OpenTimeline<State>
-      if (!open.broken && !open.closing) return open.share()
-      // One that is closing still has its last word to write: a new epoch before that would fence it.
-      await open.closing?.catch(() => undefined)
-      if (this.#held.get(id) === held) this.#held.delete(id)
-    }
-    const opening = this.#open(id, fold, options)
-    this.#held.set(id, { fold: fold as Fold<unknown>, opening: opening as Promise<OpenTimeline<unknown>> })
-    try {
-      return await opening
-    } catch (error) {
-      this.#letGo(id, opening)
-      throw error
-    }
+    return await this.#holdings.open(id, fold, options)
   }
 
   /** For layers: a timeline that was claimed already, under the epoch of that claim. */
   async adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
     this.#check()
-    const opening = this.#recover(head, fold)
-    this.#held.set(head.timeline, { fold: fold as Fold<unknown>, opening: opening as Promise<OpenTimeline<unknown>> })
-    try {
-      return await opening
-    } catch (error) {
-      this.#letGo(head.timeline, opening)
-      throw error
-    }
+    return await this.#holdings.adopt(head, fold)
   }
 
   /**
@@ -313,15 +294,7 @@ export class Reprise {
     along: Along = {},
   ): Promise<OpenTimeline<State> | 'released' | null> {
     this.#check()
-    const created = await createTimeline(this.kernel, id, fold, entries, along)
-    if (!created) return null
-    if (along.release) return 'released'
-    const open = this.#hold(created.head, fold, created.recovered)
-    this.#held.set(id, {
-      fold: fold as Fold<unknown>,
-      opening: Promise.resolve(open as unknown as OpenTimeline<unknown>),
-    })
-    return open
+    return await this.#holdings.create(id, fold, entries, along)
   }
 
   /** For layers: this process executes due timelines of a queue. */
@@ -349,88 +322,10 @@ export class Reprise {
   async #close(): Promise<void> {
     await Promise.allSettled([...this.#closing].map((call) => call()))
     await this.dispatcher.stop()
-    const open = await Promise.allSettled([...this.#held.values()].map((held) => held.opening))
-    await Promise.allSettled(open.map((result) => (result.status === 'fulfilled' ? result.value.shut() : undefined)))
+    await this.#holdings.shut()
     await this.kernel.committer.drain()
     await this.kernel.worker.close()
     await this.#shut()
-  }
-
-  async #open<State>(id: TimelineId, fold: Fold<State>, options: OpenOptions): Promise<OpenTimeline<State>> {
-    const head = await takeTimeline(this.kernel, id, options)
-    try {
-      return await this.#recover(head, fold)
-    } catch (error) {
-      await giveBack(this.kernel, head)
-      throw error
-    }
-  }
-
-  async #recover<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
-    let known: Head | null = head
-    const recovered = await lookAgain(async () => {
-      const current = known ?? (await headUnder(this.kernel, head.timeline, head.epoch))
-      known = null
-      return await recover(this.kernel, current, fold)
-    })
-    const open = this.#hold(head, fold, recovered)
-    for (const { record, reason } of recovered.damaged) await open.mark({ id: record.id, invalid: reason })
-    this.kernel.events.emit('recovered', { timeline: head.timeline, report: recovered.report })
-    this.kernel.events.emit('opened', { timeline: head.timeline, epoch: head.epoch, report: recovered.report })
-    return open
-  }
-
-  #hold<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {
-    const open: OpenTimeline<State> = new OpenTimeline(this.kernel, head, fold, recovered, () => {
-      const held = this.#held.get(head.timeline)
-      // What is being opened by now may fail; whoever asked for it is told, not we.
-      held?.opening
-        .then((current) => {
-          if (current === (open as unknown)) this.#held.delete(head.timeline)
-        })
-        .catch(() => undefined)
-    })
-    return open
-  }
-
-  #letGo(id: TimelineId, opening: Promise<unknown>): void {
-    if (this.#held.get(id)?.opening === opening) this.#held.delete(id)
-  }
-
-  #fenceAll(): void {
-    for (const [timeline, held] of this.#held) {
-      const error = new RepriseError('FENCED', `${timeline}: this worker was declared dead`, { timeline })
-      held.opening.then((open) => open.break(error)).catch(() => undefined)
-    }
-  }
-
-  #foldOf(id: string): Fold<unknown> | null {
-    let best: Fold<unknown> | null = null
-    let length = -1
-    for (const [prefix, fold] of this.#folds) {
-      if (id.startsWith(prefix) && prefix.length > length) {
-        best = fold
-        length = prefix.length
-      }
-    }
-    return best
-  }
-
-  #requireFold(id: string): Fold<unknown> {
-    const fold = this.#foldOf(id)
-    if (!fold) {
-      throw new RepriseError(
-        'INVALID_ARGUMENT',
-        `the definition of ${id} is not known here: open or register one first`,
-        { timeline: id },
-      )
-    }
-    return fold
-  }
-
-  #policyOf(head: Head) {
-    const fold = this.#foldOf(head.timeline)
-    return fold ? { policy: fold.retain ?? {}, foldVersion: fold.version } : null
   }
 
   #check(): void {

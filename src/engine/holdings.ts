@@ -1,0 +1,144 @@
+// What this process has open: each timeline once, shared by whoever opens it with the same fold, opened under a new
+// epoch and recovered, or adopted from a claim. All of it is let go when the engine closes, and lost when the worker is
+// declared dead.
+
+import type { TimelineId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Head } from '../core/ports.ts'
+import { createTimeline } from './create.ts'
+import type { Fold, OpenOptions } from './definition.ts'
+import type { Kernel } from './kernel.ts'
+import { giveBack, headUnder, takeTimeline } from './ownership.ts'
+import { type Recovered, recover } from './recover.ts'
+import { lookAgain } from './second-look.ts'
+import { type NewEntry, OpenTimeline } from './timeline.ts'
+import type { Along } from './writer.ts'
+
+interface Held {
+  readonly fold: Fold<unknown>
+  readonly opening: Promise<OpenTimeline<unknown>>
+}
+
+export class Holdings {
+  readonly #kernel: Kernel
+  readonly #held = new Map<TimelineId, Held>()
+
+  constructor(kernel: Kernel) {
+    this.#kernel = kernel
+  }
+
+  has(id: TimelineId): boolean {
+    return this.#held.has(id)
+  }
+
+  /** What is open (or being opened) under this id. */
+  async get(id: TimelineId): Promise<OpenTimeline<unknown> | undefined> {
+    return await this.#held.get(id)?.opening
+  }
+
+  async open<State>(id: TimelineId, fold: Fold<State>, options: OpenOptions): Promise<OpenTimeline<State>> {
+    for (let held = this.#held.get(id); held && !options.takeover; held = this.#held.get(id)) {
+      if (held.fold !== fold) {
+        throw new RepriseError('OWNED', `${id} is open in this process with another definition`, { timeline: id })
+      }
+      const open = (await held.opening) as OpenTimeline<State>
+      if (!open.broken && !open.closing) return open.share()
+      // One that is closing still has its last word to write: a new epoch before that would fence it.
+      await open.closing?.catch(() => undefined)
+      if (this.#held.get(id) === held) this.#held.delete(id)
+    }
+    return await this.#keep(id, fold, this.#take(id, fold, options))
+  }
+
+  /** Under the epoch of a claim. */
+  async adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
+    return await this.#keep(head.timeline, fold, this.#recover(head, fold))
+  }
+
+  /** With state that is already there. */
+  async promote<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): Promise<OpenTimeline<State>> {
+    return await this.#keep(head.timeline, fold, Promise.resolve(this.#make(head, fold, recovered)))
+  }
+
+  /** With its first entries, in one commit. Null if there is one already. */
+  async create<State>(
+    id: TimelineId,
+    fold: Fold<State>,
+    entries: readonly NewEntry[],
+    along: Along,
+  ): Promise<OpenTimeline<State> | 'released' | null> {
+    const created = await createTimeline(this.#kernel, id, fold, entries, along)
+    if (!created) return null
+    return along.release ? 'released' : await this.promote(created.head, fold, created.recovered)
+  }
+
+  /** Lets go of everything. */
+  async shut(): Promise<void> {
+    const open = await Promise.allSettled([...this.#held.values()].map((held) => held.opening))
+    await Promise.allSettled(open.map((result) => (result.status === 'fulfilled' ? result.value.shut() : undefined)))
+  }
+
+  /** This worker was declared dead: nothing of it may be written any more. */
+  fenceAll(): void {
+    for (const [timeline, held] of this.#held) {
+      const error = new RepriseError('FENCED', `${timeline}: this worker was declared dead`, { timeline })
+      held.opening.then((open) => open.break(error)).catch(() => undefined)
+    }
+  }
+
+  async #keep<State>(
+    id: TimelineId,
+    fold: Fold<State>,
+    opening: Promise<OpenTimeline<State>>,
+  ): Promise<OpenTimeline<State>> {
+    const held: Held = {
+      fold: fold as Fold<unknown>,
+      opening: opening as unknown as Promise<OpenTimeline<unknown>>,
+    }
+    this.#held.set(id, held)
+    try {
+      return await opening
+    } catch (error) {
+      if (this.#held.get(id) === held) this.#held.delete(id)
+      throw error
+    }
+  }
+
+  async #take<State>(id: TimelineId, fold: Fold<State>, options: OpenOptions): Promise<OpenTimeline<State>> {
+    const head = await takeTimeline(this.#kernel, id, options)
+    try {
+      return await this.#recover(head, fold)
+    } catch (error) {
+      await giveBack(this.#kernel, head)
+      throw error
+    }
+  }
+
+  async #recover<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
+    let known: Head | null = head
+    const recovered = await lookAgain(async () => {
+      const current = known ?? (await headUnder(this.#kernel, head.timeline, head.epoch))
+      known = null
+      return await recover(this.#kernel, current, fold)
+    })
+    const open = this.#make(head, fold, recovered)
+    for (const { record, reason } of recovered.damaged) await open.mark({ id: record.id, invalid: reason })
+    const { events } = this.#kernel
+    events.emit('recovered', { timeline: head.timeline, report: recovered.report })
+    events.emit('opened', { timeline: head.timeline, epoch: head.epoch, report: recovered.report })
+    return open
+  }
+
+  #make<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {
+    const open: OpenTimeline<State> = new OpenTimeline(this.#kernel, head, fold, recovered, () => {
+      // What is being opened by now may fail; whoever asked for it is told, not we.
+      this.#held
+        .get(head.timeline)
+        ?.opening.then((current) => {
+          if (current === (open as unknown)) this.#held.delete(head.timeline)
+        })
+        .catch(() => undefined)
+    })
+    return open
+  }
+}

@@ -142,7 +142,7 @@ export class WorkflowKit {
     const until = this.clock.now() + toMs(duration, 'duration')
     for (;;) {
       await this.#quiet(() => false)
-      const next = await this.#nextAt()
+      const next = await this.#nextAt(true)
       if (next === null || next > until) break
       this.clock.leap(next)
     }
@@ -265,7 +265,7 @@ export class WorkflowKit {
   }
 
   /** With runs in memory, timer by timer; when all of them sleep, straight to the first that wakes. */
-  async #nextAt(): Promise<number | null> {
+  async #nextAt(onlyWork = false): Promise<number | null> {
     const { live } = hostOf(this.#engine)
     if (live > 0) return this.clock.nextAt()
     const heads = await this.#engine.kernel.store.timelines({ prefix: 'workflow', limit: 10_000 })
@@ -275,8 +275,8 @@ export class WorkflowKit {
       if (owner !== null || (mail > 0 && queue !== null)) isOwned = true
       else if (wakeup !== null && queue !== null && wakeup < next) next = wakeup
     }
-    const timer = this.clock.nextAt()
-    if (isOwned || next === Number.POSITIVE_INFINITY) return timer
+    if (isOwned) return this.clock.nextAt()
+    if (next === Number.POSITIVE_INFINITY) return onlyWork ? null : this.clock.nextAt()
     return Math.max(this.clock.now(), next)
   }
 

@@ -6,17 +6,16 @@ import { WorkflowKit } from '../../src/testing/index.ts'
 
 it('a year of sleeps takes no time (D7)', async () => {
   const yearly = workflow('yearly', async (ctx) => {
-    const days: number[] = []
-    for (let day = 0; day < 365; day++) {
-      await ctx.sleep('1d')
-      days.push(ctx.now())
+    const seen: number[] = []
+    for (const pause of ['31d', '28d', '200d', '106d']) {
+      await ctx.sleep(pause)
+      seen.push(ctx.now())
     }
-    return days.length
+    return seen.map((at) => new Date(at).toISOString().slice(0, 10))
   })
   const kit = new WorkflowKit({ startAt: Date.UTC(2026, 0, 1) })
   const run = await kit.run(yearly, undefined, { id: 'y' })
-  expect(await kit.result(run)).toBe(365)
-  expect(new Date(kit.now()).toISOString().slice(0, 10)).toBe('2027-01-01')
+  expect(await kit.result(run)).toEqual(['2026-02-01', '2026-03-01', '2026-09-17', '2027-01-01'])
   await kit.close()
 })
 

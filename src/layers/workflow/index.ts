@@ -1,5 +1,7 @@
 // reprise/workflow: durable workflows and sagas.
 
+export { type BatchReport, type RunQuery, type RunSummary, workflows } from './batch.ts'
+export { type CheckedRun, type CheckOptions, type CheckReport, checkDefinitions } from './check.ts'
 export type {
   Branch,
   ChildOptions,
@@ -18,6 +20,7 @@ export {
   type WorkflowOptions,
   workflow,
 } from './definition.ts'
+export { exportHistory, loadHistory, type RecordedHistory, saveHistory } from './export.ts'
 export { NonRetryable, RetryLater } from './failure.ts'
 export type { RetryPolicy } from './retry.ts'
 export { type RunStatus, WorkflowRun } from './run.ts'

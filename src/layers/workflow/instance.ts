@@ -369,6 +369,7 @@ export class Instance {
 
   #cancelCommand(command: Command, error: RepriseError): void {
     if (command.kind !== 'step') {
+      command.isAbandoned = true
       command.onAbandon()
       command.reject(error)
       return

@@ -60,7 +60,8 @@ export class Mail {
       run.leave({ because: 'ended' })
       return consume.length
     }
-    await run.write(drafts, { consume, status: 'running' })
+    // Due from now on: if this process dies, there is no more mail to bring the run back.
+    await run.write(drafts, { consume, status: 'running', wakeup: run.now() })
     return consume.length
   }
 

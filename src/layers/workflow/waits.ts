@@ -133,7 +133,7 @@ export function askChild(
         } catch (error) {
           await run.record('failed', { id, error: toFailure(error) })
         }
-        if (command.isSettled) await stopChild(run, definition, childId, options)
+        if (command.isAbandoned) await stopChild(run, definition, childId, options)
       }),
     onItem: (command, item) => {
       if (command.isSettled) return

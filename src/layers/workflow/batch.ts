@@ -1,0 +1,134 @@
+// All runs together: finding them by attributes, and doing the same to many of them.
+
+import type { Attribute, Head } from '../../core/ports.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { type AnyWorkflow, workflowPrefix } from './definition.ts'
+import { hostOf, nameOf } from './host.ts'
+import { WorkflowRun } from './run.ts'
+
+export interface RunQuery {
+  readonly status?: string
+  readonly attributes?: Readonly<Record<string, Attribute>>
+  readonly limit?: number
+}
+
+export interface RunSummary {
+  readonly id: string
+  readonly workflow: string
+  readonly timeline: string
+  readonly status: string
+  readonly attributes: Head['attributes']
+  readonly createdAt: number
+  readonly updatedAt: number
+}
+
+/** What became of each run of a batch. */
+export interface BatchReport {
+  readonly done: readonly string[]
+  readonly refused: readonly { readonly id: string; readonly why: string }[]
+}
+
+/** @example await workflows(rp).of(checkout).cancel({ attributes: { shop: 'a' } }, 'shop closed') */
+export function workflows(engine: Reprise): Workflows {
+  return new Workflows(engine)
+}
+
+export class Workflows {
+  readonly #engine: Reprise
+
+  constructor(engine: Reprise) {
+    this.#engine = engine
+  }
+
+  /** Runs of every workflow. */
+  async list(query: RunQuery = {}): Promise<RunSummary[]> {
+    return (await find(this.#engine, workflowPrefix, query)).map(summaryOf)
+  }
+
+  of<Output = unknown>(definition: AnyWorkflow): WorkflowRuns<Output> {
+    return new WorkflowRuns<Output>(this.#engine, definition)
+  }
+}
+
+export class WorkflowRuns<Output> {
+  readonly #engine: Reprise
+  readonly #definition: AnyWorkflow
+
+  constructor(engine: Reprise, definition: AnyWorkflow) {
+    this.#engine = engine
+    this.#definition = definition
+  }
+
+  get(id: string): WorkflowRun<Output> {
+    return new WorkflowRun<Output>(hostOf(this.#engine), this.#definition, id)
+  }
+
+  async list(query: RunQuery = {}): Promise<RunSummary[]> {
+    return (await find(this.#engine, this.#definition.prefix, query)).map(summaryOf)
+  }
+
+  async cancel(query: RunQuery, reason?: string): Promise<BatchReport> {
+    return await this.#each(query, (run) => run.cancel(reason))
+  }
+
+  async terminate(query: RunQuery, reason?: string): Promise<BatchReport> {
+    return await this.#each(query, (run) => run.terminate(reason))
+  }
+
+  async signal(query: RunQuery, name: string, value?: unknown): Promise<BatchReport> {
+    return await this.#each(query, (run) => run.signal(name, value))
+  }
+
+  async retry(query: RunQuery): Promise<BatchReport> {
+    return await this.#each(query, (run) => run.retry())
+  }
+
+  async rollback(query: RunQuery, to: string): Promise<BatchReport> {
+    return await this.#each(query, (run) => run.rollback(to))
+  }
+
+  async fork(query: RunQuery, from: string, options: { readonly input?: unknown } = {}): Promise<BatchReport> {
+    return await this.#each(query, (run) => run.fork(from, options))
+  }
+
+  async #each(query: RunQuery, act: (run: WorkflowRun<Output>) => Promise<unknown>): Promise<BatchReport> {
+    const done: string[] = []
+    const refused: { id: string; why: string }[] = []
+    for (const { id } of await this.list(query)) {
+      try {
+        await act(this.get(id))
+        done.push(id)
+      } catch (error) {
+        refused.push({ id, why: error instanceof Error ? error.message : String(error) })
+      }
+    }
+    return { done, refused }
+  }
+}
+
+const pageSize = 500
+
+async function find(engine: Reprise, prefix: string, query: RunQuery): Promise<Head[]> {
+  const { status, attributes, limit = 10_000 } = query
+  const found: Head[] = []
+  while (found.length < limit) {
+    const after = found.at(-1)
+    const page = await engine.list({
+      prefix,
+      limit: Math.min(pageSize, limit - found.length),
+      ...(status !== undefined && { status }),
+      ...(attributes && { attributes }),
+      ...(after && { after: after.timeline }),
+    })
+    found.push(...page)
+    if (page.length < pageSize) break
+  }
+  return found
+}
+
+function summaryOf(head: Head): RunSummary {
+  const { timeline, status, attributes, createdAt, updatedAt } = head
+  const workflow = nameOf(timeline)
+  const id = timeline.slice(workflowPrefix.length + workflow.length + 1)
+  return { id, workflow, timeline, status, attributes, createdAt, updatedAt }
+}

@@ -1,0 +1,84 @@
+// A recorded history as a file: the entries of one run in plain JSON, readable by people and by every later version. What
+// JSON cannot say goes in the engine's own encoding, as base64.
+
+import { readFile, writeFile } from 'node:fs/promises'
+import { timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { type Entry, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { TimelineState } from '../../engine/state.ts'
+import { type RunState, workflowFold } from './state.ts'
+
+export interface RecordedEntry {
+  readonly seq: number
+  readonly type: string
+  readonly version: number
+  readonly time: number
+  /** The data, if JSON can say it… */
+  readonly data?: unknown
+  /** …else encoded. */
+  readonly encoded?: string
+}
+
+export interface RecordedHistory {
+  readonly format: 'reprise-workflow-history/1'
+  readonly timeline: string
+  readonly entries: readonly RecordedEntry[]
+}
+
+/** The whole history of a run, from its start. */
+export async function exportHistory(engine: Reprise, timeline: string): Promise<RecordedHistory> {
+  const id = timelineId(timeline)
+  const head = await engine.head(id)
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no run ${timeline}`, { timeline })
+  const lineage = await lineageOf(engine.kernel, head)
+  const floor = floorOf(lineage)
+  if (floor.seq > 0) {
+    throw new RepriseError('OUT_OF_RANGE', `history of ${timeline} starts after ${floor.seq}: it was trimmed`, {
+      timeline,
+    })
+  }
+  const entries: RecordedEntry[] = []
+  for await (const verified of readHistory(engine.kernel, lineage, floor, head.seq)) {
+    for (const entry of entriesOf(engine.kernel, verified)) entries.push(toRecorded(engine, entry))
+  }
+  return { format: 'reprise-workflow-history/1', timeline, entries }
+}
+
+export async function saveHistory(engine: Reprise, timeline: string, path: string): Promise<void> {
+  await writeFile(path, `${JSON.stringify(await exportHistory(engine, timeline), null, 1)}\n`)
+}
+
+export async function loadHistory(path: string): Promise<RecordedHistory> {
+  const history = JSON.parse(await readFile(path, 'utf8')) as RecordedHistory
+  if (history?.format !== 'reprise-workflow-history/1' || !Array.isArray(history.entries)) {
+    throw new RepriseError('MALFORMED', `${path} is not a recorded history of a workflow`, { path })
+  }
+  return history
+}
+
+/** The state that this history folds into. */
+export function stateOf(engine: Reprise, history: RecordedHistory): RunState {
+  const state = new TimelineState<RunState>(workflowFold)
+  const timeline = timelineId(history.timeline)
+  state.replay(
+    history.entries.map(({ seq, type, version, time, data, encoded }): Entry => {
+      const decoded =
+        encoded === undefined ? data : engine.kernel.codec.decode(new Uint8Array(Buffer.from(encoded, 'base64')))
+      return { timeline, seq, epoch: 1, type, version, time, key: undefined, data: decoded }
+    }),
+  )
+  return state.value
+}
+
+function toRecorded(engine: Reprise, entry: Entry): RecordedEntry {
+  const { seq, type, version, time, data } = entry
+  const { codec } = engine.kernel
+  const encoded = codec.encode(data)
+  const text = JSON.stringify(data)
+  const isSame = text !== undefined && Buffer.from(codec.encode(JSON.parse(text))).equals(Buffer.from(encoded))
+  return {
+    ...{ seq, type, version, time },
+    ...(isSame ? { data } : { encoded: Buffer.from(encoded).toString('base64') }),
+  }
+}

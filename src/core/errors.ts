@@ -105,6 +105,10 @@ const kinds = {
   CANCELLED: { remedy: 'stop', hint: 'The run was cancelled: clean up and let this error pass.' },
   RUN_FAILED: { remedy: 'stop', hint: 'The run ended without a result; the cause says why.' },
   REFUSED: { remedy: 'fix', hint: 'The aggregate refused the command; the message says why. Nothing was written.' },
+  MIGRATION_DRIFT: {
+    remedy: 'fix',
+    hint: 'Put the step back as it was applied and add a new step for the change; nothing was done.',
+  },
   NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a whole Reprise export; export it again.' },
 } as const satisfies Record<string, ErrorKind>
 

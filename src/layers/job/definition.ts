@@ -1,13 +1,13 @@
 // job(): the definition a user writes, as a plain value that the engine can run and work.
 
-import type { Head } from '../../core/ports.ts'
+import type { Attribute, Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { type JobOptions, type ResolvedJob, resolveJob } from './options.ts'
 import { attachReporter, type ReporterName } from './report/index.ts'
-import { JobRun, timelinesOf } from './run.ts'
+import { JobRun, type RunStart, timelinesOf } from './run.ts'
 import { stopOnSignals } from './signals.ts'
 import { type JobState, jobFold } from './state.ts'
 
@@ -16,6 +16,8 @@ export interface RunOptions {
   readonly report?: ReporterName
   /** Ctrl-C and SIGTERM finish what is in flight; a second one ends the process at once. */
   readonly signals?: boolean
+  /** Searchable, on the job's timelines. */
+  readonly attributes?: Readonly<Record<string, Attribute>>
   /** Fires: as stop(). */
   readonly signal?: AbortSignal
 }
@@ -44,7 +46,7 @@ export function defineJob<T>(name: string, resolved: ResolvedJob<T>, fold: Fold<
   const prefix = `job/${name}`
   // Asked for twice in one process, it is the same run.
   const live = new WeakMap<Reprise, JobRun<T>>()
-  const start = (engine: Reprise, options: { input?: unknown; claimed?: readonly Head[] }) => {
+  const start = (engine: Reprise, options: RunStart) => {
     engine.register(prefix, fold)
     const run = new JobRun(engine, name, resolved, fold, options)
     live.set(engine, run)
@@ -60,7 +62,7 @@ export function defineJob<T>(name: string, resolved: ResolvedJob<T>, fold: Fold<
     job: resolved,
     timelines: timelinesOf(name, resolved.shards),
     async [runs](engine, input, options) {
-      const run = live.get(engine) ?? start(engine, { input })
+      const run = live.get(engine) ?? start(engine, { input, attributes: options.attributes ?? {} })
       if (options.report) attachReporter(run, options.report)
       if (options.signals) stopOnSignals(run)
       options.signal?.addEventListener('abort', () => void run.stop('aborted').catch(() => undefined), { once: true })

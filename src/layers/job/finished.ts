@@ -4,7 +4,7 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Keyed } from '../../core/keyed.ts'
-import { fingerprintBytes, versionBytes } from './digest.ts'
+import { fingerprint, fingerprintBytes, versionBytes } from './digest.ts'
 
 /** Keys a segment. */
 export const segmentKeys = 2048
@@ -25,6 +25,7 @@ export class FinishedSet {
   #tail: Uint8Array = new Uint8Array(0)
   #tailIndex = -1
   #dirtyVersions = new Map<number, Uint8Array>()
+  readonly #hints = new Map<string, string>()
 
   constructor(parts: FinishedParts) {
     this.#parts = parts
@@ -36,6 +37,18 @@ export class FinishedSet {
       this.#size += segment.length / fingerprintBytes
     }
     this.#grow(this.#size)
+  }
+
+  /** The fingerprint of a key that is about to be finished, so that it is not computed twice. */
+  hint(key: string, print: string): void {
+    this.#hints.set(key, print)
+  }
+
+  printOf(key: string): string {
+    const hinted = this.#hints.get(key)
+    if (hinted === undefined) return fingerprint(key)
+    this.#hints.delete(key)
+    return hinted
   }
 
   get size(): number {

@@ -3,8 +3,15 @@
 export type { BatchContext, ItemContext } from './context.ts'
 export { type JobDefinition, job, type RunOptions } from './definition.ts'
 export type { Failure } from './entries.ts'
-export { discardLetters, readLetters, redriveLetters } from './letters.ts'
+export { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 export type { JobOptions } from './options.ts'
+export {
+  exportProgress,
+  type ImportOptions,
+  type ImportReport,
+  importProgress,
+  type ProgressLine,
+} from './progress-file.ts'
 export { attachReporter, makeReporter, type Reporter, type ReporterName, type ReportStream } from './report/index.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from './retry.ts'
 export type { JobEvent, JobProgress, JobReport, JobRun } from './run.ts'
@@ -18,4 +25,5 @@ export {
   type SourceContext,
   type SourceLike,
 } from './source.ts'
+export { type CsvOptions, csv, type JsonLineOptions, jsonLines, type LineOptions, lines } from './sources/lines.ts'
 export { type DeadLetter, type JobState, jobFold } from './state.ts'

@@ -11,6 +11,7 @@ import { type DeadLetter, type JobState, jobFold } from './state.ts'
 
 const redriveKind = 'job.redrive'
 const discardKind = 'job.discard'
+const stopKind = 'job.stop'
 
 /** The dead letters of a job timeline, read aside. */
 export async function readLetters(engine: Reprise, timeline: string): Promise<DeadLetter[]> {
@@ -38,22 +39,30 @@ export async function discardLetters(engine: Reprise, timeline: string, keys: re
   await applyIfFree(engine, timeline)
 }
 
+/** Asks a running job to finish what is in flight and stop. */
+export async function stopJob(engine: Reprise, timeline: string, reason: string): Promise<void> {
+  const head = await engine.head(timeline)
+  // Nobody works on it, so there is nobody to ask.
+  if (!head?.owner || !head.isOwnerAlive) return
+  await engine.send(timeline, stopKind, { reason })
+}
+
 /** Moves waiting wishes into history, in the same commit that takes them out of the inbox. */
-export async function applyMail(engine: Reprise, open: OpenTimeline<JobState>): Promise<number> {
-  let count = 0
+export async function applyMail(
+  engine: Reprise,
+  open: OpenTimeline<JobState>,
+  onStop: (reason: string) => void = () => undefined,
+): Promise<void> {
   for (;;) {
     const messages = await open.inbox()
-    if (messages.length === 0) return count
+    if (messages.length === 0) return
     for (const message of messages) {
       const data = engine.openMessage(message)
-      const entries =
-        message.kind === redriveKind
-          ? [entry('redriven', data as EntryData['redriven'])]
-          : message.kind === discardKind
-            ? [entry('discarded', data as EntryData['discarded'])]
-            : []
-      await open.write(entries, { consume: [message.id], attributes: {} })
-      count += 1
+      const entries = []
+      if (message.kind === redriveKind) entries.push(entry('redriven', data as EntryData['redriven']))
+      else if (message.kind === discardKind) entries.push(entry('discarded', data as EntryData['discarded']))
+      else if (message.kind === stopKind) onStop((data as { reason: string }).reason)
+      await open.write(entries, { consume: [message.id] })
     }
     await open.write([], { attributes: { dead: open.state.dead.size } })
   }
@@ -63,14 +72,10 @@ async function applyIfFree(engine: Reprise, timeline: string): Promise<void> {
   const head = await engine.head(timeline)
   // Its owner finds the mail by itself.
   if (!head || (head.owner && head.isOwnerAlive)) return
-  const open = await engine.openTimeline(timelineId(timeline), engineFold(engine))
+  const open = await engine.openTimeline(timelineId(timeline), jobFold())
   try {
     await applyMail(engine, open)
   } finally {
     await open.close()
   }
-}
-
-function engineFold(_engine: Reprise) {
-  return jobFold()
 }

@@ -65,7 +65,7 @@ export class Pass<T> {
     const start = Pass.startOf(this.shards)
     for (const shard of this.shards) shard.beginPass(start)
     this.#ordinal = start?.ordinal ?? 0
-    await this.#redrive()
+    await this.redrive()
     const { signal } = this.#controller
     const context = {
       signal,
@@ -153,16 +153,21 @@ export class Pass<T> {
     return new Task(item, { key, print, version }, shard, shard.mark)
   }
 
-  /** What a person sent back goes first. */
-  async #redrive(): Promise<void> {
+  /** What a person sent back goes first. True: something was started. */
+  async redrive(): Promise<boolean> {
+    let count = 0
     for (const shard of this.shards) {
+      if (shard.state.redrive.size === 0 || shard.lost) continue
       for (const [key, { item, hasItem }] of [...shard.state.redrive.entries()]) {
-        if (!hasItem || this.#isOff) continue
+        if (!hasItem || this.#isOff || shard.inFlight.has(key)) continue
         const version = this.#job.version ? this.#job.version(item as T) : ''
         const task = new Task(item as T, { key, print: fingerprint(key), version }, shard, null)
-        if (!(await this.#bench.admit(task))) return
+        count += 1
+        if (!(await this.#bench.admit(task))) return false
       }
     }
+    if (count > 0) this.#bench.flushBatch()
+    return count > 0
   }
 
   /** Skipping can go on for seconds: heartbeats and commits must get their turn. */

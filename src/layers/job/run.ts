@@ -4,7 +4,7 @@
 
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Attribute, Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
@@ -70,6 +70,13 @@ export type JobEvent =
       readonly error: unknown
     }
 
+export interface RunStart {
+  readonly input?: unknown
+  /** Timelines that the dispatcher claimed for this run. */
+  readonly claimed?: readonly Head[]
+  readonly attributes?: Readonly<Record<string, Attribute>>
+}
+
 const lookEveryMs = 300
 const progressEveryMs = 100
 
@@ -87,6 +94,7 @@ export class JobRun<T = unknown> {
   readonly #recoveries: RecoveryReport[] = []
   readonly #startedAt: number
   readonly #input: unknown
+  readonly #attributes: Readonly<Record<string, Attribute>>
   readonly #result: Promise<JobReport>
   #claimed: Head[] = []
   #round = 0
@@ -101,18 +109,13 @@ export class JobRun<T = unknown> {
   #wantsLook = false
   #endedMs: number | null = null
 
-  constructor(
-    engine: Reprise,
-    name: string,
-    job: ResolvedJob<T>,
-    fold: Fold<JobState>,
-    options: { readonly input?: unknown; readonly claimed?: readonly Head[] } = {},
-  ) {
+  constructor(engine: Reprise, name: string, job: ResolvedJob<T>, fold: Fold<JobState>, options: RunStart = {}) {
     this.name = name
     this.#engine = engine
     this.#job = job
     this.#fold = fold
     this.#input = options.input
+    this.#attributes = options.attributes ?? {}
     this.#claimed = [...(options.claimed ?? [])]
     this.timelines = timelinesOf(name, job.shards)
     this.#startedAt = engine.kernel.clock.elapsed()
@@ -232,9 +235,17 @@ export class JobRun<T = unknown> {
       if (shard) taken.push(shard)
     }
     if (taken.length > 0) this.#startPass(taken)
+    await this.#readMail(heads)
     await this.#handOver(fair)
     if (this.#shards.size === 0) this.#status = 'waiting'
     return this.#stopping !== null
+  }
+
+  async #readMail(heads: readonly (Head | null)[]): Promise<void> {
+    for (const [index, shard] of this.#shards) {
+      if ((heads[index]?.mail ?? 0) === 0 || shard.lost) continue
+      await applyMail(this.#engine, shard.open, (reason) => void this.stop(reason).catch(() => undefined))
+    }
   }
 
   async #mayBeGone(head: Head): Promise<boolean> {
@@ -305,7 +316,14 @@ export class JobRun<T = unknown> {
       status: 'running',
       queue: `job/${this.name}`,
       wakeup: kernel.worker.now(),
-      attributes: { job: this.name, round, shards: this.#job.shards, done: state.done, dead: state.dead.size },
+      attributes: {
+        ...this.#attributes,
+        job: this.name,
+        round,
+        shards: this.#job.shards,
+        done: state.done,
+        dead: state.dead.size,
+      },
     })
     await applyMail(this.#engine, open)
     this.#shards.set(index, shard)
@@ -337,6 +355,8 @@ export class JobRun<T = unknown> {
     if (!isAll && this.#stopping) return
     for (const shard of pass.shards) {
       await this.#bench.drained(shard)
+      // A person may have sent some back while it ran.
+      while (isAll && !this.#stopping && !shard.lost && (await pass.redrive())) await this.#bench.drained(shard)
       if (shard.lost || this.#stopping) continue
       await shard.settle()
       if (shard.isLeaving || !isAll) await this.#release(shard, 'handed over to another process')

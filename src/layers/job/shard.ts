@@ -208,6 +208,7 @@ export class Shard<T> {
 
   async #writeDone(batch: readonly Task<T>[]): Promise<void> {
     const cursor = this.#reachedWith(batch)
+    for (const task of batch) this.finished.hint(task.key, task.print)
     try {
       await this.write(this.#doneEntries(batch, cursor), this.#along(batch))
     } catch (error) {

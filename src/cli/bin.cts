@@ -1,0 +1,20 @@
+#!/usr/bin/env node
+// The first thing that runs, on whatever Node there is: plain old JavaScript, so that a Node which is too old can still
+// read it and say one sentence. Everything else is loaded only when the version is right.
+
+const required = '20.19.0'
+
+function isOldEnough(version: string): boolean {
+  const have = version.split('.').map(Number)
+  const need = required.split('.').map(Number)
+  for (let i = 0; i < 3; i++) if (have[i] !== need[i]) return have[i]! > need[i]!
+  return true
+}
+
+if (isOldEnough(process.env.REPRISE_TEST_NODE_VERSION || process.versions.node)) require('./start.cjs')
+else {
+  console.error(
+    `Reprise needs Node ${required} or newer, and this is ${process.env.REPRISE_TEST_NODE_VERSION || process.versions.node}: install a newer one from https://nodejs.org`,
+  )
+  process.exitCode = 9
+}

@@ -1,0 +1,49 @@
+// What a command is: its words, its options, and the module that does it, loaded when it is called.
+
+import type { Reprise } from '../engine/reprise.ts'
+import type { Output } from './output.ts'
+
+export interface OptionSpec {
+  readonly type: 'string' | 'boolean'
+  readonly short?: string
+  readonly multiple?: boolean
+  readonly value?: string
+  readonly help: string
+}
+
+export interface CommandSpec {
+  readonly name: string
+  readonly usage: string
+  readonly summary: string
+  readonly options?: Readonly<Record<string, OptionSpec>>
+  /** Positional arguments: how many at least and at most. */
+  readonly arguments: readonly [number, number]
+  /** Opens the store before it is called. 'create' makes one if there is none; 'none' does not need it. */
+  readonly store: 'existing' | 'create' | 'none'
+  readonly load: () => Promise<{ readonly default: Command }>
+}
+
+export type Options = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
+
+export interface Invocation {
+  readonly args: readonly string[]
+  readonly options: Options
+  readonly output: Output
+  /** The open store; throws for commands that have none. */
+  readonly engine: Reprise
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly stdin: NodeJS.ReadStream
+  readonly isVerbose: boolean
+}
+
+/** Resolves to the exit code. */
+export type Command = (invocation: Invocation) => Promise<number> | number
+
+export function text(options: Options, name: string): string | undefined {
+  const value = options[name]
+  return typeof value === 'string' ? value : undefined
+}
+
+export function flag(options: Options, name: string): boolean {
+  return options[name] === true
+}

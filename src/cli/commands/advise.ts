@@ -1,0 +1,89 @@
+// reprise advise: a few questions, and the configuration that answers them.
+
+import { toMs } from '../../core/duration.ts'
+import { advise, type Captures, type Scope, type Truth } from '../advice.ts'
+import { type Command, flag, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { ask } from '../prompt.ts'
+
+interface Question {
+  readonly option: 'truth' | 'captures' | 'scope' | 'budget'
+  readonly words: string
+  readonly choices: readonly (readonly [string, string])[]
+  readonly otherwise: string
+}
+
+const questions: readonly Question[] = [
+  {
+    option: 'truth',
+    words: 'What is authoritative?',
+    choices: [
+      ['history', 'what happened: state can be computed from it'],
+      ['state', 'the state itself: there is nothing to replay'],
+    ],
+    otherwise: 'history',
+  },
+  {
+    option: 'captures',
+    words: 'What has to come back after a crash?',
+    choices: [
+      ['progress', 'which items are done'],
+      ['state', 'a state'],
+      ['both', 'a state and how far the input was read'],
+      ['execution', 'where a program stands'],
+    ],
+    otherwise: 'progress',
+  },
+  {
+    option: 'scope',
+    words: 'Over what?',
+    choices: [
+      ['one', 'one actor'],
+      ['machine', 'much state on one machine'],
+      ['many', 'several actors that depend on each other'],
+    ],
+    otherwise: 'one',
+  },
+  { option: 'budget', words: 'How long may recovery take?', choices: [], otherwise: '2s' },
+]
+
+const command: Command = async ({ options, output, stdin }) => {
+  const mayAsk = stdin.isTTY && !output.isJson
+  const answers: Record<string, string> = {}
+  for (const question of questions) answers[question.option] = await answerTo(question)
+  toMs(answers.budget!, '--budget')
+  const advice = advise({
+    truth: answers.truth as Truth,
+    captures: answers.captures as Captures,
+    scope: answers.scope as Scope,
+    budget: answers.budget!,
+    effects: flag(options, 'effects'),
+  })
+  output.result({ answers: { ...answers, effects: flag(options, 'effects') }, advice }, () => {
+    const { bold, dim } = output.colours
+    output.line(`${bold(advice.title)} ${dim(advice.id)}`)
+    output.line(`\n${advice.why}\n`)
+    output.line(bold('Watch for'))
+    for (const line of advice.watch) output.line(`- ${line}`)
+    output.line(`\n${bold('Code')}\n`)
+    output.line(advice.code)
+  })
+  return exit.ok
+
+  async function answerTo({ option, words, choices, otherwise }: Question): Promise<string> {
+    const given = text(options, option)
+    const valid = choices.map(([name]) => name)
+    if (given !== undefined) {
+      if (valid.length > 0 && !valid.includes(given)) throw new UsageError(`--${option} is ${valid.join(', ')}`)
+      return given
+    }
+    if (!mayAsk) return otherwise
+    output.note(`\n${words}`)
+    for (const [name, meaning] of choices) output.note(`  ${name.padEnd(10)} ${meaning}`)
+    const answer = (await ask(`[${otherwise}] `, stdin)) || otherwise
+    if (valid.length > 0 && !valid.includes(answer)) throw new UsageError(`${answer} is none of ${valid.join(', ')}`)
+    return answer
+  }
+}
+
+export default command

@@ -1,0 +1,19 @@
+// reprise at: state as of a sequence.
+
+import { type Command, text } from '../command.ts'
+import { exit } from '../exit.ts'
+import { findPlace } from '../find.ts'
+import { foldFor } from '../models.ts'
+import { toJson } from '../output.ts'
+import { plainState } from '../values.ts'
+
+const at: Command = async ({ engine, args, options, output }) => {
+  const { head, seq } = await findPlace(engine, args[0]!)
+  const { prefix, fold } = await foldFor(head.timeline, text(options, 'module'))
+  const past = await engine.at({ prefix, fold }, head.timeline.slice(prefix.length), { seq })
+  const state = plainState(past.state)
+  output.result({ coordinate: past.coordinate, state }, () => output.line(toJson(state, 2)))
+  return exit.ok
+}
+
+export default at

@@ -1,0 +1,28 @@
+// reprise cancel: asks a run to stop. A workflow compensates; a job finishes what is in flight and stays resumable.
+
+import { RepriseError } from '../../core/errors.ts'
+import { stopJob } from '../../layers/job/index.ts'
+import { type Command, text } from '../command.ts'
+import { exit } from '../exit.ts'
+import { findJob, findTimeline } from '../find.ts'
+
+const cancel: Command = async ({ engine, args, options, output }) => {
+  const reason = text(options, 'reason') ?? 'cancelled by hand'
+  const head = await findTimeline(engine, args[0]!).catch(async () => (await findJob(engine, args[0]!))[0]!)
+  if (head.timeline.startsWith('job/')) {
+    const heads = await findJob(engine, args[0]!)
+    for (const each of heads) await stopJob(engine, each.timeline, reason)
+    output.result({ asked: heads.map((each) => each.timeline) }, () =>
+      output.line(`asked ${args[0]} to stop; resume it whenever you like`),
+    )
+    return exit.ok
+  }
+  if (!head.timeline.startsWith('workflow/')) {
+    throw new RepriseError('INVALID_ARGUMENT', `${head.timeline} is neither a job nor a workflow`, {})
+  }
+  await engine.send(head.timeline, 'cancel', { reason })
+  output.result({ asked: [head.timeline] }, () => output.line(`asked ${head.timeline} to stop`))
+  return exit.ok
+}
+
+export default cancel

@@ -1,0 +1,51 @@
+// reprise dead: items that a job gave up on.
+
+import { type DeadLetter, discardLetters, readLetters } from '../../layers/job/index.ts'
+import { type Command, flag } from '../command.ts'
+import { exit } from '../exit.ts'
+import { findJob } from '../find.ts'
+import { brief, count, relative } from '../format.ts'
+import { toJson } from '../output.ts'
+
+const dead: Command = async ({ engine, args, options, output }) => {
+  const heads =
+    args[0] === undefined
+      ? (await engine.list({ prefix: 'job/', limit: 1000 })).filter((head) => Number(head.attributes.dead ?? 0) > 0)
+      : await findJob(engine, args[0])
+  const discard = (options.discard ?? []) as readonly string[]
+  if (discard.length > 0) {
+    for (const head of heads) await discardLetters(engine, head.timeline, discard)
+    output.result({ discarded: discard }, () => output.line(`${count(discard.length, 'item')} count as finished now`))
+    return exit.ok
+  }
+  const letters: (DeadLetter & { timeline: string })[] = []
+  for (const head of heads) {
+    for (const letter of await readLetters(engine, head.timeline)) letters.push({ timeline: head.timeline, ...letter })
+  }
+  const now = engine.kernel.worker.now()
+  output.result(letters, () => {
+    if (letters.length === 0) return output.note('no dead letters')
+    output.table(
+      ['JOB', 'KEY', 'ATTEMPTS', 'WHEN', 'ERROR'],
+      letters.map((letter) => [
+        letter.timeline,
+        letter.key,
+        String(letter.attempts),
+        relative(letter.at, now),
+        brief(`${letter.error.name}: ${letter.error.message}`, 80),
+      ]),
+    )
+    if (flag(options, 'full')) {
+      for (const letter of letters) {
+        output.line(`\n${output.colours.bold(letter.key)}\n${toJson(letter.item, 2)}\n${letter.error.stack ?? ''}`)
+      }
+    }
+    output.note(
+      'send them back with: reprise redrive JOB --all, or count one as finished with: reprise dead JOB --discard KEY',
+    )
+    return undefined
+  })
+  return exit.ok
+}
+
+export default dead

@@ -1,0 +1,34 @@
+// reprise diff: what changed between two coordinates.
+
+import { type Command, text } from '../command.ts'
+import { exit } from '../exit.ts'
+import { findPlace } from '../find.ts'
+import { brief } from '../format.ts'
+import { foldFor } from '../models.ts'
+import { toJson } from '../output.ts'
+import { differences, plainState } from '../values.ts'
+
+const diff: Command = async ({ engine, args, options, output }) => {
+  const [before, after] = await Promise.all([stateAt(args[0]!), stateAt(args[1]!)])
+  const changes = differences(before.state, after.state)
+  output.result({ before: before.coordinate, after: after.coordinate, changes }, () => {
+    const { red, green, yellow } = output.colours
+    const room = Math.max(20, Math.floor(output.columns / 3))
+    if (changes.length === 0) output.note('no difference')
+    for (const { path, kind, before: was, after: is } of changes) {
+      if (kind === 'added') output.line(green(`+ ${path}: ${brief(toJson(is), room)}`))
+      else if (kind === 'removed') output.line(red(`- ${path}: ${brief(toJson(was), room)}`))
+      else output.line(yellow(`~ ${path}: ${brief(toJson(was), room)} → ${brief(toJson(is), room)}`))
+    }
+  })
+  return exit.ok
+
+  async function stateAt(given: string) {
+    const { head, seq } = await findPlace(engine, given)
+    const { prefix, fold } = await foldFor(head.timeline, text(options, 'module'))
+    const past = await engine.at({ prefix, fold }, head.timeline.slice(prefix.length), { seq })
+    return { state: plainState(past.state), coordinate: past.coordinate }
+  }
+}
+
+export default diff

@@ -1,0 +1,40 @@
+// reprise explain: what an error code means and what to do about it.
+
+import { type ErrorCode, errorCodes, explain as explainCode } from '../../core/errors.ts'
+import type { Command } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+
+const next = {
+  retry: 'try the same again',
+  reload: 'read the current state and decide again',
+  fix: 'correct the input, then try again',
+  stop: 'stop and look',
+} as const
+
+const explain: Command = ({ args, output }) => {
+  if (args[0] === undefined) {
+    const all = errorCodes().map((code) => explainCode(code))
+    output.result(all, () =>
+      output.table(
+        ['CODE', 'DO', 'CURE'],
+        all.map(({ code, remedy, hint }) => [code, remedy, hint]),
+      ),
+    )
+    return exit.ok
+  }
+  const code = args[0].toUpperCase()
+  if (!(errorCodes() as readonly string[]).includes(code)) {
+    throw new UsageError(`there is no error code ${args[0]}`, 'reprise explain lists them')
+  }
+  const meaning = explainCode(code as ErrorCode)
+  output.result(meaning, () => {
+    output.line(output.colours.bold(meaning.code))
+    output.facts([
+      ['cure', meaning.hint],
+      ['next', next[meaning.remedy]],
+    ])
+  })
+  return exit.ok
+}
+
+export default explain

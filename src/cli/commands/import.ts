@@ -1,0 +1,35 @@
+// reprise import: an exported file, or the progress file of a hand-written script.
+
+import { createReadStream, existsSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { RepriseError } from '../../core/errors.ts'
+import { importProgress } from '../../layers/job/index.ts'
+import { type Command, text } from '../command.ts'
+import { exit } from '../exit.ts'
+import { count } from '../format.ts'
+
+const importCommand: Command = async ({ engine, args, options, output, stdin }) => {
+  const file = args[0]!
+  if (file !== '-' && !existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
+  const job = text(options, 'progress')
+  if (job === undefined) {
+    const as = text(options, 'as')
+    const made = await engine.import(file, as === undefined ? {} : { as })
+    output.result(made, () => output.line(`${made.timeline}@${made.seq}`))
+    return exit.ok
+  }
+  const lines = createInterface({
+    input: file === '-' ? stdin : createReadStream(file),
+    crlfDelay: Number.POSITIVE_INFINITY,
+  })
+  const key = text(options, 'key')
+  const shards = Number(text(options, 'shards') ?? 1)
+  const report = await importProgress(engine, job, lines, { shards, from: file, ...(key !== undefined && { key }) })
+  output.result(report, () => {
+    output.line(`${count(report.added, 'key')} of ${count(report.lines, 'line')} are finished now in job ${job}`)
+    if (report.ignored > 0) output.note(`${count(report.ignored, 'line')} had no key and were passed over`)
+  })
+  return report.ignored > 0 ? exit.partly : exit.ok
+}
+
+export default importCommand

@@ -1,0 +1,56 @@
+// reprise init: writes a template that runs as it is.
+
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { type Command, flag, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { ask } from '../prompt.ts'
+import { templates } from '../templates.ts'
+
+const nameForm = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
+
+const init: Command = async ({ args, options, output, stdin }) => {
+  const folder = args[0] ?? '.'
+  const mayAsk = stdin.isTTY && !flag(options, 'yes') && !output.isJson
+  const answer = async (option: string, question: string, otherwise: string) =>
+    text(options, option) ?? (mayAsk ? (await ask(`${question} [${otherwise}] `, stdin)) || otherwise : otherwise)
+  const templateName = await answer(
+    'template',
+    `Which template: ${templates.map((each) => each.name).join(', ')}?`,
+    'job',
+  )
+  const template = templates.find((each) => each.name === templateName)
+  if (!template)
+    throw new UsageError(
+      `there is no template ${templateName}`,
+      templates.map(({ name, summary }) => `${name}: ${summary}`).join('\n'),
+    )
+  const name = await answer('name', 'Its name?', template.defaultName)
+  if (!nameForm.test(name)) throw new UsageError(`${name} is not a name: letters, digits, dots, dashes and underscores`)
+  const language = await answer('language', 'ts or js?', canRunTypeScript() ? 'ts' : 'js')
+  if (language !== 'ts' && language !== 'js') throw new UsageError('--language is ts or js')
+  const files = template.files(name, language).map((file) => ({ path: join(folder, file.path), content: file.content }))
+  const there = files.filter((file) => existsSync(file.path)).map((file) => file.path)
+  if (there.length > 0 && !flag(options, 'force')) {
+    throw new UsageError(
+      `${there.join(', ')} ${there.length === 1 ? 'is' : 'are'} there already`,
+      '--force writes over them',
+    )
+  }
+  for (const file of files) {
+    mkdirSync(dirname(file.path), { recursive: true })
+    writeFileSync(file.path, file.content)
+  }
+  const main = relative('.', files[0]!.path)
+  output.result({ template: template.name, files: files.map((file) => file.path), next: `reprise run ${main}` }, () => {
+    for (const file of files) output.line(`wrote ${file.path}`)
+    output.line(`\nrun it:  reprise run ${main}\nthen kill it, and run it again`)
+  })
+  return exit.ok
+}
+
+export default init
+
+function canRunTypeScript(): boolean {
+  return Boolean((process.features as { typescript?: unknown }).typescript)
+}

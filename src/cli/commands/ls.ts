@@ -1,0 +1,75 @@
+// reprise ls: what there is.
+
+import type { Attribute, Head, TimelineQuery } from '../../core/ports.ts'
+import { type Command, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { relative } from '../format.ts'
+
+const ls: Command = async ({ engine, args, options, output }) => {
+  const limit = Number(text(options, 'limit') ?? 100)
+  if (!Number.isSafeInteger(limit) || limit < 1) throw new UsageError('--limit is a whole number from 1 on')
+  const status = text(options, 'status')
+  const queue = text(options, 'queue')
+  const after = text(options, 'after')
+  const attributes = attributesOf((options.attribute ?? []) as readonly string[])
+  const heads = await engine.list({
+    limit,
+    ...(args[0] !== undefined && { prefix: args[0] }),
+    ...(status !== undefined && { status }),
+    ...(queue !== undefined && { queue }),
+    ...(after !== undefined && { after: after as NonNullable<TimelineQuery['after']> }),
+    ...(attributes && { attributes }),
+  })
+  const now = engine.kernel.worker.now()
+  output.result(heads.map(shownHead), () => {
+    if (heads.length === 0) return output.note('nothing there')
+    output.table(
+      ['TIMELINE', 'STATUS', 'SEQ', 'OWNER', 'CHANGED', 'ATTRIBUTES'],
+      heads.map((head) => [
+        head.timeline,
+        head.status || '-',
+        String(head.seq),
+        head.owner ? `${head.owner}${head.isOwnerAlive ? '' : ' (gone)'}` : '-',
+        relative(head.updatedAt, now),
+        Object.entries(head.attributes)
+          .map(([key, value]) => `${key}=${value}`)
+          .join(' '),
+      ]),
+    )
+    if (heads.length === limit) {
+      output.note(
+        `more with: reprise ls ${args[0] ?? ''} --after ${heads[heads.length - 1]!.timeline}`.replace('  ', ' '),
+      )
+    }
+    return undefined
+  })
+  return exit.ok
+}
+
+export default ls
+
+/** The documented shape of a timeline in JSON. */
+export function shownHead(head: Head) {
+  const { timeline, seq, epoch, digest, owner, isOwnerAlive, floor, base, queue, priority, status, wakeup, mail } = head
+  const { attributes, createdAt, updatedAt } = head
+  return {
+    ...{ timeline, status, seq, epoch, digest: Buffer.from(digest).toString('hex'), owner, isOwnerAlive, floor },
+    base: base && { timeline: base.timeline, seq: base.seq },
+    ...{ queue, priority, wakeup, mail, attributes, createdAt, updatedAt },
+  }
+}
+
+function attributesOf(given: readonly string[]): Record<string, Attribute> | undefined {
+  if (given.length === 0) return undefined
+  return Object.fromEntries(
+    given.map((pair) => {
+      const at = pair.indexOf('=')
+      if (at < 1) throw new UsageError(`--attribute takes KEY=VALUE, not ${pair}`)
+      const value = pair.slice(at + 1)
+      return [
+        pair.slice(0, at),
+        value === 'true' ? true : value === 'false' ? false : /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value,
+      ]
+    }),
+  )
+}

@@ -1,0 +1,26 @@
+// reprise prune: what retention would remove, and why. Removes it only with --yes.
+
+import { type Command, flag } from '../command.ts'
+import { exit } from '../exit.ts'
+import { bytes, count } from '../format.ts'
+
+const prune: Command = async ({ engine, options, output }) => {
+  const dryRun = !flag(options, 'yes')
+  const report = await engine.collect({ dryRun })
+  output.result(report, () => {
+    const verb = dryRun ? 'would drop' : 'dropped'
+    for (const { timeline, drop, floor, refused } of report.timelines) {
+      for (const { id, because } of drop) output.line(`${timeline}: ${verb} checkpoint ${id}: ${because}`)
+      if (floor.seq > 0) output.line(`${timeline}: history up to ${floor.seq} may go: ${floor.because}`)
+      for (const reason of refused) output.line(output.colours.yellow(`${timeline}: refused: ${reason}`))
+    }
+    const { swept, sweptBytes, tooYoung, live } = report.chunks
+    output.line(
+      `${dryRun ? 'would free' : 'freed'} ${count(swept, 'chunk')}, ${bytes(sweptBytes)}; ${live} in use, ${tooYoung} too young to judge`,
+    )
+    if (dryRun) output.note('nothing was changed; reprise prune --yes does it')
+  })
+  return exit.ok
+}
+
+export default prune

@@ -1,0 +1,33 @@
+// reprise signal: a message to a run, durable before this command ends.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Command } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { findTimeline } from '../find.ts'
+
+const signal: Command = async ({ engine, args, output }) => {
+  const [given, name, json] = args as [string, string, string | undefined]
+  const head = await findTimeline(engine, given)
+  if (!head.timeline.startsWith('workflow/')) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `${head.timeline} is not a workflow: only workflows wait for signals`,
+      {},
+    )
+  }
+  const id = await engine.send(head.timeline, 'signal', json === undefined ? { name } : { name, value: parse(json) })
+  output.result({ timeline: head.timeline, signal: name, message: id }, () =>
+    output.line(`sent ${name} to ${head.timeline}`),
+  )
+  return exit.ok
+}
+
+export default signal
+
+function parse(json: string): unknown {
+  try {
+    return JSON.parse(json)
+  } catch {
+    throw new UsageError(`${json} is not JSON`, 'text needs quotes of its own: \'"ship"\'')
+  }
+}

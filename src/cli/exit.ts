@@ -1,0 +1,66 @@
+// Exit codes, the same for every command. A program that calls the CLI looks at these and never at the words.
+
+import { type ErrorCode, RepriseError } from '../core/errors.ts'
+
+export const exit = {
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  /** Some of it worked: dead letters were left, or some checks failed. */
+  partly: 3,
+  notFound: 4,
+  runFailed: 5,
+  conflict: 6,
+  unreachable: 7,
+  damage: 8,
+  incompatible: 9,
+  /** Interrupted, and resumable. */
+  interrupted: 130,
+} as const
+
+const byCode: Partial<Record<ErrorCode, number>> = {
+  INVALID_ARGUMENT: exit.usage,
+  INVALID_ID: exit.usage,
+  NOT_FOUND: exit.notFound,
+  RUN_FAILED: exit.runFailed,
+  CANCELLED: exit.runFailed,
+  FENCED: exit.conflict,
+  OWNED: exit.conflict,
+  CONFLICT: exit.conflict,
+  EXISTS: exit.conflict,
+  NOT_ON_BRANCH: exit.conflict,
+  PINNED: exit.conflict,
+  MIGRATION_DRIFT: exit.conflict,
+  STORE_UNREACHABLE: exit.unreachable,
+  STORE_BUSY: exit.unreachable,
+  STORE_IO: exit.unreachable,
+  TIMEOUT: exit.unreachable,
+  DRIVER_MISSING: exit.unreachable,
+  HISTORY_DAMAGED: exit.damage,
+  STORE_DAMAGED: exit.damage,
+  CHECKPOINT_DAMAGED: exit.damage,
+  CHUNK_DAMAGED: exit.damage,
+  CHUNK_MISSING: exit.damage,
+  UNRECOVERABLE: exit.damage,
+  MALFORMED: exit.damage,
+  NOT_A_SAVEPOINT: exit.damage,
+  INCOMPATIBLE_VERSION: exit.incompatible,
+  UPCAST_MISSING: exit.incompatible,
+}
+
+export function exitCodeOf(error: unknown): number {
+  if (error instanceof UsageError) return exit.usage
+  if (error instanceof RepriseError) return byCode[error.code] ?? exit.failed
+  return exit.failed
+}
+
+/** The command line itself was wrong. */
+export class UsageError extends Error {
+  override readonly name: string = 'UsageError'
+  readonly hint: string
+
+  constructor(message: string, hint = 'reprise help lists the commands') {
+    super(message)
+    this.hint = hint
+  }
+}

@@ -1,0 +1,148 @@
+// The command line: finds the command, parses its words, opens the store if it needs one, and turns errors into one
+// clear message and an exit code. Loads nothing that the command at hand does not need.
+
+import { parseArgs } from 'node:util'
+import { RepriseError } from '../core/errors.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import type { CommandSpec, Invocation, Options } from './command.ts'
+import { commands, commonOptions } from './commands.ts'
+import { exit, exitCodeOf, UsageError } from './exit.ts'
+import { Output } from './output.ts'
+
+export async function main(argv: readonly string[]): Promise<void> {
+  const code = await runCli(argv)
+  // Not process.exit: what is still being written to a pipe must get there.
+  process.exitCode = code
+}
+
+export async function runCli(argv: readonly string[]): Promise<number> {
+  const isJson = argv.includes('--json')
+  const output = new Output(process, isJson)
+  const isVerbose = argv.includes('--verbose')
+  try {
+    return await dispatch(argv, output, isVerbose)
+  } catch (error) {
+    tellError(error, output, isVerbose)
+    return exitCodeOf(error)
+  }
+}
+
+async function dispatch(argv: readonly string[], output: Output, isVerbose: boolean): Promise<number> {
+  const [first, ...rest] = argv
+  if (first === '--version' || first === '-v' || first === 'version') return await version(output)
+  if (first === undefined) return (await import('./help.ts')).welcome(output)
+  if (first === 'help' || first === '--help' || first === '-h') return (await import('./help.ts')).help(output, rest[0])
+  const spec = commands.find((each) => each.name === first)
+  if (!spec) throw new UsageError(`there is no command ${first}`, suggestion(first))
+  const { values, positionals } = parse(spec, rest)
+  if (values.help) return (await import('./help.ts')).help(output, spec.name)
+  const [least, most] = spec.arguments
+  if (positionals.length < least || positionals.length > most) {
+    throw new UsageError(`usage: reprise ${spec.usage}`, `reprise help ${spec.name} says more`)
+  }
+  return await call(spec, positionals, values, output, isVerbose)
+}
+
+async function call(
+  spec: CommandSpec,
+  args: readonly string[],
+  options: Options,
+  output: Output,
+  isVerbose: boolean,
+): Promise<number> {
+  const [command, engine] = await Promise.all([spec.load(), openFor(spec, options)])
+  const invocation: Invocation = {
+    args,
+    options,
+    output,
+    env: process.env,
+    stdin: process.stdin,
+    isVerbose,
+    get engine(): Reprise {
+      if (!engine) throw new Error(`${spec.name} has no store`)
+      return engine
+    },
+  }
+  try {
+    return await command.default(invocation)
+  } finally {
+    await engine?.close().catch(() => undefined)
+  }
+}
+
+async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | null> {
+  if (spec.store === 'none') return null
+  const { openEngine } = await import('./store.ts')
+  const { registerKnown } = await import('./models.ts')
+  const engine = await openEngine({
+    url: options.url as string | undefined,
+    namespace: options.namespace as string | undefined,
+    create: spec.store === 'create',
+  })
+  await registerKnown(engine, options.module as string | undefined)
+  return engine
+}
+
+function parse(spec: CommandSpec, argv: readonly string[]): { values: Options; positionals: string[] } {
+  const known = { ...commonOptions, ...spec.options }
+  const config = Object.fromEntries(
+    Object.entries(known).map(([name, option]) => {
+      const { type, short, multiple } = option as { type: 'string' | 'boolean'; short?: string; multiple?: boolean }
+      return [name, { type, ...(short && { short }), ...(multiple && { multiple }) }]
+    }),
+  )
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...argv],
+      options: config,
+      allowPositionals: true,
+      strict: true,
+    })
+    return { values: values as Options, positionals }
+  } catch (error) {
+    throw new UsageError((error as Error).message.split('. ')[0]!, `reprise help ${spec.name} lists its options`)
+  }
+}
+
+function tellError(error: unknown, output: Output, isVerbose: boolean): void {
+  const { red, bold, dim } = output.errorColours
+  if (error instanceof RepriseError) {
+    const message = error.message.replace(/ \[[A-Z_]+\]$/, '')
+    const why = error.cause instanceof Error ? error.cause.message : null
+    output.json({ error: { code: error.code, message, why, hint: error.hint, remedy: error.remedy, data: error.data } })
+    output.note(`${red(bold(error.code))} ${message}`)
+    if (why && !message.includes(why)) output.note(`${dim('why  ')}${why}`)
+    output.note(`${dim('cure ')}${error.hint}`)
+  } else if (error instanceof UsageError) {
+    output.json({ error: { code: 'USAGE', message: error.message, hint: error.hint } })
+    output.note(`${red(error.message)}\n${dim(error.hint)}`)
+  } else {
+    const message = error instanceof Error ? error.message : String(error)
+    output.json({ error: { code: 'ERROR', message } })
+    output.note(red(message))
+  }
+  if (isVerbose && error instanceof Error) output.note(dim(error.stack ?? ''))
+}
+
+function suggestion(given: string): string {
+  const near = commands.map((spec) => spec.name).filter((name) => distance(name, given) <= 2 || name.startsWith(given))
+  return near.length > 0 ? `did you mean ${near.join(' or ')}?` : 'reprise help lists the commands'
+}
+
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++) {
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)))
+    }
+    row = next
+  }
+  return row[b.length]!
+}
+
+async function version(output: Output): Promise<number> {
+  const { packageVersion } = await import('./package.ts')
+  output.result({ reprise: packageVersion(), node: process.versions.node }, () => output.line(packageVersion()))
+  return exit.ok
+}

@@ -1,0 +1,130 @@
+// The templates of `reprise init`. Each runs as it is, without a network, and shows what to change. A test runs them all.
+
+export interface TemplateFile {
+  readonly path: string
+  readonly content: string
+}
+
+export interface Template {
+  readonly name: string
+  readonly summary: string
+  readonly defaultName: string
+  readonly files: (name: string, language: 'ts' | 'js') => readonly TemplateFile[]
+}
+
+const extension = (language: 'ts' | 'js') => (language === 'ts' ? 'ts' : 'mjs')
+
+export const templates: readonly Template[] = [
+  {
+    name: 'job',
+    summary: 'a list of items, each done once',
+    defaultName: 'papers',
+    files: (name, language) => [
+      {
+        path: `${name}.${extension(language)}`,
+        content: `// A resumable job: kill it whenever you like and run it again. What is done is never done twice.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { job } from 'reprise/job'
+
+export const work = job('${name}', {
+  source: Array.from({ length: 500 }, (_, i) => ({ id: \`item-\${i + 1}\` })), // anything that can be iterated
+  key: (item) => item.id, //                                 what makes an item this item
+  concurrency: 8,
+  retry: { attempts: 4 },
+  each: async (item, ctx) => {
+    await sleep(20, undefined, { signal: ctx.signal }) //     your work; ctx.idempotencyKey goes to the outside system
+  },
+})
+`,
+      },
+    ],
+  },
+  {
+    name: 'pages',
+    summary: 'a paged API, read from the page where it stopped',
+    defaultName: 'ingest',
+    files: (name, language) => [
+      {
+        path: `${name}.${extension(language)}`,
+        content: `// Resumable ingestion of a paged API: after a crash it goes on with the page it was at, and skips what it has.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { job, pages } from 'reprise/job'
+
+// Stands for your API: 20 pages of 25 records.
+async function list(cursor${language === 'ts' ? '?: number' : ''}) {
+  await sleep(10)
+  const page = cursor ?? 0
+  const items = Array.from({ length: 25 }, (_, i) => ({ id: page * 25 + i + 1 }))
+  return { items, next: page < 19 ? page + 1 : null, total: 500 }
+}
+
+export const work = job('${name}', {
+  source: pages(${language === 'ts' ? '(cursor?: number)' : '(cursor)'} => list(cursor)),
+  key: (record) => record.id,
+  concurrency: 4,
+  rateLimit: { max: 200, per: '1s' }, //                     shared by all processes on this job
+  breaker: { failures: 10, pause: '30s' }, //                pause when the service is down, then probe
+  each: async (record, ctx) => {
+    await sleep(10, undefined, { signal: ctx.signal })
+    return record.id
+  },
+})
+`,
+      },
+    ],
+  },
+  {
+    name: 'migrate',
+    summary: 'numbered steps, resumed at the one that failed',
+    defaultName: 'schema',
+    files: (name, language) => [
+      {
+        path: `${name}.${extension(language)}`,
+        content: `// Migrations: each step is recorded with its checksum; a run goes on with the step that failed.
+import { migrations } from 'reprise/migrate'
+
+export const work = migrations('${name}', {
+  steps: [
+    { id: '001-notes', sql: 'CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL)' },
+    { id: '002-first-note', sql: "INSERT INTO notes (text) VALUES ('hello')" },
+    {
+      id: '003-in-code',
+      run: async (step) => {
+        await step.save({ at: 'half way' }) //               a long step finds this again as step.saved
+        step.commit((sql) => sql.run("INSERT INTO notes (text) VALUES ('from code')"))
+      },
+    },
+  ],
+})
+`,
+      },
+    ],
+  },
+  {
+    name: 'timeline',
+    summary: 'the kernel itself: history, state, coordinate',
+    defaultName: 'counter',
+    files: (name, language) => [
+      {
+        path: `${name}.${extension(language)}`,
+        content: `// A raw timeline: run it several times with node, and it goes on counting.
+import { open, timeline } from 'reprise'
+
+export const work = timeline('${name}', {
+  initial: () => ({ total: 0 }),
+  apply: (state, entry${language === 'ts' ? ": { type: 'added'; by: number }" : ''}) => ({ total: state.total + entry.by }),
+  checkpoint: { every: 1000 },
+})
+
+if (import.meta.url === new URL(process.argv[1] ?? '', 'file:').href) {
+  const rp = await open()
+  const visits = await rp.open(work, 'visits')
+  await visits.append({ type: 'added', by: 1 })
+  console.log(visits.state.total, visits.coordinate)
+  await rp.close()
+}
+`,
+      },
+    ],
+  },
+]

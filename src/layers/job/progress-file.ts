@@ -1,0 +1,151 @@
+// Progress as JSON Lines, out and in: so that other programs can read how far a job got, and so that a script written by
+// hand can move over without doing its work again.
+//
+// A line is { "key": "…", "at": 1767225600000, "version": "…", "result": … }; where history was trimmed, only the
+// fingerprint is left: { "fingerprint": "32 hex digits" }.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { checkName } from '../../engine/definition.ts'
+import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history.ts'
+import { recover } from '../../engine/recover.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { fingerprint, toHexText } from './digest.ts'
+import { type EntryData, entry } from './entries.ts'
+import { shardOf } from './pass.ts'
+import { timelinesOf } from './run.ts'
+import { finishedSet, type JobState, jobFold } from './state.ts'
+
+export interface ProgressLine {
+  readonly key?: string
+  readonly fingerprint?: string
+  readonly at?: number
+  readonly version?: string
+  readonly result?: unknown
+}
+
+/** The finished keys of a job timeline in the order they were finished; a key done again comes again. */
+export async function* exportProgress(engine: Reprise, timeline: string): AsyncGenerator<ProgressLine> {
+  const { kernel } = engine
+  const head = await engine.head(timeline)
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
+  const lineage = await lineageOf(kernel, head)
+  const floor = floorOf(lineage)
+  if (floor.seq > 0) {
+    const { state } = await recover(kernel, head, jobFold(), { to: floor.seq }).catch(() =>
+      recover(kernel, head, jobFold()),
+    )
+    for (const { print } of finishedSet(state.value).prints()) yield { fingerprint: toHexText(print) }
+  }
+  for await (const run of readHistory(kernel, lineage, floor, head.seq)) {
+    for (const each of entriesOf(kernel, run)) yield* linesOf(each.type, each.data, each.time)
+  }
+}
+
+function* linesOf(type: string, data: unknown, at: number): Generator<ProgressLine> {
+  if (type === 'done') {
+    const { keys, versions, results } = data as EntryData['done']
+    for (let i = 0; i < keys.length; i++) {
+      const version = versions?.[i]
+      yield { key: keys[i]!, at, ...(version && { version }), ...(results && { result: results[i] }) }
+    }
+  } else if (type === 'imported') {
+    const { keys = [], prints = [] } = data as EntryData['imported']
+    for (const key of keys) yield { key, at }
+    for (const print of prints) yield { fingerprint: print, at }
+  } else if (type === 'discarded') {
+    for (const key of (data as EntryData['discarded']).keys) yield { key, at }
+  }
+}
+
+export interface ImportOptions {
+  /** The field that holds the key; `key`, `id`, or a line of plain text if left out. */
+  readonly key?: string
+  readonly shards?: number
+  /** Where it came from, for the record. */
+  readonly from?: string
+}
+
+export interface ImportReport {
+  readonly lines: number
+  readonly added: number
+  /** Lines without a key. */
+  readonly ignored: number
+}
+
+const keysPerEntry = 1000
+
+/** Marks the keys of these lines as finished in the job. Doing it twice changes nothing. */
+export async function importProgress(
+  engine: Reprise,
+  job: string,
+  lines: AsyncIterable<string> | Iterable<string>,
+  options: ImportOptions = {},
+): Promise<ImportReport> {
+  checkName('job', job)
+  const { shards = 1, from = 'a progress file' } = options
+  const open: OpenTimeline<JobState>[] = []
+  const fold = jobFold()
+  try {
+    for (const id of timelinesOf(job, shards)) open.push(await engine.openTimeline(timelineId(id), fold))
+    const report = { lines: 0, added: 0, ignored: 0 }
+    const waiting = open.map((): { keys: string[]; prints: string[] } => ({ keys: [], prints: [] }))
+    const flush = async (index: number) => {
+      const { keys, prints } = waiting[index]!
+      if (keys.length + prints.length === 0) return
+      waiting[index] = { keys: [], prints: [] }
+      const before = finishedSet(open[index]!.state).size
+      const data = { ...(keys.length > 0 && { keys }), ...(prints.length > 0 && { prints }), from }
+      await open[index]!.write([entry('imported', data)])
+      report.added += finishedSet(open[index]!.state).size - before
+    }
+    for await (const line of lines) {
+      if (line.trim() === '') continue
+      report.lines += 1
+      const found = identityOf(line, options.key)
+      if (!found) {
+        report.ignored += 1
+        continue
+      }
+      const index = shards === 1 ? 0 : shardOf(found.print, shards)
+      const into = waiting[index]!
+      if (found.key === null) into.prints.push(toHexText(found.print))
+      else into.keys.push(found.key)
+      if (into.keys.length + into.prints.length >= keysPerEntry) await flush(index)
+    }
+    for (let index = 0; index < open.length; index++) {
+      await flush(index)
+      const { state } = open[index]!
+      await open[index]!.write([], {
+        attributes: { job, shards, done: state.done, round: state.round, dead: state.dead.size },
+      })
+    }
+    return report
+  } finally {
+    for (const each of open) await each.close()
+  }
+}
+
+function identityOf(
+  line: string,
+  field: string | undefined,
+): { readonly key: string | null; readonly print: string } | null {
+  const byKey = (key: string) => ({ key, print: fingerprint(key) })
+  let value: unknown
+  try {
+    value = JSON.parse(line)
+  } catch {
+    // A plain list of keys, one a line, is a progress file too.
+    return field === undefined ? byKey(line.trim()) : null
+  }
+  if (typeof value === 'string' || typeof value === 'number') return byKey(String(value))
+  if (typeof value !== 'object' || value === null) return null
+  const record = value as Record<string, unknown>
+  const key = field === undefined ? (record.key ?? record.id) : record[field]
+  if ((typeof key === 'string' && key !== '') || typeof key === 'number') return byKey(String(key))
+  if (field === undefined && typeof record.fingerprint === 'string' && /^[0-9a-f]{32}$/.test(record.fingerprint)) {
+    return { key: null, print: Buffer.from(record.fingerprint, 'hex').toString('latin1') }
+  }
+  return null
+}

@@ -1,0 +1,50 @@
+// reprise/migrate: numbered steps, each recorded and checksummed, resumed at the one that failed. See docs/guides/migrations.md.
+
+import { RepriseError } from '../../core/errors.ts'
+import { checkName, type Process, runs } from '../../engine/definition.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { type MigrateOptions, MigrateRun } from './run.ts'
+import { migrateFold } from './state.ts'
+import { checkSteps, type Step, stepsFrom } from './steps.ts'
+
+export interface MigrationsOptions {
+  readonly steps?: readonly Step[]
+  /** Or a folder of files: 001-create-users.sql, 002-backfill.js. */
+  readonly folder?: string
+}
+
+export interface MigrationsDefinition extends Process<void, MigrateRun, MigrateOptions> {
+  readonly kind: 'migrations'
+  readonly prefix: string
+  readonly fold: typeof migrateFold
+}
+
+/**
+ * @example
+ * const schema = migrations('schema', { steps: [{ id: '001-users', sql: 'CREATE TABLE users (id INTEGER PRIMARY KEY)' }] })
+ * await (await rp.run(schema)).result()
+ */
+export function migrations(name: string, options: MigrationsOptions): MigrationsDefinition {
+  checkName('set of migrations', name)
+  if ((options.steps === undefined) === (options.folder === undefined)) {
+    throw new RepriseError('INVALID_ARGUMENT', `migrations ${name}: give either steps or a folder`, { name })
+  }
+  if (options.steps) checkSteps(name, options.steps)
+  const prefix = `migrate/${name}`
+  return {
+    kind: 'migrations',
+    name,
+    prefix,
+    fold: migrateFold,
+    async [runs](engine: Reprise, _input: void, run: MigrateOptions) {
+      engine.register(prefix, migrateFold)
+      // A folder is read when it is run, so that a long-lived program sees new files.
+      return new MigrateRun(engine, name, checkSteps(name, options.steps ?? stepsFrom(options.folder!)), run)
+    },
+  }
+}
+
+export type { MigrateOptions, MigrateReport, MigrateRun } from './run.ts'
+export { splitSql } from './split.ts'
+export { type MigrateState, migrateFold } from './state.ts'
+export { type Step, type StepContext, stepsFrom } from './steps.ts'

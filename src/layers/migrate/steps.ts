@@ -1,0 +1,85 @@
+// Steps of a migration: written in code, or read from a folder of numbered files.
+
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { RepriseError } from '../../core/errors.ts'
+import type { Sql } from '../../core/ports.ts'
+
+export interface StepContext {
+  /** The same for every attempt at this step. */
+  readonly key: string
+  readonly attempt: number
+  readonly signal: AbortSignal
+  /** What save() last kept, from an attempt that did not get through. */
+  readonly saved: unknown
+  /** Durable when it resolves: a long step goes on from here. */
+  save(value: unknown): Promise<void>
+  /** SQL in the store's database, in the same transaction as the record that the step was applied. Runs at the end. */
+  commit(ride: (sql: Sql) => Promise<unknown> | unknown): void
+}
+
+export interface Step {
+  /** Begins with its number: '001-create-users'. */
+  readonly id: string
+  /** SQL in the store's own database, applied in one transaction with its record. */
+  readonly sql?: string
+  /** Or code. */
+  readonly run?: (context: StepContext) => Promise<unknown> | unknown
+  /** Changes when the step changes; for SQL it is the text itself. */
+  readonly version?: string
+}
+
+export interface CheckedStep extends Step {
+  readonly checksum: string
+}
+
+const idForm = /^\d+[\w.-]*$/
+
+export function checkSteps(name: string, steps: readonly Step[]): readonly CheckedStep[] {
+  let before = ''
+  return steps.map((step) => {
+    if (!idForm.test(step.id)) throw refuse(`step ${step.id} does not begin with a number, as '001-create-users' does`)
+    if ((step.sql === undefined) === (step.run === undefined)) throw refuse(`step ${step.id} has either sql or run`)
+    if (before !== '' && numberOf(step.id) <= numberOf(before))
+      throw refuse(`step ${step.id} does not come after ${before}`)
+    before = step.id
+    const text = step.version ?? step.sql
+    return { ...step, checksum: text === undefined ? '' : sha256(text) }
+  })
+
+  function refuse(what: string): RepriseError {
+    return new RepriseError('INVALID_ARGUMENT', `migrations ${name}: ${what}`, { name })
+  }
+}
+
+/** 001-name.sql and 002-name.js (or .mjs, .ts where Node can), in the order of their numbers. The checksum is of the file. */
+export function stepsFrom(folder: string): Step[] {
+  const files = readdirSync(folder)
+    .filter((file) => /^\d+.*\.(sql|[cm]?[jt]s)$/.test(file) && !/\.d\.[cm]?ts$/.test(file))
+    .sort((a, b) => numberOf(a) - numberOf(b))
+  return files.map((file): Step => {
+    const path = resolve(join(folder, file))
+    const text = readFileSync(path, 'utf8')
+    const id = file.replace(/\.(sql|[cm]?[jt]s)$/, '')
+    if (file.endsWith('.sql')) return { id, sql: text }
+    return { id, version: text, run: (context) => runFile(path, context) }
+  })
+}
+
+async function runFile(path: string, context: StepContext): Promise<unknown> {
+  const load = (url: string): Promise<{ default?: unknown }> => import(url)
+  const { default: run } = await load(pathToFileURL(path).href)
+  if (typeof run !== 'function')
+    throw new RepriseError('INVALID_ARGUMENT', `${path} has no default export to run`, { path })
+  return await run(context)
+}
+
+export function numberOf(id: string): number {
+  return Number(/^\d+/.exec(id)?.[0] ?? Number.NaN)
+}
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 32)
+}

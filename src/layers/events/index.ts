@@ -4,6 +4,17 @@ export { type AggregateDefinition, type AggregateOptions, aggregate } from './ag
 export type { AggregateHandle } from './handle.ts'
 export type { Happened, When } from './history.ts'
 export { type Personal, personal } from './personal.ts'
+export { command, type Outgoing, processManager, type RefusedLetter, send } from './process-manager.ts'
+export {
+  type ProjectionDefinition,
+  type ProjectionOptions,
+  projection,
+  sqlProjection,
+  tableProjection,
+} from './projection.ts'
+export type { ProjectionHandle, RebuildOptions } from './projection-handle.ts'
 export { Refused } from './refused.ts'
+export type { RunnerStatus } from './runner.ts'
 export { checked, type StandardSchema } from './schema.ts'
+export type { Quarantined } from './sink.ts'
 export type { CommandInfo, CommandOptions, Done, EventInfo, EventOf, Metadata } from './types.ts'

@@ -1,0 +1,125 @@
+// The feed for layers: entries of many timelines in one gap-free order, each run checked against the digest chain of its
+// timeline before it is decoded. Branches that were rolled back do not show, except for the part that is still history.
+
+import { type Digest, type TimelineId, timelineId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import { type FeedItem, type FeedPosition, feedStart, type Head } from '../core/ports.ts'
+import { lastSeq, originDigest, verifyRun } from '../core/run.ts'
+import { type Entry, entriesOf, lineageOf, type Point } from './history.ts'
+import type { Kernel } from './kernel.ts'
+
+export interface FeedEntries {
+  readonly entries: readonly Entry[]
+  /** Where to go on. */
+  readonly next: FeedPosition
+  readonly isEnd: boolean
+}
+
+/** Timelines whose last digest is remembered; of others it is read again. */
+const rememberedMax = 100_000
+
+export class FeedReader {
+  readonly #kernel: Kernel
+  readonly #prefixes: readonly string[]
+  readonly #last = new Map<TimelineId, Point>()
+  /** Read from the very start, and nothing forgotten since: then a timeline that does not start at 1 was trimmed. */
+  #isFromStart = false
+
+  constructor(kernel: Kernel, prefixes: readonly string[]) {
+    this.#kernel = kernel
+    this.#prefixes = prefixes
+  }
+
+  /** `limit` counts runs, so there may be more entries. */
+  async page(after: FeedPosition, limit = 1000): Promise<FeedEntries> {
+    if (after === feedStart) this.#isFromStart = true
+    const { items, next, isEnd } = await this.#kernel.store.feed(after, { prefixes: this.#prefixes }, limit)
+    const entries: Entry[] = []
+    for (const item of items) {
+      const before = await this.#before(item)
+      const { timeline, run } = item
+      verifyRun(this.#kernel.hash, timeline, run, { seq: run.first - 1, digest: before })
+      this.#remember(timeline, { seq: lastSeq(run), digest: run.digest })
+      const decoded = entriesOf(this.#kernel, { timeline, run, before, skipTo: run.first - 1 })
+      if (isArchiveName(timeline)) entries.push(...(await this.#ofBranch(timeline, decoded)))
+      else for (const entry of decoded) entries.push(entry)
+    }
+    return { entries, next, isEnd }
+  }
+
+  /** Forgets what it knows: after the caller goes back to an earlier position. */
+  reset(): void {
+    this.#last.clear()
+    this.#isFromStart = false
+  }
+
+  async #before({ timeline, run }: FeedItem): Promise<Digest> {
+    const known = this.#last.get(timeline)
+    if (known?.seq === run.first - 1) return known.digest
+    if (run.first === 1 && !isArchiveName(timeline)) return originDigest(this.#kernel.hash, timeline)
+    const { store } = this.#kernel
+    const [head] = await store.head([timeline])
+    if (head && run.first - 1 === head.floor) {
+      if (this.#isFromStart && !known && head.floor > 0 && head.floor !== head.base?.seq)
+        throw trimmed(timeline, run.first)
+      return head.floorDigest
+    }
+    if (head?.base && run.first - 1 === head.base.seq) return head.base.digest
+    if (this.#isFromStart && !known) throw trimmed(timeline, run.first)
+    const [previous] = await store.read(timeline, run.first - 2, 1)
+    if (previous && lastSeq(previous) === run.first - 1) return previous.digest
+    throw new RepriseError('HISTORY_DAMAGED', `history of ${timeline} has a gap before sequence ${run.first}`, {
+      timeline,
+      seq: run.first - 1,
+    })
+  }
+
+  #remember(timeline: TimelineId, point: Point): void {
+    this.#last.delete(timeline)
+    this.#last.set(timeline, point)
+    if (this.#last.size <= rememberedMax) return
+    this.#isFromStart = false
+    for (const oldest of this.#last.keys()) {
+      this.#last.delete(oldest)
+      return
+    }
+  }
+
+  /** Of an archived branch only what its successor still builds on counts, and as the successor's. */
+  async #ofBranch(archive: TimelineId, entries: readonly Entry[]): Promise<readonly Entry[]> {
+    const { store } = this.#kernel
+    const [head] = await store.head([archive])
+    if (head?.status !== 'archived') return entries
+    const successor = timelineId(archive.slice(0, archive.lastIndexOf('~')))
+    const [current] = await store.head([successor])
+    const upTo = current ? sharedUpTo(await lineageOf(this.#kernel, current), archive) : 0
+    return entries.filter((entry) => entry.seq <= upTo).map((entry) => ({ ...entry, timeline: successor }))
+  }
+}
+
+/** Reading from the start must not pass over in silence what is no longer there. */
+function trimmed(timeline: string, first: number): RepriseError {
+  return new RepriseError(
+    'UNRECOVERABLE',
+    `history of ${timeline} before ${first} was trimmed: the feed is not whole`,
+    {
+      timeline,
+      seq: first,
+    },
+  )
+}
+
+function isArchiveName(timeline: string): boolean {
+  return /~\d+$/.test(timeline)
+}
+
+/** The last sequence of the archive that is part of this lineage. */
+function sharedUpTo(lineage: readonly Head[], archive: TimelineId): number {
+  let upTo = Number.POSITIVE_INFINITY
+  for (const { base } of lineage) {
+    if (!base) return 0
+    upTo = Math.min(upTo, base.seq)
+    if (base.timeline === archive) return upTo
+  }
+  return 0
+}

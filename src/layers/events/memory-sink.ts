@@ -1,0 +1,257 @@
+// A projection in memory. Its state is a pure function of the feed up to a position, so any process can have a live copy;
+// one of them, the owner of the timeline, writes checkpoints: state and position in one manifest, under the fence.
+// The named cursor stays at the checkpoint before the newest: history after it is never trimmed, so a damaged newest
+// checkpoint costs a longer replay and nothing else.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { toMs } from '../../core/duration.ts'
+import type { CheckpointPolicy } from '../../core/economics.ts'
+import { isReprise } from '../../core/errors.ts'
+import { Keyed } from '../../core/keyed.ts'
+import { type FeedPosition, feedStart } from '../../core/ports.ts'
+import { abandonCapture, type CaptureBase, captureState, writeCapture } from '../../engine/capture.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { stateIo } from '../../engine/kernel-io.ts'
+import { readManifest } from '../../engine/recover.ts'
+import { restoreState } from '../../engine/restore.ts'
+import { StateTimeline } from '../../engine/state-timeline.ts'
+import { isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import type { EventAt, Occurrence } from './source.ts'
+
+export interface MemoryModel<State> {
+  readonly version: string
+  readonly initial: () => State
+  readonly on: Readonly<Record<string, ((state: State, event: never, at: EventAt) => State | void) | undefined>>
+  readonly checkpoint: CheckpointPolicy
+}
+
+interface Captured {
+  readonly position: FeedPosition
+  readonly events: number
+  readonly quarantine: readonly Quarantined[]
+  readonly layout: 'value' | 'keyed' | 'object'
+  readonly state: unknown
+}
+
+const retakeMs = 1000
+/** Without events of ours, the position is still written now and then, so that others may trim. */
+const idleMs = 60_000
+
+export class MemorySink<State> implements Sink {
+  readonly isOwned = true
+  readonly #kernel: Kernel
+  readonly #timeline: TimelineId
+  readonly #model: MemoryModel<State>
+  #state: State
+  #position: FeedPosition = feedStart
+  #events = 0
+  #quarantine: readonly Quarantined[] = []
+  #owned: StateTimeline | null = null
+  #base: { readonly id: string; readonly capture: CaptureBase } | null = null
+  /** Of the newest checkpoint. */
+  #savedPosition: FeedPosition = feedStart
+  #eventsSince = 0
+  #savedAt: number
+  #triedAt = Number.NEGATIVE_INFINITY
+
+  private constructor(kernel: Kernel, timeline: TimelineId, model: MemoryModel<State>) {
+    this.#kernel = kernel
+    this.#timeline = timeline
+    this.#model = model
+    this.#state = model.initial()
+    this.#savedAt = kernel.clock.elapsed()
+  }
+
+  static async open<State>(
+    kernel: Kernel,
+    timeline: TimelineId,
+    model: MemoryModel<State>,
+  ): Promise<MemorySink<State>> {
+    const sink = new MemorySink(kernel, timeline, model)
+    await sink.#takeIfFree()
+    await sink.#load()
+    return sink
+  }
+
+  get state(): State {
+    return this.#state
+  }
+
+  get position(): FeedPosition {
+    return this.#position
+  }
+
+  get events(): number {
+    return this.#events
+  }
+
+  get quarantine(): readonly Quarantined[] {
+    return this.#quarantine
+  }
+
+  /** Whether this process writes the checkpoints. */
+  get isWriter(): boolean {
+    return this.#owned !== null && this.#owned.broken === null
+  }
+
+  async apply(events: readonly Occurrence[], next: FeedPosition): Promise<void> {
+    const hasQuarantine = this.#quarantine.length > 0
+    let state = this.#state
+    for (const occurrence of events) {
+      if (hasQuarantine && isAside(this.#quarantine, occurrence)) continue
+      const step = this.#model.on[occurrence.type]
+      try {
+        state = (step?.(state, occurrence.event as never, occurrence.at) ?? state) as State
+      } catch (cause) {
+        // What it changed in place before it threw cannot be told apart: back to the checkpoint.
+        await this.#load()
+        throw new PoisonError(occurrence, cause)
+      }
+    }
+    this.#state = state
+    this.#position = next
+    this.#events += events.length
+    this.#eventsSince += events.length
+    const { every = 10_000 } = this.#model.checkpoint
+    if (this.#eventsSince >= every) await this.#save()
+  }
+
+  async setAside(poison: Quarantined): Promise<void> {
+    if (!this.#quarantine.some(({ timeline, seq }) => timeline === poison.timeline && seq === poison.seq)) {
+      this.#quarantine = [...this.#quarantine, poison]
+      this.#eventsSince += 1
+    }
+  }
+
+  async idle(): Promise<void> {
+    const { clock } = this.#kernel
+    if (!this.isWriter && clock.elapsed() - this.#triedAt >= retakeMs) await this.#takeIfFree()
+    const { each = '5s' } = this.#model.checkpoint
+    const sinceMs = clock.elapsed() - this.#savedAt
+    const isMoved = this.#position !== this.#savedPosition
+    if ((this.#eventsSince > 0 && sinceMs >= toMs(each, 'checkpoint.each')) || (isMoved && sinceMs >= idleMs)) {
+      await this.#save()
+    }
+  }
+
+  /** Writes a checkpoint now, if this process is the writer. */
+  async save(): Promise<void> {
+    if (this.#position !== this.#savedPosition || this.#eventsSince > 0) await this.#save()
+  }
+
+  async close(): Promise<void> {
+    if (this.isWriter && this.#eventsSince > 0) await this.#save()
+    await this.#owned?.release()
+  }
+
+  async #takeIfFree(): Promise<void> {
+    this.#triedAt = this.#kernel.clock.elapsed()
+    try {
+      this.#owned = await StateTimeline.take(this.#kernel, this.#timeline)
+    } catch (error) {
+      this.#owned = null
+      if (!isReprise(error, 'OWNED', 'FENCED')) throw error
+    }
+  }
+
+  /** The newest checkpoint that is whole, else the beginning. */
+  async #load(): Promise<void> {
+    this.#state = this.#model.initial()
+    this.#position = feedStart
+    this.#events = 0
+    this.#base = null
+    const known = this.#quarantine
+    const records = await this.#kernel.store.checkpoints(this.#timeline)
+    for (const record of records) {
+      if (record.invalid !== null || record.foldVersion !== this.#model.version) continue
+      try {
+        const { state, base } = await restoreState(readManifest(this.#kernel, record), stateIo(this.#kernel))
+        this.#take(state as Captured & Record<string, unknown>)
+        this.#base = { id: record.id, capture: base }
+        break
+      } catch (error) {
+        if (!isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')) throw error
+        this.#kernel.events.emit('checkpoint-damaged', {
+          timeline: this.#timeline,
+          id: record.id,
+          reason: error.message,
+        })
+        if (this.isWriter) await this.#owned!.mark({ id: record.id, invalid: error.message })
+      }
+    }
+    this.#savedPosition = this.#position
+    this.#quarantine = [
+      ...this.#quarantine,
+      ...known.filter((one) => !this.#quarantine.some((other) => same(one, other))),
+    ]
+    this.#eventsSince = 0
+  }
+
+  #take(captured: Captured & Record<string, unknown>): void {
+    const { position, events, quarantine, layout } = captured
+    this.#position = position
+    this.#events = events
+    this.#quarantine = quarantine
+    if (layout !== 'object') {
+      this.#state = captured.state as State
+      return
+    }
+    const state = { ...(captured.state as object) } as Record<string, unknown>
+    for (const [name, part] of Object.entries(captured)) if (name.startsWith('state.')) state[name.slice(6)] = part
+    this.#state = state as State
+  }
+
+  #parts(): Record<string, unknown> {
+    const bound = { position: this.#position, events: this.#events, quarantine: this.#quarantine }
+    const state: unknown = this.#state
+    if (state instanceof Keyed) return { ...bound, layout: 'keyed', state }
+    const keyeds = isPlain(state) ? Object.entries(state).filter(([, part]) => part instanceof Keyed) : []
+    if (keyeds.length === 0) return { ...bound, layout: 'value', state }
+    const rest = Object.fromEntries(Object.entries(state as object).filter(([, part]) => !(part instanceof Keyed)))
+    const parts = Object.fromEntries(keyeds.map(([name, part]) => [`state.${name}`, part]))
+    return { ...bound, layout: 'object', state: rest, ...parts }
+  }
+
+  async #save(): Promise<void> {
+    if (!this.isWriter) return
+    const io = stateIo(this.#kernel)
+    const position = this.#position
+    const eventsBefore = this.#eventsSince
+    const capture = captureState(this.#parts(), this.#base?.capture ?? null, io)
+    try {
+      const written = await writeCapture(capture, io)
+      const { totalBytes, addedBytes, addedChunks, parts } = written
+      const record = await this.#owned!.publish({
+        entry: { type: 'advanced', data: { position, events: this.#events } },
+        parts,
+        foldVersion: this.#model.version,
+        totalBytes,
+        addedBytes,
+        addedChunks,
+        baseId: (this.#base?.id as never) ?? null,
+        trigger: 'projection',
+        along: { cursors: { [this.#timeline]: this.#savedPosition } },
+      })
+      this.#base = { id: record.id, capture: written.base }
+      this.#savedPosition = position
+      this.#eventsSince -= eventsBefore
+      this.#savedAt = this.#kernel.clock.elapsed()
+      await this.#owned!.retain({ checkpoints: 2, history: 'needed' }, this.#model.version)
+    } catch (error) {
+      abandonCapture(capture)
+      this.#base = null
+      // Somebody else writes now: this copy goes on as a reader.
+      if (!isReprise(error, 'FENCED', 'CONFLICT', 'BASE_GONE', 'NOT_FOUND')) throw error
+    }
+  }
+}
+
+function same(a: Quarantined, b: Quarantined): boolean {
+  return a.timeline === b.timeline && a.seq === b.seq
+}
+
+function isPlain(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === Object.prototype || prototype === null
+}

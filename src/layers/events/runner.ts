@@ -1,0 +1,165 @@
+// Drives one sink along the feed: reads, applies, waits for more. A handler that throws is poison: by policy the projection
+// stops and says so, or sets the event aside and goes on. Store trouble is waited out.
+
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { PoisonError, quarantinedOf, type Sink } from './sink.ts'
+import type { Events } from './source.ts'
+
+export interface RunnerStatus {
+  readonly position: string
+  /** Events applied since this process started. */
+  readonly applied: number
+  readonly isCaughtUp: boolean
+  /** How long ago the last applied event happened, while there are more to come; else 0. */
+  readonly lagMs: number
+  readonly error: Error | null
+  readonly quarantined: number
+}
+
+const pollMs = 500
+const longestPauseMs = 5000
+
+export class Runner {
+  readonly sink: Sink
+  readonly #kernel: Kernel
+  readonly #events: Events
+  readonly #poison: 'stop' | 'quarantine'
+  readonly #unlisten: () => void
+  #applied = 0
+  #isCaughtUp = false
+  #lastEventAt = 0
+  #error: Error | null = null
+  #failures = 0
+  #isStopped = false
+  #isAwake = false
+  #wake: (() => void) | null = null
+  #waiters: { rounds: number; resolve: () => void; reject: (error: unknown) => void }[] = []
+  #loop: Promise<void>
+
+  constructor(kernel: Kernel, events: Events, sink: Sink, poison: 'stop' | 'quarantine') {
+    this.#kernel = kernel
+    this.#events = events
+    this.sink = sink
+    this.#poison = poison
+    this.#unlisten = kernel.store.listen(() => this.wake())
+    this.#loop = this.#run()
+  }
+
+  get status(): RunnerStatus {
+    return {
+      position: this.sink.position,
+      applied: this.#applied,
+      isCaughtUp: this.#isCaughtUp,
+      lagMs:
+        this.#isCaughtUp || this.#lastEventAt === 0 ? 0 : Math.max(0, this.#kernel.clock.now() - this.#lastEventAt),
+      error: this.#error,
+      quarantined: this.sink.quarantine.length,
+    }
+  }
+
+  wake(): void {
+    this.#isAwake = true
+    this.#wake?.()
+  }
+
+  /** Resolves when everything that is in the feed now was applied; rejects if the projection stands still. */
+  catchUp(): Promise<void> {
+    if (this.#isStopped) return Promise.reject(new RepriseError('CLOSED', 'the projection was closed'))
+    return new Promise((resolve, reject) => {
+      // The page under way may have been read before this call: the next whole round counts.
+      this.#waiters.push({ rounds: 2, resolve, reject })
+      this.wake()
+    })
+  }
+
+  /** After a stop on poison: tries again. */
+  resume(): void {
+    this.#error = null
+    this.wake()
+  }
+
+  async stop(): Promise<void> {
+    if (this.#isStopped) return
+    this.#isStopped = true
+    this.#unlisten()
+    this.wake()
+    await this.#loop
+    for (const { reject } of this.#waiters.splice(0)) reject(new RepriseError('CLOSED', 'the projection was closed'))
+    await this.sink.close()
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isStopped) {
+      this.#isAwake = false
+      let pauseMs = pollMs
+      try {
+        if (!this.#error) pauseMs = (await this.#round()) ? pollMs : 0
+        else this.#tellWaiters(this.#error)
+      } catch (error) {
+        pauseMs = await this.#failed(error)
+      }
+      if (pauseMs > 0 && !this.#isAwake && !this.#isStopped) await this.#sleep(pauseMs)
+    }
+  }
+
+  /** True: nothing was left to read. */
+  async #round(): Promise<boolean> {
+    if (!this.sink.isOwned) {
+      await this.sink.idle()
+      if (!this.sink.isOwned) {
+        // Nothing to do here: another process has it.
+        this.#tellWaiters(null)
+        return true
+      }
+    }
+    const { events, next, isEnd } = await this.#events.page(this.sink.position)
+    if (events.length > 0 || next !== this.sink.position) await this.sink.apply(events, next)
+    this.#applied += events.length
+    if (events.length > 0) this.#lastEventAt = events[events.length - 1]!.at.time
+    this.#failures = 0
+    this.#isCaughtUp = isEnd
+    if (isEnd) {
+      await this.sink.idle()
+      this.#tellWaiters(null)
+    }
+    return isEnd
+  }
+
+  async #failed(error: unknown): Promise<number> {
+    this.#events.reset()
+    this.#isCaughtUp = false
+    if (error instanceof PoisonError) {
+      if (this.#poison === 'quarantine') {
+        await this.sink.setAside(quarantinedOf(error))
+        return 0
+      }
+      this.#error = error
+      this.#kernel.events.emit('problem', { where: 'projection', error })
+      this.#tellWaiters(error)
+      return pollMs
+    }
+    this.#failures += 1
+    if (!isReprise(error, 'CLOSED')) this.#kernel.events.emit('problem', { where: 'projection', error })
+    return Math.min(longestPauseMs, 20 * 2 ** Math.min(this.#failures, 10))
+  }
+
+  #tellWaiters(error: Error | null): void {
+    for (const waiter of this.#waiters) waiter.rounds -= 1
+    const ready = error ? this.#waiters : this.#waiters.filter((waiter) => waiter.rounds <= 0)
+    this.#waiters = error ? [] : this.#waiters.filter((waiter) => waiter.rounds > 0)
+    for (const { resolve, reject } of ready) error ? reject(error) : resolve()
+    if (this.#waiters.length > 0) this.#isAwake = true
+  }
+
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = this.#kernel.clock.after(ms, () => this.#wake?.())
+      this.#wake = () => {
+        cancel()
+        this.#wake = null
+        resolve()
+      }
+    })
+  }
+}

@@ -1,0 +1,77 @@
+// Where a projection keeps what it makes of events. Each kind of sink binds its state to the position in the feed in one
+// commit, so that an event counts exactly once inside, whatever crashes in between.
+
+import type { FeedPosition } from '../../core/ports.ts'
+import type { Occurrence } from './source.ts'
+
+export interface Quarantined {
+  readonly timeline: string
+  readonly seq: number
+  readonly type: string
+  readonly error: string
+}
+
+export interface Sink {
+  /** Everything up to here is in the state. */
+  readonly position: FeedPosition
+  readonly quarantine: readonly Quarantined[]
+  /** Whether this process may write; a sink in memory can be read without. */
+  readonly isOwned: boolean
+  /** The events after `position`, up to `next`. Throws what a handler threw, as PoisonError; nothing counts then. */
+  apply(events: readonly Occurrence[], next: FeedPosition): Promise<void>
+  /** This event is to be passed over from now on. */
+  setAside(poison: Quarantined): Promise<void>
+  /** Called when there is nothing more to read. */
+  idle(): Promise<void>
+  close(): Promise<void>
+}
+
+/** A handler threw on one event. */
+export class PoisonError extends Error {
+  override readonly name: string = 'PoisonError'
+  readonly occurrence: Occurrence
+
+  constructor(occurrence: Occurrence, cause: unknown) {
+    const { timeline, seq } = occurrence.at
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    super(`${occurrence.type} at ${timeline}@${seq}: ${reason}`, { cause })
+    this.occurrence = occurrence
+  }
+}
+
+export function quarantinedOf(error: PoisonError): Quarantined {
+  const { at, type } = error.occurrence
+  return { timeline: at.timeline, seq: at.seq, type, error: error.message }
+}
+
+export function isAside(quarantine: readonly Quarantined[], { at }: Occurrence): boolean {
+  return quarantine.some(({ timeline, seq }) => timeline === at.timeline && seq === at.seq)
+}
+
+/** Without events of ours a position is written only this often: each writing is itself an entry in the feed. */
+export const quietMs = 30_000
+
+/** A position that is ahead of what is written, because nothing of ours lay in between. */
+export class Ahead {
+  #position: FeedPosition | null = null
+  #writtenAt: number
+
+  constructor(now: number) {
+    this.#writtenAt = now
+  }
+
+  over(written: FeedPosition): FeedPosition {
+    return this.#position !== null && this.#position > written ? this.#position : written
+  }
+
+  /** True: it is not worth writing yet. */
+  pass(next: FeedPosition, now: number): boolean {
+    this.#position = next
+    return now - this.#writtenAt < quietMs
+  }
+
+  wrote(now: number): void {
+    this.#writtenAt = now
+    this.#position = null
+  }
+}

@@ -1,0 +1,61 @@
+// How processes share the partitions of a projection: each takes its fair part of them and gives up what is above it when
+// another process comes. Who owns what is decided by epochs in the store; this only keeps it even.
+
+import type { Reprise } from '../../engine/reprise.ts'
+
+const lookMs = 1000
+
+export class Team {
+  readonly #engine: Reprise
+  readonly #key: string
+  readonly #partitions: number
+  readonly #owned: () => number
+  readonly #cancel: () => void
+  #members = 1
+
+  constructor(engine: Reprise, name: string, partitions: number, owned: () => number) {
+    this.#engine = engine
+    this.#key = `projection ${name}`
+    this.#partitions = partitions
+    this.#owned = owned
+    engine.kernel.worker.describe(this.#key, partitions)
+    let cancelTimer = () => {}
+    let isOver = false
+    const look = () => {
+      void this.#look()
+        .catch(() => undefined)
+        .finally(() => {
+          if (!isOver) cancelTimer = engine.kernel.clock.after(lookMs, look)
+        })
+    }
+    if (partitions > 1) look()
+    this.#cancel = () => {
+      isOver = true
+      cancelTimer()
+    }
+  }
+
+  get share(): number {
+    return Math.ceil(this.#partitions / this.#members)
+  }
+
+  mayTake(): boolean {
+    return this.#owned() < this.share
+  }
+
+  shouldGiveUp(): boolean {
+    return this.#owned() > this.share
+  }
+
+  stop(): void {
+    this.#cancel()
+  }
+
+  async #look(): Promise<void> {
+    const rows = await this.#engine.workers()
+    const others = rows.filter(
+      (row) => row.isAlive && !row.isRetired && row.id !== this.#engine.kernel.worker.id && this.#key in row.info,
+    )
+    this.#members = others.length + 1
+  }
+}

@@ -1,2 +1,33 @@
-// reprise/agent: sessions of agents, one timeline each.
-export {}
+// reprise/agent: sessions of agents, one timeline each. See docs/guides/agents.md.
+
+export { type BranchView, type Comparison, compareSessions, mergeBranch } from './branches.ts'
+export type { CallOutcome } from './calls.ts'
+export { type AgentDefinition, type AgentOptions, agent, type SimilarCalls } from './definition.ts'
+export { type Cut, groupRecoveryLine, type Received, readCut, restoreCut } from './group.ts'
+export { type Guardrail, type GuardrailView, noLoops, withinBudget } from './guardrail.ts'
+export type {
+  Message,
+  Model,
+  ModelAnswer,
+  ModelCall,
+  ModelPart,
+  Settings,
+  ToolRequest,
+  Usage,
+} from './message.ts'
+export { type Evaluation, evaluateSession, type Replay, type ReplayedStep, replaySession } from './replay.ts'
+export type { PlannedCall, SessionRollbackPlan } from './rollback.ts'
+export {
+  type Decision,
+  type RollbackOptions,
+  type Session,
+  type SessionRollback,
+  sendDecision,
+  type TurnOptions,
+  type TurnResult,
+  type Verdict,
+} from './session.ts'
+export type { CallRecord, SessionState, Standing, TurnRecord, Waiting } from './state.ts'
+export { readTurn, type StreamEvent, type StreamPosition } from './stream.ts'
+export { type Tool, type ToolContext, type ToolKind, tool } from './tool.ts'
+export type { WorkspaceOptions, WorkspaceReport } from './workspace.ts'

@@ -4,7 +4,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { follow, type Replica } from '../../engine/follow.ts'
+import type { Replica } from '../../engine/follow.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
@@ -124,7 +124,7 @@ export class Thread {
     // Its owner may have rolled it back meanwhile: what was cached of it may belong to another branch.
     this.lists.forget()
     if (this.#replica) await this.#replica.refresh()
-    else this.#replica = await follow(this.#engine.kernel, head, threadFold, { isPassive: true })
+    else this.#replica = await this.#follow()
     return this.#replica.state
   }
 
@@ -141,6 +141,12 @@ export class Thread {
         this.#drop()
       }
     }
+  }
+
+  async #follow(): Promise<Replica<ThreadState>> {
+    const cut = this.id.indexOf('/') + 1
+    const definition = { prefix: this.id.slice(0, cut), fold: threadFold }
+    return await this.#engine.follow(definition, this.id.slice(cut), { isPassive: true })
   }
 
   async #own(): Promise<OpenTimeline<ThreadState>> {

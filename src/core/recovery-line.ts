@@ -1,0 +1,94 @@
+// The recovery line of processes that checkpoint on their own: the newest set of restore points, one a process, in which
+// no message is received that was not sent (A3.5). Starting from what each process has, a message received before its
+// restore point but sent after its sender's sends the receiver further back, and that may go on: the domino effect. The
+// answer names every such step, so that people see what a failure would cost before it comes.
+
+export interface ProcessHistory {
+  readonly id: string
+  /** Where it stands now. */
+  readonly seq: number
+  /** Sequences it can be restored to, in any order; 0, the very beginning, always counts as one. */
+  readonly checkpoints: readonly number[]
+}
+
+export interface Exchange {
+  readonly id: string
+  readonly from: string
+  /** Sequence of the entry in which the sender recorded it. */
+  readonly sentSeq: number
+  readonly to: string
+  /** Sequence of the entry in which the receiver took it in; null while it is under way. */
+  readonly receivedSeq: number | null
+}
+
+export interface CascadeStep {
+  readonly process: string
+  readonly from: number
+  readonly to: number
+  /** The message that was received before and not sent any more. Null: it failed itself. */
+  readonly because: Exchange | null
+}
+
+export interface RecoveryLine {
+  /** Where each process goes on from: its present place, or one of its checkpoints. */
+  readonly at: Readonly<Record<string, number>>
+  /** Every step back, in the order in which they follow from each other. */
+  readonly cascade: readonly CascadeStep[]
+  /** Sent before the line and not received before it: to be delivered again. */
+  readonly inFlight: readonly Exchange[]
+  /** Entries lost by all of them together. */
+  readonly entriesLost: number
+  /** Processes that fell back to their very beginning. */
+  readonly fellToOrigin: readonly string[]
+}
+
+/** `failed` processes lose what they did since their last checkpoint; the others may go on from where they are. */
+export function recoveryLine(
+  processes: readonly ProcessHistory[],
+  exchanges: readonly Exchange[],
+  failed: readonly string[] = processes.map((process) => process.id),
+): RecoveryLine {
+  const at = new Map(processes.map((process) => [process.id, process.seq]))
+  const points = new Map(
+    processes.map((process) => [process.id, [...new Set([0, ...process.checkpoints])].sort((a, b) => b - a)]),
+  )
+  const cascade: CascadeStep[] = []
+  const fallBack = (process: string, below: number, because: Exchange | null) => {
+    const from = at.get(process)!
+    // The beginning is always there, so there is always somewhere to go.
+    const to = points.get(process)!.find((seq) => seq < below) ?? 0
+    at.set(process, to)
+    cascade.push({ process, from, to, because })
+  }
+  for (const id of failed) if (at.has(id)) fallBack(id, at.get(id)! + 1, null)
+  const known = exchanges.filter((exchange) => at.has(exchange.from) && at.has(exchange.to))
+  for (let orphan = findOrphan(known, at); orphan; orphan = findOrphan(known, at)) {
+    fallBack(orphan.to, orphan.receivedSeq!, orphan)
+  }
+  return {
+    at: Object.fromEntries(at),
+    cascade,
+    inFlight: known.filter((exchange) => isSent(exchange, at) && !isReceived(exchange, at)),
+    entriesLost: processes.reduce((sum, process) => sum + process.seq - at.get(process.id)!, 0),
+    fellToOrigin: processes
+      .filter((process) => process.seq > 0 && at.get(process.id) === 0)
+      .map((process) => process.id),
+  }
+}
+
+/** No message is received in it that was not sent in it. */
+export function isConsistent(at: Readonly<Record<string, number>>, exchanges: readonly Exchange[]): boolean {
+  return findOrphan(exchanges, new Map(Object.entries(at))) === undefined
+}
+
+function findOrphan(exchanges: readonly Exchange[], at: ReadonlyMap<string, number>): Exchange | undefined {
+  return exchanges.find((exchange) => isReceived(exchange, at) && !isSent(exchange, at))
+}
+
+function isSent(exchange: Exchange, at: ReadonlyMap<string, number>): boolean {
+  return exchange.sentSeq <= (at.get(exchange.from) ?? Number.POSITIVE_INFINITY)
+}
+
+function isReceived(exchange: Exchange, at: ReadonlyMap<string, number>): boolean {
+  return exchange.receivedSeq !== null && exchange.receivedSeq <= (at.get(exchange.to) ?? Number.NEGATIVE_INFINITY)
+}

@@ -1,0 +1,143 @@
+// Branches of a session, side by side: what each did after they parted, what it cost, what became of it; and the chosen
+// one taken back into the session it came from, entry by entry.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { listEffects } from '../../core/effects.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { existing } from '../../engine/fork.ts'
+import { digestAt, type Entry, entriesOf, lineageOf, readHistory } from '../../engine/history.ts'
+import { recover } from '../../engine/recover.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { AgentDefinition } from './definition.ts'
+import type { Message, Usage } from './message.ts'
+import type { SessionState } from './state.ts'
+
+export interface BranchView<Data> {
+  readonly id: string
+  readonly turns: number
+  readonly status: string
+  readonly usage: Usage
+  /** Messages after the point where they parted. */
+  readonly messages: readonly Message[]
+  readonly data: Data
+  /** Calls that changed the world and still stand, by tool. */
+  readonly effects: readonly { readonly tool: string; readonly outcome: string | null }[]
+}
+
+export interface Comparison<Data> {
+  /** Sequence up to which both are one. */
+  readonly commonSeq: number
+  readonly a: BranchView<Data>
+  readonly b: BranchView<Data>
+  /** Paths in the data that differ, with both values. */
+  readonly differences: readonly { readonly path: string; readonly a: unknown; readonly b: unknown }[]
+}
+
+/** @example await compareSessions(rp, support, 'ticket-42', 'ticket-42-gentle') */
+export async function compareSessions<Data>(
+  engine: Reprise,
+  definition: AgentDefinition<Data>,
+  a: string,
+  b: string,
+): Promise<Comparison<Data>> {
+  const [one, other] = await Promise.all([load(engine, definition, a), load(engine, definition, b)])
+  const commonSeq = common(one.lineage, other.lineage)
+  const before = await recover(engine.kernel, one.head, definition.fold, { to: commonSeq })
+  const shared = before.state.value.messages.size
+  return {
+    commonSeq,
+    a: view(a, one, shared),
+    b: view(b, other, shared),
+    differences: diff('', one.state.data, other.state.data),
+  }
+}
+
+interface Loaded<Data> {
+  readonly head: Head
+  readonly lineage: readonly Head[]
+  readonly state: SessionState<Data>
+  readonly effects: ReturnType<typeof listEffects>
+}
+
+async function load<Data>(engine: Reprise, definition: AgentDefinition<Data>, id: string): Promise<Loaded<Data>> {
+  const head = await existing(engine.kernel, (definition.prefix + id) as TimelineId)
+  const lineage = await lineageOf(engine.kernel, head)
+  const { state } = await recover(engine.kernel, head, definition.fold)
+  return { head, lineage, state: state.value, effects: listEffects(state.ledger) }
+}
+
+/** Up to where two timelines have the same history: the lowest point at which either left a common ancestor. */
+function common(one: readonly Head[], other: readonly Head[]): number {
+  let best = 0
+  for (const [i, a] of one.entries()) {
+    const j = other.findIndex((b) => b.timeline === a.timeline)
+    if (j < 0) continue
+    const endOfA = i === 0 ? a.seq : one[i - 1]!.base!.seq
+    const endOfB = j === 0 ? a.seq : other[j - 1]!.base!.seq
+    best = Math.max(best, Math.min(endOfA, endOfB))
+  }
+  return best
+}
+
+function view<Data>(id: string, { state, effects }: Loaded<Data>, shared: number): BranchView<Data> {
+  const changing = effects.filter((effect) => {
+    const kind = state.calls.get(effect.id)?.kind
+    return kind !== undefined && kind !== 'model' && kind !== 'read-only'
+  })
+  return {
+    id,
+    turns: state.turn,
+    status: state.waiting ? `waiting: ${state.waiting.reason}` : state.status,
+    usage: state.usage,
+    messages: [...state.messages.values()].slice(shared),
+    data: state.data,
+    effects: changing.map(({ name, outcome }) => ({ tool: name, outcome })),
+  }
+}
+
+function diff(path: string, a: unknown, b: unknown): { path: string; a: unknown; b: unknown }[] {
+  if (Object.is(a, b)) return []
+  if (!isRecord(a) || !isRecord(b)) {
+    const isEqual = Array.isArray(a) && Array.isArray(b) && JSON.stringify(a) === JSON.stringify(b)
+    return isEqual ? [] : [{ path: path || '.', a, b }]
+  }
+  const keys = [...new Set([...Object.keys(a), ...Object.keys(b)])].sort()
+  return keys.flatMap((key) => diff(path === '' ? key : `${path}.${key}`, a[key], b[key]))
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
+}
+
+/**
+ * Takes a branch back into the session it was forked from: that one is rolled back to where they parted (its own later
+ * effects undone) and then gets the branch's entries, effects included, as its own. The branch stays as it is.
+ */
+export async function mergeBranch<Data>(
+  engine: Reprise,
+  definition: AgentDefinition<Data>,
+  into: string,
+  from: string,
+): Promise<{ readonly entries: number; readonly undone: number }> {
+  const [target, branch] = await Promise.all([load(engine, definition, into), load(engine, definition, from)])
+  const seq = common(target.lineage, branch.lineage)
+  const base = branch.head.base
+  if (!base || seq === 0) {
+    throw new RepriseError('NOT_ON_BRANCH', `${from} and ${into} have no history in common`, { into, from })
+  }
+  const before = { seq, digest: await digestAt(engine.kernel, branch.lineage, seq) }
+  const entries: Entry[] = []
+  const history = readHistory(engine.kernel, branch.lineage, before, branch.head.seq)
+  for (let step = await history.next(); !step.done; step = await history.next()) {
+    entries.push(...entriesOf(engine.kernel, step.value))
+  }
+  const session = await engine.open(definition, into)
+  try {
+    const undone = target.head.seq > seq ? await session.rollbackTo(seq, { because: `${from} was chosen` }) : null
+    await session.adoptEntries(entries)
+    return { entries: entries.length, undone: undone?.plan.compensate.length ?? 0 }
+  } finally {
+    await session.close()
+  }
+}

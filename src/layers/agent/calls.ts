@@ -1,0 +1,240 @@
+// Model and tool calls as effects: the intent is durable before the call, the outcome after it, in one commit with what
+// it means to the session. A call that is recorded is never made again; one whose outcome a crash left unknown is
+// resolved by what its tool declares; one that is almost a call that still stands is settled by policy, never in silence.
+
+import { toHex } from '../../core/coordinate.ts'
+import { effectKey, getEffect, type Reversal } from '../../core/effects.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import type { SimilarCalls } from './definition.ts'
+import type { CallRecord, Entries, SessionState, Standing, Waiting } from './state.ts'
+import { type AnyTool, retriesInDoubt, type Tools } from './tool.ts'
+
+/** What the calls need of their session. */
+export interface CallHost {
+  readonly kernel: Kernel
+  readonly open: OpenTimeline<SessionState<unknown>>
+  /** The timeline this branch left, so that its keys differ. */
+  readonly branch: string | undefined
+  readonly tools: Tools
+  readonly similarCalls: SimilarCalls
+  /** Goes on in a fork, and says where. */
+  fork(): Promise<string>
+}
+
+export type CallOutcome =
+  | { readonly kind: 'result'; readonly result: unknown; readonly wasRecorded: boolean }
+  | { readonly kind: 'failed'; readonly error: string; readonly wasRecorded: boolean }
+  | { readonly kind: 'waiting'; readonly waiting: Waiting }
+
+export function entry<T extends keyof Entries>(type: T, data: Entries[T]): NewEntry {
+  return { type, data }
+}
+
+export function digestOf(kernel: Pick<Kernel, 'codec' | 'hash'>, tool: string, args: unknown): string {
+  return toHex(kernel.hash(kernel.codec.encode([tool, args]))).slice(0, 32)
+}
+
+export async function callTool(
+  host: CallHost,
+  id: string,
+  turn: number,
+  name: string,
+  args: unknown,
+  signal: AbortSignal | undefined,
+): Promise<CallOutcome> {
+  const { open, kernel } = host
+  const digest = digestOf(kernel, name, args)
+  const record = open.state.calls.get(id)
+  const isSame = record === undefined || record.digest === digest || record.state === 'approved'
+  if (record && !isSame) return await settleSimilar(host, record, { id: `${id}+`, turn, name, args, digest }, signal)
+  if (record && (record.state === 'done' || record.state === 'failed')) return recorded(record)
+  if (record?.state === 'waiting') return { kind: 'waiting', waiting: open.state.waiting! }
+  const wanted = { id, turn, name, args: record?.args ?? args, digest }
+  const tool = Object.hasOwn(host.tools, name) ? host.tools[name] : undefined
+  if (!tool) return await refuse(host, wanted, `there is no tool ${name}`)
+  if (record?.state === 'intended') return await resolveDoubt(host, wanted, tool, signal)
+  if (!record) {
+    const standing = findStanding(open.state, name, digest)
+    if (standing?.digest === digest) return await replayStanding(host, wanted, tool, standing)
+    if (standing && host.similarCalls !== 'new') return await conflict(host, wanted, tool, standing)
+    const needsApproval = typeof tool.approve === 'function' ? tool.approve(args) : tool.approve === true
+    if (needsApproval) return await wait(host, wanted, tool, { kind: 'approval', reason: `${name} needs an approval` })
+  }
+  return await intendAndRun(host, wanted, tool, signal)
+}
+
+interface Wanted {
+  readonly id: string
+  readonly turn: number
+  readonly name: string
+  readonly args: unknown
+  readonly digest: string
+}
+
+function recorded(record: CallRecord): CallOutcome {
+  return record.state === 'failed'
+    ? { kind: 'failed', error: record.error ?? 'failed', wasRecorded: true }
+    : { kind: 'result', result: record.result, wasRecorded: true }
+}
+
+/** At this place another call is on record: the policy decides. */
+async function settleSimilar(
+  host: CallHost,
+  record: CallRecord,
+  wanted: Wanted,
+  signal: AbortSignal | undefined,
+): Promise<CallOutcome> {
+  const again = host.open.state.calls.get(wanted.id)
+  const tool = Object.hasOwn(host.tools, wanted.name) ? host.tools[wanted.name] : undefined
+  if (again) return await callTool(host, wanted.id, wanted.turn, wanted.name, wanted.args, signal)
+  if (!tool) return await refuse(host, wanted, `there is no tool ${wanted.name}`)
+  if (tool.kind === 'read-only' || record.kind === 'read-only' || host.similarCalls === 'new') {
+    return await intendAndRun(host, wanted, tool, signal)
+  }
+  const { tool: name, digest, args, result } = record
+  const key = getEffect(host.open.ledger, record.id)?.key ?? ''
+  return await conflict(host, wanted, tool, { tool: name, digest, args, result, key })
+}
+
+function findStanding(state: SessionState<unknown>, tool: string, digest: string): Standing | undefined {
+  return state.standing.find((one) => one.digest === digest) ?? state.standing.find((one) => one.tool === tool)
+}
+
+async function replayStanding(host: CallHost, wanted: Wanted, tool: AnyTool, standing: Standing): Promise<CallOutcome> {
+  await host.open.write([
+    entry('called', { ...callOf(wanted, tool), state: 'intended' }),
+    entry('returned', { id: wanted.id, result: standing.result, by: 'replay' }),
+  ])
+  return { kind: 'result', result: standing.result, wasRecorded: true }
+}
+
+async function conflict(host: CallHost, wanted: Wanted, tool: AnyTool, standing: Standing): Promise<CallOutcome> {
+  const reason = `${wanted.name} was already called with other arguments, and that call stands`
+  if (host.similarCalls !== 'fork') return await wait(host, wanted, tool, { kind: 'conflict', reason, standing })
+  const fork = await host.fork()
+  return await wait(host, wanted, tool, { kind: 'conflict', reason: `${reason}; forked as ${fork}`, standing })
+}
+
+async function wait(host: CallHost, wanted: Wanted, tool: AnyTool, why: Waiting): Promise<CallOutcome> {
+  const waiting: Waiting = { ...why, call: wanted.id, tool: wanted.name, args: wanted.args }
+  await host.open.write(
+    [entry('called', { ...callOf(wanted, tool), state: 'waiting' }), entry('interrupted', waiting)],
+    { status: 'waiting' },
+  )
+  return { kind: 'waiting', waiting }
+}
+
+async function refuse(host: CallHost, wanted: Wanted, error: string): Promise<CallOutcome> {
+  const call = { ...callOf(wanted, { kind: 'read-only', run: () => null }), state: 'intended' as const }
+  await host.open.write([entry('called', call), entry('failed', { id: wanted.id, error })])
+  return { kind: 'failed', error, wasRecorded: false }
+}
+
+async function resolveDoubt(
+  host: CallHost,
+  wanted: Wanted,
+  tool: AnyTool,
+  signal: AbortSignal | undefined,
+): Promise<CallOutcome> {
+  const { key } = getEffect(host.open.ledger, wanted.id)!
+  if (tool.probe) {
+    const probed = await tool.probe(key, wanted.args)
+    if (!probed.happened) return await intendAndRun(host, wanted, tool, signal)
+    await host.open.write([
+      { type: '$effect.settled', data: { id: wanted.id, outcome: 'done', by: 'probe' } },
+      entry('returned', { id: wanted.id, result: probed.result }),
+    ])
+    return { kind: 'result', result: probed.result, wasRecorded: true }
+  }
+  if (retriesInDoubt(tool)) return await intendAndRun(host, wanted, tool, signal)
+  return await wait(host, wanted, tool, {
+    kind: 'in-doubt',
+    reason: `${wanted.name} was called, and whether it happened is not known`,
+  })
+}
+
+async function intendAndRun(
+  host: CallHost,
+  wanted: Wanted,
+  tool: AnyTool,
+  signal: AbortSignal | undefined,
+): Promise<CallOutcome> {
+  let args = wanted.args
+  if (tool.check) {
+    try {
+      args = tool.check(args)
+    } catch (error) {
+      return await refuse(host, wanted, messageOf(error))
+    }
+  }
+  await intend(host, { ...callOf({ ...wanted, args }, tool), state: 'intended' }, reversalOf(tool))
+  return await run(host, { ...wanted, args }, tool, signal)
+}
+
+async function run(
+  host: CallHost,
+  wanted: Wanted,
+  tool: AnyTool,
+  signal: AbortSignal | undefined,
+): Promise<CallOutcome> {
+  const { key } = getEffect(host.open.ledger, wanted.id)!
+  const attempt = host.open.state.calls.get(wanted.id)?.attempt ?? 1
+  let result: unknown
+  try {
+    result = await tool.run(wanted.args, { key, attempt, signal })
+  } catch (error) {
+    await fail(host, wanted.id, messageOf(error))
+    return { kind: 'failed', error: messageOf(error), wasRecorded: false }
+  }
+  await host.open.write([
+    { type: '$effect.done', data: { id: wanted.id } },
+    entry('returned', { id: wanted.id, result: result === undefined ? null : result }),
+  ])
+  return { kind: 'result', result, wasRecorded: false }
+}
+
+/** The intent of a call, before it is made. A call whose intent is on record already goes on under the same key. */
+export async function intend(
+  host: CallHost,
+  made: CallRecord,
+  reversal: Reversal,
+): Promise<{ readonly key: string; readonly attempt: number }> {
+  const { open, kernel, branch } = host
+  const known = getEffect(open.ledger, made.id)
+  const call = { ...made, attempt: known ? (open.state.calls.get(made.id)?.attempt ?? 1) + 1 : 1 }
+  if (known && known.outcome === null) {
+    await open.write([entry('called', call)])
+    return { key: known.key, attempt: call.attempt }
+  }
+  const at = { timeline: open.id, seq: open.seq + 1, name: call.id }
+  const key = known?.key ?? effectKey(branch === undefined ? at : { ...at, branch }, kernel.hash)
+  await open.write([
+    { type: '$effect.intended', data: { id: call.id, name: call.tool, key, reversal } },
+    entry('called', call),
+  ])
+  return { key, attempt: call.attempt }
+}
+
+export async function fail(host: CallHost, id: string, error: string): Promise<void> {
+  await host.open.write([{ type: '$effect.failed', data: { id, error } }, entry('failed', { id, error })])
+}
+
+function reversalOf(tool: AnyTool): Reversal {
+  if (tool.compensate) return 'compensate'
+  return tool.kind === 'irreversible' ? 'irreversible' : 'none'
+}
+
+function callOf(wanted: Wanted, tool: Pick<AnyTool, 'kind' | 'run'>): Omit<CallRecord, 'state'> {
+  const { id, turn, name, args, digest } = wanted
+  return { id, turn, tool: name, kind: tool.kind, digest, args, attempt: 1 }
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+export function needModel(): RepriseError {
+  return new RepriseError('INVALID_ARGUMENT', 'the agent has no model: give one in its definition or to open')
+}

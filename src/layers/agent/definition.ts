@@ -1,0 +1,70 @@
+// agent(): a definition of sessions. A plain value: a name, the state a session starts with, the model, the tools, the
+// guardrails, and what to do when a restored session asks for almost what it already did.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
+import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { Guardrail } from './guardrail.ts'
+import type { Model, Settings } from './message.ts'
+import { Session } from './session.ts'
+import { applyEntry, emptySession, type SessionState } from './state.ts'
+import type { Tools } from './tool.ts'
+
+/** A call that is almost one that stands already: ask a person, go on in a fork, or make it as a new one. */
+export type SimilarCalls = 'conflict' | 'fork' | 'new'
+
+export interface AgentOptions<Data> {
+  /** Your own part of the state. */
+  readonly initial?: () => Data
+  readonly model?: Model<Data>
+  readonly tools?: Tools
+  readonly guardrails?: readonly Guardrail<Data>[]
+  readonly settings?: Settings
+  readonly similarCalls?: SimilarCalls
+  /** Model calls in one turn at most; 32 if left out. */
+  readonly stepsMax?: number
+  /** When to checkpoint; at the end of each turn if left out. */
+  readonly checkpoint?: CheckpointPolicy
+  readonly retain?: RetentionPolicy
+  /** Change it when the meaning of your data changes. */
+  readonly version?: string | number
+}
+
+export interface AgentDefinition<Data> extends Entity<Session<Data>> {
+  readonly kind: 'agent'
+  readonly name: string
+  readonly prefix: string
+  readonly fold: Fold<SessionState<Data>>
+  readonly options: AgentOptions<Data>
+}
+
+/** @example const support = agent('support', { initial: () => ({ order: '' }), model, tools: { refund } }) */
+export function agent<Data = null>(name: string, options: AgentOptions<Data> = {}): AgentDefinition<Data> {
+  checkName('agent', name)
+  if (options.checkpoint) checkPolicy(options.checkpoint)
+  if (options.retain) resolveRetention(options.retain)
+  const prefix = `agent/${name}/`
+  const fold: Fold<SessionState<Data>> = {
+    version: `agent 1 ${options.version ?? 1}`,
+    initial: () => emptySession((options.initial ? options.initial() : null) as Data),
+    apply: applyEntry,
+    checkpoint: options.checkpoint ?? { on: ['turn.ended', 'rolled-back'] },
+    retain: options.retain,
+  }
+  const definition: AgentDefinition<Data> = {
+    kind: 'agent',
+    name,
+    prefix,
+    fold,
+    options,
+    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+      if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
+      engine.register(prefix, fold)
+      return await Session.open(engine, definition, timelineId(prefix + id), open)
+    },
+  }
+  return definition
+}

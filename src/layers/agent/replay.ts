@@ -1,0 +1,160 @@
+// Replay: a session from its recorded inputs, for audit and for evaluation. Exact replay folds history anew, checks it
+// against what is stored, and lists every step with what went in and what came out. Evaluation asks another model (or
+// the same with another prompt) the recorded questions; tools answer from the record and are never called.
+
+import { type TimelineId, toHex } from '../../core/coordinate.ts'
+import { Keyed } from '../../core/keyed.ts'
+import { existing } from '../../engine/fork.ts'
+import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history.ts'
+import { recover } from '../../engine/recover.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { TimelineState } from '../../engine/state.ts'
+import { digestOf } from './calls.ts'
+import type { AgentDefinition } from './definition.ts'
+import type { Message, Model, ModelAnswer, ModelPart, Settings, ToolRequest, Usage } from './message.ts'
+import { addUsage, noUsage } from './message.ts'
+import type { SessionState } from './state.ts'
+
+export interface ReplayedStep<Data = unknown> {
+  readonly seq: number
+  readonly turn: number
+  readonly kind: 'model' | 'tool'
+  readonly tool: string
+  /** What the model was shown, or the tool was given. */
+  readonly input: readonly Message[] | unknown
+  readonly output: unknown
+  readonly data: Data
+  readonly plan: unknown
+}
+
+export interface Replay<Data> {
+  readonly steps: readonly ReplayedStep<Data>[]
+  readonly entries: number
+  /** Digest of the state that replay leads to, and whether what is stored (checkpoint and history) leads to the same. */
+  readonly digest: string
+  readonly isExact: boolean
+}
+
+/** @example (await replaySession(rp, support, 'ticket-42')).isExact */
+export async function replaySession<Data>(
+  engine: Reprise,
+  definition: AgentDefinition<Data>,
+  id: string,
+): Promise<Replay<Data>> {
+  const { kernel } = engine
+  const head = await existing(kernel, (definition.prefix + id) as TimelineId)
+  const lineage = await lineageOf(kernel, head)
+  const state = new TimelineState(definition.fold)
+  const steps: ReplayedStep<Data>[] = []
+  let entries = 0
+  const history = readHistory(kernel, lineage, floorOf(lineage), head.seq)
+  for (let step = await history.next(); !step.done; step = await history.next()) {
+    for (const each of entriesOf(kernel, step.value)) {
+      entries += 1
+      const made = stepOf(state.value, each.type, each.seq, each.data)
+      if (made) steps.push(made)
+      state.replay([each])
+    }
+  }
+  const stored = await recover(kernel, head, definition.fold)
+  const digest = digestOfState(engine, state.value)
+  return { steps, entries, digest, isExact: digest === digestOfState(engine, stored.state.value) }
+}
+
+function stepOf<Data>(state: SessionState<Data>, type: string, seq: number, data: unknown): ReplayedStep<Data> | null {
+  const common = { seq, turn: state.turn, data: state.data, plan: state.plan }
+  if (type === 'answered') {
+    const { answer } = data as { answer: ModelAnswer }
+    return { ...common, kind: 'model', tool: 'model', input: [...state.messages.values()], output: answer }
+  }
+  if (type !== 'returned' && type !== 'failed') return null
+  const { id, result, error } = data as { id: string; result?: unknown; error?: string }
+  const call = state.calls.get(id)
+  if (!call || call.kind === 'model') return null
+  return { ...common, kind: 'tool', tool: call.tool, input: call.args, output: type === 'failed' ? { error } : result }
+}
+
+/** Each value on its own: what two values share in memory is no part of the state. */
+function digestOfState(engine: Reprise, state: SessionState<unknown>): string {
+  const { codec, hash } = engine.kernel
+  const digests: string[] = []
+  const add = (name: string, value: unknown) => digests.push(`${name} ${toHex(hash(codec.encode(value)))}`)
+  for (const [name, value] of Object.entries(state).sort(([a], [b]) => (a < b ? -1 : 1))) {
+    if (value instanceof Keyed) for (const [key, item] of value) add(`${name}/${key}`, item)
+    else add(name, value)
+  }
+  return toHex(hash(new TextEncoder().encode(digests.join('\n'))))
+}
+
+export interface EvaluatedStep {
+  readonly seq: number
+  readonly turn: number
+  readonly recorded: ModelAnswer
+  readonly candidate: ModelAnswer
+  /** The same tools with the same arguments in the same order (or none on both sides). */
+  readonly isSameAction: boolean
+  readonly isSameContent: boolean
+}
+
+export interface Evaluation {
+  readonly steps: readonly EvaluatedStep[]
+  readonly sameActions: number
+  readonly usage: { readonly recorded: Usage; readonly candidate: Usage }
+}
+
+/** Every recorded question, asked of another model. Nothing is written and no tool is called. */
+export async function evaluateSession<Data>(
+  engine: Reprise,
+  definition: AgentDefinition<Data>,
+  id: string,
+  candidate: { readonly model: Model<Data>; readonly settings?: Settings },
+): Promise<Evaluation> {
+  const { steps } = await replaySession(engine, definition, id)
+  const evaluated: EvaluatedStep[] = []
+  for (const step of steps) {
+    if (step.kind !== 'model') continue
+    const answer = await settle(
+      candidate.model({
+        messages: step.input as readonly Message[],
+        data: step.data,
+        plan: step.plan,
+        notes: [],
+        settings: { ...definition.options.settings, ...candidate.settings },
+        tools: Object.keys(definition.options.tools ?? {}),
+        key: `evaluation ${definition.prefix}${id}@${step.seq}`,
+        attempt: 1,
+        partial: '',
+        signal: undefined,
+      }),
+    )
+    const recorded = step.output as ModelAnswer
+    const digests = (requests: readonly ToolRequest[] = []) =>
+      requests.map(({ tool, args }) => digestOf(engine.kernel, tool, args)).join()
+    evaluated.push({
+      seq: step.seq,
+      turn: step.turn,
+      recorded,
+      candidate: answer,
+      isSameAction: digests(recorded.requests) === digests(answer.requests),
+      isSameContent: digestOf(engine.kernel, '', recorded.content) === digestOf(engine.kernel, '', answer.content),
+    })
+  }
+  const sum = (of: 'recorded' | 'candidate') =>
+    evaluated.reduce((usage, step) => addUsage(usage, step[of].usage), noUsage)
+  return {
+    steps: evaluated,
+    sameActions: evaluated.filter((step) => step.isSameAction).length,
+    usage: { recorded: sum('recorded'), candidate: sum('candidate') },
+  }
+}
+
+async function settle(made: Promise<ModelAnswer> | ModelAnswer | AsyncIterable<ModelPart>): Promise<ModelAnswer> {
+  if (!(typeof made === 'object' && Symbol.asyncIterator in made)) return await made
+  let content = ''
+  let rest: Omit<Partial<ModelAnswer>, 'content'> = {}
+  for await (const part of made) {
+    if ('text' in part) content += part.text
+    else rest = { ...rest, ...part }
+  }
+  return { ...rest, content }
+}

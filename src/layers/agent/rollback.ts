@@ -1,0 +1,159 @@
+// Rolling a session back: first a plan that says what will be undone and what cannot be, then the act. The decision is
+// durable before anything is undone; compensations run in reverse, each recorded; then the session goes on as a branch.
+// A crash anywhere in between is finished by the next owner. What could not be undone is told to the branch, so that it
+// does not do it a second time.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { compensationPlan, type Effect, type EffectLedger } from '../../core/effects.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { existing } from '../../engine/fork.ts'
+import { recover } from '../../engine/recover.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { entry, messageOf } from './calls.ts'
+import type { AgentDefinition } from './definition.ts'
+import { type CallRecord, place, type SessionState, type Standing } from './state.ts'
+import type { Tools } from './tool.ts'
+
+/** A call as a plan shows it. */
+export interface PlannedCall {
+  readonly id: string
+  readonly turn: number
+  readonly tool: string
+  readonly args: unknown
+  readonly result: unknown
+  readonly key: string
+}
+
+export interface SessionRollbackPlan {
+  readonly toTurn: number
+  readonly seq: number
+  /** To undo, in this order. */
+  readonly compensate: readonly PlannedCall[]
+  /** Happened and stays: irreversible, or nobody declared how to undo it. */
+  readonly cannot: readonly PlannedCall[]
+  /** Not known whether they happened: decide these first. */
+  readonly inDoubt: readonly PlannedCall[]
+  readonly turnsLost: number
+}
+
+const attemptsMax = 3
+
+/** To the end of a turn, or to any place at or before now. */
+export function planRollback(
+  state: SessionState<unknown>,
+  ledger: EffectLedger,
+  to: { readonly turn: number } | { readonly seq: number },
+): SessionRollbackPlan {
+  const seq = 'seq' in to ? to.seq : seqOfTurn(state, to.turn)
+  const toTurn = 'turn' in to ? to.turn : turnAt(state, to.seq)
+  const plan = compensationPlan(ledger, seq)
+  const shown = (effects: readonly Effect[]) =>
+    effects.flatMap((effect) => {
+      const call = state.calls.get(effect.id)
+      return call && matters(call) ? [plannedCall(call, effect)] : []
+    })
+  return {
+    toTurn,
+    seq,
+    compensate: shown(plan.compensate),
+    cannot: shown(plan.cannot),
+    inDoubt: shown(plan.inDoubt),
+    turnsLost: state.turn - toTurn,
+  }
+}
+
+/** Model calls and read-only tools leave nothing to undo. */
+function matters(call: CallRecord): boolean {
+  return call.kind !== 'model' && call.kind !== 'read-only'
+}
+
+function plannedCall(call: CallRecord, effect: Effect): PlannedCall {
+  const { id, turn, tool, args, result } = call
+  return { id, turn, tool, args, result, key: effect.key }
+}
+
+/** The last turn that had begun by then. */
+function turnAt(state: SessionState<unknown>, seq: number): number {
+  for (const record of state.turns.values({ reverse: true })) if (record.startedSeq <= seq) return record.turn
+  return 0
+}
+
+/** Where a turn ended; turn 0 is before the first. */
+function seqOfTurn(state: SessionState<unknown>, turn: number): number {
+  if (turn === 0) {
+    const first = state.turns.get(place(1))
+    return first ? first.startedSeq - 1 : 0
+  }
+  const record = state.turns.get(place(turn))
+  if (record?.endedSeq == null) {
+    throw new RepriseError('OUT_OF_RANGE', `turn ${turn} has not ended: choose one from 0 to ${state.turn - 1}`, {
+      turn,
+    })
+  }
+  return record.endedSeq
+}
+
+/** Undoes what the plan says, last first. A compensation that keeps failing stops here; whoever comes next goes on. */
+export async function compensateAll(
+  open: OpenTimeline<SessionState<unknown>>,
+  plan: SessionRollbackPlan,
+  tools: Tools,
+): Promise<void> {
+  for (const call of plan.compensate) {
+    const undo = tools[call.tool]?.compensate
+    if (!undo) {
+      throw new RepriseError('INVALID_ARGUMENT', `${call.tool} declared a compensation, and this definition has none`, {
+        tool: call.tool,
+        call: call.id,
+      })
+    }
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await open.effects.compensate(call.id, (_effect, key) => undo(call.args, call.result, { key }))
+        break
+      } catch (error) {
+        if (attempt < attemptsMax && !open.broken) continue
+        const reason = `${call.tool} (${call.id}) could not be undone: ${messageOf(error)}`
+        if (!open.broken)
+          await open.write([entry('interrupted', { kind: 'handover', reason, call: call.id })], { status: 'waiting' })
+        throw new RepriseError('RUN_FAILED', reason, { call: call.id, tool: call.tool }, error)
+      }
+    }
+  }
+}
+
+/** The branch is there, but does not know yet what it left: reads that from the archive and writes it down. */
+export async function finishBranch<Data>(
+  engine: Reprise,
+  definition: AgentDefinition<Data>,
+  open: OpenTimeline<SessionState<Data>>,
+  archive: string,
+  seq: number,
+): Promise<SessionState<Data>['rollingBack']> {
+  const head = await existing(engine.kernel, archive as TimelineId)
+  const { state } = await recover(engine.kernel, head, definition.fold)
+  const past = state.value
+  const asked = past.rollingBack
+  const counted = asked?.guardrail
+  const rollbacks =
+    counted === undefined ? past.rollbacks : { ...past.rollbacks, [counted]: (past.rollbacks[counted] ?? 0) + 1 }
+  const standing = standingAfter(past, state.ledger, seq)
+  await open.write([entry('rolled-back', { archive, rollbacks, standing, settings: asked?.settings ?? {} })], {
+    status: 'idle',
+  })
+  return asked
+}
+
+/** Done after the point and not undone, whether it was to be undone or not. */
+function standingAfter(state: SessionState<unknown>, ledger: EffectLedger, seq: number): Standing[] {
+  const { compensate, cannot } = compensationPlan(ledger, seq)
+  return [...compensate, ...cannot]
+    .sort((a, b) => a.endedSeq! - b.endedSeq!)
+    .flatMap((effect) => {
+      const call = state.calls.get(effect.id)
+      if (!call || !matters(call)) return []
+      const { tool, digest, args, result } = call
+      return [{ tool, digest, args, result, key: effect.key }]
+    })
+}

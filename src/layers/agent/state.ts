@@ -1,0 +1,321 @@
+// How a session's history folds into its state. Messages, calls, turns and notes are Keyed parts, so that a checkpoint a
+// turn writes only what that turn added. The results of effects live here, not in the engine's ledger: stored once.
+
+import { type Keyed, keyed } from '../../core/keyed.ts'
+import type { Entry } from '../../engine/history.ts'
+import { addUsage, type Message, type ModelAnswer, noUsage, type Settings, type Usage } from './message.ts'
+import type { ToolKind } from './tool.ts'
+
+export interface CallRecord {
+  readonly id: string
+  readonly turn: number
+  readonly tool: string
+  readonly kind: ToolKind | 'model'
+  /** Digest of tool and arguments: what makes two calls the same. */
+  readonly digest: string
+  readonly args: unknown
+  /** How often it was made, as far as is known. */
+  readonly attempt: number
+  readonly state: 'waiting' | 'approved' | 'refused' | 'intended' | 'done' | 'failed'
+  readonly result?: unknown
+  readonly error?: string
+}
+
+export interface TurnRecord {
+  readonly turn: number
+  readonly key: string | null
+  readonly startedSeq: number
+  readonly endedSeq: number | null
+  readonly usage: Usage
+  readonly outcome: string | null
+}
+
+/** A call that a rollback could not undo: it still stands in the world, though this branch never made it. */
+export interface Standing {
+  readonly tool: string
+  readonly digest: string
+  readonly args: unknown
+  readonly result: unknown
+  readonly key: string
+}
+
+/** What a person has to decide. */
+export interface Waiting {
+  readonly kind: 'approval' | 'conflict' | 'in-doubt' | 'handover' | 'interrupt'
+  readonly reason: string
+  readonly call?: string
+  readonly tool?: string
+  readonly args?: unknown
+  /** The recorded call that is almost the same. */
+  readonly standing?: Standing
+}
+
+export interface FileRecord {
+  readonly digest: string
+  readonly mode: number
+  readonly bytes: number
+  readonly link?: string
+}
+
+export interface SessionState<Data> {
+  turn: number
+  status: 'idle' | 'running' | 'waiting'
+  data: Data
+  plan: unknown
+  usage: Usage
+  settings: Settings
+  waiting: Waiting | null
+  rollbacks: Readonly<Record<string, number>>
+  /** A rollback that was decided and may not be finished: its target and what goes on with. */
+  rollingBack: RollbackAsked | null
+  /** The archive that this branch left, once that is written down. */
+  archive: string | null
+  standing: readonly Standing[]
+  cuts: Readonly<Record<string, CutState>>
+  readonly messages: Keyed<Message>
+  readonly calls: Keyed<CallRecord>
+  readonly turns: Keyed<TurnRecord>
+  readonly notes: Keyed<string>
+  readonly streams: Keyed<{ readonly attempt: number; readonly text: string }>
+  readonly files: Keyed<FileRecord>
+  readonly contents: Keyed<Uint8Array>
+}
+
+export interface RollbackAsked {
+  readonly toTurn: number
+  readonly seq: number
+  readonly settings: Settings
+  readonly because: string
+  readonly guardrail?: string
+  /** Whether the turn after that one is to be asked again. */
+  readonly again: { readonly input: unknown; readonly key: string | null } | null
+}
+
+export interface CutState {
+  readonly members: readonly string[]
+  readonly seq: number
+  /** Members whose marker has come. */
+  readonly closed: readonly string[]
+  readonly inFlight: readonly { readonly from: string; readonly id: string; readonly content: unknown }[]
+}
+
+export function emptySession<Data>(data: Data): SessionState<Data> {
+  return {
+    turn: 0,
+    status: 'idle',
+    data,
+    plan: null,
+    usage: noUsage,
+    settings: {},
+    waiting: null,
+    rollbacks: {},
+    rollingBack: null,
+    archive: null,
+    standing: [],
+    cuts: {},
+    messages: keyed(),
+    calls: keyed(),
+    turns: keyed(),
+    notes: keyed(),
+    streams: keyed(),
+    files: keyed(),
+    contents: keyed(),
+  }
+}
+
+/** Keys that sort as their numbers do. @example place(3, 1) // '00000003.0001' */
+export function place(turn: number, index?: number): string {
+  const first = String(turn).padStart(8, '0')
+  return index === undefined ? first : `${first}.${String(index).padStart(4, '0')}`
+}
+
+type Data<T> = T extends keyof Entries ? Entries[T] : never
+
+/** The entries of a session, by type. */
+export interface Entries {
+  'turn.started': { turn: number; input: unknown; key: string | null; from?: string }
+  chunk: { id: string; attempt: number; text: string }
+  'stream.restarted': { id: string; attempt: number }
+  called: CallRecord
+  answered: { id: string; answer: ModelAnswer }
+  returned: { id: string; result: unknown; by?: 'replay' }
+  failed: { id: string; error: string }
+  'turn.ended': { turn: number; outcome: string }
+  edited: { data: unknown }
+  planned: { plan: unknown }
+  noted: { note: string }
+  configured: { settings: Settings }
+  interrupted: Waiting
+  decided: { verdict: string; by: string; reason?: string; args?: unknown }
+  'rollback.asked': RollbackAsked
+  'rolled-back': {
+    archive: string
+    rollbacks: Record<string, number>
+    standing: readonly Standing[]
+    settings: Settings
+  }
+  sent: { to: string; id: string; content: unknown }
+  received: { from: string; id: string; content: unknown; cut?: string }
+  'cut.recorded': { cut: string; members: readonly string[]; from: string | null }
+  'cut.closed': { cut: string; from: string }
+  files: {
+    set: readonly (readonly [string, FileRecord])[]
+    gone: readonly string[]
+    contents: readonly (readonly [string, Uint8Array])[]
+  }
+}
+
+export function applyEntry<D>(state: SessionState<D>, entry: Entry): void {
+  const apply = appliers[entry.type as keyof Entries] as
+    | ((state: SessionState<unknown>, data: unknown, entry: Entry) => void)
+    | undefined
+  apply?.(state as SessionState<unknown>, entry.data, entry)
+}
+
+type Appliers = { [T in keyof Entries]: (state: SessionState<unknown>, data: Data<T>, entry: Entry) => void }
+
+const appliers: Appliers = {
+  'turn.started'(state, { turn, input, key, from }, { seq }) {
+    state.turn = turn
+    state.status = 'running'
+    state.waiting = null
+    state.turns.set(place(turn), { turn, key, startedSeq: seq, endedSeq: null, usage: noUsage, outcome: null })
+    addMessage(state, {
+      role: from === undefined ? 'user' : 'agent',
+      content: input,
+      turn,
+      ...(from !== undefined && { from }),
+    })
+  },
+  chunk(state, { id, attempt, text }) {
+    const before = state.streams.get(id)
+    state.streams.set(id, { attempt, text: before?.attempt === attempt ? before.text + text : text })
+  },
+  'stream.restarted'(state, { id, attempt }) {
+    state.streams.set(id, { attempt, text: '' })
+  },
+  called(state, call) {
+    state.calls.set(call.id, call)
+  },
+  answered(state, { id, answer }) {
+    const call = state.calls.get(id)
+    // The answer is a message: not kept a second time with its call.
+    if (call) state.calls.set(id, { ...call, state: 'done' })
+    state.streams.delete(id)
+    const { content, requests = [], usage, note, plan } = answer
+    const attempt = call && call.attempt > 1 ? { attempt: call.attempt } : {}
+    addMessage(state, {
+      role: 'assistant',
+      content,
+      turn: state.turn,
+      ...(requests.length > 0 && { requests }),
+      ...attempt,
+    })
+    if (note !== undefined) state.notes.set(place(state.notes.size), note)
+    if (plan !== undefined) state.plan = plan
+    state.usage = addUsage(state.usage, usage)
+    const turn = state.turns.get(place(state.turn))
+    if (turn) state.turns.set(place(state.turn), { ...turn, usage: addUsage(turn.usage, usage) })
+  },
+  returned(state, { id, result, by }) {
+    const call = state.calls.get(id)!
+    state.calls.set(id, { ...call, state: 'done', result })
+    if (by === 'replay') state.standing = withoutFirst(state.standing, (one) => one.digest === call.digest)
+    addMessage(state, { role: 'tool', content: result, turn: call.turn, answers: id })
+  },
+  failed(state, { id, error }) {
+    const call = state.calls.get(id)!
+    state.calls.set(id, { ...call, state: 'failed', error })
+    state.streams.delete(id)
+    if (call.kind !== 'model') {
+      addMessage(state, { role: 'tool', content: error, turn: call.turn, answers: id, isError: true })
+    }
+  },
+  'turn.ended'(state, { turn, outcome }, { seq }) {
+    state.status = 'idle'
+    const record = state.turns.get(place(turn))
+    if (record) state.turns.set(place(turn), { ...record, endedSeq: seq, outcome })
+  },
+  edited(state, { data }) {
+    state.data = data
+  },
+  planned(state, { plan }) {
+    state.plan = plan
+  },
+  noted(state, { note }) {
+    state.notes.set(place(state.notes.size), note)
+  },
+  configured(state, { settings }) {
+    state.settings = { ...state.settings, ...settings }
+  },
+  interrupted(state, waiting) {
+    state.status = 'waiting'
+    state.waiting = waiting
+  },
+  decided(state, { verdict, reason, args }) {
+    const { call, standing } = state.waiting ?? {}
+    const record = call === undefined ? undefined : state.calls.get(call)
+    if (record && verdict === 'approve') {
+      state.calls.set(record.id, { ...record, state: 'approved', ...(args !== undefined && { args }) })
+    } else if (record && verdict === 'refuse') {
+      state.calls.set(record.id, { ...record, state: 'failed', error: reason ?? 'refused' })
+      addMessage(state, {
+        role: 'tool',
+        content: reason ?? 'refused',
+        turn: record.turn,
+        answers: record.id,
+        isError: true,
+      })
+    } else if (record && verdict === 'replay' && standing) {
+      state.calls.set(record.id, { ...record, state: 'done', result: standing.result })
+      state.standing = withoutFirst(state.standing, (one) => one.key === standing.key)
+      addMessage(state, { role: 'tool', content: standing.result, turn: record.turn, answers: record.id })
+    }
+    state.status = state.turns.get(place(state.turn))?.endedSeq === null ? 'running' : 'idle'
+    state.waiting = null
+  },
+  'rollback.asked'(state, asked) {
+    state.rollingBack = asked
+  },
+  'rolled-back'(state, { archive, rollbacks, standing, settings }) {
+    state.rollingBack = null
+    state.archive = archive
+    state.rollbacks = rollbacks
+    state.standing = [...state.standing, ...standing]
+    state.settings = { ...state.settings, ...settings }
+    state.waiting = null
+    state.status = 'idle'
+  },
+  sent() {},
+  received(state, { from, id, content, cut }) {
+    if (cut !== undefined) {
+      const at = state.cuts[cut]!
+      state.cuts = { ...state.cuts, [cut]: { ...at, inFlight: [...at.inFlight, { from, id, content }] } }
+    }
+    addMessage(state, { role: 'agent', content, turn: state.turn, from })
+  },
+  'cut.recorded'(state, { cut, members, from }, { seq }) {
+    const closed = from === null ? [] : [from]
+    state.cuts = { ...state.cuts, [cut]: { members, seq, closed, inFlight: [] } }
+  },
+  'cut.closed'(state, { cut, from }) {
+    const at = state.cuts[cut]!
+    state.cuts = { ...state.cuts, [cut]: { ...at, closed: [...at.closed, from] } }
+  },
+  files(state, { set, gone, contents }) {
+    for (const path of gone) state.files.delete(path)
+    for (const [path, file] of set) state.files.set(path, file)
+    for (const [digest, bytes] of contents) state.contents.set(digest, bytes)
+    const needed = new Set([...state.files.values()].map((file) => file.digest))
+    for (const digest of [...state.contents.keys()]) if (!needed.has(digest)) state.contents.delete(digest)
+  },
+}
+
+function addMessage(state: SessionState<unknown>, message: Message): void {
+  state.messages.set(place(state.messages.size), message)
+}
+
+function withoutFirst<T>(list: readonly T[], matches: (item: T) => boolean): readonly T[] {
+  const at = list.findIndex(matches)
+  return at < 0 ? list : [...list.slice(0, at), ...list.slice(at + 1)]
+}

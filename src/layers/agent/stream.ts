@@ -1,0 +1,158 @@
+// Streamed answers that survive a disconnect: pieces are entries, written a few at a time, and a reader says how much it
+// has. It gets the rest from history and then whatever comes, in this process or any other; nothing is generated twice.
+
+import type { Reprise } from '../../engine/reprise.ts'
+import { type CallHost, entry } from './calls.ts'
+import type { AgentDefinition } from './definition.ts'
+import { place, type SessionState } from './state.ts'
+import { messagesOfTurn } from './turn.ts'
+
+const pieceLength = 512
+const pauseMs = 25
+
+export class StreamWriter {
+  readonly #host: CallHost
+  readonly #id: string
+  readonly #attempt: number
+  #text = ''
+  #pending = ''
+  #writing: Promise<unknown> = Promise.resolve()
+  #isScheduled = false
+  #failure: unknown = null
+
+  constructor(host: CallHost, id: string, attempt: number) {
+    this.#host = host
+    this.#id = id
+    this.#attempt = attempt
+    if (attempt > 1) this.#write([entry('stream.restarted', { id, attempt })])
+  }
+
+  async add(text: string): Promise<void> {
+    if (this.#failure) throw this.#failure
+    this.#text += text
+    this.#pending += text
+    if (this.#pending.length >= pieceLength) this.#flush()
+    else if (!this.#isScheduled) {
+      this.#isScheduled = true
+      this.#host.kernel.clock.after(pauseMs, () => {
+        this.#isScheduled = false
+        this.#flush()
+      })
+    }
+  }
+
+  /** The whole text. What is still pending goes with the answer itself. */
+  async end(): Promise<string> {
+    this.#pending = ''
+    await this.#writing
+    if (this.#failure) throw this.#failure
+    return this.#text
+  }
+
+  #flush(): void {
+    if (this.#pending === '') return
+    const text = this.#pending
+    this.#pending = ''
+    this.#write([entry('chunk', { id: this.#id, attempt: this.#attempt, text })])
+  }
+
+  #write(entries: Parameters<CallHost['open']['write']>[0]): void {
+    this.#writing = this.#writing
+      .then(() => this.#host.open.write(entries))
+      .catch((error) => {
+        this.#failure ??= error
+      })
+  }
+}
+
+/** What a reader has of a streamed turn. */
+export interface StreamPosition {
+  /** The model call in the turn, and its attempt: a crash of the writer starts an answer anew. */
+  readonly call: string
+  readonly attempt: number
+  readonly offset: number
+}
+
+export type StreamEvent =
+  | { readonly kind: 'text'; readonly text: string; readonly position: StreamPosition }
+  /** The answer began anew: drop what you have of it. */
+  | { readonly kind: 'restarted'; readonly position: StreamPosition }
+  | { readonly kind: 'end'; readonly outcome: string }
+
+/**
+ * The text of a turn, from a position on and until the turn ends.
+ * @example for await (const event of readTurn(rp, support, 'ticket-42', { turn: 3, after: lastPosition })) …
+ */
+export async function* readTurn<Data>(
+  engine: Reprise,
+  definition: AgentDefinition<Data>,
+  id: string,
+  options: { readonly turn: number; readonly after?: StreamPosition; readonly signal?: AbortSignal },
+): AsyncGenerator<StreamEvent> {
+  const replica = await engine.follow({ prefix: definition.prefix, fold: definition.fold }, id)
+  let wake: () => void = () => undefined
+  const stop = replica.watch(() => wake())
+  const abort = () => wake()
+  options.signal?.addEventListener('abort', abort)
+  try {
+    let at = options.after ?? null
+    for (;;) {
+      const changed = new Promise<void>((resolve) => {
+        wake = resolve
+      })
+      for (const event of eventsAfter(replica.state, options.turn, at)) {
+        yield event
+        if (event.kind === 'end') return
+        at = event.position
+      }
+      if (options.signal?.aborted) return
+      await changed
+    }
+  } finally {
+    stop()
+    options.signal?.removeEventListener('abort', abort)
+    replica.close()
+  }
+}
+
+/** Everything of the turn's model answers that lies behind the position. */
+function* eventsAfter(
+  state: SessionState<unknown>,
+  turn: number,
+  after: StreamPosition | null,
+): Generator<StreamEvent> {
+  let at = after
+  for (const { call, attempt, text } of textsOf(state, turn)) {
+    if (at && call < at.call) continue
+    const isSame = at?.call === call
+    if (isSame && attempt !== at!.attempt) {
+      at = { call, attempt, offset: 0 }
+      yield { kind: 'restarted', position: at }
+    }
+    const offset = at?.call === call ? at.offset : 0
+    if (text.length <= offset) continue
+    at = { call, attempt, offset: text.length }
+    yield { kind: 'text', text: text.slice(offset), position: at }
+  }
+  const record = state.turns.get(place(turn))
+  if (record?.endedSeq != null) yield { kind: 'end', outcome: record.outcome ?? 'done' }
+  else if (state.turn === turn && state.status === 'waiting') yield { kind: 'end', outcome: 'waiting' }
+}
+
+function textsOf(
+  state: SessionState<unknown>,
+  turn: number,
+): { readonly call: string; readonly attempt: number; readonly text: string }[] {
+  let index = 0
+  const texts: { call: string; attempt: number; text: string }[] = []
+  for (const message of messagesOfTurn(state, turn)) {
+    if (message.turn !== turn || message.role !== 'assistant') continue
+    const text = typeof message.content === 'string' ? message.content : JSON.stringify(message.content)
+    texts.push({ call: place(turn, index), attempt: message.attempt ?? 1, text })
+    index += 1 + (message.requests?.length ?? 0)
+  }
+  for (const [call, { attempt, text }] of state.streams.entries({ prefix: `${place(turn)}.` })) {
+    texts.push({ call, attempt, text })
+  }
+  return texts
+}

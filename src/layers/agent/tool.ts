@@ -1,0 +1,49 @@
+// Tools declare what they do to the world: read-only ones leave no trace, idempotent ones may be repeated with the same
+// key, compensatable ones bring the way to undo them, irreversible ones are named before anything is rolled back.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Probed } from '../../engine/effects.ts'
+
+export interface ToolContext {
+  /** The same for every attempt: hand it to the outside system. */
+  readonly key: string
+  readonly attempt: number
+  readonly signal: AbortSignal | undefined
+}
+
+export type ToolKind = 'read-only' | 'idempotent' | 'compensatable' | 'irreversible'
+
+export interface Tool<Args = unknown, Result = unknown> {
+  readonly kind: ToolKind
+  readonly description?: string
+  run(args: Args, context: ToolContext): Promise<Result> | Result
+  /** Undoes it. Called with the same key after a crash, so it must be harmless to repeat. */
+  compensate?(args: Args, result: Result, context: { readonly key: string }): Promise<unknown> | unknown
+  /** Asks the outside what became of a call whose outcome a crash left unknown. */
+  probe?(key: string, args: Args): Promise<Probed<Result>>
+  /** Without a probe: call again with the same key, or hold for a person. 'hold' unless read-only or idempotent. */
+  readonly inDoubt?: 'retry' | 'hold'
+  /** A person has to approve the call first. */
+  readonly approve?: boolean | ((args: Args) => boolean)
+  /** Throws, or gives the arguments as they should be. */
+  check?(args: unknown): Args
+}
+
+/** @example tool({ kind: 'compensatable', run: (a: { cents: number }, { key }) => bank.refund(a.cents, key), compensate: (a, r) => bank.undo(r.id) }) */
+export function tool<Args, Result>(definition: Tool<Args, Result>): Tool<Args, Result> {
+  if (definition.kind === 'compensatable' && !definition.compensate) {
+    throw new RepriseError('INVALID_ARGUMENT', 'a compensatable tool needs a compensation')
+  }
+  if (definition.compensate && (definition.kind === 'read-only' || definition.kind === 'irreversible')) {
+    throw new RepriseError('INVALID_ARGUMENT', `a tool that is ${definition.kind} has no compensation`)
+  }
+  return definition
+}
+
+export function retriesInDoubt(of: Tool): boolean {
+  return (of.inDoubt ?? (of.kind === 'read-only' || of.kind === 'idempotent' ? 'retry' : 'hold')) === 'retry'
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: tools of any arguments go into one record
+export type AnyTool = Tool<any, any>
+export type Tools = Readonly<Record<string, AnyTool>>

@@ -77,7 +77,20 @@ export function readVersion(connection: Connection): number {
       { version, known: schemaVersion },
     )
   }
+  checkSchema(connection)
   return version
+}
+
+/** A flipped bit in the text of a table could rename a column or lift a constraint, and SQLite would go along. */
+function checkSchema(connection: Connection): void {
+  const expected = connection.get(`SELECT value FROM reprise_meta WHERE key = 'schema_crc'`)?.value
+  if (expected !== schemaCrc(connection)) throw damaged('the schema of the store does not match its checksum')
+}
+
+function schemaCrc(connection: Connection): number {
+  const sql = `SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE tbl_name LIKE 'reprise\\_%' ESCAPE '\\'
+    AND type IN ('table', 'index') ORDER BY type, name`
+  return seal(connection.all(sql).flatMap(({ type, name, tbl_name, sql: text }) => [type!, name!, tbl_name!, text!]))
 }
 
 /** Inside a write transaction. */
@@ -85,7 +98,9 @@ export function migrate(connection: Connection): void {
   const version = readVersion(connection)
   for (const step of steps.slice(version)) connection.exec(step)
   if (version < schemaVersion) {
-    connection.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('schema_version', ?)`, schemaVersion)
+    const set = 'INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)'
+    connection.run(set, 'schema_version', schemaVersion)
+    connection.run(set, 'schema_crc', schemaCrc(connection))
   }
 }
 

@@ -25,9 +25,18 @@ export function seal(values: readonly SqlValue[]): number {
 
 /** The row is as it was written: `columns` in the order they were sealed. */
 export function checkSeal(row: SqlRow, columns: readonly string[], where: string): void {
-  if (seal(columns.map((column) => row[column] ?? null)) !== row.crc) {
-    throw damaged(`${where} does not match its checksum`, { where })
+  if (!isSealed(row, columns)) throw damaged(`${where} does not match its checksum`, { where })
+}
+
+/** A column that is not there at all is damage to the schema: it was never written as null. */
+export function isSealed(row: SqlRow, columns: readonly string[]): boolean {
+  const values: SqlValue[] = []
+  for (const column of columns) {
+    const value = row[column]
+    if (value === undefined) return false
+    values.push(value)
   }
+  return seal(values) === row.crc
 }
 
 const loneSurrogate = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/

@@ -48,6 +48,8 @@ export class WorkflowKit {
   #commits = 0
   #effects = 0
   #crashes = 0
+  /** Calls in flight that were given real time, and did nothing with it. */
+  #waitedFor = -1
 
   constructor(options: KitOptions = {}) {
     this.#options = options
@@ -285,10 +287,11 @@ export class WorkflowKit {
     for (let turns = 0, waitedMs = 0; turns < quietTurns && !isDone(); ) {
       const before = this.clock.activity
       await new Promise((resolve) => setImmediate(resolve))
-      const isCalling = hostOf(this.#engine).calls > 0
-      if (isCalling && waitedMs < realPatienceMs) {
+      const { calls, callsStarted } = hostOf(this.#engine)
+      if (calls > 0 && callsStarted !== this.#waitedFor) {
         await new Promise((resolve) => setTimeout(resolve, 1))
         waitedMs += 1
+        if (waitedMs >= realPatienceMs) this.#waitedFor = callsStarted
         continue
       }
       turns = this.clock.activity === before ? turns + 1 : 0

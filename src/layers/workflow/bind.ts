@@ -30,7 +30,7 @@ export function contextOf(run: Instance, scope: Scope): WorkflowContext {
     id: run.id,
     workflow: run.definition.name,
     get isReplaying() {
-      return execution.isReplaying
+      return !execution.isAtEnd
     },
     get cancelled() {
       return run.cancelled !== null
@@ -73,7 +73,7 @@ export function contextOf(run: Instance, scope: Scope): WorkflowContext {
       await step.heartbeat(details)
     },
     attributes: (values: Readonly<Record<string, Attribute | null>>) => {
-      if (!execution.isReplaying) run.attributesNext(values)
+      if (execution.isAtEnd) run.attributesNext(values)
     },
   }
   return context as unknown as WorkflowContext

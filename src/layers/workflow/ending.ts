@@ -29,9 +29,9 @@ export function concludeRun(run: Instance): void {
   else if ('value' in outcome) conclude(run, () => complete(run, outcome.value))
   else if (outcome.error instanceof ContinueAsNew) {
     const { input } = outcome.error
-    const keep = [...run.signals.unread(), ...run.queries.unread()]
+    const took = [...run.signals.taken(), ...run.queries.taken()]
     conclude(run, async () => {
-      await run.write([{ type: 'continued', data: { input, keep } }])
+      await run.write([{ type: 'continued', data: { input, took } }])
       run.checkpointIfDue()
     })
   } else if (!run.execution.isUndoable && run.saga.advance()) conclude(run, () => fail(run, outcome.error))

@@ -23,7 +23,7 @@
 //   resumed    { by }                       a person asked for the stuck compensation to be tried again
 //   held       { id }                       in doubt, and left to a person
 //   settled    { id, by, retry }            a person said: call it again
-//   continued  { input, keep }              the run starts over with new input and an empty history
+//   continued  { input, took }              the run starts over with new input and an empty history
 //   rollback   { to, input? }               compensate all that was done from that command on, then go on from there
 //   rolled     { to, input? }               and that was done
 //   retried    { ids }                      the run goes on after a failure: these outcomes are taken back

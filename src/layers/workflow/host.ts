@@ -43,6 +43,8 @@ export class Host {
   readonly #definitions = new Map<string, AnyWorkflow>()
   readonly #live = new Map<string, Instance>()
   readonly #watchers = new Map<string, Set<() => void>>()
+  /** Grows with every call to the outside. */
+  callsStarted = 0
   #unlisten: (() => void) | null = null
   #mayHaveMail = false
   #cancelPoll: (() => void) | null = null

@@ -44,6 +44,9 @@ export type RunTimeline = Pick<
   'id' | 'state' | 'seq' | 'broken' | 'recovery' | 'watch' | 'write' | 'inbox' | 'checkpoint' | 'shut' | 'break'
 >
 
+/** Entries after which the code runs from its start again. */
+const restarts = new Set(['continued', 'rolled', 'rollback'])
+
 export class Instance {
   readonly id: string
   readonly host: Host
@@ -66,7 +69,7 @@ export class Instance {
   readonly #batcher: Batcher | null
   signals!: Signals
   saga!: Saga
-  execution!: Execution
+  execution!: Execution // Undefined until begun.
   outcome: Outcome | null = null
   isConcluding = false
   #leave!: (left: Left) => void
@@ -217,7 +220,7 @@ export class Instance {
     this.#cancelLinger = null
     const done = () => {
       this.#busy -= 1
-      if (this.#busy === 0 && !this.#hasLeft) this.execution.wake()
+      if (this.#busy === 0 && !this.#hasLeft) this.execution?.wake()
     }
     leaveScope(work).then(done, (error) => {
       this.#busy -= 1
@@ -330,6 +333,12 @@ export class Instance {
   }
 
   #written(entries: readonly Entry[]): void {
+    // Not begun yet, or about to start over: the state has these entries already.
+    if (!this.execution) return
+    if (entries.some(({ type }) => restarts.has(type))) {
+      leaveScope(() => this.begin())
+      return
+    }
     for (const entry of entries) {
       const item = itemOf(entry)
       if (item) {
@@ -341,11 +350,6 @@ export class Instance {
   /** Entries that are not outcomes of commands, yet change what this run has to do. */
   #noted(entry: Entry): void {
     switch (entry.type) {
-      case 'continued':
-      case 'rolled':
-      case 'rollback':
-        leaveScope(() => this.begin())
-        return
       case 'settled':
         for (const command of this.execution.open) if (command.id === (entry.data as { id: string }).id) command.start()
         return

@@ -19,6 +19,7 @@ export class Queries {
   readonly #queries = new Map<string, (...args: never[]) => unknown>()
   readonly #updates = new Map<string, UpdateHandler>()
   #waiting: UpdateItem[] = []
+  #taken: number[] = []
   #answers: { readonly update: string; readonly result?: unknown; readonly error?: unknown }[] = []
 
   constructor(run: Instance) {
@@ -29,6 +30,7 @@ export class Queries {
     this.#queries.clear()
     this.#updates.clear()
     this.#waiting = []
+    this.#taken = []
     this.#answers = []
   }
 
@@ -60,9 +62,9 @@ export class Queries {
     else this.#waiting.push(item)
   }
 
-  /** Updates that nobody handled yet; they stay with the run when it starts over. */
-  unread(): number[] {
-    return this.#waiting.map(({ seq }) => seq)
+  /** Updates that were handled; the others stay with the run when it starts over. */
+  taken(): readonly number[] {
+    return this.#taken
   }
 
   /** Records the answers that history does not have yet. */
@@ -81,6 +83,7 @@ export class Queries {
 
   #handle(item: UpdateItem, handler: UpdateHandler): void {
     const { execution } = this.#run
+    this.#taken.push(item.seq)
     const scope = execution.scope(execution.root, `~update:${item.update}`)
     enterScope(scope, async () => {
       handler.validate?.(item.args as never)

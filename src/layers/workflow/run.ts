@@ -188,7 +188,7 @@ export class WorkflowRun<Output = unknown> {
   /** Starts an ended run over, under the same id. */
   async restart(input: unknown): Promise<void> {
     const head = await this.#head()
-    if (endings.has(head.status)) await this.#change(() => [{ type: 'continued', data: { input, keep: [] } }])
+    if (endings.has(head.status)) await this.#change(() => [{ type: 'continued', data: { input, took: null } }])
   }
 
   async #mail(kind: string, data: unknown, key?: string): Promise<string> {

@@ -135,7 +135,7 @@ function apply(state: RunState, entry: Entry): RunState {
     case 'undone':
       return { ...next, undone: { ...state.undone, [data.id]: data.by ?? '' }, undos: without(state.undos, data.id) }
     case 'continued':
-      return { ...afresh(next), input: data.input, journal: journalOf(keptSignals(state.journal, data.keep)) }
+      return { ...afresh(next), input: data.input, journal: journalOf(keptMail(state.journal, data.took)) }
     case 'rollback':
       return { ...next, end: null, rolling: { to: data.to, input: data.input, hasInput: 'input' in data } }
     case 'rolled':
@@ -273,9 +273,11 @@ function afresh(state: RunState): RunState {
   }
 }
 
-function keptSignals(journal: Journal, keep: readonly number[]): Item[] {
-  const kept = new Set(keep)
-  return itemsOf(journal).filter((item) => (item.kind === 'signal' || item.kind === 'update') && kept.has(item.seq))
+/** Signals and updates that nobody took; none if `took` is null. */
+function keptMail(journal: Journal, took: readonly number[] | null): Item[] {
+  if (took === null) return []
+  const taken = new Set(took)
+  return itemsOf(journal).filter((item) => (item.kind === 'signal' || item.kind === 'update') && !taken.has(item.seq))
 }
 
 function bounded<T>(record: Readonly<Record<string, T>>, max: number): Readonly<Record<string, T>> {

@@ -119,6 +119,7 @@ async function callStep(
   const { id } = command
   const controller = new AbortController()
   run.attempts.set(id, controller)
+  run.host.callsStarted += 1
   const { clock } = run.kernel
   const timers: (() => void)[] = []
   const heart = new Heart(run, id)

@@ -87,8 +87,8 @@ export class Signals {
     return below.map(({ seq }) => seq)
   }
 
-  unread(): number[] {
-    return [...this.#buffered.values()].flat().map(({ seq }) => seq)
+  taken(): number[] {
+    return this.#taken.map(({ seq }) => seq)
   }
 
   #match(name: string, command: Command): void {

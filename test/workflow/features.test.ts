@@ -1,0 +1,473 @@
+// Features one by one, in virtual time.
+
+import { afterEach, describe, expect, it } from 'vitest'
+import { isReprise } from '../../src/index.ts'
+import { NonRetryable, workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { type KitOptions, WorkflowKit } from '../../src/testing/index.ts'
+
+const kits: WorkflowKit[] = []
+afterEach(async () => {
+  for (const kit of kits.splice(0)) await kit.close()
+})
+function kitWith(options: KitOptions = {}): WorkflowKit {
+  const kit = new WorkflowKit(options)
+  kits.push(kit)
+  return kit
+}
+
+describe('steps', () => {
+  it('are retried with growing pauses, and the pauses are durable', async () => {
+    const kit = kitWith()
+    const at: number[] = []
+    const flaky = workflow('flaky', async (ctx) => {
+      return await ctx.step(
+        'call',
+        ({ attempt }) => {
+          at.push(kit.now())
+          if (attempt < 4) throw new Error(`no ${attempt}`)
+          return attempt
+        },
+        { retry: { attempts: 4, backoff: '10s', factor: 3, jitter: 0, maxBackoff: '1h' } },
+      )
+    })
+    const run = await kit.run(flaky, undefined, { id: 'f' })
+    await kit.advance('15s')
+    kit.crash()
+    expect(await kit.result(run)).toBe(4)
+    const pauses = at.map((time, i) => (time - at[Math.max(0, i - 1)]!) / 1000)
+    expect(pauses.map(Math.round)).toEqual([0, 10, 30, 90])
+  })
+
+  it('fail for good with what they threw: name, message, code and data survive', async () => {
+    const kit = kitWith()
+    let calls = 0
+    const bad = workflow('bad', async (ctx) => {
+      await ctx.step(
+        'call',
+        () => {
+          calls += 1
+          throw Object.assign(new RangeError('too far'), { code: 'EFAR', data: { by: 3 } })
+        },
+        { retry: { attempts: 5, nonRetryable: ['EFAR'] } },
+      )
+    })
+    const error = await kit.result(await kit.run(bad, undefined, { id: 'b' })).catch((thrown) => thrown)
+    expect(error).toBeInstanceOf(RangeError)
+    expect(error).toMatchObject({ message: 'too far', code: 'EFAR', data: { by: 3 } })
+    expect(calls).toBe(1)
+  })
+
+  it('that throw NonRetryable are not called again', async () => {
+    const kit = kitWith()
+    let calls = 0
+    const bad = workflow('bad', async (ctx) => {
+      const fail = () => {
+        calls += 1
+        throw new NonRetryable('never')
+      }
+      await ctx.step('call', fail, { retry: { attempts: 9 } })
+    })
+    await expect(kit.result(await kit.run(bad, undefined, { id: 'b' }))).rejects.toThrow('never')
+    expect(calls).toBe(1)
+  })
+
+  it('time out, and their AbortSignal fires', async () => {
+    const kit = kitWith()
+    let aborted = 0
+    const slow = workflow('slow', async (ctx) => {
+      await ctx.step(
+        'call',
+        ({ signal }) =>
+          new Promise((_, reject) => {
+            signal.addEventListener('abort', () => {
+              aborted += 1
+              reject(signal.reason)
+            })
+          }),
+        { timeout: '30s', retry: { attempts: 2, backoff: '1s' } },
+      )
+    })
+    const error = await kit.result(await kit.run(slow, undefined, { id: 's' })).catch((thrown) => thrown)
+    expect(isReprise(error, 'TIMEOUT')).toBe(true)
+    expect(aborted).toBe(2)
+  })
+
+  it('leave details with their heartbeat that a later attempt reads, also after a crash', async () => {
+    const kit = kitWith({ crashAt: [{ effect: 2, when: 'after' }] })
+    const seen: unknown[] = []
+    const long = workflow('long', async (ctx) => {
+      return await ctx.step('copy', async ({ details, heartbeat }) => {
+        seen.push(details)
+        for (let at = Number(details ?? 0); at < 3; at++) {
+          await kit.effect(() => at)
+          await ctx.heartbeat(at + 1)
+          await heartbeat()
+        }
+        return 'copied'
+      })
+    })
+    expect(await kit.result(await kit.run(long, undefined, { id: 'l' }))).toBe('copied')
+    expect(seen).toEqual([undefined, 1])
+  })
+
+  it('that give no heartbeat in time have failed', async () => {
+    const kit = kitWith()
+    const silent = workflow('silent', async (ctx) => {
+      await ctx.step('call', () => new Promise(() => undefined), { heartbeatTimeout: '10s' })
+    })
+    const error = await kit.result(await kit.run(silent, undefined, { id: 's' })).catch((thrown) => thrown)
+    expect(error.message).toContain('heartbeat')
+  })
+
+  it('whose result cannot be stored fail, and say why', async () => {
+    const kit = kitWith()
+    const bad = workflow('bad', async (ctx) => {
+      await ctx.step('call', () => ({ fn: () => 1 }))
+    })
+    const error = await kit.result(await kit.run(bad, undefined, { id: 'b' })).catch((thrown) => thrown)
+    expect(isReprise(error, 'UNSERIALIZABLE')).toBe(true)
+  })
+
+  it('do not nest', async () => {
+    const kit = kitWith()
+    const nested = workflow('nested', async (ctx) => {
+      await ctx.step('outer', () => ctx.step('inner', () => 1))
+    })
+    await expect(kit.result(await kit.run(nested, undefined, { id: 'n' }))).rejects.toThrow('do not nest')
+  })
+})
+
+describe('a step in doubt', () => {
+  const doubtful = (kit: WorkflowKit, calls: string[], inDoubt: 'hold' | ((key: string) => never)) =>
+    workflow('doubt', async (ctx) => {
+      return await ctx.step('pay', ({ key }) => kit.effect(() => calls.push(key)), { inDoubt })
+    })
+
+  it('is held for a person when that is its policy, and goes on as the person says', async () => {
+    const kit = kitWith({ crashAt: [{ effect: 1, when: 'after' }] })
+    const calls: string[] = []
+    const run = await kit.run(doubtful(kit, calls, 'hold'), undefined, { id: 'd' })
+    await kit.advance('1m')
+    expect((await kit.handle(run).status()).status).toBe('held')
+    await kit.survive(() => kit.handle(run).settle('pay', 'done', { by: 'ann', result: 99 }))
+    expect(await kit.result(run)).toBe(99)
+    expect(calls).toHaveLength(1)
+  })
+
+  it('can be called again by a person', async () => {
+    const kit = kitWith({ crashAt: [{ effect: 1, when: 'before' }] })
+    const calls: string[] = []
+    const run = await kit.run(doubtful(kit, calls, 'hold'), undefined, { id: 'd' })
+    await kit.advance('1m')
+    await kit.survive(() => kit.handle(run).settle('pay', 'retry'))
+    expect(await kit.result(run)).toBe(1)
+  })
+
+  it('asks the outside when it has a probe', async () => {
+    const kit = kitWith({ crashAt: [{ effect: 1, when: 'after' }] })
+    const calls: string[] = []
+    const probe = (key: string) => ({ happened: calls.includes(key), result: 7 }) as never
+    const run = await kit.run(doubtful(kit, calls, probe), undefined, { id: 'd' })
+    expect(await kit.result(run)).toBe(7)
+    expect(calls).toHaveLength(1)
+  })
+})
+
+describe('signals', () => {
+  it('sent before the run exists are delivered once it waits', async () => {
+    const kit = kitWith()
+    await kit.survive((rp) => rp.send('workflow/early/e', 'signal', { name: 'go', value: 5 }))
+    const early = workflow('early', async (ctx) => await ctx.signal<number>('go'))
+    expect(await kit.result(await kit.run(early, undefined, { id: 'e' }))).toBe(5)
+  })
+
+  it('come in order, each once, also when they are many', async () => {
+    const kit = kitWith()
+    const many = workflow('many', async (ctx) => {
+      const got: number[] = []
+      for (let i = 0; i < 20; i++) got.push(await ctx.signal<number>('n'))
+      return got
+    })
+    const run = await kit.run(many, undefined, { id: 'm' })
+    for (let i = 0; i < 20; i++) await kit.survive(() => kit.handle(run).signal('n', i, { key: `n${i}` }))
+    await kit.survive(() => kit.handle(run).signal('n', 99, { key: 'n3' }))
+    expect(await kit.result(run)).toEqual(Array.from({ length: 20 }, (_, i) => i))
+  })
+
+  it('to a run that has ended are refused', async () => {
+    const kit = kitWith()
+    const run = await kit.run(
+      workflow('short', async () => 1),
+      undefined,
+      { id: 's' },
+    )
+    await kit.result(run)
+    const error = await kit
+      .handle(run)
+      .signal('x')
+      .catch((thrown) => thrown)
+    expect(isReprise(error, 'CONFLICT')).toBe(true)
+  })
+})
+
+describe('updates', () => {
+  it('are validated, handled once, and answered', async () => {
+    const kit = kitWith()
+    const cart = workflow('cart', async (ctx) => {
+      const items: string[] = []
+      ctx.onQuery('items', () => items.length)
+      ctx.onUpdate(
+        'add',
+        async (item: string) => {
+          await ctx.step('reserve', () => item)
+          items.push(item)
+          return items.length
+        },
+        {
+          validate: (item) => {
+            if (item === '') throw new Error('empty')
+          },
+        },
+      )
+      await ctx.signal('checkout')
+      return items
+    })
+    const run = await kit.run(cart, undefined, { id: 'c' })
+    expect(await kit.survive(() => kit.handle(run).update('add', 'a'))).toBe(1)
+    await expect(kit.survive(() => kit.handle(run).update('add', ''))).rejects.toThrow('empty')
+    await kit.advance('1h')
+    expect(kit.rp.kernel && (await kit.survive(() => kit.handle(run).query('items')))).toBe(1)
+    expect(await kit.survive(() => kit.handle(run).update('add', 'b'))).toBe(2)
+    await kit.survive(() => kit.handle(run).signal('checkout'))
+    expect(await kit.result(run)).toEqual(['a', 'b'])
+  })
+})
+
+describe('cancellation', () => {
+  it('lets the code clean up, undoes its steps, and stops its children', async () => {
+    const kit = kitWith()
+    const log: string[] = []
+    const child = workflow('child', async (ctx) => {
+      try {
+        await ctx.sleep('30d')
+      } finally {
+        await ctx.step('child clean-up', () => log.push('child clean-up'))
+      }
+    })
+    const parent = workflow('parent', async (ctx) => {
+      await ctx.step('a', () => 1, { compensate: () => log.push('undo a') })
+      try {
+        await ctx.child(child, undefined)
+      } catch (error) {
+        await ctx.step('clean-up', () => log.push('clean-up'))
+        throw error
+      }
+    })
+    kit.work(child)
+    const run = await kit.run(parent, undefined, { id: 'p' })
+    await kit.advance('1h')
+    await kit.survive(() => kit.handle(run).cancel('customer left'))
+    const error = await kit.result(run).catch((thrown) => thrown)
+    expect(isReprise(error, 'CANCELLED')).toBe(true)
+    expect(error.message).toContain('customer left')
+    await kit.advance('1h')
+    expect([...log].sort()).toEqual(['child clean-up', 'clean-up', 'undo a'])
+    const all = await workflows(kit.rp).list()
+    expect(all.map(({ workflow: name, status }) => [name, status])).toEqual([
+      ['child', 'cancelled'],
+      ['parent', 'cancelled'],
+    ])
+  })
+
+  it('waits for a step that can be undone, and undoes it', async () => {
+    const kit = kitWith()
+    const log: string[] = []
+    let finish: (value: number) => void = () => undefined
+    const busy = workflow('busy', async (ctx) => {
+      await ctx.step('work', () => new Promise<number>((resolve) => (finish = resolve)), {
+        compensate: (n) => log.push(`undo ${n}`),
+      })
+    })
+    const run = await kit.run(busy, undefined, { id: 'b' })
+    await kit.settle()
+    await kit.survive(() => kit.handle(run).cancel('enough'))
+    await kit.settle()
+    finish(3)
+    await expect(kit.result(run)).rejects.toThrow('enough')
+    expect(log).toEqual(['undo 3'])
+  })
+
+  it('comes by itself when the deadline passes', async () => {
+    const kit = kitWith()
+    const late = workflow('late', async (ctx) => await ctx.sleep('30d'), { timeout: '1d' })
+    const error = await kit.result(await kit.run(late, undefined, { id: 'l' })).catch((thrown) => thrown)
+    expect(isReprise(error, 'TIMEOUT')).toBe(true)
+    expect(new Date(kit.now()).toISOString().slice(0, 10)).toBe('2026-01-02')
+  })
+
+  it('terminate ends at once: no clean-up, no compensation', async () => {
+    const kit = kitWith()
+    const log: string[] = []
+    const stubborn = workflow('stubborn', async (ctx) => {
+      await ctx.step('a', () => 1, { compensate: () => log.push('undo') })
+      await ctx.sleep('30d')
+    })
+    const run = await kit.run(stubborn, undefined, { id: 's' })
+    await kit.advance('1h')
+    await kit.survive(() => kit.handle(run).terminate('by hand'))
+    await expect(kit.result(run)).rejects.toThrow('by hand')
+    expect(log).toEqual([])
+  })
+})
+
+describe('a compensation that keeps failing', () => {
+  it('leaves the run in a state that a person sees, can retry and can settle', async () => {
+    const kit = kitWith()
+    let isBroken = true
+    const log: string[] = []
+    const saga = workflow('saga', async (ctx) => {
+      await ctx.step('first', () => 1, { compensate: () => log.push('first undone') })
+      await ctx.step('hotel', () => 1, {
+        compensate: () => {
+          if (isBroken) throw new Error('closed')
+          log.push('hotel undone')
+        },
+        compensateRetry: { attempts: 3, backoff: '1m' },
+      })
+      await ctx.step('flight', () => 1, {
+        compensate: () => {
+          throw new Error('gone')
+        },
+        compensateRetry: { attempts: 1 },
+      })
+      throw new Error('no car')
+    })
+    const run = await kit.run(saga, undefined, { id: 's' })
+    await kit.advance('1h')
+    expect((await kit.handle(run).status()).status).toBe('compensation-stuck')
+    await kit.survive(() => kit.handle(run).settle('flight', 'compensated', { by: 'ann' }))
+    await kit.advance('1h')
+    expect((await kit.handle(run).status()).status).toBe('compensation-stuck')
+    isBroken = false
+    await kit.survive(() => kit.handle(run).resume('bob'))
+    await expect(kit.result(run)).rejects.toThrow('no car')
+    expect(log).toEqual(['hotel undone', 'first undone'])
+  })
+})
+
+describe('a run', () => {
+  it('is rolled back to a step: later ones are undone, and it goes on from there under new keys', async () => {
+    const kit = kitWith()
+    const log: string[] = []
+    const trip = workflow('trip', async (ctx, to: string) => {
+      for (const name of ['a', 'b', 'c']) {
+        const book = ({ key }: { key: string }) => log.push(`${name} ${to} ${key.split('/').at(-1)}`)
+        await ctx.step(name, book, { compensate: () => log.push(`undo ${name}`) })
+      }
+      await ctx.signal('go')
+      return to
+    })
+    const run = await kit.run(trip, 'rome', { id: 't' })
+    await kit.advance('1h')
+    await kit.survive(() => kit.handle(run).rollback('b', { input: 'oslo' }))
+    await kit.survive(() => kit.handle(run).signal('go'))
+    expect(await kit.result(run)).toBe('oslo')
+    expect(log).toEqual(['a rome t:a', 'b rome t:b', 'c rome t:c', 'undo c', 'undo b', 'b oslo t.1:b', 'c oslo t.1:c'])
+  })
+
+  it('is retried from its failure, and only the failed step is called again', async () => {
+    const kit = kitWith()
+    let isBroken = true
+    const calls: string[] = []
+    const two = workflow('two', async (ctx) => {
+      await ctx.step('a', () => calls.push('a'))
+      await ctx.step('b', () => {
+        calls.push('b')
+        if (isBroken) throw new Error('down')
+        return 1
+      })
+      return 'fine'
+    })
+    const run = await kit.run(two, undefined, { id: 'r' })
+    await expect(kit.result(run)).rejects.toThrow('down')
+    isBroken = false
+    await kit.survive(() => kit.handle(run).retry())
+    expect(await kit.result(run)).toBe('fine')
+    expect(calls).toEqual(['a', 'b', 'b'])
+  })
+
+  it('is forked from a step by name, with other input, and both go their way', async () => {
+    const kit = kitWith()
+    const calls: string[] = []
+    const greet = workflow('greet', async (ctx, name: string) => {
+      const first = await ctx.step('first', ({ key }) => calls.push(key))
+      return `${first} ${await ctx.step('second', ({ key }) => {
+        calls.push(key)
+        return name
+      })}`
+    })
+    const run = await kit.run(greet, 'ann', { id: 'g' })
+    expect(await kit.result(run)).toBe('1 ann')
+    const fork = await kit.survive(() => kit.handle(run).fork('second', { id: 'g2', input: 'bob' }))
+    expect(await kit.result(fork)).toBe('1 bob')
+    expect(await kit.result(run)).toBe('1 ann')
+    expect(calls).toEqual(['workflow/greet/g:first', 'workflow/greet/g:second', 'workflow/greet/g2:second'])
+  })
+
+  it('starts over with continueAsNew, keeps unread signals, and its steps get new keys', async () => {
+    const kit = kitWith()
+    const keys: string[] = []
+    const again = workflow('again', async (ctx, n: number) => {
+      await ctx.step('count', ({ key }) => keys.push(key))
+      if (n < 3) ctx.continueAsNew(n + 1)
+      return await ctx.signal('last')
+    })
+    const run = await kit.run(again, 1, { id: 'a' })
+    await kit.survive(() => kit.handle(run).signal('last', 'kept', { key: 'k' }))
+    expect(await kit.result(run)).toBe('kept')
+    expect(keys.map((key) => key.split('/').at(-1))).toEqual(['a:count', 'a.1:count', 'a.2:count'])
+  })
+
+  it('with an id that exists is given, refused or run again, as declared', async () => {
+    const kit = kitWith()
+    let runs = 0
+    const once = workflow('once', async () => ++runs)
+    await kit.result(await kit.run(once, undefined, { id: 'o' }))
+    expect(await kit.result(await kit.run(once, undefined, { id: 'o' }))).toBe(1)
+    const refused = await kit.survive((rp) => rp.run(once, undefined, { id: 'o', ifExists: 'reject' }).catch((e) => e))
+    expect(isReprise(refused, 'EXISTS')).toBe(true)
+    expect(await kit.result(await kit.run(once, undefined, { id: 'o', ifExists: 'restart' }))).toBe(2)
+  })
+
+  it('is found by its attributes, and many are cancelled at once', async () => {
+    const kit = kitWith()
+    const order = workflow('order', async (ctx, shop: string) => {
+      ctx.attributes({ shop, stage: 1 })
+      await ctx.step('a', () => 1)
+      await ctx.sleep('30d')
+    })
+    for (const [id, shop] of Object.entries({ a: 'x', b: 'y', c: 'x' })) await kit.run(order, shop, { id })
+    await kit.advance('1h')
+    const runs = workflows(kit.rp).of(order)
+    expect((await runs.list({ attributes: { shop: 'x' } })).map(({ id }) => id)).toEqual(['a', 'c'])
+    expect(await runs.cancel({ attributes: { shop: 'x' } })).toEqual({ done: ['a', 'c'], refused: [] })
+    await kit.advance('1h')
+    expect((await runs.list({ status: 'cancelled' })).map(({ id }) => id)).toEqual(['a', 'c'])
+  })
+
+  it('with batched durability loses no more than its window in a crash, and repeats with the same keys', async () => {
+    const kit = kitWith({ crashAt: [{ effect: 8, when: 'after' }] })
+    const keys: string[] = []
+    const batched = workflow(
+      'batched',
+      async (ctx) => {
+        for (let i = 0; i < 10; i++) await ctx.step('s', ({ key }) => kit.effect(() => keys.push(key)))
+        return 'ok'
+      },
+      { durability: { window: '1s' } },
+    )
+    expect(await kit.result(await kit.run(batched, undefined, { id: 'b' }))).toBe('ok')
+    expect(new Set(keys).size).toBe(10)
+    expect(kit.commits).toBeLessThan(10)
+  })
+})

@@ -120,8 +120,19 @@ export async function write(rp: Reprise): Promise<void> {
   await raw.write([{ type: 'n', data: { n: 61, pad: '' } }])
 }
 
+const asText = (_: string, value: unknown) => (value instanceof Uint8Array ? toHex(value) : value)
+
+export interface Told {
+  readonly text: string
+  /** Checkpoints that are not known to be damaged. */
+  readonly catalog: readonly string[]
+  /** Checkpoints that were found to be damaged. */
+  readonly fallbacks: number
+}
+
 /** Everything that can be read, as text. Throws what reading throws. */
-export async function tell(rp: Reprise): Promise<{ readonly text: string; readonly fallbacks: number }> {
+export async function tell(rp: Reprise): Promise<Told> {
+  const catalog: string[] = []
   const { kernel } = rp
   const lines: unknown[] = []
   let fallbacks = 0
@@ -130,7 +141,11 @@ export async function tell(rp: Reprise): Promise<{ readonly text: string; readon
     const { state, damaged } = await recover(kernel, head, fold)
     fallbacks += damaged.length
     lines.push(head, stateDigest(kernel, state))
-    lines.push(await rp.checkpoints(head.timeline))
+    for (const record of await rp.checkpoints(head.timeline)) {
+      // None was invalid when it was written: this one was found to be damaged, and recovery goes on without it.
+      if (record.invalid !== null) fallbacks += 1
+      else catalog.push(JSON.stringify([head.timeline, record], asText))
+    }
     lines.push((await kernel.store.inbox(head.timeline, 100)).map((message) => [message.id, rp.openMessage(message)]))
   }
   for (const id of ['plain/a', 'ledger/b', 'shelf/c', 'shelf/fork', 'wide/w', 'many/m'])
@@ -144,8 +159,7 @@ export async function tell(rp: Reprise): Promise<{ readonly text: string; readon
     after = page.next
     isEnd = page.isEnd
   }
-  const asText = (_: string, value: unknown) => (value instanceof Uint8Array ? toHex(value) : value)
-  return { text: JSON.stringify(lines, asText), fallbacks }
+  return { text: JSON.stringify(lines, asText), catalog, fallbacks }
 }
 
 /** Files below a folder, by relative path, in order. SQLite's shared memory is rebuilt at each open. */

@@ -42,7 +42,8 @@ export function publish(writing: Writing, timeline: Timeline, records: readonly 
 export function mark(writing: Writing, timeline: Timeline, marks: readonly ManifestMark[]): void {
   for (const { id, ...notes } of marks) {
     const record = catalogOf(writing.connection, timeline).find((candidate) => candidate.id === id)
-    if (!record) continue
+    // A damaged line is invalid whatever is noted on it; it stays as it is, for whoever looks into the damage.
+    if (!record || record.invalid === brokenLine) continue
     const given = Object.fromEntries(Object.entries(notes).filter(([, value]) => value !== undefined))
     const values = valuesOf(writing.space, timeline.tid, { ...record, ...given })
     for (const value of values) if (typeof value === 'string') checkText(value, `checkpoint ${id}`)
@@ -96,10 +97,20 @@ export function trim(writing: Writing, timeline: Timeline, to: NonNullable<Commi
   return { ...timeline, head: { ...head, floor: to.seq, floorDigest: copyDigest(to.digest) } }
 }
 
-/** Newest sequence first; of equal ones the one published last first. */
+const brokenLine = 'its line in the catalog does not match its checksum'
+const select = 'SELECT * FROM reprise_manifest WHERE tid = ? ORDER BY seq DESC, number DESC'
+
+/** Newest sequence first; of equal ones the one published last first. A damaged line is an invalid checkpoint (A1.3). */
 export function catalogOf(connection: Connection, timeline: Timeline): ManifestRecord[] {
-  const sql = 'SELECT * FROM reprise_manifest WHERE tid = ? ORDER BY seq DESC, number DESC'
-  return connection.all(sql, timeline.tid).map((row) => toRecord(row, timeline))
+  return connection.all(select, timeline.tid).map((row) => (isSealed(row) ? toRecord(row) : toInvalid(row)))
+}
+
+/** Throws STORE_DAMAGED where a line of the catalog is damaged or missing. */
+export function checkCatalog(connection: Connection, timeline: Timeline): void {
+  for (const row of connection.all(select, timeline.tid)) {
+    checkSeal(row, columnNames, `checkpoint ${row.id} of ${timeline.name}`)
+  }
+  readCatalog(connection, timeline)
 }
 
 /** A checkpoint that vanished from the catalog is damage: they are counted. Not inside a commit, which may have more. */
@@ -160,8 +171,36 @@ function valuesOf(space: number, tid: number, record: ManifestRecord): SqlValue[
   ]
 }
 
-function toRecord(row: SqlRow, timeline: Timeline): ManifestRecord {
-  checkSeal(row, columnNames, `checkpoint ${row.id} of ${timeline.name}`)
+/** Recovery goes on without it, so nothing of it is believed but what names it; types are as the port says. */
+function toInvalid(row: SqlRow): ManifestRecord {
+  const nothing = new Uint8Array()
+  return {
+    ...toRecord(row),
+    id: String(row.id) as ManifestId,
+    seq: Number.isSafeInteger(row.seq) ? (row.seq as number) : 0,
+    epoch: 0,
+    digest: nothing,
+    body: nothing,
+    bodyDigest: nothing,
+    baseId: null,
+    createdAt: 0,
+    trigger: '',
+    label: null,
+    foldVersion: String(row.fold_version),
+    totalBytes: 0,
+    addedBytes: 0,
+    verifiedAt: null,
+    invalid: brokenLine,
+    drilledAt: null,
+    drill: null,
+  }
+}
+
+function isSealed(row: SqlRow): boolean {
+  return seal(columnNames.map((name) => row[name] ?? null)) === row.crc
+}
+
+function toRecord(row: SqlRow): ManifestRecord {
   return {
     id: row.id as ManifestId,
     seq: row.seq as number,

@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { StoreFault } from '../../core/ports.ts'
-import { readCatalog } from './catalog.ts'
+import { checkCatalog } from './catalog.ts'
 import { listCursors } from './cursors.ts'
 import { ownStart } from './log.ts'
 import { readFrames } from './log-row.ts'
@@ -66,7 +66,7 @@ function inspectTimeline({ connection, log, timelines }: Reading, timeline: Time
   if (!timeline) return
   timelines.find(timeline.name)
   readInbox(connection, timeline, Number.MAX_SAFE_INTEGER)
-  readCatalog(connection, timeline)
+  checkCatalog(connection, timeline)
   if (timeline.head.seq > ownStart(timeline)) log.read(timeline, timeline.head.seq - 1, 1)
 }
 

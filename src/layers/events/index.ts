@@ -1,6 +1,7 @@
 // reprise/events: aggregates (decide and evolve), projections of their events, and commands between them.
 
 export { type AggregateDefinition, type AggregateOptions, aggregate } from './aggregate.ts'
+export { checkEvents, type EventsCheck } from './check.ts'
 export type { AggregateHandle } from './handle.ts'
 export type { Happened, When } from './history.ts'
 export { type Personal, personal } from './personal.ts'
@@ -14,6 +15,7 @@ export {
 } from './projection.ts'
 export type { ProjectionHandle, RebuildOptions } from './projection-handle.ts'
 export { Refused } from './refused.ts'
+export { type Rewritten, rewrite } from './rewrite.ts'
 export type { RunnerStatus } from './runner.ts'
 export { checked, type StandardSchema } from './schema.ts'
 export type { Quarantined } from './sink.ts'

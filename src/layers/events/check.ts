@@ -1,0 +1,71 @@
+// Before a deploy: can today's code read every event that was ever stored? Looks at types and versions only, runs no
+// upcaster and decodes nothing, so it is quick and safe on a production store.
+
+import { type MissingPath, missingPaths, upcast } from '../../core/fold.ts'
+import { type FeedPosition, feedStart } from '../../core/ports.ts'
+import { unpackRun } from '../../core/run.ts'
+import { systemPrefix } from '../../engine/definition.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { Model } from './aggregate.ts'
+import { layerPrefix } from './envelope.ts'
+
+export interface EventsCheck {
+  readonly ok: boolean
+  /** Every kind of event in the store, with how many there are. */
+  readonly stored: readonly { readonly type: string; readonly version: number; readonly count: number }[]
+  /** Versions without a path to today's. */
+  readonly missing: readonly MissingPath[]
+  /** Types that `evolve` does not know, also after renames. */
+  readonly unknown: readonly string[]
+}
+
+/** @example if (!(await checkEvents(rp, account)).ok) process.exit(1) */
+export async function checkEvents(
+  engine: Reprise,
+  definition: { readonly prefix: string; readonly model: Pick<Model<never>, 'upcasters' | 'evolve'> },
+): Promise<EventsCheck> {
+  const { upcasters, evolve } = definition.model
+  const counts = new Map<string, { type: string; version: number; count: number }>()
+  for (let after: FeedPosition = feedStart, isEnd = false; !isEnd; ) {
+    const page = await engine.feed(after, { prefixes: [definition.prefix] })
+    for (const { run } of page.items) {
+      for (const { type, version } of unpackRun(run)) {
+        if (type.startsWith(systemPrefix) || type.startsWith(layerPrefix)) continue
+        const key = `${version} ${type}`
+        const kind = counts.get(key) ?? { type, version, count: 0 }
+        kind.count += 1
+        counts.set(key, kind)
+      }
+    }
+    after = page.next
+    isEnd = page.isEnd
+  }
+  const stored = [...counts.values()]
+  const missing = missingPaths(stored, upcasters)
+  const unknown = new Set<string>()
+  for (const { type, version } of stored) {
+    if (missing.some((path) => path.type === type && path.version === version)) continue
+    const today = finalType(type, version, upcasters)
+    if (!Object.hasOwn(evolve, today)) unknown.add(today)
+  }
+  return { ok: missing.length === 0 && unknown.size === 0, stored, missing, unknown: [...unknown] }
+}
+
+/** Follows the links without their functions. */
+function finalType(type: string, version: number, upcasters: Parameters<typeof upcast>[1]): string {
+  const linksOnly = Object.fromEntries(
+    Object.entries(upcasters).map(([name, { version: current, from = {} }]) => [
+      name,
+      {
+        version: current,
+        from: Object.fromEntries(
+          Object.entries(from).map(([at, link]) => [
+            at,
+            typeof link === 'function' ? (data: unknown) => data : { type: link.type, version: link.version },
+          ]),
+        ),
+      },
+    ]),
+  )
+  return upcast({ type, version, data: null }, linksOnly).type
+}

@@ -34,7 +34,7 @@ export interface Command {
 export interface ExecutionHooks {
   readonly hash: Hash
   soon(call: () => void): void
-  after(delayMs: number, call: () => void): () => void
+  after(delayMs: number, call: () => void): void
   seed(): string
   onSignal(item: Extract<Item, { kind: 'signal' }>): void
   onUpdate(item: Extract<Item, { kind: 'update' }>): void
@@ -64,7 +64,7 @@ const yieldEvery = 256
 
 /** Turns of the event loop, then milliseconds, that code may take to ask for what history says it asked for. */
 const patienceTurns = 20
-const patienceMs = [1, 5, 20, 75, 200]
+const patienceMs = [1, 4, 15, 60]
 
 export class Execution {
   readonly root: Scope

@@ -181,7 +181,8 @@ export class Instance {
       {
         hash,
         soon: (call) => leaveScope(() => clock.soon(call)),
-        after: (delayMs, call) => clock.after(delayMs, call),
+        // Real time: what the code may be waiting for is real, whatever clock the engine has.
+        after: (delayMs, call) => leaveScope(() => void setTimeout(call, delayMs)),
         seed: () => `${state.started?.seed ?? 0}.${state.generation}`,
         onSignal: (item) => this.signals.deliver(item),
         onUpdate: (item) => this.queries.update(item),

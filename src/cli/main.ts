@@ -10,6 +10,11 @@ import { exit, exitCodeOf, UsageError } from './exit.ts'
 import { Output } from './output.ts'
 
 export async function main(argv: readonly string[]): Promise<void> {
+  // `reprise log … | head` closes the pipe early: that is no error.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(exit.ok)
+    throw error
+  })
   const code = await runCli(argv)
   // Not process.exit: what is still being written to a pipe must get there.
   process.exitCode = code

@@ -51,13 +51,8 @@ const show: Command = async ({ engine, args, options, output }) => {
         ['created', `${when(head.createdAt)} (${relative(head.createdAt, now)})`],
         ['changed', `${when(head.updatedAt)} (${relative(head.updatedAt, now)})`],
         ...Object.entries(head.attributes).map(([key, value]) => [key, String(value)] as const),
+        ...Object.entries(summary ?? {}).map(([key, value]) => [key, toJson(value)] as const),
       ])
-      if (summary)
-        output.facts(
-          Object.entries(summary).map(
-            ([key, value]) => [key, typeof value === 'string' ? value : toJson(value)] as const,
-          ),
-        )
     },
   )
   return exit.ok

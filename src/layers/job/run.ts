@@ -236,7 +236,7 @@ export class JobRun<T = unknown> {
     }
     if (taken.length > 0) this.#startPass(taken)
     await this.#readMail(heads)
-    await this.#handOver(fair)
+    this.#handOver(fair)
     if (this.#shards.size === 0) this.#status = 'waiting'
     return this.#stopping !== null
   }
@@ -262,10 +262,19 @@ export class JobRun<T = unknown> {
   }
 
   /** Others came: let them have what is more than our share, one at a time. */
-  async #handOver(fair: number): Promise<void> {
-    if (this.#shards.size <= fair || this.#stopping) return
-    const last = [...this.#shards.values()].filter((shard) => !shard.isLeaving).pop()
-    if (last) last.isLeaving = true
+  #handOver(fair: number): void {
+    const held = [...this.#shards.values()]
+    const last = held[held.length - 1]
+    if (held.length <= fair || this.#stopping || !last || held.some((shard) => shard.isLeaving)) return
+    last.isLeaving = true
+    this.#letGo(last).catch((error) => this.#fail(error))
+  }
+
+  async #letGo(shard: Shard<T>): Promise<void> {
+    await this.#bench.leave(shard)
+    if (shard.lost || this.#stopping) return
+    await shard.settle()
+    await this.#release(shard, 'handed over to another process')
   }
 
   async #takeClaimed(): Promise<void> {
@@ -354,13 +363,13 @@ export class JobRun<T = unknown> {
     this.#bench.flushBatch()
     if (!isAll && this.#stopping) return
     for (const shard of pass.shards) {
+      if (shard.isLeaving) continue
       await this.#bench.drained(shard)
       // A person may have sent some back while it ran.
       while (isAll && !this.#stopping && !shard.lost && (await pass.redrive())) await this.#bench.drained(shard)
-      if (shard.lost || this.#stopping) continue
+      if (shard.lost || shard.isLeaving || this.#stopping || !isAll) continue
       await shard.settle()
-      if (shard.isLeaving || !isAll) await this.#release(shard, 'handed over to another process')
-      else await this.#finish(shard)
+      if (!shard.isLeaving) await this.#finish(shard)
     }
   }
 

@@ -98,6 +98,8 @@ export class Shard<T> {
 
   /** The source reached a position. */
   passed(cursor: Cursor): void {
+    // Items of a shard that is leaving are not taken any more, so its cursor must not go past them.
+    if (this.isLeaving) return
     this.#marks.push(this.#tip)
     this.#tip = { cursor, outstanding: 0 }
   }

@@ -108,6 +108,13 @@ export class Workbench<T> {
     await this.#until(() => shard.isIdle || shard.lost !== null || this.isStopping)
   }
 
+  /** The shard is handed over: what waits for another attempt is left to the next owner. */
+  async leave(shard: Shard<T>): Promise<void> {
+    for (const task of [...shard.inFlight.values()]) this.#sleepers.get(task)?.()
+    this.flushBatch()
+    await this.drained(shard)
+  }
+
   /** Stops starting; resolves when what is in flight is settled, or after the grace time with what was cut off. */
   async stop(shards: readonly Shard<T>[], graceMs: number): Promise<number> {
     this.isStopping = true

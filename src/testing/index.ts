@@ -4,5 +4,5 @@ export { type Capabilities, conformance, type Harness, type Runner } from './con
 export { type Given, given, type When, type WhenOptions } from './events.ts'
 export { type Decide, type Fate, faultyStore } from './faulty-store.ts'
 export { VirtualClock } from './virtual-clock.ts'
-export { Crashed, type CrashPoint, type KitOptions, WorkflowKit } from './workflow.ts'
+export { Crashed, type CrashPoint, type Disturbance, type KitOptions, WorkflowKit } from './workflow.ts'
 export { type CrashSweep, crashEverywhere } from './workflow-crash.ts'

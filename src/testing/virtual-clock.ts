@@ -42,10 +42,12 @@ export class VirtualClock {
     }
   }
 
-  /** The clock of one process, alive as long as `isAlive` says so. */
-  view(isAlive: () => boolean): Clock {
+  /** The clock of one process, alive as long as `isAlive` says so; while it is paused its timers wait. */
+  view(isAlive: () => boolean, paused: () => Promise<void> | null = () => null): Clock {
     const guarded = (call: () => void) => () => {
-      if (isAlive()) call()
+      const pause = paused()
+      if (pause) void pause.then(() => isAlive() && call())
+      else if (isAlive()) call()
     }
     return {
       now: () => this.#now,

@@ -20,12 +20,15 @@ export type CrashPoint =
   /** Before or after the nth effect that the test reports with `kit.effect` (from 1). */
   | { readonly effect: number; readonly when: 'before' | 'after' }
 
+/** A crash, or a pause: the process stands still for that long, others take over, and then it goes on as if nothing were. */
+export type Disturbance = CrashPoint & { readonly pause?: Duration }
+
 export interface KitOptions {
   /** What the processes execute; a run adds its own definition by itself. */
   readonly work?: readonly Workable[]
   /** When virtual time starts; 2026-01-01 if left out. */
   readonly startAt?: Date | number
-  readonly crashAt?: readonly CrashPoint[]
+  readonly crashAt?: readonly Disturbance[]
   /** Told of every commit, before it is made. */
   readonly onCommit?: (n: number) => void
 }
@@ -42,6 +45,7 @@ export class WorkflowKit {
   readonly #world = createWorld()
   readonly #options: KitOptions
   readonly #dead = new Set<string>()
+  readonly #paused = new Map<string, Promise<void>>()
   readonly #definitions = new Set<Workable>()
   #process = 0
   #engine!: Reprise
@@ -175,6 +179,23 @@ export class WorkflowKit {
     this.#boot()
   }
 
+  /** The process stands still, another one starts, and after that long the first goes on: a zombie. */
+  pause(duration: Duration): Promise<void> {
+    const name = this.#nameOf(this.#process)
+    const thawed = new Promise<void>((resolve) => {
+      this.clock
+        .view(() => true)
+        .after(toMs(duration, 'duration'), () => {
+          this.#paused.delete(name)
+          resolve()
+        })
+    })
+    this.#paused.set(name, thawed)
+    this.#crashes += 1
+    this.#boot()
+    return thawed
+  }
+
   async close(): Promise<void> {
     let isClosed = false
     const closing = this.#engine.close().finally(() => {
@@ -196,8 +217,8 @@ export class WorkflowKit {
     let seed = this.#process * 7919
     this.#engine = createEngine(
       {
-        store: this.#mortal(store, isAlive),
-        clock: this.clock.view(isAlive),
+        store: this.#mortal(store, isAlive, name),
+        clock: this.clock.view(isAlive, () => this.#paused.get(name) ?? null),
         random: {
           bytes: (count) => Uint8Array.from({ length: count }, () => Math.floor(next() * 256)),
           number: () => next(),
@@ -219,7 +240,7 @@ export class WorkflowKit {
   }
 
   /** A dead process gets no answers, and its commits count for crash points. */
-  #mortal(store: Store, isAlive: () => boolean): Store {
+  #mortal(store: Store, isAlive: () => boolean, process: string): Store {
     const never = new Promise<never>(() => undefined)
     return new Proxy(store, {
       get: (target, name) => {
@@ -228,11 +249,13 @@ export class WorkflowKit {
         if (name === 'listen') return (wake: () => void) => target.listen(() => isAlive() && wake())
         return async (...args: unknown[]) => {
           this.clock.activity += 1
+          await this.#paused.get(process)
           if (!isAlive()) return await never
           if (name === 'commit') await this.#beforeCommit()
           if (!isAlive()) return await never
           const answer = await (member as (...args: unknown[]) => unknown).apply(target, args)
           if (name === 'commit') await this.#afterCommit()
+          await this.#paused.get(process)
           return isAlive() ? answer : await never
         }
       },
@@ -251,8 +274,10 @@ export class WorkflowKit {
     await this.#crashIf((point) => 'commit' in point && point.commit === n && point.when === 'after')
   }
 
-  async #crashIf(isHere: (point: CrashPoint) => boolean): Promise<void> {
-    if (!this.#options.crashAt?.some(isHere)) return
+  async #crashIf(isHere: (point: Disturbance) => boolean): Promise<void> {
+    const point = this.#options.crashAt?.find(isHere)
+    if (!point) return
+    if (point.pause !== undefined) return await this.pause(point.pause)
     this.crash()
     // The code that got here belongs to the dead process: it never goes on.
     await new Promise<never>(() => undefined)

@@ -1,0 +1,151 @@
+// Random workflow programs under crashes, takeovers and pauses: the outcome is that of an undisturbed run, no effect is
+// missing, none is compensated twice, and what is repeated has the same key. REPRISE_RANDOM_RUNS sets how many.
+
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { type WorkflowContext, type WorkflowDefinition, workflow } from '../../src/layers/workflow/index.ts'
+import { type Disturbance, WorkflowKit } from '../../src/testing/index.ts'
+
+type Program =
+  | { readonly op: 'step'; readonly undo: boolean; readonly fails: number }
+  | { readonly op: 'sleep'; readonly hours: number }
+  | { readonly op: 'signal' }
+  | { readonly op: 'timeout' }
+  | { readonly op: 'throw' }
+  | { readonly op: 'catch'; readonly body: Program }
+  | { readonly op: 'seq' | 'all' | 'parallel' | 'race'; readonly parts: readonly Program[] }
+  | { readonly op: 'loop'; readonly times: number; readonly body: Program }
+  | { readonly op: 'child'; readonly body: Program }
+
+const { program } = fc.letrec<{ program: Program; leaf: Program }>((tie) => ({
+  leaf: fc.oneof(
+    { weight: 6, arbitrary: fc.record({ op: fc.constant('step' as const), undo: fc.boolean(), fails: fc.nat(2) }) },
+    { weight: 2, arbitrary: fc.record({ op: fc.constant('sleep' as const), hours: fc.integer({ min: 1, max: 50 }) }) },
+    { weight: 1, arbitrary: fc.constant({ op: 'signal' as const }) },
+    { weight: 1, arbitrary: fc.constant({ op: 'timeout' as const }) },
+    { weight: 1, arbitrary: fc.constant({ op: 'throw' as const }) },
+  ),
+  program: fc.oneof(
+    { depthSize: 'small', withCrossShrink: true },
+    tie('leaf'),
+    fc.record({
+      op: fc.constantFrom('seq' as const, 'seq' as const, 'all' as const, 'parallel' as const, 'race' as const),
+      parts: fc.array(tie('program'), { minLength: 1, maxLength: 4 }),
+    }),
+    fc.record({ op: fc.constant('loop' as const), times: fc.integer({ min: 1, max: 3 }), body: tie('program') }),
+    fc.record({ op: fc.constant('child' as const), body: tie('program') }),
+    fc.record({ op: fc.constant('catch' as const), body: tie('program') }),
+  ),
+}))
+
+const disturbance: fc.Arbitrary<Disturbance> = fc.oneof(
+  fc.record({ commit: fc.integer({ min: 1, max: 30 }), when: fc.constantFrom('before' as const, 'after' as const) }),
+  fc.record({ effect: fc.integer({ min: 1, max: 12 }), when: fc.constantFrom('before' as const, 'after' as const) }),
+  fc.record({
+    commit: fc.integer({ min: 1, max: 30 }),
+    when: fc.constantFrom('before' as const, 'after' as const),
+    pause: fc.constantFrom('5s', '40s'),
+  }),
+)
+
+function interpreter(kit: WorkflowKit, calls: Map<string, number>) {
+  const tries = new Map<string, number>()
+  const touch = (key: string) => kit.effect(() => calls.set(key, (calls.get(key) ?? 0) + 1))
+  const run = async (ctx: WorkflowContext, one: Program): Promise<unknown> => {
+    switch (one.op) {
+      case 'step':
+        return await ctx.step(
+          's',
+          async ({ key }) => {
+            tries.set(key, (tries.get(key) ?? 0) + 1)
+            if (tries.get(key)! <= one.fails) throw new Error('once more')
+            await touch(key)
+            return key.length
+          },
+          {
+            retry: { attempts: 5, backoff: '1s', jitter: 0 },
+            ...(one.undo && { compensate: (_: unknown, { key }: { key: string }) => touch(key) }),
+          },
+        )
+      case 'sleep':
+        return void (await ctx.sleep(`${one.hours}h`))
+      case 'signal':
+        return await ctx.signal('s')
+      case 'timeout':
+        return await ctx.signal('nobody', { timeout: '3h', otherwise: 'none' })
+      case 'throw':
+        throw new Error('thrown')
+      case 'catch':
+        return await run(ctx, one.body).catch((error: Error) => `caught ${error.message}`)
+      case 'seq': {
+        const values: unknown[] = []
+        for (const part of one.parts) values.push(await run(ctx, part))
+        return values
+      }
+      case 'all':
+        return await Promise.all(one.parts.map((part) => run(ctx, part)))
+      case 'parallel':
+        return await ctx.parallel(one.parts.map((part) => (own) => run(own, part)))
+      case 'race':
+        return await ctx.race(one.parts.map((part) => (own) => run(own, part)))
+      case 'loop':
+        return await ctx.loop({ n: 0, values: [] as unknown[] }, async ({ n, values }, own) => {
+          if (n === one.times) return own.stop(values)
+          return { n: n + 1, values: [...values, await run(own, one.body)] }
+        })
+      case 'child':
+        return await ctx.child(definition, one.body)
+    }
+  }
+  const definition: WorkflowDefinition<Program, unknown> = workflow('random', (ctx, input: Program) => run(ctx, input))
+  return definition
+}
+
+async function execute(input: Program, crashAt: readonly Disturbance[]) {
+  const kit = new WorkflowKit({ crashAt })
+  const calls = new Map<string, number>()
+  try {
+    const run = await kit.run(interpreter(kit, calls), input, { id: 'r' })
+    for (let i = 0; i < 20; i++) await kit.survive(() => signal(kit, run.timeline, i))
+    const result = await kit.result(run).catch((error: Error) => `failed: ${error.message}`)
+    await kit.advance('100d')
+    return { result, calls, crashes: kit.crashes }
+  } finally {
+    await kit.close()
+  }
+}
+
+/** To the run and, as all of them are equal, it does not matter which wait gets which. */
+const signal = (kit: WorkflowKit, timeline: string, i: number) =>
+  kit.rp.send(timeline, 'signal', { name: 's', value: 'signal' }, { id: `signal-${i}` })
+
+/** Programs that would wait for ever: a child gets no signals. */
+function waits(one: Program, inChild = false): boolean {
+  if (one.op === 'signal') return inChild
+  if (one.op === 'child') return waits(one.body, true)
+  if ('body' in one) return waits(one.body, inChild)
+  return 'parts' in one && one.parts.some((part) => waits(part, inChild))
+}
+
+it('random programs come to the same end under crashes, takeovers and pauses (G5, G13)', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      program.filter((one) => !waits(one)),
+      fc.array(disturbance, { minLength: 1, maxLength: 3 }),
+      async (input, crashAt) => {
+        const plain = await execute(input, [])
+        const disturbed = await execute(input, crashAt)
+        expect(disturbed.result).toEqual(plain.result)
+        expect([...disturbed.calls.keys()].sort()).toEqual([...plain.calls.keys()].sort())
+        for (const [key, count] of plain.calls) expect(count, key).toBe(1)
+        for (const [key, count] of disturbed.calls) expect(count, key).toBeLessThanOrEqual(1 + 2 * disturbed.crashes)
+      },
+    ),
+    { numRuns: Number(process.env.REPRISE_RANDOM_RUNS ?? 40), ...seeded() },
+  )
+})
+
+function seeded() {
+  const seed = process.env.REPRISE_SEED
+  return seed === undefined ? {} : { seed: Number(seed) }
+}

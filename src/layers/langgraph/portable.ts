@@ -8,13 +8,17 @@ import { type ClassCodec, Codec } from '../../core/codec.ts'
 import type { Limits } from '../../core/limits.ts'
 import type { Hash } from '../../core/ports.ts'
 
-export type LeafValue = string | Uint8Array
+/** A text, a binary, or (in a list of one) an encoded message. */
+export type LeafValue = string | Uint8Array | readonly [Uint8Array]
 
 /** Texts and binaries from this length on are leaves. */
 export const leafLengthMin = 128
-const leafDigestBytes = 18
+/** Messages are, from this size on: they come as a write, as a step's input and as part of the list. */
+const messageBytesMin = 48
+/** Enough that nobody can make two texts of one digest. */
+const leafDigestBytes = 16
 
-/** In the place of a long text or binary: the digest under which it is stored. */
+/** In the place of a message, a long text or a large binary: the digest under which it is stored. */
 export class Leaf {
   readonly digest: string
 
@@ -55,6 +59,7 @@ export interface Encoded {
 export class Portable {
   readonly #codec: Codec
   readonly #hash: Hash
+  readonly #messages = new WeakMap<Uint8Array, object>()
 
   constructor(hash: Hash, limits: Pick<Limits, 'valueBytes' | 'valueDepth'>) {
     this.#hash = hash
@@ -63,20 +68,35 @@ export class Portable {
 
   encode(value: unknown): Encoded {
     const leaves = new Map<string, LeafValue>()
-    const tree = new Flattening((leaf) => this.#leaf(leaf, leaves)).of(value)
+    const tree = new Flattening(
+      (leaf) => this.#leaf(leaf, leaves),
+      (message) => {
+        const bytes = this.#codec.encode(message)
+        return bytes.length < messageBytesMin ? message : this.#leaf([bytes], leaves)
+      },
+    ).of(value)
     return { bytes: this.#codec.encode(tree), leaves }
   }
 
-  /** The tree with leaves and LangChain objects still in their portable form; see revive.ts. */
+  /** The tree with leaves and LangChain objects still in their portable form; see revive.ts. Not to be changed. */
   decode(bytes: Uint8Array): unknown {
     return this.#codec.decode(bytes)
   }
 
+  /** Decoded once for as long as its bytes are held: lists of checkpoints show the same messages again and again. */
+  decodeMessage(bytes: Uint8Array): unknown {
+    const known = this.#messages.get(bytes)
+    if (known !== undefined) return known
+    const tree = this.#codec.decode(bytes) as object
+    this.#messages.set(bytes, tree)
+    return tree
+  }
+
   #leaf(value: LeafValue, leaves: Map<string, LeafValue>): Leaf {
-    const isText = typeof value === 'string'
-    const bytes = isText ? utf16Safe(value) : value
+    const [kind, bytes] =
+      typeof value === 'string' ? [1, utf16Safe(value)] : value instanceof Uint8Array ? [2, value] : [3, value[0]]
     const tagged = new Uint8Array(bytes.length + 1)
-    tagged[0] = isText ? 1 : 2
+    tagged[0] = kind
     tagged.set(bytes, 1)
     const digest = Buffer.from(this.#hash(tagged).subarray(0, leafDigestBytes)).toString('base64url')
     leaves.set(digest, value)
@@ -92,20 +112,35 @@ function utf16Safe(text: string): Uint8Array {
   return /\p{Surrogate}/u.test(text) ? new Uint8Array([...bytes, 0, ...Buffer.from(text, 'utf16le')]) : bytes
 }
 
+/** Names that messages are made of, by number. Append only: numbers are stored. */
+const messageNames = ['HumanMessage', 'AIMessage', 'ToolMessage', 'SystemMessage', 'RemoveMessage', 'ChatMessage']
+const messageFields = [
+  ...['content', 'id', 'additional_kwargs', 'response_metadata', 'tool_calls', 'invalid_tool_calls', 'name'],
+  ...['tool_call_id', 'usage_metadata', 'status', 'artifact', 'role', 'type', 'metadata'],
+]
+
 const classes: readonly ClassCodec[] = [
-  { name: 'l', type: Leaf, encode: (leaf) => (leaf as Leaf).digest, decode: (data) => new Leaf(String(data)) },
+  {
+    name: 'l',
+    type: Leaf,
+    encode: (leaf) => new Uint8Array(Buffer.from((leaf as Leaf).digest, 'base64url')),
+    decode: (data) => new Leaf(Buffer.from(data as Uint8Array).toString('base64url')),
+  },
   {
     name: 'c',
     type: LangChainObject,
     encode: (value) => {
       const { id, kwargs, isForLoader } = value as LangChainObject
-      return isForLoader ? [id, kwargs] : [id[2], kwargs]
+      if (isForLoader) return [id, kwargs]
+      const fields = Object.entries(kwargs as object).flatMap(([key, item]) => [pack(messageFields, key), item])
+      return [pack(messageNames, id[2]!), ...fields]
     },
     decode: (data) => {
-      const [id, kwargs] = data as [string | string[], unknown]
-      return typeof id === 'string'
-        ? new LangChainObject(['langchain_core', 'messages', id], kwargs, false)
-        : new LangChainObject(id, kwargs, true)
+      const [first, ...rest] = data as unknown[]
+      if (Array.isArray(first)) return new LangChainObject(first as string[], rest[0], true)
+      const kwargs: Record<string, unknown> = {}
+      for (let i = 0; i < rest.length; i += 2) define(kwargs, unpack(messageFields, rest[i]), rest[i + 1])
+      return new LangChainObject(['langchain_core', 'messages', unpack(messageNames, first)], kwargs, false)
     },
   },
   {
@@ -116,6 +151,15 @@ const classes: readonly ClassCodec[] = [
   },
 ]
 
+function pack(names: readonly string[], name: string): string | number {
+  const at = names.indexOf(name)
+  return at < 0 ? name : at
+}
+
+function unpack(names: readonly string[], packed: unknown): string {
+  return typeof packed === 'number' ? (names[packed] ?? '') : String(packed)
+}
+
 export { Snapshot }
 
 export type MessageClass = new (kwargs: Record<string, unknown>) => object
@@ -123,16 +167,24 @@ export type MessageClass = new (kwargs: Record<string, unknown>) => object
 /** The class of a LangChain message by its last name; undefined for any other name. */
 export function messageClass(name: string): MessageClass | undefined {
   const found: unknown = Object.hasOwn(messageClasses, name) ? Reflect.get(messageClasses, name) : undefined
-  const isClass = typeof found === 'function' && found.prototype instanceof messageClasses.BaseMessage
+  // Not by instanceof, which LangChain redefines for its classes.
+  const isClass =
+    typeof found === 'function' &&
+    Object.prototype.isPrototypeOf.call(messageClasses.BaseMessage.prototype, found.prototype)
   return isClass ? (found as MessageClass) : undefined
 }
 
 class Flattening {
-  readonly #leaf: (value: LeafValue) => Leaf
+  readonly #leaf: (value: string | Uint8Array) => Leaf
+  readonly #messageLeaf: (message: LangChainObject) => LangChainObject | Leaf
   readonly #seen = new Map<object, unknown>()
 
-  constructor(leaf: (value: LeafValue) => Leaf) {
+  constructor(
+    leaf: (value: string | Uint8Array) => Leaf,
+    messageLeaf: (message: LangChainObject) => LangChainObject | Leaf,
+  ) {
     this.#leaf = leaf
+    this.#messageLeaf = messageLeaf
   }
 
   of(value: unknown): unknown {
@@ -205,7 +257,7 @@ class Flattening {
       const item: unknown = key in message ? Reflect.get(message, key) : Reflect.get(message.lc_kwargs, key)
       if (!isDropped(item)) define(kwargs, key, this.of(item))
     }
-    return new LangChainObject(message.lc_id, kwargs, false)
+    return this.#messageLeaf(new LangChainObject(message.lc_id, kwargs, false))
   }
 
   #fromJson(value: object, json: unknown): unknown {

@@ -60,7 +60,17 @@ function neededLeaves(
   portable: Portable,
 ): Set<string> {
   const needed = new Set<string>()
-  const look = (bytes: Uint8Array) => collectLeaves(portable.decode(bytes), needed, new Set())
+  const look = (bytes: Uint8Array) => {
+    const found = new Set<string>()
+    collectLeaves(portable.decode(bytes), found, new Set())
+    for (const digest of found) {
+      if (needed.has(digest)) continue
+      needed.add(digest)
+      const leaf = state.leaves.get(digest)
+      // A message may hold leaves of its own.
+      if (Array.isArray(leaf)) look(leaf[0])
+    }
+  }
   for (const id of values) {
     const stored = state.values.get(id)
     if (stored && 'items' in stored) stored.items.forEach(look)

@@ -7,9 +7,12 @@ import { DeltaSnapshot } from '@langchain/langgraph-checkpoint'
 import { RepriseError } from '../../core/errors.ts'
 import { define, LangChainObject, Leaf, type LeafValue, messageClass, Snapshot } from './portable.ts'
 
-export type LeafReader = (digest: string) => LeafValue | undefined
+export interface LeafReader {
+  get(digest: string): LeafValue | undefined
+  decodeMessage(bytes: Uint8Array): unknown
+}
 
-/** @example await revive(portable.decode(bytes), (digest) => leaves.get(digest)) */
+/** @example await revive(portable.decode(bytes), leaves) */
 export async function revive(tree: unknown, leaves: LeafReader): Promise<unknown> {
   const reviving = new Reviving(leaves)
   const value = reviving.of(tree)
@@ -69,12 +72,15 @@ class Reviving {
     else put(value)
   }
 
-  #leaf({ digest }: Leaf): LeafValue {
-    const value = this.#leaves(digest)
+  #leaf({ digest }: Leaf): unknown {
+    const value = this.#leaves.get(digest)
     if (value === undefined) {
       throw new RepriseError('MALFORMED', `a value names the leaf ${digest}, which is not there`, { digest })
     }
-    return typeof value === 'string' ? value : value.slice()
+    if (typeof value === 'string') return value
+    if (value instanceof Uint8Array) return value.slice()
+    // Fresh each time, though the decoded tree is shared: two places of one message are two objects.
+    return new Reviving(this.#leaves).of(this.#leaves.decodeMessage(value[0]))
   }
 
   #langChain(value: LangChainObject): unknown {

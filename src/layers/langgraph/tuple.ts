@@ -53,7 +53,7 @@ export class TupleReader {
 
   async read(thread: Thread, state: ThreadState, place: Place): Promise<CheckpointTuple> {
     const { threadId, ns, id, record } = place
-    const taken = take(thread, state, place)
+    const taken = take(thread, state, place, this.#portable)
     const channel_values: Record<string, unknown> = {}
     for (const [channel, value] of taken.channels) {
       define(channel_values, channel, await this.#value(thread, value, taken.leaf))
@@ -120,7 +120,7 @@ export class TupleReader {
   }
 }
 
-function take(thread: Thread, state: ThreadState, { ns, id, record }: Place): Taken {
+function take(thread: Thread, state: ThreadState, { ns, id, record }: Place, portable: Portable): Taken {
   const writesOf = (of: string) => [...state.writes.values({ prefix: `${checkpointKey(ns, of)}\0` })]
   const channels = Object.entries(record.channels).map(([channel, valueId]): [string, TakenValue] => {
     const stored = state.values.get(valueId)!
@@ -133,6 +133,6 @@ function take(thread: Thread, state: ThreadState, { ns, id, record }: Place): Ta
     channels,
     writes: writesOf(id),
     sends: sends.filter((write) => write.channel === TASKS),
-    leaf: (digest) => leaves.get(digest),
+    leaf: { get: (digest) => leaves.get(digest), decodeMessage: (bytes) => portable.decodeMessage(bytes) },
   }
 }

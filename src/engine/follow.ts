@@ -33,6 +33,8 @@ export class Replica<State, Handle = unknown> {
   #head: Head
   #state: TimelineState<State>
   #point: Point
+  /** The checkpoint that its state was restored from: the first one after a takeover need only add to it. */
+  #base: Recovered<State>['base']
   #look: Promise<void> | null = null
   #next: Promise<void> | null = null
   #cancelPoll: (() => void) | null = null
@@ -45,6 +47,7 @@ export class Replica<State, Handle = unknown> {
       readonly head: Head
       readonly state: TimelineState<State>
       readonly point: Point
+      readonly base: Recovered<State>['base']
       readonly report: RecoveryReport
     },
     promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>,
@@ -56,6 +59,7 @@ export class Replica<State, Handle = unknown> {
     this.#head = start.head
     this.#state = start.state
     this.#point = start.point
+    this.#base = start.base
     this.recovery = start.report
     this.#pollMs = options.pollMs ?? 1000
     this.#stopListening = options.isPassive ? () => undefined : kernel.store.listen(() => void this.#refreshQuietly())
@@ -115,7 +119,7 @@ export class Replica<State, Handle = unknown> {
       state: this.#state,
       point: this.#point,
       lineage: await lineageOf(this.#kernel, head),
-      base: null,
+      base: this.#base,
       damaged: [],
       report,
       replayMsPerEntry: 0,
@@ -146,6 +150,7 @@ export class Replica<State, Handle = unknown> {
       this.#head = head
       this.#state = recovered.state
       this.#point = recovered.point
+      this.#base = recovered.base
       for (const call of this.#watchers) call([])
       return
     }
@@ -183,8 +188,8 @@ export async function follow<State, Handle>(
   promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>,
   options: FollowOptions,
 ): Promise<Replica<State, Handle>> {
-  const { state, point, report } = await recover(kernel, head, fold)
-  return new Replica(kernel, fold, { head, state, point, report }, promote, options)
+  const { state, point, base, report } = await recover(kernel, head, fold)
+  return new Replica(kernel, fold, { head, state, point, base, report }, promote, options)
 }
 
 function sameBranch(a: Head, b: Head): boolean {

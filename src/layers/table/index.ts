@@ -3,5 +3,7 @@
 export type { KeyedRange } from '../../core/keyed.ts'
 export type { Change, TableHandle } from './handle.ts'
 export type { IndexFunction, Term } from './indexes.ts'
+export { type PartitionedStore, type StoreDefinition, type StoreOptions, stateStore } from './partitioned.ts'
+export type { TableStandby } from './standby.ts'
 export { type TableDefinition, type TableOptions, table } from './table.ts'
 export type { SetOptions, Transaction } from './transaction.ts'

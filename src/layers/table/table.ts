@@ -9,6 +9,7 @@ import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../.
 import type { Reprise } from '../../engine/reprise.ts'
 import { TableHandle, type TableModel } from './handle.ts'
 import type { IndexFunction } from './indexes.ts'
+import { TableStandby } from './standby.ts'
 import { applyEntry, initialState, type TableState } from './state.ts'
 
 export interface TableOptions<V> {
@@ -27,6 +28,8 @@ export interface TableDefinition<V> extends Entity<TableHandle<V>> {
   readonly prefix: string
   readonly fold: Fold<TableState<V>>
   readonly model: TableModel<V>
+  /** Follows the table without owning it, ready to take over. */
+  standby(engine: Reprise, id?: string): Promise<TableStandby<V>>
 }
 
 export const tablePrefix = 'table/'
@@ -44,6 +47,11 @@ export function table<V>(name: string, options: TableOptions<V> = {}): TableDefi
     prefix,
     fold,
     model,
+    async standby(engine, id) {
+      engine.register(prefix, fold)
+      const replica = await engine.follow({ prefix: id === undefined ? prefix : `${prefix}/${id}`, fold }, '')
+      return new TableStandby(engine, model, replica)
+    },
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       engine.register(prefix, fold)
       return await openTable(engine, id === undefined ? prefix : `${prefix}/${id}`, fold, model, open, shared)

@@ -66,13 +66,15 @@ export function connectReader(driver: Driver, file: string): Connection {
 
 function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOptions): OpenedFile['writer'] {
   const ack = new AckMark(file)
-  if (existsSync(file) && statSync(file).size > 0) checkBeforeWriting(driver, file, ack, hash)
-  else ack.check(null)
+  const isEmpty = !existsSync(file) || statSync(file).size === 0
+  if (isEmpty) ack.check(null)
+  else checkBeforeWriting(driver, file, ack, hash)
   const connection = new Connection(driver, file, false)
   try {
     // First of all: the next statements may write, and a commit that is not synced before the next looks like damage.
     connection.exec('PRAGMA synchronous = FULL')
-    connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
+    // It writes, and counts only in a file without tables: an old one must open on a full disk too.
+    if (isEmpty) connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
     connection.exec('PRAGMA journal_mode = WAL')
     connection.requireDurability()
     connection.exec(`PRAGMA wal_autocheckpoint = ${checkpointPages}`)

@@ -1,0 +1,191 @@
+// A disk that is full, and one that cannot be written: writes are refused with a code, nothing acknowledged is lost, reading
+// and exporting go on, and writing resumes by itself when there is room again. On a small tmpfs of its own, so it needs the
+// right to mount one; elsewhere it is skipped and says why.
+
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { createEngine } from '../../src/engine/open.ts'
+import { isReprise, type Reprise } from '../../src/index.ts'
+import { Child, definitions, newFolder, openStore, removeFolder, type Where } from '../crash/support.ts'
+import { entry, expected, show } from '../programs/crash-model.mjs'
+
+const folder = newFolder()
+const disk = join(folder, 'disk')
+
+function mount(options: string): string | null {
+  mkdirSync(disk, { recursive: true })
+  const done = spawnSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', disk], { encoding: 'utf8' })
+  return done.status === 0 ? null : `no tmpfs can be mounted here: ${(done.stderr ?? done.error?.message ?? '').trim()}`
+}
+
+const reason = mount('size=1m')
+if (reason) console.log(`full disk: skipped, ${reason}`)
+else spawnSync('umount', [disk])
+
+const code = (expectedCode: string) => expect.objectContaining({ code: expectedCode })
+/** Large enough to fill a disk soon. */
+const big = (n: number) => ({ ...entry(n), pad: 'y'.repeat(20_000) })
+
+describe.skipIf(reason)('a disk', () => {
+  const open: Reprise[] = []
+  const inStore: Where = { kind: 'sqlite', file: join(disk, 'store.db') }
+  const inDirectory: Where = { ...inStore, chunks: join(disk, 'chunks') }
+
+  beforeEach(() => {
+    expect(mount('size=3m')).toBeNull()
+  })
+  afterEach(async () => {
+    for (const rp of open.splice(0)) await rp.close().catch(() => undefined)
+    // Lazily: whatever a failed test left open must not keep the next one from starting.
+    spawnSync('umount', ['-l', disk])
+  })
+
+  async function engine(where: Where): Promise<Reprise> {
+    const rp = createEngine({ store: await openStore(where) }, { worker: 'full', patience: 500 })
+    open.push(rp)
+    return rp
+  }
+
+  /** Leaves only so much room. */
+  function fill(bytesFree: number): void {
+    const { bavail, bsize } = statfsSync(disk)
+    writeFileSync(
+      join(disk, 'filler'),
+      Buffer.alloc(Math.max(0, Math.floor((bavail * bsize - bytesFree) / bsize) * bsize)),
+    )
+  }
+
+  const remount = (options: string) => expect(spawnSync('mount', ['-o', `remount,${options}`, disk]).status).toBe(0)
+
+  async function fillWithEntries(rp: Reprise): Promise<number> {
+    const handle = await rp.open(definitions.plain, 'a')
+    for (let n = handle.state.last + 1; ; n++) {
+      try {
+        await handle.append(big(n))
+      } catch (error) {
+        expect(error).toEqual(code('STORE_FULL'))
+        expect(handle.state.last).toBe(n - 1)
+        return n - 1
+      }
+    }
+  }
+
+  async function readsAndExports(rp: Reprise, last: number): Promise<void> {
+    const { state } = await rp.at(definitions.plain, 'a', { seq: last })
+    expect(show(state)).toEqual(expected('plain', last))
+    expect((await rp.verify()).faults).toEqual([])
+    const { coordinate } = await rp.export({ timeline: 'plain/a', seq: last }, join(folder, 'out.reprise'))
+    expect(coordinate.seq).toBe(last)
+  }
+
+  it('that is full: STORE_FULL, nothing acknowledged is lost, reads and export work, writing resumes', async () => {
+    const rp = await engine(inStore)
+    const last = await fillWithEntries(rp)
+    expect(last).toBeGreaterThan(10)
+    await readsAndExports(rp, last)
+    const handle = await rp.open(definitions.plain, 'a')
+    await expect(handle.append(big(last + 1))).rejects.toEqual(code('STORE_FULL'))
+    remount('size=8m')
+    // The same handle goes on: what was refused was never there.
+    await handle.append(big(last + 1))
+    expect(handle.coordinate.seq).toBe(last + 1)
+    await rp.close()
+    const again = await (await engine(inStore)).open(definitions.plain, 'a')
+    expect(show(again.state)).toEqual(expected('plain', last + 1))
+  })
+
+  it('that is full when the program starts: it opens, reads and exports; it writes once there is room', async () => {
+    const first = await engine(inStore)
+    const last = await fillWithEntries(first)
+    // As a crash would: nothing is closed, nothing is cleaned up.
+    first.kernel.worker.abandon()
+    const rp = await engine(inStore)
+    await readsAndExports(rp, last)
+    await expect(rp.open(definitions.plain, 'a', { takeover: true })).rejects.toEqual(code('STORE_FULL'))
+    remount('size=8m')
+    const handle = await rp.open(definitions.plain, 'a', { takeover: true })
+    expect(show(handle.state)).toEqual(expected('plain', last))
+    await handle.append(big(last + 1))
+  })
+
+  it('that has room for nothing at all from the start', async () => {
+    fill(8 * 1024)
+    await expect(engine(inStore)).rejects.toSatisfy((error) => isReprise(error, 'STORE_FULL', 'STORE_IO'))
+    rmSync(join(disk, 'filler'))
+    const handle = await (await engine(inStore)).open(definitions.plain, 'a')
+    await handle.append(entry(1))
+  })
+
+  it('whatever is left of it, an append is acknowledged and there, or refused and not there', async () => {
+    // The last bytes go to the log, the marks beside it or the file itself: each amount fails somewhere else.
+    for (let bytesFree = 0; bytesFree <= 220 * 1024; bytesFree += 20 * 1024) {
+      const rp = await engine(inStore)
+      const handle = await rp.open(definitions.ledger, `room-${bytesFree}`)
+      await handle.append(entry(1))
+      fill(bytesFree)
+      let last = 1
+      let refused = 0
+      for (let n = 2; n < 40; n++) {
+        try {
+          await handle.append(entry(last + 1))
+          last += 1
+        } catch (error) {
+          expect(error).toEqual(code('STORE_FULL'))
+          refused += 1
+        }
+      }
+      rmSync(join(disk, 'filler'))
+      await handle.append(entry(last + 1))
+      expect(show(handle.state), `${refused} refused with ${bytesFree} bytes free`).toEqual(
+        expected('ledger', last + 1),
+      )
+      await rp.close()
+      open.pop()
+      const checker = await engine(inStore)
+      const again = await checker.open(definitions.ledger, `room-${bytesFree}`)
+      expect(again.coordinate.seq).toBe(last + 1)
+      expect(show(again.state)).toEqual(expected('ledger', last + 1))
+      expect((await checker.verify()).faults).toEqual([])
+      await checker.close()
+      open.pop()
+      rmSync(join(disk, 'store.db'))
+      rmSync(join(disk, 'store.db-ack'), { force: true })
+    }
+  })
+
+  it('that is full of chunks: the checkpoint fails, history goes on, and the next one works', async () => {
+    const rp = await engine(inDirectory)
+    const handle = await rp.open(definitions.shelf, 'c')
+    for (let n = 1; n <= 12; n++) await handle.append(entry(n))
+    await handle.checkpoint({ full: true }).catch(() => undefined)
+    fill(0)
+    await handle.append(entry(13)).catch((error) => expect(error).toEqual(code('STORE_FULL')))
+    await expect(handle.checkpoint({ full: true })).rejects.toEqual(code('STORE_FULL'))
+    rmSync(join(disk, 'filler'))
+    await handle.append(entry(handle.state.last + 1))
+    await handle.checkpoint({ full: true })
+    expect((await rp.verify()).faults).toEqual([])
+    expect(show(handle.state)).toEqual(expected('shelf', handle.state.last))
+  })
+
+  it('that turns read-only: STORE_READ_ONLY, reads and export work, writing resumes', async () => {
+    // Written by other processes: the driver keeps handles of this one open until its statements are collected.
+    const write = async (count: number) => {
+      const writer = new Child('crash-writer', { where: inStore, ids: ['plain/a'], count, close: true })
+      await writer.ended
+      expect(writer.errors).toBe('')
+    }
+    await write(5)
+    remount('ro')
+    const rp = await engine(inStore)
+    await readsAndExports(rp, 5)
+    await expect(rp.open(definitions.plain, 'a')).rejects.toEqual(code('STORE_READ_ONLY'))
+    remount('rw')
+    await write(2)
+    await readsAndExports(rp, 7)
+  })
+})
+
+afterAll(() => removeFolder(folder))

@@ -20,6 +20,8 @@ export interface StartedData {
   readonly shards: number
   readonly shard: number
   readonly input?: unknown
+  /** Keys are only remembered until the cursor has passed them: they begin with its position. */
+  readonly forgets?: boolean
 }
 
 export interface DoneData {

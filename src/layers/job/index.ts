@@ -1,10 +1,12 @@
 // reprise/job: resumable jobs over anything that can be iterated. See docs/guides/jobs.md.
 
+export { type ConsumerOptions, consumer, consumerLag, type Lag } from './consumer.ts'
 export type { BatchContext, ItemContext } from './context.ts'
 export { type JobDefinition, job, type RunOptions } from './definition.ts'
 export type { Failure } from './entries.ts'
 export { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 export type { JobOptions } from './options.ts'
+export type { JobEvent, JobProgress, JobReport } from './progress.ts'
 export {
   exportProgress,
   type ImportOptions,
@@ -14,7 +16,7 @@ export {
 } from './progress-file.ts'
 export { attachReporter, makeReporter, type Reporter, type ReporterName, type ReportStream } from './report/index.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from './retry.ts'
-export type { JobEvent, JobProgress, JobReport, JobRun } from './run.ts'
+export type { JobRun } from './run.ts'
 export { stopOnSignals } from './signals.ts'
 export {
   keyRange,

@@ -58,6 +58,8 @@ export interface ResolvedJob<T> {
   readonly keepsResults: boolean
   readonly shards: number
   readonly graceMs: number
+  /** Positions are kept under this name in the store, and keys behind them are forgotten. */
+  readonly cursorName: string | null
 }
 
 const concurrencyMax = 100_000
@@ -101,6 +103,7 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
     keepsResults: options.results ?? false,
     shards,
     graceMs: toMs(options.grace ?? '30s', 'grace'),
+    cursorName: null,
   }
 }
 

@@ -4,7 +4,7 @@
 import type { RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { fingerprint, versionPrint } from './digest.ts'
+import { fingerprint } from './digest.ts'
 import type { Cursor } from './entries.ts'
 import { identify } from './identity.ts'
 import type { ResolvedJob } from './options.ts'
@@ -147,7 +147,7 @@ export class Pass<T> {
     if (!shard || shard.isLeaving || shard.lost) return null
     const version = this.#job.version ? this.#job.version(item) : ''
     if (shard.inFlight.has(key)) return this.#bench.skipped(shard)
-    if (shard.finished.has(print, version === '' ? '' : versionPrint(version))) return this.#bench.skipped(shard)
+    if (shard.isFinished(key, print, version)) return this.#bench.skipped(shard)
     const letter = shard.state.dead.size > 0 ? shard.state.dead.get(key) : undefined
     if (letter && letter.version === version) return this.#bench.skipped(shard)
     return new Task(item, { key, print, version }, shard, shard.mark)

@@ -14,7 +14,7 @@ import type { OpenTimeline } from '../../engine/timeline.ts'
 import { fingerprint, toHexText } from './digest.ts'
 import { type EntryData, entry } from './entries.ts'
 import { shardOf } from './pass.ts'
-import { timelinesOf } from './run.ts'
+import { timelinesOf } from './rounds.ts'
 import { finishedSet, type JobState, jobFold } from './state.ts'
 
 export interface ProgressLine {

@@ -4,71 +4,20 @@
 
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Attribute, Head } from '../../core/ports.ts'
+import { type Attribute, feedStart, type Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
-import { entry, type Failure, toFailure } from './entries.ts'
+import { entry, toFailure } from './entries.ts'
 import { applyMail } from './letters.ts'
 import type { ResolvedJob } from './options.ts'
 import { Pass } from './pass.ts'
+import type { JobEvent, JobProgress, JobReport } from './progress.ts'
+import { checkShards, isFinished, roundOf, timelinesOf } from './rounds.ts'
 import { Shard } from './shard.ts'
 import type { JobState } from './state.ts'
 import { Workbench } from './workbench.ts'
-
-export interface JobReport {
-  readonly status: 'finished' | 'stopped'
-  /** In this run, in this process. */
-  readonly done: number
-  readonly skipped: number
-  /** Dead letters of this run. */
-  readonly failed: number
-  readonly retried: number
-  readonly elapsedMs: number
-  /** Where an unfinished run was picked up, or null. */
-  readonly resumedFrom: Coordinate | null
-  /** How each timeline came back. */
-  readonly recoveries: readonly RecoveryReport[]
-  /** In flight when the grace time ran out; they are done again. */
-  readonly cutOff: number
-  readonly round: number
-}
-
-export interface JobProgress {
-  readonly name: string
-  readonly status: 'starting' | 'running' | 'waiting' | 'paused' | 'stopping' | 'finished' | 'stopped'
-  readonly done: number
-  readonly skipped: number
-  readonly failed: number
-  readonly retried: number
-  readonly inFlight: number
-  readonly waiting: number
-  /** Items of the source seen so far. */
-  readonly read: number
-  readonly total: number | null
-  readonly fraction: number | null
-  readonly elapsedMs: number
-  readonly resumedFrom: Coordinate | null
-  readonly pausedBecause: string | null
-}
-
-export type JobEvent =
-  | { readonly type: 'started'; readonly progress: JobProgress }
-  | { readonly type: 'progress'; readonly progress: JobProgress }
-  | {
-      readonly type: 'failure'
-      readonly key: string
-      readonly attempt: number
-      readonly error: Failure
-      readonly next: 'retry' | 'dead'
-    }
-  | {
-      readonly type: 'ended'
-      readonly progress: JobProgress
-      readonly report: JobReport | null
-      readonly error: unknown
-    }
 
 export interface RunStart {
   readonly input?: unknown
@@ -175,7 +124,7 @@ export class JobRun<T = unknown> {
     })
     try {
       this.#engine.kernel.worker.describe(`job ${this.name}`, this.#job.shards)
-      await this.#checkShape()
+      await checkShards(this.#engine, this.name, this.#job.shards)
       await this.#takeClaimed()
       while (!(await this.#look())) await this.#pause()
       if (this.#stopping) await this.#stopping
@@ -306,7 +255,7 @@ export class JobRun<T = unknown> {
     const wasUnfinished = state.round > 0 && state.status !== 'finished'
     if (wasUnfinished) this.#resumedFrom ??= open.coordinate
     this.#recoveries.push(open.recovery)
-    const shard: Shard<T> = new Shard(kernel, open, index, this.#job.keepsResults, {
+    const shard: Shard<T> = new Shard(kernel, open, index, this.#job, {
       onDone: (task) => this.#bench.done(task),
       onRefused: (task, error) => this.#bench.refused(task, error),
       onLost: () => {
@@ -320,10 +269,19 @@ export class JobRun<T = unknown> {
     this.#spendLimit(state)
     const input = this.#input === undefined && wasUnfinished ? state.input : this.#input
     const round = Math.max(this.#round, 1)
-    const data = { round, shards: this.#job.shards, shard: index, ...(input !== undefined && { input }) }
+    const { cursorName } = this.#job
+    const data = {
+      round,
+      shards: this.#job.shards,
+      shard: index,
+      ...(input !== undefined && { input }),
+      ...(cursorName && { forgets: true }),
+    }
     await open.write([entry('started', data)], {
       status: 'running',
       queue: `job/${this.name}`,
+      // From the first moment on, retention waits for it.
+      ...(cursorName && !state.cursor && { cursors: { [cursorName]: feedStart } }),
       wakeup: kernel.worker.now(),
       attributes: {
         ...this.#attributes,
@@ -460,21 +418,6 @@ export class JobRun<T = unknown> {
     })
   }
 
-  /** Keys are spread over shards by their number: another number would look for them in the wrong place. */
-  async #checkShape(): Promise<void> {
-    const other = this.#job.shards === 1 ? `job/${this.name}/0` : `job/${this.name}`
-    const [first, stranger] = await this.#engine.kernel.store.head([timelineId(this.timelines[0]!), timelineId(other)])
-    const before = stranger
-      ? Number(stranger.attributes.shards ?? 1)
-      : Number(first?.attributes.shards ?? this.#job.shards)
-    if (before === this.#job.shards || (first && !stranger && first.attributes.shards === undefined)) return
-    throw new RepriseError(
-      'INVALID_ARGUMENT',
-      `job ${this.name} has run with ${before} shards and cannot change to ${this.#job.shards}: export its progress, and import it under a new name`,
-      { job: this.name, before, now: this.#job.shards },
-    )
-  }
-
   #tellProgress(): void {
     if (this.#listeners.size === 0) return
     const now = this.#engine.kernel.clock.elapsed()
@@ -492,19 +435,4 @@ export class JobRun<T = unknown> {
       }
     }
   }
-}
-
-export function timelinesOf(name: string, shards: number): string[] {
-  return shards === 1 ? [`job/${name}`] : Array.from({ length: shards }, (_, i) => `job/${name}/${i}`)
-}
-
-function roundOf(heads: readonly (Head | null)[]): number {
-  const rounds = heads.map((head) => Number(head?.attributes.round ?? 0))
-  const last = Math.max(...rounds)
-  const isOver = heads.every((head) => head !== null && isFinished(head, last))
-  return isOver || last === 0 ? last + 1 : last
-}
-
-function isFinished(head: Head | null | undefined, round: number): boolean {
-  return head?.status === 'finished' && Number(head.attributes.round ?? 0) >= round
 }

@@ -8,6 +8,7 @@ import type { Attribute } from '../../core/ports.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import type { Along } from '../../engine/writer.ts'
+import { versionPrint } from './digest.ts'
 import { type Cursor, type DeadData, entry, toFailure } from './entries.ts'
 import type { FinishedSet } from './finished.ts'
 import { finishedSet, type JobState } from './state.ts'
@@ -44,6 +45,7 @@ export class Shard<T> {
   readonly #kernel: Kernel
   readonly #hooks: ShardHooks<T>
   readonly #keepsResults: boolean
+  readonly #cursorName: string | null
   #completed: Task<T>[] = []
   #isWriting = false
   #flushed: (() => void)[] = []
@@ -58,13 +60,14 @@ export class Shard<T> {
     kernel: Kernel,
     open: OpenTimeline<JobState>,
     index: number,
-    keepsResults: boolean,
+    settings: { readonly keepsResults: boolean; readonly cursorName: string | null },
     hooks: ShardHooks<T>,
   ) {
     this.#kernel = kernel
     this.open = open
     this.index = index
-    this.#keepsResults = keepsResults
+    this.#keepsResults = settings.keepsResults
+    this.#cursorName = settings.cursorName
     this.#hooks = hooks
     this.finished = finishedSet(open.state)
     this.#cursorWritten = open.state.cursor
@@ -82,6 +85,11 @@ export class Shard<T> {
 
   get isIdle(): boolean {
     return this.inFlight.size === 0
+  }
+
+  isFinished(key: string, print: string, version: string): boolean {
+    if (this.state.forgets) return this.state.ahead.has(key)
+    return this.finished.has(print, version === '' ? '' : versionPrint(version))
   }
 
   /** A new pass over the source begins at this cursor. */
@@ -127,10 +135,10 @@ export class Shard<T> {
     const versioned = task.version ? { ...base, version: task.version } : base
     const whole: DeadData = { ...versioned, item: task.item, hasItem: true }
     try {
-      await this.write([entry('dead', whole)])
+      await this.write([entry('dead', whole)], this.#cursors(cursor))
     } catch (failure) {
       if (!isReprise(failure, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw failure
-      await this.write([entry('dead', { ...versioned, hasItem: false })])
+      await this.write([entry('dead', { ...versioned, hasItem: false })], this.#cursors(cursor))
     }
     this.#settled([task], cursor)
   }
@@ -162,18 +170,18 @@ export class Shard<T> {
     if (this.#lost) return
     const cursor = this.#reachedWith([])
     if (!cursor) return
-    await this.write([entry('moved', { cursor })])
+    await this.write([entry('moved', { cursor })], this.#cursors(cursor))
     this.#settled([], cursor)
   }
 
   /** The source advanced over items that were done already: note it now and then. */
   noteMoves(): void {
     const now = this.#kernel.clock.elapsed()
-    if (now - this.#movedAt < moveEveryMs || this.#isWriting || this.#completed.length > 0 || this.#lost) return
+    if (now - this.#movedAt < moveEveryMs || this.#completed.length > 0 || this.#lost) return
     this.#movedAt = now
     const cursor = this.#reachedWith([])
     if (!cursor) return
-    this.write([entry('moved', { cursor })]).then(
+    this.write([entry('moved', { cursor })], this.#cursors(cursor)).then(
       () => this.#settled([], cursor),
       () => undefined,
     )
@@ -202,6 +210,8 @@ export class Shard<T> {
         this.#completed = riding.length > 0 ? this.#completed.filter((task) => task.rides.length === 0) : []
         await this.#writeDone(batch)
       }
+      // Nothing more is on its way that could carry the cursor along.
+      if (this.inFlight.size === 0) this.noteMoves()
     } finally {
       this.#isWriting = false
       for (const resolve of this.#flushed.splice(0)) resolve()
@@ -212,7 +222,7 @@ export class Shard<T> {
     const cursor = this.#reachedWith(batch)
     for (const task of batch) this.finished.hint(task.key, task.print)
     try {
-      await this.write(this.#doneEntries(batch, cursor), this.#along(batch))
+      await this.write(this.#doneEntries(batch, cursor), { ...this.#along(batch), ...this.#cursors(cursor) })
     } catch (error) {
       if (this.#lost) return
       // One result that cannot be kept, or one failing SQL, must not hold up the others: each on its own.
@@ -254,6 +264,11 @@ export class Shard<T> {
         },
       }),
     }
+  }
+
+  /** A named cursor moves in the same commit as what it stands for. */
+  #cursors(cursor: Cursor | null): Along {
+    return this.#cursorName !== null && cursor ? { cursors: { [this.#cursorName]: String(cursor.position) } } : {}
   }
 
   /** The furthest position with nothing unsettled before it once these are settled, if it is a new one. */

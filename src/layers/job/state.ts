@@ -42,6 +42,9 @@ export interface JobState {
   waiting: Keyed<Waiting>
   dead: Keyed<DeadLetter>
   redrive: Keyed<Redrive>
+  /** Where keys behind the cursor are forgotten: those ahead of it. */
+  ahead: Keyed<true>
+  forgets: boolean
   status: JobStatus
   round: number
   shards: number
@@ -83,6 +86,8 @@ export function initialState(): JobState {
     waiting: new Keyed(),
     dead: new Keyed(),
     redrive: new Keyed(),
+    ahead: new Keyed(),
+    forgets: false,
     status: 'new',
     round: 0,
     shards: 1,
@@ -122,9 +127,20 @@ const appliers: Appliers = {
     state.shards = data.shards
     state.shard = data.shard
     state.input = data.input
+    state.forgets = data.forgets ?? false
     state.pausedBecause = null
   },
   done(state, data) {
+    state.done += data.keys.length
+    state.roundDone += data.keys.length
+    if (state.forgets) {
+      for (const key of data.keys) {
+        state.ahead.set(key, true)
+        settle(state, key)
+      }
+      if (data.cursor !== undefined) moveTo(state, data.cursor)
+      return
+    }
     const set = finishedSet(state)
     data.keys.forEach((key, i) => {
       const version = data.versions?.[i]
@@ -132,12 +148,10 @@ const appliers: Appliers = {
       settle(state, key)
     })
     set.flush()
-    state.done += data.keys.length
-    state.roundDone += data.keys.length
     if (data.cursor !== undefined) state.cursor = data.cursor
   },
   moved(state, data) {
-    state.cursor = data.cursor
+    moveTo(state, data.cursor)
   },
   begun(state, data) {
     for (const key of data.keys) {
@@ -154,7 +168,7 @@ const appliers: Appliers = {
     const { key, item, hasItem, attempts, error, version = '' } = data
     state.dead.set(key, { key, version, item, hasItem, attempts, error, at: at.time })
     state.roundFailed += 1
-    if (data.cursor !== undefined) state.cursor = data.cursor
+    if (data.cursor !== undefined) moveTo(state, data.cursor)
   },
   redriven(state, data) {
     for (const key of data.keys) {
@@ -206,6 +220,13 @@ function applyEntry(state: JobState, entry: Entry): void {
   assert(Object.hasOwn(appliers, entry.type), `a job does not know entries of type ${entry.type}`)
   const apply = appliers[entry.type as EntryType] as (state: JobState, data: unknown, at: Entry) => void
   apply(state, entry.data, entry)
+}
+
+function moveTo(state: JobState, cursor: Cursor | null): void {
+  state.cursor = cursor
+  if (!state.forgets || cursor === null || state.ahead.size === 0) return
+  const passed = [...state.ahead.keys({ to: `${String(cursor.position)}\uffff` })]
+  for (const key of passed) state.ahead.delete(key)
 }
 
 function settle(state: JobState, key: string): void {

@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import { isPromise, within } from './attempt.ts'
 import { Breaker } from './breaker.ts'
 import { TaskContext } from './context.ts'
 import { entry } from './entries.ts'
@@ -206,7 +207,7 @@ export class Workbench<T> {
         this.#succeeded(task, result)
         return
       }
-      const bounded = timeoutMs === null ? result : this.#within(timeoutMs, result, [task])
+      const bounded = timeoutMs === null ? result : within(this.#kernel.clock, timeoutMs, result, [task])
       bounded.then(
         (value) => this.#succeeded(task, value),
         (error) => void this.#failed(task, error),
@@ -242,7 +243,7 @@ export class Workbench<T> {
       )
       if (isPromise(result)) {
         const { timeoutMs } = this.#job
-        await (timeoutMs === null ? result : this.#within(timeoutMs, result, tasks))
+        await (timeoutMs === null ? result : within(this.#kernel.clock, timeoutMs, result, tasks))
       }
     } catch (error) {
       // Which of them it was is not known: each gets its next attempt alone.
@@ -254,19 +255,6 @@ export class Workbench<T> {
     done[0]?.rides.push(...rides)
     for (const task of done) this.#succeeded(task, undefined)
     for (const task of tasks) if (failures.has(task.item)) void this.#failed(task, failures.get(task.item))
-  }
-
-  #within<V>(timeoutMs: number, pending: PromiseLike<V>, tasks: readonly Task<T>[]): Promise<V> {
-    return new Promise((resolve, reject) => {
-      const cancel = this.#kernel.clock.after(timeoutMs, () => {
-        const error = new RepriseError('TIMEOUT', `the attempt took longer than ${timeoutMs} ms`)
-        for (const task of tasks) task.abort(error)
-        reject(error)
-      })
-      pending.then(resolve, reject)
-      const settle = () => cancel()
-      pending.then(settle, settle)
-    })
   }
 
   #succeeded(task: Task<T>, result: unknown): void {
@@ -397,8 +385,4 @@ export class Workbench<T> {
       this.#watchers.add(check)
     })
   }
-}
-
-function isPromise(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'
 }

@@ -2,7 +2,7 @@
 // it is only used on a terminal.
 
 import { formatMs } from '../../../core/duration.ts'
-import type { JobProgress } from '../run.ts'
+import type { JobProgress } from '../progress.ts'
 import { failureLine, type Reporter, type ReportStream, rateOf, timeLeftMs } from './lines.ts'
 
 const drawEveryMs = 80

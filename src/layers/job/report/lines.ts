@@ -1,7 +1,7 @@
 // Progress as lines: for pipes, logs and programs. One line at the start, one now and then, one at the end.
 
 import { formatMs } from '../../../core/duration.ts'
-import type { JobEvent, JobProgress } from '../run.ts'
+import type { JobEvent, JobProgress } from '../progress.ts'
 
 export type Reporter = (event: JobEvent) => void
 

@@ -1,0 +1,34 @@
+// The time an attempt may take. When it is over, the attempt's signal is aborted and it counts as failed, whatever comes
+// of it later.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Clock } from '../../core/ports.ts'
+
+export function within<V>(
+  clock: Clock,
+  timeoutMs: number,
+  pending: PromiseLike<V>,
+  tasks: readonly { abort(reason: Error): void }[],
+): Promise<V> {
+  return new Promise((resolve, reject) => {
+    const cancel = clock.after(timeoutMs, () => {
+      const error = new RepriseError('TIMEOUT', `the attempt took longer than ${timeoutMs} ms`)
+      for (const task of tasks) task.abort(error)
+      reject(error)
+    })
+    pending.then(
+      (value) => {
+        cancel()
+        resolve(value)
+      },
+      (error) => {
+        cancel()
+        reject(error)
+      },
+    )
+  })
+}
+
+export function isPromise(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'
+}

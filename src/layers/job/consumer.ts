@@ -1,0 +1,91 @@
+// consumer(): the machinery of jobs over the kernel's feed. Its progress is a named cursor; finished entries ahead of the
+// cursor are remembered only until it has passed them, so a consumer that runs for years stays small.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { feedStart } from '../../core/ports.ts'
+import { checkName } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/history.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { defineJob, type JobDefinition } from './definition.ts'
+import { type JobOptions, resolveJob } from './options.ts'
+import { feedSource } from './sources/feed.ts'
+import { jobFold } from './state.ts'
+
+export interface ConsumerOptions
+  extends Pick<
+    JobOptions<Entry>,
+    | 'each'
+    | 'eachBatch'
+    | 'batch'
+    | 'concurrency'
+    | 'order'
+    | 'rateLimit'
+    | 'retry'
+    | 'timeout'
+    | 'breaker'
+    | 'grace'
+    | 'checkpoint'
+    | 'retain'
+  > {
+  /** Definitions, or prefixes of timeline ids; everything if left out (but no jobs, so that it does not read itself). */
+  readonly from?: readonly (string | { readonly prefix: string })[]
+  /** Only entries of these types. */
+  readonly types?: readonly string[]
+  /** Wait for more at the end (the default), or finish there. */
+  readonly follow?: boolean
+}
+
+/** @example consumer('mailer', { from: [account], each: async (entry) => mail(entry.type, entry.data) }) */
+export function consumer(name: string, options: ConsumerOptions): JobDefinition<Entry> {
+  checkName('consumer', name)
+  const { from, types, follow = true, checkpoint, retain, ...rest } = options
+  if (from?.length === 0) throw new RepriseError('INVALID_ARGUMENT', `consumer ${name}: from is empty`, { name })
+  const prefixes = (from ?? []).map((each) => (typeof each === 'string' ? each : each.prefix))
+  if (prefixes.some((prefix) => 'job/'.startsWith(prefix) || prefix.startsWith(`job/${name}`))) {
+    throw new RepriseError('INVALID_ARGUMENT', `consumer ${name} would read its own history: leave job/ out of from`, {
+      name,
+    })
+  }
+  if (prefixes.length === 0) {
+    throw new RepriseError('INVALID_ARGUMENT', `consumer ${name}: say from which definitions or prefixes it reads`, {
+      name,
+    })
+  }
+  const source = feedSource({ prefixes, follow, types: types && new Set(types) })
+  const resolved = { ...resolveJob<Entry>(name, { ...rest, source }), cursorName: cursorOf(name) }
+  return defineJob(name, resolved, jobFold({ checkpoint, retain: retain ?? { history: 'needed' } }))
+}
+
+export function cursorOf(name: string): string {
+  return `consumer/${name}`
+}
+
+export interface Lag {
+  /** Runs of entries behind the cursor, counted up to a bound. */
+  readonly runs: number
+  readonly isMore: boolean
+}
+
+const countedMax = 10_000
+
+/** How far a consumer is behind. */
+export async function consumerLag(
+  engine: Reprise,
+  definition: JobDefinition<Entry>,
+  prefixes: readonly string[],
+): Promise<Lag> {
+  const [head] = await engine.kernel.store.head([timelineId(definition.timelines[0]!)])
+  const row = (await engine.kernel.store.cursors()).find((cursor) => cursor.name === cursorOf(definition.name))
+  if (!head || !row)
+    throw new RepriseError('NOT_FOUND', `consumer ${definition.name} has not run yet`, { name: definition.name })
+  let runs = 0
+  let at = row.position ?? feedStart
+  while (runs < countedMax) {
+    const page = await engine.feed(at, { prefixes, limit: 1000 })
+    runs += page.items.length
+    at = page.next
+    if (page.isEnd) return { runs, isMore: false }
+  }
+  return { runs, isMore: true }
+}

@@ -1,0 +1,38 @@
+// Rounds and shards of a job, as they show in the heads of its timelines: which timelines it has, which round is under way,
+// and whether a shard has finished it.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+
+export function timelinesOf(name: string, shards: number): string[] {
+  return shards === 1 ? [`job/${name}`] : Array.from({ length: shards }, (_, i) => `job/${name}/${i}`)
+}
+
+/** The round to work on: the one that is not finished, or the next. */
+export function roundOf(heads: readonly (Head | null)[]): number {
+  const rounds = heads.map((head) => Number(head?.attributes.round ?? 0))
+  const last = Math.max(...rounds)
+  const isOver = heads.every((head) => head !== null && isFinished(head, last))
+  return isOver || last === 0 ? last + 1 : last
+}
+
+export function isFinished(head: Head | null | undefined, round: number): boolean {
+  return head?.status === 'finished' && Number(head.attributes.round ?? 0) >= round
+}
+
+/** Keys are spread over shards by their number: another number would look for them in the wrong place. */
+export async function checkShards(engine: Reprise, name: string, shards: number): Promise<void> {
+  const own = timelinesOf(name, shards)[0]!
+  const other = shards === 1 ? `job/${name}/0` : `job/${name}`
+  const [first, stranger] = await engine.kernel.store.head([timelineId(own), timelineId(other)])
+  const recorded = (stranger ?? first)?.attributes.shards
+  const before = recorded === undefined ? (stranger ? (shards === 1 ? 2 : 1) : shards) : Number(recorded)
+  if (before === shards) return
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    `job ${name} has run with ${before} shards and cannot change to ${shards}: export its progress, and import it under a new name`,
+    { job: name, before, now: shards },
+  )
+}

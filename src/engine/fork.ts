@@ -95,7 +95,8 @@ async function forkOnce(
   if (fold) await recover(kernel, head, fold, { to: point.seq })
   const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
   const owner = lineage.find((each) => !each.base || point.seq >= each.base.seq) ?? lineage[lineage.length - 1]!
-  const copies = await restorePoints(kernel, head, point.seq)
+  const copies = await restorePoints(kernel, head, point.seq, fold)
+  await checkSameBranch(kernel, head, point)
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
     guard: { timeline: id, epoch: 0 },
@@ -110,7 +111,35 @@ async function forkOnce(
     release: true,
   })
   if (!outcome.ok) throw outcome.code === 'FENCED' ? taken(id) : refusalError(id, outcome)
+  if (!(await isOnParent(kernel, id, point))) {
+    // The parent was rolled back and grew past the point after we looked: this fork stands on the wrong branch.
+    const operation = newOperation(kernel.random)
+    await kernel.committer.submit({ operation, guard: { timeline: id, epoch: outcome.epoch }, forget: true })
+    throw offBranch(head.timeline, point.seq)
+  }
   return { timeline: id, seq: point.seq, epoch: outcome.epoch, digest: toHex(point.digest), parent: head.timeline }
+}
+
+/** A rollback always gives a timeline another base: what was read with this head belongs together if it has the same one. */
+async function checkSameBranch(kernel: Kernel, head: Head, point: Point): Promise<void> {
+  const now = await existing(kernel, head.timeline)
+  const isSame = now.base?.timeline === head.base?.timeline && now.base?.seq === head.base?.seq
+  if (!isSame) throw offBranch(head.timeline, point.seq)
+}
+
+/** The store cannot guard the parent of a fork in the same commit, so this is asked afterwards. */
+async function isOnParent(kernel: Kernel, id: TimelineId, point: Point): Promise<boolean> {
+  for (;;) {
+    const { base, floor } = await existing(kernel, id)
+    // With a checkpoint on the point itself it never reads its parent, which may then be trimmed.
+    if (!base || floor >= base.seq) return true
+    const parent = await existing(kernel, base.timeline)
+    const isThere = await pointOn(kernel, parent, point.seq, point.digest).catch(() => null)
+    if (isThere) return true
+    // A rollback after the fork was made takes the fork along to the archive: then look there.
+    const now = await existing(kernel, id)
+    if (now.base?.timeline === base.timeline) return false
+  }
 }
 
 export interface Rollback {
@@ -154,7 +183,7 @@ async function branchOff(kernel: Kernel, epoch: number, where: Where, fold: Fold
   const { state } = await recover(kernel, head, fold)
   await recover(kernel, head, fold, { to: before.point.seq })
   const effects = compensationPlan(state.ledger, where.seq)
-  const copies = await restorePoints(kernel, head, before.point.seq)
+  const copies = await restorePoints(kernel, head, before.point.seq, fold)
   const floor = floorFor(copies, before.lineage)
   const carried = carry(kernel, head, before.point, effects.carry)
   for (let n = await countArchives(kernel, head.timeline); ; n++) {
@@ -195,11 +224,20 @@ function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effec
   return packRun(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)
 }
 
-/** Catalog lines for a branch: the newest two checkpoints it can restore from, as its own. Their chunks are shared. */
-async function restorePoints(kernel: Kernel, head: Head, upTo: number): Promise<ManifestRecord[]> {
-  const usable = (await kernel.store.checkpoints(head.timeline)).filter(
-    (record) => record.seq <= upTo && record.verifiedAt !== null && record.invalid === null,
-  )
+/**
+ * Catalog lines for a branch: the newest two checkpoints it can restore from, as its own. Their chunks are shared. Of
+ * different sequences, since two of one state would be lost together.
+ */
+async function restorePoints(
+  kernel: Kernel,
+  head: Head,
+  upTo: number,
+  fold: Fold<unknown> | null,
+): Promise<ManifestRecord[]> {
+  const usable = (await kernel.store.checkpoints(head.timeline))
+    .filter((record) => record.seq <= upTo && record.verifiedAt !== null && record.invalid === null)
+    .filter((record) => fold === null || record.foldVersion === fold.version)
+    .filter((record, index, newest) => record.seq !== newest[index - 1]?.seq)
   return usable.slice(0, 2).map((record) => ({
     ...record,
     id: newId(kernel.random) as ManifestId,

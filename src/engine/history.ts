@@ -4,7 +4,7 @@
 import { assert } from '../core/assert.ts'
 import { type Digest, equalBytes, type TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head, Run } from '../core/ports.ts'
+import type { Base, Head, Run } from '../core/ports.ts'
 import { eachEntry, lastSeq, sliceRun, verifyRun } from '../core/run.ts'
 import type { Kernel } from './kernel.ts'
 
@@ -86,11 +86,12 @@ export async function* readHistory(
   let at = from
   for (let i = lineage.length - 1; i >= 0; i--) {
     const head = lineage[i]!
-    const child = lineage[i - 1]
-    const end = child?.base ? Math.min(child.base.seq, to) : to
+    const leaves = lineage.slice(0, i).flatMap(({ base }) => base ?? [])
+    // A branch may leave its ancestors below the point where its parent left them: the earliest leave counts.
+    const end = leaves.reduce((least, base) => Math.min(least, base.seq), to)
     if (end <= at.seq) continue
     at = yield* readSegment(reader, head, at, end)
-    checkJoint(head, child, at)
+    checkJoint(head, leaves, at)
   }
   return at
 }
@@ -200,9 +201,8 @@ export function entryContext(before: Digest, index: number): Uint8Array {
   return context
 }
 
-function checkJoint(head: Head, child: Head | undefined, at: Point): void {
-  const expected =
-    child?.base && at.seq === child.base.seq ? child.base.digest : at.seq === head.seq ? head.digest : null
+function checkJoint(head: Head, leaves: readonly Base[], at: Point): void {
+  const expected = leaves.find((base) => base.seq === at.seq)?.digest ?? (at.seq === head.seq ? head.digest : null)
   if (expected && !equalBytes(expected, at.digest)) {
     throw new RepriseError(
       'HISTORY_DAMAGED',

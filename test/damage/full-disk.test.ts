@@ -155,6 +155,28 @@ describe.skipIf(reason)('a disk', () => {
     }
   })
 
+  it('that fills up in the first commits: what was refused is not there, what was acknowledged is', async () => {
+    for (let bytesFree = 0; bytesFree <= 96 * 1024; bytesFree += 4096) {
+      const rp = await engine(inStore)
+      fill(bytesFree)
+      const made: number[] = []
+      const tryAppend = async () => {
+        const handle = await rp.open(definitions.plain, 'a')
+        const n = handle.state.last + 1
+        await handle.append(entry(n))
+        made.push(n)
+      }
+      for (let i = 0; i < 6; i++) await tryAppend().catch((error) => expect(error).toEqual(code('STORE_FULL')))
+      rmSync(join(disk, 'filler'))
+      await tryAppend()
+      expect(made, `with ${bytesFree} bytes free`).toEqual(made.map((_, i) => i + 1))
+      await rp.close()
+      open.pop()
+      spawnSync('umount', ['-l', disk])
+      mount('size=3m')
+    }
+  })
+
   it('that is full of chunks: the checkpoint fails, history goes on, and the next one works', async () => {
     const rp = await engine(inDirectory)
     const handle = await rp.open(definitions.shelf, 'c')

@@ -37,7 +37,7 @@ const zones: Readonly<Record<string, Zone>> = {
   core: { zones: ['core'], mayUseNode: false, packages: [] },
   stores: { zones: ['core', 'stores'], mayUseNode: true, packages: ['@photostructure/sqlite', 'pg'] },
   engine: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
-  layers: { zones: ['core', 'engine', 'layers'], mayUseNode: true, packages: [] },
+  layers: { zones: ['core', 'engine', 'layers'], mayUseNode: true, packages: ['croner'] },
   root: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
   testing: { zones: everything, mayUseNode: true, packages: 'any' },
   cli: { zones: [...everything, 'cli'], mayUseNode: true, packages: 'any' },

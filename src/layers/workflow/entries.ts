@@ -28,6 +28,7 @@
 //   rolled     { to, input? }               and that was done
 //   retried    { ids }                      the run goes on after a failure: these outcomes are taken back
 //   forked     { from, input? }             this timeline is a fork; its commands have keys of their own
+//   admitted   {}                           its queue let it in
 //   completed  { result? } · ended-badly { error, cancelled } · terminated { reason }     the end
 
 import type { Failure } from './failure.ts'

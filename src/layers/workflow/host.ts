@@ -13,6 +13,7 @@ import { type AnyWorkflow, type StartOptions, workflowPrefix } from './definitio
 import { behaviour, type ParentLink } from './entries.ts'
 import { installGuard } from './guard.ts'
 import { Instance, type Left } from './instance.ts'
+import { ensureQueue, enterMessage, serveQueue } from './queue.ts'
 import { WorkflowRun } from './run.ts'
 import { leaveScope } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
@@ -65,6 +66,7 @@ export class Host {
     const isNew = !this.#definitions.has(definition.name)
     this.#definitions.set(definition.name, definition)
     if (!isNew) return
+    if (definition.options.queue) serveQueue(this.engine, definition.options.queue)
     const concurrency = definition.options.concurrency ?? 1000
     this.engine.serve(queueOf(definition), (head) => this.#claimed(head), { concurrency })
     void this.#reviveAside(definition).catch((error) => this.#problem(definition.name, error))
@@ -119,22 +121,28 @@ export class Host {
     await this.kernel.worker.register()
     const now = this.kernel.worker.now()
     const timeout = options.timeout ?? definition.options.timeout
+    const queued = definition.options.queue
+    if (queued) await ensureQueue(this.engine, queued)
     const data = {
       ...(input !== undefined && { input }),
       seed: Math.floor(this.kernel.random.number() * 0x40000000),
       behaviour,
       ...(parent && { parent }),
       ...(timeout !== undefined && { deadline: now + toMs(timeout, 'timeout') }),
+      ...(queued && { queue: { name: queued.name, ...(options.queueKey !== undefined && { key: options.queueKey }) } }),
     }
     const delayMs = options.delay === undefined ? 0 : toMs(options.delay, 'delay')
-    const isHere = delayMs === 0 && options.here !== false && this.#definitions.has(definition.name)
+    const isHere = !queued && delayMs === 0 && options.here !== false && this.#definitions.has(definition.name)
     const opened = await this.engine.create(timeline, workflowFold, [{ type: 'started', data, time: now }], {
       queue: queueOf(definition),
-      wakeup: now + delayMs,
-      status: isHere ? 'running' : 'waiting',
+      wakeup: queued ? null : now + delayMs,
+      status: isHere ? 'running' : queued ? 'queued' : 'waiting',
       attributes: { ...options.attributes, workflow: definition.name },
       ...(options.priority !== undefined && { priority: options.priority }),
       ...(!isHere && { release: true }),
+      ...(queued && {
+        send: [enterMessage(this.engine, queued, timeline, options.queueKey ?? '', options.priority ?? 0)],
+      }),
     })
     if (opened === null) return false
     if (opened !== 'released') this.#run(definition, opened)
@@ -296,6 +304,17 @@ export class Host {
         await this.wakeUp(head)
       }
     }
+  }
+
+  /** Due now, whatever it was waiting for. */
+  async makeDue(head: Head): Promise<void> {
+    if (head.owner !== null && head.isOwnerAlive) return
+    await this.kernel.committer.submit({
+      operation: newOperation(this.kernel.random),
+      guard: { timeline: head.timeline, epoch: head.epoch },
+      wakeup: this.kernel.worker.now(),
+    })
+    this.engine.dispatcher.wake()
   }
 
   /** Back in the queue and due, if nobody has it. */

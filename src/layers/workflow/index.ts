@@ -22,5 +22,7 @@ export {
 } from './definition.ts'
 export { exportHistory, loadHistory, type RecordedHistory, saveHistory } from './export.ts'
 export { NonRetryable, RetryLater } from './failure.ts'
+export { type QueueDefinition, type QueueOptions, queue } from './queue.ts'
 export type { RetryPolicy } from './retry.ts'
 export { type RunStatus, WorkflowRun } from './run.ts'
+export { type ScheduleDefinition, type ScheduleOptions, schedule } from './schedule.ts'

@@ -86,6 +86,7 @@ export class Instance {
   #lastCheckpointSeq: number
   #lastStamp = 0
   #isPaused = false
+  #isLoaded = false
 
   constructor(host: Host, definition: AnyWorkflow, open: RunTimeline, isDry = false) {
     this.host = host
@@ -153,7 +154,18 @@ export class Instance {
   /** Makes ready what a replay needs from outside of history, then begins. */
   async load(): Promise<void> {
     await recoverRides(this)
-    this.begin()
+    this.#isLoaded = true
+    if (this.state.isAdmitted) this.begin()
+    else this.spawn(() => this.#waitForTurn())
+  }
+
+  /** Its queue has not let it in yet: whatever the mail says is noted, and the run goes back to wait. */
+  async #waitForTurn(): Promise<void> {
+    await this.mail.read()
+    if (this.execution || this.#hasLeft) return
+    await this.write([], { release: true, wakeup: null, status: 'queued' })
+    this.letGoOf()
+    this.leave({ because: 'waiting' })
   }
 
   async flush(): Promise<void> {
@@ -335,7 +347,10 @@ export class Instance {
 
   #written(entries: readonly Entry[]): void {
     // Not begun yet, or about to start over: the state has these entries already.
-    if (!this.execution) return
+    if (!this.execution) {
+      if (this.#isLoaded && this.state.isAdmitted) leaveScope(() => this.begin())
+      return
+    }
     if (entries.some(({ type }) => restarts.has(type))) {
       leaveScope(() => this.begin())
       return

@@ -3,6 +3,7 @@
 
 import type { MessageId } from '../../core/coordinate.ts'
 import type { Instance } from './instance.ts'
+import { queueMessages } from './queue.ts'
 import { noCommand, own } from './state.ts'
 
 type Draft = { readonly type: string; readonly data: unknown }
@@ -11,6 +12,9 @@ type Draft = { readonly type: string; readonly data: unknown }
 type Data = any
 
 const atOnce = 100
+
+/** What makes a run begin that waits for its turn. */
+const begins = new Set(['admitted', 'cancel'])
 
 export class Mail {
   readonly #run: Instance
@@ -38,6 +42,7 @@ export class Mail {
 
   async #read(): Promise<number> {
     const run = this.#run
+    const { state } = run
     const messages = await run.open.inbox(atOnce)
     const consume: MessageId[] = []
     const drafts: Draft[] = []
@@ -55,13 +60,16 @@ export class Mail {
     if (consume.length === 0) return 0
     const end = drafts.find((draft) => draft.type === 'terminated')
     if (end) {
-      await run.write([end], { consume, release: true, wakeup: null, queue: null, status: 'terminated' })
+      const send = queueMessages(run)
+      const along = { consume, release: true, wakeup: null, queue: null, status: 'terminated' }
+      await run.write([end], { ...along, ...(send.length > 0 && { send }) })
       run.letGoOf()
       run.leave({ because: 'ended' })
       return consume.length
     }
     // Due from now on: if this process dies, there is no more mail to bring the run back.
-    await run.write(drafts, { consume, status: 'running', wakeup: run.now() })
+    const isQueued = state.started?.queue && !state.isAdmitted && !drafts.some(({ type }) => begins.has(type))
+    await run.write(drafts, { consume, status: isQueued ? 'queued' : 'running', wakeup: run.now() })
     return consume.length
   }
 
@@ -88,6 +96,8 @@ export class Mail {
         return [{ type: 'resumed', data: { by: data.by } }]
       case 'rollback':
         return [{ type: 'rollback', data }]
+      case 'admit':
+        return state.isAdmitted ? [] : [{ type: 'admitted', data: {} }]
       default:
         // From a newer version, or a guest: history must not choke on it.
         return []
@@ -110,7 +120,7 @@ export class Mail {
   /** Only when it is known what became of everything that may have to be undone. */
   #mayRollBack(): boolean {
     const { execution, attempts, state } = this.#run
-    return !execution.isReplaying && !execution.isUndoable && attempts.size === 0 && state.rolling === null
+    return execution && !execution.isReplaying && !execution.isUndoable && attempts.size === 0 && state.rolling === null
   }
 }
 

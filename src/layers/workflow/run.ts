@@ -13,6 +13,7 @@ import type { End, Item } from './entries.ts'
 import { fromFailure } from './failure.ts'
 import type { Host } from './host.ts'
 import { itemsOf } from './journal.ts'
+import { leaveMessages } from './queue.ts'
 import { replayAside } from './replay.ts'
 import { commandName, leaveScope, readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
@@ -125,10 +126,12 @@ export class WorkflowRun<Output = unknown> {
       await this.#host.send(this.timeline, 'terminate', { reason })
       return
     }
+    const send = leaveMessages(this.#host.engine, this.timeline, await this.state())
     await this.#change(() => [{ type: 'terminated', data: { reason } }], {
       wakeup: null,
       queue: null,
       status: 'terminated',
+      ...(send.length > 0 && { send }),
     })
   }
 

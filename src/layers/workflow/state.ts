@@ -33,6 +33,8 @@ export interface RunState {
   readonly generation: number
   /** Timeline whose name is in the keys: the fork's own once it is one. */
   readonly keyBase: string
+  /** Its queue let it in, or it has none. */
+  readonly isAdmitted: boolean
   readonly journal: Journal
   readonly lastAt: number
   readonly open: Readonly<Record<string, OpenCommand>>
@@ -60,6 +62,7 @@ const initial: RunState = {
   input: undefined,
   generation: 0,
   keyBase: '',
+  isAdmitted: false,
   journal: journalOf([]),
   lastAt: 0,
   open: {},
@@ -89,7 +92,14 @@ function apply(state: RunState, entry: Entry): RunState {
   const next = { ...state, lastAt }
   switch (entry.type) {
     case 'started':
-      return { ...next, started: data, startedAt: entry.time, input: data.input, keyBase: entry.timeline }
+      return {
+        ...next,
+        started: data,
+        startedAt: entry.time,
+        input: data.input,
+        keyBase: entry.timeline,
+        isAdmitted: !data.queue,
+      }
     case 'began':
       return withOpen(next, data.id, { began: true })
     case 'retry':
@@ -115,7 +125,13 @@ function apply(state: RunState, entry: Entry): RunState {
     case 'signal':
     case 'update':
     case 'cancel':
-      return { ...next, open: without(state.open, data.id), journal: appended(state.journal, itemOf(entry)!) }
+      return {
+        ...next,
+        // A run that is cancelled while it waits for its turn begins at once, to end.
+        isAdmitted: state.isAdmitted || entry.type === 'cancel',
+        open: without(state.open, data.id),
+        journal: appended(state.journal, itemOf(entry)!),
+      }
     case 'updated': {
       const { update, ...outcome } = data
       return { ...next, updates: bounded({ ...state.updates, [update]: outcome }, updatesKept) }
@@ -126,6 +142,8 @@ function apply(state: RunState, entry: Entry): RunState {
       return { ...next, ...afterIteration(state, data.id, new Set(data.took), itemOf(entry)!) }
     case 'undoing':
       return next
+    case 'admitted':
+      return { ...next, isAdmitted: true }
     case 'undo.retry':
       return withUndo(next, data.id, { failures: data.n, notBefore: data.at, error: data.error })
     case 'stuck':

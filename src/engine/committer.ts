@@ -3,10 +3,10 @@
 // is kept. When the store's answer is lost, the same operations are asked for again: never guessed, never doubled.
 
 import { assert } from '../core/assert.ts'
-import { equalBytes } from '../core/coordinate.ts'
+import { equalBytes, type TimelineId } from '../core/coordinate.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import type { Limits } from '../core/limits.ts'
-import type { Clock, Commit, Outcome, Random, Store } from '../core/ports.ts'
+import type { Clock, Commit, Head, Outcome, Random, Run, Store } from '../core/ports.ts'
 import type { Events } from './events.ts'
 
 /** Something with commits to make. `build` is called when there is room; it may answer null if the need has passed. */
@@ -60,10 +60,7 @@ export class Committer {
    * when its write is settled. Nothing is dropped; callers wait.
    */
   async enter(signal?: AbortSignal): Promise<void> {
-    if (this.#entered < this.#options.limits.queuedCommits) {
-      this.#entered += 1
-      return
-    }
+    if (this.tryEnter()) return
     await new Promise<void>((resolve, reject) => {
       const waiter = () => {
         signal?.removeEventListener('abort', abort)
@@ -77,6 +74,13 @@ export class Committer {
       signal?.addEventListener('abort', abort, { once: true })
       this.#waiting.add(waiter)
     })
+  }
+
+  /** The same without waiting: false if there is no room. */
+  tryEnter(): boolean {
+    if (this.#entered >= this.#options.limits.queuedCommits) return false
+    this.#entered += 1
+    return true
   }
 
   leave(): void {
@@ -160,7 +164,7 @@ export class Committer {
 
   async #commitBatch(batch: readonly PreparedCommit[]): Promise<void> {
     const started = this.#options.clock.elapsed()
-    let outcomes: readonly Outcome[]
+    let outcomes: readonly (Outcome | RepriseError)[]
     try {
       outcomes = await this.#ask(batch.map((prepared) => prepared.commit))
       assert(outcomes.length === batch.length, 'the store answers each commit')
@@ -169,10 +173,14 @@ export class Committer {
       return
     }
     this.#tell(batch, outcomes, this.#options.clock.elapsed() - started)
-    for (let i = 0; i < batch.length; i++) batch[i]!.settle(outcomes[i]!)
+    for (let i = 0; i < batch.length; i++) {
+      const outcome = outcomes[i]!
+      if (outcome instanceof RepriseError) batch[i]!.fail(outcome)
+      else batch[i]!.settle(outcome)
+    }
   }
 
-  async #ask(commits: readonly Commit[]): Promise<Outcome[]> {
+  async #ask(commits: readonly Commit[]): Promise<(Outcome | RepriseError)[]> {
     const { store, clock, random, events, patienceMs } = this.#options
     const until = clock.elapsed() + patienceMs
     for (let attempt = 1; ; attempt++) {
@@ -196,9 +204,10 @@ export class Committer {
 
   /**
    * After a lost answer a refusal may only mean that somebody else wrote since. The run is then in history under its own
-   * digest, which nobody else could have written: it was applied.
+   * digest, which nobody else could have written: it was applied, here or on a branch that was archived since. Where that
+   * history was trimmed meanwhile nobody can tell.
    */
-  async #reconsider(commit: Commit, outcome: Outcome): Promise<Outcome> {
+  async #reconsider(commit: Commit, outcome: Outcome): Promise<Outcome | RepriseError> {
     const { guard, run } = commit
     if (outcome.ok || !guard) return outcome
     if (outcome.code === 'EXISTS' && commit.publish && !commit.take && !commit.branch) {
@@ -206,17 +215,39 @@ export class Committer {
       return { ok: true, epoch: guard.epoch, seq: guard.seq ?? outcome.head?.seq ?? 0, wasApplied: true }
     }
     if (!run) return outcome
-    const [found] = await this.#options.store.read(guard.timeline, run.first - 1, 1)
-    if (!found || found.first !== run.first || !equalBytes(found.digest, run.digest)) return outcome
+    const found = await this.#find(guard.timeline, run)
+    if (found === 'nowhere') return outcome
+    if (found === 'trimmed') {
+      return new RepriseError('OUTCOME_UNKNOWN', 'the answer was lost, and what it was about is trimmed by now', {
+        timeline: guard.timeline,
+        seq: run.first,
+      })
+    }
     return { ok: true, epoch: guard.epoch, seq: run.first + run.count - 1, wasApplied: true }
   }
 
-  #tell(batch: readonly PreparedCommit[], outcomes: readonly Outcome[], ms: number): void {
+  async #find(timeline: TimelineId, run: Run): Promise<'here' | 'nowhere' | 'trimmed'> {
+    const { store } = this.#options
+    let isTrimmed = false
+    for (let id: TimelineId | undefined = timeline; id !== undefined; ) {
+      const [[found], [head]]: [Run[], (Head | null)[]] = await Promise.all([
+        store.read(id, run.first - 1, 1),
+        store.head([id]),
+      ])
+      if (found && found.first === run.first && equalBytes(found.digest, run.digest)) return 'here'
+      isTrimmed ||= !head || head.floor >= run.first
+      id = head?.base?.timeline
+    }
+    return isTrimmed ? 'trimmed' : 'nowhere'
+  }
+
+  #tell(batch: readonly PreparedCommit[], outcomes: readonly (Outcome | RepriseError)[], ms: number): void {
     if (!this.#options.events.has('committed')) return
     let entries = 0
     let bytes = 0
     batch.forEach((prepared, i) => {
-      if (!outcomes[i]!.ok) return
+      const outcome = outcomes[i]!
+      if (outcome instanceof RepriseError || !outcome.ok) return
       entries += prepared.commit.run?.count ?? 0
       bytes += prepared.bytes
     })

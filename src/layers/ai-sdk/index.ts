@@ -1,2 +1,3 @@
 // reprise/ai-sdk: model calls of the Vercel AI SDK recorded and replayed, tools as effects.
-export {}
+
+export { type EffectTool, Recorder, type RecorderOptions, record } from './recorder.ts'

@@ -1,2 +1,3 @@
 // reprise/openai-agents: a Session for the OpenAI Agents SDK.
-export {}
+
+export { RepriseSession, type RepriseSessionOptions } from './session.ts'

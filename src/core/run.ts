@@ -57,12 +57,15 @@ export function packRun(
   assert(drafts.length > 0, 'a run has at least one entry')
   assert(at.first >= 1, 'sequences start at 1')
   let time = Number.MAX_SAFE_INTEGER
-  let size = 64
+  let size = at.before.length + 32
   for (const draft of drafts) {
     time = Math.min(time, draft.time)
-    size += draft.data.length + draft.type.length + 24
+    // Room for the worst case: text of three bytes a character, integers of eight.
+    size += draft.data.length + 3 * (draft.type.length + (draft.key?.length ?? 0)) + 48
   }
+  // The digest before comes first, so that the run is hashed where it was written, without a copy.
   const writer = new ByteWriter(size)
+  writer.raw(at.before)
   writer.byte(formatVersion)
   writer.integer(at.first)
   writer.integer(at.epoch)
@@ -79,8 +82,8 @@ export function packRun(
     writer.raw(head.view())
     writer.raw(draft.data)
   }
-  const bytes = writer.take()
-  return { first: at.first, count: drafts.length, digest: chainDigest(hash, at.before, bytes), bytes }
+  const chained = writer.view()
+  return { first: at.first, count: drafts.length, digest: hash(chained), bytes: chained.subarray(at.before.length) }
 }
 
 /** Checks that the run follows `before`, is whole, and is what it says it is. Throws HISTORY_DAMAGED otherwise. */

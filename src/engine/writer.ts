@@ -94,7 +94,8 @@ export class Writer implements CommitSource {
   async write(drafts: readonly Draft[], along: Along | null, signal?: AbortSignal): Promise<Written> {
     this.#check()
     const { committer } = this.#kernel
-    await committer.enter(signal)
+    // No await where there is room: this is the hot path, and appends keep the order in which they were called.
+    if (!committer.tryEnter()) await committer.enter(signal)
     try {
       this.#check()
       return await new Promise<Written>((resolve, reject) => {

@@ -37,7 +37,7 @@ onEveryStore(
     it('gets the clock, chance and ids from history: the same in a replay (A5.1)', async () => {
       const seen: unknown[][] = []
       const values = workflow('values', async (ctx) => {
-        const own: unknown[] = [Date.now(), +new Date(), Math.random(), crypto.randomUUID(), randomUUID()]
+        const own: unknown[] = [Date.now(), new Date().toISOString(), Math.random(), crypto.randomUUID(), randomUUID()]
         own.push(randomBytes(4).toString('hex'), ctx.now(), ctx.random(), ctx.uuid(), performance.now())
         await ctx.step('a', () => 1)
         own.push(Date.now(), Math.random(), new Date() instanceof Date, Date())

@@ -141,7 +141,7 @@ it('random programs come to the same end under crashes, takeovers and pauses (G5
         for (const [key, count] of disturbed.calls) expect(count, key).toBeLessThanOrEqual(1 + 2 * disturbed.crashes)
       },
     ),
-    { numRuns: Number(process.env.REPRISE_RANDOM_RUNS ?? 40), ...seeded() },
+    { numRuns: Number(process.env.REPRISE_RANDOM_RUNS ?? 40), timeout: 20_000, ...seeded() },
   )
 })
 

@@ -74,7 +74,7 @@ async function checkRun(
     return {
       timeline,
       ok: false,
-      step: (divergence.data['step'] as string | null) ?? null,
+      step: (divergence.data.step as string | null) ?? null,
       problem: divergence.message,
     }
   } catch (error) {

@@ -58,7 +58,8 @@ export type Item =
       readonly kind: 'done'
       readonly id: string
       readonly result: unknown
-      readonly rode: boolean
+      /** Under this id the result is in the table of results, not yet here. */
+      readonly rode: string | null
       readonly at: number
       readonly seq: number
     }

@@ -313,6 +313,6 @@ function lastFailures(items: readonly Item[]): string[] {
 
 function haltedError(head: Head): RepriseError {
   const code = head.status === 'diverged' ? 'DIVERGED' : 'UNRECOVERABLE'
-  const problem = String(head.attributes['problem'] ?? head.status).replace(/ \[[A-Z_]+\]$/, '')
+  const problem = String(head.attributes.problem ?? head.status).replace(/ \[[A-Z_]+\]$/, '')
   return new RepriseError(code, problem, { timeline: head.timeline, status: head.status })
 }

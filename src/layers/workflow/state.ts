@@ -204,7 +204,7 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
   const { time: at, seq } = entry
   switch (entry.type) {
     case 'done':
-      return { kind: 'done', id: data.id, result: data.result, rode: data.rode === true, at, seq }
+      return { kind: 'done', id: data.id, result: data.result, rode: data.rode ?? null, at, seq }
     case 'failed':
       return { kind: 'failed', id: data.id, error: data.error, at, seq }
     case 'timer':
@@ -245,7 +245,7 @@ function without<T>(record: Readonly<Record<string, T>>, id: string | undefined)
 
 function withRidden(journal: Journal, id: string, result: unknown): Journal {
   return journalOf(
-    itemsOf(journal).map((item) => (item.kind === 'done' && item.id === id ? { ...item, result, rode: false } : item)),
+    itemsOf(journal).map((item) => (item.kind === 'done' && item.id === id ? { ...item, result, rode: null } : item)),
   )
 }
 

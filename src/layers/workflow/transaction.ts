@@ -3,6 +3,7 @@
 
 import { isReprise } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
+import { newId } from '../../engine/kernel.ts'
 import type { StepCall, TransactionOptions } from './context.ts'
 import type { Command } from './execution.ts'
 import { fromFailure, toFailure } from './failure.ts'
@@ -39,8 +40,8 @@ export function askTransaction<T>(
     onItem(command, item) {
       if (item.kind === 'failed') return command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
       if (item.kind !== 'done') return
-      const result = item.rode ? run.rides.results.get(id) : item.result
-      if (item.rode) run.alongNext({ type: 'rode', data: result === undefined ? { id } : { id, result } })
+      const result = item.rode !== null ? run.rides.results.get(id) : item.result
+      if (item.rode !== null) run.alongNext({ type: 'rode', data: result === undefined ? { id } : { id, result } })
       if (options.compensate) {
         run.saga.add({
           id,
@@ -76,18 +77,19 @@ export function askTransaction<T>(
 
 async function ride(run: Instance, id: string, call: Call<unknown>): Promise<void> {
   const key = run.keyOf(id)
+  const rode = newId(run.kernel.random)
   await run.host.prepareRides(run)
   await run.flush()
   const { codec } = run.kernel
-  await run.write([{ type: 'done', data: { id, rode: true } }], {
+  await run.write([{ type: 'done', data: { id, rode } }], {
     ride: async (sql) => {
       const result = await leaveScope(() => call(sql, { key }))
       run.rides.results.set(id, result)
       if (result === undefined || sql.dialect === 'memory') return
       const bytes = codec.encode(result)
-      for (const row of run.rides.rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE run_key = ?`, row)
-      await sql.run(`INSERT INTO ${table} (run_key, value) VALUES (?, ?)`, key, bytes)
-      run.rides.rows.push(key)
+      for (const row of run.rides.rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
+      await sql.run(`INSERT INTO ${table} (ride, value) VALUES (?, ?)`, rode, bytes)
+      run.rides.rows.push(rode)
       run.rides.results.set(id, codec.decode(bytes))
     },
   })
@@ -95,17 +97,17 @@ async function ride(run: Instance, id: string, call: Call<unknown>): Promise<voi
 
 /** After a crash between the commit and the next entry: what the SQL returned is in the table, not yet in history. */
 export async function recoverRides(run: Instance): Promise<void> {
-  const missing = itemsOf(run.state.journal).filter((item) => item.kind === 'done' && item.rode)
+  const missing = itemsOf(run.state.journal).filter((item) => item.kind === 'done' && item.rode !== null)
   for (const item of missing) {
-    if (item.kind !== 'done') continue
-    const key = run.keyOf(item.id)
+    if (item.kind !== 'done' || item.rode === null) continue
+    const { rode } = item
     const row = await run.readSql((sql) =>
-      sql.dialect === 'memory' ? undefined : sql.get(`SELECT value FROM ${table} WHERE run_key = ?`, key),
+      sql.dialect === 'memory' ? undefined : sql.get(`SELECT value FROM ${table} WHERE ride = ?`, rode),
     )
     if (!row) continue
-    const value = row['value'] as Uint8Array
+    const value = row.value as Uint8Array
     run.rides.results.set(item.id, run.kernel.codec.decode(new Uint8Array(value)))
-    run.rides.rows.push(key)
+    run.rides.rows.push(rode)
   }
 }
 
@@ -115,7 +117,7 @@ export function endRides(run: Instance) {
   if (rows.length === 0) return {}
   return {
     ride: async (sql: Sql) => {
-      for (const row of rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE run_key = ?`, row)
+      for (const row of rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
     },
   }
 }
@@ -123,5 +125,5 @@ export function endRides(run: Instance) {
 export async function createTable(sql: Sql): Promise<void> {
   if (sql.dialect === 'memory') return
   const bytes = sql.dialect === 'sqlite' ? 'BLOB' : 'BYTEA'
-  await sql.run(`CREATE TABLE IF NOT EXISTS ${table} (run_key TEXT PRIMARY KEY, value ${bytes} NOT NULL)`)
+  await sql.run(`CREATE TABLE IF NOT EXISTS ${table} (ride TEXT PRIMARY KEY, value ${bytes} NOT NULL)`)
 }

@@ -4,7 +4,7 @@
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { type Digest, fromHex, toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Blobs, ChunkRow } from '../core/ports.ts'
@@ -26,16 +26,19 @@ export async function openDirectoryBlobs(directory: string, options: DirectoryBl
   const clock = options.clock ?? Date.now
   try {
     await makeFolder(join(directory, asideFolder))
+    await syncFolder(dirname(resolve(directory)))
     await removeLeftovers(join(directory, asideFolder), clock())
   } catch (error) {
     throw toBlobError(error, directory)
   }
-  return new DirectoryBlobs(directory, clock)
+  return new DirectoryBlobs(resolve(directory), clock)
 }
 
 class DirectoryBlobs implements Blobs {
   readonly #directory: string
   readonly #clock: () => number
+  /** Folders whose own names are certain; two levels of two digits, so there are at most 65,792. */
+  readonly #certain = new Set<string>()
 
   constructor(directory: string, clock: () => number) {
     this.#directory = directory
@@ -45,11 +48,8 @@ class DirectoryBlobs implements Blobs {
   async put(chunks: readonly Chunk[]): Promise<void> {
     try {
       const folders = new Set<string>()
-      for (const chunk of chunks) {
-        const folder = await this.#putOne(chunk)
-        if (folder) folders.add(folder)
-      }
-      for (const folder of folders) await syncFolder(folder)
+      for (const chunk of chunks) folders.add(await this.#putOne(chunk))
+      for (const folder of folders) await this.#makeCertain(folder)
     } catch (error) {
       throw toBlobError(error, this.#directory)
     }
@@ -99,12 +99,13 @@ class DirectoryBlobs implements Blobs {
     return count
   }
 
-  /** The folder that must be synced, or null if the chunk was there. */
-  async #putOne({ digest, bytes }: Chunk): Promise<string | null> {
+  /** The folder that must be synced: also if the chunk was there, whoever put it may not have lived to do so. */
+  async #putOne({ digest, bytes }: Chunk): Promise<string> {
     const path = this.#path(toHex(digest))
+    const folder = dirname(path)
     const seconds = this.#clock() / 1000
     // Of another size it is a leftover of damage: it is replaced.
-    if ((await statOf(path))?.size === bytes.length && (await touch(path, seconds))) return null
+    if ((await statOf(path))?.size === bytes.length && (await touch(path, seconds))) return folder
     const aside = join(this.#directory, asideFolder, randomUUID())
     const handle = await open(aside, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o644)
     try {
@@ -114,10 +115,18 @@ class DirectoryBlobs implements Blobs {
     } finally {
       await handle.close()
     }
-    const folder = dirname(path)
-    await makeFolder(folder)
+    await mkdir(folder, { recursive: true })
     await rename(aside, path)
     return folder
+  }
+
+  /** The names in this folder, and those of the folders on the way to it: the latter need it once. */
+  async #makeCertain(folder: string): Promise<void> {
+    await syncFolder(folder)
+    for (let made = folder; made !== this.#directory && !this.#certain.has(made); made = dirname(made)) {
+      await syncFolder(dirname(made))
+      this.#certain.add(made)
+    }
   }
 
   #path(hex: string): string {

@@ -189,6 +189,27 @@ describe.skipIf(reason !== null || given)('power loss', () => {
     day,
   )
 
+  it('G1: a chunk that an earlier life put in place but did not sync is synced by the next that needs it', async () => {
+    const root = mkdtempSync(join(tmpdir(), 'reprise-recorded-'))
+    const life = [
+      process.execPath,
+      programPath('crash-chunks'),
+      JSON.stringify({ directory: join(root, 'chunks'), count: 6 }),
+    ]
+    const first = record(root, [life])
+    const second = record(root, [life])
+    removeFolder(root)
+    // The first was killed before each of its syncs of a folder: the names are there, and nobody knows how safely.
+    const unsynced = first.filter(
+      (operation) => operation.kind !== 'said' && !isFolderSync({ root } as Recording, operation),
+    )
+    const operations = [...unsynced, ...second]
+    for (const fate of ['all lost', 'drawn', 'drawn', 'drawn'] as const) {
+      const state = stateAfter(operations, operations.length, fate, randomFrom(seed))
+      expect([...state.keys()].filter((path) => /[0-9a-f]{64}$/.test(path)).length).toBe(6)
+    }
+  })
+
   it('rings: the same run without its syncs loses acknowledged entries', async () => {
     const recording = recordings.store()
     const bad = await survey(

@@ -58,8 +58,8 @@ export async function killSweep(plan: KillPlan): Promise<KillReport> {
   let workers = Array.from({ length: plan.processes }, start)
   try {
     while (kills < plan.kills) {
-      await pause(40 + Math.random() * 400)
       const victim = workers[Math.floor(Math.random() * workers.length)]!
+      await moment(victim, () => lines().length)
       const ended = workers.find((worker) => worker.exit !== null && worker !== victim)
       if (victim.exit === null) {
         victim.child.kill('SIGKILL')
@@ -87,6 +87,14 @@ export async function killSweep(plan: KillPlan): Promise<KillReport> {
     for (const worker of workers) worker.child.kill('SIGKILL')
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** Mostly while items are in flight, now and then while it starts and recovers. */
+async function moment(victim: Worker, begun: () => number): Promise<void> {
+  if (Math.random() < 0.2) return await pause(Math.random() * 400)
+  const before = begun()
+  while (victim.exit === null && begun() === before) await pause(5)
+  await pause(Math.random() * 120)
 }
 
 async function finishedKeys(plan: KillPlan, job: string): Promise<string[]> {

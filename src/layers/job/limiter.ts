@@ -1,39 +1,38 @@
-// A strict rate limit: in any window of the given length at most `max` starts. Processes that share a job divide it by
-// the part of the unfinished shards each owns, so together they stay within it without talking to each other.
+// A strict rate limit: in any window of the given length at most `max` starts. Processes that share a job divide it in
+// whole starts by the unfinished shards they own, so together they stay within it without talking to each other.
 
 export class RateLimiter {
   readonly #perMs: number
-  readonly #max: number
-  #share = 1
+  #allowance = 0
   /** Times of past starts, oldest first. */
   #starts: number[] = []
 
-  constructor(max: number, perMs: number) {
-    this.#max = max
+  constructor(perMs: number) {
     this.#perMs = perMs
   }
 
-  /** 0 to 1. */
-  setShare(share: number): void {
-    this.#share = share
-  }
-
-  /** Another process may have used the whole of it until then: start with an empty hand. */
-  spentUntil(at: number): void {
-    this.#starts = Array.from({ length: this.#max }, () => at)
+  /**
+   * How many starts a window this process may make from now on. What it gains is taken as used up until now: whoever had
+   * it before may have used it. `isFresh`: nobody had it.
+   */
+  allow(count: number, now: number, isFresh: boolean): void {
+    if (!isFresh) for (let gained = this.#allowance; gained < count; gained++) this.#starts.push(now)
+    this.#allowance = count
   }
 
   /** 0: counted as started. Otherwise: ask again after so many ms. */
   tryStart(now: number): number {
-    const allowed = this.#max * this.#share
-    if (allowed <= 0) return this.#perMs
-    const count = Math.max(1, Math.floor(allowed))
-    const windowMs = (this.#perMs * count) / allowed
-    while (this.#starts.length > 0 && this.#starts[0]! <= now - windowMs) this.#starts.shift()
-    if (this.#starts.length < count) {
+    if (this.#allowance === 0) return this.#perMs
+    while (this.#starts.length > 0 && this.#starts[0]! <= now - this.#perMs) this.#starts.shift()
+    if (this.#starts.length < this.#allowance) {
       this.#starts.push(now)
       return 0
     }
-    return Math.max(1, this.#starts[this.#starts.length - count]! + windowMs - now)
+    return Math.max(1, this.#starts[this.#starts.length - this.#allowance]! + this.#perMs - now)
   }
+}
+
+/** The starts of one of `shards` unfinished shards; over all of them they add up to `max`. */
+export function allotment(max: number, rank: number, shards: number): number {
+  return Math.floor((max * (rank + 1)) / shards) - Math.floor((max * rank) / shards)
 }

@@ -78,7 +78,11 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
   check(!(order === 'kept' && shards > 1), "order: 'kept' needs one shard")
   check(isCount(batch.size ?? 100, concurrencyMax), 'batch.size is a whole number from 1 on')
   const limit = options.rateLimit
-  if (limit) check(limit.max > 0 && toMs(limit.per, 'rateLimit.per') > 0, 'rateLimit needs max and per above 0')
+  if (limit)
+    check(
+      isCount(limit.max, Number.MAX_SAFE_INTEGER) && toMs(limit.per, 'rateLimit.per') > 0,
+      'rateLimit.max is a whole number from 1 on, and per is above 0',
+    )
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   return {

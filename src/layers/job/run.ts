@@ -11,6 +11,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { entry, toFailure } from './entries.ts'
 import { applyMail } from './letters.ts'
+import { allotment } from './limiter.ts'
 import type { ResolvedJob } from './options.ts'
 import { Pass } from './pass.ts'
 import type { JobEvent, JobProgress, JobReport } from './progress.ts'
@@ -56,6 +57,8 @@ export class JobRun<T = unknown> {
   #cancelLook: (() => void) | null = null
   #lookNow: (() => void) | null = null
   #wantsLook = false
+  /** Nobody can have used the rate limit just before us. */
+  #isFresh = true
   #endedMs: number | null = null
 
   constructor(engine: Reprise, name: string, job: ResolvedJob<T>, fold: Fold<JobState>, options: RunStart = {}) {
@@ -174,7 +177,6 @@ export class JobRun<T = unknown> {
     const open = heads.flatMap((head, index) => (isFinished(head, this.#round) ? [] : [index]))
     if (open.length === 0) return true
     const fair = await this.#fairShare()
-    this.#bench.limiter?.setShare([...this.#shards.values()].filter((shard) => !shard.lost).length / open.length)
     const taken: Shard<T>[] = []
     for (const index of open) {
       if (this.#shards.has(index) || this.#shards.size >= fair) continue
@@ -183,11 +185,25 @@ export class JobRun<T = unknown> {
       const shard = await this.#take(index)
       if (shard) taken.push(shard)
     }
+    this.#divideLimit(open)
     if (taken.length > 0) this.#startPass(taken)
     await this.#readMail(heads)
     this.#handOver(fair)
     if (this.#shards.size === 0) this.#status = 'waiting'
     return this.#stopping !== null
+  }
+
+  /** Each unfinished shard has its part of the rate limit; ours are those of the shards we own. */
+  #divideLimit(unfinished: readonly number[]): void {
+    const { limiter } = this.#bench
+    if (!limiter) return
+    const { max } = this.#job.rateLimit!
+    let count = 0
+    unfinished.forEach((index, rank) => {
+      if (this.#shards.has(index)) count += allotment(max, rank, unfinished.length)
+    })
+    limiter.allow(count, this.#engine.kernel.clock.elapsed(), this.#isFresh)
+    this.#isFresh = false
   }
 
   async #readMail(heads: readonly (Head | null)[]): Promise<void> {
@@ -235,6 +251,7 @@ export class JobRun<T = unknown> {
       const index = this.timelines.indexOf(head.timeline)
       taken.push(await this.#begin(index, await this.#engine.adopt(head, this.#fold)))
     }
+    this.#divideLimit(this.timelines.map((_, index) => index))
     this.#startPass(taken)
   }
 
@@ -266,7 +283,7 @@ export class JobRun<T = unknown> {
     })
     // It never said that it stopped: the process died. One of the items then in flight may be the reason.
     if (state.status === 'running') shard.careful = 2 * this.#job.concurrency * this.#job.batchSize
-    this.#spendLimit(state)
+    this.#isFresh &&= state.round === 0 || state.status === 'finished' || state.status === 'stopped'
     const input = this.#input === undefined && wasUnfinished ? state.input : this.#input
     const round = Math.max(this.#round, 1)
     const { cursorName } = this.#job
@@ -295,12 +312,6 @@ export class JobRun<T = unknown> {
     await applyMail(this.#engine, open)
     this.#shards.set(index, shard)
     return shard
-  }
-
-  /** A restarted process must not start with a fresh allowance. */
-  #spendLimit(state: JobState): void {
-    const { limiter } = this.#bench
-    if (limiter && state.status === 'running') limiter.spentUntil(this.#engine.kernel.clock.elapsed())
   }
 
   #startPass(shards: readonly Shard<T>[]): void {

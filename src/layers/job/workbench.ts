@@ -54,7 +54,7 @@ export class Workbench<T> {
     this.#job = job
     this.#events = events
     this.#slots = job.concurrency * job.batchSize
-    this.limiter = job.rateLimit ? new RateLimiter(job.rateLimit.max, job.rateLimit.perMs) : null
+    this.limiter = job.rateLimit ? new RateLimiter(job.rateLimit.perMs) : null
     this.breaker = job.breaker ? new Breaker(job.breaker) : null
   }
 

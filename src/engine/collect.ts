@@ -69,7 +69,8 @@ export async function collect(
 }
 
 async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectReport['chunks']> {
-  const touchedBefore = kernel.worker.now() - (options.graceMs ?? kernel.graceMs)
+  const graceMs = kernel.planted.has('no-grace') ? 0 : (options.graceMs ?? kernel.graceMs)
+  const touchedBefore = kernel.worker.now() - graceMs
   const live = await mark(kernel)
   let swept = 0
   let sweptBytes = 0

@@ -129,6 +129,8 @@ async function* readSegment(reader: Reader, head: Head, from: Point, end: number
 /** `at` lies inside the run: finds the digest before the run, and checks that the run really passes through `at`. */
 async function digestInside(reader: Reader, head: Head, run: Run, at: Point): Promise<Digest> {
   const before = await digestBefore(reader, head, run.first)
+  // First whether the run is whole: the prefix of a damaged one would look like another branch.
+  verifyRun(reader.hash, head.timeline, run, { seq: run.first - 1, digest: before })
   const prefix = sliceRun(reader.hash, run, before, at.seq)
   if (!equalBytes(prefix.digest, at.digest)) throw offBranch(head.timeline, at.seq)
   return before

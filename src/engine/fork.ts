@@ -103,7 +103,11 @@ async function forkOnce(
     take: {
       worker: await kernel.worker.register(),
       from: 'free',
-      create: { digest: point.digest, base: { timeline: owner.timeline, ...point }, floor: floorFor(copies, lineage) },
+      create: {
+        digest: point.digest,
+        base: { timeline: owner.timeline, ...point },
+        floor: floorFor(copies, lineage, fold),
+      },
     },
     publish: copies,
     attributes: head.attributes,
@@ -184,7 +188,7 @@ async function branchOff(kernel: Kernel, epoch: number, where: Where, fold: Fold
   await recover(kernel, head, fold, { to: before.point.seq })
   const effects = compensationPlan(state.ledger, where.seq)
   const copies = await restorePoints(kernel, head, before.point.seq, fold)
-  const floor = floorFor(copies, before.lineage)
+  const floor = floorFor(copies, before.lineage, fold)
   const carried = carry(kernel, head, before.point, effects.carry)
   for (let n = await countArchives(kernel, head.timeline); ; n++) {
     const archive = timelineId(`${head.timeline}~${n + 1}`)
@@ -249,10 +253,18 @@ async function restorePoints(
   }))
 }
 
-/** With fewer than two checkpoints of its own, a branch may need all the history there is. */
-function floorFor(copies: readonly ManifestRecord[], lineage: readonly Head[]): Point {
+/**
+ * How far back a branch may be asked to go: as far as its history reaches where all of it is kept; else no further than
+ * its two checkpoints need. With fewer than two of its own, it may need all the history there is.
+ */
+function floorFor(copies: readonly ManifestRecord[], lineage: readonly Head[], fold: Fold<unknown> | null): Point {
+  const reach = lineage.reduce<Point>(
+    (highest, head) => (head.floor > highest.seq ? { seq: head.floor, digest: head.floorDigest } : highest),
+    floorOf(lineage),
+  )
   const oldest = copies[1]
-  return oldest ? { seq: oldest.seq, digest: oldest.digest } : floorOf(lineage)
+  const keepsAll = fold !== null && (fold.retain?.history ?? 'all') === 'all'
+  return keepsAll || !oldest || oldest.seq < reach.seq ? reach : { seq: oldest.seq, digest: oldest.digest }
 }
 
 async function countArchives(kernel: Kernel, id: TimelineId): Promise<number> {

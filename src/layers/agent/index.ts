@@ -2,6 +2,7 @@
 
 export { type BranchView, type Comparison, compareSessions, mergeBranch } from './branches.ts'
 export type { CallOutcome } from './calls.ts'
+export { type Decision, sendDecision, type Verdict } from './decision.ts'
 export { type AgentDefinition, type AgentOptions, agent, type SimilarCalls } from './definition.ts'
 export { type Cut, groupRecoveryLine, type Received, readCut, restoreCut } from './group.ts'
 export { type Guardrail, type GuardrailView, noLoops, withinBudget } from './guardrail.ts'
@@ -15,18 +16,10 @@ export type {
   ToolRequest,
   Usage,
 } from './message.ts'
+export type { RollbackOptions, SessionRollback, TurnOptions, TurnResult } from './options.ts'
 export { type Evaluation, evaluateSession, type Replay, type ReplayedStep, replaySession } from './replay.ts'
 export type { PlannedCall, SessionRollbackPlan } from './rollback.ts'
-export {
-  type Decision,
-  type RollbackOptions,
-  type Session,
-  type SessionRollback,
-  sendDecision,
-  type TurnOptions,
-  type TurnResult,
-  type Verdict,
-} from './session.ts'
+export type { Session } from './session.ts'
 export type { CallRecord, SessionState, Standing, TurnRecord, Waiting } from './state.ts'
 export { readTurn, type StreamEvent, type StreamPosition } from './stream.ts'
 export { type Tool, type ToolContext, type ToolKind, tool } from './tool.ts'

@@ -11,45 +11,15 @@ import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { type CallOutcome, callTool, entry, needModel } from './calls.ts'
+import { type Decision, type Verdict, writeDecision } from './decision.ts'
 import type { AgentDefinition } from './definition.ts'
 import { type Group, joinCut, type Received, receiveMail, sendMail } from './group.ts'
 import type { Message, Model, Settings, Usage } from './message.ts'
+import { type RollbackOptions, resultOf, type SessionRollback, type TurnOptions, type TurnResult } from './options.ts'
 import { compensateAll, finishBranch, planRollback, type SessionRollbackPlan } from './rollback.ts'
-import { place, type RollbackAsked, type SessionState, type Waiting } from './state.ts'
+import { place, type RollbackAsked, type SessionState } from './state.ts'
 import { messagesOfTurn, nextStep, type TurnHost, takeStep } from './turn.ts'
 import { captureFiles, restoreFiles, type WorkspaceOptions, type WorkspaceReport } from './workspace.ts'
-
-export interface TurnOptions<Data> {
-  /** The same key is the same turn: sent again after a disconnect, it gives what there is. */
-  readonly key?: string
-  readonly model?: Model<Data>
-  /** Captured when the turn ends, and restored when it is rolled back to. */
-  readonly workspace?: WorkspaceOptions
-  readonly signal?: AbortSignal
-}
-
-export interface TurnResult {
-  readonly turn: number
-  readonly status: 'done' | 'waiting'
-  readonly content: unknown
-  readonly usage: Usage
-  readonly waiting: Waiting | null
-}
-
-export interface RollbackOptions {
-  /** Go on with these. */
-  readonly settings?: Settings
-  readonly because?: string
-  /** Ask the turn after that one again. */
-  readonly again?: boolean
-}
-
-export interface SessionRollback {
-  readonly plan: SessionRollbackPlan
-  readonly archive: string
-}
-
-export type Verdict = 'approve' | 'refuse' | 'replay' | 'done' | 'retry'
 
 export class Session<Data> {
   readonly definition: AgentDefinition<Data>
@@ -455,62 +425,6 @@ export class Session<Data> {
   }
 
   #result(turn: number): TurnResult {
-    const record = this.state.turns.get(place(turn))
-    const last = messagesOfTurn(this.state as SessionState<unknown>, turn)
-      .filter((message) => message.turn === turn && message.role === 'assistant')
-      .at(-1)
-    const isDone = record?.endedSeq != null
-    return {
-      turn,
-      status: isDone ? 'done' : 'waiting',
-      content: last?.content ?? null,
-      usage: record?.usage ?? this.usage,
-      waiting: isDone ? null : this.state.waiting,
-    }
+    return resultOf(this.state as SessionState<unknown>, turn)
   }
-}
-
-export interface Decision {
-  readonly verdict: Verdict
-  readonly by: string
-  readonly reason?: string
-  readonly args?: unknown
-  readonly result?: unknown
-}
-
-async function writeDecision(
-  open: OpenTimeline<SessionState<unknown>>,
-  decision: Decision,
-  consume: readonly string[],
-): Promise<void> {
-  const { waiting } = open.state
-  if (!waiting) throw new RepriseError('CONFLICT', `${open.id} waits for nobody`)
-  const { verdict, by, reason, args, result } = decision
-  const along = { status: 'running', ...(consume.length > 0 && { consume: consume as never }) }
-  const decided = entry('decided', {
-    verdict,
-    by,
-    ...(reason !== undefined && { reason }),
-    ...(args !== undefined && { args }),
-  })
-  if (waiting.kind === 'in-doubt' && waiting.call !== undefined && (verdict === 'done' || verdict === 'refuse')) {
-    const id = waiting.call
-    const outcome = verdict === 'done' ? 'done' : 'failed'
-    const meaning =
-      verdict === 'done'
-        ? entry('returned', { id, result: result ?? null })
-        : entry('failed', { id, error: reason ?? 'it did not happen' })
-    await open.write(
-      [{ type: '$effect.settled', data: { id, outcome, by } }, entry('decided', { verdict: outcome, by }), meaning],
-      along,
-    )
-    return
-  }
-  // Calling again after all is an approval of the same call, under the same key.
-  await open.write([verdict === 'retry' ? entry('decided', { verdict: 'approve', by }) : decided], along)
-}
-
-/** A decision from a process that does not own the session; taken when it resumes. */
-export async function sendDecision(engine: Reprise, session: string, decision: Decision): Promise<void> {
-  await engine.send(session, 'decision', decision)
 }

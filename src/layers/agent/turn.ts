@@ -12,11 +12,11 @@ export type NextStep =
   | { readonly kind: 'tool'; readonly id: string; readonly request: ToolRequest }
   | { readonly kind: 'end' }
 
-export function messagesOfTurn(state: SessionState<unknown>, turn: number): Message[] {
+export function messagesOfTurn(state: Readonly<SessionState<unknown>>, turn: number): Message[] {
   const found: Message[] = []
   for (const message of state.messages.values({ reverse: true })) {
     if (message.turn < turn) break
-    found.push(message)
+    if (message.turn === turn) found.push(message)
   }
   return found.reverse()
 }

@@ -1,0 +1,51 @@
+// What is given to a session's methods, and what they give back.
+
+import type { Message, Model, Settings, Usage } from './message.ts'
+import type { SessionRollbackPlan } from './rollback.ts'
+import { place, type SessionState, type Waiting } from './state.ts'
+import { messagesOfTurn } from './turn.ts'
+import type { WorkspaceOptions } from './workspace.ts'
+
+export interface TurnOptions<Data> {
+  /** The same key is the same turn: sent again after a disconnect, it gives what there is. */
+  readonly key?: string
+  readonly model?: Model<Data>
+  /** Captured when the turn ends, and restored when it is rolled back to. */
+  readonly workspace?: WorkspaceOptions
+  readonly signal?: AbortSignal
+}
+
+export interface TurnResult {
+  readonly turn: number
+  readonly status: 'done' | 'waiting'
+  readonly content: unknown
+  readonly usage: Usage
+  readonly waiting: Waiting | null
+}
+
+export interface RollbackOptions {
+  /** Go on with these. */
+  readonly settings?: Settings
+  readonly because?: string
+  /** Ask the turn after that one again. */
+  readonly again?: boolean
+}
+
+export interface SessionRollback {
+  readonly plan: SessionRollbackPlan
+  readonly archive: string
+}
+
+/** What became of a turn, as far as it has come. */
+export function resultOf(state: Readonly<SessionState<unknown>>, turn: number): TurnResult {
+  const record = state.turns.get(place(turn))
+  const answers = messagesOfTurn(state, turn).filter((message: Message) => message.role === 'assistant')
+  const isDone = record?.endedSeq != null
+  return {
+    turn,
+    status: isDone ? 'done' : 'waiting',
+    content: answers.at(-1)?.content ?? null,
+    usage: record?.usage ?? state.usage,
+    waiting: isDone ? null : state.waiting,
+  }
+}

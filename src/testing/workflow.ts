@@ -174,7 +174,8 @@ export class WorkflowKit {
   /** The process dies without a word, and another one starts. */
   crash(): void {
     this.#crashes += 1
-    this.#dead.add(this.#nameOf(this.#process))
+    // Those that only stood still go down with it.
+    for (let n = 1; n <= this.#process; n++) this.#dead.add(this.#nameOf(n))
     this.#engine.kernel.worker.abandon()
     this.#boot()
   }

@@ -340,6 +340,7 @@ export class Host {
       this.#cancelPoll = null
       if (this.#isClosed || this.#live.size === 0) return
       idleMs += mailPollMs
+      for (const instance of this.#live.values()) instance.noteSlow()
       if (this.#mayHaveMail || idleMs >= mailPollIdleMs) {
         idleMs = 0
         this.#mayHaveMail = false

@@ -21,8 +21,8 @@ import { Mail } from './mail.ts'
 import { Queries } from './queries.ts'
 import { Saga } from './saga.ts'
 import { enterScope, leaveScope } from './scope.ts'
-import { itemOf, type RunState } from './state.ts'
-import { abandonStep } from './steps.ts'
+import { itemOf, noCommand, own, type RunState } from './state.ts'
+import { type Attempt, abandonStep } from './steps.ts'
 import { Rides, recoverRides } from './transaction.ts'
 import { Signals } from './waits.ts'
 
@@ -33,6 +33,8 @@ export type Left =
   | { readonly because: 'ended' | 'waiting' | 'closed' }
   | { readonly because: 'lost' | 'diverged' | 'broken'; readonly error: unknown }
 
+/** An intent is written for a call that takes longer than this. */
+const slowMs = 1000
 /** A run that waits is let go when nothing has happened for this long… */
 const lingerMs = 100
 /** …or at once if all it waits for is a time at least this far away. */
@@ -61,7 +63,7 @@ export class Instance {
   readonly mail: Mail
   readonly queries: Queries
   readonly rides = new Rides()
-  readonly attempts = new Map<string, AbortController>()
+  readonly attempts = new Map<string, Attempt>()
   readonly left: Promise<Left>
   /** Never resolves; rejects when this process must let go of the run. */
   readonly leaving: Promise<never>
@@ -294,10 +296,14 @@ export class Instance {
     return this.#lastStamp
   }
 
-  /** A call takes long: its intent is recorded, for people to see and for new code to be held to. */
-  noteSlow(id: string): void {
-    if (this.#hasLeft || this.state.open[id]?.began) return
-    this.spawn(async () => await this.record('began', { id }))
+  /** Calls that take long: their intent is recorded, for people to see and for new code to be held to. */
+  noteSlow(): void {
+    const since = this.kernel.clock.elapsed() - slowMs
+    for (const [id, attempt] of this.attempts) {
+      if (attempt.isNoted || attempt.startedAt > since) continue
+      attempt.isNoted = true
+      if (!own(this.state.open, id, noCommand).began) this.spawn(() => this.record('began', { id }))
+    }
   }
 
   checkpointIfDue(): void {
@@ -323,7 +329,7 @@ export class Instance {
     this.execution?.stop()
     const error = new RepriseError('ABORTED', `${this.open.id} leaves this process (${left.because})`)
     this.#stop.abort(error)
-    for (const controller of this.attempts.values()) controller.abort(error)
+    for (const attempt of this.attempts.values()) attempt.abort(error)
     this.#leave(left)
   }
 

@@ -13,9 +13,6 @@ import { noCommand, own } from './state.ts'
 
 type Call<T> = (step: StepCall) => Promise<T> | T
 
-/** An intent is written for a call that takes longer than this, so that people and new code can see it. */
-const slowMs = 1000
-
 export function askStep<T>(
   run: Instance,
   scope: Scope,
@@ -109,49 +106,74 @@ async function recordDone(run: Instance, id: string, result: unknown): Promise<v
   }
 }
 
+/** One call in flight: how it can be stopped, and since when it runs. */
+export class Attempt {
+  readonly startedAt: number
+  isNoted = false
+  #controller: AbortController | null = null
+  #reason: { readonly error: unknown } | null = null
+  #fail: ((error: unknown) => void) | null = null
+
+  constructor(startedAt: number) {
+    this.startedAt = startedAt
+  }
+
+  /** Made when somebody asks for it: most calls never look. */
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController()
+    if (this.#reason) this.#controller.abort(this.#reason.error)
+    return this.#controller.signal
+  }
+
+  abort(error: unknown): void {
+    this.#reason ??= { error }
+    this.#fail?.(error)
+    this.#controller?.abort(error)
+  }
+
+  /** The result of the call, unless it is stopped before. */
+  outcome(called: Promise<unknown>): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.#fail = reject
+      called.then(resolve, reject)
+      if (this.#reason) reject(this.#reason.error)
+    })
+  }
+}
+
 async function callStep(
   run: Instance,
   command: Command,
   call: Call<unknown>,
   options: StepOptions<unknown>,
-  attempt: number,
+  number: number,
 ): Promise<unknown> {
   const { id } = command
-  const controller = new AbortController()
-  run.attempts.set(id, controller)
-  run.host.callsStarted += 1
   const { clock } = run.kernel
-  const timers: (() => void)[] = []
+  const attempt = new Attempt(clock.elapsed())
   const heart = new Heart(run, id)
   const step: StepCall = {
     key: run.keyOf(id),
-    attempt,
-    signal: controller.signal,
+    attempt: number,
+    get signal() {
+      return attempt.signal
+    },
     details: own(run.state.open, id, noCommand).details,
     heartbeat: (details) => heart.beat(details),
   }
-  const failure = new Promise<never>((_, reject) => {
-    const fail = (error: unknown) => {
-      reject(error)
-      controller.abort(error)
-    }
-    controller.signal.addEventListener('abort', () => reject(controller.signal.reason), { once: true })
-    if (options.timeout !== undefined) {
-      const timeoutMs = toMs(options.timeout, 'timeout')
-      timers.push(clock.after(timeoutMs, () => fail(timedOut(id, options.timeout!))))
-    }
-    if (options.heartbeatTimeout !== undefined)
-      heart.watch(toMs(options.heartbeatTimeout, 'heartbeatTimeout'), fail, timers)
-  })
-  failure.catch(() => undefined)
-  timers.push(clock.after(slowMs, () => run.noteSlow(id)))
+  run.attempts.set(id, attempt)
+  run.host.callsStarted += 1
+  const timers: (() => void)[] = []
+  const { timeout, heartbeatTimeout } = options
+  if (timeout !== undefined) {
+    timers.push(clock.after(toMs(timeout, 'timeout'), () => attempt.abort(timedOut(id, timeout))))
+  }
+  if (heartbeatTimeout !== undefined) {
+    heart.watch(toMs(heartbeatTimeout, 'heartbeatTimeout'), (error) => attempt.abort(error), timers)
+  }
   try {
     const called = enterStep({ heartbeat: step.heartbeat }, () => call(step))
-    if (!(called instanceof Promise)) return called
-    // What can be undone is not given up on an abort: it must be known whether it happened.
-    return await (command.hasUndo && options.timeout === undefined && options.heartbeatTimeout === undefined
-      ? Promise.race([called, run.leaving])
-      : Promise.race([called, failure]))
+    return called instanceof Promise ? await attempt.outcome(called) : called
   } finally {
     run.attempts.delete(id)
     for (const cancel of timers) cancel()

@@ -4,7 +4,8 @@
 import { AIMessage, HumanMessage } from '@langchain/core/messages'
 import { Annotation, messagesStateReducer, StateGraph } from '@langchain/langgraph'
 
-const words = 'time state entry fold order refund parcel letter answer question monday invoice ship wait check plan'.split(' ')
+const words =
+  'time state entry fold order refund parcel letter answer question monday invoice ship wait check plan'.split(' ')
 
 export function makeText(seed, bytes) {
   let state = seed * 2654435761 + 1

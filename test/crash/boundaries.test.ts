@@ -93,7 +93,7 @@ function whereIn(place: string, hasChunks: boolean): Where {
 
 const reason = whyNoStrace()
 if (reason) console.log(`kills at every boundary: skipped, ${reason}`)
-// REPRISE_BOUNDARY_STEP=1 looks at every single one; CI takes every third write and every second of the others.
+// REPRISE_BOUNDARY_STEP=1 looks at every single one; CI takes every 9th write and every 4th of the others.
 const step = amount('REPRISE_BOUNDARY_STEP', 0)
 
 describe.skipIf(reason)('SIGKILL at system call boundaries', () => {
@@ -103,8 +103,8 @@ describe.skipIf(reason)('SIGKILL at system call boundaries', () => {
     'G1, G2: in a store that is being made',
     async () => {
       const [a, b] = await Promise.all([
-        sweep('new-writes', writes, step || 6, null, false),
-        sweep('new-others', others, step || 3, null, false),
+        sweep('new-writes', writes, step || 9, null, false),
+        sweep('new-others', others, step || 4, null, false),
       ])
       console.log(`new store: killed at ${a} writes and ${b} syncs, truncations and changes of names`)
       expect(Math.min(a, b)).toBeGreaterThan(3)
@@ -121,8 +121,8 @@ describe.skipIf(reason)('SIGKILL at system call boundaries', () => {
       await live(where, null)
       await live(where, { calls: 'fsync', number: 25 })
       const [a, b] = await Promise.all([
-        sweep('old-writes', writes, step || 6, prepared, false),
-        sweep('old-others', others, step || 3, prepared, false),
+        sweep('old-writes', writes, step || 9, prepared, false),
+        sweep('old-others', others, step || 4, prepared, false),
       ])
       console.log(`old store: killed at ${a} writes and ${b} syncs, truncations and changes of names`)
       expect(Math.min(a, b)).toBeGreaterThan(3)

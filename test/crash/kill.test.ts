@@ -58,12 +58,12 @@ describe('SIGKILL at random moments', () => {
   afterAll(() => removeFolder(folder))
 
   it('G1: on SQLite everything acknowledged is there exactly once, and state equals its fold', async () => {
-    await killRepeatedly({ kind: 'sqlite', file: `${folder}/store.db` }, amount('REPRISE_KILLS', 16))
+    await killRepeatedly({ kind: 'sqlite', file: `${folder}/store.db` }, amount('REPRISE_KILLS', 12))
   })
 
   it('G2: with chunks in a directory no checkpoint is ever half there', async () => {
     const where = { kind: 'sqlite', file: `${folder}/other.db`, chunks: `${folder}/chunks` } as const
-    await killRepeatedly(where, amount('REPRISE_KILLS', 8))
+    await killRepeatedly(where, amount('REPRISE_KILLS', 6))
   })
 
   it('G1: on PostgreSQL everything acknowledged is there exactly once, and state equals its fold', async () => {

@@ -74,11 +74,12 @@ async function haunt(where: Where, { skewsMs, retires }: Trial): Promise<void> {
 async function takeOver(first: Child, second: Child): Promise<void> {
   for (;;) {
     const owned = second.until((child) => countOf(child, 'own') === 1)
-    await Promise.race([owned, sleep(4000)])
+    await Promise.race([owned, sleep(2000)])
     if (countOf(second, 'own') === 1) return
     if (second.isOver) throw new Error(`the second owner ended: ${second.errors}`)
+    const seen = countOf(first, 'append')
     first.signal('SIGCONT')
-    await sleep(20)
+    await first.until((child) => countOf(child, 'append') > seen)
     first.signal('SIGSTOP')
   }
 }

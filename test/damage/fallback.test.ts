@@ -138,7 +138,7 @@ async function trial(seed: number): Promise<number> {
 }
 
 describe('damaged checkpoints', () => {
-  const restores = amount('REPRISE_RESTORES', 120)
+  const restores = amount('REPRISE_RESTORES', 60)
   const from = amount('REPRISE_DAMAGE_SEED', 1)
 
   it('G8, G11: recovery takes the newest sound one, and the drill knows each from the other', async () => {

@@ -16,7 +16,12 @@ async function openStore({ kind, file, chunks, url, schema }, skewMs) {
     return await openPostgres(url, { namespace: 'default', schema, hash: sha256 })
   }
   const { openSqlite } = await import('../../dist/stores/sqlite/index.js')
-  const store = await openSqlite(file, { namespace: 'default', hash: sha256, clock: () => Date.now() + skewMs })
+  const store = await openSqlite(file, {
+    namespace: 'default',
+    hash: sha256,
+    clock: () => Date.now() + skewMs,
+    busyMs: 60_000,
+  })
   if (!chunks) return store
   const { openDirectoryBlobs } = await import('../../dist/stores/directory-blobs.js')
   const blobs = await openDirectoryBlobs(chunks)

@@ -28,7 +28,8 @@ log({ op: 'publish', id: checkpoint.id, epoch: handle.epoch, ok: true })
 let isOwner = true
 while (isOwner) {
   isOwner = await append()
-  await pause(2)
+  // Long beside a commit: one that is stopped inside a transaction holds the lock, and nobody can take over.
+  await pause(15)
 }
 await haunt()
 log({ op: 'done' })

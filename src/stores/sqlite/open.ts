@@ -135,8 +135,8 @@ function prepare(connection: Connection, namespace: string): number {
 
 /** A new folder is a name in the one above it, which has to be synced as well. */
 function makeFolder(folder: string): void {
-  const first = mkdirSync(folder, { recursive: true })
-  if (first === undefined) return
+  // Where it is there already, whoever made it may have died before the sync: once more, for the nearest.
+  const first = mkdirSync(folder, { recursive: true }) ?? folder
   for (let made = folder; made.length >= first.length; made = dirname(made)) syncDirectory(dirname(made))
 }
 

@@ -20,8 +20,11 @@ interface Served {
   active: number
 }
 
-const pollMs = 1000
+/** With a heartbeat now and then, an idle worker asks the store less than twice a second. */
+const pollMs = 1200
 const claimAtOnce = 200
+/** Calls of the store are heeded this often. */
+const heedMs = 10
 
 export class Dispatcher {
   readonly #kernel: Kernel
@@ -36,6 +39,7 @@ export class Dispatcher {
   #wantsAnother = false
   #isStopped = false
   #lastRetireAt = Number.NEGATIVE_INFINITY
+  #lastClaimAt = Number.NEGATIVE_INFINITY
   #idle: (() => void)[] = []
 
   /** `isHeld`: open in this process for another reason than a claim. */
@@ -47,8 +51,15 @@ export class Dispatcher {
   serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
     this.#queues.set(queue, { handler, concurrency: options.concurrency ?? 100, active: 0 })
     this.#kernel.worker.describe(`queue ${queue}`, options.concurrency ?? 100)
-    this.#unlisten ??= this.#kernel.store.listen(() => this.wake())
+    this.#unlisten ??= this.#kernel.store.listen(() => this.#heard())
     this.wake()
+  }
+
+  /** The store calls after every commit, our own as well: many calls of a moment are answered by one look. */
+  #heard(): void {
+    const sinceMs = this.#kernel.clock.elapsed() - this.#lastClaimAt
+    if (sinceMs >= heedMs) this.wake()
+    else this.#sleepUntil(this.#kernel.worker.now() + heedMs - sinceMs)
   }
 
   /** Something may be due now. */
@@ -90,15 +101,24 @@ export class Dispatcher {
     await this.#retireGone()
     const id = await worker.register()
     if (this.#mayHaveLost) await this.#findLost(id)
-    for (const [queue, served] of free) {
-      const limit = Math.min(claimAtOnce, served.concurrency - served.active)
+    this.#lastClaimAt = this.#kernel.clock.elapsed()
+    for (const { queues, limit } of this.#requests(free)) {
       if (limit <= 0) continue
       this.#mayHaveLost = true
-      const heads = await store.claim({ worker: id, queues: [queue], limit, except: [...this.#inHand] })
+      const heads = await store.claim({ worker: id, queues, limit, except: [...this.#inHand] })
       this.#mayHaveLost = false
-      for (const head of heads) void this.#execute(served, head)
+      for (const head of heads) void this.#execute(this.#queues.get(head.queue!)!, head)
       if (heads.length === limit) this.#wantsAnother = true
     }
+  }
+
+  /** One request for all queues that have room for whatever it may give; the others are asked for one by one. */
+  #requests(free: readonly [string, Served][]): { readonly queues: string[]; readonly limit: number }[] {
+    const roomOf = (served: Served) => served.concurrency - served.active
+    const wide = free.filter(([, served]) => roomOf(served) >= claimAtOnce).map(([queue]) => queue)
+    const narrow = free.filter(([, served]) => roomOf(served) < claimAtOnce)
+    const single = narrow.map(([queue, served]) => ({ queues: [queue], limit: roomOf(served) }))
+    return wide.length > 0 ? [{ queues: wide, limit: claimAtOnce }, ...single] : single
   }
 
   /** The answer to a claim got lost: what it gave us is ours and nobody works on it. Let go, so that it is claimed again. */

@@ -46,19 +46,19 @@ export interface RecoveryLine {
 export function recoveryLine(
   processes: readonly ProcessHistory[],
   exchanges: readonly Exchange[],
-  failed: readonly string[] = processes.map((process) => process.id),
+  failed: readonly string[] = processes.map((member) => member.id),
 ): RecoveryLine {
-  const at = new Map(processes.map((process) => [process.id, process.seq]))
+  const at = new Map(processes.map((member) => [member.id, member.seq]))
   const points = new Map(
-    processes.map((process) => [process.id, [...new Set([0, ...process.checkpoints])].sort((a, b) => b - a)]),
+    processes.map((member) => [member.id, [...new Set([0, ...member.checkpoints])].sort((a, b) => b - a)]),
   )
   const cascade: CascadeStep[] = []
-  const fallBack = (process: string, below: number, because: Exchange | null) => {
-    const from = at.get(process)!
+  const fallBack = (id: string, below: number, because: Exchange | null) => {
+    const from = at.get(id)!
     // The beginning is always there, so there is always somewhere to go.
-    const to = points.get(process)!.find((seq) => seq < below) ?? 0
-    at.set(process, to)
-    cascade.push({ process, from, to, because })
+    const to = points.get(id)!.find((seq) => seq < below) ?? 0
+    at.set(id, to)
+    cascade.push({ process: id, from, to, because })
   }
   for (const id of failed) if (at.has(id)) fallBack(id, at.get(id)! + 1, null)
   const known = exchanges.filter((exchange) => at.has(exchange.from) && at.has(exchange.to))
@@ -69,10 +69,8 @@ export function recoveryLine(
     at: Object.fromEntries(at),
     cascade,
     inFlight: known.filter((exchange) => isSent(exchange, at) && !isReceived(exchange, at)),
-    entriesLost: processes.reduce((sum, process) => sum + process.seq - at.get(process.id)!, 0),
-    fellToOrigin: processes
-      .filter((process) => process.seq > 0 && at.get(process.id) === 0)
-      .map((process) => process.id),
+    entriesLost: processes.reduce((sum, member) => sum + member.seq - at.get(member.id)!, 0),
+    fellToOrigin: processes.filter((member) => member.seq > 0 && at.get(member.id) === 0).map((member) => member.id),
   }
 }
 

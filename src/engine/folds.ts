@@ -25,7 +25,7 @@ export class Folds {
     return best
   }
 
-  require(id: string): Fold<unknown> {
+  mustFind(id: string): Fold<unknown> {
     const fold = this.find(id)
     if (fold) return fold
     const what = `the definition of ${id} is not known here: open or register one first`

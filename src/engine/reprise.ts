@@ -138,7 +138,7 @@ export class Reprise {
       const made = await open.checkpoint({ trigger: 'savepoint', pin: true, full: true, ...options })
       return { id: made.id, coordinate: made.coordinate, label: options.label ?? null, bytes: made.totalBytes }
     }
-    return await savepointAside(this.kernel, where, this.#folds.require(id), options)
+    return await savepointAside(this.kernel, where, this.#folds.mustFind(id), options)
   }
 
   async release(timeline: string, savepoint: string): Promise<void> {

@@ -21,7 +21,8 @@ export async function findPlace(engine: Reprise, given: string): Promise<Place> 
 }
 
 export async function findTimeline(engine: Reprise, given: string): Promise<Head> {
-  const exact = await engine.head(timelineId(given))
+  // The beginning of an id may end with a slash, an id may not.
+  const exact = given.endsWith('/') ? null : await engine.head(timelineId(given))
   if (exact) return exact
   const matches = await engine.list({ prefix: given, limit: 6 })
   if (matches.length === 0 && !given.includes('/')) {

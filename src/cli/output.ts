@@ -34,7 +34,7 @@ export class Output {
   }
 
   get columns(): number {
-    return this.#terminal.stdout.columns ?? 100
+    return this.#terminal.stdout.columns || 100
   }
 
   /** A result for people; nothing with --json. */

@@ -1,18 +1,43 @@
 // Questions: only ever on a terminal. In a pipe the answer is no, and the command says which flag answers it.
 
+import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'
 
 export async function confirm(question: string, stdin: NodeJS.ReadStream, output: Output): Promise<boolean> {
   if (!stdin.isTTY || output.isJson) return false
-  return /^y(es)?$/i.test(await ask(`${question} [y/N] `, stdin))
+  const prompt = await Prompt.open(stdin)
+  try {
+    return /^y(es)?$/i.test(await prompt.ask(`${question} [y/N] `))
+  } finally {
+    prompt.close()
+  }
 }
 
-export async function ask(question: string, stdin: NodeJS.ReadStream): Promise<string> {
-  const { createInterface } = await import('node:readline/promises')
-  const reader = createInterface({ input: stdin, output: process.stderr })
-  try {
-    return (await reader.question(question)).trim()
-  } finally {
-    reader.close()
+/** Several questions, one reader: what is typed ahead is not lost between them. */
+export class Prompt {
+  readonly #lines: AsyncIterator<string>
+  readonly #close: () => void
+
+  private constructor(lines: AsyncIterator<string>, close: () => void) {
+    this.#lines = lines
+    this.#close = close
+  }
+
+  static async open(stdin: NodeJS.ReadStream): Promise<Prompt> {
+    const { createInterface } = await import('node:readline')
+    const reader = createInterface({ input: stdin, terminal: false })
+    return new Prompt(reader[Symbol.asyncIterator](), () => reader.close())
+  }
+
+  async ask(question: string): Promise<string> {
+    process.stderr.write(question)
+    const line = await this.#lines.next()
+    if (line.done)
+      throw new UsageError('the input ended before all questions were answered', 'every question has a flag: see help')
+    return line.value.trim()
+  }
+
+  close(): void {
+    this.#close()
   }
 }

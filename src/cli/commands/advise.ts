@@ -4,7 +4,7 @@ import { toMs } from '../../core/duration.ts'
 import { advise, type Captures, type Scope, type Truth } from '../advice.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { ask } from '../prompt.ts'
+import { Prompt } from '../prompt.ts'
 
 interface Question {
   readonly option: 'truth' | 'captures' | 'scope' | 'budget'
@@ -48,9 +48,13 @@ const questions: readonly Question[] = [
 ]
 
 const command: Command = async ({ options, output, stdin }) => {
-  const mayAsk = stdin.isTTY && !output.isJson
+  const prompt = stdin.isTTY && !output.isJson ? await Prompt.open(stdin) : null
   const answers: Record<string, string> = {}
-  for (const question of questions) answers[question.option] = await answerTo(question)
+  try {
+    for (const question of questions) answers[question.option] = await answerTo(question)
+  } finally {
+    prompt?.close()
+  }
   toMs(answers.budget!, '--budget')
   const advice = advise({
     truth: answers.truth as Truth,
@@ -77,10 +81,10 @@ const command: Command = async ({ options, output, stdin }) => {
       if (valid.length > 0 && !valid.includes(given)) throw new UsageError(`--${option} is ${valid.join(', ')}`)
       return given
     }
-    if (!mayAsk) return otherwise
+    if (!prompt) return otherwise
     output.note(`\n${words}`)
     for (const [name, meaning] of choices) output.note(`  ${name.padEnd(10)} ${meaning}`)
-    const answer = (await ask(`[${otherwise}] `, stdin)) || otherwise
+    const answer = (await prompt.ask(`[${otherwise}] `)) || otherwise
     if (valid.length > 0 && !valid.includes(answer)) throw new UsageError(`${answer} is none of ${valid.join(', ')}`)
     return answer
   }

@@ -2,18 +2,34 @@
 
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { type Command, flag, text } from '../command.ts'
+import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { ask } from '../prompt.ts'
+import type { Output } from '../output.ts'
+import { Prompt } from '../prompt.ts'
 import { templates } from '../templates.ts'
 
 const nameForm = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
 
 const init: Command = async ({ args, options, output, stdin }) => {
-  const folder = args[0] ?? '.'
-  const mayAsk = stdin.isTTY && !flag(options, 'yes') && !output.isJson
-  const answer = async (option: string, question: string, otherwise: string) =>
-    text(options, option) ?? (mayAsk ? (await ask(`${question} [${otherwise}] `, stdin)) || otherwise : otherwise)
+  const prompt = stdin.isTTY && !flag(options, 'yes') && !output.isJson ? await Prompt.open(stdin) : null
+  try {
+    return await write(args[0] ?? '.', options, output, async (option, question, otherwise) => {
+      const given = text(options, option)
+      return given ?? ((await prompt?.ask(`${question} [${otherwise}] `)) || otherwise)
+    })
+  } finally {
+    prompt?.close()
+  }
+}
+
+export default init
+
+async function write(
+  folder: string,
+  options: Options,
+  output: Output,
+  answer: (option: string, question: string, otherwise: string) => Promise<string>,
+): Promise<number> {
   const templateName = await answer(
     'template',
     `Which template: ${templates.map((each) => each.name).join(', ')}?`,
@@ -48,8 +64,6 @@ const init: Command = async ({ args, options, output, stdin }) => {
   })
   return exit.ok
 }
-
-export default init
 
 function canRunTypeScript(): boolean {
   return Boolean((process.features as { typescript?: unknown }).typescript)

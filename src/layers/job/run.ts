@@ -57,6 +57,7 @@ export class JobRun<T = unknown> {
   #cancelLook: (() => void) | null = null
   #lookNow: (() => void) | null = null
   #wantsLook = false
+  #lastTotal: number | null = null
   /** Nobody can have used the rate limit just before us. */
   #isFresh = true
   #endedMs: number | null = null
@@ -98,8 +99,8 @@ export class JobRun<T = unknown> {
       inFlight: this.#bench.inFlight,
       waiting: this.#bench.waiting,
       read: passes.reduce((most, pass) => Math.max(most, pass.read), counts.done + counts.skipped + counts.failed),
-      total: first?.total ?? null,
-      fraction: first?.fraction ?? null,
+      total: first ? first.total : this.#lastTotal,
+      fraction: first ? first.fraction : null,
       elapsedMs: this.#endedMs ?? this.#engine.kernel.clock.elapsed() - this.#startedAt,
       resumedFrom: this.#resumedFrom,
       pausedBecause: [...this.#shards.values()].find((shard) => shard.state.pausedBecause)?.state.pausedBecause ?? null,
@@ -320,6 +321,7 @@ export class JobRun<T = unknown> {
     const over = this.#runPass(pass)
       .catch((error) => this.#fail(error))
       .finally(() => {
+        this.#lastTotal = pass.total
         this.#passes.delete(pass)
         this.#wake()
       })

@@ -21,7 +21,7 @@ export function barReporter(stream: ReportStream): Reporter {
     const { progress } = event
     if (event.type === 'progress' && progress.elapsedMs - drawnAt < drawEveryMs) return
     drawnAt = progress.elapsedMs
-    stream.write(clearLine + draw(progress, stream.columns ?? 80))
+    stream.write(clearLine + draw(progress, stream.columns || 80))
     if (event.type === 'ended') stream.write('\n')
   }
 }

@@ -1,0 +1,95 @@
+// The packed tarball in an empty folder, on every Node that is supported: what a user gets. The npm package `node` brings
+// the other versions; offline they are left out, with the reason. REPRISE_NODES names others.
+
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { root } from './support.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'reprise-pack-'))
+const versions = (process.env.REPRISE_NODES ?? '20,22,24').split(',')
+const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
+let tarball = ''
+
+function run(command: string, args: readonly string[], cwd: string, env: Record<string, string> = {}) {
+  const ran = spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 240_000, env: { ...process.env, ...env } })
+  return { code: ran.status, stdout: ran.stdout ?? '', stderr: ran.stderr ?? '' }
+}
+
+beforeAll(() => {
+  const packed = run('npm', ['pack', '--silent', '--pack-destination', folder], root)
+  expect(packed.stderr + packed.stdout).toContain('reprise-')
+  tarball = join(folder, readdirSync(folder).find((name) => name.endsWith('.tgz'))!)
+}, 120_000)
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+/** The binary of that version: this very Node where it fits, else the one that npm brings; null where there is none. */
+function nodeOf(version: string): string | null {
+  if (process.versions.node.startsWith(`${version}.`)) return process.execPath
+  const home = join(tmpdir(), `reprise-node-${version}`)
+  const binary = join(home, 'node_modules/node/bin/node')
+  // npm does not run install scripts here, so the binary lies in the package for the platform.
+  const find = () => [binary, ...platformBinaries(home)].find((path) => existsSync(path)) ?? null
+  if (find()) return find()
+  mkdirSync(home, { recursive: true })
+  writeFileSync(join(home, 'package.json'), '{"private":true}')
+  const installed = run('npm', ['install', `node@${version}`, ...quiet], home)
+  if (!find())
+    console.warn(`Node ${version} is left out: ${installed.stderr.split('\n')[0] || 'npm brought no binary'}`)
+  return find()
+}
+
+function platformBinaries(home: string): string[] {
+  const modules = join(home, 'node_modules')
+  const names = existsSync(modules) ? readdirSync(modules).filter((name) => name.startsWith('node-')) : []
+  return names.map((name) => join(modules, name, 'bin/node'))
+}
+
+describe.each(versions)('the package on Node %s', (version) => {
+  it('installs in seconds with fewer than 10 packages, and the commands of the README work', () => {
+    const node = nodeOf(version)
+    if (!node) return
+    const home = join(folder, `on-${version}`)
+    mkdirSync(home)
+    writeFileSync(join(home, 'package.json'), '{"private":true,"type":"module"}')
+    const installed = run('npm', ['install', tarball, ...quiet], home)
+    expect(installed.code, installed.stderr).toBe(0)
+    const lock = JSON.parse(readFileSync(join(home, 'package-lock.json'), 'utf8')) as {
+      packages: Record<string, { optional?: boolean }>
+    }
+    expect(Object.keys(lock.packages).length - 1).toBeLessThan(10)
+
+    const bin = join(home, 'node_modules/reprise/dist/cli/bin.cjs')
+    const cli = (...args: string[]) => run(node, [bin, ...args], home)
+    expect(cli('--version').stdout.trim()).toBe(
+      version && (JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }).version,
+    )
+    const demo = cli('demo', '--items', '200', '--json')
+    expect(JSON.parse(demo.stdout.split('\n')[0]!)).toMatchObject({ lost: 0, kills: 3 })
+    expect(cli('init', '--yes', '--language', 'js').code).toBe(0)
+    const first = cli('run', 'papers.mjs')
+    expect([first.code, first.stdout]).toEqual([0, expect.stringContaining('500 items done')])
+    expect(cli('ls').stdout).toContain('job/papers')
+    expect(cli('doctor').code).toBe(0)
+    const types = cli('init', 'typed', '--yes', '--language', 'ts')
+    expect(types.code).toBe(0)
+    const typed = cli('run', 'typed/papers.ts', '--report', 'none')
+    if (Number(version) >= 24) expect(typed.code, typed.stderr).toBe(0)
+  }, 300_000)
+})
+
+it('a Node that is too old is told so in one sentence, exit code 9', () => {
+  const node = process.env.REPRISE_OLD_NODE
+  const bin = join(root, 'dist/cli/bin.cjs')
+  const env = node ? {} : { REPRISE_TEST_NODE_VERSION: '16.20.2' }
+  const ran = run(node ?? process.execPath, [bin, 'demo'], folder, env as Record<string, string>)
+  expect(ran.code).toBe(9)
+  expect(ran.stderr.trim()).toMatch(/^Reprise needs Node 20\.19\.0 or newer, and this is .*$/)
+})
+
+it('the launcher is written so that old Nodes can read it', () => {
+  const text = readFileSync(join(root, 'dist/cli/bin.cjs'), 'utf8')
+  for (const modern of [/\?\?/, /\?\./, /\bimport\(/, /\basync\b/, /#\w+ ?[=(]/]) expect(text).not.toMatch(modern)
+})

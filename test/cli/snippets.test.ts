@@ -1,0 +1,63 @@
+// Code that the command line hands out runs as it is: every template of init, every snippet of advise.
+
+import { spawnSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import { type Answers, advices, advise } from '../../src/cli/advice.ts'
+import { templates } from '../../src/cli/templates.ts'
+import { cli, workFolder } from './support.ts'
+
+const folder = workFolder()
+afterAll(() => folder.remove())
+
+describe('advice', () => {
+  const every: Answers[] = (['history', 'state'] as const).flatMap((truth) =>
+    (['progress', 'state', 'both', 'execution'] as const).flatMap((captures) =>
+      (['one', 'machine', 'many'] as const).map((scope) => ({ truth, captures, scope, budget: '2s', effects: true })),
+    ),
+  )
+
+  it('D5: has an answer for every combination, and every row of the table answers some', () => {
+    const ids = new Set(every.map((answers) => advise(answers).id))
+    expect([...ids].sort()).toEqual(advices.map((advice) => advice.id).sort())
+    for (const answers of every) expect(advise(answers).watch.length).toBeGreaterThan(1)
+  })
+
+  it.each(advices.map((advice) => [advice.id, advice.title] as const))('%s: the code for %s runs', (id) => {
+    const answers = every.find((each) => advise(each).id === id)!
+    const file = join(folder.path, `${id}.mjs`)
+    writeFileSync(file, advise(answers).code)
+    const ran = spawnSync(process.execPath, [file], { cwd: folder.path, encoding: 'utf8', timeout: 30_000 })
+    expect(ran.stderr).toBe('')
+    expect(ran.status).toBe(0)
+    expect(ran.stdout.trim()).not.toBe('')
+  })
+})
+
+describe('templates', () => {
+  it.each(templates.map((template) => template.name))('%s runs as it is written', async (name) => {
+    const made = await cli(['init', name, '--template', name, '--yes', '--language', 'js', '--json'], {
+      cwd: folder.path,
+    })
+    expect(made.code).toBe(0)
+    const { files } = JSON.parse(made.stdout) as { files: string[] }
+    const ran =
+      name === 'timeline'
+        ? spawnSync(process.execPath, [files[0]!], { cwd: folder.path, encoding: 'utf8', timeout: 30_000 }).status
+        : (await cli(['run', files[0]!, '--report', 'none'], { cwd: folder.path })).code
+    expect(ran).toBe(0)
+    expect(
+      (await cli(['init', name, '--template', name, '--yes', '--language', 'js'], { cwd: folder.path })).code,
+    ).toBe(2)
+  })
+
+  it('TypeScript without a way to run it is said clearly, with the cure', async () => {
+    const made = await cli(['init', 'typed', '--yes', '--language', 'ts'], { cwd: folder.path })
+    expect(made.code).toBe(0)
+    const ran = await cli(['run', 'typed/papers.ts', '--report', 'none'], { cwd: folder.path })
+    const canRun = Boolean((process.features as { typescript?: unknown }).typescript)
+    if (canRun) expect(ran.code).toBe(0)
+    else expect(ran.stderr).toContain('npm install --save-dev tsx')
+  })
+})

@@ -1,0 +1,91 @@
+// Runs the built command line as a person does: as a process, in a folder of its own, in a pipe or on a terminal.
+
+import { spawn, spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const root = fileURLToPath(new URL('../..', import.meta.url))
+export const bin = join(root, 'dist/cli/bin.cjs')
+
+export interface Ran {
+  readonly code: number | null
+  readonly signal: string | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface CliOptions {
+  readonly cwd: string
+  readonly env?: Record<string, string>
+  readonly input?: string
+  /** Send these signals after the given text showed on stderr. */
+  readonly interrupt?: { readonly after: RegExp; readonly signals: readonly NodeJS.Signals[] }
+}
+
+/** A folder in which `reprise` can be imported. */
+export function workFolder(): { readonly path: string; remove(): void } {
+  const path = mkdtempSync(join(tmpdir(), 'reprise-cli-'))
+  mkdirSync(join(path, 'node_modules'))
+  symlinkSync(root, join(path, 'node_modules/reprise'), 'dir')
+  return { path, remove: () => rmSync(path, { recursive: true, force: true }) }
+}
+
+export async function cli(args: readonly string[], options: CliOptions): Promise<Ran> {
+  const { NO_COLOR: _, FORCE_COLOR: __, REPRISE_URL: ___, ...env } = process.env
+  const child = spawn(process.execPath, [bin, ...args], {
+    cwd: options.cwd,
+    env: { ...env, ...options.env },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  let stdout = ''
+  let stderr = ''
+  const signals = [...(options.interrupt?.signals ?? [])]
+  child.stdout.on('data', (piece: Buffer) => {
+    stdout += piece
+  })
+  child.stderr.on('data', (piece: Buffer) => {
+    stderr += piece
+    if (signals.length > 0 && options.interrupt!.after.test(stderr)) {
+      const signal = signals.shift()!
+      setTimeout(() => child.kill(signal), 100)
+    }
+  })
+  child.stdin.end(options.input ?? '')
+  const [code, signal] = await new Promise<[number | null, string | null]>((resolve) =>
+    child.once('close', (...end) => resolve(end as [number | null, string | null])),
+  )
+  return { code, signal, stdout, stderr }
+}
+
+/** JSON on stdout, parsed. */
+export async function json<T = unknown>(
+  args: readonly string[],
+  options: CliOptions,
+): Promise<{ code: number | null; value: T }> {
+  const ran = await cli([...args, '--json'], options)
+  try {
+    return { code: ran.code, value: JSON.parse(ran.stdout) as T }
+  } catch {
+    throw new Error(`no JSON from reprise ${args.join(' ')}: ${ran.stdout}${ran.stderr}`)
+  }
+}
+
+/** In a pseudo-terminal, by util-linux' script(1); null with the reason where there is none. */
+export function onTerminal(
+  command: string,
+  cwd: string,
+  input = '',
+): { text: string; code: number } | { skipped: string } {
+  if (!existsSync('/usr/bin/script')) return { skipped: 'no script(1) here to make a terminal with' }
+  const { NO_COLOR: _, REPRISE_URL: __, ...env } = process.env
+  const run = spawnSync('script', ['-qec', command, '/dev/null'], {
+    cwd,
+    input,
+    encoding: 'utf8',
+    env: { ...env, TERM: 'xterm-256color', COLUMNS: '100' },
+    timeout: 60_000,
+  })
+  return { text: run.stdout, code: run.status ?? -1 }
+}

@@ -1,0 +1,101 @@
+// Real processes, really killed (SIGKILL), resumed by others: graphs on RepriseSaver, and sessions with their effects
+// counted by a service in this process.
+
+import { spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, describe, expect, inject, it } from 'vitest'
+import { dropSchema, newSchemaName } from '../support/schema.ts'
+
+const ends: (() => Promise<unknown> | unknown)[] = []
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end()
+})
+
+async function run(program: string, args: readonly string[]): Promise<{ signal: string | null; out: string }> {
+  const path = fileURLToPath(new URL(`../programs/${program}.mjs`, import.meta.url))
+  const child = spawn(process.execPath, [path, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+  let out = ''
+  let errors = ''
+  child.stdout.on('data', (piece) => {
+    out += piece
+  })
+  child.stderr.on('data', (piece) => {
+    errors += piece
+  })
+  const [code, signal] = await new Promise<[number | null, string | null]>((resolve) => {
+    child.on('close', (...both) => resolve(both))
+  })
+  if (code !== 0 && signal === null) throw new Error(`${program} ended with ${code}: ${errors}`)
+  return { signal, out: out.trim() }
+}
+
+function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-kill-'))
+  ends.push(() => rmSync(folder, { recursive: true, force: true }))
+  return folder
+}
+
+const stores: Record<string, () => string> = {
+  sqlite: () => `sqlite:${join(makeFolder(), 'a.db')}`,
+  postgres: () => {
+    const schema = newSchemaName()
+    const url = inject('postgresUrl')
+    ends.push(() => dropSchema(url, schema))
+    const made = new URL(url)
+    made.searchParams.set('schema', schema)
+    return made.href
+  },
+}
+
+/** Counts what is asked of it, by path and key. */
+async function startService() {
+  const counts = new Map<string, number>()
+  const server = createServer((request, response) => {
+    let body = ''
+    request.on('data', (piece) => {
+      body += piece
+    })
+    request.on('end', () => {
+      const { key } = JSON.parse(body) as { key: string }
+      const name = `${request.url} ${key}`
+      counts.set(name, (counts.get(name) ?? 0) + 1)
+      response.end(JSON.stringify({ key }))
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  ends.push(() => new Promise((resolve) => server.close(resolve)))
+  const keys = (path: string) => [...counts].filter(([name]) => name.startsWith(`${path} `))
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, keys }
+}
+
+describe('G1 killed with SIGKILL', () => {
+  for (const kind of ['sqlite', 'postgres']) {
+    it(`a graph killed between putWrites and put does not repeat the nodes that had finished (${kind})`, async () => {
+      const url = stores[kind]!()
+      const file = join(makeFolder(), 'work')
+      expect((await run('agent-graph', [url, file, 'kill'])).signal).toBe('SIGKILL')
+      expect(JSON.parse((await run('agent-graph', [url, file])).out)).toEqual(['left', 'right', 'end'])
+      expect(readFileSync(file, 'utf8').trim().split('\n').sort()).toEqual(['end', 'left', 'right'])
+    })
+  }
+
+  for (const place of ['before-call', 'after-call', 'in-model', 'in-rollback']) {
+    it(`a session killed ${place} is resumed: at most the call in flight comes twice, with its key`, async () => {
+      const url = stores.sqlite!()
+      const service = await startService()
+      expect((await run('agent-session', [url, service.url, place])).signal).toBe('SIGKILL')
+      const { out } = await run('agent-session', [url, service.url, 'none'])
+      expect(JSON.parse(out)).toEqual({ turn: 1, content: 'done' })
+      // One payment was rolled back, one stands.
+      expect(service.keys('/pay')).toHaveLength(2)
+      expect(service.keys('/undo')).toHaveLength(1)
+      const repeats = ['/pay', '/undo', '/model'].flatMap(service.keys).map(([, count]) => count - 1)
+      expect(repeats.reduce((a, b) => a + b, 0)).toBeLessThanOrEqual(1)
+    })
+  }
+})

@@ -1,0 +1,51 @@
+// A session whose process is killed at a given place, and one that resumes it.
+//   node agent-session.mjs URL SERVICE PLACE     PLACE: before-call, after-call, in-model, in-rollback, or none
+
+import { open } from '../../dist/index.js'
+import { agent, tool } from '../../dist/layers/agent/index.js'
+
+const [url, service, place] = process.argv.slice(2)
+const die = (at) => {
+  if (at === place) process.kill(process.pid, 'SIGKILL')
+}
+const ask = async (path, body) =>
+  await (await fetch(service + path, { method: 'POST', body: JSON.stringify(body) })).json()
+
+const support = agent('killed', {
+  model: async ({ messages, key }) => {
+    await ask('/model', { key })
+    die(messages.length > 1 ? 'in-model' : '')
+    const isAnswered = messages.at(-1).role === 'tool'
+    return isAnswered
+      ? { content: 'done' }
+      : { content: '', requests: [{ tool: 'pay', args: { turn: messages.length } }] }
+  },
+  tools: {
+    pay: tool({
+      kind: 'compensatable',
+      inDoubt: 'retry',
+      run: async (_args, { key }) => {
+        die('before-call')
+        const paid = await ask('/pay', { key })
+        die('after-call')
+        return paid
+      },
+      compensate: async (_args, result) => {
+        await ask('/undo', { key: result.key })
+        die('in-rollback')
+      },
+    }),
+  },
+})
+
+const rp = await open(url)
+const session = await rp.open(support, 's', { wait: '20s' })
+if (session.isUnfinished) await session.resume()
+// Once it is rolled back, the first turn is not asked for again.
+if (session.state.archive === null) {
+  await session.turn('pay', { key: 'first' })
+  await session.rollback(0)
+}
+await session.turn('pay', { key: 'second' })
+console.log(JSON.stringify({ turn: session.state.turn, content: session.messages.at(-1).content }))
+await rp.close()

@@ -21,8 +21,17 @@ export interface Compressed {
   readonly bytes: Uint8Array
 }
 
-/** Null if that did not make it smaller. */
+/** Above this, a sample tells first whether it is worth the time: media, weights and ciphertext do not get smaller. */
+const sampleAboveBytes = 16 * 1024
+const sampleBytes = 4 * 1024
+
+/** Null if that did not make it smaller, or a sample from the middle says that it hardly would. */
 export function compress(plain: Uint8Array): Compressed | null {
+  if (plain.length > sampleAboveBytes) {
+    const middle = (plain.length - sampleBytes) >> 1
+    const sample = zlib.deflateRawSync(plain.subarray(middle, middle + sampleBytes), { level: 1 })
+    if (sample.length > sampleBytes * 0.97) return null
+  }
   const result = zstdCompressSync
     ? { algorithm: zstd, bytes: zstdCompressSync(plain) }
     : { algorithm: deflate, bytes: zlib.deflateRawSync(plain, { level: 1 }) }

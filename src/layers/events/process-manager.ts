@@ -91,8 +91,7 @@ export function processManager<Sources extends readonly EventSource[], On extend
   const on = options.on as unknown as Readonly<Record<string, (event: unknown, at: EventAt) => Reaction>>
   const reactTo = ({ type, event, at }: Occurrence): Reaction =>
     type === refusedType ? options.onRefused?.(event as unknown as RefusedLetter, at) : on[type]?.(event, at)
-  const wants = ({ type }: Occurrence) =>
-    Object.hasOwn(on, type) || (type === refusedType && options.onRefused !== undefined)
+  const wants = (type: string) => Object.hasOwn(on, type) || (type === refusedType && options.onRefused !== undefined)
   const runners = new WeakMap<Reprise, Runner>()
   const start = (engine: Reprise): Runner => {
     const held = runners.get(engine)

@@ -10,7 +10,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { generationTimeline, liveGeneration } from './generations.ts'
 import { MemorySink } from './memory-sink.ts'
 import { type Build, ProjectionHandle } from './projection-handle.ts'
-import { type EventSource, Events, type Handlers, type Occurrence, partitionOf } from './source.ts'
+import { type EventSource, Events, type Handlers, partitionOf } from './source.ts'
 import { progressFold, type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
 import { type OffsetTx, type TableHandlers, TableSink, type TableTarget } from './table-sink.ts'
 import { Team } from './team.ts'
@@ -79,7 +79,7 @@ export function projection<
       partitions: 1,
       timelines: [generationTimeline(name, version, generation, null)],
       poison: options.poison ?? 'stop',
-      events: () => new Events(engine.kernel, options.from, wanted(options.on, null)),
+      events: () => new Events(engine.kernel, options.from, (type) => Object.hasOwn(options.on, type)),
       open: () =>
         MemorySink.open(engine.kernel, timelineId(generationTimeline(name, version, generation, null)), model),
       stateOf: (sink) => (sink as unknown as MemorySink<State>).state,
@@ -107,7 +107,12 @@ export function sqlProjection<
       timelines,
       poison: options.poison ?? 'stop',
       events: (p) =>
-        new Events(engine.kernel, options.from, wanted(options.on, partitions === 1 ? null : [p, partitions])),
+        new Events(
+          engine.kernel,
+          options.from,
+          (type) => Object.hasOwn(options.on, type),
+          ({ at }) => partitions === 1 || partitionOf(at.timeline, partitions) === p,
+        ),
       open: async (p) => {
         const on = options.on as unknown as SqlHandlers
         const sink = new SqlSink(engine, timelines[p]!, { on, generation, setup: options.setup, gate: team })
@@ -131,7 +136,7 @@ export function tableProjection<
     partitions: 1,
     timelines: [],
     poison: options.poison ?? 'stop',
-    events: () => new Events(engine.kernel, options.from, wanted(options.on, null)),
+    events: () => new Events(engine.kernel, options.from, (type) => Object.hasOwn(options.on, type)),
     // The first build fills the table itself, each rebuild one of its own beside it.
     open: async () => {
       const id = generation === 1 && version === '1' ? undefined : `${version}-${generation}`
@@ -140,11 +145,6 @@ export function tableProjection<
     stateOf: (sink) => (sink as unknown as TableSink<Tx>).table,
     stop: () => undefined,
   }))
-}
-
-function wanted(on: object, partition: readonly [number, number] | null) {
-  return ({ type, at }: Occurrence): boolean =>
-    Object.hasOwn(on, type) && (partition === null || partitionOf(at.timeline, partition[1]) === partition[0])
 }
 
 function define<State>(

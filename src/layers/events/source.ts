@@ -7,7 +7,7 @@ import { systemPrefix } from '../../engine/definition.ts'
 import { FeedReader } from '../../engine/feed-reader.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Model } from './aggregate.ts'
-import { eventOf, fieldsOf, infoOf, layerPrefix, refusedType } from './envelope.ts'
+import { fieldsOf, layerPrefix, metaOf, refusedType } from './envelope.ts'
 import type { EventInfo, EventOf } from './types.ts'
 
 /** What a projection needs of an aggregate's definition. */
@@ -49,9 +49,16 @@ export interface Page {
 export class Events {
   readonly #reader: FeedReader
   readonly #sources: readonly EventSource[]
+  readonly #wantsType: (type: string) => boolean
   readonly #wants: (occurrence: Occurrence) => boolean
 
-  constructor(kernel: Kernel, sources: readonly EventSource[], wants: (occurrence: Occurrence) => boolean) {
+  constructor(
+    kernel: Kernel,
+    sources: readonly EventSource[],
+    wantsType: (type: string) => boolean,
+    wants: (occurrence: Occurrence) => boolean = () => true,
+  ) {
+    this.#wantsType = wantsType
     this.#reader = new FeedReader(
       kernel,
       sources.map(({ prefix }) => prefix),
@@ -63,15 +70,27 @@ export class Events {
   async page(after: FeedPosition, limit?: number): Promise<Page> {
     const { entries, next, isEnd } = await this.#reader.page(after, limit)
     const events: Occurrence[] = []
+    // Neighbours are often of the same aggregate: what its id says is worked out once.
+    let timeline = ''
+    let source: EventSource | undefined
+    let id = ''
     for (const entry of entries) {
-      const source = this.#sources.find(({ prefix }) => entry.timeline.startsWith(prefix))
+      if (entry.timeline !== timeline) {
+        timeline = entry.timeline
+        source = this.#sources.find(({ prefix }) => timeline.startsWith(prefix))
+        id = source ? timeline.slice(source.prefix.length) : ''
+      }
       if (!source || entry.type.startsWith(systemPrefix)) continue
       const isOurs = entry.type.startsWith(layerPrefix)
       if (isOurs && entry.type !== refusedType) continue
       const current = isOurs ? entry : upcast(entry, source.model.upcasters)
-      const at = { ...infoOf(current, source.prefix), aggregate: source.name }
-      const event = isOurs ? { ...(fieldsOf(entry) as object), type: entry.type } : eventOf(current)
-      const occurrence = { type: current.type, event, at }
+      const { type, version, data, seq, epoch, time, key } = current
+      if (!this.#wantsType(type)) continue
+      const at: EventAt = { timeline, id, seq, epoch, time, version, key, meta: metaOf(entry), aggregate: source.name }
+      const fields = fieldsOf({ type, data }) as object
+      // Fields that were decoded for us alone may take the type; those of an upcaster are the author's.
+      const event = current === entry ? Object.assign(fields, { type }) : { ...fields, type }
+      const occurrence = { type, event, at }
       if (this.#wants(occurrence)) events.push(occurrence)
     }
     return { events, next, isEnd }

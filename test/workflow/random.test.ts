@@ -51,7 +51,7 @@ const disturbance: fc.Arbitrary<Disturbance> = fc.oneof(
 function interpreter(kit: WorkflowKit, calls: Map<string, number>) {
   const tries = new Map<string, number>()
   const touch = (key: string) => kit.effect(() => calls.set(key, (calls.get(key) ?? 0) + 1))
-  const run = async (ctx: WorkflowContext, one: Program): Promise<unknown> => {
+  const run = async (ctx: WorkflowContext, one: Program, depth = 0): Promise<unknown> => {
     switch (one.op) {
       case 'step':
         return await ctx.step(
@@ -76,22 +76,28 @@ function interpreter(kit: WorkflowKit, calls: Map<string, number>) {
       case 'throw':
         throw new Error('thrown')
       case 'catch':
-        return await run(ctx, one.body).catch((error: Error) => `caught ${error.message}`)
+        return await run(ctx, one.body, depth).catch((error: Error) => `caught ${error.message}`)
       case 'seq': {
         const values: unknown[] = []
-        for (const part of one.parts) values.push(await run(ctx, part))
+        for (const part of one.parts) values.push(await run(ctx, part, depth))
         return values
       }
       case 'all':
-        return await Promise.all(one.parts.map((part) => run(ctx, part)))
+        return await Promise.all(one.parts.map((part) => run(ctx, part, depth)))
       case 'parallel':
-        return await ctx.parallel(one.parts.map((part) => (own) => run(own, part)))
+        return await ctx.parallel(one.parts.map((part) => (own) => run(own, part, depth)))
       case 'race':
-        return await ctx.race(one.parts.map((part) => (own) => run(own, part)))
+        // Who wins must not hang on milliseconds: each starts at a time of its own, minutes apart.
+        return await ctx.race(
+          one.parts.map((part, i) => async (own) => {
+            await own.sleep(`${(i + 1) * 7 * 5 ** depth}m`)
+            return await run(own, part, depth + 1)
+          }),
+        )
       case 'loop':
         return await ctx.loop({ n: 0, values: [] as unknown[] }, async ({ n, values }, own) => {
           if (n === one.times) return own.stop(values)
-          return { n: n + 1, values: [...values, await run(own, one.body)] }
+          return { n: n + 1, values: [...values, await run(own, one.body, depth)] }
         })
       case 'child':
         return await ctx.child(definition, one.body)

@@ -1,0 +1,24 @@
+// The example of the documentation runs as it stands.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { runExample, seen } from '../../examples/checkout.ts'
+import { open } from '../../src/index.ts'
+
+it('the checkout ships one order and refunds the other', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-example-'))
+  const rp = await open(`sqlite:${join(folder, 'shop.db')}`)
+  expect(await runExample(rp)).toEqual({
+    shipped: { label: 'label of order-42', invoice: 'invoice of order-42 over 1999' },
+    stopped: 'stopped by hand',
+  })
+  expect(seen).toEqual([
+    'charge 1999 (workflow/checkout/order-42:charge)',
+    'charge 500 (workflow/checkout/order-43:charge)',
+    'refund p-500',
+  ])
+  await rp.close()
+  rmSync(folder, { recursive: true, force: true })
+})

@@ -1,0 +1,91 @@
+// Several worker processes on one store: killed ones are replaced at once, a stopped one is fenced when it comes back, and
+// no run is lost or done twice (G2, G5).
+
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
+import { open } from '../../src/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+
+const program = fileURLToPath(new URL('../programs/workflow-worker.mjs', import.meta.url))
+const isBuilt = existsSync(fileURLToPath(new URL('../../dist/layers/workflow/index.js', import.meta.url)))
+const order = workflow<number, number>('order', async () => 0)
+
+let folder: string
+let workers: ChildProcess[]
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-workers-'))
+  workers = []
+})
+afterEach(() => {
+  for (const worker of workers) worker.kill('SIGKILL')
+  rmSync(folder, { recursive: true, force: true })
+})
+
+async function worker(url: string, stepMs = 30): Promise<ChildProcess> {
+  const child = fork(program, [url, join(folder, 'calls'), String(stepMs)], {
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+  })
+  workers.push(child)
+  child.stderr?.on('data', (text) => console.log('worker', child.pid, String(text)))
+  await once(child, 'message')
+  return child
+}
+
+function calls(): string[] {
+  return readFileSync(join(folder, 'calls'), 'utf8').split('\n').filter(Boolean)
+}
+
+describe.skipIf(!isBuilt)('workers in processes of their own', () => {
+  const urls: [string, () => string][] = [
+    ['sqlite', () => `sqlite:${join(folder, 'test.db')}`],
+    ['postgres', () => inject('postgresUrl')],
+  ]
+
+  it.each(urls)('are killed one after the other, and every run ends once (%s)', async (kind, urlOf) => {
+    writeFileSync(join(folder, 'calls'), '')
+    const url = urlOf()
+    const rp = await open(url, { namespace: 'default' })
+    const runs = []
+    const tag = `${kind}-${process.pid}`
+    for (let i = 0; i < 12; i++) runs.push(await rp.run(order, 5, { id: `${tag}-${i}`, here: false }))
+    let current = [await worker(url), await worker(url)]
+    for (let kill = 0; kill < 3; kill++) {
+      await new Promise((resolve) => setTimeout(resolve, 250))
+      current[0]!.kill('SIGKILL')
+      current = [current[1]!, await worker(url)]
+    }
+    const results = await Promise.all(runs.map((run) => run.result({ timeout: '60s' })))
+    expect(results).toHaveLength(12)
+    const made = calls().filter((key) => key.includes(tag))
+    expect(new Set(made).size).toBe(12 * 5)
+    // Each kill repeats at most the call in flight of each run.
+    expect(made.length).toBeLessThanOrEqual(12 * 5 + 3 * 12)
+    await rp.close()
+  })
+
+  it('a stopped process that comes back is refused, and its run goes on elsewhere', async () => {
+    writeFileSync(join(folder, 'calls'), '')
+    const url = `sqlite:${join(folder, 'test.db')}`
+    const rp = await open(url)
+    const run = await rp.run(order, 6, { id: 'z', here: false })
+    const first = await worker(url, 200)
+    while (calls().length === 0) await new Promise((resolve) => setTimeout(resolve, 20))
+    first.kill('SIGSTOP')
+    const before = calls().length
+    await worker(url, 20)
+    expect(await run.result({ timeout: '60s' })).toBeGreaterThan(0)
+    first.kill('SIGCONT')
+    await new Promise((resolve) => setTimeout(resolve, 600))
+    const keys = calls()
+    expect(new Set(keys).size).toBe(6)
+    // The zombie may have made one more call before it learned that its result is refused.
+    expect(keys.length).toBeLessThanOrEqual(before + 6 + 1)
+    expect((await run.status()).status).toBe('completed')
+    await rp.close()
+  })
+})

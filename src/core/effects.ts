@@ -102,6 +102,13 @@ export function emptyLedger(): EffectLedger {
   return empty
 }
 
+/** The ledger of these effects, as a checkpoint kept them. */
+export function ledgerOf(effects: Iterable<Effect>): EffectLedger {
+  let made: Trie<Effect>
+  for (const effect of effects) made = putInto(made, effect.id, effect)
+  return made === undefined ? empty : { effects: made }
+}
+
 /** Also markers of a later version, which applyEffect then refuses. */
 export function isEffectType(type: string): boolean {
   return type.startsWith('$effect.')

@@ -3,7 +3,7 @@
 // States with Keyed parts change in place: for them the fold runs after the commit.
 
 import { assert } from '../core/assert.ts'
-import { applyEffect, type EffectLedger, emptyLedger } from '../core/effects.ts'
+import { applyEffect, type Effect, type EffectLedger, getEffect, isEffectType, ledgerOf } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
 import { upcast } from '../core/fold.ts'
 import { Keyed } from '../core/keyed.ts'
@@ -19,6 +19,8 @@ export class TimelineState<State> implements Follower {
   #value: State
   #keys: Keyed<number>
   #ledger: EffectLedger
+  /** The ledger once more, as a checkpoint takes it: by id, so that only the effects that changed are written. */
+  readonly #effects: Keyed<Effect>
   // Looked at once: Keyed parts are there from the start or not at all.
   readonly #isInPlace: boolean
   #nextValue: State
@@ -29,7 +31,8 @@ export class TimelineState<State> implements Follower {
     this.#fold = fold
     this.#value = captured ? valueFrom<State>(captured) : fold.initial()
     this.#keys = (captured?.keys as Keyed<number> | undefined) ?? new Keyed<number>()
-    this.#ledger = (captured?.ledger as EffectLedger | undefined) ?? emptyLedger()
+    this.#effects = (captured?.ledger as Keyed<Effect> | undefined) ?? new Keyed<Effect>()
+    this.#ledger = ledgerOf(this.#effects.values())
     this.#isInPlace = holdsKeyed(this.#value)
     this.#nextValue = this.#value
     this.#nextLedger = this.#ledger
@@ -52,7 +55,7 @@ export class TimelineState<State> implements Follower {
     for (const entry of entries) {
       this.#value = this.#step(this.#value, entry)
       this.#ledger = applyEffect(this.#ledger, entry)
-      if (entry.key !== undefined) this.#keys.set(entry.key, entry.seq)
+      this.#follow(entry)
     }
     this.#nextValue = this.#value
     this.#nextLedger = this.#ledger
@@ -80,7 +83,7 @@ export class TimelineState<State> implements Follower {
     if (this.#isInPlace) for (const entry of this.#pending) this.#value = this.#step(this.#value, entry)
     else this.#value = this.#nextValue
     this.#ledger = this.#nextLedger
-    for (const entry of this.#pending) if (entry.key !== undefined) this.#keys.set(entry.key, entry.seq)
+    for (const entry of this.#pending) this.#follow(entry)
     this.#pending = []
   }
 
@@ -92,7 +95,7 @@ export class TimelineState<State> implements Follower {
   parts(): CapturedParts {
     const parts: CapturedParts = { shape: 'value' }
     if (this.#keys.size > 0) parts.keys = this.#keys
-    if (this.#ledger !== emptyLedger()) parts.ledger = this.#ledger
+    if (this.#effects.size > 0) parts.ledger = this.#effects
     if (this.#value instanceof Keyed) return { ...parts, shape: 'keyed', value: this.#value }
     if (!this.#isInPlace) return { ...parts, value: this.#value }
     parts.shape = 'object'
@@ -102,6 +105,14 @@ export class TimelineState<State> implements Follower {
       else rest[name] = part
     }
     return { ...parts, value: rest }
+  }
+
+  /** Keys and effects of an entry that is part of history now. The ledger has it already. */
+  #follow(entry: Entry): void {
+    if (entry.key !== undefined) this.#keys.set(entry.key, entry.seq)
+    if (!isEffectType(entry.type)) return
+    const { id } = entry.data as { readonly id: string }
+    this.#effects.set(id, getEffect(this.#ledger, id)!)
   }
 
   #step(value: State, entry: Entry): State {

@@ -1,8 +1,12 @@
 // The testing kit itself (D7): virtual time, crashes, and what they do to a run.
 
+import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
+import { isReprise } from '../../src/index.ts'
+import { hostOf } from '../../src/layers/workflow/host.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
-import { WorkflowKit } from '../../src/testing/index.ts'
+import { checkHistories, story, WorkflowKit } from '../../src/testing/index.ts'
+import { programs } from './golden-programs.ts'
 
 it('a year of sleeps takes no time (D7)', async () => {
   const yearly = workflow('yearly', async (ctx) => {
@@ -30,5 +34,62 @@ it('a crash in the middle of a step repeats that step with the same key, and no 
   expect(await kit.result(run)).toBe('ok')
   expect(kit.crashes).toBe(1)
   expect(calls.map((key) => key.split(':')[1])).toEqual(['a', 'b', 'b', 'c'])
+  await kit.close()
+})
+
+it('a saga is told as a story: given, when, then (D7)', async () => {
+  const trip = workflow('trip', async (ctx, where: string) => {
+    await ctx.step('hotel', () => where, { compensate: () => undefined })
+    await ctx.parallel([
+      async (own) => await own.step('flight', () => 1, { compensate: () => undefined }),
+      async (own) => await own.step('car', () => 2),
+    ])
+    await ctx.sleep('10d')
+    return await ctx.signal('go')
+  })
+  const good = await story(trip, 'oslo').signal('go', 'gone', '1d').outcome()
+  expect(good).toMatchObject({ result: 'gone', happened: ['hotel', 'flight', 'car'], status: 'completed' })
+  const bad = await story(trip, 'oslo')
+    .when({ car: new Error('none left') })
+    .outcome()
+  expect(bad.status).toBe('failed')
+  expect([...bad.happened].sort()).toEqual(['car failed', 'flight', 'hotel', 'undo flight', 'undo hotel'])
+  expect(bad.happened.slice(-2)).toEqual(['undo flight', 'undo hotel'])
+  const left = await story(trip, 'oslo')
+    .cancelled('stayed at home', '2d')
+    .outcome({ crashAt: [{ commit: 4, when: 'after' }] })
+  expect(left.error?.message).toContain('stayed at home')
+  expect(left.happened.slice(-2)).toEqual(['undo flight', 'undo hotel'])
+})
+
+it('recorded histories are replayed by any runner (A5.4)', async () => {
+  const folder = fileURLToPath(new URL('../golden/workflow-1/', import.meta.url))
+  expect(await checkHistories(programs, folder)).toBe(5)
+  await expect(checkHistories(programs.slice(1), folder)).rejects.toThrow('no definition')
+})
+
+it('a run whose code throws while it is loaded, or whose history is damaged, is set aside; others go on', async () => {
+  const kit = new WorkflowKit()
+  const fine = workflow('fine', async (ctx) => {
+    await ctx.sleep('1h')
+    return 'fine'
+  })
+  const run = await kit.run(fine, undefined, { id: 'good' })
+  const bad = await kit.run(fine, undefined, { id: 'bad' })
+  await kit.advance('1m')
+  const open = await hostOf(kit.rp).take(bad.timeline)
+  // An entry that this version does not know, as a newer one would leave behind.
+  await open.write([{ type: '$effect.done', data: { id: 'never intended' } }]).catch(() => undefined)
+  await open.close()
+  const { store } = kit.rp.kernel
+  const read = store.read.bind(store)
+  kit.rp.kernel.store.read = async (timeline, after, bytes) => {
+    const runs = await read(timeline, after, bytes)
+    return timeline === bad.timeline ? runs.map((one) => ({ ...one, bytes: one.bytes.map((byte) => byte ^ 1) })) : runs
+  }
+  const seen = kit.result(bad).catch((error) => error)
+  expect(await kit.result(run)).toBe('fine')
+  expect(isReprise(await kit.until(seen), 'UNRECOVERABLE')).toBe(true)
+  expect((await kit.handle(bad).status()).status).toBe('quarantined')
   await kit.close()
 })

@@ -31,8 +31,14 @@ async function worker(url: string, stepMs = 30): Promise<ChildProcess> {
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   })
   workers.push(child)
-  child.stderr?.on('data', (text) => console.log('worker', child.pid, String(text)))
-  await once(child, 'message')
+  const said: string[] = []
+  child.stderr?.on('data', (text) => said.push(String(text)))
+  await Promise.race([
+    once(child, 'message'),
+    once(child, 'exit').then(([code]) => {
+      throw new Error(`the worker ended with ${code}: ${said.join('')}`)
+    }),
+  ])
   return child
 }
 

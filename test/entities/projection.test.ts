@@ -267,9 +267,9 @@ onEveryStore(
     it('shares partitions between processes, each event once', async () => {
       name = `ledger_${randomBytes(4).toString('hex')}`
       const w = await world()
-      const [one, two] = [await w.engine({ lease: '1s' }), await w.engine({ lease: '1s' })]
+      const [one, two] = [await w.engine(), await w.engine()]
       const [p, q] = [await one.open(ledger('stop', 4)), await two.open(ledger('stop', 4))]
-      await expect.poll(() => [p.owned, q.owned], { timeout: 15_000 }).toEqual([2, 2])
+      await expect.poll(() => [p.owned, q.owned], { timeout: 30_000 }).toEqual([2, 2])
       for (let n = 0; n < 12; n++) await deposit(n % 2 ? one : two, `id${String(n).padStart(2, '0')}`, 1, 1)
       await Promise.all([p.catchUp(), q.catchUp()])
       expect(await read(one)).toEqual(Array.from({ length: 12 }, (_, n) => [`id${String(n).padStart(2, '0')}`, 2]))

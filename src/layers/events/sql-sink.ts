@@ -124,7 +124,12 @@ export class SqlSink implements Sink {
     if (!this.#gate.mayTake()) return
     try {
       const open = await this.#engine.openTimeline(this.timeline, progressFold)
-      if (open.seq === 0) await open.write([{ type: 'partly', data: { seen: {} } }], this.#firstCommit())
+      try {
+        if (open.seq === 0) await open.write([{ type: 'partly', data: { seen: {} } }], this.#firstCommit())
+      } catch (error) {
+        await open.close()
+        throw error
+      }
       this.#open = open
       this.#ahead = new Ahead(this.#engine.kernel.clock.elapsed())
     } catch (error) {

@@ -1,0 +1,43 @@
+// A process that writes to an aggregate, a table and a save without end and says what was acknowledged, one JSON line
+// each; the test kills it at random. Arguments: store URL, first number.
+
+import { open } from '../../dist/index.js'
+import { aggregate, projection } from '../../dist/layers/events/index.js'
+import { save } from '../../dist/layers/save/index.js'
+import { table } from '../../dist/layers/table/index.js'
+
+export const log = aggregate('log', {
+  initial: () => ({ last: 0, sum: 0 }),
+  evolve: { noted: (s, e) => ({ last: e.n, sum: s.sum + e.n }) },
+  decide: { note: (_s, c) => ({ type: 'noted', n: c.n }) },
+  checkpoint: { every: 20 },
+})
+export const rows = table('rows', { checkpoint: { every: 20 } })
+export const saves = save('saves', { keep: 2 })
+export const sums = projection('sums', {
+  from: [log],
+  initial: () => ({ sum: 0, count: 0 }),
+  on: { noted: (s, e) => ({ sum: s.sum + e.n, count: s.count + 1 }) },
+  checkpoint: { every: 10 },
+})
+
+if (process.argv[1]?.endsWith('entity-writer.mjs')) {
+  const rp = await open(process.argv[2])
+  const [l, t, s] = [await rp.open(log, 'x'), await rp.open(rows), await rp.open(saves)]
+  await rp.open(sums)
+  const say = (what) => process.stdout.write(`${JSON.stringify(what)}\n`)
+  say({ ready: true, last: l.state.last, offset: t.offset('n') ?? 0 })
+  for (let n = Math.max(l.state.last, Number(t.offset('n') ?? 0)) + 1; ; n++) {
+    await Promise.all([
+      l.do('note', { n }, { id: `n${n}` }).then(() => say({ log: n })),
+      t
+        .transaction((tx) => {
+          tx.set('sum', (tx.get('sum') ?? 0) + n)
+          if (n % 10 === 0) for (let i = 0; i < 9000; i++) tx.set(`bulk${i}`, n)
+          tx.advance('n', n)
+        })
+        .then(() => say({ row: n })),
+      n % 7 === 0 ? s.put({ n, fill: 'x'.repeat(20_000) + n }).then(() => say({ save: n })) : null,
+    ])
+  }
+}

@@ -83,7 +83,8 @@ export class Dispatcher {
 
   /** A timeline was let go with this wakeup (database time): look again then, not only at the next poll. */
   expect(wakeup: number): void {
-    this.#sleepUntil(wakeup)
+    // A little late rather than a little early: a look before its time finds nothing, and the next is far away.
+    this.#sleepUntil(wakeup + 2)
   }
 
   /** Claims no more and waits for what is in hand. */

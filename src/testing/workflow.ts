@@ -305,7 +305,8 @@ export class WorkflowKit {
     }
     if (isOwned) return this.clock.nextAt()
     if (next === Number.POSITIVE_INFINITY) return onlyWork ? null : this.clock.nextAt()
-    return Math.max(this.clock.now(), next)
+    // Due and not claimed yet: the next look of the dispatcher is a timer.
+    return next > this.clock.now() ? next : this.clock.nextAt()
   }
 
   /** Until nothing happens any more. Steps that do something real are given real time. */

@@ -220,7 +220,7 @@ export class Checkpointer<State> {
         ms,
         longestStallMs,
       })
-      await this.#verifyPublished(record, manifest, written.addedChunks)
+      await this.#verifyPublished(record, manifest, written.addedChunks, ms > graceMs)
       this.#failuresInARow = 0
       await this.#retain()
       return { id: record.id, coordinate, totalBytes, addedBytes, ms, longestStallMs, kind }
@@ -261,12 +261,22 @@ export class Checkpointer<State> {
   }
 
   /** Reads back what this checkpoint added. Only then does it count for retention. */
-  async #verifyPublished(record: ManifestRecord, manifest: Manifest, added: readonly Uint8Array[]): Promise<void> {
+  async #verifyPublished(
+    record: ManifestRecord,
+    manifest: Manifest,
+    added: readonly Uint8Array[],
+    isLate: boolean,
+  ): Promise<void> {
     try {
+      // What a collector marked before we published it sweeps by their age: after the grace period they may still go.
+      if (isLate) throw new RepriseError('CHUNK_MISSING', 'it was published so late that its chunks may be swept')
       await verifyChunks(manifest, stateIo(this.#kernel), added)
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error)
+      // The next one builds on what was read back, or on nothing.
       this.#base = null
+      // A store that does not answer says nothing about the chunks.
+      if (!isReprise(error) || error.remedy === 'retry') throw error
+      const reason = error.message
       await this.#timeline.mark({ id: record.id, invalid: reason })
       this.#kernel.events.emit('checkpoint-damaged', { timeline: this.#timeline.id, id: record.id, reason })
       throw error

@@ -62,7 +62,7 @@ export async function collect(
   }
   const chunks = await sweep(kernel, options)
   if (!options.dryRun) {
-    await kernel.store.tidy(kernel.worker.now() - kernel.graceMs)
+    await kernel.store.tidy(kernel.worker.earliest() - kernel.graceMs)
     kernel.events.emit('collected', { chunks: chunks.swept, bytes: chunks.sweptBytes })
   }
   return { isDryRun: options.dryRun ?? false, timelines, chunks }
@@ -70,7 +70,7 @@ export async function collect(
 
 async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectReport['chunks']> {
   const graceMs = kernel.planted.has('no-grace') ? 0 : (options.graceMs ?? kernel.graceMs)
-  const touchedBefore = kernel.worker.now() - graceMs
+  const touchedBefore = kernel.worker.earliest() - graceMs
   const live = await mark(kernel)
   let swept = 0
   let sweptBytes = 0

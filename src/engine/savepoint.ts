@@ -2,9 +2,9 @@
 // one at that coordinate; otherwise state is recovered aside and published under the epoch that was seen.
 
 import { type Coordinate, type ManifestId, timelineId, toHex } from '../core/coordinate.ts'
-import { RepriseError } from '../core/errors.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
 import { encodeManifest } from '../core/manifest.ts'
-import type { ManifestRecord } from '../core/ports.ts'
+import type { Commit, ManifestRecord } from '../core/ports.ts'
 import { captureState, writeCapture } from './capture.ts'
 import type { Fold } from './definition.ts'
 import { existing, locate, type Where } from './fork.ts'
@@ -39,6 +39,7 @@ export async function savepointAside(
     return { ...located, state: recovered.state }
   })
   const io = stateIo(kernel)
+  const started = kernel.clock.elapsed()
   const written = await writeCapture(captureState(state.parts(), null, io), io)
   const manifest = {
     timeline: head.timeline,
@@ -48,7 +49,6 @@ export async function savepointAside(
     foldVersion: fold.version,
     parts: written.parts,
   }
-  await verifyChunks(manifest, io)
   const body = encodeManifest(manifest)
   const at = kernel.worker.now()
   const record: ManifestRecord = {
@@ -71,13 +71,26 @@ export async function savepointAside(
     drilledAt: null,
     drill: null,
   }
-  const outcome = await kernel.committer.submit({
-    operation: newOperation(kernel.random),
-    guard: { timeline: head.timeline, epoch: head.epoch },
-    publish: [record],
-    marks: [{ id: record.id, verifiedAt: at }],
-  })
-  if (!outcome.ok) throw refusalError(head.timeline, outcome)
+  const guard = { timeline: head.timeline, epoch: head.epoch }
+  const commit = async (part: Pick<Commit, 'publish' | 'marks'>) => {
+    const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, ...part })
+    if (!outcome.ok) throw refusalError(head.timeline, outcome)
+  }
+  await commit({ publish: [record] })
+  try {
+    if (kernel.clock.elapsed() - started > kernel.graceMs) {
+      throw new RepriseError('CHUNK_MISSING', 'it was published so late that its chunks may be swept')
+    }
+    await verifyChunks(manifest, io)
+  } catch (error) {
+    // The caller is told, so nothing needs to be kept; a store that does not answer says nothing about the chunks.
+    const isDamaged = isReprise(error) && error.remedy !== 'retry'
+    const mark = { id: record.id, isPinned: false, ...(isDamaged && { invalid: error.message }) }
+    await commit({ marks: [mark] }).catch(() => undefined)
+    throw error
+  }
+  // Only after the publish: chunks that nobody points to may be swept between a check and a publish.
+  await commit({ marks: [{ id: record.id, verifiedAt: kernel.worker.now() }] })
   const coordinate = { timeline: head.timeline, seq: point.seq, epoch: head.epoch, digest: toHex(point.digest) }
   return { id: record.id, coordinate, label: record.label, bytes: record.totalBytes }
 }

@@ -30,6 +30,7 @@ export class Worker {
   #isClosed = false
   // Database time minus our monotonic clock, so that a wrong wall clock on this machine does no harm.
   #offsetMs: number | null = null
+  #leastOffsetMs: number | null = null
 
   constructor(options: WorkerOptions) {
     this.#options = options
@@ -44,6 +45,15 @@ export class Worker {
   now(): number {
     const { clock } = this.#options
     return this.#offsetMs === null ? clock.now() : Math.round(clock.elapsed() + this.#offsetMs)
+  }
+
+  /**
+   * Database time is this or later: what an age is measured by. The estimate of `now` is half a round trip off, and a
+   * process that was paused in the middle of one may be off by hours.
+   */
+  earliest(): number {
+    const { clock } = this.#options
+    return Math.floor(clock.elapsed() + (this.#leastOffsetMs ?? Number.NEGATIVE_INFINITY))
   }
 
   /** Registers this worker (once) before it first owns something. */
@@ -114,6 +124,7 @@ export class Worker {
       progress: this.#progress,
     })
     this.#offsetMs = answer.now - (before + clock.elapsed()) / 2
+    this.#leastOffsetMs = answer.now - clock.elapsed()
     if (!answer.ok) this.#renew()
     else this.#scheduleBeat()
   }

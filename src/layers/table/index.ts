@@ -3,6 +3,8 @@
 export type { KeyedRange } from '../../core/keyed.ts'
 export type { Change, TableHandle } from './handle.ts'
 export type { IndexFunction, Term } from './indexes.ts'
+export { type PagedDefinition, type PagedOptions, type PagedTable, type PagedTransaction, pagedTable } from './paged.ts'
+export type { PageStats } from './pages.ts'
 export { type PartitionedStore, type StoreDefinition, type StoreOptions, stateStore } from './partitioned.ts'
 export type { TableStandby } from './standby.ts'
 export { type TableDefinition, type TableOptions, table } from './table.ts'

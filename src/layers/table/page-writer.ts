@@ -1,0 +1,114 @@
+// Writes the rows of a paged table for a checkpoint: as one more layer of changed rows while those are few, else as pages,
+// of which only the changed ones are written anew. Memory stays bounded: one page at a time.
+
+import { ByteWriter } from '../../core/bytes.ts'
+import type { Keyed } from '../../core/keyed.ts'
+import { beginBlock, writeEntry } from '../../core/keyed-block.ts'
+import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/manifest.ts'
+import { addBlock, type ChunkOutput, writeContent } from '../../engine/capture-output.ts'
+import type { Cell, PagedRows } from './pages.ts'
+
+const partName = 'value.rows'
+const pageRows = 512
+const pageBytes = 64 * 1024
+const layersMax = 8
+
+export interface WrittenRows {
+  readonly part: KeyedPart
+  readonly bytes: number
+  /** Tells the rows that the checkpoint is published. */
+  settle(): void
+}
+
+export async function writeRows<V>(
+  rows: PagedRows<V>,
+  frozen: Keyed<Cell<V>>,
+  output: ChunkOutput,
+  changedRowsMax: number,
+): Promise<WrittenRows> {
+  const isFirst = rows.layers.length === 0
+  const isFew = rows.overlay.size + frozen.size <= changedRowsMax && rows.layers.length < layersMax
+  if (!isFirst && frozen.size === 0) return written(rows.layers, () => rows.settleLayer(rows.layers))
+  if (isFirst || !isFew) {
+    const segments = await writePages(rows, frozen, output)
+    const layer = await layerOf(segments, output)
+    return written([layer], () => rows.settlePages(layer, segments))
+  }
+  const blocks = new Blocks(output)
+  for (const [key, cell] of frozen) await blocks.add(key, cell === null ? null : output.io.codec.encode(cell.value))
+  const layers = [...rows.layers, await layerOf(await blocks.end(), output)]
+  return written(layers, () => rows.settleLayer(layers))
+}
+
+function written(layers: readonly Layer[], settle: () => void): WrittenRows {
+  const bytes = layers.reduce((sum, layer) => sum + layer.bytes, 0)
+  return { part: { kind: 'keyed', name: partName, layers }, bytes, settle }
+}
+
+async function writePages<V>(rows: PagedRows<V>, frozen: Keyed<Cell<V>>, output: ChunkOutput): Promise<Segment[]> {
+  const { segments } = rows
+  const made: Segment[] = []
+  for (let at = 0; at < Math.max(1, segments.length); at++) {
+    const start = at === 0 ? '' : segments[at]!.first
+    const end = segments[at + 1]?.first
+    const range = { from: start, limit: 1, ...(end !== undefined && { to: end }) }
+    const isChanged = [rows.overlay, frozen].some((cells) => !cells.keys(range).next().done)
+    if (!isChanged) {
+      const untouched = segments[at]
+      if (untouched) made.push(untouched)
+      continue
+    }
+    const blocks = new Blocks(output)
+    for (const [key, value] of await rows.region(segments[at], start, end, [rows.overlay, frozen])) {
+      await blocks.add(key, output.io.codec.encode(value))
+    }
+    made.push(...(await blocks.end()))
+  }
+  return made
+}
+
+async function layerOf(segments: readonly Segment[], output: ChunkOutput): Promise<Layer> {
+  const { content } = await writeContent(encodeSegments(segments), new Map(), output)
+  let entries = 0
+  let bytes = 0
+  for (const segment of segments) {
+    entries += segment.entries
+    for (const ref of segment.refs) bytes += ref.bytes
+  }
+  return { entries, bytes, body: { kind: 'directory', directory: content } }
+}
+
+/** Entries in order, cut into blocks of a page each. */
+class Blocks {
+  readonly #output: ChunkOutput
+  readonly #writer = new ByteWriter(pageBytes)
+  readonly #segments: Segment[] = []
+  #first = ''
+  #entries = 0
+
+  constructor(output: ChunkOutput) {
+    this.#output = output
+  }
+
+  async add(key: string, value: Uint8Array | null): Promise<void> {
+    if (this.#entries === 0) {
+      beginBlock(this.#writer)
+      this.#first = key
+    }
+    writeEntry(this.#writer, key, value)
+    this.#entries += 1
+    if (this.#entries >= pageRows || this.#writer.length >= pageBytes) await this.#close()
+    if (this.#output.isPauseDue) await this.#output.pause()
+  }
+
+  async end(): Promise<readonly Segment[]> {
+    if (this.#entries > 0) await this.#close()
+    return this.#segments
+  }
+
+  async #close(): Promise<void> {
+    const refs = await addBlock(this.#writer.take(), this.#output)
+    this.#segments.push({ first: this.#first, entries: this.#entries, refs })
+    this.#entries = 0
+  }
+}

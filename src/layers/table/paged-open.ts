@@ -1,0 +1,122 @@
+// Opening a paged table: ownership, the newest checkpoint that is whole (its directory, not its rows), and the log after
+// it. The same fallbacks as everywhere: a damaged checkpoint is marked and the one before is used, then the origin.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Head, ManifestRecord } from '../../core/ports.ts'
+import type { CaptureBase } from '../../engine/capture.ts'
+import type { Fold, OpenOptions } from '../../engine/definition.ts'
+import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { stateIo } from '../../engine/kernel-io.ts'
+import { takeTimeline } from '../../engine/ownership.ts'
+import { readManifest } from '../../engine/recover.ts'
+import { restoreState } from '../../engine/restore.ts'
+import { type CapturedParts, TimelineState } from '../../engine/state.ts'
+import { OpenTimeline } from '../../engine/timeline.ts'
+import { PagedRows } from './pages.ts'
+import { initialState, type TableState } from './state.ts'
+
+export interface OpenedPaged<V> {
+  readonly open: OpenTimeline<TableState<V>>
+  readonly rows: PagedRows<V>
+  readonly base: { readonly id: string; readonly capture: CaptureBase } | null
+}
+
+interface Loaded<V> {
+  readonly rows: PagedRows<V>
+  readonly captured: CapturedParts
+  readonly base: { readonly id: string; readonly capture: CaptureBase } | null
+  readonly record: ManifestRecord | null
+}
+
+export async function openPaged<V>(
+  kernel: Kernel,
+  timeline: TimelineId,
+  fold: Fold<TableState<V>>,
+  cacheBytes: number,
+  options: OpenOptions,
+  onClosed: () => void,
+): Promise<OpenedPaged<V>> {
+  const started = kernel.clock.elapsed()
+  const head = await takeTimeline(kernel, timeline, options)
+  const lineage = await lineageOf(kernel, head)
+  const floor = floorOf(lineage)
+  const skipped: { id: string; seq: number; why: string }[] = []
+  const loaded = await loadNewest<V>(kernel, head, fold.version, floor.seq, cacheBytes, skipped)
+  const state = new TimelineState(fold, loaded.captured)
+  const from = loaded.record ? { seq: loaded.record.seq, digest: loaded.record.digest } : floor
+  const restoredAt = kernel.clock.elapsed()
+  let point = from
+  let count = 0
+  for await (const verified of readHistory(kernel, lineage, from, head.seq)) {
+    const entries = entriesOf(kernel, verified)
+    state.replay(entries)
+    count += entries.length
+    point = { seq: verified.run.first + verified.run.count - 1, digest: verified.run.digest }
+  }
+  const done = kernel.clock.elapsed()
+  const report = {
+    ...{ timeline, seq: point.seq, epoch: head.epoch, skipped, entriesReplayed: count, bytesRead: 0, entriesLost: 0 },
+    checkpoint: loaded.record ? { id: loaded.record.id, seq: loaded.record.seq } : null,
+    ...{ planMs: 0, restoreMs: restoredAt - started, replayMs: done - restoredAt, totalMs: done - started },
+  }
+  const recovered = { state, point, lineage, base: null, damaged: [], report, replayMsPerEntry: 0 }
+  const open = new OpenTimeline(kernel, head, fold, recovered, onClosed)
+  for (const { id, why } of skipped) await open.mark({ id: id as never, invalid: why })
+  return { open, rows: loaded.rows, base: loaded.base }
+}
+
+async function loadNewest<V>(
+  kernel: Kernel,
+  head: Head,
+  version: string,
+  floor: number,
+  cacheBytes: number,
+  skipped: { id: string; seq: number; why: string }[],
+): Promise<Loaded<V>> {
+  for (const record of await kernel.store.checkpoints(head.timeline)) {
+    const isUsable = record.invalid === null && record.foldVersion === version
+    if (!isUsable || record.seq < floor || record.seq > head.seq) continue
+    try {
+      return await load<V>(kernel, record, cacheBytes)
+    } catch (error) {
+      if (!isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')) throw error
+      skipped.push({ id: record.id, seq: record.seq, why: error.message })
+    }
+  }
+  if (floor > 0) {
+    throw new RepriseError(
+      'UNRECOVERABLE',
+      `${head.timeline}: history 1..${floor} was trimmed and no checkpoint is whole`,
+      {
+        timeline: head.timeline,
+        skipped,
+      },
+    )
+  }
+  const rows = new PagedRows<V>(stateIo(kernel), cacheBytes)
+  return {
+    rows,
+    captured: capturedOf(initialState<V>() as unknown as Record<string, unknown>, rows),
+    base: null,
+    record: null,
+  }
+}
+
+async function load<V>(kernel: Kernel, record: ManifestRecord, cacheBytes: number): Promise<Loaded<V>> {
+  const { parts } = readManifest(kernel, record)
+  const io = stateIo(kernel)
+  const part = parts.find(({ name }) => name === 'value.rows')
+  if (part?.kind !== 'keyed') throw new RepriseError('CHECKPOINT_DAMAGED', `checkpoint ${record.id} has no rows`)
+  const rows = await PagedRows.load<V>(io, cacheBytes, part)
+  const others = await restoreState({ parts: parts.filter((each) => each !== part) }, io)
+  const captured = { ...(others.state as CapturedParts), 'value.rows': rows }
+  return { rows, captured, base: { id: record.id, capture: others.base }, record }
+}
+
+function capturedOf<V>(state: Record<string, unknown>, rows: PagedRows<V>): CapturedParts {
+  const parts: CapturedParts = { shape: 'object', value: {} }
+  for (const [name, part] of Object.entries(state)) parts[`value.${name}`] = name === 'rows' ? rows : part
+  return parts
+}

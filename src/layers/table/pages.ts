@@ -1,0 +1,269 @@
+// Rows that lie in chunks and come into memory page by page, when they are asked for. In memory are: the directory (one
+// short line a page), a bounded cache of pages, and what changed since the pages were last written. The layout in the
+// store is that of a resident table, so either kind opens what the other wrote.
+
+import { RepriseError } from '../../core/errors.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed.ts'
+import { readBlock } from '../../core/keyed-block.ts'
+import { decodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/manifest.ts'
+import type { StateIo } from '../../engine/capture-output.ts'
+import { ChunkInput, joined } from '../../engine/restore-input.ts'
+
+/** A row that is newer than its page; null: it is gone. */
+export type Cell<V> = { readonly value: V } | null
+
+export interface Page<V> {
+  readonly keys: readonly string[]
+  readonly values: readonly V[]
+  readonly bytes: number
+}
+
+export interface PageStats {
+  readonly hits: number
+  readonly misses: number
+  readonly cachedBytes: number
+  readonly pages: number
+  readonly changedRows: number
+}
+
+const partName = 'value.rows'
+
+export class PagedRows<V> {
+  readonly #io: StateIo
+  readonly #cacheBytes: number
+  readonly #cache = new Map<Segment, Page<V>>()
+  readonly #loading = new Map<Segment, Promise<Page<V>>>()
+  #cachedBytes = 0
+  #hits = 0
+  #misses = 0
+  segments: readonly Segment[] = []
+  layers: readonly Layer[] = []
+  /** Of layers that were written after the pages; of a checkpoint under way; and newer than that. */
+  overlay = new Keyed<Cell<V>>()
+  frozen: Keyed<Cell<V>> | null = null
+  recent = new Keyed<Cell<V>>()
+
+  constructor(io: StateIo, cacheBytes: number) {
+    this.#io = io
+    this.#cacheBytes = cacheBytes
+  }
+
+  /** Reads the directory and the layers on top of the pages, not the pages. */
+  static async load<V>(io: StateIo, cacheBytes: number, part: KeyedPart): Promise<PagedRows<V>> {
+    const rows = new PagedRows<V>(io, cacheBytes)
+    const [base, ...newer] = part.layers
+    if (!base) throw new RepriseError('CHECKPOINT_DAMAGED', 'the rows have no base')
+    if (base.body.kind === 'inline') await rows.#loadLayer(base)
+    else rows.segments = await rows.#directory(base)
+    for (const layer of newer) await rows.#loadLayer(layer)
+    rows.layers = part.layers
+    return rows
+  }
+
+  get stats(): PageStats {
+    const changedRows = this.overlay.size + (this.frozen?.size ?? 0) + this.recent.size
+    return {
+      hits: this.#hits,
+      misses: this.#misses,
+      cachedBytes: this.#cachedBytes,
+      pages: this.segments.length,
+      changedRows,
+    }
+  }
+
+  set(key: string, value: V): void {
+    this.recent.set(key, { value })
+  }
+
+  delete(key: string): void {
+    this.recent.set(key, null)
+  }
+
+  async get(key: string): Promise<V | undefined> {
+    // Null is an answer: the row is gone, whatever older layers say.
+    const newest = this.recent.get(key)
+    const cell = newest === undefined ? this.#older(key) : newest
+    if (cell !== undefined) return cell === null ? undefined : cell.value
+    const at = this.#indexOf(key)
+    if (at < 0) return undefined
+    const page = await this.page(this.segments[at]!)
+    const place = lowerBound(page.keys, key)
+    return page.keys[place] === key ? page.values[place] : undefined
+  }
+
+  /** In key order. Sees the rows as of its start, and perhaps some that are changed meanwhile. */
+  async *entries(range: KeyedRange = {}): AsyncGenerator<[string, V]> {
+    const { segments } = this
+    const cells = [this.overlay, this.frozen, this.recent]
+    let left = range.limit ?? Number.POSITIVE_INFINITY
+    const { from = '', to, prefix = '', reverse = false } = range
+    const low = prefix > from ? prefix : from
+    const count = Math.max(1, segments.length)
+    for (let step = 0; step < count; step++) {
+      const at = reverse ? count - 1 - step : step
+      const start = at === 0 ? '' : segments[at]!.first
+      const end = segments[at + 1]?.first
+      if ((end !== undefined && end <= low) || (to !== undefined && start >= to)) continue
+      if (prefix !== '' && start > prefix && !start.startsWith(prefix)) continue
+      const rows = await this.region(segments[at], start, end, cells)
+      if (reverse) rows.reverse()
+      for (const [key, value] of rows) {
+        if (key < low || (to !== undefined && key >= to) || !key.startsWith(prefix)) continue
+        if (left-- <= 0) return
+        yield [key, value]
+      }
+    }
+  }
+
+  /** The rows of one page with newer cells laid over them, in order. */
+  async region(
+    segment: Segment | undefined,
+    start: string,
+    end: string | undefined,
+    sources: readonly (Keyed<Cell<V>> | null)[],
+  ): Promise<[string, V][]> {
+    const page = segment ? await this.page(segment) : null
+    const cells = new Map<string, Cell<V>>()
+    const range: KeyedRange = { from: start, ...(end !== undefined && { to: end }) }
+    for (const source of sources) for (const [key, cell] of source?.entries(range) ?? []) cells.set(key, cell)
+    const rows: [string, V][] = []
+    page?.keys.forEach((key, i) => {
+      if (!cells.has(key)) rows.push([key, page.values[i]!])
+    })
+    if (cells.size === 0) return rows
+    for (const [key, cell] of cells) if (cell !== null) rows.push([key, cell.value])
+    return rows.sort(([a], [b]) => (a < b ? -1 : 1))
+  }
+
+  /** From the cache, or from its chunks, checked against their digests. */
+  async page(segment: Segment): Promise<Page<V>> {
+    const held = this.#cache.get(segment)
+    if (held) {
+      this.#hits += 1
+      this.#cache.delete(segment)
+      this.#cache.set(segment, held)
+      return held
+    }
+    const loading = this.#loading.get(segment) ?? this.#load(segment)
+    this.#loading.set(segment, loading)
+    try {
+      return await loading
+    } finally {
+      this.#loading.delete(segment)
+    }
+  }
+
+  /** What is newer than the pages goes to a checkpoint; changes from here on go beside it. */
+  freeze(): Keyed<Cell<V>> {
+    this.frozen = this.recent
+    this.recent = new Keyed()
+    return this.frozen
+  }
+
+  /** The checkpoint failed: its changes are again those to come. */
+  thaw(): void {
+    const newer = this.recent
+    this.recent = this.frozen ?? new Keyed()
+    this.frozen = null
+    for (const [key, cell] of newer) this.recent.set(key, cell)
+  }
+
+  /** Published as a layer on top of the pages. */
+  settleLayer(layers: readonly Layer[]): void {
+    for (const [key, cell] of this.frozen ?? []) this.overlay.set(key, cell)
+    this.frozen = null
+    this.layers = layers
+  }
+
+  /** Published as pages: nothing lies on top of them. */
+  settlePages(layer: Layer, segments: readonly Segment[]): void {
+    this.frozen = null
+    this.overlay = new Keyed()
+    this.layers = [layer]
+    this.segments = segments
+    const alive = new Set(segments)
+    for (const segment of this.#cache.keys()) if (!alive.has(segment)) this.#drop(segment)
+  }
+
+  #older(key: string): Cell<V> | undefined {
+    const frozen = this.frozen?.get(key)
+    return frozen === undefined ? this.overlay.get(key) : frozen
+  }
+
+  #indexOf(key: string): number {
+    let low = 0
+    let high = this.segments.length
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (this.segments[middle]!.first <= key) low = middle + 1
+      else high = middle
+    }
+    return low - 1
+  }
+
+  async #load(segment: Segment): Promise<Page<V>> {
+    this.#misses += 1
+    const keys: string[] = []
+    const values: V[] = []
+    let bytes = 64
+    for (const [key, value] of await this.#block(segment)) {
+      if (value === null) throw new RepriseError('CHECKPOINT_DAMAGED', 'a page has a key without a value')
+      keys.push(key)
+      values.push(this.#io.codec.decode(value) as V)
+      bytes += 2 * key.length + 2 * value.length + 64
+    }
+    const page = { keys, values, bytes }
+    this.#cache.set(segment, page)
+    this.#cachedBytes += bytes
+    for (const oldest of this.#cache.keys()) {
+      if (this.#cachedBytes <= this.#cacheBytes || oldest === segment) break
+      this.#drop(oldest)
+    }
+    return page
+  }
+
+  #drop(segment: Segment): void {
+    this.#cachedBytes -= this.#cache.get(segment)?.bytes ?? 0
+    this.#cache.delete(segment)
+  }
+
+  async #block(segment: Segment): Promise<[string, Uint8Array | null][]> {
+    const pieces: Uint8Array[] = []
+    for await (const piece of new ChunkInput(this.#io).readPlain(segment.refs, partName)) pieces.push(piece)
+    const entries: [string, Uint8Array | null][] = []
+    readBlock(joined(pieces), (key, value) => entries.push([key, value]))
+    if (entries.length !== segment.entries || entries[0]?.[0] !== segment.first) {
+      throw new RepriseError('CHECKPOINT_DAMAGED', 'a page has another stretch of keys than its directory says')
+    }
+    return entries
+  }
+
+  async #directory(layer: Layer): Promise<Segment[]> {
+    if (layer.body.kind === 'inline') return []
+    const { plain } = await new ChunkInput(this.#io).readContent(layer.body.directory, partName)
+    return decodeSegments(plain)
+  }
+
+  async #loadLayer(layer: Layer): Promise<void> {
+    const put = (key: string, value: Uint8Array | null) =>
+      this.overlay.set(key, value === null ? null : { value: this.#io.codec.decode(value) as V })
+    if (layer.body.kind === 'inline') {
+      readBlock(this.#io.sealer.openChunk(layer.body.sealed), put)
+      return
+    }
+    for (const segment of await this.#directory(layer)) {
+      for (const [key, value] of await this.#block(segment)) put(key, value)
+    }
+  }
+}
+
+function lowerBound(keys: readonly string[], key: string): number {
+  let low = 0
+  let high = keys.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (keys[middle]! < key) low = middle + 1
+    else high = middle
+  }
+  return low
+}

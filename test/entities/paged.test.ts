@@ -79,7 +79,8 @@ onEveryStore('paged table', (world) => {
 
   it('a row that was deleted stays deleted over every older layer, before and after each checkpoint', async () => {
     const rp = await (await world()).engine()
-    const t = await rp.open(pagedTable<number>('layers', { changedRows: 1000 }))
+    const layers = pagedTable<number>('layers', { changedRows: 1000 })
+    const t = await rp.open(layers)
     for (let n = 0; n < 20; n++) await t.set(key(n), n)
     await t.checkpoint()
     await t.set(key(3), 33)
@@ -93,7 +94,7 @@ onEveryStore('paged table', (world) => {
     await t.set(key(3), 34)
     expect(await t.get(key(3))).toBe(34)
     expect((await collect(t.entries())).length).toBe(20)
-    await expect(rp.open(pagedTable<number>('layers'))).rejects.toMatchObject({ code: 'OWNED' })
+    await expect(rp.open(layers)).rejects.toMatchObject({ code: 'OWNED' })
   })
 
   it('A1.3: falls back past a damaged checkpoint, and a damaged page is an error, never a wrong row', async () => {

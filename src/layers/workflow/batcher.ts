@@ -31,7 +31,7 @@ export class Batcher {
   take(type: string, data: unknown): boolean {
     if (!batchable.has(type)) return false
     const { codec } = this.#run.kernel
-    const time = this.#run.stamp()
+    const time = this.#run.recorder.stamp()
     const entry = { type, data, time }
     // As a replay would see it; and what cannot be stored is refused here, before it is delivered.
     const item = itemOf({ type, data: codec.decode(codec.encode(data)), time, seq: 0 })

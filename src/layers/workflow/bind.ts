@@ -73,7 +73,7 @@ export function contextOf(run: Instance, scope: Scope): WorkflowContext {
       await step.heartbeat(details)
     },
     attributes: (values: Readonly<Record<string, Attribute | null>>) => {
-      if (execution.isAtEnd) run.attributesNext(values)
+      if (execution.isAtEnd) run.recorder.attributesNext(values)
     },
   }
   return context as unknown as WorkflowContext
@@ -89,7 +89,7 @@ function patch(run: Instance, scope: Scope, name: string): boolean {
   const id = scope.path === '' ? `~patch:${commandName(name)}` : `${scope.path}/~patch:${commandName(name)}`
   if (Object.hasOwn(run.state.patches, id)) return scope.decidePatch(name, true)
   if (!run.execution.isAtEnd) return scope.decidePatch(name, false)
-  run.alongNext({ type: 'patched', data: { id } })
+  run.recorder.alongNext({ type: 'patched', data: { id } })
   return scope.decidePatch(name, true)
 }
 

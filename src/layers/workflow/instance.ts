@@ -1,14 +1,13 @@
 // One run in memory: it replays its code against history, does what the code asks for, records what came of it, and
 // leaves memory as soon as all it does is wait. Whatever goes wrong with its ownership ends the instance, not the run.
 
-import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Attribute, Sql } from '../../core/ports.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Sql } from '../../core/ports.ts'
 import type { Entry } from '../../engine/history.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import type { Along } from '../../engine/writer.ts'
 import { Alarms } from './alarms.ts'
-import { type Batcher, batcherOf } from './batcher.ts'
 import { contextOf } from './bind.ts'
 import type { AnyWorkflow } from './definition.ts'
 import { concludeRun } from './ending.ts'
@@ -19,6 +18,7 @@ import { itemsOf } from './journal.ts'
 import { keyOf } from './key.ts'
 import { Mail } from './mail.ts'
 import { Queries } from './queries.ts'
+import { Recorder } from './recorder.ts'
 import { Saga } from './saga.ts'
 import { enterScope, leaveScope } from './scope.ts'
 import { itemOf, noCommand, own, type RunState } from './state.ts'
@@ -68,7 +68,7 @@ export class Instance {
   /** Never resolves; rejects when this process must let go of the run. */
   readonly leaving: Promise<never>
   readonly #stop = new AbortController()
-  readonly #batcher: Batcher | null
+  readonly recorder: Recorder
   signals!: Signals
   saga!: Saga
   execution!: Execution // Undefined until begun.
@@ -78,15 +78,10 @@ export class Instance {
   #onReplayed!: () => void
   #hasLeft = false
   #unwatch: () => void
-  #along: { entries: NewEntry[]; attributes: Record<string, Attribute | null> | null } = {
-    entries: [],
-    attributes: null,
-  }
   #busy = 0
   #cancelLinger: (() => void) | null = null
   #cancelled: RepriseError | null = null
   #lastCheckpointSeq: number
-  #lastStamp = 0
   #isPaused = false
   #isLoaded = false
 
@@ -103,7 +98,7 @@ export class Instance {
     this.alarms = new Alarms(this.kernel.clock, () => this.now())
     this.mail = new Mail(this)
     this.queries = new Queries(this)
-    this.#batcher = batcherOf(this)
+    this.recorder = new Recorder(this)
     this.left = new Promise((resolve) => {
       this.#leave = resolve
     })
@@ -168,10 +163,6 @@ export class Instance {
     await this.write([], { release: true, wakeup: null, status: 'queued' })
     this.letGoOf()
     this.leave({ because: 'waiting' })
-  }
-
-  async flush(): Promise<void> {
-    await this.#batcher?.flush()
   }
 
   /** Reads through the user's SQL, outside of any entry. */
@@ -249,51 +240,12 @@ export class Instance {
   }
 
   /** One entry, durable when it resolves. It is delivered to the code by `#written`. */
-  async record(type: string, data: unknown, along?: Along): Promise<void> {
-    if (this.#batcher && !along && this.#batcher.take(type, data)) return
-    await this.write([{ type, data }], along)
+  record(type: string, data: unknown, along?: Along): Promise<void> {
+    return this.recorder.record(type, data, along)
   }
 
-  async write(entries: readonly Omit<NewEntry, 'time'>[], along?: Along): Promise<unknown> {
-    const before = this.#takeAlong()
-    const stamped = [
-      ...(this.#batcher?.drain() ?? []),
-      ...before.entries,
-      ...entries.map((entry) => ({ ...entry, time: this.stamp() })),
-    ]
-    const options = {
-      ...along,
-      ...(before.attributes && { attributes: { ...before.attributes, ...along?.attributes } }),
-    }
-    for (;;) {
-      if (this.#hasLeft) throw new RepriseError('CLOSED', `${this.open.id} has left this process`)
-      try {
-        return (await this.open.write(stamped, options)).ridden
-      } catch (error) {
-        // A full disk or a busy store passes; the outcome at hand must not be lost over it.
-        if (!isReprise(error) || error.remedy !== 'retry' || this.open.broken) {
-          if (isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED', 'RIDER_FAILED')) this.#giveBack(before)
-          throw error
-        }
-        this.kernel.events.emit('problem', { where: this.open.id, error })
-        await new Promise<void>((resolve) => this.kernel.clock.after(500, resolve))
-      }
-    }
-  }
-
-  /** An entry that is written with the next one: it is of no use without it. */
-  alongNext(entry: Omit<NewEntry, 'time'>): void {
-    this.#along.entries.push({ ...entry, time: leaveScope(() => this.stamp()) })
-  }
-
-  attributesNext(values: Readonly<Record<string, Attribute | null>>): void {
-    this.#along.attributes = { ...this.#along.attributes, ...values }
-  }
-
-  /** Time never goes back within a run, whatever the clocks of its owners say. */
-  stamp(): number {
-    this.#lastStamp = Math.max(this.now(), this.state.lastAt, this.#lastStamp)
-    return this.#lastStamp
+  write(entries: readonly Omit<NewEntry, 'time'>[], along?: Along): Promise<unknown> {
+    return this.recorder.write(entries, along)
   }
 
   /** Calls that take long: their intent is recorded, for people to see and for new code to be held to. */
@@ -348,7 +300,7 @@ export class Instance {
       }
       look()
     })
-    await this.#batcher?.flush().catch(() => undefined)
+    await this.recorder.flush().catch(() => undefined)
   }
 
   #written(entries: readonly Entry[]): void {
@@ -364,7 +316,7 @@ export class Instance {
     for (const entry of entries) {
       const item = itemOf(entry)
       if (item) {
-        if (!this.#batcher?.wasDelivered(entry)) this.execution.offer(item)
+        if (!this.recorder.wasDelivered(entry)) this.execution.offer(item)
       } else this.#noted(entry)
     }
   }
@@ -467,19 +419,6 @@ export class Instance {
   /** The last write released it: nothing more may be written through this handle. */
   letGoOf(): void {
     this.open.break(new RepriseError('CLOSED', `${this.open.id} was let go`))
-  }
-
-  #takeAlong() {
-    const before = this.#along
-    if (before.entries.length > 0 || before.attributes) this.#along = { entries: [], attributes: null }
-    return before
-  }
-
-  #giveBack(before: { entries: NewEntry[]; attributes: Record<string, Attribute | null> | null }): void {
-    this.#along = {
-      entries: [...before.entries, ...this.#along.entries],
-      attributes: before.attributes ? { ...before.attributes, ...this.#along.attributes } : this.#along.attributes,
-    }
   }
 }
 

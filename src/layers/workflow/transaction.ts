@@ -41,7 +41,8 @@ export function askTransaction<T>(
       if (item.kind === 'failed') return command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
       if (item.kind !== 'done') return
       const result = item.rode !== null ? run.rides.results.get(id) : item.result
-      if (item.rode !== null) run.alongNext({ type: 'rode', data: result === undefined ? { id } : { id, result } })
+      if (item.rode !== null)
+        run.recorder.alongNext({ type: 'rode', data: result === undefined ? { id } : { id, result } })
       if (options.compensate) {
         run.saga.add({
           id,
@@ -79,7 +80,7 @@ async function ride(run: Instance, id: string, call: Call<unknown>): Promise<voi
   const key = run.keyOf(id)
   const rode = newId(run.kernel.random)
   await run.host.prepareRides(run)
-  await run.flush()
+  await run.recorder.flush()
   const { codec } = run.kernel
   await run.write([{ type: 'done', data: { id, rode } }], {
     ride: async (sql) => {

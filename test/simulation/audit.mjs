@@ -1,0 +1,173 @@
+// The audit: what is durable right now, opened aside by an engine of its own over a copy, with nothing delayed and
+// nothing lost. Every timeline, fork and archive must come back as the fold of its history, from its newest sound
+// checkpoint; where the medium was damaged beyond that, it must be refused with a reason, never answered wrongly.
+
+import { newestFirst } from '../../dist/core/recovery.js'
+import { floorOf, lineageOf } from '../../dist/engine/history.js'
+import { stateIo } from '../../dist/engine/kernel-io.js'
+import { readManifest, recover } from '../../dist/engine/recover.js'
+import { restoreState } from '../../dist/engine/restore.js'
+import { TimelineState } from '../../dist/engine/state.js'
+import { createEngine, isReprise } from '../../dist/index.js'
+import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
+import { namespace } from './disk.mjs'
+import { modelOf } from './models.mjs'
+import { SeededRandom } from './random.mjs'
+import { sha256 } from './sha256.mjs'
+
+const identity = { host: 'auditor', process: 'auditor' }
+
+export async function audit(sim) {
+  const { disk, oracle, fail } = sim
+  oracle.checkAcknowledged()
+  const honest = engineOver(sim, null)
+  const tested = engineOver(sim, sim.plant)
+  const damage = new Set(disk.rotten.map((one) => one.bytes))
+  const expected = new Map()
+  for (const row of disk.space?.timelines.values() ?? []) {
+    const [head] = await honest.kernel.store.head([row.id])
+    const lineage = await lineageOf(honest.kernel, head)
+    const isWholeAfter = (seq) => isHistoryWhole(disk.space, lineage, seq, damage)
+    const sound = await soundCheckpoints(sim, honest.kernel, row, lineage, damage)
+    for (const { id, seq } of sound) expected.set(id, isWholeAfter(seq))
+    const start = sound[0]?.seq ?? (floorOf(lineage).seq === 0 ? 0 : null)
+    const isRecoverable = start !== null && isWholeAfter(start)
+    if (!isRecoverable && damage.size === 0) fail('G10', `${row.id}: nothing is left to recover it from`)
+    await checkRecovery(sim, tested.kernel, head, row, { start, isRecoverable })
+  }
+  await checkVerify(sim, tested, damage)
+  await checkDrill(sim, tested, expected)
+}
+
+function engineOver(sim, plant) {
+  const { disk, scheduler, models } = sim
+  const world = snapshot(disk.durable)
+  const clock = {
+    now: () => sim.databaseTime(),
+    elapsed: () => scheduler.now,
+    after: () => () => {},
+    soon: (call) => queueMicrotask(call),
+  }
+  const engine = createEngine(
+    {
+      store: openMemory({ namespace, hash: sha256, clock: sim.databaseTime, world }),
+      clock,
+      random: new SeededRandom(1),
+      hash: sim.hashWith(plant),
+      identity,
+      isGone: () => false,
+      planted: new Set(plant ? [plant] : []),
+    },
+    sim.options,
+  )
+  for (const { definition } of Object.values(models)) engine.register(definition.prefix, definition.fold)
+  return engine
+}
+
+/** The usable checkpoints that restore, newest first; each must hold the fold of history at its coordinate. */
+async function soundCheckpoints(sim, kernel, row, lineage, damage) {
+  const { fold } = modelOf(sim.models, row.id).definition
+  const floor = floorOf(lineage).seq
+  const usable = row.catalog
+    .filter((one) => one.invalid === null && one.seq <= row.seq && (one.seq >= floor || one.seq === row.seq))
+    .sort(newestFirst)
+  const sound = []
+  for (const record of row.catalog)
+    if (record.invalid !== null && damage.size === 0) await checkInvalid(sim, kernel, row, record)
+  for (const record of usable) {
+    try {
+      const { state } = await restoreState(readManifest(kernel, record), stateIo(kernel))
+      const { value } = new TimelineState(fold, state)
+      sim.oracle.checkStateAt(row.id, row.serial, record.seq, value, `checkpoint ${record.id}`)
+      sound.push(record)
+    } catch (error) {
+      if (!isReprise(error)) throw error
+      if (record.verifiedAt !== null && damage.size === 0) {
+        sim.fail(
+          'G10',
+          `${row.id}: verified checkpoint ${record.id} at ${record.seq} does not restore: ${error.message}`,
+        )
+      }
+    }
+  }
+  return sound
+}
+
+/** Without damage only a checkpoint whose chunks were swept before it was published may be called invalid. */
+async function checkInvalid(sim, kernel, row, record) {
+  if (record.invalid.includes('published so late')) return
+  try {
+    await restoreState(readManifest(kernel, record), stateIo(kernel))
+  } catch {
+    return
+  }
+  sim.fail('G11', `${row.id}: sound checkpoint ${record.id} at ${record.seq} was marked invalid: ${record.invalid}`)
+}
+
+/** No run that a replay after `seq` reads is damaged. */
+function isHistoryWhole(space, lineage, seq, damage) {
+  if (damage.size === 0) return true
+  return lineage.every((head, i) => {
+    const end = lineage.slice(0, i).reduce((least, { base }) => Math.min(least, base?.seq ?? least), lineage[0].seq)
+    if (end <= seq) return true
+    for (const run of space.timelines.get(head.timeline).runs) {
+      const last = run.first + run.count - 1
+      if (last > seq && run.first <= end && damage.has(run.bytes)) return false
+    }
+    return true
+  })
+}
+
+async function checkRecovery(sim, kernel, head, row, { start, isRecoverable }) {
+  const { fail, oracle } = sim
+  const { fold } = modelOf(sim.models, row.id).definition
+  try {
+    const { state, report } = await recover(kernel, head, fold)
+    oracle.checkStateAt(row.id, row.serial, row.seq, state.value, 'recovered aside')
+    if (isRecoverable && (report.checkpoint?.seq ?? 0) !== start) {
+      fail('G9', `${row.id}: recovered from ${report.checkpoint?.seq ?? 0}, though ${start} is sound`)
+    }
+  } catch (error) {
+    if (isRecoverable) fail('G8', `${row.id}@${row.seq}: could be recovered from ${start}, but: ${error.message}`)
+    else if (!isReprise(error, 'HISTORY_DAMAGED', 'UNRECOVERABLE')) {
+      fail('G12', `${row.id}: refused with ${error.code ?? error}`)
+    }
+  }
+}
+
+/** Damage that still lies in the store is found; what is sound is not called damaged (G7). */
+async function checkVerify(sim, engine, damage) {
+  const { space } = sim.disk
+  const report = await engine.verify()
+  const isDamaged = [...damage].some((bytes) => isStored(space, bytes))
+  if (isDamaged && report.ok) sim.fail('G7', 'verify found nothing, though stored bytes are damaged')
+  if (damage.size > 0) return
+  const suspects = new Set()
+  for (const row of space.timelines.values()) {
+    for (const one of row.catalog) if (one.verifiedAt === null || one.invalid !== null) suspects.add(one.id)
+  }
+  for (const fault of report.faults) {
+    if ([...suspects].some((id) => fault.where.includes(id))) continue
+    sim.fail('G7', `verify calls something sound damaged: ${fault.where}: ${fault.what}`)
+  }
+}
+
+function isStored(space, bytes) {
+  for (const row of space.timelines.values()) {
+    for (const run of row.runs) if (run.bytes === bytes) return true
+    for (const record of row.catalog) if (record.body === bytes) return true
+  }
+  for (const chunk of space.chunks.values()) if (chunk.bytes === bytes) return true
+  return false
+}
+
+/** The drill passes what is sound and fails what is not (G11). */
+async function checkDrill(sim, engine, expected) {
+  const { results } = await engine.drill()
+  for (const { timeline, checkpoint, ok, note } of results) {
+    if (checkpoint === null) continue
+    const shouldPass = expected.get(checkpoint) ?? false
+    if (shouldPass && !ok) sim.fail('G11', `${timeline}: the drill fails sound checkpoint ${checkpoint}: ${note}`)
+    if (!shouldPass && ok) sim.fail('G11', `${timeline}: the drill passes damaged checkpoint ${checkpoint}`)
+  }
+}

@@ -1,0 +1,300 @@
+// The oracle: what must be true, kept outside the store. It sees every commit when it is applied and again when it is
+// durable, hears every acknowledgement and every refusal, and knows nothing of how the engine works.
+
+import { Codec } from '../../dist/core/codec.js'
+import { toHex } from '../../dist/core/coordinate.js'
+import { defaultLimits } from '../../dist/core/limits.js'
+import { sliceRun, unpackRun } from '../../dist/core/run.js'
+import { entryContext } from '../../dist/engine/history.js'
+import { Sealer } from '../../dist/engine/seal.js'
+import { modelOf } from './models.mjs'
+import { sha256 } from './sha256.mjs'
+
+const codec = new Codec({ limits: defaultLimits })
+const sealer = new Sealer({ limits: defaultLimits })
+
+export class Oracle {
+  #fail
+  #models
+  /** One for each serial: a timeline until it is rolled back; its archive keeps the serial. */
+  branches = new Map()
+  #byDigest = new Map()
+  /** Every place where a number was written, by `n` of appends and `m` of mail. */
+  #appends = new Map()
+  #gots = new Map()
+  #keys = new Set()
+  #acks = []
+  #refused = new Map()
+  #sent = new Map()
+  #runs = new Map()
+  #seen = new Set()
+  #intents = new Map()
+  #calls = new Map()
+
+  constructor(models, fail) {
+    this.#models = models
+    this.#fail = fail
+  }
+
+  /** What stands there before a commit is tried. */
+  look(space, commit) {
+    return (commit.guard && space?.timelines.get(commit.guard.timeline)) ?? null
+  }
+
+  /** After it was tried: breaks of fence, atomicity and floor show at once. The fact is told when it is durable. */
+  watch(space, commit, outcome, before) {
+    if (!outcome.ok || outcome.wasApplied || !commit.guard || commit.forget) return null
+    const { guard } = commit
+    const row = space.timelines.get(guard.timeline)
+    const what = `${guard.timeline}@${row.seq}`
+    if (before && guard.epoch !== before.epoch) {
+      this.#fail('G3', `${what}: a write of epoch ${guard.epoch} was accepted under epoch ${before.epoch}`)
+    }
+    const isNewBranch = !before || before.serial !== row.serial
+    for (const record of commit.publish ?? []) {
+      if (record.seq > row.seq) this.#fail('G2', `${what}: a checkpoint at ${record.seq} lies beyond its history`)
+      if (!isNewBranch && record.epoch !== row.epoch) {
+        this.#fail('G3', `${what}: a checkpoint of epoch ${record.epoch} was published under epoch ${row.epoch}`)
+      }
+    }
+    if (before && !isNewBranch && row.floor > before.floor) this.#checkFloor(row, what)
+    const parent = isNewBranch && row.base ? space.timelines.get(row.base.timeline)?.serial : null
+    return () => this.#learn(commit, row, isNewBranch, parent)
+  }
+
+  /** History may go only below the second newest checkpoint that was verified. */
+  #checkFloor(row, what) {
+    const sequences = new Set(
+      row.catalog
+        .filter((one) => one.verifiedAt !== null && one.invalid === null && one.seq >= row.floor)
+        .map((one) => one.seq),
+    )
+    if (sequences.size < 2) {
+      this.#fail(
+        'G10',
+        `${what}: history was trimmed to ${row.floor} with ${sequences.size} verified checkpoint(s) at or above it`,
+      )
+    }
+  }
+
+  #learn(commit, row, isNewBranch, parent) {
+    if (isNewBranch) {
+      const baseSeq = row.base?.seq ?? 0
+      const origin = commit.branch?.digest ?? commit.take?.create?.digest
+      this.branches.set(row.serial, { serial: row.serial, id: row.id, parent, baseSeq, entries: [], digest: origin })
+      const key = toHex(origin)
+      if (!this.#byDigest.has(key)) this.#byDigest.set(key, { serial: row.serial, seq: baseSeq })
+    }
+    const branch = this.branches.get(row.serial)
+    if (commit.run) this.#learnRun(branch, commit.run)
+    for (const record of commit.publish ?? []) this.#checkCoordinate(branch, record)
+  }
+
+  #learnRun(branch, run) {
+    const where = `${branch.id}@${run.first}`
+    const last = branch.baseSeq + branch.entries.length
+    if (run.first !== last + 1) this.#fail('G1', `${where}: history ended at ${last} before it`)
+    // A fork counts its own epochs; one branch never goes back.
+    const previous = branch.entries.at(-1)
+    const before = new Uint8Array(32)
+    unpackRun(run).forEach((stored, i) => {
+      const data = codec.decode(sealer.open(stored.data, entryContext(before, i)))
+      const { type, seq, epoch, key } = stored
+      const entry = { ...data, effectKey: data.key, type, seq, epoch, key, serial: branch.serial }
+      if (previous && entry.epoch < previous.epoch) {
+        this.#fail('G3', `${where}: an entry of epoch ${entry.epoch} follows one of epoch ${previous.epoch}`)
+      }
+      branch.entries.push(entry)
+      this.#learnEntry(branch, entry)
+    })
+    for (let seq = run.first; seq < run.first + run.count; seq++) {
+      const prefix = sliceRun(sha256, run, branch.digest, seq)
+      this.#byDigest.set(toHex(prefix.digest), { serial: branch.serial, seq })
+    }
+    branch.digest = run.digest
+    const digest = toHex(run.digest)
+    if (!branch.id.startsWith('tail/')) this.#runs.set(digest, { serial: branch.serial, first: run.first })
+  }
+
+  #learnEntry(branch, entry) {
+    const where = `${branch.id}@${entry.seq}`
+    if (entry.type === 'add') {
+      const places = this.#appends.get(entry.n) ?? []
+      const isTwice = places.some((place) => entry.key === undefined || this.#isAbove(branch, place))
+      if (isTwice) this.#fail('G4', `${where}: append ${entry.n} is in history twice`)
+      const refusal = this.#refused.get(entry.n)
+      if (refusal && entry.key === undefined) {
+        this.#fail('G4', `${where}: append ${entry.n} is in history, though its caller was told ${refusal}`)
+      }
+      this.#appends.set(entry.n, [...places, entry])
+      if (entry.key !== undefined) this.#keys.add(entry.key)
+    } else if (entry.type === 'got') {
+      if (this.#gots.has(entry.m)) this.#fail('G4', `${where}: message ${entry.m} was consumed twice`)
+      this.#gots.set(entry.m, entry)
+    } else if (entry.type === 'seen') {
+      for (const run of entry.runs) this.#learnSeen(where, run)
+    }
+    if (entry.type.startsWith('$effect.')) this.#learnEffect(branch, entry, where)
+  }
+
+  #learnSeen(where, digest) {
+    const run = this.#runs.get(digest)
+    if (!run) return this.#fail('feed', `${where}: the feed showed a run that is not in history`)
+    if (this.#seen.has(digest)) this.#fail('feed', `${where}: the run at ${run.first} was seen twice`)
+    const branch = this.branches.get(run.serial)
+    if (run.first <= (branch.seenTo ?? 0)) this.#fail('feed', `${where}: the run at ${run.first} was seen out of order`)
+    branch.seenTo = run.first
+    this.#seen.add(digest)
+  }
+
+  #checkCoordinate(branch, record) {
+    const found = this.#byDigest.get(toHex(record.digest))
+    const isOnBranch = found && found.seq === record.seq && this.#isAbove(branch, found)
+    if (!isOnBranch)
+      this.#fail('G2', `${branch.id}: checkpoint ${record.id} at ${record.seq} has a digest of no such history`)
+  }
+
+  /** Is this place part of the branch's history? */
+  #isAbove(branch, place) {
+    let seqMax = Number.POSITIVE_INFINITY
+    for (let at = branch; at; at = this.branches.get(at.parent)) {
+      if (place.serial === at.serial) return place.seq <= seqMax
+      seqMax = Math.min(seqMax, at.baseSeq)
+    }
+    return false
+  }
+
+  #entryAt(branch, seq) {
+    let at = branch
+    while (at && seq <= at.baseSeq) at = this.branches.get(at.parent)
+    return at?.entries[seq - at.baseSeq - 1]
+  }
+
+  // Appends
+
+  acknowledged(handle, numbers, written, key) {
+    this.#acks.push({ timeline: handle.id, epoch: handle.epoch, numbers, key, ...written })
+  }
+
+  refused(numbers, code) {
+    for (const number of numbers) {
+      this.#refused.set(number, code)
+      const [place] = this.#appends.get(number) ?? []
+      if (place && place.key === undefined) {
+        this.#fail('G4', `append ${number} is in history at ${place.seq}, though its caller was told ${code}`)
+      }
+    }
+  }
+
+  /** Every acknowledged append is durable, where its caller was told (G1). */
+  checkAcknowledged() {
+    for (const { timeline, epoch, numbers, key, first, wasApplied } of this.#acks) {
+      numbers.forEach((number, i) => {
+        const places = this.#appends.get(number) ?? []
+        const isThere = wasApplied
+          ? this.#keys.has(key)
+          : places.some((place) => place.seq === first + i && place.epoch === epoch)
+        if (!isThere) this.#fail('G1', `${timeline}@${first + i}: acknowledged append ${number} is lost`)
+      })
+    }
+  }
+
+  // State
+
+  /** A handle's state is the plain fold of the durable history up to its coordinate (G2, G8). */
+  checkState(timeline, coordinate, state, how) {
+    const found = this.#byDigest.get(coordinate.digest)
+    if (!found || found.seq !== coordinate.seq) {
+      return this.#fail('G2', `${timeline}@${coordinate.seq} (${how}): there is no such durable history`)
+    }
+    this.#compare(timeline, this.branches.get(found.serial), coordinate.seq, state, how)
+  }
+
+  checkStateAt(timeline, serial, seq, state, how) {
+    this.#compare(timeline, this.branches.get(serial), seq, state, how)
+  }
+
+  #compare(timeline, branch, seq, state, how) {
+    const model = modelOf(this.#models, timeline)
+    if (model.textOf(state) !== model.plainTextOf(this.stateAt(model, branch, seq))) {
+      this.#fail('G8', `${timeline}@${seq} (${how}): state differs from the fold of history`)
+    }
+  }
+
+  stateAt(model, branch, seq) {
+    if (branch.cache && branch.cache.seq <= seq) {
+      let { state } = branch.cache
+      for (let at = branch.cache.seq + 1; at <= seq; at++) state = this.#apply(model, state, this.#entryAt(branch, at))
+      branch.cache = { seq, state }
+      return state
+    }
+    let state = model.plainInitial()
+    for (let at = 1; at <= seq; at++) state = this.#apply(model, state, this.#entryAt(branch, at))
+    branch.cache = { seq, state }
+    return state
+  }
+
+  #apply(model, state, entry) {
+    return entry.type.startsWith('$') ? state : model.plainApply(state, entry)
+  }
+
+  // Mail and the feed
+
+  sending(m, to) {
+    this.#sent.set(m, { to, isAcknowledged: false })
+  }
+
+  sentOut(m) {
+    this.#sent.get(m).isAcknowledged = true
+  }
+
+  /** At the end: what was sent is unread or in history, once; every run was seen, once. */
+  checkDelivered(space, isCaughtUp) {
+    for (const [m, { to, isAcknowledged }] of this.#sent) {
+      const isUnread = (space.unread.get(to) ?? []).some((message) => message.id === `m${m}`)
+      const isGot = this.#gots.has(m)
+      if (isUnread && isGot) this.#fail('G4', `message ${m} to ${to} is in history and still unread`)
+      if (isAcknowledged && !isUnread && !isGot) this.#fail('G4', `message ${m} to ${to} was acknowledged and is lost`)
+    }
+    // A consumer whose own history is damaged has read what it could.
+    if (!isCaughtUp) return
+    for (const [digest, { serial, first }] of this.#runs) {
+      if (!this.#seen.has(digest))
+        this.#fail('feed', `the run of ${this.branches.get(serial).id}@${first} was never seen`)
+    }
+  }
+
+  // Effects
+
+  #learnEffect(branch, entry, where) {
+    const { type, id, effectKey } = entry
+    if (type === '$effect.intended') {
+      const known = this.#intents.get(effectKey)
+      if (!known) this.#intents.set(effectKey, { serial: branch.serial, seq: entry.seq, id, done: [] })
+      else if (known.id !== id || !this.#isAbove(branch, known)) {
+        this.#fail('G5', `${where}: effect ${id} has the key of another one`)
+      }
+    } else if (type === '$effect.done') {
+      for (const intent of this.#intents.values()) {
+        if (intent.id === id && this.#isAbove(branch, intent))
+          intent.done.push({ serial: branch.serial, seq: entry.seq })
+      }
+    }
+  }
+
+  /** The outside world is being called: never without a durable intent, never again once the outcome was known. */
+  called(handle, id, key) {
+    const where = `${handle.id} (epoch ${handle.epoch})`
+    const intent = this.#intents.get(key)
+    if (!intent) return this.#fail('G5', `${where}: effect ${id} was called without a durable intent`)
+    const recovered = this.#byDigest.get(handle.recoveredDigest)
+    const branch = recovered && this.branches.get(recovered.serial)
+    if (branch && intent.done.some((place) => this.#isAbove(branch, place) && place.seq <= recovered.seq)) {
+      this.#fail('G5', `${where}: effect ${id} was called again, though its outcome was recorded`)
+    }
+    const call = `${handle.id} ${handle.epoch} ${key}`
+    const count = (this.#calls.get(call) ?? 0) + 1
+    this.#calls.set(call, count)
+    if (count > 1) this.#fail('G5', `${where}: effect ${id} was called twice by one owner`)
+  }
+}

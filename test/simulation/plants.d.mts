@@ -1,0 +1,3 @@
+// Types of plants.mjs, for the tests.
+
+export const plants: Readonly<Record<string, { readonly in: string; readonly seedsMax: number }>>

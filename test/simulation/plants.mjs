@@ -1,0 +1,107 @@
+// Bugs planted in the simulated store, each of them one that a real store could have. The engine and the core have
+// their own, behind `planted`; a guard of the store that would hide such a bug is taken away here.
+
+import { packRun, unpackRun } from '../../dist/core/run.js'
+import { sha256 } from './sha256.mjs'
+
+/** Every planted bug, where it sits, and within how many seeds the simulation must find it. */
+export const plants = {
+  'no-fence': { in: 'store', seedsMax: 200 },
+  'unfenced-publish': { in: 'store', seedsMax: 1000 },
+  'ack-before-sync': { in: 'store', seedsMax: 200 },
+  'split-publish': { in: 'store', seedsMax: 1000 },
+  'double-consume': { in: 'store', seedsMax: 500 },
+  'ignore-cursors': { in: 'store', seedsMax: 2000 },
+  'no-checksum': { in: 'engine', seedsMax: 1000 },
+  'floor-too-high': { in: 'core', seedsMax: 500 },
+  'unverified-counted': { in: 'core', seedsMax: 2000 },
+  'ignore-forks': { in: 'core', seedsMax: 2000 },
+  'collect-ignores-forks': { in: 'engine', seedsMax: 2000 },
+  'no-grace': { in: 'engine', seedsMax: 2000 },
+  'retry-new-operation': { in: 'store', seedsMax: 1000 },
+  'skip-dedupe': { in: 'engine', seedsMax: 500 },
+}
+
+/** Runs one commit against the store as the planted bug would have it. */
+export async function plantAround(plant, space, commit, run) {
+  const row = commit.guard && space?.timelines.get(commit.guard.timeline)
+  switch (plant) {
+    case 'no-fence':
+      return first(await run(row && !commit.take ? unfenced(commit, row) : commit))
+    case 'unfenced-publish':
+      return first(await run(row && commit.publish && !commit.branch ? unfenced(commit, row) : commit))
+    case 'double-consume': {
+      const unread = commit.consume && space.unread.get(commit.guard.timeline)
+      const outcome = first(await run(commit))
+      if (unread && outcome.ok) restoreMail(space, commit, unread)
+      return outcome
+    }
+    case 'ignore-cursors':
+      return commit.trim
+        ? await without(space.cursors, [...space.cursors.entries()], () => run(commit))
+        : first(await run(commit))
+    case 'ignore-forks':
+      return commit.trim ? await withDetachedForks(space, commit, run) : first(await run(commit))
+    case 'floor-too-high':
+    case 'unverified-counted':
+      return first(await run(commit.trim ? { ...commit, trim: { ...commit.trim, restsOn: [] } } : commit))
+    default:
+      return first(await run(commit))
+  }
+}
+
+/**
+ * What a store that tears a commit would leave of it: the entries without what they react to, or the branch without its
+ * checkpoints. The half has an operation of its own, since a store that tears does not remember what it did either.
+ */
+export function torn(commit) {
+  const { run, publish, ...rest } = commit
+  const operation = `half of ${commit.operation}`
+  if (run && (commit.consume || commit.cursors)) return { ...rest, operation }
+  if (publish?.length > 0 && (commit.take || commit.branch)) return { ...rest, ...(run && { run }), operation }
+  return null
+}
+
+/** The same entries once more, behind what is there by now: what a client that forgot its operation id would send. */
+export function guessed(space, commit) {
+  const row = commit.guard && space.timelines.get(commit.guard.timeline)
+  if (!row || !commit.run || commit.branch || commit.take) return null
+  const at = { before: row.digest, first: row.seq + 1, epoch: commit.guard.epoch }
+  return {
+    ...commit,
+    operation: `again ${commit.operation}`,
+    guard: { ...commit.guard, seq: row.seq },
+    run: packRun(sha256, at, unpackRun(commit.run)),
+  }
+}
+
+function first([outcome]) {
+  return outcome
+}
+
+function unfenced(commit, row) {
+  return { ...commit, guard: { ...commit.guard, epoch: row.epoch } }
+}
+
+function restoreMail(space, commit, unread) {
+  space.unread.set(commit.guard.timeline, unread)
+  for (const message of unread) {
+    const key = `${message.to.length}:${message.to}${message.id}`
+    space.messages.set(key, { ...space.messages.get(key), data: message.data, consumedAt: null })
+  }
+}
+
+async function without(map, entries, run) {
+  for (const [key] of entries) map.delete(key)
+  const outcome = first(await run())
+  for (const [key, value] of entries) map.set(key, value)
+  return outcome
+}
+
+async function withDetachedForks(space, commit, run) {
+  const forks = [...space.timelines.values()].filter((row) => row.base?.timeline === commit.guard.timeline)
+  for (const row of forks) space.timelines.set(row.id, { ...row, floor: row.base.seq })
+  const outcome = first(await run(commit))
+  for (const row of forks) space.timelines.set(row.id, row)
+  return outcome
+}

@@ -1,0 +1,316 @@
+// One simulation: several engines over one disk under one seed, from a calm start through faults to a healed end, with
+// audits on the way. Everything that decides anything comes from the seed, so a seed and a plant are a whole bug report.
+
+import { toHex } from '../../dist/core/coordinate.js'
+import { createEngine } from '../../dist/index.js'
+import { audit } from './audit.mjs'
+import { Disk } from './disk.mjs'
+import { Faults } from './faults.mjs'
+import { createModels } from './models.mjs'
+import { Oracle } from './oracle.mjs'
+import { SeededRandom } from './random.mjs'
+import { drain, Scheduler } from './scheduler.mjs'
+import { sha256 } from './sha256.mjs'
+import { createStore } from './store.mjs'
+import { Violation } from './violation.mjs'
+import { User } from './workload.mjs'
+
+const startOfTime = 1_800_000_000_000
+const tickMs = 60
+const healMs = 60_000
+
+/** @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: object[] }>} */
+export async function simulate(seed, { plant = null, print = null } = {}) {
+  const sim = new Simulation(seed, plant, print)
+  // Most errors here are expected refusals; their stacks cost more than they tell. A repeated seed shows them.
+  const { stackTraceLimit } = Error
+  if (!print) Error.stackTraceLimit = 0
+  try {
+    await sim.run()
+  } catch (error) {
+    if (!(error instanceof Violation)) sim.violation ??= new Violation('BUG', error?.stack ?? String(error))
+  }
+  Error.stackTraceLimit = stackTraceLimit
+  const { violation, scheduler, replays } = sim
+  return { violation, traceHash: scheduler.traceHash, events: scheduler.events, replays }
+}
+
+class Simulation {
+  violation = null
+  restarts = 0
+  listeners = new Set()
+  underWay = new Set()
+  savepoints = []
+  /** For each recovery of a handle: the entries replayed, as a share of the interval of its policy. */
+  replays = []
+  keyed = new Map()
+  nextNumber = 1
+  nextMessage = 1
+  nextFork = 1
+  isStopping = false
+  isCaughtUp = false
+  processes = []
+  #isAuditDue = false
+  #nextProcess = 0
+
+  constructor(seed, plant, print) {
+    this.plant = plant
+    this.scheduler = new Scheduler(print)
+    this.random = new SeededRandom(seed)
+    this.models = createModels()
+    this.faults = new Faults(this.random)
+    this.fail = (promise, message) => {
+      this.violation ??= new Violation(promise, message)
+      this.scheduler.note(`VIOLATION ${promise} ${message}`)
+    }
+    this.databaseTime = () => startOfTime + Math.round(this.scheduler.now)
+    this.oracle = new Oracle(this.models, this.fail)
+    this.disk = new Disk({ oracle: this.oracle, random: this.random, plant, clock: this.databaseTime })
+    this.options = {
+      lease: this.random.pick([250, 900]),
+      grace: this.random.pick([60, 250, 1000, 4000]),
+      patience: this.random.pick([80, 500]),
+    }
+    this.timelines = this.#drawTimelines()
+    this.thinkMs = this.random.pick([5, 40, 150])
+    this.operationsLeft = 8 + this.random.int(30)
+    this.habits = this.#drawHabits()
+  }
+
+  /** Sometimes all of them, sometimes everybody at the same one. */
+  #drawTimelines() {
+    const all = ['doc/a', 'map/a', 'log/a', 'led/a', 'log/b']
+    const kept = all.filter(() => this.random.chance(0.5))
+    return [...(kept.length > 0 ? kept : [this.random.pick(all)]), 'tail/t']
+  }
+
+  /** Each seed has its own: some never roll back, others do little else. */
+  #drawHabits() {
+    const usual = { append: 8, burst: 4, appendKeyed: 3, open: 2, close: 1, checkpoint: 3, savepoint: 1, release: 0.5 }
+    const tools = { fork: 1, rollback: 1, at: 1, collect: 2, verify: 0.5, drill: 0.5 }
+    const others = { effect: 1.5, send: 1, consume: 2, follow: 3, rest: 0.5 }
+    const habits = { ...usual, ...tools, ...others }
+    for (const name in habits) if (this.random.chance(0.4)) habits[name] *= this.random.pick([0, 0.3, 3, 6])
+    habits.append ||= 4
+    return habits
+  }
+
+  async run() {
+    const count = 2 + this.random.int(2)
+    for (let i = 0; i < count; i++) this.processes.push(this.start(i % 2))
+    await this.#setUp()
+    this.faults.isCalm = false
+    this.scheduler.after(tickMs, null, () => this.#tick())
+    while (!this.violation && (this.operationsLeft > 0 || this.underWay.size > 0)) {
+      if (!(await this.scheduler.step())) break
+      if (this.scheduler.now > healMs) break
+      if (this.#isAuditDue) await this.#audit()
+    }
+    await this.#heal()
+  }
+
+  /** A new process on one of the hosts, with a skewed clock and users at work. */
+  start(host) {
+    const number = this.#nextProcess++
+    const process = {
+      name: `p${number}`,
+      host: `host${host}`,
+      hostIndex: host,
+      isDead: false,
+      pausedUntil: 0,
+      skewMs: this.random.between(-300_000, 300_000),
+      handles: new Map(),
+      isFollowing: false,
+    }
+    const { scheduler, random } = this
+    const bornAt = scheduler.now
+    const isGone = (other, own) =>
+      other.host === own.host && !this.processes.some((one) => one.name === other.process && !one.isDead)
+    process.engine = createEngine(
+      {
+        store: createStore(this, process),
+        clock: {
+          now: () => Math.round(startOfTime + scheduler.now + process.skewMs),
+          elapsed: () => scheduler.now - bornAt,
+          after: (delayMs, call) => scheduler.after(delayMs, process, call),
+          soon: (call) => scheduler.after(random.number() * 0.05, process, call),
+        },
+        random,
+        hash: this.hashWith(this.plant),
+        identity: { host: process.host, process: process.name },
+        isGone,
+        planted: new Set(this.plant ? [this.plant] : []),
+      },
+      { worker: process.name, ...this.options },
+    )
+    for (const { definition } of Object.values(this.models)) {
+      process.engine.register(definition.prefix, definition.fold)
+    }
+    scheduler.note(`${process.name} starts on ${process.host}`)
+    return process
+  }
+
+  /** Planted: a hash that takes damaged bytes for what they should be. */
+  hashWith(plant) {
+    if (plant !== 'no-checksum') return sha256
+    return (bytes) => {
+      const digest = sha256(bytes)
+      return this.disk.lenient.get(toHex(digest)) ?? digest
+    }
+  }
+
+  auditSoon() {
+    if (this.random.chance(0.15)) this.#isAuditDue = true
+  }
+
+  async #audit() {
+    this.#isAuditDue = false
+    await audit(this)
+  }
+
+  /** The consumer's cursor stands at the start before there is anything to trim. */
+  async #setUp() {
+    const user = new User(this, this.processes[0])
+    await this.#until(
+      user.handle('tail/t').then(async (handle) => {
+        await handle.write([], { cursors: { tail: '' } })
+        if (this.random.chance(0.5)) await handle.close()
+        if (this.random.chance(0.5)) this.processes[0].handles.delete('tail/t')
+      }),
+    )
+    for (const process of this.processes) this.#employ(process)
+  }
+
+  #employ(process) {
+    for (let i = 0; i < 2; i++) void new User(this, process).work()
+  }
+
+  /** Steps until the promise settles; a promise that nothing can settle any more is a violation. */
+  async #until(promise) {
+    let state = 'waiting'
+    let failure
+    promise.then(
+      () => (state = 'done'),
+      (error) => {
+        state = 'failed'
+        failure = error
+      },
+    )
+    const until = this.scheduler.now + healMs
+    await drain()
+    while (state === 'waiting' && !this.violation) {
+      if (!(await this.scheduler.step()) || this.scheduler.now > until) {
+        this.fail('liveness', 'an operation never settles although nothing fails any more')
+      }
+    }
+    if (state === 'failed') throw failure
+  }
+
+  // Faults
+
+  #tick() {
+    if (this.isStopping) return
+    const { random, faults } = this
+    if (random.chance(faults.crash)) this.#crash(random.pick(this.processes))
+    if (random.chance(faults.pause)) this.#pause(random.pick(this.processes))
+    if (random.chance(faults.powerLoss)) this.#losePower()
+    if (random.chance(faults.serverRestart)) this.#restartServer()
+    if (random.chance(faults.clockJump)) random.pick(this.processes).skewMs = random.between(-300_000, 300_000)
+    if (random.chance(faults.rot)) {
+      const cell = this.disk.rot(faults.rotKinds)
+      if (cell) this.scheduler.note(`rot in ${cell.kind} ${cell.where}`)
+    }
+    this.scheduler.after(tickMs, null, () => this.#tick())
+  }
+
+  #kill(process) {
+    process.isDead = true
+    for (const job of this.underWay) if (job.process === process) this.underWay.delete(job)
+    for (const listener of this.listeners) if (listener.process === process) this.listeners.delete(listener)
+  }
+
+  /** Its promises never settle, its requests on the wire still arrive; another one starts in its place. */
+  #crash(process) {
+    this.scheduler.note(`${process.name} crashes`)
+    this.#kill(process)
+    const next = this.start(process.hostIndex)
+    this.processes[this.processes.indexOf(process)] = next
+    this.#employ(next)
+  }
+
+  #pause(process) {
+    const ms = this.random.number() * this.faults.pauseMs
+    this.scheduler.note(`${process.name} is paused for ${ms.toFixed(0)} ms`)
+    process.pausedUntil = Math.max(process.pausedUntil, this.scheduler.now + ms)
+  }
+
+  /** Disk and all processes at once. */
+  #losePower() {
+    this.restarts += 1
+    const lost = this.disk.losePower()
+    this.scheduler.note(`power loss, ${lost} changes gone`)
+    for (const process of [...this.processes]) this.#crash(process)
+    this.oracle.checkAcknowledged()
+    if (this.random.chance(0.3)) this.#isAuditDue = true
+  }
+
+  /** Only the server: whoever waits for an answer gets none, and some of the work is gone. */
+  #restartServer() {
+    this.restarts += 1
+    const lost = this.disk.losePower()
+    this.scheduler.note(`server restarts, ${lost} changes gone`)
+    this.oracle.checkAcknowledged()
+  }
+
+  // The end
+
+  /** Nothing fails any more: all that is under way must settle, a new engine must find everything in order. */
+  async #heal() {
+    this.isStopping = true
+    this.faults.isCalm = true
+    for (const process of this.processes) process.pausedUntil = Math.min(process.pausedUntil, this.scheduler.now)
+    this.scheduler.note('healed')
+    const until = this.scheduler.now + healMs
+    while (this.underWay.size > 0 && !this.violation) {
+      if ((await this.scheduler.step()) && this.scheduler.now < until) continue
+      const [job] = this.underWay
+      this.fail('liveness', `${job.process.name} ${job.name} never settles although nothing fails any more`)
+    }
+    if (this.violation) return
+    const isPower = this.random.chance(0.5)
+    if (isPower) this.disk.losePower()
+    for (const process of this.processes) {
+      if (isPower || this.random.chance(0.3)) this.#kill(process)
+      else await this.#until(process.engine.close())
+    }
+    if (this.violation) return
+    if (this.random.chance(0.3)) await this.#audit()
+    if (this.violation) return
+    await this.#catchUp()
+    if (this.violation) return
+    this.oracle.checkDelivered(this.disk.space, this.isCaughtUp)
+    await this.#audit()
+  }
+
+  /** One new process takes everything over, opens what can be opened, and reads the feed to its end. */
+  async #catchUp() {
+    const process = this.start(0)
+    this.processes = [process]
+    const user = new User(this, process)
+    for (const row of [...this.disk.space.timelines.values()]) {
+      if (row.status === 'archived') continue
+      await this.#until(user.attempt('open at the end', () => user.handle(row.id, { takeover: true })))
+      if (this.violation) return
+    }
+    for (let more = true; more && !this.violation; ) {
+      more = false
+      await this.#until(
+        user.attempt('follow to the end', async () => {
+          more = await user.follow(50)
+          this.isCaughtUp = !more
+        }),
+      )
+    }
+    await this.#until(process.engine.close())
+  }
+}

@@ -1,0 +1,112 @@
+// The store as one process sees it, over the shared disk. Every call is a request that arrives some time later and an
+// answer that comes some time after the work; either may be lost. So a write may be done long after its caller gave up,
+// and a caller may be told of a failure although the work was done.
+
+import { toHex } from '../../dist/core/coordinate.js'
+import { RepriseError } from '../../dist/index.js'
+import { guessed, torn } from './plants.mjs'
+
+const reads = ['read', 'head', 'inbox', 'feed', 'timelines', 'checkpoints', 'cursors', 'workers', 'inspect', 'facts']
+const writes = ['claim', 'beat', 'retire', 'tidy']
+
+/** @param {{ scheduler, random, disk, faults, plant, listeners: Set }} sim */
+export function createStore(sim, process) {
+  const { disk } = sim
+  const read = (name, work) => ask(sim, process, name, async () => ({ value: await work(disk.reader) }))
+  const write = (name, change) => ask(sim, process, name, change)
+  const store = {
+    blobs: {
+      get: (digests) => read('get', (reader) => reader.blobs.get(digests)),
+      list: (after, limit) => read('chunks', (reader) => reader.blobs.list(after, limit)),
+      put: (chunks) => write('put', () => disk.change((writer) => writer.blobs.put(chunks))),
+      delete: (digests, before) => write('sweep', () => sweep(sim, digests, before)),
+    },
+    commit: (commits) => write('commit', () => commit(sim, commits)),
+    listen(wake) {
+      const listener = { process, wake }
+      sim.listeners.add(listener)
+      return () => sim.listeners.delete(listener)
+    },
+    close: () => Promise.resolve(),
+  }
+  for (const name of reads) store[name] = (...given) => read(name, (reader) => reader[name](...given))
+  for (const name of writes)
+    store[name] = (...given) => write(name, () => disk.change((writer) => writer[name](...given)))
+  return store
+}
+
+/** Whatever the collector believes: a chunk that was put within the grace period may belong to a capture under way. */
+async function sweep(sim, digests, touchedBefore) {
+  const youngest = sim.databaseTime() - sim.options.grace
+  for (const digest of digests) {
+    const chunk = sim.disk.volatileSpace.chunks.get(toHex(digest))
+    if (chunk && chunk.touchedAt < touchedBefore && chunk.touchedAt > youngest) {
+      sim.fail('G10', `a chunk was swept ${sim.databaseTime() - chunk.touchedAt} ms after it was put`)
+    }
+  }
+  return await sim.disk.change((writer) => writer.blobs.delete(digests, touchedBefore))
+}
+
+async function commit(sim, commits) {
+  // Planted: power goes while a commit is half written, and the half is there afterwards.
+  if (sim.plant === 'split-publish' && sim.random.chance(0.3)) {
+    const half = commits.map(torn).filter((one) => one !== null)
+    if (half.length > 0) {
+      sim.disk.sync((await sim.disk.commit(half)).token)
+      throw unreachable('the store went down in the middle of a commit')
+    }
+  }
+  const done = await sim.disk.commit(commits)
+  // Planted: the answer was lost, and the driver tries again under another operation id.
+  if (sim.plant === 'retry-new-operation' && sim.random.chance(0.1)) {
+    const again = commits.map((one) => guessed(sim.disk.volatileSpace, one)).filter((one) => one !== null)
+    if (again.length > 0) return { ...(await sim.disk.commit(again)), value: done.value }
+  }
+  return done
+}
+
+/** Request, work, sync, answer: four moments, and anything may happen between them. */
+function ask(sim, process, name, work) {
+  const { scheduler, faults, disk } = sim
+  const fate = faults.fate()
+  return new Promise((resolve, reject) => {
+    const answer = (settle, value) => {
+      scheduler.after(faults.delayMs(), process, () => {
+        scheduler.note(`${process.name} ${name} ${settle === reject ? value.code : 'ok'}`)
+        settle(value)
+      })
+    }
+    const arrive = async () => {
+      if (fate === 'lost request') return answer(reject, unreachable('the request was lost'))
+      const restarts = sim.restarts
+      let done
+      try {
+        done = await work()
+      } catch (error) {
+        return answer(reject, error)
+      }
+      const finish = () => {
+        if (done.token) {
+          disk.sync(done.token)
+          if (name === 'commit') wakeListeners(sim)
+        }
+        // A server that went down in between has forgotten whom to answer.
+        if (sim.restarts !== restarts) return answer(reject, unreachable('the server went down'))
+        if (fate === 'lost answer') return answer(reject, unreachable('the answer was lost'))
+        if (!done.token || sim.plant !== 'ack-before-sync') answer(resolve, done.value)
+      }
+      if (done.token && sim.plant === 'ack-before-sync' && fate === 'ok') answer(resolve, done.value)
+      if (done.token) scheduler.after(faults.syncMs(), null, finish)
+      else finish()
+    }
+    scheduler.after(faults.delayMs(), null, arrive)
+  })
+}
+
+function wakeListeners(sim) {
+  for (const { process, wake } of sim.listeners) sim.scheduler.after(sim.faults.delayMs(), process, wake)
+}
+
+function unreachable(message) {
+  return new RepriseError('STORE_UNREACHABLE', message)
+}

@@ -123,6 +123,32 @@ onEveryStore('aggregate', (world) => {
     expect((await a.at({ time: happened[0]!.time - 1 })).state).toEqual({ balance: 0 })
   })
 
+  it('fails only the command at fault when several are written together', async () => {
+    const rp = await (await world()).engine()
+    const odd = aggregate('odd', {
+      initial: () => ({ n: 0 }),
+      evolve: {
+        noted: (s, e: { n: number; what?: unknown }) => {
+          if (e.n === 13) throw new Error('unlucky')
+          return { n: s.n + e.n }
+        },
+      },
+      decide: { note: (_s, c: { n: number; what?: unknown }) => ({ type: 'noted', ...c }) },
+    })
+    const a = await rp.open(odd, 'x')
+    const done = await Promise.allSettled([
+      a.do('note', { n: 1 }),
+      a.do('note', { n: 2, what: () => 1 }),
+      a.do('note', { n: 13 }),
+      a.do('note', { n: 4 }),
+      a.do('note', { n: 13 }),
+    ])
+    expect(done.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected', 'fulfilled', 'rejected'])
+    expect(a.state).toEqual({ n: 5 })
+    expect((await odd.read(await (await world()).engine(), 'x').catch(() => null))?.state ?? null).toBeNull()
+    expect((await odd.read(rp, 'x')).state).toEqual({ n: 5 })
+  })
+
   it('refuses a command that expects another sequence, and one that does not exist', async () => {
     const rp = await (await world()).engine()
     const a = await rp.open(account, 'frank')

@@ -18,11 +18,13 @@ import {
   type Workable,
   works,
 } from '../../engine/definition.ts'
+import { existing } from '../../engine/fork.ts'
 import type { Entry } from '../../engine/history.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Past, Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 import { eventOf, fieldsOf, infoOf, layerPrefix, wrapUpcasters } from './envelope.ts'
 import { AggregateHandle } from './handle.ts'
+import { stateAt } from './history.ts'
 import { Mailroom } from './mailroom.ts'
 import { sealPersonal } from './personal.ts'
 import { validate } from './schema.ts'
@@ -73,6 +75,8 @@ export interface AggregateDefinition<State, Evolve, Decide>
   readonly model: Model<State>
   readonly evolve: Evolve
   readonly decide: Decide
+  /** The newest state, read aside: takes nothing from whoever owns it. */
+  read(engine: Reprise, id: string): Promise<Past<State>>
 }
 
 /**
@@ -107,6 +111,10 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
     model,
     evolve: options.evolve,
     decide: options.decide,
+    async read(engine, id) {
+      const head = await existing(engine.kernel, timelineId(prefix + id))
+      return await stateAt(engine, model, id, { seq: head.seq })
+    },
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       const room = roomOf(engine)

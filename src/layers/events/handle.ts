@@ -76,7 +76,7 @@ export class AggregateHandle<State, Evolve, Decide> {
     return await this.#live.append(list, { ...options, meta: { ...options.meta, corrects: seq, reason } })
   }
 
-  /** Sees what other processes wrote since. */
+  /** Sees what other processes wrote since, and owns it from here on. To read without owning: `definition.read(rp, id)`. */
   async refresh(): Promise<State> {
     this.#check()
     const head = await this.#engine.head(this.timeline)

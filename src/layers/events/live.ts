@@ -21,6 +21,9 @@ const attemptsMax = 20
 /** Entries that one batch of commands may make. */
 const batchEntries = 1000
 
+/** This process is no longer the owner, or does not know: reload, then decide again. */
+const lost = ['FENCED', 'CONFLICT', 'OWNED', 'WORKER_RETIRED', 'CLOSED', 'OUTCOME_UNKNOWN'] as const
+
 interface Request<State> {
   readonly decide: (state: State, seq: number, now: number) => readonly unknown[]
   readonly options: CommandOptions
@@ -136,6 +139,11 @@ export class Live<State> {
         waiting = round.rest
         attempt = 0
       } catch (error) {
+        if (decided.length > 1 && !isReprise(error, ...lost)) {
+          // One of them is at fault, perhaps for a value that cannot be stored: each for itself then.
+          for (const request of waiting) await this.#settle([request])
+          return
+        }
         const again = waiting.filter((request) => this.#mayRepeat(request, error, attempt))
         for (const request of waiting) if (!again.includes(request)) request.reject(error)
         waiting = again
@@ -170,7 +178,8 @@ export class Live<State> {
         const events = id !== undefined && this.#open.hasKey(id) ? [] : request.decide(state, seq, now)
         const meta = request.options.meta ?? {}
         const entries = events.map((event, n) => toEntry(this.#model.check(event), meta, keyOf(id, n)))
-        if (i < batch.length - 1) state = this.#model.evolveAll(state, entries, this.timeline, seq, now)
+        // Also for the last one: an event that cannot be folded must fail its own command, not its neighbours.
+        if (batch.length > 1) state = this.#model.evolveAll(state, entries, this.timeline, seq, now)
         seq += entries.length
         if (id !== undefined) keys.add(id)
         decided.push({ request, entries, events })
@@ -206,11 +215,11 @@ export class Live<State> {
 
   #mayRepeat(request: Request<State>, error: unknown, attempt: number): boolean {
     if (attempt >= attemptsMax) return false
-    // Not written, as the fence or the guard says; a handle that was closed beside us has written nothing either.
-    if (isReprise(error, 'FENCED', 'CONFLICT', 'OWNED', 'WORKER_RETIRED')) return true
+    // Not written, as the fence or the guard says; a handle that was closed beside us has written nothing either. With an
+    // unknown outcome it is perhaps written: only an id can tell.
     if (isReprise(error, 'CLOSED')) return attempt === 1
-    // Perhaps written: only an id can tell.
-    return isReprise(error, 'OUTCOME_UNKNOWN') && request.options.id !== undefined
+    if (isReprise(error, ...lost)) return !isReprise(error, 'OUTCOME_UNKNOWN') || request.options.id !== undefined
+    return false
   }
 
   async #reopen(): Promise<void> {

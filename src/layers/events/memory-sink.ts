@@ -53,6 +53,7 @@ export class MemorySink<State> implements Sink {
   #eventsSince = 0
   #savedAt: number
   #triedAt = Number.NEGATIVE_INFINITY
+  #saving: Promise<void> = Promise.resolve()
 
   private constructor(kernel: Kernel, timeline: TimelineId, model: MemoryModel<State>) {
     this.#kernel = kernel
@@ -212,7 +213,14 @@ export class MemorySink<State> implements Sink {
     return { ...bound, layout: 'object', state: rest, ...parts }
   }
 
-  async #save(): Promise<void> {
+  /** One after another: a capture that is overtaken counts as abandoned. */
+  #save(): Promise<void> {
+    const next = this.#saving.then(() => this.#publish())
+    this.#saving = next.catch(() => undefined)
+    return next
+  }
+
+  async #publish(): Promise<void> {
     if (!this.isWriter) return
     const io = stateIo(this.#kernel)
     const position = this.#position

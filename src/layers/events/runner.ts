@@ -130,15 +130,25 @@ export class Runner {
     this.#events.reset()
     this.#isCaughtUp = false
     if (error instanceof PoisonError) {
-      if (this.#poison === 'quarantine') {
-        await this.sink.setAside(quarantinedOf(error))
-        return 0
-      }
+      if (this.#poison === 'quarantine') return await this.#setAside(error)
       this.#error = error
       this.#kernel.events.emit('problem', { where: 'projection', error })
       this.#tellWaiters(error)
       return pollMs
     }
+    return this.#waitOut(error)
+  }
+
+  async #setAside(error: PoisonError): Promise<number> {
+    try {
+      await this.sink.setAside(quarantinedOf(error))
+      return 0
+    } catch (failure) {
+      return this.#waitOut(failure)
+    }
+  }
+
+  #waitOut(error: unknown): number {
     this.#failures += 1
     if (!isReprise(error, 'CLOSED')) this.#kernel.events.emit('problem', { where: 'projection', error })
     return Math.min(longestPauseMs, 20 * 2 ** Math.min(this.#failures, 10))

@@ -95,8 +95,8 @@ const works = {
 }
 
 async function openJob(folder) {
-  const { open } = await import(`../../dist/index.js`)
-  const { job } = await import(`../../dist/layers/job/index.js`)
+  const { open } = await import('../../dist/index.js')
+  const { job } = await import('../../dist/layers/job/index.js')
   const rp = await open(`sqlite:${join(folder, 'job.db')}`)
   const trivial = (count) =>
     job('trivial', { source: { [Symbol.iterator]: () => keys(count) }, concurrency: 1000, each: () => undefined })

@@ -67,9 +67,10 @@ export async function killSweep(plan: KillPlan): Promise<KillReport> {
         kills += 1
       }
       if (victim.exit?.code !== 0 && victim.exit?.signal !== 'SIGKILL') failures.push(victim.errors)
-      // First what was begun until now, then what the store says is done: whatever of it is begun later is a fault.
+      // First what the store says is done, then what was begun until now: whatever of it is begun later is a fault.
+      const finished = await finishedKeys(plan, job)
       check()
-      for (const key of await finishedKeys(plan, job)) acknowledged.add(key)
+      for (const key of finished) acknowledged.add(key)
       if (victim.exit?.code === 0 || ended?.exit?.code === 0) break
       workers = workers.map((worker) => (worker === victim ? start() : worker))
     }

@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'
 import {
   consumer,
+  consumerLag,
   discardLetters,
   exportProgress,
   GiveUp,
@@ -532,6 +533,7 @@ onEveryStore(
       const [cursor] = (await engine.kernel.store.cursors()).filter((row) => row.name === 'consumer/sums')
       expect(cursor?.owner).toBe('job/sums')
       await alice.append({ type: 'added', by: 6 })
+      expect(await consumerLag(engine, make())).toEqual({ runs: 1, isMore: false })
       expect(await (await engine.run(make())).result()).toMatchObject({ done: 1, skipped: 0 })
       expect(seen[6]).toBe('account/alice@6')
       // What the cursor has passed is not remembered by key.

@@ -28,20 +28,23 @@ export interface ConsumerOptions
     | 'checkpoint'
     | 'retain'
   > {
-  /** Definitions, or prefixes of timeline ids; everything if left out (but no jobs, so that it does not read itself). */
-  readonly from?: readonly (string | { readonly prefix: string })[]
+  /** Definitions, or prefixes of timeline ids. */
+  readonly from: readonly (string | { readonly prefix: string })[]
   /** Only entries of these types. */
   readonly types?: readonly string[]
   /** Wait for more at the end (the default), or finish there. */
   readonly follow?: boolean
 }
 
+export interface ConsumerDefinition extends JobDefinition<Entry> {
+  readonly prefixes: readonly string[]
+}
+
 /** @example consumer('mailer', { from: [account], each: async (entry) => mail(entry.type, entry.data) }) */
-export function consumer(name: string, options: ConsumerOptions): JobDefinition<Entry> {
+export function consumer(name: string, options: ConsumerOptions): ConsumerDefinition {
   checkName('consumer', name)
   const { from, types, follow = true, checkpoint, retain, ...rest } = options
-  if (from?.length === 0) throw new RepriseError('INVALID_ARGUMENT', `consumer ${name}: from is empty`, { name })
-  const prefixes = (from ?? []).map((each) => (typeof each === 'string' ? each : each.prefix))
+  const prefixes = from.map((each) => (typeof each === 'string' ? each : each.prefix))
   if (prefixes.some((prefix) => 'job/'.startsWith(prefix) || prefix.startsWith(`job/${name}`))) {
     throw new RepriseError('INVALID_ARGUMENT', `consumer ${name} would read its own history: leave job/ out of from`, {
       name,
@@ -54,7 +57,7 @@ export function consumer(name: string, options: ConsumerOptions): JobDefinition<
   }
   const source = feedSource({ prefixes, follow, types: types && new Set(types) })
   const resolved = { ...resolveJob<Entry>(name, { ...rest, source }), cursorName: cursorOf(name) }
-  return defineJob(name, resolved, jobFold({ checkpoint, retain: retain ?? { history: 'needed' } }))
+  return { ...defineJob(name, resolved, jobFold({ checkpoint, retain: retain ?? { history: 'needed' } })), prefixes }
 }
 
 export function cursorOf(name: string): string {
@@ -70,11 +73,8 @@ export interface Lag {
 const countedMax = 10_000
 
 /** How far a consumer is behind. */
-export async function consumerLag(
-  engine: Reprise,
-  definition: JobDefinition<Entry>,
-  prefixes: readonly string[],
-): Promise<Lag> {
+export async function consumerLag(engine: Reprise, definition: ConsumerDefinition): Promise<Lag> {
+  const { prefixes } = definition
   const [head] = await engine.kernel.store.head([timelineId(definition.timelines[0]!)])
   const row = (await engine.kernel.store.cursors()).find((cursor) => cursor.name === cursorOf(definition.name))
   if (!head || !row)

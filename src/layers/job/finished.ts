@@ -5,9 +5,10 @@
 import { assert } from '../../core/assert.ts'
 import type { Keyed } from '../../core/keyed.ts'
 import { fingerprint, fingerprintBytes, versionBytes } from './digest.ts'
+import { Places } from './places.ts'
 
-/** Keys a segment. */
-export const segmentKeys = 2048
+/** Keys a segment: 4 KB, so that a page of the Keyed is 2 MB and a checkpoint rewrites little more than what is new. */
+export const segmentKeys = 256
 
 export interface FinishedParts {
   readonly finished: Keyed<Uint8Array>
@@ -18,8 +19,7 @@ export class FinishedSet {
   readonly #parts: FinishedParts
   readonly #segments: Uint8Array[] = []
   readonly #versions: (Uint8Array | undefined)[] = []
-  // Places + 1, 0 is empty; open addressing, at most three quarters full.
-  #table = new Uint32Array(1024)
+  readonly #places = new Places((place, at) => this.#byteAt(place, at))
   #size = 0
   // The segment being filled, in a buffer with room: what is published of it is a view, and bytes inside a view never change.
   #tail: Uint8Array = new Uint8Array(0)
@@ -36,7 +36,7 @@ export class FinishedSet {
       this.#versions.push(parts.versions.get(name))
       this.#size += segment.length / fingerprintBytes
     }
-    this.#grow(this.#size)
+    for (let place = 0; place < this.#size; place++) this.#places.add(place)
   }
 
   /** The fingerprint of a key that is about to be finished, so that it is not computed twice. */
@@ -57,13 +57,13 @@ export class FinishedSet {
 
   /** Finished, and in this version ('' asks for none). */
   has(print: string, version: string): boolean {
-    const place = this.#find(print)
+    const place = this.#places.find(print)
     return place >= 0 && (version === '' || this.#versionAt(place) === version)
   }
 
   add(print: string, version: string): void {
     assert(print.length === fingerprintBytes, 'a fingerprint has 16 bytes')
-    let place = this.#find(print)
+    let place = this.#places.find(print)
     if (place < 0) place = this.#append(print)
     if (version !== '' && this.#versionAt(place) !== version) this.#setVersion(place, version)
   }
@@ -98,8 +98,7 @@ export class FinishedSet {
     for (let i = 0; i < fingerprintBytes; i++) this.#tail[offset + i] = print.charCodeAt(i)
     this.#segments[index] = this.#tail.subarray(0, offset + fingerprintBytes)
     this.#size += 1
-    if (this.#size > this.#table.length * 0.75) this.#grow(this.#size)
-    else this.#enter(place)
+    this.#places.add(place)
     return place
   }
 
@@ -112,37 +111,8 @@ export class FinishedSet {
     this.#tailIndex = index
   }
 
-  #find(print: string): number {
-    const mask = this.#table.length - 1
-    for (let slot = slotOf(print) & mask; ; slot = (slot + 1) & mask) {
-      const entry = this.#table[slot]!
-      if (entry === 0) return -1
-      if (this.#isAt(entry - 1, print)) return entry - 1
-    }
-  }
-
-  #isAt(place: number, print: string): boolean {
-    const segment = this.#segments[Math.floor(place / segmentKeys)]!
-    const start = (place % segmentKeys) * fingerprintBytes
-    for (let i = 0; i < fingerprintBytes; i++) if (segment[start + i] !== print.charCodeAt(i)) return false
-    return true
-  }
-
-  #enter(place: number): void {
-    const segment = this.#segments[Math.floor(place / segmentKeys)]!
-    const start = (place % segmentKeys) * fingerprintBytes
-    const mask = this.#table.length - 1
-    let slot =
-      (segment[start]! | (segment[start + 1]! << 8) | (segment[start + 2]! << 16) | (segment[start + 3]! << 24)) & mask
-    while (this.#table[slot] !== 0) slot = (slot + 1) & mask
-    this.#table[slot] = place + 1
-  }
-
-  #grow(size: number): void {
-    let capacity = this.#table.length
-    while (size > capacity * 0.75) capacity *= 2
-    this.#table = new Uint32Array(capacity)
-    for (let place = 0; place < size; place++) this.#enter(place)
+  #byteAt(place: number, at: number): number {
+    return this.#segments[Math.floor(place / segmentKeys)]![(place % segmentKeys) * fingerprintBytes + at]!
   }
 
   #versionAt(place: number): string {
@@ -172,10 +142,6 @@ export class FinishedSet {
     const start = (place % segmentKeys) * versionBytes
     for (let i = 0; i < versionBytes; i++) bytes[start + i] = version.charCodeAt(i)
   }
-}
-
-function slotOf(print: string): number {
-  return print.charCodeAt(0) | (print.charCodeAt(1) << 8) | (print.charCodeAt(2) << 16) | (print.charCodeAt(3) << 24)
 }
 
 /** So that text order is number order. */

@@ -32,6 +32,8 @@ export interface ShardHooks<T> {
 const keysPerEntry = 1000
 const attributesEveryMs = 1000
 const moveEveryMs = 1000
+/** An entry may hold a thousand keys, so entries alone do not say how long a replay takes. Replays in less than a second. */
+const keysPerCheckpoint = 100_000
 
 export class Shard<T> {
   readonly index: number
@@ -55,6 +57,7 @@ export class Shard<T> {
   #attributesAt = Number.NEGATIVE_INFINITY
   #movedAt: number
   #lost: unknown = null
+  #keysSince = 0
 
   constructor(
     kernel: Kernel,
@@ -232,6 +235,16 @@ export class Shard<T> {
     }
     this.#settled(batch, cursor)
     for (const task of batch) this.#hooks.onDone(task)
+    this.#checkpointAfter(batch.length)
+  }
+
+  #checkpointAfter(keys: number): void {
+    this.#keysSince += keys
+    if (this.#keysSince < keysPerCheckpoint) return
+    this.#keysSince = 0
+    this.open.checkpoint({ trigger: 'count' }).catch((error) => {
+      if (!this.#lost) this.#kernel.events.emit('problem', { where: this.open.id, error })
+    })
   }
 
   #doneEntries(batch: readonly Task<T>[], cursor: Cursor | null): NewEntry[] {

@@ -44,6 +44,8 @@ export class Host {
   readonly #definitions = new Map<string, AnyWorkflow>()
   readonly #live = new Map<string, Instance>()
   readonly #watchers = new Map<string, Set<() => void>>()
+  /** Why nothing can be written through a handle that was let go; one for all of them, as there are many. */
+  readonly letGo = new RepriseError('CLOSED', 'the run was let go')
   /** Grows with every call to the outside. */
   callsStarted = 0
   #unlisten: (() => void) | null = null

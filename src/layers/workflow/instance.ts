@@ -65,9 +65,6 @@ export class Instance {
   readonly rides = new Rides()
   readonly attempts = new Map<string, Attempt>()
   readonly left: Promise<Left>
-  /** Never resolves; rejects when this process must let go of the run. */
-  readonly leaving: Promise<never>
-  readonly #stop = new AbortController()
   readonly recorder: Recorder
   signals!: Signals
   saga!: Saga
@@ -77,6 +74,7 @@ export class Instance {
   #leave!: (left: Left) => void
   #onReplayed!: () => void
   #hasLeft = false
+  #stop: AbortController | null = null
   #unwatch: () => void
   #busy = 0
   #cancelLinger: (() => void) | null = null
@@ -102,10 +100,6 @@ export class Instance {
     this.left = new Promise((resolve) => {
       this.#leave = resolve
     })
-    this.leaving = new Promise((_, reject) => {
-      this.stopSignal.addEventListener('abort', () => reject(this.stopSignal.reason), { once: true })
-    })
-    this.leaving.catch(() => undefined)
     this.#lastCheckpointSeq = open.recovery.checkpoint?.seq ?? 0
     this.#unwatch = open.watch((entries) => this.#written(entries))
   }
@@ -114,8 +108,19 @@ export class Instance {
     return this.open.state
   }
 
+  /** Fires when this process must let go of the run. Made when somebody asks for it: most runs need none. */
   get stopSignal(): AbortSignal {
+    this.#stop ??= new AbortController()
     return this.#stop.signal
+  }
+
+  /** Never resolves; rejects when this process must let go of the run. */
+  get leaving(): Promise<never> {
+    return new Promise((_, reject) => {
+      const { stopSignal } = this
+      if (stopSignal.aborted) reject(stopSignal.reason)
+      else stopSignal.addEventListener('abort', () => reject(stopSignal.reason), { once: true })
+    })
   }
 
   get isLeaving(): boolean {
@@ -279,9 +284,11 @@ export class Instance {
     this.#unwatch()
     this.alarms.clear()
     this.execution?.stop()
-    const error = new RepriseError('ABORTED', `${this.open.id} leaves this process (${left.because})`)
-    this.#stop.abort(error)
-    for (const attempt of this.attempts.values()) attempt.abort(error)
+    if (this.#stop || this.attempts.size > 0) {
+      const error = new RepriseError('ABORTED', `${this.open.id} leaves this process (${left.because})`)
+      this.#stop?.abort(error)
+      for (const attempt of this.attempts.values()) attempt.abort(error)
+    }
     this.#leave(left)
   }
 
@@ -418,7 +425,7 @@ export class Instance {
 
   /** The last write released it: nothing more may be written through this handle. */
   letGoOf(): void {
-    this.open.break(new RepriseError('CLOSED', `${this.open.id} was let go`))
+    this.open.break(this.host.letGo)
   }
 }
 

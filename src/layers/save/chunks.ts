@@ -21,6 +21,8 @@ export type ByteSource =
 
 const streamSizes: ChunkSizes = { minBytes: 16 * 1024, averageBytes: 64 * 1024, maxBytes: 256 * 1024 }
 const inlineBytes = 2048
+/** Chunks go to the store in batches of this size: fewer syncs for long streams. */
+const putBytes = 4 * 1024 * 1024
 const refsMax = 32
 
 export interface WrittenChunks {
@@ -37,7 +39,7 @@ export class ChunkWriter {
 
   constructor(io: StateIo, held: ReadonlySet<string>) {
     this.#io = io
-    this.output = new ChunkOutput(io)
+    this.output = new ChunkOutput(io, { inlineBytes, putBytes })
     this.#held = held
   }
 

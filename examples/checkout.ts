@@ -57,6 +57,7 @@ const prepare = workflow('prepare', async (ctx) => {
 export async function runExample(rp: Reprise): Promise<{ shipped: unknown; stopped: string }> {
   await (await rp.run(prepare)).result()
   const run = await rp.run(checkout, { id: 'order-42', cents: 1999, pause: '50ms' }, { id: 'order-42' })
+  seen.push(`asked: ${await run.query('status')}`)
   await run.signal('decision', 'ship')
   const shipped = await run.result()
   const other = await rp.run(checkout, { id: 'order-43', cents: 500, pause: '50ms' }, { id: 'order-43' })

@@ -14,7 +14,7 @@ it('the checkout ships one order and refunds the other', async () => {
     shipped: { label: 'label of order-42', invoice: 'invoice of order-42 over 1999' },
     stopped: 'stopped by hand',
   })
-  expect(seen).toEqual([
+  expect(seen.filter((line) => !line.startsWith('asked: '))).toEqual([
     'charge 1999 (workflow/checkout/order-42:charge)',
     'charge 500 (workflow/checkout/order-43:charge)',
     'refund p-500',

@@ -3,7 +3,7 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { newId } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recover.ts'
@@ -86,8 +86,17 @@ export class WorkflowRun<Output = unknown> {
     await this.#mail('cancel', { reason })
   }
 
-  /** What the handler of that query says; the run itself does not notice. */
+  /** What the handler of that query says; the run itself does not notice. Without a handler, 'status' is the run's own. */
   async query<T = unknown>(name: string, ...args: readonly unknown[]): Promise<T> {
+    try {
+      return await this.#query<T>(name, args)
+    } catch (error) {
+      if (name === 'status' && isReprise(error, 'NOT_FOUND')) return (await this.status()).status as T
+      throw error
+    }
+  }
+
+  async #query<T>(name: string, args: readonly unknown[]): Promise<T> {
     const live = this.#host.instance(this.timeline)
     if (live) {
       await Promise.race([live.replayed, live.left])

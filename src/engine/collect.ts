@@ -90,21 +90,35 @@ async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectRe
   return { live: live.size, swept, sweptBytes, tooYoung }
 }
 
+/**
+ * A rollback or a fork beside us moves or copies checkpoints to a timeline that was not in the list yet: lists are read
+ * until one of them shows nothing new.
+ */
 async function mark(kernel: Kernel): Promise<ReadonlySet<string>> {
   const live = new Set<string>()
-  const io = stateIo(kernel)
-  for await (const head of headsOf(kernel)) {
-    if (kernel.planted.has('collect-ignores-forks') && head.base) continue
-    for (const record of await kernel.store.checkpoints(head.timeline)) {
-      try {
-        for (const digest of await liveChunks(readManifest(kernel, record), io)) live.add(toHex(digest))
-      } catch (error) {
-        // A damaged manifest keeps nothing alive; verify tells about it. Anything else must stop the sweep.
-        if (!isReprise(error, 'CHECKPOINT_DAMAGED', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'MALFORMED')) throw error
-      }
+  const marked = new Set<string>()
+  for (let before = -1; before < marked.size; ) {
+    before = marked.size
+    for await (const head of headsOf(kernel)) {
+      if (marked.has(head.timeline)) continue
+      marked.add(head.timeline)
+      if (kernel.planted.has('collect-ignores-forks') && head.base) continue
+      await markTimeline(kernel, head, live)
     }
   }
   return live
+}
+
+async function markTimeline(kernel: Kernel, head: Head, live: Set<string>): Promise<void> {
+  const io = stateIo(kernel)
+  for (const record of await kernel.store.checkpoints(head.timeline)) {
+    try {
+      for (const digest of await liveChunks(readManifest(kernel, record), io)) live.add(toHex(digest))
+    } catch (error) {
+      // A damaged manifest keeps nothing alive; verify tells about it. Anything else must stop the sweep.
+      if (!isReprise(error, 'CHECKPOINT_DAMAGED', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'MALFORMED')) throw error
+    }
+  }
 }
 
 async function* chunkPages(kernel: Kernel): AsyncGenerator<ChunkRow[]> {

@@ -128,6 +128,27 @@ describe('steps', () => {
     expect(isReprise(error, 'UNSERIALIZABLE')).toBe(true)
   })
 
+  it('that fail while nobody waits for them end neither the run nor the process', async () => {
+    const kit = kitWith()
+    const unhandled: unknown[] = []
+    const hear = (reason: unknown) => unhandled.push(reason)
+    process.on('unhandledRejection', hear)
+    const careless = workflow('careless', async (ctx) => {
+      void ctx.step('forgotten', () => Promise.reject(new Error('nobody looks')))
+      void ctx.parallel([async () => Promise.reject(new Error('nor here'))])
+      const late = ctx.step('late', () => Promise.reject(new Error('too late')))
+      const first = await ctx
+        .step('first', () => Promise.reject(new Error('first')))
+        .catch((error: Error) => error.message)
+      await ctx.sleep('1h')
+      return [first, await late.catch((error: Error) => error.message)]
+    })
+    expect(await kit.result(await kit.run(careless, undefined, { id: 'c' }))).toEqual(['first', 'too late'])
+    await new Promise((resolve) => setTimeout(resolve, 10))
+    process.off('unhandledRejection', hear)
+    expect(unhandled).toEqual([])
+  })
+
   it('do not nest', async () => {
     const kit = kitWith()
     const nested = workflow('nested', async (ctx) => {

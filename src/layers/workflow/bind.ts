@@ -76,7 +76,30 @@ export function contextOf(run: Instance, scope: Scope): WorkflowContext {
       if (execution.isAtEnd) run.recorder.attributesNext(values)
     },
   }
+  for (const name of lateMethods) context[name] = tolerant(context[name] as never) as never
   return context as unknown as WorkflowContext
+}
+
+const lateMethods = [
+  'step',
+  'transaction',
+  'sleep',
+  'sleepUntil',
+  'signal',
+  'child',
+  'start',
+  'parallel',
+  'race',
+  'loop',
+] as const
+
+/** Code may start something and never look at it: a failure that nobody awaits must not end the process. */
+function tolerant(call: (...args: unknown[]) => Promise<unknown>): (...args: unknown[]) => Promise<unknown> {
+  return (...args) => {
+    const promise = call(...args)
+    promise.catch(() => undefined)
+    return promise
+  }
 }
 
 /**

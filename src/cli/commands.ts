@@ -293,6 +293,10 @@ export const commands: readonly CommandSpec[] = [
     name: 'check',
     usage: 'check FILE',
     summary: 'replay recorded histories against new workflow code',
+    options: {
+      history: { type: 'string', value: 'FILE', multiple: true, help: 'a history that was exported earlier, too' },
+      ended: { type: 'boolean', help: 'runs that have ended, too' },
+    },
     arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/check.ts'),

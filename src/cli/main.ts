@@ -24,11 +24,15 @@ export async function runCli(argv: readonly string[]): Promise<number> {
   const isJson = argv.includes('--json')
   const output = new Output(process, isJson)
   const isVerbose = argv.includes('--verbose')
+  // The engine's timers do not keep a program alive; a command that waits must not end before it has its answer.
+  const keepAlive = setInterval(() => undefined, 2 ** 30)
   try {
     return await dispatch(argv, output, isVerbose)
   } catch (error) {
     tellError(error, output, isVerbose)
     return exitCodeOf(error)
+  } finally {
+    clearInterval(keepAlive)
   }
 }
 

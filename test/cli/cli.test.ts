@@ -329,6 +329,32 @@ describe('the commands that change', () => {
   })
 })
 
+describe('workflows', () => {
+  const source = (step: string) => `import { workflow } from 'reprise/workflow'
+export const greet = workflow('greet', async (ctx, name) => {
+  const text = await ctx.step('${step}', () => 'hello ' + name)
+  return text + ' ' + (await ctx.signal('more'))
+})
+`
+
+  it('are run, signalled, listed and checked against new code', async () => {
+    writeFileSync(join(folder.path, 'greet.mjs'), source('compose'))
+    const running = cli(['run', 'greet.mjs', '--input', '"ann"', '--id', 'one', '--json'], at)
+    await expect
+      .poll(async () => (await cli(['ls', 'workflow/greet/'], at)).stdout, { timeout: 20_000 })
+      .toContain('workflow/greet/one')
+    await expect
+      .poll(async () => (await cli(['log', 'workflow/greet/one', '--json'], at)).stdout, { timeout: 20_000 })
+      .toContain('hello ann')
+    expect(await json(['check', 'greet.mjs'], at)).toMatchObject({ code: 0, value: { ok: true, checked: 1 } })
+    writeFileSync(join(folder.path, 'changed.mjs'), source('another'))
+    expect(await json(['check', 'changed.mjs'], at)).toMatchObject({ code: 9, value: { ok: false } })
+    expect((await cli(['signal', 'workflow/greet/one', 'more', '"again"'], at)).code).toBe(0)
+    const ended = await running
+    expect([ended.code, JSON.parse(ended.stdout)]).toEqual([0, expect.objectContaining({ result: 'hello ann again' })])
+  })
+})
+
 describe('reprise demo', () => {
   it('kills a job three times and loses nothing, in a pipe, without a question', async () => {
     const { code, value } = await json<{ lost: number; kills: number; repeated: number; items: number }>(

@@ -1,8 +1,8 @@
 // The example of the README, run as it stands.
 
+import { open } from 'reprise'
 import { expect, it } from 'vitest'
 import { papers, saved } from '../../examples/papers.ts'
-import { open } from 'reprise'
 
 it('the papers example does 2,000 items once, and nothing in a second run', async () => {
   const rp = await open('memory:')

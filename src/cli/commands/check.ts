@@ -1,33 +1,34 @@
-// reprise check: recorded histories against the code of today, before it is deployed.
+// reprise check: recorded histories against the code of today, before it is deployed. Exit code 9 if one would diverge.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Command } from '../command.ts'
+import { checkDefinitions, loadHistory, type WorkflowDefinition } from '../../layers/workflow/index.ts'
+import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
 import { count } from '../format.ts'
 import { loadModule } from '../module.ts'
 
-interface CheckReport {
-  readonly ok: boolean
-  readonly runs?: readonly { readonly timeline?: string; readonly ok: boolean; readonly reason?: string }[]
-}
-
-type Check = (engine: unknown, definitions: readonly unknown[]) => Promise<CheckReport>
-
-const check: Command = async ({ engine, args, output }) => {
+const check: Command = async ({ engine, args, options, output }) => {
   const module = await loadModule(args[0]!)
-  const definitions = Object.values(module).filter((value) => (value as { kind?: unknown } | null)?.kind === 'workflow')
+  const definitions = Object.values(module).filter(isWorkflow)
   if (definitions.length === 0) throw new RepriseError('NOT_FOUND', `${args[0]} exports no workflow`, { file: args[0] })
-  const layer = (await import('../../layers/workflow/index.ts')) as unknown as { checkDefinitions?: Check }
-  if (!layer.checkDefinitions) throw new RepriseError('STORE_UNSUPPORTED', 'this build cannot check workflows yet', {})
-  const report = await layer.checkDefinitions(engine, definitions)
+  const files = (options.history ?? []) as readonly string[]
+  const histories = await Promise.all(files.map((file) => loadHistory(file)))
+  const report = await checkDefinitions(engine, definitions, { histories, ended: flag(options, 'ended') })
   output.result(report, () => {
-    for (const run of report.runs ?? []) if (!run.ok) output.line(`${run.timeline}: ${run.reason}`)
+    const { green, red } = output.colours
+    for (const { timeline, step, problem } of report.diverging) {
+      output.line(red(`${timeline}${step ? ` at ${step}` : ''}: ${problem}`))
+    }
     output.line(
-      report.ok ? output.colours.green('ok') : output.colours.red('the code no longer matches recorded histories'),
+      `${report.ok ? green('ok') : red(count(report.diverging.length, 'run'))} of ${count(report.checked, 'run')} replayed`,
     )
-    output.note(`${count(report.runs?.length ?? 0, 'run')} replayed`)
+    if (report.unknown.length > 0) output.note(`not checked, not exported by ${args[0]}: ${report.unknown.join(', ')}`)
   })
   return report.ok ? exit.ok : exit.incompatible
 }
 
 export default check
+
+function isWorkflow(value: unknown): value is WorkflowDefinition {
+  return (value as { kind?: unknown } | null)?.kind === 'workflow'
+}

@@ -82,6 +82,9 @@ export class Workbench<T> {
       )
       return !this.isStopping
     }
+    // It was in flight when the process died, perhaps with others: alone, it shows whether it was the cause.
+    const isSuspect = task.crashes > 0
+    if (isSuspect) await this.#until(() => this.#busy === 0 || this.isStopping || shard.lost !== null)
     const delayMs = task.retryAt - this.#kernel.worker.now()
     if (delayMs > 0) this.#startLater(task, delayMs)
     else {
@@ -91,7 +94,9 @@ export class Workbench<T> {
         if (!(await this.#clear(task))) return this.#refuse(task)
       }
       this.#begin(task)
+      if (isSuspect) this.flushBatch()
     }
+    if (isSuspect) await this.#until(() => !task.holdsSlot || this.isStopping)
     if (this.#job.isOrderKept)
       await this.#until(() => !shard.inFlight.has(task.key) || this.isStopping || shard.lost !== null)
     else if (this.#sleepers.size >= waitingMax)

@@ -264,6 +264,38 @@ onEveryStore(
       ])
     })
 
+    it('is rebuilt into tables of its own; who has not heard of the swap writes nothing more', async () => {
+      const base = `built_${randomBytes(4).toString('hex')}`
+      const built = () =>
+        sqlProjection('built', {
+          from: [account],
+          setup: (sql, generation) => sql.run(`CREATE TABLE ${base}_${generation} (id TEXT, amount INTEGER)`),
+          on: {
+            deposited: (sql, e, at) => {
+              const mark = sql.dialect === 'postgres' ? ['$1', '$2'] : ['?', '?']
+              return sql.run(`INSERT INTO ${base}_${at.generation} VALUES (${mark[0]}, ${mark[1]})`, at.id, e.amount)
+            },
+          },
+        })
+      const w = await world()
+      const [one, two] = [await w.engine(), await w.engine()]
+      await deposit(one, 'ann', 1, 2)
+      const p = await one.open(built())
+      await p.catchUp()
+      const q = await two.open(built())
+      await p.rebuild()
+      await deposit(one, 'ann', 3)
+      await p.catchUp()
+      await expect.poll(() => q.generation, { timeout: 10_000 }).toBe(2)
+      const probe = await one.openTimeline('probe/x' as never, { version: '1', initial: () => 0, apply: (s) => s })
+      const count = async (table: string) => {
+        const { ridden } = await probe.write([], { ride: (sql) => sql.get(`SELECT count(*) AS n FROM ${table}`) })
+        return Number((ridden as { n: number }).n)
+      }
+      expect([await count(`${base}_1`), await count(`${base}_2`)]).toEqual([2, 3])
+      expect((await one.kernel.store.cursors()).map(({ name }) => name)).toEqual(['projection/built@1-2'])
+    })
+
     it('shares partitions between processes, each event once', async () => {
       name = `ledger_${randomBytes(4).toString('hex')}`
       const w = await world()

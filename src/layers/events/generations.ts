@@ -71,3 +71,29 @@ export async function forgetGeneration(engine: Reprise, timeline: string): Promi
     if (outcome.ok || outcome.code !== 'FENCED') return
   }
 }
+
+/**
+ * Ends a generation whose rows lie in the user's own tables: nobody may write to them any more. Its line stays, since a
+ * process that has not heard of the swap yet would otherwise make it anew and apply every event a second time.
+ */
+export async function endGeneration(engine: Reprise, timeline: string): Promise<void> {
+  const { store, committer, random, worker } = engine.kernel
+  const id = timelineId(timeline)
+  for (;;) {
+    const [head] = await store.head([id])
+    if (!head) return
+    const outcome = await committer.submit({
+      operation: newOperation(random),
+      guard: { timeline: id, epoch: head.epoch },
+      take: { worker: await worker.register(), from: 'anyone' },
+      status: endedStatus,
+      cursors: { [timeline]: null },
+      release: true,
+    })
+    if (outcome.ok) return
+    if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
+    else if (outcome.code !== 'FENCED') return
+  }
+}
+
+export const endedStatus = 'superseded'

@@ -63,13 +63,14 @@ export class MemorySink<State> implements Sink {
     this.#savedAt = kernel.clock.elapsed()
   }
 
+  /** Made on the first opening only: a generation that was removed after a rebuild must not come back. */
   static async open<State>(
     kernel: Kernel,
     timeline: TimelineId,
     model: MemoryModel<State>,
   ): Promise<MemorySink<State>> {
     const sink = new MemorySink(kernel, timeline, model)
-    await sink.#takeIfFree()
+    await sink.#takeIfFree({})
     await sink.#load()
     return sink
   }
@@ -126,7 +127,7 @@ export class MemorySink<State> implements Sink {
 
   async idle(): Promise<void> {
     const { clock } = this.#kernel
-    if (!this.isWriter && clock.elapsed() - this.#triedAt >= retakeMs) await this.#takeIfFree()
+    if (!this.isWriter && clock.elapsed() - this.#triedAt >= retakeMs) await this.#takeIfFree({ mustExist: true })
     const { each = '5s' } = this.#model.checkpoint
     const sinceMs = clock.elapsed() - this.#savedAt
     const isMoved = this.#position !== this.#savedPosition
@@ -145,13 +146,13 @@ export class MemorySink<State> implements Sink {
     await this.#owned?.release()
   }
 
-  async #takeIfFree(): Promise<void> {
+  async #takeIfFree(options: { readonly mustExist?: boolean }): Promise<void> {
     this.#triedAt = this.#kernel.clock.elapsed()
     try {
-      this.#owned = await StateTimeline.take(this.#kernel, this.#timeline)
+      this.#owned = await StateTimeline.take(this.#kernel, this.#timeline, options)
     } catch (error) {
       this.#owned = null
-      if (!isReprise(error, 'OWNED', 'FENCED')) throw error
+      if (!isReprise(error, 'OWNED', 'FENCED', 'NOT_FOUND')) throw error
     }
   }
 

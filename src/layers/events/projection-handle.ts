@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { forgetGeneration, liveGeneration, swapGeneration } from './generations.ts'
+import { liveGeneration, swapGeneration } from './generations.ts'
 import { MemorySink } from './memory-sink.ts'
 import { Runner, type RunnerStatus } from './runner.ts'
 import type { Quarantined, Sink } from './sink.ts'
@@ -18,6 +18,8 @@ export interface Build<State> {
   open(partition: number): Promise<Sink>
   stateOf(sink: Sink): State
   stop(): void
+  /** Its generation is no longer read: removes what is ours of it. */
+  retire(timeline: string): Promise<void>
 }
 
 export interface ProjectionModel<State> {
@@ -132,7 +134,7 @@ export class ProjectionHandle<State> {
       await options.onSwap?.({ from, to })
     } catch (error) {
       await stop(next)
-      for (const timeline of next.build.timelines) await forgetGeneration(this.#engine, timeline)
+      for (const timeline of next.build.timelines) await next.build.retire(timeline)
       throw error
     } finally {
       this.#isRebuilding = false
@@ -140,7 +142,7 @@ export class ProjectionHandle<State> {
     const old = this.#running
     this.#running = next
     await stop(old)
-    if (!options.keepOld) for (const timeline of old.build.timelines) await forgetGeneration(this.#engine, timeline)
+    if (!options.keepOld) for (const timeline of old.build.timelines) await old.build.retire(timeline)
   }
 
   share(): this {

@@ -7,7 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
 import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { generationTimeline, liveGeneration } from './generations.ts'
+import { endGeneration, forgetGeneration, generationTimeline, liveGeneration } from './generations.ts'
 import { MemorySink } from './memory-sink.ts'
 import { type Build, ProjectionHandle } from './projection-handle.ts'
 import { type EventSource, Events, type Handlers, partitionOf } from './source.ts'
@@ -84,6 +84,7 @@ export function projection<
         MemorySink.open(engine.kernel, timelineId(generationTimeline(name, version, generation, null)), model),
       stateOf: (sink) => (sink as unknown as MemorySink<State>).state,
       stop: () => undefined,
+      retire: (timeline) => forgetGeneration(engine, timeline),
     }
   })
 }
@@ -121,6 +122,7 @@ export function sqlProjection<
       },
       stateOf: () => null,
       stop: () => team.stop(),
+      retire: (timeline) => endGeneration(engine, timeline),
     }
   })
 }
@@ -144,6 +146,7 @@ export function tableProjection<
     },
     stateOf: (sink) => (sink as unknown as TableSink<Tx>).table,
     stop: () => undefined,
+    retire: async () => undefined,
   }))
 }
 

@@ -10,6 +10,7 @@ import { type FeedPosition, feedStart, type Sql } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import { endedStatus } from './generations.ts'
 import { Ahead, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 
@@ -124,6 +125,11 @@ export class SqlSink implements Sink {
     if (!this.#gate.mayTake()) return
     try {
       const open = await this.#engine.openTimeline(this.timeline, progressFold)
+      // Asked once it is ours: whoever ends a generation takes it, so from here on the fence would tell.
+      if ((await this.#engine.head(this.timeline))?.status === endedStatus) {
+        await open.close()
+        return
+      }
       try {
         if (open.seq === 0) await open.write([{ type: 'partly', data: { seen: {} } }], this.#firstCommit())
       } catch (error) {

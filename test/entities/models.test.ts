@@ -12,7 +12,7 @@ import { table } from '../../src/layers/table/index.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const more = Number(process.env.REPRISE_ENTITY_RUNS ?? 1)
-const runsOf: Record<string, number> = { memory: 60 * more, sqlite: 12 * more, postgres: 3 * more }
+const runsOf: Record<string, number> = { memory: 40 * more, sqlite: 8 * more, postgres: 3 * more }
 
 const rows = table<number>('rows', { checkpoint: { every: 7 }, indexes: { parity: (n) => (n % 2 ? 'odd' : 'even') } })
 const log = aggregate('log', {

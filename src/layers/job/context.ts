@@ -71,6 +71,7 @@ export class TaskContext<T> implements ItemContext {
   }
 
   commit(ride: (sql: Sql) => Promise<unknown> | unknown): void {
+    this.#task.rides ??= []
     this.#task.rides.push(ride)
   }
 

@@ -1,4 +1,4 @@
-// Fingerprints of item keys: the first 128 bits of SHA-256, as 16 one-byte characters. Two of 5,000,000 keys share one
+// Fingerprints of item keys: SHA-256 as one-byte characters, of which the first 128 bits count. Two of 5,000,000 keys share one
 // with a chance of 1 in 10^25, so a fingerprint stands for its key; with SHA-256 nobody can make two keys meet on purpose.
 
 import { createHash, hash as hashOnce } from 'node:crypto'
@@ -8,9 +8,9 @@ export const versionBytes = 8
 
 const surrogate = /[\ud800-\udfff]/
 
-/** @example fingerprint('10.1000/xyz').length // 16 */
+/** The whole digest: cutting it would cost more than it saves. @example fingerprint('10.1000/xyz').length // 32 */
 export function fingerprint(key: string): string {
-  return sha256(key).slice(0, fingerprintBytes)
+  return sha256(key)
 }
 
 /** 64 bits say whether a version changed: they are only ever compared with the one before of the same key. */
@@ -26,8 +26,9 @@ function sha256(text: string): string {
     : createHash('sha256').update(input).digest('binary')
 }
 
-export function toHexText(latin1: string): string {
-  return Buffer.from(latin1, 'latin1').toString('hex')
+/** The bytes that count, for people and files. */
+export function toHexText(print: string): string {
+  return Buffer.from(print.slice(0, fingerprintBytes), 'latin1').toString('hex')
 }
 
 export function fromHexText(hex: string): string {

@@ -46,7 +46,7 @@ describe('the set of finished keys', () => {
     const loaded = new FinishedSet(held)
     expect(loaded.size).toBe(count)
     expect([...loaded.prints()].map(({ print }) => print)).toEqual(
-      Array.from({ length: count }, (_, i) => fingerprint(`item ${i}`)),
+      Array.from({ length: count }, (_, i) => fingerprint(`item ${i}`).slice(0, 16)),
     )
     expect(loaded.has(fingerprint('item x'), '')).toBe(false)
   })

@@ -19,7 +19,7 @@ export class FinishedSet {
   readonly #parts: FinishedParts
   readonly #segments: Uint8Array[] = []
   readonly #versions: (Uint8Array | undefined)[] = []
-  readonly #places = new Places((place, at) => this.#byteAt(place, at))
+  readonly #places = new Places(this.#segments, segmentKeys, fingerprintBytes)
   #size = 0
   // The segment being filled, in a buffer with room: what is published of it is a view, and bytes inside a view never change.
   #tail: Uint8Array = new Uint8Array(0)
@@ -62,7 +62,7 @@ export class FinishedSet {
   }
 
   add(print: string, version: string): void {
-    assert(print.length === fingerprintBytes, 'a fingerprint has 16 bytes')
+    assert(print.length >= fingerprintBytes, 'a fingerprint has 16 bytes')
     let place = this.#places.find(print)
     if (place < 0) place = this.#append(print)
     if (version !== '' && this.#versionAt(place) !== version) this.#setVersion(place, version)
@@ -109,10 +109,6 @@ export class FinishedSet {
     if (held) larger.set(held)
     this.#tail = larger
     this.#tailIndex = index
-  }
-
-  #byteAt(place: number, at: number): number {
-    return this.#segments[Math.floor(place / segmentKeys)]![(place % segmentKeys) * fingerprintBytes + at]!
   }
 
   #versionAt(place: number): string {

@@ -132,7 +132,7 @@ export class Pass<T> {
       if (this.#isOff) return false
       const task = this.#taskFor(chunk.items[i]!, chunk.keys?.[i])
       if (task) {
-        if (!(await this.#bench.admit(task))) return false
+        if (!this.#bench.tryStart(task) && !(await this.#bench.admit(task))) return false
       } else if ((i & 63) === 0) await this.#breathe()
     }
     return true
@@ -150,7 +150,7 @@ export class Pass<T> {
     if (shard.isFinished(key, print, version)) return this.#bench.skipped(shard)
     const letter = shard.state.dead.size > 0 ? shard.state.dead.get(key) : undefined
     if (letter && letter.version === version) return this.#bench.skipped(shard)
-    return new Task(item, { key, print, version }, shard, shard.mark)
+    return new Task(item, key, print, version, shard, shard.mark)
   }
 
   /** What a person sent back goes first. True: something was started. */
@@ -161,7 +161,7 @@ export class Pass<T> {
       for (const [key, { item, hasItem }] of [...shard.state.redrive.entries()]) {
         if (!hasItem || this.#isOff || shard.inFlight.has(key)) continue
         const version = this.#job.version ? this.#job.version(item as T) : ''
-        const task = new Task(item as T, { key, print: fingerprint(key), version }, shard, null)
+        const task = new Task(item as T, key, fingerprint(key), version, shard, null)
         count += 1
         if (!(await this.#bench.admit(task))) return false
       }

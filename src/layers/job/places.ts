@@ -7,37 +7,45 @@ const fullest = 0.8
 const growth = 1.25
 const tableCount = 256
 
-/** What is at a place: byte `at` (0 to 15) of the fingerprint there. */
-export type ByteAt = (place: number, at: number) => number
-
 export class Places {
-  readonly #byteAt: ByteAt
+  /** Fingerprints one after another; the place of one is its number. Grows beside us. */
+  readonly #segments: readonly Uint8Array[]
+  readonly #segmentKeys: number
+  readonly #bytes: number
   /** Places + 1; 0 is empty. Open addressing. */
   readonly #tables: Uint32Array[] = Array.from({ length: tableCount }, () => new Uint32Array(8))
   readonly #sizes = new Uint32Array(tableCount)
 
-  constructor(byteAt: ByteAt) {
-    this.#byteAt = byteAt
+  constructor(segments: readonly Uint8Array[], segmentKeys: number, fingerprintBytes: number) {
+    this.#segments = segments
+    this.#segmentKeys = segmentKeys
+    this.#bytes = fingerprintBytes
   }
 
   /** -1: not there. */
   find(print: string): number {
     const table = this.#tables[print.charCodeAt(0)]!
     const { length } = table
-    const start = slot(print.charCodeAt(1), print.charCodeAt(2), print.charCodeAt(3), print.charCodeAt(4), length)
-    for (let at = start; ; at = at + 1 === length ? 0 : at + 1) {
-      const entry = table[at]!
-      if (entry === 0) return -1
+    let at =
+      ((print.charCodeAt(1) |
+        (print.charCodeAt(2) << 8) |
+        (print.charCodeAt(3) << 16) |
+        (print.charCodeAt(4) << 24)) >>>
+        0) %
+      length
+    for (let entry = table[at]!; entry !== 0; entry = table[at]!) {
       if (this.#isAt(entry - 1, print)) return entry - 1
+      at = at + 1 === length ? 0 : at + 1
     }
+    return -1
   }
 
   /** The caller has looked that it is not there. */
   add(place: number): void {
-    const index = this.#byteAt(place, 0)
-    const table = this.#tables[index]!
+    const segment = this.#segments[Math.floor(place / this.#segmentKeys)]!
+    const index = segment[(place % this.#segmentKeys) * this.#bytes]!
     this.#sizes[index]! += 1
-    if (this.#sizes[index]! > table.length * fullest) this.#grow(index)
+    if (this.#sizes[index]! > this.#tables[index]!.length * fullest) this.#grow(index)
     this.#enter(this.#tables[index]!, place)
   }
 
@@ -45,23 +53,24 @@ export class Places {
     const old = this.#tables[index]!
     const larger = new Uint32Array(Math.ceil(old.length * growth) + 8)
     this.#tables[index] = larger
-    for (const entry of old) if (entry !== 0) this.#enter(larger, entry - 1)
+    for (let i = 0; i < old.length; i++) if (old[i] !== 0) this.#enter(larger, old[i]! - 1)
   }
 
   #enter(table: Uint32Array, place: number): void {
     const { length } = table
-    const byte = this.#byteAt
-    let at = slot(byte(place, 1), byte(place, 2), byte(place, 3), byte(place, 4), length)
+    const segment = this.#segments[Math.floor(place / this.#segmentKeys)]!
+    const from = (place % this.#segmentKeys) * this.#bytes
+    const second =
+      segment[from + 1]! | (segment[from + 2]! << 8) | (segment[from + 3]! << 16) | (segment[from + 4]! << 24)
+    let at = (second >>> 0) % length
     while (table[at] !== 0) at = at + 1 === length ? 0 : at + 1
     table[at] = place + 1
   }
 
   #isAt(place: number, print: string): boolean {
-    for (let i = 0; i < print.length; i++) if (this.#byteAt(place, i) !== print.charCodeAt(i)) return false
+    const segment = this.#segments[Math.floor(place / this.#segmentKeys)]!
+    const from = (place % this.#segmentKeys) * this.#bytes
+    for (let i = 0; i < this.#bytes; i++) if (segment[from + i] !== print.charCodeAt(i)) return false
     return true
   }
-}
-
-function slot(a: number, b: number, c: number, d: number, length: number): number {
-  return ((a | (b << 8) | (c << 16) | (d << 24)) >>> 0) % length
 }

@@ -9,6 +9,7 @@ import type { Fold } from '../../engine/definition.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
+import { finishShard, leaveShard } from './ending.ts'
 import { entry, toFailure } from './entries.ts'
 import { applyMail } from './letters.ts'
 import { allotment } from './limiter.ts'
@@ -345,46 +346,15 @@ export class JobRun<T = unknown> {
   }
 
   async #finish(shard: Shard<T>): Promise<void> {
-    const { kernel } = this.#engine
-    const { counts } = this.#bench
-    const { state } = shard
-    const cursor = this.#job.source.goesOn ? state.cursor : null
-    const data = {
-      round: state.round,
-      done: state.roundDone,
-      skipped: counts.skipped,
-      failed: state.roundFailed,
-      cursor,
-    }
-    await shard.write([entry('finished', data)], {
-      status: 'finished',
-      wakeup: null,
-      attributes: { ...shard.attributes(), finishedAt: kernel.worker.now() },
-    })
-    await this.#checkpointQuietly(shard, 'finished')
+    await finishShard(this.#engine.kernel, shard, this.#bench.counts.skipped, this.#job.source.goesOn ?? false)
     this.#shards.delete(shard.index)
     await shard.open.close()
   }
 
   async #release(shard: Shard<T>, because: string): Promise<void> {
-    const { kernel } = this.#engine
-    await shard.write([entry('stopped', { because })], {
-      status: 'stopped',
-      wakeup: kernel.worker.now(),
-      attributes: shard.attributes(),
-    })
-    await this.#checkpointQuietly(shard, 'stopped')
+    await leaveShard(this.#engine.kernel, shard, because)
     this.#shards.delete(shard.index)
     await shard.open.close()
-  }
-
-  /** History has it all: a checkpoint that fails costs the next start some time, nothing else. */
-  async #checkpointQuietly(shard: Shard<T>, trigger: string): Promise<void> {
-    try {
-      await shard.open.checkpoint({ trigger })
-    } catch (error) {
-      this.#engine.kernel.events.emit('problem', { where: shard.open.id, error })
-    }
   }
 
   async #stop(because: string): Promise<void> {

@@ -208,9 +208,9 @@ export class Shard<T> {
   async #flush(): Promise<void> {
     try {
       while (this.#completed.length > 0 && !this.#lost) {
-        const riding = this.#completed.filter((task) => task.rides.length > 0)
+        const riding = this.#completed.filter((task) => task.rides !== null)
         const batch = riding.length > 0 ? riding : this.#completed
-        this.#completed = riding.length > 0 ? this.#completed.filter((task) => task.rides.length === 0) : []
+        this.#completed = riding.length > 0 ? this.#completed.filter((task) => task.rides === null) : []
         await this.#writeDone(batch)
       }
       // Nothing more is on its way that could carry the cursor along.
@@ -266,7 +266,7 @@ export class Shard<T> {
 
   #along(batch: readonly Task<T>[]): Along {
     const now = this.#kernel.clock.elapsed()
-    const rides = batch.flatMap((task) => task.rides)
+    const rides = batch.flatMap((task) => task.rides ?? [])
     const isDue = now - this.#attributesAt > attributesEveryMs
     if (isDue) this.#attributesAt = now
     return {

@@ -18,24 +18,20 @@ export class Task<T> {
   retryAt: number
   holdsSlot = false
   result: unknown
-  rides: Ride[] = []
+  /** SQL that commits with the record that it is done; null for none. */
+  rides: Ride[] | null = null
   /** Aborted once it must stop; made when somebody asks. */
   #controller: AbortController | null = null
   #abortReason: unknown
 
-  constructor(
-    item: T,
-    identity: { readonly key: string; readonly print: string; readonly version: string },
-    shard: Shard<T>,
-    mark: Mark | null,
-  ) {
+  constructor(item: T, key: string, print: string, version: string, shard: Shard<T>, mark: Mark | null) {
     this.item = item
-    this.key = identity.key
-    this.print = identity.print
-    this.version = identity.version
+    this.key = key
+    this.print = print
+    this.version = version
     this.shard = shard
     this.mark = mark
-    const waiting = shard.state.waiting.size > 0 ? shard.state.waiting.get(identity.key) : undefined
+    const waiting = shard.state.waiting.size > 0 ? shard.state.waiting.get(key) : undefined
     this.attempts = waiting?.attempts ?? 0
     this.crashes = waiting?.crashes ?? 0
     this.retryAt = waiting?.retryAt ?? 0
@@ -58,7 +54,7 @@ export class Task<T> {
   renew(): void {
     this.#controller = null
     this.#abortReason = undefined
-    this.rides = []
+    this.rides = null
     this.result = undefined
   }
 }

@@ -39,6 +39,8 @@ export class Workbench<T> {
   readonly #job: ResolvedJob<T>
   readonly #events: WorkbenchEvents<T>
   readonly #slots: number
+  /** No limit but the slots. */
+  readonly #isPlain: boolean
   #busy = 0
   /** Tasks that wait for their next attempt, without a slot; the function calls it off. */
   readonly #sleepers = new Map<Task<T>, () => void>()
@@ -56,6 +58,7 @@ export class Workbench<T> {
     this.#slots = job.concurrency * job.batchSize
     this.limiter = job.rateLimit ? new RateLimiter(job.rateLimit.perMs) : null
     this.breaker = job.breaker ? new Breaker(job.breaker) : null
+    this.#isPlain = !job.eachBatch && !job.isOrderKept && !this.limiter && !this.breaker
   }
 
   get inFlight(): number {
@@ -102,6 +105,16 @@ export class Workbench<T> {
     else if (this.#sleepers.size >= waitingMax)
       await this.#until(() => this.#sleepers.size < waitingMax || this.isStopping)
     return !this.isStopping
+  }
+
+  /** The short way, without waiting for anything: true if the task was started. Otherwise `admit` it. */
+  tryStart(task: Task<T>): boolean {
+    if (this.#busy >= this.#slots || !this.#isPlain || this.isStopping) return false
+    if (task.shard.careful > 0 || task.crashes > 0 || task.retryAt > 0) return false
+    task.shard.take(task)
+    this.#hold(task)
+    this.#call(task)
+    return true
   }
 
   /** The source is at its end: do not wait for a full batch. */
@@ -257,7 +270,7 @@ export class Workbench<T> {
     }
     const done = tasks.filter((task) => !failures.has(task.item))
     // They ride with one of the batch: all of it is written in one commit, as it completes in one moment.
-    done[0]?.rides.push(...rides)
+    if (done[0] && rides.length > 0) done[0].rides = [...rides]
     for (const task of done) this.#succeeded(task, undefined)
     for (const task of tasks) if (failures.has(task.item)) void this.#failed(task, failures.get(task.item))
   }

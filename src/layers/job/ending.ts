@@ -1,0 +1,34 @@
+// How a shard ends: its round is finished, or it is left for later. Either way it says so in history and takes a checkpoint.
+
+import type { Kernel } from '../../engine/kernel.ts'
+import { entry } from './entries.ts'
+import type { Shard } from './shard.ts'
+
+export async function finishShard<T>(kernel: Kernel, shard: Shard<T>, skipped: number, goesOn: boolean): Promise<void> {
+  const { round, roundDone, roundFailed, cursor } = shard.state
+  const data = { round, done: roundDone, skipped, failed: roundFailed, cursor: goesOn ? cursor : null }
+  await shard.write([entry('finished', data)], {
+    status: 'finished',
+    wakeup: null,
+    attributes: { ...shard.attributes(), finishedAt: kernel.worker.now() },
+  })
+  await checkpointQuietly(kernel, shard, 'finished')
+}
+
+export async function leaveShard<T>(kernel: Kernel, shard: Shard<T>, because: string): Promise<void> {
+  await shard.write([entry('stopped', { because })], {
+    status: 'stopped',
+    wakeup: kernel.worker.now(),
+    attributes: shard.attributes(),
+  })
+  await checkpointQuietly(kernel, shard, 'stopped')
+}
+
+/** History has it all: a checkpoint that fails costs the next start some time, nothing else. */
+async function checkpointQuietly<T>(kernel: Kernel, shard: Shard<T>, trigger: string): Promise<void> {
+  try {
+    await shard.open.checkpoint({ trigger })
+  } catch (error) {
+    kernel.events.emit('problem', { where: shard.open.id, error })
+  }
+}

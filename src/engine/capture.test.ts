@@ -223,7 +223,8 @@ describe('capture and restore', () => {
         const { state: last } = await restoreState(published.manifest, ioOn(shelf))
         expect(plainOf(last as State)).toEqual(published.plain)
       }),
-      { numRuns: 200 },
+      // A fixed seed: all four ways of writing must be met, and some random walks miss one.
+      { numRuns: 200, seed: 7 },
     )
     expect([...choices].sort()).toEqual(['layer', 'merge', 'pages', 'unchanged'])
   })

@@ -48,6 +48,8 @@ function fresh(body) {
 
 async function appendEvents(rp, { aggregates, rounds, command, input }) {
   const handles = await Promise.all(Array.from({ length: aggregates }, (_, n) => rp.open(account, `a${n}`)))
+  // One round aside for both sides: connections, statements and schema are made on the first write.
+  await Promise.all(handles.map((handle) => handle.do(command, input)))
   const work = () =>
     Promise.all(
       handles.map(async (handle) => {
@@ -80,8 +82,7 @@ function appendBench(name, kind, shape, eventsEach, rounds, target) {
         return (64 * count * eventsEach * 1000) / elapsedMs
       }
       if (!peer) return { value: await value() }
-      const baseline = () =>
-        peer.append({ url: server?.url, aggregates: 64, rounds: Math.max(1, times(8)), eventsEach })
+      const baseline = () => peer.append({ url: server?.url, aggregates: 64, rounds: times(rounds), eventsEach })
       return await pair({ value, baseline })({ index })
     }),
   }

@@ -1,5 +1,5 @@
-// Loading a user's module, TypeScript included: by Node itself where it can (22.18 and 23.6 on), else through tsx or
-// esbuild if the user has one of them, else with a message that says what to do.
+// Loading a user's module, TypeScript included: by Node itself where it can (22.18 and 23.6 on), else through the esbuild
+// that the user has (by itself or with tsx), else with a message that says what to do.
 
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -19,25 +19,19 @@ function canStripTypes(): boolean {
 }
 
 async function enableTypeScript(path: string): Promise<void> {
-  // The user's own, from where the user's file is.
+  // The user's own, from where the user's file is; whoever has tsx has esbuild with it.
   const from = createRequire(path)
-  const tsx = find(from, 'tsx/esm/api')
-  if (tsx) {
-    const { register } = (await import(pathToFileURL(tsx).href)) as { register(): unknown }
-    register()
-    return
+  const tsx = find(from, 'tsx/package.json')
+  const esbuild = find(from, 'esbuild') ?? (tsx && find(createRequire(tsx), 'esbuild'))
+  if (!esbuild) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `Node ${process.versions.node} cannot run TypeScript by itself: use Node 22.18 or newer, or npm install --save-dev tsx, or name a .js or .mjs file`,
+      { file: path },
+    )
   }
-  const esbuild = find(from, 'esbuild')
-  if (esbuild) {
-    const { registerHooks } = await import('./typescript.ts')
-    registerHooks(esbuild)
-    return
-  }
-  throw new RepriseError(
-    'INVALID_ARGUMENT',
-    `Node ${process.versions.node} cannot run TypeScript by itself: use Node 22.18 or newer, or npm install --save-dev tsx, or name a .js or .mjs file`,
-    { file: path },
-  )
+  const { registerHooks } = await import('./typescript.ts')
+  registerHooks(esbuild)
 }
 
 function find(from: NodeJS.Require, name: string): string | null {

@@ -76,7 +76,7 @@ describe.each(versions)('the package on Node %s', (version) => {
     const types = cli('init', 'typed', '--yes', '--language', 'ts')
     expect(types.code).toBe(0)
     const typed = cli('run', 'typed/papers.ts', '--report', 'none')
-    if (Number(version) >= 24) expect(typed.code, typed.stderr).toBe(0)
+    if (Number(version) >= 22) expect(typed.code, typed.stderr).toBe(0)
   }, 300_000)
 })
 

@@ -36,6 +36,7 @@ import { type Kernel, newId, newOperation } from './kernel.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
 import { lookAgain } from './second-look.ts'
+import { stayAlive } from './stay-alive.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
 import { type ExportOptions, exportTimeline, importTimeline } from './transfer.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
@@ -63,6 +64,7 @@ export class Reprise {
   readonly #closing = new Set<() => Promise<void>>()
   readonly #shut: () => Promise<void>
   #closed: Promise<void> | null = null
+  #letEnd: (() => void) | null = null
 
   constructor(kernel: Kernel, shut: () => Promise<void>) {
     this.kernel = kernel
@@ -92,10 +94,11 @@ export class Reprise {
     return await definition[runs](this, input as Input, (options ?? {}) as Options)
   }
 
-  /** This process executes runs of these definitions, whoever started them. */
+  /** This process executes runs of these definitions, whoever started them, and stays alive for them until it is closed. */
   work(definitions: readonly Workable[]): void {
     this.#check()
     for (const definition of definitions) definition[works](this)
+    this.#letEnd ??= stayAlive()
   }
 
   /** State as of a sequence or coordinate, recovered aside. */
@@ -326,6 +329,7 @@ export class Reprise {
     await this.kernel.committer.drain()
     await this.kernel.worker.close()
     await this.#shut()
+    this.#letEnd?.()
   }
 
   #check(): void {

@@ -229,7 +229,7 @@ export class Live<State> {
   async #pause(attempt: number): Promise<void> {
     const { clock, random } = this.#engine.kernel
     const pauseMs = attempt === 1 ? 0 : random.number() * Math.min(200, 4 * 2 ** attempt)
-    await new Promise<void>((resolve) => clock.after(pauseMs, resolve))
+    await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
     // A closed handle looks whole; only a new one can be written through.
     if (!this.#open.broken && attempt === 1) await this.#reopen().catch(() => undefined)
   }

@@ -8,6 +8,7 @@ import { type Attribute, feedStart, type Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { whileAwaited } from '../../engine/stay-alive.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { finishShard, leaveShard } from './ending.ts'
 import { entry, toFailure } from './entries.ts'
@@ -85,7 +86,7 @@ export class JobRun<T = unknown> {
 
   /** Resolves when all items of the round are settled, or the run was stopped. */
   result(): Promise<JobReport> {
-    return this.#result
+    return whileAwaited(this.#result)
   }
 
   get progress(): JobProgress {

@@ -389,7 +389,7 @@ export class Workbench<T> {
   }
 
   #sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.#kernel.clock.after(ms, resolve))
+    return new Promise((resolve) => this.#kernel.clock.after(ms, resolve, true))
   }
 
   #until(isMet: () => boolean): Promise<void> {

@@ -7,6 +7,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { newId } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recover.ts'
+import { whileAwaited } from '../../engine/stay-alive.ts'
 import type { Along } from '../../engine/writer.ts'
 import type { AnyWorkflow } from './definition.ts'
 import type { End, Item } from './entries.ts'
@@ -50,7 +51,7 @@ export class WorkflowRun<Output = unknown> {
 
   /** The result, or what the run threw. Waits for the end, wherever the run executes. */
   async result(options: { readonly timeout?: Duration; readonly signal?: AbortSignal } = {}): Promise<Output> {
-    const end = await this.#ended(options)
+    const end = await whileAwaited(this.#ended(options))
     switch (end.kind) {
       case 'completed':
         return end.result as Output

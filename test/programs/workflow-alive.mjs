@@ -1,0 +1,12 @@
+// Awaits a run that sleeps, with nothing else to keep the process alive, then works for others until it is closed.
+
+import { open } from '../../dist/index.js'
+import { workflow } from '../../dist/layers/workflow/index.js'
+
+const rp = await open(process.argv[2])
+const nap = workflow('nap', async (ctx) => {
+  await ctx.sleep('300ms')
+  return 'rested'
+})
+console.log(await (await rp.run(nap, undefined, { id: 'one' })).result())
+await rp.close()

@@ -7,18 +7,18 @@ import { sha256 } from './sha256.mjs'
 /** Every planted bug, where it sits, and within how many seeds the simulation must find it. */
 export const plants = {
   'no-fence': { in: 'store', seedsMax: 200 },
-  'unfenced-publish': { in: 'store', seedsMax: 1000 },
-  'ack-before-sync': { in: 'store', seedsMax: 200 },
+  'unfenced-publish': { in: 'store', seedsMax: 500 },
+  'ack-before-sync': { in: 'store', seedsMax: 100 },
   'split-publish': { in: 'store', seedsMax: 1000 },
   'double-consume': { in: 'store', seedsMax: 500 },
-  'ignore-cursors': { in: 'store', seedsMax: 2000 },
+  'ignore-cursors': { in: 'store', seedsMax: 500 },
   'no-checksum': { in: 'engine', seedsMax: 1000 },
-  'floor-too-high': { in: 'core', seedsMax: 500 },
-  'unverified-counted': { in: 'core', seedsMax: 2000 },
-  'ignore-forks': { in: 'core', seedsMax: 2000 },
-  'collect-ignores-forks': { in: 'engine', seedsMax: 2000 },
-  'no-grace': { in: 'engine', seedsMax: 2000 },
-  'retry-new-operation': { in: 'store', seedsMax: 1000 },
+  'floor-too-high': { in: 'core', seedsMax: 200 },
+  'unverified-counted': { in: 'core', seedsMax: 500 },
+  'ignore-forks': { in: 'core', seedsMax: 3000 },
+  'collect-ignores-forks': { in: 'engine', seedsMax: 3000 },
+  'no-grace': { in: 'engine', seedsMax: 500 },
+  'retry-new-operation': { in: 'store', seedsMax: 100 },
   'skip-dedupe': { in: 'engine', seedsMax: 500 },
 }
 

@@ -15,6 +15,14 @@ import { createStore } from './store.mjs'
 import { Violation } from './violation.mjs'
 import { User } from './workload.mjs'
 
+/** What some seeds do more of than others. */
+const themes = [
+  {},
+  {},
+  { rollback: 5, collect: 5, checkpoint: 6, append: 12 },
+  // A parent that moves on, trims and drops, with forks that it must not leave behind.
+  { isNarrow: true, append: 16, fork: 3, follow: 8, checkpoint: 8, collect: 6, rest: 2, effect: 0, send: 0, drill: 0 },
+]
 const startOfTime = 1_800_000_000_000
 const tickMs = 60
 const healMs = 60_000
@@ -66,15 +74,16 @@ class Simulation {
     this.databaseTime = () => startOfTime + Math.round(this.scheduler.now)
     this.oracle = new Oracle(this.models, this.fail)
     this.disk = new Disk({ oracle: this.oracle, random: this.random, plant, clock: this.databaseTime })
+    const { isNarrow = false, ...theme } = this.random.pick(themes)
+    this.habits = this.#drawHabits(theme)
     this.options = {
       lease: this.random.pick([250, 900]),
-      grace: this.random.pick([60, 250, 1000, 4000]),
+      grace: isNarrow ? 60 : this.random.pick([60, 250, 1000, 4000]),
       patience: this.random.pick([80, 500]),
     }
-    this.timelines = this.#drawTimelines()
+    this.timelines = isNarrow ? [this.random.pick(['log/a', 'led/a']), 'tail/t'] : this.#drawTimelines()
     this.thinkMs = this.random.pick([5, 40, 150])
-    this.operationsLeft = 8 + this.random.int(30)
-    this.habits = this.#drawHabits()
+    this.operationsLeft = isNarrow ? 30 : 8 + this.random.int(30)
   }
 
   /** Sometimes all of them, sometimes everybody at the same one. */
@@ -85,11 +94,11 @@ class Simulation {
   }
 
   /** Each seed has its own: some never roll back, others do little else. */
-  #drawHabits() {
+  #drawHabits(theme) {
     const usual = { append: 8, burst: 4, appendKeyed: 3, open: 2, close: 1, checkpoint: 3, savepoint: 1, release: 0.5 }
     const tools = { fork: 1, rollback: 1, at: 1, collect: 2, verify: 0.5, drill: 0.5 }
     const others = { effect: 1.5, send: 1, consume: 2, follow: 3, rest: 0.5 }
-    const habits = { ...usual, ...tools, ...others }
+    const habits = { ...usual, ...tools, ...others, ...theme }
     for (const name in habits) if (this.random.chance(0.4)) habits[name] *= this.random.pick([0, 0.3, 3, 6])
     habits.append ||= 4
     return habits

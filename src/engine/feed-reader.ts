@@ -8,7 +8,15 @@ import { lastSeq, originDigest, verifyRun } from '../core/run.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from './history.ts'
 import type { Kernel } from './kernel.ts'
 
+export interface FeedRun {
+  /** Everything up to and including this run was given. */
+  readonly position: FeedPosition
+  readonly entries: readonly Entry[]
+}
+
 export interface FeedEntries {
+  readonly runs: readonly FeedRun[]
+  /** Those of all the runs, in order. */
   readonly entries: readonly Entry[]
   /** Where to go on. */
   readonly next: FeedPosition
@@ -22,29 +30,33 @@ export class FeedReader {
   readonly #kernel: Kernel
   readonly #prefixes: readonly string[]
   readonly #last = new Map<TimelineId, Point>()
+  readonly #mayBeTrimmed: boolean
   /** Read from the very start, and nothing forgotten since: then a timeline that does not start at 1 was trimmed. */
   #isFromStart = false
 
-  constructor(kernel: Kernel, prefixes: readonly string[]) {
+  /** Without prefixes: every timeline. `mayBeTrimmed`: what is no longer there is passed over, not an error. */
+  constructor(kernel: Kernel, prefixes: readonly string[] = [], options: { readonly mayBeTrimmed?: boolean } = {}) {
+    this.#mayBeTrimmed = options.mayBeTrimmed ?? false
     this.#kernel = kernel
     this.#prefixes = prefixes
   }
 
   /** `limit` counts runs, so there may be more entries. */
   async page(after: FeedPosition, limit = 1000): Promise<FeedEntries> {
-    if (after === feedStart) this.#isFromStart = true
-    const { items, next, isEnd } = await this.#kernel.store.feed(after, { prefixes: this.#prefixes }, limit)
-    const entries: Entry[] = []
+    if (after === feedStart) this.#isFromStart = !this.#mayBeTrimmed
+    const filter = this.#prefixes.length > 0 ? { prefixes: this.#prefixes } : {}
+    const { items, next, isEnd } = await this.#kernel.store.feed(after, filter, limit)
+    const runs: FeedRun[] = []
     for (const item of items) {
       const before = await this.#before(item)
       const { timeline, run } = item
       verifyRun(this.#kernel.hash, timeline, run, { seq: run.first - 1, digest: before })
       this.#remember(timeline, { seq: lastSeq(run), digest: run.digest })
       const decoded = entriesOf(this.#kernel, { timeline, run, before, skipTo: run.first - 1 })
-      if (isArchiveName(timeline)) entries.push(...(await this.#ofBranch(timeline, decoded)))
-      else for (const entry of decoded) entries.push(entry)
+      const entries = isArchiveName(timeline) ? await this.#ofBranch(timeline, decoded) : decoded
+      runs.push({ position: item.position, entries })
     }
-    return { entries, next, isEnd }
+    return { runs, entries: runs.flatMap((each) => each.entries), next, isEnd }
   }
 
   /** Forgets what it knows: after the caller goes back to an earlier position. */

@@ -1,7 +1,7 @@
 // reprise tail: follows new entries, by the feed for many timelines. Ends with Ctrl-C, or at the end with --once.
 
 import { feedStart } from '../../core/ports.ts'
-import { FeedReader } from '../../engine/feed.ts'
+import { FeedReader } from '../../engine/feed-reader.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { brief, when } from '../format.ts'
@@ -12,14 +12,14 @@ const pollMs = 250
 
 const tail: Command = async ({ engine, args, options, output }) => {
   const prefixes = args[0] === undefined ? undefined : [args[0]]
-  const reader = new FeedReader(engine.kernel, prefixes ? { prefixes } : {})
+  const reader = new FeedReader(engine.kernel, prefixes, { mayBeTrimmed: true })
   let position = text(options, 'from') === 'start' || flag(options, 'once') ? feedStart : await end()
   let isStopped = false
   process.once('SIGINT', () => {
     isStopped = true
   })
   while (!isStopped) {
-    const page = await reader.read(position, 500)
+    const page = await reader.page(position, 500)
     position = page.next
     for (const { entries } of page.runs) {
       for (const entry of entries) {

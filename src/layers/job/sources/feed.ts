@@ -2,7 +2,7 @@
 // a named cursor in the store, so that history is never trimmed before it was consumed.
 
 import { feedStart } from '../../../core/ports.ts'
-import { FeedReader } from '../../../engine/feed.ts'
+import { FeedReader } from '../../../engine/feed-reader.ts'
 import type { Entry } from '../../../engine/history.ts'
 import type { Chunk, ReadContext, Reader, Source } from '../source.ts'
 
@@ -35,13 +35,13 @@ class FeedItems implements Reader<Entry> {
     this.#context = context
     this.#position = position
     const { prefixes } = options
-    this.#reader = new FeedReader(context.engine.kernel, prefixes.length > 0 ? { prefixes } : {})
+    this.#reader = new FeedReader(context.engine.kernel, prefixes, { mayBeTrimmed: true })
   }
 
   async next(): Promise<Chunk<Entry> | null> {
     for (;;) {
       if (this.#context.signal.aborted) return null
-      const page = await this.#reader.read(this.#position, pageRuns)
+      const page = await this.#reader.page(this.#position, pageRuns)
       const hasMoved = page.next !== this.#position
       this.#position = page.next
       if (page.runs.length > 0 || hasMoved) return this.#chunk(page.runs)

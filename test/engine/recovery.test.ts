@@ -203,10 +203,12 @@ onEveryStore('recovery', (world) => {
     const first = await w.engine()
     const f = await first.open(frugal, 'x')
     for (let i = 0; i < 43; i++) await f.append(added(1))
+    // A checkpoint that is due is under way; a slow store may need a moment more.
+    while (f.checkpointing.entriesSince >= 5) await new Promise((resolve) => setTimeout(resolve, 2))
     await first.close()
     const again = await (await w.engine()).open(frugal, 'x')
     expect(again.state.total).toBe(43)
-    expect(again.recovery.entriesReplayed).toBeLessThan(10)
+    expect(again.recovery.entriesReplayed).toBeLessThanOrEqual(5)
   })
 
   it('A1.2: with state as the authority the newest whole save is the truth, and what came after is told as lost', async () => {

@@ -1,9 +1,10 @@
-// Fingerprints of item keys: SHA-256 as one-byte characters, of which the first 128 bits count. Two of 5,000,000 keys share one
-// with a chance of 1 in 10^25, so a fingerprint stands for its key; with SHA-256 nobody can make two keys meet on purpose.
+// Fingerprints of item keys: SHA-256 as one-byte characters, of which the first 96 bits count. That any
+// two of 5,000,000 keys share them has a chance of 1 in 6·10^15, so a fingerprint stands for its key; and with SHA-256
+// nobody can make two keys meet on purpose.
 
 import { createHash, hash as hashOnce } from 'node:crypto'
 
-export const fingerprintBytes = 16
+export const fingerprintBytes = 12
 export const versionBytes = 8
 
 const surrogate = /[\ud800-\udfff]/

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { keyed } from '../../core/keyed.ts'
-import { fingerprint, versionPrint } from './digest.ts'
+import { fingerprint, fingerprintBytes, versionPrint } from './digest.ts'
 import { FinishedSet, segmentKeys } from './finished.ts'
 
 const parts = () => ({ finished: keyed<Uint8Array>(), versions: keyed<Uint8Array>() })
@@ -46,7 +46,7 @@ describe('the set of finished keys', () => {
     const loaded = new FinishedSet(held)
     expect(loaded.size).toBe(count)
     expect([...loaded.prints()].map(({ print }) => print)).toEqual(
-      Array.from({ length: count }, (_, i) => fingerprint(`item ${i}`).slice(0, 16)),
+      Array.from({ length: count }, (_, i) => fingerprint(`item ${i}`).slice(0, fingerprintBytes)),
     )
     expect(loaded.has(fingerprint('item x'), '')).toBe(false)
   })

@@ -2,7 +2,7 @@
 // hand can move over without doing its work again.
 //
 // A line is { "key": "…", "at": 1767225600000, "version": "…", "result": … }; where history was trimmed, only the
-// fingerprint is left: { "fingerprint": "32 hex digits" }.
+// fingerprint is left: { "fingerprint": "24 hex digits" }.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -144,7 +144,7 @@ function identityOf(
   const record = value as Record<string, unknown>
   const key = field === undefined ? (record.key ?? record.id) : record[field]
   if ((typeof key === 'string' && key !== '') || typeof key === 'number') return byKey(String(key))
-  if (field === undefined && typeof record.fingerprint === 'string' && /^[0-9a-f]{32}$/.test(record.fingerprint)) {
+  if (field === undefined && typeof record.fingerprint === 'string' && /^[0-9a-f]{24}$/.test(record.fingerprint)) {
     return { key: null, print: Buffer.from(record.fingerprint, 'hex').toString('latin1') }
   }
   return null

@@ -223,7 +223,6 @@ export class Shard<T> {
 
   async #writeDone(batch: readonly Task<T>[]): Promise<void> {
     const cursor = this.#reachedWith(batch)
-    for (const task of batch) this.finished.hint(task.key, task.print)
     try {
       await this.write(this.#doneEntries(batch, cursor), { ...this.#along(batch), ...this.#cursors(cursor) })
     } catch (error) {
@@ -252,9 +251,15 @@ export class Shard<T> {
     for (let at = 0; at < batch.length; at += keysPerEntry) {
       const part = batch.slice(at, at + keysPerEntry)
       const isLast = at + keysPerEntry >= batch.length
+      const keys = part.map((task) => task.key)
+      if (!this.state.forgets)
+        this.finished.hint(
+          keys,
+          part.map((task) => task.print),
+        )
       entries.push(
         entry('done', {
-          keys: part.map((task) => task.key),
+          keys,
           ...(part.some((task) => task.version !== '') && { versions: part.map((task) => task.version) }),
           ...(this.#keepsResults && { results: part.map((task) => task.result) }),
           ...(isLast && cursor && { cursor }),

@@ -120,6 +120,7 @@ export class TimelineState<State> implements Follower {
     try {
       const current = this.#fold.upcasters ? upcast(entry, this.#fold.upcasters) : entry
       const next = this.#fold.apply(value, current as Entry)
+      if (next instanceof Promise) throw new TypeError('apply returned a promise: a fold cannot wait')
       return next === undefined ? value : (next as State)
     } catch (error) {
       if (error instanceof RepriseError && error.code !== 'FOLD_FAILED') throw error

@@ -78,6 +78,15 @@ onEveryStore('append', (world) => {
     expect(s.coordinate.seq).toBe(2)
   })
 
+  it('refuses an apply that waits: a promise is no state', async () => {
+    const w = await world()
+    const waiting = timeline('waiting', { initial: () => 0, apply: (async () => 1) as never })
+    const s = await (await w.engine()).open(waiting, 'a')
+    await expect(s.append({ type: 'n' } as never)).rejects.toEqual(code('FOLD_FAILED'))
+    expect(s.state).toBe(0)
+    expect(s.coordinate.seq).toBe(0)
+  })
+
   it('the state changes only when the entries are durable', async () => {
     const w = await world()
     const c = await (await w.engine()).open(counter, 'later')

@@ -289,6 +289,11 @@ export interface WorkerRow extends WorkerRecord {
   readonly progressAt: number
   readonly isAlive: boolean
   readonly isRetired: boolean
+  /**
+   * The worker had a session with the store and has none now, whatever its lease says: it died, or is just coming back.
+   * A store that cannot tell says false, and of a worker whose session it could never see.
+   */
+  readonly isGone: boolean
 }
 
 export interface ClaimRequest {

@@ -1,5 +1,6 @@
 // Taking a timeline: a new epoch, so that whoever had it before can no longer write. A dead owner on this host is
-// recognised at once, one elsewhere when its lease has run out; a live one is waited for, or overruled if asked.
+// recognised at once, one elsewhere when the store misses it or its lease has run out; a live one is waited for, or
+// overruled if asked.
 
 import type { TimelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
@@ -38,7 +39,7 @@ export async function takeTimeline(kernel: Kernel, id: TimelineId, options: Open
       continue
     }
     if (outcome.code !== 'OWNED') throw refusalError(id, outcome)
-    if ((await worker.retireGone()).length > 0) continue
+    if ((await worker.retireGone()).length > 0 || (await worker.retiredSoon()).length > 0) continue
     if (clock.elapsed() >= until) throw refusalError(id, outcome)
     await new Promise<void>((resolve) => clock.after(pollMs, resolve, true))
   }

@@ -19,6 +19,9 @@ export interface WorkerOptions {
   readonly isGone?: (other: ProcessIdentity, own: ProcessIdentity) => boolean
 }
 
+/** Between the first look that misses a worker and the one that is believed. */
+const secondLookMs = 400
+
 export class Worker {
   readonly #options: WorkerOptions
   readonly #info = new Map<string, Attribute>()
@@ -28,6 +31,7 @@ export class Worker {
   #registered: Promise<void> | null = null
   #cancelBeat: (() => void) | null = null
   #isClosed = false
+  #secondLook: Promise<WorkerId[]> | null = null
   // Database time minus our monotonic clock, so that a wrong wall clock on this machine does no harm.
   #offsetMs: number | null = null
   #leastOffsetMs: number | null = null
@@ -80,15 +84,27 @@ export class Worker {
     return () => this.#onRetired.delete(call)
   }
 
-  /** Declares workers of this host dead whose process is gone, at once and without waiting for their lease. */
-  async retireGone(rows?: readonly WorkerRow[]): Promise<WorkerId[]> {
-    const { store, identity, events, isGone = isProcessGone } = this.#options
-    const gone = (rows ?? (await store.workers()))
-      .filter((row) => !row.isRetired && row.id !== this.#id && isGone(row, identity))
-      .map((row) => row.id)
-    if (gone.length > 0) await store.retire(gone)
-    for (const worker of gone) events.emit('worker-retired', { worker, because: 'its process on this host is gone' })
-    return gone
+  /**
+   * Declares workers dead without waiting for their lease: at once those of this host whose process is gone; those that
+   * the store says are gone after a second look, because a process that just lost its connection comes back.
+   */
+  async retireGone(): Promise<WorkerId[]> {
+    const { store, identity, isGone = isProcessGone } = this.#options
+    const others = (await store.workers()).filter((row) => !row.isRetired && row.id !== this.#id)
+    const gone = others.filter((row) => isGone(row, identity))
+    await this.#retire(gone, 'its process on this host is gone')
+    const missed = others.filter((row) => row.isGone && !gone.includes(row))
+    if (missed.length > 0 && !this.#secondLook) {
+      this.#secondLook = this.#lookAgain(missed).finally(() => {
+        this.#secondLook = null
+      })
+    }
+    return gone.map((row) => row.id)
+  }
+
+  /** Whom the second look retires, if one is under way. */
+  async retiredSoon(): Promise<WorkerId[]> {
+    return (await this.#secondLook) ?? []
   }
 
   /** The store said that this worker is dead: goes on under a new identity without waiting for the next heartbeat. */
@@ -127,6 +143,28 @@ export class Worker {
     this.#leastOffsetMs = answer.now - clock.elapsed()
     if (!answer.ok) this.#renew()
     else this.#scheduleBeat()
+  }
+
+  async #lookAgain(missed: readonly WorkerRow[]): Promise<WorkerId[]> {
+    const { store, clock, events } = this.#options
+    try {
+      await new Promise<void>((resolve) => clock.after(secondLookMs, resolve, true))
+      if (this.#isClosed) return []
+      // Whoever beat meanwhile is on its way back.
+      const before = new Map(missed.map((row) => [row.id, row.beatAt]))
+      const gone = (await store.workers()).filter((row) => row.isGone && before.get(row.id) === row.beatAt)
+      await this.#retire(gone, 'its session with the store is gone')
+      return gone.map((row) => row.id)
+    } catch (error) {
+      if (!this.#isClosed) events.emit('problem', { where: 'workers', error })
+      return []
+    }
+  }
+
+  async #retire(rows: readonly WorkerRow[], because: string): Promise<void> {
+    if (rows.length === 0) return
+    await this.#options.store.retire(rows.map((row) => row.id))
+    for (const { id } of rows) this.#options.events.emit('worker-retired', { worker: id, because })
   }
 
   #renew(): void {

@@ -28,6 +28,8 @@ export interface Capabilities {
   readonly sql?: boolean
   /** listen() calls when something was committed. Default true. */
   readonly listen?: boolean
+  /** workers() tells when a worker's process has ended without retiring (isGone). Default false. */
+  readonly presence?: boolean
 }
 
 /** A fresh, empty world a test. open() may be called several times; each call is like another process on that world. */
@@ -44,7 +46,7 @@ export type Success = Extract<Outcome, { ok: true }>
 type Parts = Partial<Omit<Commit, 'guard'>>
 
 const longLeaseMs = 600_000
-const patienceMs = 10_000
+export const patienceMs = 10_000
 
 export const hash: Hash = (bytes) => new Uint8Array(createHash('sha256').update(bytes).digest())
 

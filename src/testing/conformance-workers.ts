@@ -8,6 +8,7 @@ import {
   expectOk,
   expectRefused,
   type Kit,
+  patienceMs,
   type Test,
   until,
   worker,
@@ -19,9 +20,9 @@ export function workerTests(test: Test): void {
     const { ok, now } = await kit.store.beat(record)
     assert.equal(ok, true)
     const [row] = await kit.store.workers()
-    const { startedAt, beatAt, progressAt, isAlive, isRetired, ...rest } = row!
+    const { startedAt, beatAt, progressAt, isAlive, isRetired, isGone, ...rest } = row!
     assertSame(rest, record, 'the record')
-    assert.deepEqual([isAlive, isRetired], [true, false])
+    assert.deepEqual([isAlive, isRetired, isGone], [true, false, false])
     for (const time of [startedAt, beatAt, progressAt]) assert.ok(Math.abs(time - now) < 60_000, 'the store’s time')
   })
 
@@ -77,6 +78,40 @@ export function workerTests(test: Test): void {
     assert.equal((await kit.store.workers()).length, 2)
   })
 
+  test('a worker is not gone while the process that beat for it is there, not even after its lease', async (kit) => {
+    const other = await kit.open()
+    await kit.beat('w', { leaseMs: 30 }, other)
+    for (let n = 0; n < 20; n++) {
+      assert.deepEqual(await goneIds(kit), [])
+      await new Promise((resolve) => setTimeout(resolve, 10))
+    }
+    await until(async () => !(await kit.store.workers())[0]!.isAlive, 'the lease ends')
+    assert.deepEqual(await goneIds(kit), [])
+  })
+
+  test('a worker whose process ended without a word is gone long before its lease, where the store can tell', async (kit) => {
+    if (!kit.capabilities.presence) return
+    await kit.beat('here')
+    // A process needs a moment until the store can see it; before that only its lease speaks for it.
+    for (let pauseMs = 50; (await goneIds(kit)).length === 0; pauseMs *= 2) {
+      assert.ok(pauseMs < patienceMs, 'the store notices that a process ended')
+      const other = await kit.open()
+      await kit.beat('w', {}, other)
+      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      await other.close()
+      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    }
+    const rows = (await kit.store.workers()).map((row) => [row.id, row.isAlive, row.isRetired, row.isGone])
+    assert.deepEqual(rows, [
+      ['here', true, false, false],
+      ['w', true, false, true],
+    ])
+    await kit.beat('w')
+    await until(async () => (await goneIds(kit)).length === 0, 'it is there again in another process')
+    await kit.store.retire([asWorker('w')])
+    assert.deepEqual(await goneIds(kit), [], 'a retired worker is retired, not gone')
+  })
+
   test('retiring frees all timelines of a worker and of no other', async (kit) => {
     await kit.beat('w1')
     await kit.beat('w2')
@@ -94,6 +129,10 @@ export function workerTests(test: Test): void {
     assert.equal((await kit.head('a')).operation, before.operation)
     expectRefused(await a.take(), 'WORKER_RETIRED')
   })
+}
+
+async function goneIds(kit: Kit): Promise<string[]> {
+  return (await kit.store.workers()).filter((row) => row.isGone).map((row) => row.id)
 }
 
 export function upkeepTests(test: Test): void {

@@ -40,6 +40,7 @@ export function toWorkerRow({ retiredAt, ...worker }: WorkerState, now: number):
     info: { ...worker.info },
     isAlive: isAlive({ ...worker, retiredAt }, now),
     isRetired: retiredAt !== null,
+    isGone: false,
   }
 }
 

@@ -1,6 +1,7 @@
 // Connections. Every call has an end: a server that is not there is tried again with growing pauses until
 // connectTimeoutMs, a statement that does not answer gives up after statementTimeoutMs and its connection is dropped.
-// No session state: no SET, no session locks, no prepared statements unless asked for; so a pooler in transaction mode works.
+// No session state: no SET, no session locks, no prepared statements unless asked for; so a pooler in transaction mode
+// works. What needs a session has one of its own (session.ts).
 
 import { RepriseError } from '../../core/errors.ts'
 import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryResult } from './driver.ts'

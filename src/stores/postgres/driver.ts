@@ -23,6 +23,9 @@ export interface DriverClient {
   release(error?: Error | boolean): void
   end(): Promise<void>
   on(event: string, call: (value: never) => void): void
+  /** What the server said at connect is its process for this session; a pooler says something else. */
+  readonly processID?: number | null
+  unref?(): void
 }
 
 export interface DriverPool {

@@ -7,7 +7,9 @@ import { loadDriver } from './driver.ts'
 import { checkServer } from './facts.ts'
 import { Bell } from './listen.ts'
 import { parseLocation } from './location.ts'
+import { Presence } from './presence.ts'
 import { prepareSchema, quoteSchema } from './schema.ts'
+import { Session } from './session.ts'
 import { PostgresStore } from './store.ts'
 import { isStorable } from './text.ts'
 
@@ -16,7 +18,7 @@ export interface PostgresOptions {
   /** Name of the schema that holds the tables: `reprise` unless given. */
   readonly schema?: string
   readonly hash: Hash
-  /** Most connections at a time, beside the one that listens. */
+  /** Most connections at a time, beside the session that listens and shows that this process is there. */
   readonly poolSize?: number
   /** How long a server that is not there is tried again before STORE_UNREACHABLE. */
   readonly connectTimeoutMs?: number
@@ -43,8 +45,11 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
   try {
     await checkServer(connections, location.isRelaxed)
     const number = await prepareSchema(connections, s, namespace)
-    const bell = new Bell(connections, channelName(hash, schema, namespace))
-    return new PostgresStore({ connections, bell, schema: s, namespace: number, location: location.shown })
+    const session = new Session(connections)
+    const bell = new Bell(connections, session, channelName(hash, schema, namespace))
+    const presence = new Presence(connections, session, s, number)
+    const parts = { connections, session, bell, presence, schema: s, namespace: number }
+    return new PostgresStore({ ...parts, location: location.shown })
   } catch (error) {
     await connections.close()
     throw error

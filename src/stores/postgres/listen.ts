@@ -2,33 +2,35 @@
 // queue up behind one lock, fsync included. So it goes out after the commit, in a transaction of its own that writes
 // nothing, and many commits share one. It may be lost; listeners poll as well.
 //
-// Listening takes one connection of its own, opened for the first listener. Where notifications do not come through (a
-// pooler in transaction mode), a timer wakes the listeners instead.
+// Listening takes the store's own session. Where notifications do not come through (a pooler in transaction mode), a
+// timer wakes the listeners instead.
 
 import type { Connections } from './connect.ts'
 import type { DriverClient } from './driver.ts'
+import type { Guest, Session } from './session.ts'
 
 const quietMs = 20
 const pollMs = 500
 const probeMs = 2000
-const reconnectMs = 1000
 
-export class Bell {
+export class Bell implements Guest {
   readonly #connections: Connections
+  readonly #session: Session
   readonly #channel: string
   readonly #wakes = new Set<() => void>()
+  readonly #wired = new WeakSet<DriverClient>()
   #client: DriverClient | null = null
   #isHeard = false
   /** Nothing came through although LISTEN was accepted: there is no use in trying again. */
   #isDeaf = false
   #isClosed = false
-  #isOpening = false
   #poll: NodeJS.Timeout | null = null
   #quiet: NodeJS.Timeout | null = null
   #isRingDue = false
 
-  constructor(connections: Connections, channel: string) {
+  constructor(connections: Connections, session: Session, channel: string) {
     this.#connections = connections
+    this.#session = session
     this.#channel = channel
   }
 
@@ -37,7 +39,7 @@ export class Bell {
     const own = () => wake()
     this.#wakes.add(own)
     this.#startPolling()
-    void this.#open()
+    if (!this.#client && !this.#isDeaf) this.#session.join(this)
     return () => {
       this.#wakes.delete(own)
       if (this.#wakes.size === 0) this.#hangUp()
@@ -61,6 +63,22 @@ export class Bell {
     this.#connections.rows('SELECT pg_notify($1, $2)', [this.#channel, ''], 'unsafe').catch(ignore)
   }
 
+  async settle(client: DriverClient): Promise<void> {
+    if (!this.#wired.has(client)) client.on('notification', () => this.#client === client && this.#heard())
+    this.#wired.add(client)
+    this.#client = client
+    await client.query({ text: `LISTEN ${this.#channel}` })
+    // Do we hear ourselves? Behind a pooler LISTEN succeeds and nothing ever comes.
+    await client.query({ text: `NOTIFY ${this.#channel}` })
+    setTimeout(() => this.#checkHearing(client), probeMs).unref()
+  }
+
+  unsettle(): void {
+    this.#client = null
+    this.#isHeard = false
+    if (!this.#isClosed && this.#wakes.size > 0) this.#startPolling()
+  }
+
   close(): void {
     this.#isClosed = true
     this.#wakes.clear()
@@ -73,32 +91,11 @@ export class Bell {
     for (const wake of [...this.#wakes]) wake()
   }
 
-  async #open(): Promise<void> {
-    if (this.#client || this.#isOpening || this.#isClosed || this.#isDeaf) return
-    this.#isOpening = true
-    const client = new this.#connections.driver.Client(this.#connections.driverConfig)
-    client.on('error', () => this.#lost(client))
-    client.on('end', () => this.#lost(client))
-    client.on('notification', () => this.#heard())
-    try {
-      await client.connect()
-      await client.query({ text: `LISTEN ${this.#channel}` })
-      // Do we hear ourselves? Behind a pooler LISTEN succeeds and nothing ever comes.
-      await client.query({ text: `NOTIFY ${this.#channel}` })
-      this.#client = client
-    } catch {
-      client.end().catch(ignore)
-    } finally {
-      this.#isOpening = false
-    }
-    if (this.#wakes.size === 0 || this.#isClosed) this.#hangUp()
-    else if (this.#client === client) setTimeout(() => this.#checkHearing(client), probeMs).unref()
-  }
-
   #checkHearing(client: DriverClient): void {
     if (this.#isHeard || this.#client !== client) return
     this.#isDeaf = true
-    this.#lost(client)
+    this.#session.leave(this)
+    this.unsettle()
   }
 
   #heard(): void {
@@ -107,28 +104,19 @@ export class Bell {
     this.#wakeAll()
   }
 
-  #lost(client: DriverClient): void {
-    if (this.#client !== client) return
-    this.#hangUp()
-    if (this.#isClosed || this.#wakes.size === 0) return
-    this.#startPolling()
-    setTimeout(() => this.#wakes.size > 0 && void this.#open(), reconnectMs).unref()
-  }
-
   #hangUp(): void {
     this.#stopPolling()
     const client = this.#client
+    this.#session.leave(this)
     this.#client = null
     this.#isHeard = false
-    client?.end().catch(ignore)
+    // The session may stay for another guest.
+    client?.query({ text: `UNLISTEN ${this.#channel}` }).catch(ignore)
   }
 
   #startPolling(): void {
     if (this.#isHeard) return
-    this.#poll ??= setInterval(() => {
-      this.#wakeAll()
-      void this.#open()
-    }, pollMs)
+    this.#poll ??= setInterval(() => this.#wakeAll(), pollMs)
     this.#poll.unref()
   }
 

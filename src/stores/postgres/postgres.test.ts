@@ -16,7 +16,7 @@ conformance(
   { describe, it },
   {
     name: 'postgres',
-    capabilities: { sql: true },
+    capabilities: { sql: true, presence: true },
     async create() {
       worlds += 1
       const world = worlds

@@ -167,6 +167,7 @@ export interface WorkerDbRow {
   readonly progress_at: number
   readonly is_alive: boolean
   readonly is_retired: boolean
+  readonly is_gone: boolean
 }
 
 export function toWorker(row: WorkerDbRow): WorkerRow {
@@ -183,6 +184,7 @@ export function toWorker(row: WorkerDbRow): WorkerRow {
     progressAt: row.progress_at,
     isAlive: row.is_alive,
     isRetired: row.is_retired,
+    isGone: row.is_gone,
   }
 }
 

@@ -29,6 +29,7 @@ import { inspectRows, readFacts } from './facts.ts'
 import { readFeed } from './feed.ts'
 import { functionName } from './functions.ts'
 import type { Bell } from './listen.ts'
+import type { Presence } from './presence.ts'
 import { commitRiding } from './ride.ts'
 import {
   type CursorDbRow,
@@ -45,13 +46,16 @@ import {
   toMessage,
   toRun,
 } from './rows.ts'
+import type { Session } from './session.ts'
 import { escapeText, isStorable } from './text.ts'
 import { timelinesQuery } from './timelines.ts'
 import { beat, listWorkers, retire, tidy } from './workers.ts'
 
 export interface StoreParts {
   readonly connections: Connections
+  readonly session: Session
   readonly bell: Bell
+  readonly presence: Presence
   readonly schema: string
   readonly namespace: number
   readonly location: string
@@ -62,14 +66,18 @@ const readRunsMax = 1000
 export class PostgresStore implements Store {
   readonly blobs: Blobs
   readonly #connections: Connections
+  readonly #session: Session
   readonly #bell: Bell
+  readonly #presence: Presence
   readonly #s: string
   readonly #ns: number
   readonly #location: string
 
-  constructor({ connections, bell, schema, namespace, location }: StoreParts) {
+  constructor({ connections, session, bell, presence, schema, namespace, location }: StoreParts) {
     this.#connections = connections
+    this.#session = session
     this.#bell = bell
+    this.#presence = presence
     this.#s = schema
     this.#ns = namespace
     this.#location = location
@@ -182,12 +190,16 @@ export class PostgresStore implements Store {
 
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     this.#connections.checkOpen()
-    return beat(this.#connections, this.#s, this.#ns, worker)
+    const answer = await beat(this.#connections, this.#s, this.#ns, worker)
+    if (answer.ok) this.#presence.hold(worker.id)
+    else this.#presence.release([worker.id])
+    return answer
   }
 
   async retire(workers: readonly WorkerId[]): Promise<void> {
     this.#connections.checkOpen()
     await retire(this.#connections, this.#s, this.#ns, workers)
+    this.#presence.release(workers)
     this.#bell.ring()
   }
 
@@ -213,6 +225,7 @@ export class PostgresStore implements Store {
 
   async close(): Promise<void> {
     this.#bell.close()
+    this.#session.close()
     await this.#connections.close()
   }
 }

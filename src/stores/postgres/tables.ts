@@ -125,6 +125,7 @@ CREATE TABLE ${s}.cursor (
 );
 CREATE INDEX cursor_owner ON ${s}.cursor (tid);
 
+-- presence: the start of the server on which a session of this worker holds its lock (presence.ts); null: it has none.
 CREATE TABLE ${s}.worker (
   ns integer NOT NULL,
   id text COLLATE "C" NOT NULL,
@@ -134,6 +135,7 @@ CREATE TABLE ${s}.worker (
   beat_at double precision NOT NULL,
   progress_at double precision NOT NULL,
   retired_at double precision,
+  presence double precision,
   name text COLLATE "C" NOT NULL,
   host text COLLATE "C" NOT NULL,
   process text COLLATE "C" NOT NULL,

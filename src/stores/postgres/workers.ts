@@ -4,6 +4,7 @@ import type { WorkerId } from '../../core/coordinate.ts'
 import type { WorkerRecord, WorkerRow } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 import { isAlive, nowMs } from './functions.ts'
+import { isGone } from './presence.ts'
 import { toWorker, type WorkerDbRow } from './rows.ts'
 import { escapeAttributes, escapeText } from './text.ts'
 
@@ -37,7 +38,8 @@ export async function beat(
 }
 
 export async function listWorkers(connections: Connections, s: string, ns: number): Promise<WorkerRow[]> {
-  const text = `SELECT w.*, ${isAlive(nowMs)} AS is_alive, w.retired_at IS NOT NULL AS is_retired
+  const text = `SELECT w.*, ${isAlive(nowMs)} AS is_alive, w.retired_at IS NOT NULL AS is_retired,
+      ${isGone(s)} AS is_gone
     FROM ${s}.worker w WHERE w.ns = $1 ORDER BY w.id`
   return (await connections.rows<WorkerDbRow>(text, [ns], 'safe')).map(toWorker)
 }

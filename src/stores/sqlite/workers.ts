@@ -47,7 +47,12 @@ export class Workers {
     const rows = this.#connection.all('SELECT * FROM reprise_worker WHERE space = ? ORDER BY id', this.#space)
     return rows.map((row) => {
       const { retiredAt, ...worker } = toState(row)
-      return { ...worker, isAlive: isAlive({ ...worker, retiredAt }, now), isRetired: retiredAt !== null }
+      return {
+        ...worker,
+        isAlive: isAlive({ ...worker, retiredAt }, now),
+        isRetired: retiredAt !== null,
+        isGone: false,
+      }
     })
   }
 

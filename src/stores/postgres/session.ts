@@ -1,0 +1,113 @@
+// The one connection that is ours alone, for what lives as long as a session does: hearing notifications, and the lock
+// that says that this process is there. Opened when the first guest comes, opened again when it breaks, ended when the
+// last guest leaves. It keeps no process alive.
+
+import type { Connections } from './connect.ts'
+import type { DriverClient } from './driver.ts'
+
+export interface Guest {
+  /** A fresh session. If this rejects, the session is given up and another one tried. */
+  settle(client: DriverClient): Promise<void>
+  /** The session that it had settled in broke. */
+  unsettle(): void
+}
+
+const firstPauseMs = 100
+const longestPauseMs = 1000
+
+export class Session {
+  readonly #connections: Connections
+  readonly #guests = new Set<Guest>()
+  readonly #settled = new Set<Guest>()
+  #client: DriverClient | null = null
+  #isOpening = false
+  #isClosed = false
+  #failures = 0
+  #retry: NodeJS.Timeout | null = null
+
+  constructor(connections: Connections) {
+    this.#connections = connections
+  }
+
+  join(guest: Guest): void {
+    this.#guests.add(guest)
+    if (this.#client) void this.#settle(this.#client)
+    else void this.#open()
+  }
+
+  leave(guest: Guest): void {
+    this.#guests.delete(guest)
+    this.#settled.delete(guest)
+    if (this.#guests.size === 0) this.#end()
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#guests.clear()
+    this.#end()
+  }
+
+  async #open(): Promise<void> {
+    if (this.#client || this.#isOpening || this.#isClosed) return
+    this.#isOpening = true
+    const { driver, driverConfig } = this.#connections
+    const client = new driver.Client({ ...driverConfig, keepAliveInitialDelayMillis: 2000 })
+    client.on('error', () => this.#lost(client))
+    client.on('end', () => this.#lost(client))
+    try {
+      await client.connect()
+      client.unref?.()
+      this.#client = client
+    } catch {
+      client.end().catch(ignore)
+    } finally {
+      this.#isOpening = false
+    }
+    if (this.#guests.size === 0) this.#end()
+    else if (this.#client === client) await this.#settle(client)
+    else this.#openLater()
+  }
+
+  async #settle(client: DriverClient): Promise<void> {
+    try {
+      for (const guest of [...this.#guests]) {
+        if (this.#settled.has(guest) || this.#client !== client) continue
+        this.#settled.add(guest)
+        await guest.settle(client)
+      }
+      if (this.#client === client) this.#failures = 0
+    } catch {
+      this.#lost(client)
+    }
+  }
+
+  #lost(client: DriverClient): void {
+    if (this.#client !== client) return
+    const guests = [...this.#settled]
+    this.#end()
+    for (const guest of guests) guest.unsettle()
+    if (this.#guests.size > 0) this.#openLater()
+  }
+
+  #openLater(): void {
+    if (this.#isClosed || this.#retry) return
+    const pauseMs = Math.min(longestPauseMs, firstPauseMs * 1.5 ** Math.min(this.#failures, 10))
+    this.#failures += 1
+    this.#retry = setTimeout(() => {
+      this.#retry = null
+      if (this.#guests.size > 0) void this.#open()
+    }, pauseMs)
+    this.#retry.unref()
+  }
+
+  #end(): void {
+    if (this.#retry) clearTimeout(this.#retry)
+    this.#retry = null
+    this.#settled.clear()
+    const client = this.#client
+    this.#client = null
+    client?.end().catch(ignore)
+  }
+}
+
+function ignore(): void {}

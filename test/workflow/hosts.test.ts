@@ -1,0 +1,105 @@
+// Workers on different hosts, on PostgreSQL: a killed one is replaced long before its lease, because its session is gone;
+// a paused one keeps its session and its runs until its lease has passed, and is fenced when it comes back (G2, G5).
+
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
+import { open, type Reprise } from '../../src/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+
+const program = fileURLToPath(new URL('../programs/workflow-host.mjs', import.meta.url))
+const isBuilt = existsSync(fileURLToPath(new URL('../../dist/layers/workflow/index.js', import.meta.url)))
+const order = workflow<number, number>('order', async () => 0)
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+let folder: string
+let namespace: string
+let rp: Reprise
+let workers: ChildProcess[]
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-hosts-'))
+  writeFileSync(join(folder, 'calls'), '')
+  namespace = `hosts-${process.pid}-${Date.now()}`
+  rp = await open(inject('postgresUrl'), { namespace })
+  workers = []
+})
+afterEach(async () => {
+  for (const worker of workers) worker.kill('SIGKILL')
+  await rp.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+async function startHost(host: string, lease: string, stepMs: number): Promise<ChildProcess> {
+  const args = [inject('postgresUrl'), namespace, host, lease, join(folder, 'calls'), String(stepMs)]
+  const child = fork(program, args, { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] })
+  workers.push(child)
+  const said: string[] = []
+  child.stderr?.on('data', (text) => said.push(String(text)))
+  await Promise.race([
+    once(child, 'message'),
+    once(child, 'exit').then(([code]) => {
+      throw new Error(`the worker ended with ${code}: ${said.join('')}`)
+    }),
+  ])
+  return child
+}
+
+function calls(host = ''): string[] {
+  return readFileSync(join(folder, 'calls'), 'utf8')
+    .split('\n')
+    .filter((line) => line.startsWith(host) && line !== '')
+}
+
+const rowOf = async (host: string) => (await rp.workers()).find((row) => row.host === host)!
+
+describe.skipIf(!isBuilt)('workers on different hosts (PostgreSQL)', () => {
+  it('a killed one is replaced although its lease would last ten minutes, and every run ends once', async () => {
+    const runs = []
+    for (let i = 0; i < 8; i++) runs.push(await rp.run(order, 6, { id: `r${i}`, here: false }))
+    const first = await startHost('host-a', '10m', 150)
+    while (new Set(calls('host-a').map((line) => line.split(' ')[1])).size < 12) await pause(20)
+    first.kill('SIGKILL')
+    await once(first, 'exit')
+    const second = await startHost('host-b', '10m', 20)
+    const [told] = (await once(second, 'message')) as [{ readonly retired: string; readonly because: string }]
+    expect(told.retired).toMatch(/^host-a~/)
+    expect(told.because).toContain('session')
+    expect(await Promise.all(runs.map((run) => run.result({ timeout: '50s' })))).toEqual(Array(8).fill(6))
+    const keys = calls().map((line) => line.split(' ')[1])
+    expect(new Set(keys).size).toBe(8 * 6)
+    // The kill repeats at most the call in flight of each run.
+    expect(keys.length).toBeLessThanOrEqual(8 * 6 + 8)
+    expect(await rowOf('host-a')).toMatchObject({ isAlive: false, isRetired: true })
+  })
+
+  it('a paused one keeps its runs until its lease has passed, and is refused when it comes back', async () => {
+    const run = await rp.run(order, 4, { id: 'z', here: false })
+    const first = await startHost('host-a', '5s', 400)
+    while (calls('host-a').length === 0) await pause(20)
+    first.kill('SIGSTOP')
+    await startHost('host-b', '5s', 20)
+    let looks = 0
+    for (;;) {
+      const head = await rp.head('workflow/order/z')
+      const row = await rowOf('host-a')
+      if (!row.isAlive) break
+      // Alive now, so it was alive when the head was read.
+      expect([head?.owner, row.isGone, row.isRetired]).toEqual([row.id, false, false])
+      looks += 1
+      await pause(50)
+    }
+    expect(looks).toBeGreaterThan(20)
+    expect(calls('host-b')).toEqual([])
+    expect(await run.result({ timeout: '50s' })).toBe(4)
+    const before = calls().length
+    first.kill('SIGCONT')
+    await pause(1000)
+    // The zombie may have made one more call before it learned that its result is refused.
+    expect(calls().length).toBeLessThanOrEqual(before + 1)
+    expect(await run.result({ timeout: '10s' })).toBe(4)
+  })
+})

@@ -11,7 +11,7 @@
 import { type Keyed, keyed } from '../../core/keyed.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/history.ts'
-import type { LeafValue } from './portable.ts'
+import { define, type LeafValue } from './portable.ts'
 
 export type Version = string | number
 
@@ -131,11 +131,13 @@ export function differ<V>(
   return [set, Object.keys(before).filter((key) => !Object.hasOwn(after, key))]
 }
 
-function patch<V>(before: Readonly<Record<string, V>>, [set, gone]: Difference<V>): Record<string, V> {
-  const map = new Map(Object.entries(before))
-  for (const key of gone) map.delete(key)
-  for (let i = 0; i < set.length; i += 2) map.set(set[i] as string, set[i + 1] as V)
-  return Object.fromEntries(map)
+/** What did not change is shared with the parent's record. */
+function patch<V>(before: Readonly<Record<string, V>>, [set, gone]: Difference<V>): Readonly<Record<string, V>> {
+  if (set.length === 0 && gone.length === 0) return before
+  const made: Record<string, V> = {}
+  for (const key of Object.keys(before)) if (!gone.includes(key)) define(made, key, before[key])
+  for (let i = 0; i < set.length; i += 2) define(made, set[i] as string, set[i + 1])
+  return made
 }
 
 const uuidForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/

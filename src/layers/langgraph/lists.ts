@@ -10,6 +10,8 @@ type StoredList = Extract<StoredValue, { readonly items: unknown }>
 
 interface KnownList {
   readonly items: readonly Uint8Array[]
+  /** Lists that this one goes on from and holds whole at its beginning, with their lengths. */
+  readonly beginnings: ReadonlyMap<string, number>
   /** The elements as the graph holds them; null if it does not hold them from us. */
   live: readonly unknown[] | null
 }
@@ -39,14 +41,20 @@ export class Lists {
   items(state: ThreadState, id: string): readonly Uint8Array[] {
     const known = this.#known.get(id)
     if (known) return known.items
-    const items = collect(state, id, this.#known)
-    this.#remember(id, { items, live: null })
-    return items
+    // A list of checkpoints goes from the newest back: each needs the beginning of one that was just read.
+    for (const { items, beginnings } of this.#known.values()) {
+      const length = beginnings.get(id)
+      if (length !== undefined) return items.slice(0, length)
+    }
+    const collected = collect(state, id, this.#known)
+    this.#remember(id, { ...collected, live: null })
+    return collected.items
   }
 
   /** The graph holds these objects for the elements of this list from now on. */
   hold(id: string, items: readonly Uint8Array[], live: readonly unknown[]): void {
-    this.#remember(id, { items, live: [...live] })
+    const beginnings = this.#known.get(id)?.beginnings ?? new Map<string, number>()
+    this.#remember(id, { items, beginnings, live: [...live] })
   }
 
   forget(): void {
@@ -115,20 +123,31 @@ function newValue(
   return base && keep > 0 && !isTooDeep ? [1, baseId!, keep, added, depth] : [1, null, 0, items, 1]
 }
 
-function collect(state: ThreadState, id: string, known: ReadonlyMap<string, KnownList>): Uint8Array[] {
+function collect(
+  state: ThreadState,
+  id: string,
+  known: ReadonlyMap<string, KnownList>,
+): { readonly items: readonly Uint8Array[]; readonly beginnings: ReadonlyMap<string, number> } {
   const parts: (readonly Uint8Array[])[] = []
+  const beginnings = new Map<string, number>()
   let wanted = Number.POSITIVE_INFINITY
   for (let at: string | null = id; at !== null && wanted > 0; ) {
     const cached = known.get(at)
     if (cached) {
       parts.push(cached.items.slice(0, wanted))
+      if (cached.items.length <= wanted) {
+        beginnings.set(at, cached.items.length)
+        for (const [each, length] of cached.beginnings) beginnings.set(each, length)
+      }
       break
     }
     const stored = state.values.get(at)
     if (!stored || !('items' in stored)) break
+    const length = stored.keep + stored.items.length
+    if (length <= wanted && at !== id) beginnings.set(at, length)
     parts.push(stored.items.slice(0, Math.max(0, wanted - stored.keep)))
     wanted = Math.min(wanted, stored.keep)
     at = stored.base
   }
-  return parts.reverse().flat()
+  return { items: parts.reverse().flat(), beginnings }
 }

@@ -59,7 +59,7 @@ export interface Encoded {
 export class Portable {
   readonly #codec: Codec
   readonly #hash: Hash
-  readonly #messages = new WeakMap<Uint8Array, object>()
+  readonly #shared = new WeakMap<Uint8Array, { readonly tree: unknown }>()
 
   constructor(hash: Hash, limits: Pick<Limits, 'valueBytes' | 'valueDepth'>) {
     this.#hash = hash
@@ -83,12 +83,12 @@ export class Portable {
     return this.#codec.decode(bytes)
   }
 
-  /** Decoded once for as long as its bytes are held: lists of checkpoints show the same messages again and again. */
-  decodeMessage(bytes: Uint8Array): unknown {
-    const known = this.#messages.get(bytes)
-    if (known !== undefined) return known
-    const tree = this.#codec.decode(bytes) as object
-    this.#messages.set(bytes, tree)
+  /** Decoded once for as long as its bytes are held: lists of checkpoints show the same elements again and again. */
+  decodeShared(bytes: Uint8Array): unknown {
+    const known = this.#shared.get(bytes)
+    if (known !== undefined) return known.tree
+    const tree = this.#codec.decode(bytes)
+    this.#shared.set(bytes, { tree })
     return tree
   }
 
@@ -166,13 +166,18 @@ export type MessageClass = new (kwargs: Record<string, unknown>) => object
 
 /** The class of a LangChain message by its last name; undefined for any other name. */
 export function messageClass(name: string): MessageClass | undefined {
-  const found: unknown = Object.hasOwn(messageClasses, name) ? Reflect.get(messageClasses, name) : undefined
-  // Not by instanceof, which LangChain redefines for its classes.
-  const isClass =
-    typeof found === 'function' &&
-    Object.prototype.isPrototypeOf.call(messageClasses.BaseMessage.prototype, found.prototype)
-  return isClass ? (found as MessageClass) : undefined
+  return classesByName.get(name)
 }
+
+const classesByName: ReadonlyMap<string, MessageClass> = new Map(
+  Object.entries(messageClasses).flatMap(([name, found]: [string, unknown]): [string, MessageClass][] => {
+    // Not by instanceof, which LangChain redefines for its classes.
+    const isClass =
+      typeof found === 'function' &&
+      Object.prototype.isPrototypeOf.call(messageClasses.BaseMessage.prototype, found.prototype)
+    return isClass ? [[name, found as MessageClass]] : []
+  }),
+)
 
 class Flattening {
   readonly #leaf: (value: string | Uint8Array) => Leaf
@@ -285,5 +290,5 @@ function isDropped(value: unknown): boolean {
 export function define(target: object, key: string, value: unknown): void {
   if (key === '__proto__') {
     Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true })
-  } else Reflect.set(target, key, value)
+  } else (target as Record<string, unknown>)[key] = value
 }

@@ -9,7 +9,7 @@ import { define, LangChainObject, Leaf, type LeafValue, messageClass, Snapshot }
 
 export interface LeafReader {
   get(digest: string): LeafValue | undefined
-  decodeMessage(bytes: Uint8Array): unknown
+  decodeShared(bytes: Uint8Array): unknown
 }
 
 /** @example await revive(portable.decode(bytes), leaves) */
@@ -56,7 +56,11 @@ class Reviving {
     if (value instanceof Map) return this.#map(value)
     if (value instanceof Set) return this.#set(value)
     const prototype: unknown = Object.getPrototypeOf(value)
-    return prototype === Object.prototype || prototype === null ? this.#plain(value) : value
+    if (prototype === Object.prototype || prototype === null) return this.#plain(value)
+    // Dates, binaries and the like: the tree is shared, and they can be changed in place.
+    const made: unknown = structuredClone(value)
+    this.#seen.set(value, made)
+    return made
   }
 
   later(value: Later, put: (made: unknown) => void): void {
@@ -80,7 +84,7 @@ class Reviving {
     if (typeof value === 'string') return value
     if (value instanceof Uint8Array) return value.slice()
     // Fresh each time, though the decoded tree is shared: two places of one message are two objects.
-    return new Reviving(this.#leaves).of(this.#leaves.decodeMessage(value[0]))
+    return new Reviving(this.#leaves).of(this.#leaves.decodeShared(value[0]))
   }
 
   #langChain(value: LangChainObject): unknown {
@@ -101,11 +105,11 @@ class Reviving {
   #array(value: readonly unknown[]): unknown {
     const made: unknown[] = new Array(value.length)
     this.#seen.set(value, made)
-    value.forEach((item, i) => {
-      this.#put(this.of(item), (revived) => {
-        made[i] = revived
-      })
-    })
+    for (let i = 0; i < value.length; i++) {
+      const revived = this.of(value[i])
+      if (revived instanceof Later) this.later(revived, (late) => Reflect.set(made, i, late))
+      else made[i] = revived
+    }
     return made
   }
 
@@ -130,9 +134,11 @@ class Reviving {
   #plain(value: object): Record<string, unknown> {
     const made: Record<string, unknown> = {}
     this.#seen.set(value, made)
-    for (const [key, item] of Object.entries(value)) {
-      define(made, key, undefined)
-      this.#put(this.of(item), (revived) => define(made, key, revived))
+    for (const key of Object.keys(value)) {
+      const revived = this.of((value as Record<string, unknown>)[key])
+      // The key keeps its place while its value is being made.
+      define(made, key, revived instanceof Later ? undefined : revived)
+      if (revived instanceof Later) this.later(revived, (late) => define(made, key, late))
     }
     return made
   }

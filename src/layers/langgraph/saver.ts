@@ -17,12 +17,13 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkName } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { type CheckpointRecord, checkpointKey, packId, type ThreadState, threadFold } from './fold.ts'
+import { packId, threadFold } from './fold.ts'
 import { Portable } from './portable.ts'
 import { type PruneOptions, planPrune } from './prune.ts'
 import { prepareCheckpoint } from './put.ts'
+import { exact, type Found, newest, type Query, select } from './select.ts'
 import { Threads } from './threads.ts'
-import { TupleReader } from './tuple.ts'
+import { type Taken, TupleMaker, takeTuples } from './tuple.ts'
 
 /** What identifies a checkpoint; the part of LangChain's RunnableConfig that a saver looks at. */
 interface Config {
@@ -40,12 +41,15 @@ export interface RepriseSaverOptions {
   readonly openThreadsMax?: number
 }
 
+/** Tuples of a list that are taken from the state at once. */
+const pageSize = 32
+
 /** @example const graph = builder.compile({ checkpointer: new RepriseSaver(await open()) }) */
 export class RepriseSaver extends BaseCheckpointSaver {
   readonly #engine: Reprise
   readonly #threads: Threads
   readonly #portable: Portable
-  readonly #tuples: TupleReader
+  readonly #tuples: TupleMaker
   readonly #customSerde: SerializerProtocol | null
   readonly #ttlMs: number | null
 
@@ -58,7 +62,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
     this.#ttlMs = options.ttl === undefined ? null : toMs(options.ttl, 'ttl')
     this.#portable = new Portable(hash, limits)
     this.#threads = new Threads(engine, prefix, this.#portable, options.openThreadsMax ?? 100)
-    this.#tuples = new TupleReader(this.#portable, this.#customSerde, (current) => this.getNextVersion(current))
+    this.#tuples = new TupleMaker(this.#portable, this.#customSerde, (current) => this.getNextVersion(current))
     engine.register(prefix, threadFold)
   }
 
@@ -67,28 +71,26 @@ export class RepriseSaver extends BaseCheckpointSaver {
     if (threadId === undefined || (await this.#isExpired(threadId))) return undefined
     return await this.#threads.use(threadId, async (thread) => {
       const state = await thread.read()
-      const found = state && (id === undefined ? latest(state, ns) : exact(state, ns, id))
-      return found ? await this.#tuples.read(thread, state, { threadId, ns, ...found }) : undefined
+      const found = state && (id === undefined ? newest(state, ns) : exact(state, ns, id))
+      if (!found) return undefined
+      // Whoever asks for one tuple goes on from it: the next put recognises these very objects.
+      const [taken] = takeTuples(thread, state, [found], this.#portable)
+      return await this.#tuples.make(threadId, taken!, thread.lists)
     })
   }
 
   override async *list(config: Config, options: CheckpointListOptions = {}): AsyncGenerator<CheckpointTuple> {
     const { threadId, ns, id } = read(config)
     const before = options.before === undefined ? undefined : read(options.before as Config).id
-    let left = options.limit ?? Number.POSITIVE_INFINITY
     const filter = Object.entries(options.filter ?? {}).map(
-      ([key, value]) => [key, this.#portable.encode(value)] as const,
+      ([key, value]) => [key, this.#portable.encode(value).bytes] as const,
     )
     const threads = threadId === undefined ? this.#threads.all() : [threadId]
+    let left = options.limit ?? Number.POSITIVE_INFINITY
     for await (const each of threads) {
       if (left <= 0) return
       if (await this.#isExpired(each)) continue
-      for (const key of await this.#keys(each, { ns, id, before, filter, limit: left })) {
-        const tuple = await this.getTuple({
-          configurable: { thread_id: each, checkpoint_ns: key.ns, checkpoint_id: key.id },
-        })
-        // Gone meanwhile: pruned or deleted by somebody else.
-        if (!tuple) continue
+      for await (const tuple of this.#listThread(each, { ns, id, before, filter }, left)) {
         left -= 1
         yield tuple
       }
@@ -189,63 +191,21 @@ export class RepriseSaver extends BaseCheckpointSaver {
     return new Map(await Promise.all(values.map(async ([key, value]) => [key, await serde.dumpsTyped(value)] as const)))
   }
 
-  /** The checkpoints that match, newest first; only their records are looked at. */
-  async #keys(threadId: string, query: Query): Promise<{ readonly ns: string; readonly id: string }[]> {
-    return await this.#threads.use(threadId, async (thread) => {
-      const state = await thread.read()
-      return state ? select(state, query) : []
-    })
+  /** In pages: what a page needs is taken from the state in one go, and only its tuples are made. */
+  async *#listThread(threadId: string, query: Query, limit: number): AsyncGenerator<CheckpointTuple> {
+    let below: Found | null = null
+    for (let left = limit; left > 0; ) {
+      const wanted = Math.min(left, pageSize)
+      const page: readonly Taken[] = await this.#threads.use(threadId, async (thread) => {
+        const state = await thread.read()
+        return state ? takeTuples(thread, state, select(state, query, wanted, below), this.#portable) : []
+      })
+      for (const taken of page) yield await this.#tuples.make(threadId, taken, null)
+      if (page.length < wanted) return
+      left -= page.length
+      below = page[page.length - 1]!.found
+    }
   }
-}
-
-interface Query {
-  readonly ns: string | undefined
-  readonly id: string | undefined
-  readonly before: string | undefined
-  readonly filter: readonly (readonly [string, { readonly bytes: Uint8Array }])[]
-  readonly limit: number
-}
-
-interface Found {
-  readonly id: string
-  readonly record: CheckpointRecord
-}
-
-function latest(state: ThreadState, ns: string): Found | null {
-  for (const [key, record] of state.checkpoints.entries({ prefix: checkpointKey(ns, ''), reverse: true, limit: 1 })) {
-    return { id: splitKey(key).id, record }
-  }
-  return null
-}
-
-function exact(state: ThreadState, ns: string, id: string): Found | null {
-  const record = state.checkpoints.get(checkpointKey(ns, id))
-  return record ? { id, record } : null
-}
-
-function select(state: ThreadState, query: Query): { readonly ns: string; readonly id: string }[] {
-  const { ns, id, before, filter, limit } = query
-  const found: { ns: string; id: string }[] = []
-  const prefix = ns === undefined ? {} : { prefix: checkpointKey(ns, '') }
-  const to = ns !== undefined && before !== undefined ? { to: checkpointKey(ns, before) } : {}
-  for (const [key, record] of state.checkpoints.entries({ ...prefix, ...to, reverse: true })) {
-    const at = splitKey(key)
-    if (id !== undefined && at.id !== id) continue
-    if (before !== undefined && at.id >= before) continue
-    if (!filter.every(([name, { bytes }]) => matches(record.metadata[name], bytes))) continue
-    if (found.length >= limit) break
-    found.push(at)
-  }
-  return found
-}
-
-function matches(stored: Uint8Array | undefined, wanted: Uint8Array): boolean {
-  return stored !== undefined && Buffer.compare(stored, wanted) === 0
-}
-
-function splitKey(key: string): { readonly ns: string; readonly id: string } {
-  const at = key.indexOf('\0')
-  return { ns: key.slice(0, at), id: key.slice(at + 1) }
 }
 
 function read(config: Config): { threadId?: string; ns?: string; id?: string } {

@@ -12,20 +12,16 @@ import {
   TASKS,
 } from '@langchain/langgraph-checkpoint'
 import { type CheckpointRecord, checkpointKey, type ThreadState, type WriteRecord } from './fold.ts'
+import type { Lists } from './lists.ts'
 import type { Portable } from './portable.ts'
 import { define } from './portable.ts'
 import { type LeafReader, revive } from './revive.ts'
+import type { Found } from './select.ts'
 import type { Thread } from './thread.ts'
 
-export interface Place {
-  readonly threadId: string
-  readonly ns: string
-  readonly id: string
-  readonly record: CheckpointRecord
-}
-
 /** What is stored of a tuple: taken from the state in one go, before anything is awaited. */
-interface Taken {
+export interface Taken {
+  readonly found: Found
   readonly channels: readonly (readonly [string, TakenValue])[]
   readonly writes: readonly WriteRecord[]
   readonly sends: readonly WriteRecord[]
@@ -36,7 +32,7 @@ type TakenValue =
   | { readonly bytes: Uint8Array; readonly serde?: string }
   | { readonly items: readonly Uint8Array[]; readonly valueId: string }
 
-export class TupleReader {
+export class TupleMaker {
   readonly #portable: Portable
   readonly #serde: SerializerProtocol | null
   readonly #nextVersion: (current: number | undefined) => number
@@ -51,12 +47,12 @@ export class TupleReader {
     this.#nextVersion = nextVersion
   }
 
-  async read(thread: Thread, state: ThreadState, place: Place): Promise<CheckpointTuple> {
-    const { threadId, ns, id, record } = place
-    const taken = take(thread, state, place, this.#portable)
+  /** With `lists`, the values of lists are remembered as those that a graph holds from now on. */
+  async make(threadId: string, taken: Taken, lists: Lists | null): Promise<CheckpointTuple> {
+    const { ns, id, record } = taken.found
     const channel_values: Record<string, unknown> = {}
     for (const [channel, value] of taken.channels) {
-      define(channel_values, channel, await this.#value(thread, value, taken.leaf))
+      define(channel_values, channel, await this.#value(value, taken.leaf, lists))
     }
     const channel_versions: ChannelVersions = { ...record.versions }
     if (record.v < 4 && record.parent !== null) {
@@ -86,14 +82,14 @@ export class TupleReader {
     }
   }
 
-  async #value(thread: Thread, value: TakenValue, leaf: LeafReader): Promise<unknown> {
+  async #value(value: TakenValue, leaf: LeafReader, lists: Lists | null): Promise<unknown> {
     if ('bytes' in value) return await this.#whole(value, leaf)
     const { items, valueId } = value
     const list = (await revive(
-      items.map((bytes) => this.#portable.decode(bytes)),
+      items.map((bytes) => this.#portable.decodeShared(bytes)),
       leaf,
     )) as unknown[]
-    thread.lists.hold(valueId, items, list)
+    lists?.hold(valueId, items, list)
     return list
   }
 
@@ -120,19 +116,28 @@ export class TupleReader {
   }
 }
 
-function take(thread: Thread, state: ThreadState, { ns, id, record }: Place, portable: Portable): Taken {
+export function takeTuples(
+  thread: Thread,
+  state: ThreadState,
+  places: readonly Found[],
+  portable: Portable,
+): readonly Taken[] {
+  // The state's map is live: what is in it goes by a prune, which the copy guards against.
+  const leaves = state.leaves.snapshot()
+  const leaf: LeafReader = {
+    get: (digest) => leaves.get(digest),
+    decodeShared: (bytes) => portable.decodeShared(bytes),
+  }
+  return places.map((found) => take(thread, state, found, leaf))
+}
+
+function take(thread: Thread, state: ThreadState, found: Found, leaf: LeafReader): Taken {
+  const { ns, id, record } = found
   const writesOf = (of: string) => [...state.writes.values({ prefix: `${checkpointKey(ns, of)}\0` })]
   const channels = Object.entries(record.channels).map(([channel, valueId]): [string, TakenValue] => {
     const stored = state.values.get(valueId)!
     return [channel, 'bytes' in stored ? stored : { items: thread.lists.items(state, valueId), valueId }]
   })
   const sends = record.v < 4 && record.parent !== null ? writesOf(record.parent) : []
-  // A leaf stays with its state; the state's map is live, and what is in it goes only by a prune, which the copy guards against.
-  const leaves = state.leaves.snapshot()
-  return {
-    channels,
-    writes: writesOf(id),
-    sends: sends.filter((write) => write.channel === TASKS),
-    leaf: { get: (digest) => leaves.get(digest), decodeMessage: (bytes) => portable.decodeMessage(bytes) },
-  }
+  return { found, channels, writes: writesOf(id), sends: sends.filter((write) => write.channel === TASKS), leaf }
 }

@@ -8,6 +8,8 @@ const encoder = new TextEncoder()
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 /** In unicode mode whole pairs are one character, so what matches is a half. */
 const halfPair = /\p{Cs}/u
+/** Below this, writing unit by unit is faster than a call. */
+const loopedTextBytes = 64
 
 export class ByteWriter {
   #bytes: Uint8Array
@@ -27,14 +29,8 @@ export class ByteWriter {
   }
 
   integer(value: number): void {
-    assert(Number.isSafeInteger(value) && value >= 0, 'only safe integers from 0 on are written as varints')
     this.#reserve(8)
-    let rest = value
-    while (rest >= 0x80) {
-      this.#bytes[this.#length++] = (rest % 0x80) | 0x80
-      rest = Math.floor(rest / 0x80)
-    }
-    this.#bytes[this.#length++] = rest
+    this.#length = writeInteger(this.#bytes, this.#length, value)
   }
 
   raw(bytes: Uint8Array): void {
@@ -49,18 +45,9 @@ export class ByteWriter {
     this.raw(bytes)
   }
 
-  /** Well-formed text only: callers check for lone surrogates where they may occur. */
   text(value: string): void {
-    if (value.length < 64 && isAscii(value)) {
-      this.integer(value.length)
-      this.#reserve(value.length)
-      for (let i = 0; i < value.length; i++) this.#bytes[this.#length++] = value.charCodeAt(i)
-      return
-    }
-    const bytes = encoder.encode(value)
-    // Encoding would quietly turn half a pair into U+FFFD, and two different texts into the same.
-    assert(bytes.length === value.length || !halfPair.test(value), 'text with half of a surrogate pair was not refused')
-    this.sized(bytes)
+    this.#reserve(textBytesMax(value))
+    this.#length = writeText(this.#bytes, this.#length, value)
   }
 
   /** A copy, so that the writer can be reused. */
@@ -164,9 +151,78 @@ export class ByteReader {
   }
 }
 
-function isAscii(text: string): boolean {
-  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) >= 0x80) return false
-  return true
+/** Straight into an array with room for it; says where it ends. */
+export function writeInteger(bytes: Uint8Array, start: number, value: number): number {
+  assert(Number.isSafeInteger(value) && value >= 0, 'only safe integers from 0 on are written as varints')
+  let rest = value
+  let end = start
+  while (rest >= 0x80) {
+    bytes[end++] = (rest % 0x80) | 0x80
+    rest = Math.floor(rest / 0x80)
+  }
+  bytes[end++] = rest
+  return end
+}
+
+export function integerSize(value: number): number {
+  let size = 1
+  for (let rest = value; rest >= 0x80; rest = Math.floor(rest / 0x80)) size += 1
+  return size
+}
+
+/** Well-formed text only: callers check for lone surrogates where they may occur. */
+export function writeText(bytes: Uint8Array, start: number, text: string): number {
+  if (text.length >= loopedTextBytes) return writeLongText(bytes, start, text)
+  const end = writeInteger(bytes, start, text.length)
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i)
+    if (unit >= 0x80) return writeLongText(bytes, start, text)
+    bytes[end + i] = unit
+  }
+  return end + text.length
+}
+
+function writeLongText(bytes: Uint8Array, start: number, text: string): number {
+  const encoded = encoder.encode(text)
+  assert(encoded.length === text.length || !halfPair.test(text), 'text with half of a surrogate pair was not refused')
+  const end = writeInteger(bytes, start, encoded.length)
+  bytes.set(encoded, end)
+  return end + encoded.length
+}
+
+/** Room that a text needs at most. */
+export function textBytesMax(text: string): number {
+  return 8 + 3 * text.length
+}
+
+/**
+ * Memory for many small results: each is handed out once and never written again by us. An array of its own costs more
+ * than filling it does.
+ */
+export class Slab {
+  readonly #bytesMax: number
+  #bytes: Uint8Array
+  #used = 0
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax
+    this.#bytes = new Uint8Array(0)
+  }
+
+  /** Room for `count` bytes. What is not used can be given back, before the next call. */
+  take(count: number): Uint8Array {
+    if (count > this.#bytesMax / 4) return new Uint8Array(count)
+    if (this.#used + count > this.#bytes.length) {
+      this.#bytes = new Uint8Array(this.#bytesMax)
+      this.#used = 0
+    }
+    this.#used += count
+    return this.#bytes.subarray(this.#used - count, this.#used)
+  }
+
+  giveBack(taken: Uint8Array, count: number): void {
+    if (taken.buffer === this.#bytes.buffer) this.#used -= count
+  }
 }
 
 function short(): RepriseError {

@@ -8,6 +8,7 @@ import {
   codecVersion,
   define,
   errorKinds,
+  needsDefine,
   shapesMax,
   shapeTags,
   tag,
@@ -44,6 +45,10 @@ export class ValueEncoder {
   #message = 0
   #shapeCount = 0
   #unfinished: Set<object> | null = null
+  /** The fields of the outermost object as they were read, while all of them are simple. */
+  #keepsSimple = false
+  #simple: unknown[] | null = null
+  #simpleKeys: readonly string[] = []
 
   constructor(
     classes: ReadonlyMap<object, ClassCodec>,
@@ -55,11 +60,14 @@ export class ValueEncoder {
     this.#unitsMax = unitsFree + Math.floor(limits.valueBytes / bytesPerUnit)
   }
 
-  encode(value: unknown): Uint8Array {
+  /** With `keepsSimple`, `takeSimple` has the value afterwards. */
+  encode(value: unknown, keepsSimple = false): Uint8Array {
+    this.#keepsSimple = keepsSimple
     this.#message += 1
     this.#shapeCount = 0
     this.#units = 0
     this.#unfinished = null
+    this.#simple = null
     this.#shapes.tidy()
     this.#out.begin()
     try {
@@ -69,6 +77,24 @@ export class ValueEncoder {
     } finally {
       this.#forget()
     }
+  }
+
+  /**
+   * The value that was encoded last, as decoding its bytes would give it, if it is an object of texts, numbers and the
+   * like: those cannot change, so that there is no need to read them from the bytes. Else undefined. Can be had once.
+   */
+  takeSimple(): Record<string, unknown> | undefined {
+    const values = this.#simple
+    if (values === null) return undefined
+    this.#simple = null
+    const copy: Record<string, unknown> = {}
+    const keys = this.#simpleKeys
+    for (let i = 0; i < keys.length; i++) {
+      const key = keys[i]!
+      if (needsDefine(key)) define(copy, key, values[i])
+      else copy[key] = values[i]
+    }
+    return copy
   }
 
   /** What was encoded belongs to the caller: keep no hold of it. */
@@ -186,7 +212,21 @@ export class ValueEncoder {
       return
     }
     const sorted = shape.keys
-    for (let i = 0; i < sorted.length; i++) this.#value(this.#property(value, sorted[i]!, depth), depth + 1)
+    if (depth > 0 || !this.#keepsSimple) {
+      for (let i = 0; i < sorted.length; i++) this.#value(this.#property(value, sorted[i]!, depth), depth + 1)
+      return
+    }
+    const values: unknown[] = []
+    let isSimple = true
+    for (let i = 0; i < sorted.length; i++) {
+      const field = this.#property(value, sorted[i]!, depth)
+      isSimple &&= typeof field !== 'object' || field === null
+      values.push(field)
+      this.#value(field, depth + 1)
+    }
+    if (!isSimple) return
+    this.#simple = values
+    this.#simpleKeys = sorted
   }
 
   #property(value: object, key: string, depth: number): unknown {

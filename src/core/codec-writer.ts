@@ -8,6 +8,8 @@ const slabBytes = 32 * 1024
 const handOutBytesMax = slabBytes / 4
 const scratchKeptBytes = 1024 * 1024
 const shortTextMax = 512
+/** Up to here a loop is faster than a call. */
+const loopedTextMax = 64
 /** No caller reserves more than this beyond what it then writes. */
 const reserveSlack = 3 * shortTextMax + 16
 
@@ -119,6 +121,17 @@ export class ValueWriter {
     this.reserve(3 * count + 3)
     const bytes = this.bytes
     let at = this.length + (count < 32 ? 1 : count < 0x80 ? 2 : 3)
+    if (count > loopedTextMax) {
+      // As many bytes as characters: all of it is ASCII, and stands where it belongs.
+      const { written } = encoder.encodeInto(value, bytes.subarray(at))
+      if (written !== count) {
+        this.#wideText(value)
+        return
+      }
+      this.#textHead(count)
+      this.length = at + count
+      return
+    }
     for (let i = 0; i < count; i++) {
       const code = value.charCodeAt(i)
       if (code >= 0x80) {

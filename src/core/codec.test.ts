@@ -90,6 +90,25 @@ describe('A8.6 values come back whole', () => {
     )
   })
 
+  test("a copy is what decoding its bytes gives, in the order of its keys too, and is nobody else's", () => {
+    const flat = fc.dictionary(
+      fc.oneof(text, fc.constantFrom('__proto__', 'constructor', '10', '9')),
+      fc.oneof(text, fc.double(), fc.constant(-0), fc.bigInt(), fc.constantFrom(null, undefined, true)),
+    )
+    fc.assert(
+      fc.property(fc.oneof(anything, flat), (value) => {
+        const { bytes, value: copy } = codec.copy(value)
+        const decoded = codec.decode(bytes)
+        expect(bytes).toEqual(codec.encode(value))
+        expect(same(copy, decoded)).toBe(true)
+        if (typeof copy !== 'object' || copy === null) return
+        expect(copy).not.toBe(value)
+        expect(Object.keys(copy)).toEqual(Object.keys(decoded as object))
+      }),
+      { numRuns: 2000 },
+    )
+  })
+
   test('typed arrays, DataView and ArrayBuffer keep their kind, length and bytes', () => {
     const bytes = Uint8Array.from({ length: 16 }, (_, i) => i * 17)
     for (const type of [Uint8ClampedArray, Int8Array, Uint16Array, Int16Array, Uint32Array, Int32Array] as const) {

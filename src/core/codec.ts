@@ -59,11 +59,23 @@ export class Codec {
 
   /** @example codec.encode({ type: 'added', by: 2 }) */
   encode(value: unknown): Uint8Array {
+    return this.#with((encoder) => encoder.encode(value))
+  }
+
+  /** The bytes, and what decoding them gives: a value of its own, that nobody else can change. */
+  copy(value: unknown): { readonly bytes: Uint8Array; readonly value: unknown } {
+    return this.#with((encoder) => {
+      const bytes = encoder.encode(value, true)
+      return { bytes, value: encoder.takeSimple() ?? this.decode(bytes) }
+    })
+  }
+
+  #with<Result>(work: (encoder: ValueEncoder) => Result): Result {
     // Taken away while it works: a class codec may call this codec in the middle of a value.
     const encoder = this.#encoder ?? new ValueEncoder(this.#byPrototype, this.#limits)
     this.#encoder = null
     try {
-      return encoder.encode(value)
+      return work(encoder)
     } catch (error) {
       if (error instanceof RepriseError) throw error
       throw isStackOverflow(error)

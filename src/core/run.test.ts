@@ -2,10 +2,21 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { ByteWriter } from './bytes.ts'
-import { type Digest, timelineId } from './coordinate.ts'
+import { type Digest, equalBytes, timelineId } from './coordinate.ts'
 import { isReprise } from './errors.ts'
 import type { Run } from './ports.ts'
-import { chainDigest, type EntryDraft, lastSeq, originDigest, packRun, sliceRun, unpackRun, verifyRun } from './run.ts'
+import {
+  appendOperation,
+  chainDigest,
+  type EntryDraft,
+  isAppendOperation,
+  lastSeq,
+  originDigest,
+  packRun,
+  sliceRun,
+  unpackRun,
+  verifyRun,
+} from './run.ts'
 
 const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
 const timeline = timelineId('counter/visits')
@@ -74,6 +85,37 @@ test('entries come back as they went in, with their sequence and epoch', () => {
         entries.map((entry, index) => ({ key: undefined, ...entry, seq: first + index, epoch })),
       )
       expect(lastSeq(run)).toBe(first + entries.length - 1)
+    }),
+  )
+})
+
+test('a byte that leads the data is part of it, whatever the size of the entry', () => {
+  fc.assert(
+    fc.property(
+      draft,
+      fc.oneof(fc.nat({ max: 300 }), fc.integer({ min: 16_200, max: 16_500 })),
+      fc.nat({ max: 255 }),
+      (one, size, lead) => {
+        const data = new Uint8Array(size).fill(7)
+        const joined = Uint8Array.from([lead, ...data])
+        const at = { before: origin, first: 1, epoch: 1 }
+        const led = packRun(sha256, at, [{ ...one, data, lead }, one])
+        expect(equalBytes(led.bytes, packRun(sha256, at, [{ ...one, data: joined }, one]).bytes)).toBe(true)
+        expect(equalBytes(unpackRun(led)[0]!.data, joined)).toBe(true)
+      },
+    ),
+    { numRuns: 300 },
+  )
+})
+
+test('the operation of an append follows from its digest and from nothing else', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ minLength: 32, maxLength: 32 }), fc.nat({ max: 11 }), (digest, place) => {
+      expect(isAppendOperation(appendOperation(digest), digest)).toBe(true)
+      const other = digest.slice()
+      other[place]! ^= 1
+      expect(isAppendOperation(appendOperation(other), digest)).toBe(false)
+      expect(isAppendOperation(`${appendOperation(digest)}0`, digest)).toBe(false)
     }),
   )
 })

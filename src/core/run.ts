@@ -11,16 +11,16 @@
 // own, and the digest of the head vouches for every byte below it, for their order and for whose they are.
 
 import { assert } from './assert.ts'
-import { ByteReader, ByteWriter } from './bytes.ts'
-import { type Digest, equalBytes, type TimelineId, toHex } from './coordinate.ts'
+import { ByteReader, ByteWriter, integerSize, Slab, textBytesMax, writeInteger, writeText } from './bytes.ts'
+import { type Digest, equalBytes, type OperationId, type TimelineId, toHex } from './coordinate.ts'
 import { RepriseError } from './errors.ts'
 import type { Hash, Run } from './ports.ts'
 
 const formatVersion = 1
 const hasKey = 1
+const operationBytes = 12
 
-/** An entry as it goes in: its data already sealed. */
-export interface EntryDraft {
+interface EntryBody {
   readonly type: string
   readonly version: number
   readonly time: number
@@ -28,8 +28,14 @@ export interface EntryDraft {
   readonly data: Uint8Array
 }
 
+/** An entry as it goes in: its data already sealed. */
+export interface EntryDraft extends EntryBody {
+  /** A byte that goes before the data: the envelope of what needs no other (engine/seal). Saves a copy of the data. */
+  readonly lead?: number
+}
+
 /** An entry as it comes out: its data still sealed. */
-export interface StoredEntry extends EntryDraft {
+export interface StoredEntry extends EntryBody {
   readonly seq: number
   readonly epoch: number
 }
@@ -57,33 +63,67 @@ export function packRun(
   assert(drafts.length > 0, 'a run has at least one entry')
   assert(at.first >= 1, 'sequences start at 1')
   let time = Number.MAX_SAFE_INTEGER
-  let size = at.before.length + 32
-  for (const draft of drafts) {
-    time = Math.min(time, draft.time)
-    // Room for the worst case: text of three bytes a character, integers of eight.
-    size += draft.data.length + 3 * (draft.type.length + (draft.key?.length ?? 0)) + 48
+  const digestBytes = at.before.length
+  let sizeMax = digestBytes + 32
+  for (const { type, key, data, time: entryTime } of drafts) {
+    time = Math.min(time, entryTime)
+    sizeMax += data.length + textBytesMax(type) + (key === undefined ? 0 : textBytesMax(key)) + 40
   }
   // The digest before comes first, so that the run is hashed where it was written, without a copy.
-  const writer = new ByteWriter(size)
-  writer.raw(at.before)
-  writer.byte(formatVersion)
-  writer.integer(at.first)
-  writer.integer(at.epoch)
-  writer.integer(time)
-  const head = new ByteWriter(64)
-  for (const draft of drafts) {
-    head.reset()
-    head.text(draft.type)
-    head.integer(draft.version)
-    head.integer(draft.time - time)
-    head.byte(draft.key === undefined ? 0 : hasKey)
-    if (draft.key !== undefined) head.text(draft.key)
-    writer.integer(head.length + draft.data.length)
-    writer.raw(head.view())
-    writer.raw(draft.data)
+  const bytes = slab.take(sizeMax)
+  bytes.set(at.before)
+  bytes[digestBytes] = formatVersion
+  let end = writeInteger(bytes, digestBytes + 1, at.first)
+  end = writeInteger(bytes, end, at.epoch)
+  end = writeInteger(bytes, end, time)
+  for (const draft of drafts) end = writeEntry(bytes, end, time, draft)
+  slab.giveBack(bytes, sizeMax - end)
+  const digest = hash(bytes.subarray(0, end))
+  return { first: at.first, count: drafts.length, digest, bytes: bytes.subarray(digestBytes, end) }
+}
+
+const slab = new Slab(64 * 1024)
+/** What most sizes take. */
+const sizeGuessBytes = 2
+
+/** The size comes first and is known last: room is left for it, and the header moved where the guess was wrong. */
+function writeEntry(bytes: Uint8Array, start: number, time: number, draft: EntryDraft): number {
+  const { type, version, time: entryTime, key, data, lead } = draft
+  const headStart = start + sizeGuessBytes
+  let end = writeText(bytes, headStart, type)
+  end = writeInteger(bytes, end, version)
+  end = writeInteger(bytes, end, entryTime - time)
+  bytes[end++] = key === undefined ? 0 : hasKey
+  if (key !== undefined) end = writeText(bytes, end, key)
+  if (lead !== undefined) bytes[end++] = lead
+  const size = end - headStart + data.length
+  const shift = integerSize(size) - sizeGuessBytes
+  if (shift !== 0) bytes.copyWithin(headStart + shift, headStart, end)
+  writeInteger(bytes, start, size)
+  bytes.set(data, end + shift)
+  return end + shift + data.length
+}
+
+/**
+ * The operation id of a commit that only appends this run. No other commit can have it: the digest stands for everything
+ * before, the epoch and the content. So a store can tell it from the run, and need not keep it.
+ */
+export function appendOperation(digest: Digest): OperationId {
+  return toHex(digest.subarray(0, operationBytes)) as OperationId
+}
+
+export function isAppendOperation(operation: string, digest: Digest): boolean {
+  if (operation.length !== 2 * operationBytes) return false
+  for (let i = 0; i < operationBytes; i++) {
+    const byte = digest[i]!
+    if (operation.charCodeAt(2 * i) !== hexDigit(byte >> 4)) return false
+    if (operation.charCodeAt(2 * i + 1) !== hexDigit(byte & 15)) return false
   }
-  const chained = writer.view()
-  return { first: at.first, count: drafts.length, digest: hash(chained), bytes: chained.subarray(at.before.length) }
+  return true
+}
+
+function hexDigit(value: number): number {
+  return value < 10 ? 48 + value : 87 + value
 }
 
 /** Checks that the run follows `before`, is whole, and is what it says it is. Throws HISTORY_DAMAGED otherwise. */

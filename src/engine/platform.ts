@@ -6,10 +6,19 @@ import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Clock, Hash, Random } from '../core/ports.ts'
 
+const digestBytes = 32
+
+/** The digest comes as text and is copied: a Buffer from the other side costs more than hashing a short run. */
 export const sha256: Hash =
   typeof hashOnce === 'function'
-    ? (bytes) => hashOnce('sha256', bytes, 'buffer')
+    ? (bytes) => fromBinary(hashOnce('sha256', bytes, 'binary'))
     : (bytes) => createHash('sha256').update(bytes).digest()
+
+function fromBinary(text: string): Uint8Array {
+  const bytes = new Uint8Array(digestBytes)
+  for (let i = 0; i < digestBytes; i++) bytes[i] = text.charCodeAt(i)
+  return bytes
+}
 
 export const systemClock: Clock = {
   now: () => Date.now(),

@@ -14,6 +14,7 @@ import type { Entry } from './history.ts'
 import type { RecoveryReport } from './report.ts'
 import type { Reprise } from './reprise.ts'
 import type { OpenTimeline } from './timeline.ts'
+import type { Written } from './writer.ts'
 
 /** What `apply` learns about an entry besides the entry itself. */
 export interface EntryInfo {
@@ -123,15 +124,17 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
   }
 
   /** Durable when it resolves. Several entries become visible together. */
-  async append(entries: E | readonly E[], options: AppendOptions = {}): Promise<Appended> {
-    const list: readonly E[] = Array.isArray(entries) ? (entries as readonly E[]) : [entries as E]
-    if (list.length === 0) return { seq: this.#open.seq, wasApplied: false }
+  append(entries: E | readonly E[], options: AppendOptions = {}): Promise<Appended> {
     const { key, signal } = options
-    const written = await this.#open.write(
-      list.map((entry, i) => toEntry(entry, key === undefined ? undefined : i === 0 ? key : `${key}#${i}`)),
-      signal ? { signal } : {},
-    )
-    return { seq: written.first + written.count - 1, wasApplied: written.wasApplied }
+    try {
+      const list = Array.isArray(entries)
+        ? (entries as readonly E[]).map((entry, i) => toEntry(entry, keyOf(key, i)))
+        : [toEntry(entries as E, key)]
+      if (list.length === 0) return Promise.resolve({ seq: this.#open.seq, wasApplied: false })
+      return this.#open.write(list, signal ? { signal } : undefined).then(toAppended)
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
@@ -155,6 +158,14 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
   }
+}
+
+function keyOf(key: string | undefined, index: number): string | undefined {
+  return key === undefined || index === 0 ? key : `${key}#${index}`
+}
+
+function toAppended({ first, count, wasApplied }: Written): Appended {
+  return { seq: first + count - 1, wasApplied }
 }
 
 function toEntry(entry: { readonly type: string }, key: string | undefined) {

@@ -55,15 +55,23 @@ export class Sealer {
     return this.#keys ? this.#keys.current : null
   }
 
+  /** The first byte of an envelope that is neither compressed nor encrypted: the rest of it is the plain bytes. */
+  static readonly bare = 0
+
+  /** Would `seal` only put that byte before it? Then the caller may do so itself, without a copy. */
+  isBare(plain: Uint8Array): boolean {
+    return this.#keys === null && plain.length <= this.#compressAboveBytes
+  }
+
   /** For entry data, which the digest chain protects. @example sealer.seal(codec.encode(value), context) */
   seal(plain: Uint8Array, context: Uint8Array): Uint8Array {
-    if (this.#keys === null && plain.length <= this.#compressAboveBytes) return bare(plain)
+    if (this.isBare(plain)) return bare(plain)
     return this.#seal(plain, context, 0, this.#compressAboveBytes)
   }
 
   /** Neither compressed nor encrypted: such an envelope opens without its context. */
   isPlain(envelope: Uint8Array): boolean {
-    return envelope[0] === 0
+    return envelope[0] === Sealer.bare
   }
 
   openPlain(envelope: Uint8Array): Uint8Array {
@@ -173,7 +181,7 @@ function encrypt(keys: DerivedKeys, head: ByteWriter, body: Uint8Array, context:
 /** The common case, from the runtime's pool of bytes: an array of its own would cost more than everything else here. */
 function bare(plain: Uint8Array): Uint8Array {
   const envelope = Buffer.allocUnsafe(plain.length + 1)
-  envelope[0] = 0
+  envelope[0] = Sealer.bare
   envelope.set(plain, 1)
   return envelope
 }

@@ -95,11 +95,17 @@ export class OpenTimeline<State> {
   }
 
   /** Entries and whatever goes along with them, in one commit. Durable when it resolves. */
-  async write(entries: readonly NewEntry[], options: WriteOptions = {}): Promise<Written> {
-    this.checkWritable()
-    const { signal, ...along } = options
-    const drafts = this.#drafts(entries)
-    return await this.#writer.write(drafts, Object.keys(along).length > 0 ? along : null, signal)
+  write(entries: readonly NewEntry[], options?: WriteOptions): Promise<Written> {
+    // Not an async function: this is the hot path, and each of those costs a promise more.
+    try {
+      this.checkWritable()
+      const drafts = this.#drafts(entries)
+      if (options === undefined) return this.#writer.write(drafts, null)
+      const { signal, ...along } = options
+      return this.#writer.write(drafts, Object.keys(along).length > 0 ? along : null, signal)
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   /** Throws if it was closed or somebody else owns it: known without asking the store. */
@@ -201,7 +207,9 @@ export class OpenTimeline<State> {
         })
       }
       const version = entry.version ?? this.#fold.upcasters?.[entry.type]?.version ?? 1
-      return { type: entry.type, version, time: entry.time ?? time, key: entry.key, plain: codec.encode(entry.data) }
+      // Replay sees what the bytes say; so does the fold now, and what the caller does to its object later is its own affair.
+      const { bytes, value } = codec.copy(entry.data)
+      return { type: entry.type, version, time: entry.time ?? time, key: entry.key, data: bytes, value }
     })
   }
 

@@ -6,10 +6,11 @@ import { assert } from '../core/assert.ts'
 import type { Digest, TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Commit, Outcome, Run } from '../core/ports.ts'
-import { type EntryDraft, packRun } from '../core/run.ts'
+import { appendOperation, type EntryDraft, packRun } from '../core/run.ts'
 import { type CommitSource, type PreparedCommit, sizeOf } from './committer.ts'
 import { type Entry, entryContext } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
+import { Sealer } from './seal.ts'
 
 /** An entry on its way in: encoded, not yet sealed, since sealing binds it to its place. */
 export interface Draft {
@@ -17,7 +18,9 @@ export interface Draft {
   readonly version: number
   readonly time: number
   readonly key: string | undefined
-  readonly plain: Uint8Array
+  readonly data: Uint8Array
+  /** What decoding the data gives, for the fold. */
+  readonly value: unknown
 }
 
 /** What may go along with entries in one commit. */
@@ -91,27 +94,32 @@ export class Writer implements CommitSource {
     return this.#broken
   }
 
-  async write(drafts: readonly Draft[], along: Along | null, signal?: AbortSignal): Promise<Written> {
-    this.#check()
+  write(drafts: readonly Draft[], along: Along | null, signal?: AbortSignal): Promise<Written> {
+    if (this.#broken) return Promise.reject(this.#broken)
     const { committer } = this.#kernel
     // No await where there is room: this is the hot path, and appends keep the order in which they were called.
-    if (!committer.tryEnter()) await committer.enter(signal)
-    try {
-      this.#check()
-      return await new Promise<Written>((resolve, reject) => {
-        this.#queue.push({ drafts, along, resolve, reject })
-        if (!this.#isUnderWay) committer.ready(this)
-      })
-    } finally {
-      committer.leave()
-    }
+    if (committer.tryEnter()) return this.#enqueue(drafts, along)
+    return committer.enter(signal).then(() => this.#enqueue(drafts, along))
+  }
+
+  /** Whoever has entered leaves again when the request is settled. */
+  #enqueue(drafts: readonly Draft[], along: Along | null): Promise<Written> {
+    return new Promise<Written>((resolve, reject) => {
+      const request = { drafts, along, resolve, reject }
+      if (this.#broken) {
+        this.#reject(request, this.#broken)
+        return
+      }
+      this.#queue.push(request)
+      if (!this.#isUnderWay) this.#kernel.committer.ready(this)
+    })
   }
 
   /** Nothing more can be written through this writer; what waits is refused with the reason. */
   break(error: RepriseError): void {
     if (this.#broken) return
     this.#broken = error
-    for (const request of this.#queue.splice(0)) request.reject(error)
+    for (const request of this.#queue.splice(0)) this.#reject(request, error)
     this.#onBroken(error)
   }
 
@@ -127,16 +135,18 @@ export class Writer implements CommitSource {
       const request = this.#queue[0]!
       if (taken.length > 0 && (request.along || along || !this.#fits(drafts.length, bytes, request))) break
       this.#queue.shift()
-      const fresh = request.drafts.filter((draft) => draft.key === undefined || !this.#isKnown(draft.key, drafts))
-      const decoded = this.#decode(fresh, drafts.length)
-      if (decoded instanceof Error) {
-        request.reject(decoded)
+      const fresh = this.#fresh(request.drafts, drafts)
+      const offered = this.#offer(fresh, drafts.length)
+      if (offered instanceof Error) {
+        this.#reject(request, offered)
         continue
       }
       taken.push({ request, first: this.#head.seq + 1 + drafts.length, count: fresh.length })
-      for (const draft of fresh) bytes += draft.plain.length
-      drafts.push(...fresh)
-      entries.push(...decoded)
+      for (const draft of fresh) {
+        bytes += draft.data.length
+        drafts.push(draft)
+      }
+      for (const entry of offered) entries.push(entry)
       if (along) break
     }
     if (taken.length === 0) return null
@@ -146,8 +156,18 @@ export class Writer implements CommitSource {
   #fits(count: number, bytes: number, request: Request): boolean {
     const { runEntries, runBytes } = this.#kernel.limits
     let more = 0
-    for (const draft of request.drafts) more += draft.plain.length
+    for (const draft of request.drafts) more += draft.data.length
     return count + request.drafts.length <= runEntries && bytes + more <= runBytes
+  }
+
+  /** Without those whose keys are in history already. */
+  #fresh(asked: readonly Draft[], drafts: readonly Draft[]): readonly Draft[] {
+    if (asked.every((draft) => draft.key === undefined)) return asked
+    const fresh: Draft[] = []
+    for (const draft of asked) {
+      if (draft.key === undefined || !this.#isKnown(draft.key, drafts)) fresh.push(draft)
+    }
+    return fresh
   }
 
   #isKnown(key: string, drafts: readonly Draft[]): boolean {
@@ -156,22 +176,14 @@ export class Writer implements CommitSource {
   }
 
   /** The entries as a replay would see them, offered to the follower, which may refuse them before they are written. */
-  #decode(drafts: readonly Draft[], offset: number): Entry[] | Error {
+  #offer(drafts: readonly Draft[], offset: number): Entry[] | Error {
+    const { seq, epoch } = this.#head
+    const timeline = this.#timeline
     try {
-      const entries = drafts.map((draft, i): Entry => {
-        const { type, version, time, key } = draft
-        const data = this.#kernel.codec.decode(draft.plain)
-        return {
-          timeline: this.#timeline,
-          seq: this.#head.seq + 1 + offset + i,
-          epoch: this.#head.epoch,
-          type,
-          version,
-          time,
-          key,
-          data,
-        }
-      })
+      const entries: Entry[] = []
+      for (const { type, version, time, key, value: data } of drafts) {
+        entries.push({ timeline, seq: seq + 1 + offset + entries.length, epoch, type, version, time, key, data })
+      }
       this.#follower.prepare(entries)
       return entries
     } catch (error) {
@@ -192,12 +204,11 @@ export class Writer implements CommitSource {
       return null
     }
     const run = drafts.length > 0 ? this.#pack(drafts) : null
-    const commit: Commit = {
-      ...along,
-      operation: newOperation(this.#kernel.random),
-      guard: { timeline: this.#timeline, epoch: this.#head.epoch, seq: this.#head.seq },
-      ...(run && { run }),
-    }
+    const guard = { timeline: this.#timeline, epoch: this.#head.epoch, seq: this.#head.seq }
+    const commit: Commit =
+      run && !along
+        ? { operation: appendOperation(run.digest), guard, run }
+        : { ...along, operation: newOperation(this.#kernel.random), guard, ...(run && { run }) }
     this.#isUnderWay = true
     const bytes = sizeOf(commit)
     return {
@@ -213,9 +224,9 @@ export class Writer implements CommitSource {
     const { seq, epoch, digest } = this.#head
     // Only encryption looks at the context.
     const isBound = sealer.keyId !== null
-    const sealed = drafts.map((draft, i): EntryDraft => {
-      const { type, version, time, key } = draft
-      return { type, version, time, key, data: sealer.seal(draft.plain, isBound ? entryContext(digest, i) : noContext) }
+    const sealed = drafts.map(({ type, version, time, key, data }, i): EntryDraft => {
+      if (sealer.isBare(data)) return { type, version, time, key, lead: Sealer.bare, data }
+      return { type, version, time, key, data: sealer.seal(data, isBound ? entryContext(digest, i) : noContext) }
     })
     return packRun(hash, { before: digest, first: seq + 1, epoch }, sealed)
   }
@@ -231,7 +242,7 @@ export class Writer implements CommitSource {
     if (!outcome.ok) {
       this.#follower.discard()
       const error = refusalError(this.#timeline, outcome)
-      for (const { request } of taken) request.reject(error)
+      for (const { request } of taken) this.#reject(request, error)
       // Guards that fail mean that the head moved without us: this writer's picture is no longer true.
       if (outcome.code === 'FENCED' || outcome.code === 'NOT_FOUND' || (outcome.code === 'CONFLICT' && run))
         this.break(error)
@@ -242,22 +253,33 @@ export class Writer implements CommitSource {
       assert(outcome.seq === this.#head.seq + run.count, 'the head moves by what was appended')
       this.#head = { seq: outcome.seq, epoch: this.#head.epoch, digest: run.digest }
     }
-    try {
+    const hasFollowed = this.#orBreak(taken, () => {
       this.#follower.accept()
       this.#kernel.worker.progressed(entries.length)
+    })
+    if (hasFollowed) {
       this.#resolveAll(taken, outcome.ridden)
-      this.#onWritten(entries, bytes)
-    } catch (error) {
-      // The entries are durable, yet the state could not follow: this handle must not be used further.
-      const failure = error instanceof RepriseError ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
-      for (const { request } of taken) request.reject(failure)
-      this.break(failure)
+      this.#orBreak([], () => this.#onWritten(entries, bytes))
     }
     if (this.#queue.length > 0 && !this.#broken) this.#kernel.committer.ready(this)
   }
 
+  /** The entries are durable: where the state cannot follow, this handle must not be used further. */
+  #orBreak(taken: readonly { request: Request }[], work: () => void): boolean {
+    try {
+      work()
+      return true
+    } catch (error) {
+      const failure = error instanceof RepriseError ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
+      for (const { request } of taken) this.#reject(request, failure)
+      this.break(failure)
+      return false
+    }
+  }
+
   #resolveAll(taken: readonly { request: Request; first: number; count: number }[], ridden: unknown): void {
     for (const { request, first, count } of taken) {
+      this.#kernel.committer.leave()
       request.resolve({ first, count, wasApplied: request.drafts.length > 0 && count === 0, ridden })
     }
   }
@@ -265,13 +287,14 @@ export class Writer implements CommitSource {
   #fail(error: unknown, taken: readonly { request: Request }[]): void {
     this.#isUnderWay = false
     this.#follower.discard()
-    for (const { request } of taken) request.reject(error)
+    for (const { request } of taken) this.#reject(request, error)
     if (error instanceof RepriseError && error.code === 'OUTCOME_UNKNOWN') this.break(error)
     else if (this.#queue.length > 0) this.#kernel.committer.ready(this)
   }
 
-  #check(): void {
-    if (this.#broken) throw this.#broken
+  #reject(request: Request, error: unknown): void {
+    this.#kernel.committer.leave()
+    request.reject(error)
   }
 }
 

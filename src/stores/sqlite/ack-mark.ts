@@ -45,7 +45,7 @@ export class AckMark {
     // Below the start of the log is what tidy gave back: a mark so old was left by a process that slept.
     if (!mark || (log && mark.position < log.firstPosition())) return
     const body = log?.body(mark.position)
-    const isSame = body && (body.length === 0 || !isAsCommitted(body) || isBody(body, mark))
+    const isSame = body && (!isAsCommitted(body) || isBody(body, mark))
     if (isSame) return
     const reached = log?.lastPosition() ?? 0
     throw damaged(

@@ -1,28 +1,56 @@
-// The short way for what nearly every commit is: an append and nothing else, by an owner who knows the head. It does the
-// same as transition.ts and gives up (null) wherever that would refuse or do more.
+// The short way for what nearly every commit is: an append and nothing else, by an owner who knows the head. Such a batch
+// is one statement, the row of the log; heads follow later (loose.ts). It does the same as transition.ts and gives up (null)
+// wherever that would refuse or do more.
 
 import type { Commit, Outcome } from '../../core/ports.ts'
 import { copyDigest } from './head-state.ts'
+import type { FrameDraft } from './log-row.ts'
+import type { Timeline } from './timelines.ts'
 import type { Writing } from './writing.ts'
 
-export function isAppend(commit: Commit): boolean {
+export interface Appends {
+  readonly frames: FrameDraft[]
+  /** As they are once the row is durable. */
+  readonly timelines: Timeline[]
+  readonly outcomes: Outcome[]
+}
+
+/** What the batch would write at this position, if it is all appends to timelines in memory. */
+export function planAppends(
+  { timelines }: Writing,
+  commits: readonly Commit[],
+  position: number,
+  updatedAt: number,
+): Appends | null {
+  const plan: Appends = { frames: [], timelines: [], outcomes: [] }
+  for (const commit of commits) {
+    if (!isAppend(commit)) return null
+    const { guard, operation } = commit
+    const run = commit.run!
+    const before = timelines.kept(guard!.timeline)
+    if (!before || before.row.isStub) return null
+    const { tid, name, row, head } = before
+    const { epoch, floor, floorDigest, base, owner } = head
+    // Without an owner a head is taken to be the last word (loose.ts).
+    if (owner === null || epoch !== guard!.epoch || head.seq !== guard!.seq || head.operation === operation) return null
+    plan.frames.push({ tid, previous: head.position, before: head.digest, run, operation })
+    const seq = run.first + run.count - 1
+    const digest = copyDigest(run.digest)
+    const after = { seq, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt }
+    plan.timelines.push({ tid, name, row, head: after })
+    plan.outcomes.push({ ok: true, epoch, seq, wasApplied: false })
+  }
+  return isEachOnce(plan.timelines) ? plan : null
+}
+
+function isAppend(commit: Commit): boolean {
   for (const field in commit) if (field !== 'operation' && field !== 'guard' && field !== 'run') return false
   const { guard, run, operation } = commit
   if (!guard || !run || typeof operation !== 'string' || operation === '') return false
   return run.first === guard.seq! + 1 && Number.isSafeInteger(run.count) && run.count > 0 && run.digest.length === 32
 }
 
-export function tryAppend(writing: Writing, { guard, run, operation }: Commit): Outcome | null {
-  const timeline = writing.timelines.kept(guard!.timeline)
-  if (!timeline || timeline.row.isStub) return null
-  const { tid, name, row, head } = timeline
-  const { epoch, floor, floorDigest, base, owner } = head
-  if (epoch !== guard!.epoch || head.seq !== guard!.seq || head.operation === operation) return null
-  writing.frames.push({ tid, previous: head.position, before: head.digest, run: run! })
-  const seq = run!.first + run!.count - 1
-  const digest = copyDigest(run!.digest)
-  const { position, now: updatedAt } = writing
-  const after = { seq, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt }
-  writing.timelines.putHead({ tid, name, row, head: after })
-  return { ok: true, epoch, seq, wasApplied: false }
+/** Later commits see earlier ones: two of one timeline are for the long way. */
+function isEachOnce(timelines: readonly Timeline[]): boolean {
+  return timelines.length <= 1 || new Set(timelines.map(({ tid }) => tid)).size === timelines.length
 }

@@ -30,6 +30,11 @@ export function isBusy(error: unknown): boolean {
   return code === sqlite.busy || code === sqlite.locked
 }
 
+/** A row of that key is there already. */
+export function isTaken(error: unknown): boolean {
+  return resultCode(error) === sqlite.constraint
+}
+
 export function isReadOnlyFailure(error: unknown): boolean {
   return codeOf(error) === 'STORE_READ_ONLY'
 }

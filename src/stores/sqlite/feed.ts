@@ -7,7 +7,7 @@ import type { Connection } from './connection.ts'
 import { fromPosition, toPosition } from './cursors.ts'
 import { damaged } from './failure.ts'
 import type { Log, PlacedRun } from './log.ts'
-import { type Frame, readFrames } from './log-row.ts'
+import { emptyRowBytes, type Frame, readFrames } from './log-row.ts'
 import type { Timelines } from './timelines.ts'
 
 const bytesMax = 8 * 1024 * 1024
@@ -77,7 +77,7 @@ export function emptyRowsFrom(connection: Connection, start: number, end: number
     ORDER BY position LIMIT ?`
   let count = 0
   for (const { position, bytes } of connection.all(sql, start, end, limit)) {
-    if (position !== start + count || bytes !== 0) break
+    if (position !== start + count || bytes !== emptyRowBytes) break
     count += 1
   }
   return count

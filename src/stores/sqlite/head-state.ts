@@ -7,13 +7,12 @@
 //           [base: name(text) seq(integer) digest(32 bytes)] [owner(text)]          what an append does not change
 
 import { assert } from '../../core/assert.ts'
-import { ByteReader, ByteWriter } from '../../core/bytes.ts'
+import { ByteReader, ByteWriter, writeInteger, writeText } from '../../core/bytes.ts'
 import type { Digest, OperationId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Base } from '../../core/ports.ts'
 import { checksum } from './checksum.ts'
 import { damaged } from './failure.ts'
-import { writeInteger } from './log-row.ts'
 
 export interface HeadState {
   readonly seq: number
@@ -72,24 +71,6 @@ export function encodeHead(bytes: Uint8Array, start: number, tid: number, state:
   const crc = checksum(bytes, start + 4, end, tid)
   for (let i = 0; i < 4; i++) bytes[start + i] = (crc >>> (8 * i)) & 0xff
   return end
-}
-
-/** As ByteWriter.text does it. */
-function writeText(bytes: Uint8Array, start: number, text: string): number {
-  const end = writeInteger(bytes, start, text.length)
-  for (let i = 0; i < text.length; i++) {
-    const unit = text.charCodeAt(i)
-    if (unit >= 0x80) return writeEncoded(bytes, start, text)
-    bytes[end + i] = unit
-  }
-  return end + text.length
-}
-
-function writeEncoded(bytes: Uint8Array, start: number, text: string): number {
-  const encoded = new TextEncoder().encode(text)
-  const end = writeInteger(bytes, start, encoded.length)
-  bytes.set(encoded, end)
-  return end + encoded.length
 }
 
 export function decodeHead(tid: number, bytes: Uint8Array, timeline: string): HeadState {

@@ -1,21 +1,30 @@
 // One row of the log: everything that one transaction appended, to however many timelines. This file owns the format:
 //
-//   body  = kind(byte: 1 as committed, 2 compacted since) frame*            an empty body: nothing, or all of it trimmed
-//   frame = size(integer, of what follows) crc(4 bytes, little-endian, of what follows, started from the row's position)
-//           tid(integer) first(integer) count * 2 + hasDigest(integer) back(integer) [digest(32 bytes)] bytes(rest)
+//   body  = kind(byte: 1 as committed, 2 compacted since) mark(4 bytes, from kind and position) frame*
+//         | 12 time(integer, ms: the store's clock) frame*                  loose: the heads were not written (loose.ts)
+//   frame = size(integer, of what follows) crc(4 bytes, little-endian, of what follows, started from position and time)
+//           tid(integer) first(integer) count * 4 + flags(integer: 1 digest, 2 operation) back(integer)
+//           [digest(32 bytes)] [operation(text)] bytes(rest)
 //
 // `back` leads to the timeline's run before: 0 if there is none, else 1 + how many positions back its row is. The digest
-// is left out where it is known to follow from the one before (log.ts), which saves more than a tenth of the space.
+// is left out where it is known to follow from the one before (log.ts), which saves more than a tenth of the space; the
+// operation wherever the head has it, and where it follows from the digest.
 
-import { ByteReader, ByteWriter } from '../../core/bytes.ts'
-import type { Digest } from '../../core/coordinate.ts'
+import { ByteReader, ByteWriter, integerSize, writeInteger } from '../../core/bytes.ts'
+import type { Digest, OperationId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Run } from '../../core/ports.ts'
+import { isAppendOperation } from '../../core/run.ts'
 import { checksum } from './checksum.ts'
 
 const asCommitted = 1
 const compacted = 2
+/** It has no mark, for the sake of its size. No damage makes a settled row of it, which would hide what the heads lack. */
+const loose = 12
+const markBytes = 4
 const digestBytes = 32
+const hasDigest = 1
+const hasOperation = 2
 /** Five integers, the checksum and the digest. */
 const frameOverheadMax = 5 * 8 + 4 + digestBytes
 
@@ -26,6 +35,8 @@ export interface Frame {
   /** Position of the timeline's run before; 0: there is none. */
   readonly previous: number
   readonly digest: Digest | null
+  /** Only in a loose row, and only if it does not follow from the digest. */
+  readonly operation: OperationId | null
   readonly bytes: Uint8Array
 }
 
@@ -35,130 +46,168 @@ export interface FrameDraft {
   /** Digest of the history before the run. */
   readonly before: Digest
   readonly run: Run
+  readonly operation: OperationId
 }
 
-/** This is on the path of every append, so it writes straight into one array of the right size. */
-export function encodeRow(
+export interface RowOptions {
+  /** The time, if the row is a loose one. */
+  readonly looseAt: number | null
+  readonly needsDigest: (draft: FrameDraft) => boolean
+}
+
+/** Rows are built in the same memory one after another: this is on the path of every append. */
+export class RowEncoder {
+  #bytes = new Uint8Array(16 * 1024)
+
+  /** The body is valid until the next one is encoded. */
+  encode(position: number, drafts: readonly FrameDraft[], { looseAt, needsDigest }: RowOptions): Uint8Array {
+    let sizeMax = 1 + 8
+    for (const { run, operation } of drafts) sizeMax += run.bytes.length + frameOverheadMax + 8 + 3 * operation.length
+    if (this.#bytes.length < sizeMax) this.#bytes = new Uint8Array(2 * sizeMax)
+    const bytes = this.#bytes
+    let end = writeStart(bytes, position, looseAt === null ? asCommitted : loose, looseAt)
+    const seed = seedOf(position, looseAt)
+    for (const draft of drafts) {
+      const isTold = looseAt !== null && !isAppendOperation(draft.operation, draft.run.digest)
+      const flags = (needsDigest(draft) ? hasDigest : 0) | (isTold ? hasOperation : 0)
+      end = writeFrame(bytes, end, position, seed, draft, flags)
+    }
+    return bytes.subarray(0, end)
+  }
+}
+
+const noBytes = new Uint8Array()
+
+function writeStart(bytes: Uint8Array, position: number, kind: number, looseAt: number | null): number {
+  bytes[0] = kind
+  if (looseAt !== null) return writeInteger(bytes, 1, looseAt)
+  const mark = markOf(position, kind)
+  for (let i = 0; i < markBytes; i++) bytes[1 + i] = (mark >>> (8 * i)) & 0xff
+  return 1 + markBytes
+}
+
+function markOf(position: number, kind: number): number {
+  return Math.imul((position % 2 ** 32) ^ kind, 0x9e3779b1) ^ Math.floor(position / 2 ** 32)
+}
+
+/** What the checksums of a row start from: so a row in another place, or taken for one of another kind, is found. */
+function seedOf(position: number, looseAt: number | null): number {
+  return looseAt === null ? position : position ^ (looseAt % 2 ** 31) ^ Math.floor(looseAt / 2 ** 31) ^ loose
+}
+
+function writeFrame(
+  body: Uint8Array,
+  start: number,
   position: number,
-  drafts: readonly FrameDraft[],
-  needsDigest: (draft: FrameDraft) => boolean,
-): Uint8Array {
-  if (drafts.length === 0) return new Uint8Array()
-  let sizeMax = 1
-  for (const { run } of drafts) sizeMax += run.bytes.length + frameOverheadMax
-  const body = new Uint8Array(sizeMax)
-  body[0] = asCommitted
-  let end = 1
-  for (const draft of drafts) end = writeFrame(body, end, position, draft, needsDigest(draft))
-  return body.subarray(0, end)
-}
-
-function writeFrame(body: Uint8Array, start: number, position: number, draft: FrameDraft, hasDigest: boolean): number {
-  const { tid, previous, run } = draft
-  const countAndFlag = run.count * 2 + (hasDigest ? 1 : 0)
+  seed: number,
+  { tid, previous, run, operation }: Omit<FrameDraft, 'before'>,
+  flags: number,
+): number {
+  const countAndFlags = run.count * 4 + flags
   const back = previous === 0 ? 0 : position - previous + 1
-  const headSize = integerSize(tid) + integerSize(run.first) + integerSize(countAndFlag) + integerSize(back)
-  const size = 4 + headSize + (hasDigest ? digestBytes : 0) + run.bytes.length
+  const headSize = integerSize(tid) + integerSize(run.first) + integerSize(countAndFlags) + integerSize(back)
+  const encoded = flags & hasOperation ? encodeText(operation) : noBytes
+  const size = 4 + headSize + (flags & hasDigest ? digestBytes : 0) + encoded.length + run.bytes.length
   const crcAt = writeInteger(body, start, size)
   let end = writeInteger(body, crcAt + 4, tid)
   end = writeInteger(body, end, run.first)
-  end = writeInteger(body, end, countAndFlag)
+  end = writeInteger(body, end, countAndFlags)
   end = writeInteger(body, end, back)
-  if (hasDigest) {
+  if (flags & hasDigest) {
     body.set(run.digest, end)
     end += digestBytes
   }
+  body.set(encoded, end)
+  end += encoded.length
   body.set(run.bytes, end)
   end += run.bytes.length
-  const crc = checksum(body, crcAt + 4, end, position)
+  const crc = checksum(body, crcAt + 4, end, seed)
   for (let i = 0; i < 4; i++) body[crcAt + i] = (crc >>> (8 * i)) & 0xff
   return end
 }
 
-/** As ByteWriter.integer does it. */
-export function writeInteger(bytes: Uint8Array, start: number, value: number): number {
-  let rest = value
-  let end = start
-  while (rest >= 0x80) {
-    bytes[end++] = (rest % 0x80) | 0x80
-    rest = Math.floor(rest / 0x80)
-  }
-  bytes[end++] = rest
-  return end
+function encodeText(text: string): Uint8Array {
+  const writer = new ByteWriter(64)
+  writer.text(text)
+  return writer.view()
 }
 
-function integerSize(value: number): number {
-  let size = 1
-  for (let rest = value; rest >= 0x80; rest = Math.floor(rest / 0x80)) size += 1
-  return size
+/** Null for a row whose heads were written with it; else the store's time at its commit. */
+export function looseTime(position: number, body: Uint8Array): number | null {
+  return openBody(position, body).looseAt
 }
 
 /** The frames of a row, each checked. Throws MALFORMED where the row is damaged. */
 export function* readFrames(position: number, body: Uint8Array): Generator<Frame> {
-  if (body.length === 0) return
-  const reader = openBody(position, body)
-  while (reader.remaining > 0) yield readFrame(position, reader.sized())
+  const { reader, seed } = openBody(position, body)
+  while (reader.remaining > 0) yield readFrame(position, seed, reader.sized())
 }
 
 /** The frame of this timeline that ends at `last`, or null. Others are passed over unchecked. */
 export function findFrame(position: number, body: Uint8Array, tid: number, last: number): Frame | null {
-  if (body.length === 0) return null
-  const reader = openBody(position, body)
+  const { reader, seed } = openBody(position, body)
   while (reader.remaining > 0) {
     const content = reader.sized()
     if (peekTid(content) !== tid) continue
-    const frame = readFrame(position, content)
+    const frame = readFrame(position, seed, content)
     if (frame.last === last) return frame
   }
   return null
 }
 
-/** The row with only these frames, byte for byte as they were. */
+/** The row with only these frames. */
 export function compactRow(position: number, body: Uint8Array, isLive: (frame: Frame) => boolean): Uint8Array {
-  const writer = new ByteWriter(body.length)
-  writer.byte(compacted)
-  const reader = openBody(position, body)
-  while (reader.remaining > 0) {
-    const content = reader.sized()
-    if (isLive(readFrame(position, content))) writer.sized(content)
+  const rest = new Uint8Array(body.length + 8)
+  let end = writeStart(rest, position, compacted, null)
+  for (const frame of readFrames(position, body)) {
+    if (!isLive(frame)) continue
+    const { tid, previous, first, last, digest, bytes } = frame
+    const run = { first, count: last - first + 1, digest: digest ?? noBytes, bytes }
+    const draft = { tid, previous, run, operation: '' as OperationId }
+    end = writeFrame(rest, end, position, seedOf(position, null), draft, digest ? hasDigest : 0)
   }
-  return writer.length === 1 ? new Uint8Array() : writer.take()
+  return rest.subarray(0, end)
 }
+
+/** How long a row is that holds nothing, or nothing any more. */
+export const emptyRowBytes = 1 + markBytes
 
 export function isAsCommitted(body: Uint8Array): boolean {
-  return body[0] === asCommitted
+  return body[0] === asCommitted || body[0] === loose
 }
 
-function openBody(position: number, body: Uint8Array): ByteReader {
+function openBody(position: number, body: Uint8Array) {
   const reader = new ByteReader(body)
   const kind = reader.byte()
-  if (kind !== asCommitted && kind !== compacted) throw malformed(position, `is of an unknown kind ${kind}`)
-  return reader
+  if (kind !== asCommitted && kind !== compacted && kind !== loose) {
+    throw malformed(position, `is of an unknown kind ${kind}`)
+  }
+  if (kind === loose) {
+    const looseAt = reader.integer()
+    return { reader, looseAt, seed: seedOf(position, looseAt) }
+  }
+  const mark = reader.byte() | (reader.byte() << 8) | (reader.byte() << 16) | (reader.byte() << 24)
+  if (mark !== markOf(position, kind)) throw malformed(position, 'does not have its mark')
+  return { reader, looseAt: null, seed: seedOf(position, null) }
 }
 
 function peekTid(content: Uint8Array): number {
   return new ByteReader(content, 4).integer()
 }
 
-function readFrame(position: number, content: Uint8Array): Frame {
+function readFrame(position: number, seed: number, content: Uint8Array): Frame {
   const reader = new ByteReader(content)
   const stored = reader.byte() + reader.byte() * 2 ** 8 + reader.byte() * 2 ** 16 + reader.byte() * 2 ** 24
-  if (checksum(content, 4, content.length, position) !== stored)
-    throw malformed(position, 'does not match its checksum')
+  if (checksum(content, 4, content.length, seed) !== stored) throw malformed(position, 'does not match its checksum')
   const tid = reader.integer()
   const first = reader.integer()
-  const countAndFlag = reader.integer()
+  const countAndFlags = reader.integer()
   const back = reader.integer()
-  const digest = countAndFlag % 2 === 1 ? reader.raw(digestBytes) : null
-  const last = first + Math.floor(countAndFlag / 2) - 1
-  return {
-    tid,
-    first,
-    last,
-    previous: back === 0 ? 0 : position - back + 1,
-    digest,
-    bytes: reader.raw(reader.remaining),
-  }
+  const digest = countAndFlags & hasDigest ? reader.raw(digestBytes) : null
+  const operation = countAndFlags & hasOperation ? (reader.text() as OperationId) : null
+  const last = first + Math.floor(countAndFlags / 4) - 1
+  const previous = back === 0 ? 0 : position - back + 1
+  return { tid, first, last, previous, digest, operation, bytes: reader.raw(reader.remaining) }
 }
 
 function malformed(position: number, what: string): RepriseError {

@@ -16,8 +16,8 @@ const digestEvery = 4
 const digestBytes = 512
 
 /** Timelines are staggered, so that those that grow in step do not all write an anchor in the same transaction. */
-export function isAnchor({ tid, run }: FrameDraft): boolean {
-  return run.bytes.length >= anchorBytes || crosses(run.first + tid * 7, run.count, anchorEvery)
+export function isAnchor(tid: number, first: number, count: number, bytes: number): boolean {
+  return bytes >= anchorBytes || crosses(first + tid * 7, count, anchorEvery)
 }
 
 /** Should the row spell out the digest? If not, it is computed from the one before: at most a few small runs away. */
@@ -133,7 +133,7 @@ export class Log {
 
   #stagedFrame(tid: number, last: number): Frame | undefined {
     const draft = this.#staged.frames.find((one) => one.tid === tid && one.run.first + one.run.count - 1 === last)
-    return draft && { tid, last, previous: draft.previous, ...draft.run }
+    return draft && { tid, last, previous: draft.previous, operation: draft.operation, ...draft.run }
   }
 
   /** Digest of the history up to the end of this run. */

@@ -5,6 +5,7 @@ import type { Hash } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import { toStoreError } from './failure.ts'
 import { Log } from './log.ts'
+import { LooseRuns } from './loose.ts'
 import { retryBusy } from './retry.ts'
 import { findSpace } from './schema.ts'
 import { Timelines } from './timelines.ts'
@@ -32,6 +33,7 @@ export interface ReaderOptions {
 export class Reader {
   readonly #options: ReaderOptions
   #connection: Connection | null = null
+  #loose: LooseRuns | null = null
   #space: number | null = null
 
   constructor(options: ReaderOptions) {
@@ -58,16 +60,19 @@ export class Reader {
   close(): void {
     this.#connection?.close()
     this.#connection = null
+    this.#loose = null
   }
 
   #reading(connection: Connection): Reading {
     const { namespace, hash, clock } = this.#options
     this.#space ??= findSpace(connection, namespace)
     const space = this.#space ?? -1
+    this.#loose ??= new LooseRuns(connection, hash)
+    this.#loose.begin()
     return {
       connection,
       space,
-      timelines: new Timelines(connection, space),
+      timelines: new Timelines(connection, space, this.#loose),
       workers: new Workers(connection, space),
       log: new Log(connection, hash),
       now: clock(),

@@ -3,7 +3,7 @@
 // its runs go (empty, or with the runs of others), so that a row that vanished is always damage.
 
 import { ownStart, type PlacedRun } from './log.ts'
-import { compactRow, type Frame, readFrames } from './log-row.ts'
+import { compactRow, emptyRowBytes, type Frame, readFrames } from './log-row.ts'
 import type { Timeline } from './timelines.ts'
 import type { Writing } from './writing.ts'
 
@@ -79,7 +79,9 @@ function segmentOf(writing: Writing, note: Note, done: number): PlacedRun[] {
 
 function frameOf(writing: Writing, position: number, tid: number, last: number): Frame | null {
   try {
-    for (const frame of readFrames(position, writing.log.body(position) ?? new Uint8Array())) {
+    const body = writing.log.body(position)
+    if (!body) return null
+    for (const frame of readFrames(position, body)) {
       if (frame.tid === tid && frame.last === last) return frame
     }
   } catch {
@@ -95,7 +97,7 @@ function frameOf(writing: Writing, position: number, tid: number, last: number):
 function compact(writing: Writing, position: number): boolean {
   if (position >= writing.position - 1) return false
   const body = writing.log.body(position)
-  if (!body || body.length === 0) return true
+  if (!body || body.length === emptyRowBytes) return true
   const isLive = livenessIn(writing)
   let liveBytes = 0
   for (const frame of readFrames(position, body)) if (isLive(frame)) liveBytes += frame.bytes.length

@@ -9,6 +9,7 @@ import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
 import { decodeHead, encodeHead, encodeTail, type HeadState, headBytesMax } from './head-state.ts'
+import type { LooseRuns } from './loose.ts'
 import { checkSeal, seal } from './seal.ts'
 
 export interface TimelineRow {
@@ -52,9 +53,12 @@ const headBatches = [64, 16, 4, 1].map((size) => ({
 export class Timelines {
   readonly #connection: Connection
   readonly #space: number
+  readonly #loose: LooseRuns
   readonly #byName = new Map<string, Timeline>()
   readonly #byTid = new Map<number, Timeline>()
   readonly #dirtyHeads = new Set<number>()
+  /** Their heads in the file are behind, since they were appended to loosely from here. */
+  readonly #behind = new Set<number>()
   /** With the attributes that are in the file. */
   readonly #dirtyRows = new Map<number, Attributes>()
   readonly #undo: (() => void)[] = []
@@ -64,9 +68,10 @@ export class Timelines {
   >()
   #packed = new Uint8Array(4096)
 
-  constructor(connection: Connection, space: number) {
+  constructor(connection: Connection, space: number, loose: LooseRuns) {
     this.#connection = connection
     this.#space = space
+    this.#loose = loose
   }
 
   /** Stubs too; null if there is nothing of that name. */
@@ -123,11 +128,10 @@ export class Timelines {
     return this.#byName.get(name)
   }
 
-  /** For a change that touches the head alone, keeps the owner and is not taken back. */
-  putHead(timeline: Timeline): void {
-    this.#byName.set(timeline.name, timeline)
-    this.#byTid.set(timeline.tid, timeline)
-    this.#dirtyHeads.add(timeline.tid)
+  /** It was appended to, and is durable: its head will be written later. */
+  putLoose(timeline: Timeline): void {
+    this.#keep(timeline)
+    this.#behind.add(timeline.tid)
   }
 
   rename(timeline: Timeline, name: TimelineId): void {
@@ -162,7 +166,9 @@ export class Timelines {
     return this.#dirtyHeads.size > 0 || this.#dirtyRows.size > 0
   }
 
+  /** Writes what this transaction changed, and every head that is behind, whoever appended to it. */
   flush(): void {
+    this.#takeLoose()
     this.#flushHeads()
     for (const [tid, attributesBefore] of this.#dirtyRows) {
       const timeline = this.#byTid.get(tid)
@@ -179,6 +185,7 @@ export class Timelines {
     this.#byName.clear()
     this.#byTid.clear()
     this.#dirtyHeads.clear()
+    this.#behind.clear()
     this.#dirtyRows.clear()
     this.#undo.length = 0
   }
@@ -205,9 +212,27 @@ export class Timelines {
     return timeline
   }
 
+  #takeLoose(): void {
+    for (const tid of this.#loose.pending().keys()) {
+      if (this.#byTid.has(tid)) {
+        this.#behind.add(tid)
+        continue
+      }
+      // Of another namespace, or not looked at yet; none if it was forgotten in this transaction.
+      const state = this.#connection.get('SELECT state FROM reprise_head WHERE tid = ?', tid)?.state
+      if (!(state instanceof Uint8Array)) continue
+      const head = this.#loose.apply(tid, decodeHead(tid, state, `timeline ${tid}`))
+      const { bytes, ends } = this.#packHeads([tid], [head])
+      this.#connection.run(headBatches.at(-1)!.sql, tid, bytes.subarray(0, ends[0]))
+    }
+  }
+
   #flushHeads(): void {
+    for (const tid of this.#behind) if (this.#byTid.has(tid)) this.#dirtyHeads.add(tid)
+    this.#behind.clear()
     const tids = [...this.#dirtyHeads]
-    const { bytes, ends } = this.#packHeads(tids)
+    const heads = tids.map((tid) => this.#byTid.get(tid)!.head)
+    const { bytes, ends } = this.#packHeads(tids, heads)
     let index = 0
     for (const { size, sql } of headBatches) {
       for (; tids.length - index >= size; index += size) {
@@ -219,8 +244,7 @@ export class Timelines {
     this.#dirtyHeads.clear()
   }
 
-  #packHeads(tids: readonly number[]): { bytes: Uint8Array; ends: number[] } {
-    const heads = tids.map((tid) => this.#byTid.get(tid)!.head)
+  #packHeads(tids: readonly number[], heads: readonly HeadState[]): { bytes: Uint8Array; ends: number[] } {
     const tails = heads.map((head, i) => this.#tailOf(tids[i]!, head))
     let sizeMax = 0
     for (let i = 0; i < heads.length; i++) sizeMax += headBytesMax(heads[i]!) + tails[i]!.length
@@ -289,7 +313,7 @@ export class Timelines {
     return {
       tid: found.tid as number,
       name: found.name as TimelineId,
-      head,
+      head: this.#loose.apply(found.tid as number, head),
       row: {
         isStub: found.is_stub === 1,
         parent: found.parent as number | null,

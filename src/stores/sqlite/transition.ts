@@ -2,6 +2,7 @@
 // and the caller takes back what was done (timelines.undo and, where a step writes rows at once, a savepoint).
 
 import { assert } from '../../core/assert.ts'
+import type { OperationId } from '../../core/coordinate.ts'
 import type { Commit, Outcome, Run, Take } from '../../core/ports.ts'
 import { mergeAttributes } from './attributes.ts'
 import { drop, mark, publish, trim } from './catalog.ts'
@@ -43,7 +44,7 @@ export function transition(writing: Writing, commit: Commit): Outcome & { readon
   }
   if (!found) timeline = makeTimeline(writing, timeline)
   if (commit.branch) timeline = branch(writing, timeline, before, commit.branch)
-  if (commit.run) timeline = append(writing, timeline, commit.run)
+  if (commit.run) timeline = append(writing, timeline, commit.run, commit.operation)
   timeline = changeCatalog(writing, timeline, commit)
   if (commit.consume || commit.send) timeline = exchangeMail(writing, timeline, commit)
   if (commit.cursors) timeline = moveCursors(writing, timeline, commit.cursors)
@@ -70,10 +71,10 @@ function checkTaker({ workers, now }: Writing, { name, head }: Timeline, take: T
   throw new Refused('OWNED', `${name} is owned by ${head.owner}`)
 }
 
-function append(writing: Writing, timeline: Timeline, run: Run): Timeline {
+function append(writing: Writing, timeline: Timeline, run: Run, operation: OperationId): Timeline {
   const { head, tid } = timeline
   assert(run.first === head.seq + 1, 'history has no gap')
-  writing.frames.push({ tid, previous: head.position, before: head.digest, run })
+  writing.frames.push({ tid, previous: head.position, before: head.digest, run, operation })
   const seq = run.first + run.count - 1
   return { ...timeline, head: { ...head, seq, digest: copyDigest(run.digest), position: writing.position } }
 }

@@ -1,17 +1,19 @@
 // The writing side: one transaction at a time on one connection. A batch of commits becomes one log row and one fsync;
 // each commit stands or falls by itself. After the fsync and before anybody is told, the acknowledged mark moves.
+// What is in memory is true as long as nobody else has added a row: whatever matters to others adds one.
 
 import { equalBytes } from '../../core/coordinate.ts'
 import type { Commit, Hash, Outcome } from '../../core/ports.ts'
 import { chainDigest } from '../../core/run.ts'
 import { checkCommit } from '../../core/shapes.ts'
 import type { AckMark } from './ack-mark.ts'
-import { isAppend, tryAppend } from './append.ts'
+import { planAppends } from './append.ts'
 import type { Connection } from './connection.ts'
-import { toStoreError } from './failure.ts'
+import { isBusy, isTaken, toStoreError } from './failure.ts'
 import { toHead } from './heads.ts'
 import { isAnchor, needsDigest } from './log.ts'
-import { encodeRow, type FrameDraft } from './log-row.ts'
+import { type FrameDraft, RowEncoder } from './log-row.ts'
+import { looseBytesMax, looseRowsMax } from './loose.ts'
 import { Refused } from './refused.ts'
 import { retryBusy } from './retry.ts'
 import { Rider } from './rider.ts'
@@ -33,14 +35,22 @@ export interface WriterOptions {
 }
 
 const sweptPerCommit = 256
+const insertRow = 'INSERT INTO reprise_log (position, body) VALUES (?, ?)'
+const insertAnchor = 'INSERT OR REPLACE INTO reprise_anchor (tid, last, position) VALUES (?, ?, ?)'
+/** No row has this position: nothing is known of the file. */
+const unknown = -1
 
 export class Writer {
   readonly #options: WriterOptions
   readonly #connection: Connection
   readonly #writing: Writing
   readonly #turn = new Turn()
-  #dataVersion = -1
-  #lastPosition = 0
+  readonly #rows = new RowEncoder()
+  #lastPosition = unknown
+  /** Since heads were last written. */
+  #looseRows = 0
+  #looseBytes = 0
+  #anchors: { readonly tid: number; readonly last: number; readonly position: number }[] = []
 
   constructor(options: WriterOptions) {
     this.#options = options
@@ -49,21 +59,45 @@ export class Writer {
   }
 
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
-    const areAppends = commits.map(isAppend)
-    const others = commits.filter((_, i) => !areAppends[i])
-    for (const commit of others) checkCommit(commit)
-    const hasRider = others.some((commit) => commit.ride)
-    const canSweep = others.some((commit) => commit.trim || commit.forget)
+    const outcomes = this.#appendLoosely(commits)
+    if (outcomes) return outcomes
+    for (const commit of commits) checkCommit(commit)
+    const hasRider = commits.some((commit) => commit.ride)
+    const canSweep = commits.some((commit) => commit.trim || commit.forget)
     return this.transact('commit to', (writing) => {
       const finish = (outcomes: Outcome[]) => {
         if (canSweep) sweep(writing, sweptPerCommit)
         return outcomes
       }
       if (hasRider) return this.#applyRiding(writing, commits).then(finish)
-      return finish(
-        commits.map((commit, i) => (areAppends[i] && tryAppend(writing, commit)) || this.#apply(writing, commit)),
-      )
+      return finish(commits.map((commit) => this.#apply(writing, commit)))
     })
+  }
+
+  /** Null: not this way. The position is the guard: if anybody else has written, there is a row there. */
+  #appendLoosely(commits: readonly Commit[]): Outcome[] | null {
+    const isDue = this.#looseRows >= looseRowsMax || this.#looseBytes >= looseBytesMax
+    if (isDue || this.#lastPosition === unknown || !this.#turn.isFree) return null
+    const position = this.#lastPosition + 1
+    const now = this.#options.clock()
+    const plan = planAppends(this.#writing, commits, position, now)
+    if (!plan) return null
+    const body = this.#encode(position, plan.frames, Math.floor(now))
+    try {
+      this.#connection.run(insertRow, position, body)
+    } catch (error) {
+      if (isBusy(error)) return null
+      this.#forget()
+      if (isTaken(error)) return null
+      throw toStoreError(error, 'commit to', this.#options.file)
+    }
+    for (const timeline of plan.timelines) this.#writing.timelines.putLoose(timeline)
+    this.#writing.loose.advance(position)
+    this.#noteAnchors(plan.frames, position)
+    this.#looseRows += 1
+    this.#looseBytes += body.length
+    this.#acknowledge(position, body)
+    return plan.outcomes
   }
 
   /** One write transaction; what `work` leaves in `writing` is written at its end. Nothing is kept if it throws. */
@@ -94,15 +128,13 @@ export class Writer {
     await this.#turn.run(async () => {})
   }
 
-  /** What is kept in memory is true as long as no other connection has written. */
   #begin(writing: Writing): void {
-    const dataVersion = this.#connection.dataVersion()
-    if (dataVersion !== this.#dataVersion) {
-      writing.timelines.clear()
-      this.#lastPosition = writing.log.lastPosition()
-      this.#dataVersion = dataVersion
+    const last = writing.log.lastPosition()
+    if (last !== this.#lastPosition) {
+      this.#forget()
+      this.#lastPosition = last
     }
-    writing.position = this.#lastPosition + 1
+    writing.position = last + 1
     writing.now = this.#options.clock()
     writing.frames = []
     writing.hasOtherChanges = false
@@ -114,20 +146,49 @@ export class Writer {
       this.#connection.run(writing.hasAside ? 'COMMIT' : 'ROLLBACK')
       return
     }
-    const { position, frames } = writing
-    const body = encodeRow(position, frames, (draft) => this.#mustSpellOut(draft, frames.length))
-    this.#connection.run('INSERT INTO reprise_log (position, body) VALUES (?, ?)', position, body)
-    for (const draft of frames) {
-      if (!isAnchor(draft)) continue
-      const last = draft.run.first + draft.run.count - 1
-      const sql = 'INSERT INTO reprise_anchor (tid, last, position) VALUES (?, ?, ?)'
-      this.#connection.run(sql, draft.tid, last, position)
-    }
+    const { position, frames, loose } = writing
+    this.#noteAnchors(frames, position)
+    this.#writeAnchors()
     writing.timelines.flush()
+    // Last: a settled row says that all heads are written.
+    const body = this.#encode(position, frames, null)
+    this.#connection.run(insertRow, position, body)
     this.#connection.run('COMMIT')
+    loose.pass(position)
+    this.#anchors = []
+    this.#looseRows = 0
+    this.#looseBytes = 0
+    this.#acknowledge(position, body)
+  }
+
+  #acknowledge(position: number, body: Uint8Array): void {
     this.#lastPosition = position
     this.#options.ack.write(position, body)
     this.#options.onChange()
+  }
+
+  #encode(position: number, frames: readonly FrameDraft[], looseAt: number | null): Uint8Array {
+    const needsDigest = (draft: FrameDraft) => this.#mustSpellOut(draft, frames.length)
+    return this.#rows.encode(position, frames, { looseAt, needsDigest })
+  }
+
+  #noteAnchors(frames: readonly FrameDraft[], position: number): void {
+    for (const { tid, run } of frames) {
+      const { first, count, bytes } = run
+      if (isAnchor(tid, first, count, bytes.length)) this.#anchors.push({ tid, last: first + count - 1, position })
+    }
+  }
+
+  /** Of this transaction, of loose rows from here, and of those that another process left. */
+  #writeAnchors(): void {
+    for (const { tid, last, position } of this.#anchors) this.#connection.run(insertAnchor, tid, last, position)
+    for (const [tid, runs] of this.#writing.loose.pending()) {
+      for (const { position, frame } of runs) {
+        const { first, last, bytes } = frame
+        if (!isAnchor(tid, first, last - first + 1, bytes.length)) continue
+        this.#connection.run(insertAnchor, tid, last, position)
+      }
+    }
   }
 
   /** A digest is left out only of a row on its own, and only if it is what reading will compute. */
@@ -137,9 +198,16 @@ export class Writer {
   }
 
   #abandon(writing: Writing): void {
-    writing.timelines.clear()
-    this.#dataVersion = -1
+    this.#forget()
+    writing.frames = []
     this.#connection.rollback()
+  }
+
+  #forget(): void {
+    this.#writing.timelines.clear()
+    this.#writing.loose.forget()
+    this.#anchors = []
+    this.#lastPosition = unknown
   }
 
   #apply(writing: Writing, commit: Commit): Outcome {

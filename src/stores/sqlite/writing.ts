@@ -5,6 +5,7 @@ import type { Hash } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import { Log } from './log.ts'
 import type { FrameDraft } from './log-row.ts'
+import { LooseRuns } from './loose.ts'
 import { Timelines } from './timelines.ts'
 import { Workers } from './workers.ts'
 
@@ -12,6 +13,7 @@ export class Writing {
   readonly connection: Connection
   readonly space: number
   readonly hash: Hash
+  readonly loose: LooseRuns
   readonly timelines: Timelines
   readonly workers: Workers
   readonly log: Log
@@ -29,7 +31,8 @@ export class Writing {
     this.connection = connection
     this.space = space
     this.hash = hash
-    this.timelines = new Timelines(connection, space)
+    this.loose = new LooseRuns(connection, hash)
+    this.timelines = new Timelines(connection, space, this.loose)
     this.workers = new Workers(connection, space)
     this.log = new Log(connection, hash, this)
   }

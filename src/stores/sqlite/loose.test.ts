@@ -1,0 +1,158 @@
+// Heads that are behind: whoever looks at the file, whenever, sees every timeline as if its head had been written at once.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { equalBytes } from '../../core/coordinate.ts'
+import type { Store } from '../../core/ports.ts'
+import { asWorker, expectOk, hash, Kit, type Writer } from '../../testing/conformance-kit.ts'
+import { Connection } from './connection.ts'
+import { loadDriver } from './driver.ts'
+import { openSqlite } from './index.ts'
+import { looseRowsMax } from './loose.ts'
+
+let directory: string
+let file: string
+let stores: Store[]
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'reprise-loose-'))
+  file = join(directory, 'store.db')
+  stores = []
+})
+afterEach(async () => {
+  for (const store of stores) await store.close()
+  rmSync(directory, { recursive: true, force: true })
+})
+
+async function openKit(namespace = 'default', readOnly = false): Promise<Kit> {
+  const open = async () => {
+    const store = await openSqlite(file, { namespace, hash, readOnly })
+    stores.push(store)
+    return store
+  }
+  return new Kit(await open(), open, {})
+}
+
+async function expectHead(kit: Kit, writer: Writer): Promise<void> {
+  const head = await kit.head(writer.id)
+  expect({ seq: head.seq, isSame: equalBytes(head.digest, writer.digest) }).toEqual({ seq: writer.seq, isSame: true })
+}
+
+async function countRows(sql: string): Promise<number> {
+  const connection = new Connection(await loadDriver(), file, true)
+  try {
+    return Number(connection.get(sql)!.count)
+  } finally {
+    connection.close()
+  }
+}
+
+describe('loose rows', () => {
+  it('several processes append in any order, in two namespaces, and each sees every head as it is', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.record({ who: fc.nat({ max: 3 }), times: fc.integer({ min: 1, max: looseRowsMax + 10 }) }), {
+          minLength: 3,
+          maxLength: 10,
+        }),
+        async (steps) => {
+          rmSync(file, { force: true })
+          for (const end of ['-wal', '-shm', '-ack']) rmSync(file + end, { force: true })
+          const kits = [await openKit(), await openKit(), await openKit('other'), await openKit()]
+          const writers: Writer[] = []
+          for (const [i, kit] of kits.entries()) writers.push(await kit.create(`t${i}`))
+          for (const { who, times } of steps) {
+            for (let n = 0; n < times; n++) await writers[who]!.append(`entry ${n}`)
+            for (const i of [0, 1, 3]) await expectHead(kits[(i + 1) % 2]!, writers[i]!)
+            await expectHead(kits[2]!, writers[2]!)
+          }
+          const late = await openKit()
+          for (const i of [0, 1, 3]) await expectHead(late, writers[i]!)
+          expect(await late.store.inspect()).toEqual([])
+          for (const store of stores.splice(0)) await store.close()
+        },
+      ),
+      { numRuns: 12 },
+    )
+  })
+
+  it('no head is written for an append on its own, all are after some rows, and any other commit settles the log', async () => {
+    const kit = await openKit()
+    const a = await kit.create('a')
+    const heads = () => countRows(`SELECT count(*) AS count FROM reprise_head WHERE hex(state) IN (${known.join()})`)
+    const known: string[] = [`'${await stateOf('a')}'`]
+    for (let i = 0; i < looseRowsMax; i++) await a.append('loose')
+    expect(await heads()).toBe(1)
+    await a.append('settles')
+    expect(await heads()).toBe(0)
+    known.push(`'${await stateOf('a')}'`)
+    await a.append('loose')
+    expect(await heads()).toBe(1)
+    await kit.create('b')
+    expect(await heads()).toBe(0)
+  })
+
+  it('G4: the operation of a loose append is known to the next process: asked again, it was applied', async () => {
+    const kit = await openKit()
+    const a = await kit.create('a')
+    await a.append('one')
+    const commit = {
+      operation: kit.operation(),
+      guard: { timeline: a.id, epoch: a.epoch, seq: a.seq },
+      run: a.run('two'),
+    }
+    const [first] = await kit.store.commit([commit])
+    const other = await openKit()
+    const [again] = await other.store.commit([commit])
+    expect(expectOk(again)).toEqual({ ...expectOk(first), wasApplied: true })
+    expect((await other.head('a')).operation).toBe(commit.operation)
+  })
+
+  it('G3: who takes a timeline over goes on from what was appended loosely', async () => {
+    const kit = await openKit()
+    const a = await kit.create('a')
+    for (const text of ['one', 'two', 'three']) await a.append(text)
+    const thief = a.twin((await openKit()).store)
+    expectOk(await thief.take({ worker: asWorker('thief'), from: 'anyone' }))
+    await thief.append('four')
+    expect((await kit.head('a')).seq).toBe(4)
+    const refused = await a.commit({ run: a.run('zombie') })
+    expect(refused).toMatchObject({ ok: false, code: 'FENCED' })
+  })
+
+  it('G7: a damaged row at the end stops every writer, and whoever owns something cannot be read; the rest can', async () => {
+    const kit = await openKit()
+    const free = await kit.create('free')
+    await free.append('one')
+    expectOk(await free.commit({ release: true }))
+    const owned = await kit.create('owned')
+    await owned.append('one')
+    for (const store of stores.splice(0)) await store.close()
+    const connection = new Connection(await loadDriver(), file, false)
+    const last = connection.get('SELECT max(position) AS position, body FROM reprise_log')!
+    const body = (last.body as Uint8Array).slice()
+    body[body.length - 1]! ^= 1
+    connection.run('UPDATE reprise_log SET body = ? WHERE position = ?', body, last.position!)
+    connection.close()
+    rmSync(`${file}-ack`)
+    const after = await openKit()
+    expect((await after.head('free')).seq).toBe(1)
+    await expect(after.store.head([owned.id])).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
+    await expect(after.create('new')).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
+    const reading = await openKit('default', true)
+    expect((await reading.head('free')).seq).toBe(1)
+  })
+})
+
+async function stateOf(name: string): Promise<string> {
+  const connection = new Connection(await loadDriver(), file, true)
+  const sql = `SELECT hex(state) AS state FROM reprise_head JOIN reprise_timeline USING (tid) WHERE name = ?`
+  try {
+    return String(connection.get(sql, name)!.state)
+  } finally {
+    connection.close()
+  }
+}

@@ -1,7 +1,8 @@
 // Bounded history (B5): a loop's replay starts at its last boundary, and what lies below the checkpoints is gone.
 
 import { expect, it } from 'vitest'
-import { workflow } from '../../src/layers/workflow/index.ts'
+import { checkDefinitions, workflow } from '../../src/layers/workflow/index.ts'
+import { WorkflowKit } from '../../src/testing/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore(
@@ -48,3 +49,47 @@ onEveryStore(
   },
   ['memory', 'sqlite'],
 )
+
+// Found by the random programs: the outcome that the cancellation met inside an iteration is gone once the loop went on.
+it('a loop that catches its cancellation and goes on does so in every replay', async () => {
+  const kit = new WorkflowKit()
+  const stubborn = workflow('stubborn', async (ctx) => {
+    return await ctx.loop({ n: 0, said: '' }, async ({ n, said }, own) => {
+      if (n === 3) return own.stop(said)
+      const told = await own.signal('never', { timeout: '30d' }).then(
+        () => '',
+        (error: Error) => error.message,
+      )
+      return { n: n + 1, said: said + told }
+    })
+  })
+  const run = await kit.run(stubborn, undefined, { id: 's' })
+  await kit.advance('1h')
+  await kit.survive(() => kit.handle(run).cancel('enough'))
+  await kit.advance('1h')
+  kit.crash()
+  expect(await kit.result(run)).toContain('enough')
+  expect((await checkDefinitions(kit.rp, [stubborn], { ended: true })).diverging).toEqual([])
+  await kit.close()
+})
+
+it('a loop that is cancelled between two iterations ends, wherever its process dies', async () => {
+  for (let commit = 1; commit < 12; commit++) {
+    const kit = new WorkflowKit({ crashAt: [{ commit, when: commit % 2 === 0 ? 'before' : 'after' }] })
+    const busy = workflow('busy', async (ctx) => {
+      // Nothing to wait for but the boundaries themselves.
+      return await ctx.loop(0, async (n, own) => (n === 100_000 ? own.stop(n) : n + 1))
+    })
+    const run = await kit.run(busy, undefined, { id: 'b' })
+    await kit.survive(() =>
+      kit
+        .handle(run)
+        .cancel('enough')
+        .catch(() => undefined),
+    )
+    await expect(kit.result(run)).rejects.toThrow('enough')
+    expect((await kit.handle(run).status()).status).toBe('cancelled')
+    expect((await checkDefinitions(kit.rp, [busy], { ended: true })).diverging).toEqual([])
+    await kit.close()
+  }
+})

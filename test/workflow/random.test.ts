@@ -3,7 +3,12 @@
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { type WorkflowContext, type WorkflowDefinition, workflow } from '../../src/layers/workflow/index.ts'
+import {
+  checkDefinitions,
+  type WorkflowContext,
+  type WorkflowDefinition,
+  workflow,
+} from '../../src/layers/workflow/index.ts'
 import { type Disturbance, WorkflowKit } from '../../src/testing/index.ts'
 
 type Program =
@@ -48,10 +53,20 @@ const disturbance: fc.Arbitrary<Disturbance> = fc.oneof(
   }),
 )
 
-function interpreter(kit: WorkflowKit, calls: Map<string, number>) {
+/** Who won each race, by run and place, as the code saw it whenever it came by: the first time, and in each replay. */
+type Sightings = Map<string, Set<number>>
+
+interface Execution {
+  readonly calls: Map<string, number>
+  readonly sightings: Sightings
+  /** Branches of a race start in the same moment, so that milliseconds decide; else minutes apart. */
+  readonly isClose: boolean
+}
+
+function interpreter(kit: WorkflowKit, { calls, sightings, isClose }: Execution) {
   const tries = new Map<string, number>()
   const touch = (key: string) => kit.effect(() => calls.set(key, (calls.get(key) ?? 0) + 1))
-  const run = async (ctx: WorkflowContext, one: Program, depth = 0): Promise<unknown> => {
+  const run = async (ctx: WorkflowContext, one: Program, depth = 0, place = ''): Promise<unknown> => {
     switch (one.op) {
       case 'step':
         return await ctx.step(
@@ -76,28 +91,33 @@ function interpreter(kit: WorkflowKit, calls: Map<string, number>) {
       case 'throw':
         throw new Error('thrown')
       case 'catch':
-        return await run(ctx, one.body, depth).catch((error: Error) => `caught ${error.message}`)
+        return await run(ctx, one.body, depth, place).catch((error: Error) => `caught ${error.message}`)
       case 'seq': {
         const values: unknown[] = []
-        for (const part of one.parts) values.push(await run(ctx, part, depth))
+        for (const [i, part] of one.parts.entries()) values.push(await run(ctx, part, depth, `${place}.${i}`))
         return values
       }
       case 'all':
-        return await Promise.all(one.parts.map((part) => run(ctx, part, depth)))
+        return await Promise.all(one.parts.map((part, i) => run(ctx, part, depth, `${place}.${i}`)))
       case 'parallel':
-        return await ctx.parallel(one.parts.map((part) => (own) => run(own, part, depth)))
+        return await ctx.parallel(one.parts.map((part, i) => (own) => run(own, part, depth, `${place}.${i}`)))
       case 'race':
-        // Who wins must not hang on milliseconds: each starts at a time of its own, minutes apart.
-        return await ctx.race(
-          one.parts.map((part, i) => async (own) => {
-            await own.sleep(`${(i + 1) * 7 * 5 ** depth}m`)
-            return await run(own, part, depth + 1)
-          }),
-        )
+        return await ctx
+          .race(
+            one.parts.map((part, i) => async (own) => {
+              if (!isClose) await own.sleep(`${(i + 1) * 7 * 5 ** depth}m`)
+              return { i, value: await run(own, part, depth + 1, `${place}.${i}`) }
+            }),
+          )
+          .then(({ i, value }) => {
+            const race = `${ctx.id} ${place}`
+            sightings.set(race, (sightings.get(race) ?? new Set()).add(i))
+            return value
+          })
       case 'loop':
         return await ctx.loop({ n: 0, values: [] as unknown[] }, async ({ n, values }, own) => {
           if (n === one.times) return own.stop(values)
-          return { n: n + 1, values: [...values, await run(own, one.body, depth)] }
+          return { n: n + 1, values: [...values, await run(own, one.body, depth, `${place}.${n}`)] }
         })
       case 'child':
         return await ctx.child(definition, one.body)
@@ -107,15 +127,18 @@ function interpreter(kit: WorkflowKit, calls: Map<string, number>) {
   return definition
 }
 
-async function execute(input: Program, crashAt: readonly Disturbance[]) {
+async function execute(input: Program, crashAt: readonly Disturbance[], isClose = false) {
   const kit = new WorkflowKit({ crashAt })
-  const calls = new Map<string, number>()
+  const execution: Execution = { calls: new Map(), sightings: new Map(), isClose }
   try {
-    const run = await kit.run(interpreter(kit, calls), input, { id: 'r' })
+    const definition = interpreter(kit, execution)
+    const run = await kit.run(definition, input, { id: 'r' })
     for (let i = 0; i < 20; i++) await kit.survive(() => signal(kit, run.timeline, i))
     const result = await kit.result(run).catch((error: Error) => `failed: ${error.message}`)
     await kit.advance('100d')
-    return { result, calls, crashes: kit.crashes }
+    // History alone must give the same once more: every run of the program, children included.
+    const check = await kit.survive((rp) => checkDefinitions(rp, [definition], { ended: true }))
+    return { result, ...execution, crashes: kit.crashes, check }
   } finally {
     await kit.close()
   }
@@ -149,6 +172,10 @@ it('random programs come to the same end under crashes, takeovers and pauses (G5
         const plain = await execute(input, [])
         const disturbed = await execute(input, crashAt)
         expect(disturbed.result).toEqual(plain.result)
+        for (const { sightings, check } of [plain, disturbed]) {
+          for (const [place, winners] of sightings) expect([...winners], place).toHaveLength(1)
+          expect(check.diverging).toEqual([])
+        }
         expect([...disturbed.calls.keys()].sort()).toEqual([...plain.calls.keys()].sort())
         for (const [key, count] of plain.calls) expect(count, key).toBe(1)
         for (const [key, count] of disturbed.calls) expect(count, key).toBeLessThanOrEqual(1 + 2 * disturbed.crashes)
@@ -157,6 +184,34 @@ it('random programs come to the same end under crashes, takeovers and pauses (G5
     { numRuns: Number(process.env.REPRISE_RANDOM_RUNS ?? 40), timeout: 20_000, ...seeded() },
   )
 })
+
+it('races that milliseconds decide are decided once: every replay has the same winner (G5, G13)', async () => {
+  let races = 0
+  await fc.assert(
+    fc.asyncProperty(
+      // At least one race at the top, between parts that take the same time or nearly so.
+      fc.array(program, { minLength: 2, maxLength: 4 }).map((parts): Program => ({ op: 'race', parts })),
+      fc.array(disturbance, { minLength: 1, maxLength: 3 }),
+      async (race, crashAt) => {
+        const input: Program = {
+          op: 'seq',
+          parts: [{ op: 'catch', body: race }, aStep, { op: 'catch', body: race }, aStep],
+        }
+        fc.pre(!waits(input))
+        const { calls, crashes, sightings, check } = await execute(input, crashAt, true)
+        races += sightings.size
+        for (const [place, winners] of sightings) expect([...winners], place).toHaveLength(1)
+        expect(check.diverging).toEqual([])
+        expect(check.checked).toBeGreaterThan(0)
+        for (const [key, count] of calls) expect(count, key).toBeLessThanOrEqual(1 + 2 * crashes)
+      },
+    ),
+    { numRuns: Number(process.env.REPRISE_RANDOM_RUNS ?? 40), timeout: 20_000, ...seeded() },
+  )
+  expect(races).toBeGreaterThan(0)
+})
+
+const aStep: Program = { op: 'step', undo: false, fails: 0 }
 
 function seeded() {
   const seed = process.env.REPRISE_SEED

@@ -14,7 +14,8 @@
 //   child      { id, result?, error? }      a child ended
 //   patched    { id }                       this run takes the new way at that patch
 //   rode       { id, result? }              what the SQL of a transaction returned
-//   loop       { id, n, state, took }       iteration n begins with this state; what the one before did may be forgotten
+//   loop       { id, n, state, took, told } iteration n begins with this state; what the one before did may be forgotten
+//                                           told: the code went on although it had been told that it is cancelled
 //   cancel     { reason, why }              'cancel' or 'deadline'
 //   undoing    { id }                       a compensation was about to be called (slow ones)
 //   undo.retry { id, n, error, at }         a compensation failed
@@ -100,6 +101,7 @@ export type Item =
       readonly id: string
       readonly n: number
       readonly state: unknown
+      readonly told: boolean
       readonly at: number
       readonly seq: number
     }

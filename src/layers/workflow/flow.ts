@@ -86,19 +86,22 @@ export async function loop(
 
 /** The step over a boundary; `to` is null while it is only read from history. */
 function boundary(run: Instance, scope: Scope, id: string, to: Boundary | null): Promise<Boundary> {
+  // Asked for after the code was told of a cancellation: it goes on all the same, and must do so in a replay.
+  const told = run.cancelled !== null
   return run.execution.ask<Boundary>(scope, id, {
     kind: 'loop',
     start: () => {
       if (!to) return
       const took = run.signals.takenBelow(`${id}.${to.n - 1}`)
-      run.spawn(() => run.record('loop', { id, n: to.n, state: to.state, took }))
+      run.spawn(() => run.record('loop', { id, n: to.n, state: to.state, took, ...(told && { told }) }))
     },
     onItem: (command, item: Item) => {
       if (item.kind !== 'loop') return
       run.execution.passIteration(id, item.n)
       run.saga.settle(`${id}.`)
       run.checkpointIfDue()
-      command.resolve({ n: item.n, state: item.state })
+      if (command.cancelled && !item.told) command.reject(run.cancelError())
+      else command.resolve({ n: item.n, state: item.state })
     },
   })
 }

@@ -381,6 +381,13 @@ export function nameOf(timeline: string): string {
   return timeline.split('/')[1] ?? ''
 }
 
+/** With what caused it: of "the codec refused its data" alone nobody learns what to mend. */
 function problemOf(error: unknown): string {
-  return (error instanceof Error ? error.message : String(error)).slice(0, 2000)
+  const parts: string[] = []
+  for (let each = error; each !== undefined && each !== null && parts.length < 4; ) {
+    const text = each instanceof Error ? each.message : String(each)
+    if (!parts.some((part) => part.includes(text))) parts.push(text)
+    each = each instanceof Error ? each.cause : undefined
+  }
+  return parts.join(': ').slice(0, 2000)
 }

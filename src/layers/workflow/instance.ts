@@ -353,6 +353,11 @@ export class Instance {
   }
 
   #cancelCommand(command: Command, error: RepriseError): void {
+    // A boundary is passed or not by what history says of it: the code is told there.
+    if (command.kind === 'loop') {
+      command.cancelled = error.message
+      return
+    }
     if (command.kind !== 'step') {
       command.isAbandoned = true
       command.onAbandon()

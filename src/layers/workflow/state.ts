@@ -218,7 +218,7 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
     case 'cancel':
       return { kind: 'cancel', reason: data.reason, why: data.why, at, seq }
     case 'loop':
-      return { kind: 'loop', id: data.id, n: data.n, state: data.state, at, seq }
+      return { kind: 'loop', id: data.id, n: data.n, state: data.state, told: data.told ?? false, at, seq }
     default:
       return null
   }

@@ -1,0 +1,73 @@
+// A run that cannot be loaded is set aside with the reason, the others go on, and it comes back once the code is mended.
+
+import { expect, it } from 'vitest'
+import type { ClassCodec } from '../../src/core/codec.ts'
+import { isReprise } from '../../src/core/errors.ts'
+import { workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+class Money {
+  readonly cents: number
+
+  constructor(cents: number) {
+    this.cents = cents
+  }
+}
+
+/** The user's code that reads what history holds: with a fault, it throws for what is above the limit. */
+const moneyUpTo = (limit: number): ClassCodec => ({
+  name: 'money',
+  type: Money,
+  encode: (money) => (money as Money).cents,
+  decode(cents) {
+    if ((cents as number) > limit) throw new TypeError(`no such money: ${cents}`)
+    return new Money(cents as number)
+  },
+})
+
+const pay = workflow('pay', async (ctx, money: Money) => {
+  const charged = await ctx.step('charge', () => money.cents)
+  await ctx.signal('ship')
+  return charged
+})
+
+onEveryStore('a run whose code throws while it is loaded', (world) => {
+  it('is quarantined with the reason, others go on, and it goes on when the code is mended', async () => {
+    const place = await world()
+    const first = await place.engine({ classes: [moneyUpTo(Number.POSITIVE_INFINITY)] })
+    for (const cents of [5, 500, 6]) {
+      await first.run(pay, new Money(cents), { id: `p${cents}` })
+    }
+    const charged = async () => (await workflows(first).of(pay).list({ status: 'waiting' })).length
+    while ((await charged()) < 3) await new Promise((resolve) => setTimeout(resolve, 20))
+    await first.close()
+
+    const broken = await place.engine({ classes: [moneyUpTo(100)] })
+    broken.work([pay])
+    const runs = workflows(broken).of<number>(pay)
+    for (const id of ['p5', 'p500', 'p6']) await runs.get(id).signal('ship')
+    expect(await runs.get('p5').result({ timeout: '20s' })).toBe(5)
+    expect(await runs.get('p6').result({ timeout: '20s' })).toBe(6)
+    const refused = await runs
+      .get('p500')
+      .result({ timeout: '20s' })
+      .catch((error) => error)
+    expect(isReprise(refused, 'UNRECOVERABLE')).toBe(true)
+    expect(refused.message).toContain('no such money: 500')
+    const aside = await runs.list({ status: 'quarantined' })
+    expect(aside.map(({ id }) => id)).toEqual(['p500'])
+    expect(aside[0]!.attributes.problem).toContain('no such money: 500')
+    // Set aside, not tried over and over.
+    const head = await broken.head('workflow/pay/p500')
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    expect((await broken.head('workflow/pay/p500'))!.epoch).toBe(head!.epoch)
+    await broken.close()
+
+    const mended = await place.engine({ classes: [moneyUpTo(Number.POSITIVE_INFINITY)] })
+    mended.work([pay])
+    const back = workflows(mended).of(pay).get('p500')
+    while ((await back.status()).status === 'quarantined') await new Promise((resolve) => setTimeout(resolve, 20))
+    expect(await back.result({ timeout: '20s' })).toBe(500)
+    expect((await mended.head('workflow/pay/p500'))!.attributes.problem).toBeUndefined()
+  })
+})

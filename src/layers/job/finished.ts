@@ -22,6 +22,7 @@ export class FinishedSet {
   readonly #places = new Places(this.#segments, segmentKeys, fingerprintBytes)
   #size = 0
   // The segment being filled, in a buffer with room: what is published of it is a view, and bytes inside a view never change.
+  // The view is made once a flush: one a key would be most of the garbage of a run.
   #tail: Uint8Array = new Uint8Array(0)
   #tailIndex = -1
   #dirtyVersions = new Map<number, Uint8Array>()
@@ -82,7 +83,7 @@ export class FinishedSet {
   /** Publishes what was added since: call once after a row of `add`. */
   flush(): void {
     const index = this.#segments.length - 1
-    if (index >= 0) this.#parts.finished.set(segmentName(index), this.#segments[index]!)
+    if (index >= 0) this.#parts.finished.set(segmentName(index), this.#used(index))
     for (const [at, bytes] of this.#dirtyVersions) this.#parts.versions.set(segmentName(at), bytes)
     this.#dirtyVersions.clear()
   }
@@ -107,7 +108,6 @@ export class FinishedSet {
     }
     if (this.#tailIndex !== index || offset + fingerprintBytes > this.#tail.length) this.#makeRoom(index, offset)
     for (let i = 0; i < fingerprintBytes; i++) this.#tail[offset + i] = print.charCodeAt(i)
-    this.#segments[index] = this.#tail.subarray(0, offset + fingerprintBytes)
     this.#size += 1
     this.#places.add(place)
     return place
@@ -120,6 +120,14 @@ export class FinishedSet {
     if (held) larger.set(held)
     this.#tail = larger
     this.#tailIndex = index
+    this.#segments[index] = larger
+  }
+
+  /** What of a segment is filled: all of it, but for the last. */
+  #used(index: number): Uint8Array {
+    const segment = this.#segments[index]!
+    const bytes = (this.#size - index * segmentKeys) * fingerprintBytes
+    return bytes < segment.length ? segment.subarray(0, bytes) : segment
   }
 
   #versionAt(place: number): string {

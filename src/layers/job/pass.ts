@@ -88,11 +88,10 @@ export class Pass<T> {
   }
 
   get #isOff(): boolean {
-    return (
-      this.#bench.isStopping ||
-      this.#controller.signal.aborted ||
-      this.shards.every((shard) => shard.isLeaving || shard.lost)
-    )
+    if (this.#bench.isStopping || this.#controller.signal.aborted) return true
+    // Asked before every item.
+    for (const shard of this.shards) if (!shard.isLeaving && !shard.lost) return false
+    return true
   }
 
   async #readAll(reader: Reader<T>): Promise<boolean> {
@@ -146,7 +145,7 @@ export class Pass<T> {
     // Another process, or another pass, does the rest.
     if (!shard || shard.isLeaving || shard.lost) return null
     const version = this.#job.version ? this.#job.version(item) : ''
-    if (shard.inFlight.has(key)) return this.#bench.skipped(shard)
+    if (shard.inFlight.has(key, print)) return this.#bench.skipped(shard)
     if (shard.isFinished(key, print, version)) return this.#bench.skipped(shard)
     const letter = shard.state.dead.size > 0 ? shard.state.dead.get(key) : undefined
     if (letter && letter.version === version) return this.#bench.skipped(shard)
@@ -159,9 +158,10 @@ export class Pass<T> {
     for (const shard of this.shards) {
       if (shard.state.redrive.size === 0 || shard.lost) continue
       for (const [key, { item, hasItem }] of [...shard.state.redrive.entries()]) {
-        if (!hasItem || this.#isOff || shard.inFlight.has(key)) continue
+        const print = fingerprint(key)
+        if (!hasItem || this.#isOff || shard.inFlight.has(key, print)) continue
         const version = this.#job.version ? this.#job.version(item as T) : ''
-        const task = new Task(item as T, key, fingerprint(key), version, shard, null)
+        const task = new Task(item as T, key, print, version, shard, null)
         count += 1
         if (!(await this.#bench.admit(task))) return false
       }

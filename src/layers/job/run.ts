@@ -276,7 +276,7 @@ export class JobRun<T = unknown> {
     if (wasUnfinished) this.#resumedFrom ??= open.coordinate
     this.#recoveries.push(open.recovery)
     const shard: Shard<T> = new Shard(kernel, open, index, this.#job, {
-      onDone: (task) => this.#bench.done(task),
+      onDone: (tasks) => this.#bench.done(tasks),
       onRefused: (task, error) => this.#bench.refused(task, error),
       onLost: () => {
         this.#shards.delete(index)

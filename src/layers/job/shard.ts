@@ -11,8 +11,9 @@ import type { Along } from '../../engine/writer.ts'
 import { versionPrint } from './digest.ts'
 import { type Cursor, type DeadData, entry, toFailure } from './entries.ts'
 import type { FinishedSet } from './finished.ts'
+import { Flight } from './flight.ts'
 import { finishedSet, type JobState } from './state.ts'
-import type { Task } from './task.ts'
+import type { Ride, Task } from './task.ts'
 
 /** A place in the source: passed when everything read before it is settled. */
 export interface Mark {
@@ -21,8 +22,8 @@ export interface Mark {
 }
 
 export interface ShardHooks<T> {
-  /** The record that the item is done is durable. */
-  onDone(task: Task<T>): void
+  /** The record that these items are done is durable. */
+  onDone(tasks: readonly Task<T>[]): void
   /** Its result could not be kept, or its SQL failed. */
   onRefused(task: Task<T>, error: unknown): void
   /** Nothing more can be written: another owner, or a store that does not answer. */
@@ -39,7 +40,7 @@ export class Shard<T> {
   readonly index: number
   readonly open: OpenTimeline<JobState>
   readonly finished: FinishedSet
-  readonly inFlight = new Map<string, Task<T>>()
+  readonly inFlight = new Flight<Task<T>>()
   /** Items right after a crash are noted before they are tried. */
   careful = 0
   /** No new items: it is being handed over or stopped. */
@@ -116,7 +117,7 @@ export class Shard<T> {
   }
 
   take(task: Task<T>): void {
-    this.inFlight.set(task.key, task)
+    this.inFlight.add(task)
     if (task.mark) task.mark.outstanding += 1
   }
 
@@ -148,7 +149,7 @@ export class Shard<T> {
 
   /** Let go of a task that will not be settled here. */
   drop(task: Task<T>): void {
-    this.inFlight.delete(task.key)
+    this.inFlight.delete(task)
   }
 
   async begun(task: Task<T>): Promise<void> {
@@ -208,10 +209,7 @@ export class Shard<T> {
   async #flush(): Promise<void> {
     try {
       while (this.#completed.length > 0 && !this.#lost) {
-        const riding = this.#completed.filter((task) => task.rides !== null)
-        const batch = riding.length > 0 ? riding : this.#completed
-        this.#completed = riding.length > 0 ? this.#completed.filter((task) => task.rides === null) : []
-        await this.#writeDone(batch)
+        await this.#writeDone(this.#nextBatch())
       }
       // Nothing more is on its way that could carry the cursor along.
       if (this.inFlight.size === 0) this.noteMoves()
@@ -219,6 +217,18 @@ export class Shard<T> {
       this.#isWriting = false
       for (const resolve of this.#flushed.splice(0)) resolve()
     }
+  }
+
+  /** Those with SQL of their own go first, and apart: if it fails, the others are not held up. */
+  #nextBatch(): Task<T>[] {
+    const all = this.#completed
+    const isRiding = (task: Task<T>) => task.rides !== null
+    if (!all.some(isRiding)) {
+      this.#completed = []
+      return all
+    }
+    this.#completed = all.filter((task) => !isRiding(task))
+    return all.filter(isRiding)
   }
 
   async #writeDone(batch: readonly Task<T>[]): Promise<void> {
@@ -233,7 +243,7 @@ export class Shard<T> {
       return
     }
     this.#settled(batch, cursor)
-    for (const task of batch) this.#hooks.onDone(task)
+    this.#hooks.onDone(batch)
     this.#checkpointAfter(batch.length)
   }
 
@@ -249,14 +259,13 @@ export class Shard<T> {
   #doneEntries(batch: readonly Task<T>[], cursor: Cursor | null): NewEntry[] {
     const entries: NewEntry[] = []
     for (let at = 0; at < batch.length; at += keysPerEntry) {
-      const part = batch.slice(at, at + keysPerEntry)
+      const part = batch.length <= keysPerEntry ? batch : batch.slice(at, at + keysPerEntry)
       const isLast = at + keysPerEntry >= batch.length
       const keys = part.map((task) => task.key)
-      if (!this.state.forgets)
-        this.finished.hint(
-          keys,
-          part.map((task) => task.print),
-        )
+      if (!this.state.forgets) {
+        const prints = part.map((task) => task.print)
+        this.finished.hint(keys, prints)
+      }
       entries.push(
         entry('done', {
           keys,
@@ -271,7 +280,8 @@ export class Shard<T> {
 
   #along(batch: readonly Task<T>[]): Along {
     const now = this.#kernel.clock.elapsed()
-    const rides = batch.flatMap((task) => task.rides ?? [])
+    const rides: Ride[] = []
+    for (const task of batch) if (task.rides) rides.push(...task.rides)
     const isDue = now - this.#attributesAt > attributesEveryMs
     if (isDue) this.#attributesAt = now
     return {
@@ -302,7 +312,7 @@ export class Shard<T> {
   #settled(tasks: readonly Task<T>[], cursor: Cursor | null): void {
     for (const task of tasks) {
       if (task.mark) task.mark.outstanding -= 1
-      this.inFlight.delete(task.key)
+      this.inFlight.delete(task)
     }
     if (!cursor) return
     this.#cursorWritten = cursor
@@ -314,7 +324,7 @@ export class Shard<T> {
     if (this.#lost) return
     this.#lost = error ?? new RepriseError('FENCED', `${this.open.id} was lost`)
     const stop = error instanceof Error ? error : new RepriseError('FENCED', `${this.open.id} was lost`)
-    for (const task of this.inFlight.values()) task.abort(stop)
+    for (const task of this.inFlight.all()) task.abort(stop)
     for (const resolve of this.#flushed.splice(0)) resolve()
     this.#hooks.onLost(this.#lost)
   }

@@ -1,11 +1,12 @@
 // One item on its way: from the source, through its attempts, until the record that it is settled is durable.
 
 import type { Sql } from '../../core/ports.ts'
+import type { InFlight } from './flight.ts'
 import type { Mark, Shard } from './shard.ts'
 
 export type Ride = (sql: Sql) => Promise<unknown> | unknown
 
-export class Task<T> {
+export class Task<T> implements InFlight {
   readonly item: T
   readonly key: string
   readonly print: string
@@ -17,6 +18,7 @@ export class Task<T> {
   crashes: number
   retryAt: number
   holdsSlot = false
+  nextInFlight: this | null = null
   result: unknown
   /** SQL that commits with the record that it is done; null for none. */
   rides: Ride[] | null = null

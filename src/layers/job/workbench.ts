@@ -101,7 +101,7 @@ export class Workbench<T> {
     }
     if (isSuspect) await this.#until(() => !task.holdsSlot || this.isStopping)
     if (this.#job.isOrderKept)
-      await this.#until(() => !shard.inFlight.has(task.key) || this.isStopping || shard.lost !== null)
+      await this.#until(() => !shard.inFlight.has(task.key, task.print) || this.isStopping || shard.lost !== null)
     else if (this.#sleepers.size >= waitingMax)
       await this.#until(() => this.#sleepers.size < waitingMax || this.isStopping)
     return !this.isStopping
@@ -129,7 +129,7 @@ export class Workbench<T> {
 
   /** The shard is handed over: what waits for another attempt is left to the next owner. */
   async leave(shard: Shard<T>): Promise<void> {
-    for (const task of [...shard.inFlight.values()]) this.#sleepers.get(task)?.()
+    for (const task of shard.inFlight.all()) this.#sleepers.get(task)?.()
     this.flushBatch()
     await this.drained(shard)
   }
@@ -150,7 +150,7 @@ export class Workbench<T> {
     this.#isOver = true
     let cut = 0
     for (const shard of shards) {
-      for (const task of shard.inFlight.values()) {
+      for (const task of shard.inFlight.all()) {
         cut += 1
         task.abort(new RepriseError('ABORTED', 'the job was stopped'))
       }
@@ -158,10 +158,11 @@ export class Workbench<T> {
     return cut
   }
 
-  /** The record that it is done is durable: its slot is free. */
-  done(task: Task<T>): void {
-    this.counts.done += 1
-    this.#release(task)
+  /** The record that they are done is durable: their slots are free. */
+  done(tasks: readonly Task<T>[]): void {
+    this.counts.done += tasks.length
+    for (const task of tasks) this.#free(task)
+    this.#wake()
   }
 
   /** It was done, but the record of it was refused: a failure like any other. */
@@ -171,7 +172,7 @@ export class Workbench<T> {
 
   /** Another process has the shard now: whatever of it is under way here no longer counts. */
   lost(shard: Shard<T>): void {
-    for (const task of [...shard.inFlight.values()]) {
+    for (const task of shard.inFlight.all()) {
       this.#sleepers.get(task)?.()
       shard.drop(task)
       this.#release(task)
@@ -376,11 +377,14 @@ export class Workbench<T> {
   }
 
   #release(task: Task<T>): void {
-    if (task.holdsSlot) {
-      task.holdsSlot = false
-      this.#busy -= 1
-    }
+    this.#free(task)
     this.#wake()
+  }
+
+  #free(task: Task<T>): void {
+    if (!task.holdsSlot) return
+    task.holdsSlot = false
+    this.#busy -= 1
   }
 
   #wake(): void {

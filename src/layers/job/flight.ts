@@ -1,0 +1,77 @@
+// The tasks of a shard that are in flight, found by key. A Map would do, but one with items coming and going by the million
+// leaves a chain of outgrown tables behind, each with the items it last held, and the collector keeps them all until its
+// next full round. Here a task is linked into one row of buckets, and nothing of it stays behind when it leaves.
+
+export interface InFlight {
+  readonly key: string
+  readonly print: string
+  /** The next one in its bucket; for nobody else to touch. */
+  nextInFlight: this | null
+}
+
+const firstBuckets = 64
+
+export class Flight<Task extends InFlight> {
+  #buckets: (Task | null)[] = new Array<Task | null>(firstBuckets).fill(null)
+  #size = 0
+
+  get size(): number {
+    return this.#size
+  }
+
+  has(key: string, print: string): boolean {
+    for (let task = this.#buckets[this.#bucketOf(print)]!; task !== null; task = task.nextInFlight!) {
+      if (task.key === key) return true
+    }
+    return false
+  }
+
+  /** The caller has looked that no task with this key is there. */
+  add(task: Task): void {
+    if (this.#size >= this.#buckets.length * 2) this.#grow()
+    this.#link(task)
+    this.#size += 1
+  }
+
+  delete(task: Task): void {
+    const at = this.#bucketOf(task.print)
+    let before: Task | null = null
+    for (let each = this.#buckets[at]!; each !== null; each = each.nextInFlight!) {
+      if (each !== task) {
+        before = each
+        continue
+      }
+      if (before) before.nextInFlight = task.nextInFlight
+      else this.#buckets[at] = task.nextInFlight
+      // Or a task long gone would keep the ones after it from being collected.
+      task.nextInFlight = null
+      this.#size -= 1
+      return
+    }
+  }
+
+  /** As they are now: tasks may come and go while one looks through them. */
+  all(): Task[] {
+    const tasks: Task[] = []
+    for (const first of this.#buckets) {
+      for (let task = first; task !== null; task = task.nextInFlight) tasks.push(task)
+    }
+    return tasks
+  }
+
+  #link(task: Task): void {
+    const at = this.#bucketOf(task.print)
+    task.nextInFlight = this.#buckets[at]!
+    this.#buckets[at] = task
+  }
+
+  #grow(): void {
+    const tasks = this.all()
+    this.#buckets = new Array<Task | null>(this.#buckets.length * 4).fill(null)
+    for (const task of tasks) this.#link(task)
+  }
+
+  #bucketOf(print: string): number {
+    return (print.charCodeAt(6) | (print.charCodeAt(7) << 8) | (print.charCodeAt(8) << 16)) & (this.#buckets.length - 1)
+  }
+}

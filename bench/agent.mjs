@@ -1,31 +1,91 @@
-// The agent suite: LangGraph threads on RepriseSaver through a real graph, and sessions of our own.
-// Peers (the official savers) are compared where bench/versus has them installed: npm i --prefix bench/versus/langgraph.
+// The agent suite: LangGraph threads on RepriseSaver through a real graph, beside the official savers on the same kind of
+// database in the same run, where they are installed (npm i --prefix bench/versus/langgraph); and sessions of our own.
+// REPRISE_BENCH_AGENT_TURNS is the length of the long thread (5,000).
 
-import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { spawnSync } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
 import { open } from '../dist/index.js'
-import { agent, tool } from '../dist/layers/agent/index.js'
-import { RepriseSaver } from '../dist/layers/langgraph/index.js'
 import { median, time } from './measure.mjs'
-import { makeGraph, makeText, runTurns, timePuts, turnBytes } from './support/graph.mjs'
+import { answerBytes, directPuts, makeGraph, runTurns, timePuts, turnBytes } from './support/graph.mjs'
+import { makeSavers } from './support/savers.mjs'
+import { countBytes, makeAgent } from './support/sessions.mjs'
+import { temporaryFolder } from './support/stores.mjs'
 
 const turns = 200
 const longTurns = Number(process.env.REPRISE_BENCH_AGENT_TURNS ?? 5000)
+const config = { configurable: { thread_id: 't' } }
+const official = { sqlite: 'SqliteSaver', postgres: 'PostgresSaver' }
 
-async function inFolder(work) {
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-bench-agent-'))
-  try {
-    return await work(`sqlite:${join(folder, 'bench.db')}`, folder)
-  } finally {
-    rmSync(folder, { recursive: true, force: true })
+/** Puts of the last 20 turns over those of the first 20. */
+function growth(putMs, count) {
+  const perTurn = putMs.length / count
+  return { first: median(putMs.slice(0, 20 * perTurn)), last: median(putMs.slice(-20 * perTurn)) }
+}
+
+/** A thread of so many turns, closed again; what its puts took and what it takes. */
+async function fill(side, run) {
+  const { saver, close } = await side.open()
+  const putMs = timePuts(saver)
+  await run(saver)
+  await close()
+  return { putMs, bytes: await side.bytes() }
+}
+
+/** Both savers with a thread of 200 turns, made once for all runs of a bench. */
+function filled(kind) {
+  const held = {}
+  return {
+    held,
+    setup: async () => {
+      Object.assign(held, await makeSavers(kind))
+      for (const side of [held.ours, held.peer]) {
+        if (side) await fill(side, (saver) => runTurns(makeGraph(saver), 't', turns))
+      }
+    },
+    teardown: () => held.remove(),
   }
 }
 
-/** What the database takes on disk once it is closed; the shared-memory index of SQLite is no data. */
-function bytesIn(folder) {
-  const files = readdirSync(folder).filter((name) => !name.endsWith('-shm'))
-  return files.reduce((sum, name) => sum + statSync(join(folder, name)).size, 0)
+/** Whose turn it is to go first changes; `isCold`: the saver was just made, in an engine that was just opened. */
+function read(kind, measure, { isCold = false, times = 1 } = {}) {
+  const { held, setup, teardown } = filled(kind)
+  const timed = async (side) => {
+    if (!side) return undefined
+    const { saver, close } = await side.open()
+    try {
+      // As many rounds aside for both: a saver in use has been compiled.
+      for (let n = 0; !isCold && n < times; n++) await measure(saver)
+      const samples = []
+      for (let n = 0; n < times; n++) samples.push((await time(() => measure(saver))).elapsedMs)
+      return median(samples)
+    } finally {
+      await close()
+    }
+  }
+  const run = async ({ index }) => {
+    const first = index % 2 === 1 ? await timed(held.peer) : undefined
+    const value = await timed(held.ours)
+    const baseline = first ?? (await timed(held.peer))
+    return baseline === undefined ? { value } : { value, baseline }
+  }
+  return { setup, run, teardown }
+}
+
+async function listAll(saver, limit) {
+  let messages = 0
+  // The values are looked at: a saver that makes them late has to make them.
+  for await (const { checkpoint } of saver.list(config, { limit }))
+    messages += checkpoint.channel_values.messages?.length ?? 0
+  return messages
+}
+
+async function inFolder(work) {
+  const place = temporaryFolder()
+  try {
+    return await work(`sqlite:${place.path('bench.db')}`)
+  } finally {
+    place.remove()
+  }
 }
 
 async function withEngine(url, work) {
@@ -37,123 +97,97 @@ async function withEngine(url, work) {
   }
 }
 
-async function thread(url, count) {
-  const rp = await open(url)
-  const saver = new RepriseSaver(rp)
-  const putMs = timePuts(saver)
-  await runTurns(makeGraph(saver), 't', count)
-  return { rp, saver, putMs }
-}
-
-function growth(putMs, count) {
-  const perTurn = putMs.length / count
-  return { first: median(putMs.slice(0, 20 * perTurn)), last: median(putMs.slice(-20 * perTurn)) }
-}
-
-const config = { configurable: { thread_id: 't' } }
-
-/** The official saver on the same kind of database, if it is installed. */
-async function sqliteSaver(folder) {
-  try {
-    const { SqliteSaver } = await import(
-      './versus/langgraph/node_modules/@langchain/langgraph-checkpoint-sqlite/index.js'
-    )
-    return SqliteSaver.fromConnString(join(folder, 'peer.db'))
-  } catch {
-    return null
-  }
-}
-
-async function versus(measure) {
-  return await inFolder(async (url, folder) => {
-    const { rp, saver } = await thread(url, turns)
-    const value = (await time(() => measure(saver))).elapsedMs
-    await rp.close()
-    const peer = await sqliteSaver(folder)
-    if (!peer) return { value }
-    await runTurns(makeGraph(peer), 't', turns)
-    return { value, baseline: (await time(() => measure(peer))).elapsedMs }
-  })
-}
-
-async function listAll(saver, limit) {
-  let count = 0
-  for await (const _tuple of saver.list(config, { limit })) count += 1
-  return count
-}
-
-function makeAgent(effects) {
-  return agent('bench', {
-    model: ({ messages }) => {
-      const last = messages.at(-1)
-      if (last.role === 'tool') return { content: 'done' }
-      return { content: makeText(messages.length, 900), requests: last.content === 'plain' ? [] : requests(effects) }
-    },
-    tools: { pay: tool({ kind: 'compensatable', run: (_args, { key }) => ({ key }), compensate: () => null }) },
-  })
-}
-
-function requests(count) {
-  return Array.from({ length: count }, (_, i) => ({ tool: 'pay', args: { i } }))
-}
-
-export default [
+const threads = ['sqlite', 'postgres'].flatMap((kind) => [
   {
-    name: 'session-200-turns-bytes',
+    name: `session-200-turns-${kind}`,
     unit: '× the added bytes',
     target: { valueMax: 3, details: { putGrowth: { max: 1.5 } } },
-    note: 'SQLite file after 200 turns of 1 KB through a real graph; putGrowth: last 20 turns over first 20',
-    run: async () =>
-      await inFolder(async (url, folder) => {
-        const { rp, putMs } = await thread(url, turns)
-        await rp.close()
-        const { first, last } = growth(putMs, turns)
-        return { value: bytesIn(folder) / (turns * turnBytes), details: { putGrowth: last / first, putMs: last } }
-      }),
-  },
-  {
-    name: 'session-5000-turns-put',
-    unit: '× the first 20 turns',
-    target: { valueMax: 1.5 },
-    note: 'put time of the last 20 of REPRISE_BENCH_AGENT_TURNS (5,000) turns; puts are made directly, without a graph',
-    run: async ({ index }) => {
-      if (index > 0) return { skip: 'once is enough' }
-      return await inFolder((url) => withEngine(url, (rp) => directPuts(rp, longTurns)))
+    note: `the database after 200 turns of 1 KB through a real graph; putGrowth: last 20 turns over first 20; baseline: ${official[kind]}`,
+    run: async () => {
+      const savers = await makeSavers(kind)
+      try {
+        const run = (saver) => runTurns(makeGraph(saver), 't', turns)
+        const mine = await fill(savers.ours, run)
+        const theirs = savers.peer && (await fill(savers.peer, run))
+        const [own, other] = [mine, theirs].map((made) => made && growth(made.putMs, turns))
+        return {
+          value: mine.bytes / (turns * turnBytes),
+          ...(theirs && { baseline: theirs.bytes / (turns * turnBytes) }),
+          details: {
+            putGrowth: own.last / own.first,
+            putMs: own.last,
+            ...(other && { officialPutGrowth: other.last / other.first, officialPutMs: other.last }),
+          },
+        }
+      } finally {
+        await savers.remove()
+      }
     },
   },
   {
-    name: 'latest',
+    name: `latest-${kind}`,
     unit: 'ms',
     target: { ratioMax: 0.2 },
-    note: 'getTuple of the newest checkpoint after 200 turns; baseline: SqliteSaver, if installed',
-    run: () => versus((saver) => saver.getTuple(config)),
+    note: `getTuple of the newest checkpoint after 200 turns, by a saver in use; baseline: ${official[kind]}`,
+    ...read(kind, (saver) => saver.getTuple(config), { times: 30 }),
   },
   {
-    name: 'list-200',
+    name: `latest-cold-${kind}`,
+    unit: 'ms',
+    note: `the same, the first read in a process; baseline: ${official[kind]}`,
+    ...read(kind, (saver) => saver.getTuple(config), { isCold: true }),
+  },
+  {
+    name: `list-200-${kind}`,
     unit: 'ms',
     target: { ratioMax: 0.2 },
-    note: '200 newest checkpoints after 200 turns; baseline: SqliteSaver, if installed',
-    run: () => versus((saver) => listAll(saver, 200)),
+    note: `the 200 newest checkpoints after 200 turns, by a saver in use; baseline: ${official[kind]}`,
+    ...read(kind, (saver) => listAll(saver, 200)),
   },
   {
-    name: 'turn-checkpoint-bytes',
+    name: `list-200-cold-${kind}`,
+    unit: 'ms',
+    note: `the same, the first read in a process; baseline: ${official[kind]}`,
+    ...read(kind, (saver) => listAll(saver, 200), { isCold: true }),
+  },
+])
+
+const long = ['sqlite', 'postgres'].map((kind) => ({
+  name: `session-5000-turns-${kind}`,
+  unit: '× the first 20 turns',
+  target: { valueMax: 1.5, details: { bytes: { max: 3 } } },
+  note: 'put time of the last 20 of REPRISE_BENCH_AGENT_TURNS turns; puts are made directly, without a graph; bytes: × the added',
+  run: async ({ index }) => {
+    if (index > 0) return { skip: 'once is enough' }
+    const savers = await makeSavers(kind)
+    try {
+      const { putMs, bytes } = await fill(savers.ours, (saver) => directPuts(saver, config, longTurns))
+      const { first, last } = growth(putMs, longTurns)
+      return { value: last / first, details: { putMs: last, bytes: bytes / (longTurns * turnBytes) } }
+    } finally {
+      await savers.remove()
+    }
+  },
+}))
+
+const sessions = [
+  {
+    name: 'turn-bytes',
     unit: '× the added bytes',
-    note: 'bytes that the checkpoint of a turn adds, turns 181 to 200 of a session; first: turns 6 to 25',
+    target: { valueMax: 3 },
+    note: 'everything that a turn of a session writes (history, manifests, chunks), mean of turns 101 to 200; early: turns 1 to 100',
     run: () =>
       withEngine('memory:', async (rp) => {
         const session = await rp.open(makeAgent(0), 's')
-        // What a checkpoint writes: its manifest, where small changes lie inline, and the chunks it adds.
-        const written = async () => {
-          const [newest] = await rp.checkpoints(session.coordinate.timeline)
-          return (newest.body.length + newest.addedBytes) / 900
+        const counted = countBytes(rp)
+        const half = async () => {
+          const before = counted.bytes
+          for (let turn = 0; turn < turns / 2; turn++) await session.turn('plain')
+          return (counted.bytes - before) / ((turns / 2) * (answerBytes + 'plain'.length))
         }
-        const bytes = []
-        for (let turn = 0; turn < turns; turn++) {
-          await session.turn('plain')
-          await session.checkpoint()
-          bytes.push(await written())
-        }
-        return { value: median(bytes.slice(-20)), details: { first: median(bytes.slice(5, 25)) } }
+        const early = await half()
+        const value = await half()
+        return { value, details: { early, checkpoints: counted.checkpoints } }
       }),
   },
   {
@@ -171,7 +205,7 @@ export default [
   {
     name: 'fork',
     unit: 'ms',
-    note: 'a session of 100 turns',
+    note: 'a session of 100 turns, at turn 50',
     run: async () =>
       await inFolder((url) =>
         withEngine(url, async (rp) => {
@@ -184,39 +218,22 @@ export default [
   {
     name: 'resume-after-kill',
     unit: 'ms',
-    note: 'opening a session of 200 turns again, in a fresh engine',
+    note: 'a session of 200 turns whose process was killed inside the next one: opened in another process and resumed to its end; open: the first part',
     run: async () =>
       await inFolder(async (url) => {
-        const first = await open(url)
-        const session = await first.open(makeAgent(0), 's')
-        for (let turn = 0; turn < turns; turn++) await session.turn('plain')
-        await first.close()
-        return await withEngine(url, async (rp) => ({
-          value: (await time(() => rp.open(makeAgent(0), 's'))).elapsedMs,
-        }))
+        const victim = fileURLToPath(new URL('support/agent-victim.mjs', import.meta.url))
+        const { signal, stderr } = spawnSync(process.execPath, [victim, url, String(turns)], { encoding: 'utf8' })
+        if (signal !== 'SIGKILL') throw new Error(`the process was not killed: ${stderr}`)
+        return await withEngine(url, async (rp) => {
+          const opened = await time(() => rp.open(makeAgent(0), 's'))
+          const session = opened.result
+          const resumed = await time(() => session.resume())
+          if (session.state.turn !== turns + 1 || resumed.result.status !== 'done')
+            throw new Error('it was not resumed')
+          return { value: opened.elapsedMs + resumed.elapsedMs, details: { open: opened.elapsedMs } }
+        })
       }),
   },
 ]
 
-/** Messages as a graph would hand them over: the same objects, one more each time. */
-async function directPuts(rp, count) {
-  const saver = new RepriseSaver(rp)
-  const putMs = timePuts(saver)
-  const messages = []
-  let at = config
-  for (let turn = 1; turn <= count; turn++) {
-    messages.push({ role: 'assistant', content: makeText(turn, 1000) })
-    const id = `00000000-0000-6000-8000-${turn.toString(16).padStart(12, '0')}`
-    const checkpoint = {
-      v: 4,
-      id,
-      ts: new Date(turn).toISOString(),
-      channel_values: { messages: [...messages] },
-      channel_versions: { messages: turn },
-      versions_seen: {},
-    }
-    at = await saver.put(at, checkpoint, { source: 'loop', step: turn, parents: {} }, { messages: turn })
-  }
-  const { first, last } = growth(putMs, count)
-  return { value: last / first, details: { putMs: last } }
-}
+export default [...threads, ...long, ...sessions]

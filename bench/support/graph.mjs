@@ -57,3 +57,21 @@ export function timePuts(saver) {
   }
   return putMs
 }
+
+/** Messages as a graph would hand them over: the same objects, one more each time. */
+export async function directPuts(saver, config, count) {
+  const messages = []
+  let at = config
+  for (let turn = 1; turn <= count; turn++) {
+    messages.push({ role: 'assistant', content: makeText(turn, turnBytes) })
+    const checkpoint = {
+      v: 4,
+      id: `00000000-0000-6000-8000-${turn.toString(16).padStart(12, '0')}`,
+      ts: new Date(turn).toISOString(),
+      channel_values: { messages: [...messages] },
+      channel_versions: { messages: turn },
+      versions_seen: {},
+    }
+    at = await saver.put(at, checkpoint, { source: 'loop', step: turn, parents: {} }, { messages: turn })
+  }
+}

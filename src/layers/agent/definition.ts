@@ -26,7 +26,7 @@ export interface AgentOptions<Data> {
   readonly similarCalls?: SimilarCalls
   /** Model calls in one turn at most; 32 if left out. */
   readonly stepsMax?: number
-  /** When to checkpoint; at the end of each turn if left out. */
+  /** When to capture the state; after 256 entries if left out. A turn is durable and can be gone back to without it. */
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
   /** Change it when the meaning of your data changes. */
@@ -41,6 +41,12 @@ export interface AgentDefinition<Data> extends Entity<Session<Data>> {
   readonly options: AgentOptions<Data>
 }
 
+/**
+ * A turn costs its entries and nothing more: they are what a session is restored from. A capture only shortens the way
+ * there, and one a turn would write about ten times what the turn changed, so there is one in some forty turns.
+ */
+const defaultPolicy: CheckpointPolicy = { every: 256, on: ['rolled-back'] }
+
 /** @example const support = agent('support', { initial: () => ({ order: '' }), model, tools: { refund } }) */
 export function agent<Data = null>(name: string, options: AgentOptions<Data> = {}): AgentDefinition<Data> {
   checkName('agent', name)
@@ -51,7 +57,7 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
     version: `agent 1 ${options.version ?? 1}`,
     initial: () => emptySession((options.initial ? options.initial() : null) as Data),
     apply: applyEntry,
-    checkpoint: options.checkpoint ?? { on: ['turn.ended', 'rolled-back'] },
+    checkpoint: options.checkpoint ?? defaultPolicy,
     retain: options.retain,
   }
   const definition: AgentDefinition<Data> = {

@@ -10,6 +10,7 @@ import { createEngine, open } from '../dist/index.js'
 import { workflow } from '../dist/layers/workflow/index.js'
 import { pair, perSecond } from './measure.mjs'
 import { bareSqlite, benchPostgres, sizeOf, temporaryFolder } from './support/stores.mjs'
+import { versusBenches } from './support/workflow-versus.mjs'
 
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc')
@@ -78,18 +79,30 @@ const stepsSequential = async ({ index }) =>
   })
 
 /** Processor time of this process, in ms; the store's server not included. */
-async function runsThreeSteps(rp, count) {
+async function timed(work) {
   const before = process.cpuUsage()
   const startedAt = performance.now()
-  await Promise.all(
-    Array.from({ length: count }, async (_, i) => {
-      const result = await (await rp.run(three, i)).result()
-      if (result !== i + 3) throw new Error(`run ${i} gave ${result}`)
-    }),
-  )
-  const elapsedMs = performance.now() - startedAt
+  await work()
   const { user, system } = process.cpuUsage(before)
-  return { value: (user + system) / 1000 / count, details: { runsPerSecond: Math.round((count * 1000) / elapsedMs) } }
+  return { elapsedMs: performance.now() - startedAt, cpuMs: (user + system) / 1000 }
+}
+
+const ours = {
+  runsThreeSteps: (rp, count) =>
+    timed(async () => {
+      await Promise.all(
+        Array.from({ length: count }, async (_, i) => {
+          const result = await (await rp.run(three, i)).result()
+          if (result !== i + 3) throw new Error(`run ${i} gave ${result}`)
+        }),
+      )
+    }),
+  stepsSequential: (rp, count) => timed(async () => await (await rp.run(steps, count)).result()),
+}
+
+async function runsThreeSteps(rp, count) {
+  const { elapsedMs, cpuMs } = await ours.runsThreeSteps(rp, count)
+  return { value: cpuMs / count, details: { runsPerSecond: Math.round((count * 1000) / elapsedMs) } }
 }
 
 async function bytesPerStep() {
@@ -267,4 +280,5 @@ export default [
     note: 'an idle worker on PostgreSQL',
     run: idleLoad,
   },
+  ...versusBenches(ours, times),
 ]

@@ -6,8 +6,7 @@
 // timer wakes the listeners instead.
 
 import type { Connections } from './connect.ts'
-import type { DriverClient } from './driver.ts'
-import type { Guest, Session } from './session.ts'
+import type { Guest, Session, SessionClient } from './session.ts'
 
 const quietMs = 20
 const pollMs = 500
@@ -18,8 +17,8 @@ export class Bell implements Guest {
   readonly #session: Session
   readonly #channel: string
   readonly #wakes = new Set<() => void>()
-  readonly #wired = new WeakSet<DriverClient>()
-  #client: DriverClient | null = null
+  readonly #wired = new WeakSet<SessionClient>()
+  #client: SessionClient | null = null
   #isHeard = false
   /** Nothing came through although LISTEN was accepted: there is no use in trying again. */
   #isDeaf = false
@@ -63,8 +62,8 @@ export class Bell implements Guest {
     this.#connections.rows('SELECT pg_notify($1, $2)', [this.#channel, ''], 'unsafe').catch(ignore)
   }
 
-  async settle(client: DriverClient): Promise<void> {
-    if (!this.#wired.has(client)) client.on('notification', () => this.#client === client && this.#heard())
+  async settle(client: SessionClient): Promise<void> {
+    if (!this.#wired.has(client)) client.onNotification(() => this.#client === client && this.#heard())
     this.#wired.add(client)
     this.#client = client
     await client.query({ text: `LISTEN ${this.#channel}` })
@@ -91,7 +90,7 @@ export class Bell implements Guest {
     for (const wake of [...this.#wakes]) wake()
   }
 
-  #checkHearing(client: DriverClient): void {
+  #checkHearing(client: SessionClient): void {
     if (this.#isHeard || this.#client !== client) return
     this.#isDeaf = true
     this.#session.leave(this)

@@ -7,8 +7,8 @@
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import type { Connections } from './connect.ts'
-import { type DriverClient, ownTypes } from './driver.ts'
-import type { Guest, Session } from './session.ts'
+import { ownTypes } from './driver.ts'
+import type { Guest, Session, SessionClient } from './session.ts'
 import { escapeText } from './text.ts'
 
 const retryMs = 250
@@ -36,7 +36,7 @@ export class Presence implements Guest {
   readonly #ns: number
   readonly #wanted = new Set<WorkerId>()
   readonly #held = new Set<WorkerId>()
-  #client: DriverClient | null = null
+  #client: SessionClient | null = null
   #isImpossible = false
   #clearing: Promise<unknown> = Promise.resolve()
 
@@ -67,7 +67,7 @@ export class Presence implements Guest {
     this.#client = null
   }
 
-  async settle(client: DriverClient): Promise<void> {
+  async settle(client: SessionClient): Promise<void> {
     const text = `SELECT pg_backend_pid() AS pid, ${settings}`
     const { rows } = await client.query({ text, types: ownTypes })
     if (rows[0]!.pid !== client.processID) return this.#giveUp()
@@ -85,7 +85,7 @@ export class Presence implements Guest {
     this.#clearing = this.#connections.rows(text, [this.#ns, workers], 'safe').catch(ignore)
   }
 
-  async #lock(client: DriverClient, worker: WorkerId): Promise<void> {
+  async #lock(client: SessionClient, worker: WorkerId): Promise<void> {
     const isOurs = () => this.#client === client && this.#wanted.has(worker)
     await this.#clearing
     if (!isOurs()) return
@@ -103,7 +103,7 @@ export class Presence implements Guest {
   }
 
   /** In the session, or in any connection. */
-  async #ask(client: DriverClient | null, call: string, worker: WorkerId): Promise<boolean> {
+  async #ask(client: SessionClient | null, call: string, worker: WorkerId): Promise<boolean> {
     const text = `SELECT ${call}(${lockOf(this.#s, '$1::integer', '$2::text')}) AS is_so`
     const values = [this.#ns, escapeText(worker)]
     const rows = client

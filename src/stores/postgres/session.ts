@@ -3,11 +3,18 @@
 // last guest leaves. It keeps no process alive.
 
 import type { Connections } from './connect.ts'
-import type { DriverClient } from './driver.ts'
+import type { DriverClient, QueryConfig, QueryResult } from './driver.ts'
+
+/** The session as guests see it: their statements wait for each other. */
+export interface SessionClient {
+  readonly processID: number | null
+  query(query: QueryConfig): Promise<QueryResult>
+  onNotification(call: () => void): void
+}
 
 export interface Guest {
   /** A fresh session. If this rejects, the session is given up and another one tried. */
-  settle(client: DriverClient): Promise<void>
+  settle(client: SessionClient): Promise<void>
   /** The session that it had settled in broke. */
   unsettle(): void
 }
@@ -20,6 +27,7 @@ export class Session {
   readonly #guests = new Set<Guest>()
   readonly #settled = new Set<Guest>()
   #client: DriverClient | null = null
+  #shown: SessionClient | null = null
   #isOpening = false
   #isClosed = false
   #failures = 0
@@ -31,7 +39,7 @@ export class Session {
 
   join(guest: Guest): void {
     this.#guests.add(guest)
-    if (this.#client) void this.#settle(this.#client)
+    if (this.#client) void this.#settle(this.#client, this.#shown!)
     else void this.#open()
   }
 
@@ -58,22 +66,23 @@ export class Session {
       await client.connect()
       client.unref?.()
       this.#client = client
+      this.#shown = show(client)
     } catch {
       client.end().catch(ignore)
     } finally {
       this.#isOpening = false
     }
     if (this.#guests.size === 0) this.#end()
-    else if (this.#client === client) await this.#settle(client)
+    else if (this.#client === client) await this.#settle(client, this.#shown!)
     else this.#openLater()
   }
 
-  async #settle(client: DriverClient): Promise<void> {
+  async #settle(client: DriverClient, shown: SessionClient): Promise<void> {
     try {
       for (const guest of [...this.#guests]) {
         if (this.#settled.has(guest) || this.#client !== client) continue
         this.#settled.add(guest)
-        await guest.settle(client)
+        await guest.settle(shown)
       }
       if (this.#client === client) this.#failures = 0
     } catch {
@@ -106,7 +115,21 @@ export class Session {
     this.#settled.clear()
     const client = this.#client
     this.#client = null
+    this.#shown = null
     client?.end().catch(ignore)
+  }
+}
+
+function show(client: DriverClient): SessionClient {
+  let last: Promise<unknown> = Promise.resolve()
+  return {
+    processID: client.processID ?? null,
+    query(query) {
+      const answer = last.then(() => client.query(query))
+      last = answer.catch(ignore)
+      return answer
+    },
+    onNotification: (call) => client.on('notification', call),
   }
 }
 

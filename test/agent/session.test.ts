@@ -89,6 +89,7 @@ describe('sessions', () => {
       await session.setPlan(['wait'])
       const before = session.messages
       expect(session.usage).toEqual({ inputTokens: 30, outputTokens: 15, cost: 0.03 })
+      await session.checkpoint()
       await session.close()
       const again = await (await w.engine()).open(definition, 'ticket')
       expect(again.messages).toEqual(before)

@@ -36,9 +36,12 @@ export async function writeDecision(
   if (waiting.kind === 'in-doubt' && waiting.call !== undefined && (verdict === 'done' || verdict === 'refuse')) {
     const id = waiting.call
     const outcome = verdict === 'done' ? 'done' : 'failed'
+    const isModel = open.state.calls.get(id)?.kind === 'model'
     const meaning =
       verdict === 'done'
-        ? entry('returned', { id, result: result ?? null })
+        ? isModel
+          ? entry('answered', { id, answer: { content: result ?? null } })
+          : entry('returned', { id, result: result ?? null })
         : entry('failed', { id, error: reason ?? 'it did not happen' })
     await open.write(
       [{ type: '$effect.settled', data: { id, outcome, by } }, entry('decided', { verdict: outcome, by }), meaning],

@@ -16,6 +16,12 @@ import type { Tools } from './tool.ts'
 /** A call that is almost one that stands already: ask a person, go on in a fork, or make it as a new one. */
 export type SimilarCalls = 'conflict' | 'fork' | 'new'
 
+/**
+ * A model call that a crash cut off: ask again under the same key and let the answer begin anew, ask with what was
+ * streamed so far (`partial`) for the rest only, or hold for a person.
+ */
+export type ModelInDoubt = 'retry' | 'continue' | 'hold'
+
 export interface AgentOptions<Data> {
   /** Your own part of the state. */
   readonly initial?: () => Data
@@ -24,6 +30,8 @@ export interface AgentOptions<Data> {
   readonly guardrails?: readonly Guardrail<Data>[]
   readonly settings?: Settings
   readonly similarCalls?: SimilarCalls
+  /** 'retry' if left out. */
+  readonly modelInDoubt?: ModelInDoubt
   /** Model calls in one turn at most; 32 if left out. */
   readonly stepsMax?: number
   /** When to capture the state; after 256 entries if left out. A turn is durable and can be gone back to without it. */

@@ -3,7 +3,7 @@
 export { type BranchView, type Comparison, compareSessions, mergeBranch } from './branches.ts'
 export type { CallOutcome } from './calls.ts'
 export { type Decision, sendDecision, type Verdict } from './decision.ts'
-export { type AgentDefinition, type AgentOptions, agent, type SimilarCalls } from './definition.ts'
+export { type AgentDefinition, type AgentOptions, agent, type ModelInDoubt, type SimilarCalls } from './definition.ts'
 export { type Cut, groupRecoveryLine, type Received, readCut, restoreCut } from './group.ts'
 export { type Guardrail, type GuardrailView, noLoops, withinBudget } from './guardrail.ts'
 export type {

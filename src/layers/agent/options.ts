@@ -10,7 +10,7 @@ export interface TurnOptions<Data> {
   /** The same key is the same turn: sent again after a disconnect, it gives what there is. */
   readonly key?: string
   readonly model?: Model<Data>
-  /** Captured when the turn ends, and restored when it is rolled back to. */
+  /** Captured when the turn ends; a rollback to it brings it back if it is given the same. */
   readonly workspace?: WorkspaceOptions
   readonly signal?: AbortSignal
 }
@@ -29,6 +29,8 @@ export interface RollbackOptions {
   readonly because?: string
   /** Ask the turn after that one again. */
   readonly again?: boolean
+  /** Made what it was at that point. */
+  readonly workspace?: WorkspaceOptions
 }
 
 export interface SessionRollback {

@@ -137,7 +137,8 @@ export interface Entries {
   chunk: { id: string; attempt: number; text: string }
   'stream.restarted': { id: string; attempt: number }
   called: CallRecord
-  answered: { id: string; answer: ModelAnswer }
+  /** `attempt`: that of the stream, where a later call went on with it. */
+  answered: { id: string; answer: ModelAnswer; attempt?: number }
   returned: { id: string; result: unknown; by?: 'replay' }
   failed: { id: string; error: string }
   'turn.ended': { turn: number; outcome: string }
@@ -197,13 +198,14 @@ const appliers: Appliers = {
   called(state, call) {
     state.calls.set(call.id, call)
   },
-  answered(state, { id, answer }) {
+  answered(state, { id, answer, attempt: begun }) {
     const call = state.calls.get(id)
     // The answer is a message: not kept a second time with its call.
     if (call) state.calls.set(id, { ...call, state: 'done' })
     state.streams.delete(id)
     const { content, requests = [], usage, note, plan } = answer
-    const attempt = call && call.attempt > 1 ? { attempt: call.attempt } : {}
+    const shown = begun ?? call?.attempt ?? 1
+    const attempt = shown > 1 ? { attempt: shown } : {}
     addMessage(state, {
       role: 'assistant',
       content,

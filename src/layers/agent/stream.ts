@@ -14,17 +14,20 @@ export class StreamWriter {
   readonly #host: CallHost
   readonly #id: string
   readonly #attempt: number
-  #text = ''
+  #text: string
   #pending = ''
   #writing: Promise<unknown> = Promise.resolve()
   #isScheduled = false
   #failure: unknown = null
 
-  constructor(host: CallHost, id: string, attempt: number) {
+  /** `begun` is the attempt that is written, with what there is of it already if it goes on. */
+  constructor(host: CallHost, id: string, begun: { readonly attempt: number; readonly text: string }) {
+    const { attempt, text } = begun
     this.#host = host
     this.#id = id
     this.#attempt = attempt
-    if (attempt > 1) this.#write([entry('stream.restarted', { id, attempt })])
+    this.#text = text
+    if (attempt > 1 && text === '') this.#write([entry('stream.restarted', { id, attempt })])
   }
 
   async add(text: string): Promise<void> {

@@ -3,8 +3,9 @@
 
 import { getEffect } from '../../core/effects.ts'
 import { type CallHost, callTool, entry, fail, intend, messageOf } from './calls.ts'
+import type { ModelInDoubt } from './definition.ts'
 import type { Message, Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from './message.ts'
-import { place, type SessionState, type Waiting } from './state.ts'
+import { type CallRecord, place, type SessionState, type Waiting } from './state.ts'
 import { StreamWriter } from './stream.ts'
 
 export type NextStep =
@@ -44,6 +45,7 @@ export function nextStep(state: SessionState<unknown>): NextStep {
 
 export interface TurnHost<Data> extends CallHost {
   readonly model: Model<Data> | undefined
+  readonly modelInDoubt: ModelInDoubt
   readonly settings: ModelCall<Data>['settings']
   readonly signal: AbortSignal | undefined
 }
@@ -54,21 +56,20 @@ export async function takeStep<Data>(
   model: Model<Data>,
   step: Exclude<NextStep, { kind: 'end' }>,
 ): Promise<Waiting | null> {
-  if (step.kind === 'model') {
-    await callModel(host, model, step.id)
-    return null
-  }
+  if (step.kind === 'model') return await callModel(host, model, step.id)
   const { tool, args } = step.request
   const outcome = await callTool(host, step.id, host.open.state.turn, tool, args, host.signal)
   return outcome.kind === 'waiting' ? outcome.waiting : null
 }
 
-async function callModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: string): Promise<void> {
+async function callModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: string): Promise<Waiting | null> {
   const state = host.open.state as SessionState<Data>
   const { turn } = state
-  const before = state.streams.get(id)
   const call = { id, turn, tool: 'model', kind: 'model' as const, args: null, digest: id, attempt: 1 }
-  const isKnown = getEffect(host.open.ledger, id)?.outcome === null
+  const record = state.calls.get(id)
+  const isCut = record !== undefined && getEffect(host.open.ledger, id)?.outcome === null
+  if (isCut && host.modelInDoubt === 'hold' && record.state !== 'approved') return await holdModel(host, record)
+  const before = isCut ? state.streams.get(id) : undefined
   const { key, attempt } = await intend(host, { ...call, state: 'intended' }, 'none')
   const allowed = host.settings.tools
   const request: ModelCall<Data> = {
@@ -80,17 +81,36 @@ async function callModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: str
     tools: Object.keys(host.tools).filter((name) => allowed === undefined || allowed.includes(name)),
     key,
     attempt,
-    partial: isKnown ? (before?.text ?? '') : '',
+    partial: before?.text ?? '',
     signal: host.signal,
   }
+  // A continued answer stays the attempt that it began as: whoever reads along notices nothing.
+  const begun = before && host.modelInDoubt === 'continue' ? before : null
   try {
     const made = model(request)
-    const answer = isStream(made) ? await readStream(host, id, attempt, made) : await made
-    await host.open.write([{ type: '$effect.done', data: { id } }, entry('answered', { id, answer: plain(answer) })])
+    const answer = isStream(made) ? await readStream(host, id, attempt, begun, made) : joined(begun, await made)
+    const shown = begun ? { attempt: begun.attempt } : {}
+    await host.open.write([
+      { type: '$effect.done', data: { id } },
+      entry('answered', { id, answer: plain(answer), ...shown }),
+    ])
+    return null
   } catch (error) {
     if (!host.open.broken) await fail(host, id, messageOf(error))
     throw error
   }
+}
+
+async function holdModel(host: CallHost, record: CallRecord): Promise<Waiting> {
+  const waiting: Waiting = {
+    kind: 'in-doubt',
+    reason: 'the model was asked, and its answer was cut off',
+    call: record.id,
+    tool: 'model',
+  }
+  const held = [entry('called', { ...record, state: 'waiting' }), entry('interrupted', waiting)]
+  await host.open.write(held, { status: 'waiting' })
+  return waiting
 }
 
 /** Pieces are written as they come, a few at a time: whoever reads along, or comes back, gets them from history. */
@@ -98,15 +118,21 @@ async function readStream(
   host: CallHost,
   id: string,
   attempt: number,
+  begun: { readonly attempt: number; readonly text: string } | null,
   parts: AsyncIterable<ModelPart>,
 ): Promise<ModelAnswer> {
-  const writer = new StreamWriter(host, id, attempt)
+  const writer = new StreamWriter(host, id, begun ?? { attempt, text: '' })
   let rest: Omit<Partial<ModelAnswer>, 'content'> = {}
   for await (const part of parts) {
     if ('text' in part) await writer.add(part.text)
     else rest = { ...rest, ...part }
   }
   return { ...rest, content: await writer.end() }
+}
+
+function joined(begun: { readonly text: string } | null, answer: ModelAnswer): ModelAnswer {
+  if (!begun || typeof answer.content !== 'string') return answer
+  return { ...answer, content: begun.text + answer.content }
 }
 
 function isStream(made: unknown): made is AsyncIterable<ModelPart> {

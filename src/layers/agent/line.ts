@@ -1,0 +1,141 @@
+// The line of history that a session goes on: its open timeline, which a rollback replaces by a branch. A rollback is
+// decided durably first, then its compensations run, then the branch is made and told what it left; whoever opens the
+// session after a crash goes on from wherever that stopped.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import type { OpenOptions } from '../../engine/definition.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { entry } from './calls.ts'
+import type { AgentDefinition } from './definition.ts'
+import type { Settings } from './message.ts'
+import { compensateAll, finishBranch, planRollback, type SessionRollbackPlan } from './rollback.ts'
+import { place, type RollbackAsked, type SessionState } from './state.ts'
+import { messagesOfTurn } from './turn.ts'
+
+/** Why a rollback is made, and what goes on after it. */
+export interface RollbackReason {
+  readonly because: string
+  readonly settings: Settings
+  readonly guardrail: string | null
+  /** Whether the turn after the target is asked again. */
+  readonly isAgain: boolean
+}
+
+export class Line<Data> {
+  readonly engine: Reprise
+  readonly definition: AgentDefinition<Data>
+  readonly timeline: TimelineId
+  #open: OpenTimeline<SessionState<Data>>
+  #branch: string | undefined
+  #asked: RollbackAsked | null = null
+
+  static async open<Data>(
+    engine: Reprise,
+    definition: AgentDefinition<Data>,
+    timeline: TimelineId,
+    options: OpenOptions,
+  ): Promise<Line<Data>> {
+    const open = await engine.openTimeline(timeline, definition.fold, options)
+    const line = new Line(engine, definition, timeline, open)
+    try {
+      await line.#settle()
+    } catch (error) {
+      await line.open.close()
+      throw error
+    }
+    return line
+  }
+
+  private constructor(
+    engine: Reprise,
+    definition: AgentDefinition<Data>,
+    timeline: TimelineId,
+    open: OpenTimeline<SessionState<Data>>,
+  ) {
+    this.engine = engine
+    this.definition = definition
+    this.timeline = timeline
+    this.#open = open
+  }
+
+  /** Ask each time: a rollback in between opens a new one. */
+  get open(): OpenTimeline<SessionState<Data>> {
+    return this.#open
+  }
+
+  /** The same, for what does not look at the user's own data. */
+  get anyOpen(): OpenTimeline<SessionState<unknown>> {
+    return this.#open as OpenTimeline<SessionState<unknown>>
+  }
+
+  get state(): SessionState<Data> {
+    return this.#open.state
+  }
+
+  /** The timeline that this one left, so that its keys differ. */
+  get branch(): string | undefined {
+    return this.#branch
+  }
+
+  /** A rollback was finished, and the turn that is to be asked again was not begun yet. */
+  get owesATurn(): boolean {
+    return this.#asked !== null
+  }
+
+  plan(to: { readonly turn: number } | { readonly seq: number }): SessionRollbackPlan {
+    return planRollback(this.anyOpen.state, this.#open.ledger, to)
+  }
+
+  async start(input: unknown, key: string | null): Promise<void> {
+    const turn = this.state.turn + 1
+    await this.#open.write(
+      [{ ...entry('turn.started', { turn, input, key }), ...(key !== null && { key: `turn:${key}` }) }],
+      { status: 'running' },
+    )
+  }
+
+  /** The archive that what was left lies in. */
+  async rollback(plan: SessionRollbackPlan, reason: RollbackReason): Promise<string> {
+    await this.#ask(plan, reason)
+    const archive = await this.#finish()
+    await this.askAgain()
+    return archive
+  }
+
+  async askAgain(): Promise<void> {
+    const asked = this.#asked
+    this.#asked = null
+    if (asked?.again && this.state.turn === asked.toTurn) await this.start(asked.again.input, asked.again.key)
+  }
+
+  async #ask(plan: SessionRollbackPlan, { settings, because, guardrail, isAgain }: RollbackReason): Promise<void> {
+    const next = this.state.turns.get(place(plan.toTurn + 1))
+    const [input] = next ? messagesOfTurn(this.anyOpen.state, next.turn) : []
+    const again = isAgain && next && input ? { input: input.content, key: next.key } : null
+    const { toTurn, seq } = plan
+    const asked: RollbackAsked = { toTurn, seq, settings, because, again, ...(guardrail !== null && { guardrail }) }
+    await this.#open.write([entry('rollback.asked', asked)])
+  }
+
+  /** From the decision to the branch; begun here, or by an owner that crashed. */
+  async #finish(): Promise<string> {
+    const asked = this.state.rollingBack!
+    await compensateAll(this.anyOpen, this.plan({ seq: asked.seq }), this.definition.options.tools ?? {})
+    const { archive } = await this.engine.rollback({ timeline: this.timeline, seq: asked.seq })
+    this.#open = await this.engine.openTimeline(this.timeline, this.definition.fold)
+    await this.#settle()
+    return archive
+  }
+
+  /** After opening: finishes a rollback that was decided or half done, and learns which branch this is. */
+  async #settle(): Promise<void> {
+    const head = await this.engine.head(this.timeline)
+    this.#branch = head?.base?.timeline
+    const archive = head?.base?.timeline.startsWith(`${this.timeline}~`) ? head.base.timeline : null
+    if (archive !== null && this.state.archive !== archive) {
+      const asked = await finishBranch(this.engine, this.definition, this.#open, archive, head!.base!.seq)
+      this.#asked = asked?.again ? asked : null
+    } else if (this.state.rollingBack) await this.#finish()
+  }
+}

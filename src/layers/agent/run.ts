@@ -1,0 +1,85 @@
+// Runs the turn under way to its end: one step after another, with decisions taken in between and the guardrails looked
+// at after each. A broken guardrail sends the session back to the last good turn, a bounded number of times, and then
+// hands over to a person.
+
+import { entry, needModel } from './calls.ts'
+import { type Decision, writeDecision } from './decision.ts'
+import type { Line } from './line.ts'
+import { resultOf, type TurnOptions, type TurnResult } from './options.ts'
+import { place } from './state.ts'
+import { messagesOfTurn, nextStep, type TurnHost, takeStep } from './turn.ts'
+import { captureFiles } from './workspace.ts'
+
+export async function runTurn<Data>(
+  line: Line<Data>,
+  makeHost: () => TurnHost<Data>,
+  options: TurnOptions<Data>,
+): Promise<TurnResult> {
+  const { stepsMax = 32, model: ownModel } = line.definition.options
+  const model = options.model ?? ownModel
+  if (!model) throw needModel()
+  const soFar = () => resultOf(line.anyOpen.state, line.state.turn)
+  for (;;) {
+    await takeDecisions(line)
+    if (line.state.status !== 'running') return soFar()
+    const step = nextStep(line.anyOpen.state)
+    if (step.kind === 'end') break
+    if (step.kind === 'model' && modelCalls(line) >= stepsMax && !line.state.calls.has(step.id)) {
+      await handOver(line, `the turn took ${stepsMax} model calls`)
+      return soFar()
+    }
+    const waiting = await takeStep(makeHost(), model, step)
+    if (waiting || (await isStopped(line))) return soFar()
+  }
+  if (options.workspace) await captureFiles(line.engine.kernel, line.anyOpen, options.workspace)
+  const { turn } = line.state
+  await line.open.write([entry('turn.ended', { turn, outcome: 'done' })], { status: 'idle' })
+  return soFar()
+}
+
+/** Decisions that came by mail, from another process. */
+export async function takeDecisions<Data>(line: Line<Data>): Promise<void> {
+  if (line.state.status !== 'waiting') return
+  for (const message of await line.open.inbox()) {
+    if (message.kind !== 'decision') continue
+    const decision = line.engine.openMessage(message) as Decision
+    await writeDecision(line.anyOpen, decision, [message.id])
+    return
+  }
+}
+
+function modelCalls<Data>(line: Line<Data>): number {
+  let count = 0
+  for (const call of line.state.calls.values({ prefix: `${place(line.state.turn)}.` })) {
+    if (call.kind === 'model') count += 1
+  }
+  return count
+}
+
+/** True if it was handed over; a turn that was rolled back has begun anew. */
+async function isStopped<Data>(line: Line<Data>): Promise<boolean> {
+  const { turn } = line.state
+  const view = {
+    state: line.state,
+    messages: messagesOfTurn(line.anyOpen.state, turn),
+    calls: [...line.state.calls.values({ prefix: `${place(turn)}.` })],
+  }
+  for (const guardrail of line.definition.options.guardrails ?? []) {
+    const reason = guardrail.check(view)
+    if (!reason) continue
+    const count = line.state.rollbacks[guardrail.name] ?? 0
+    const plan = line.plan({ turn: turn - 1 })
+    if (count >= (guardrail.rollbacksMax ?? 2) || plan.inDoubt.length > 0) {
+      await handOver(line, `${guardrail.name}: ${reason}`)
+      return true
+    }
+    const settings = guardrail.change?.(count + 1, reason) ?? {}
+    await line.rollback(plan, { settings, because: reason, guardrail: guardrail.name, isAgain: true })
+    return false
+  }
+  return false
+}
+
+async function handOver<Data>(line: Line<Data>, reason: string): Promise<void> {
+  await line.open.write([entry('interrupted', { kind: 'handover', reason })], { status: 'waiting' })
+}

@@ -10,6 +10,8 @@ import { Places } from './places.ts'
 /** Keys a segment: 3 KB, so that a page of the Keyed is 1.5 MB and a checkpoint rewrites little more than what is new. */
 export const segmentKeys = 256
 
+const segmentsPerPiece = 64
+
 export interface FinishedParts {
   readonly finished: Keyed<Uint8Array>
   readonly versions: Keyed<Uint8Array>
@@ -25,6 +27,8 @@ export class FinishedSet {
   // The view is made once a flush: one a key would be most of the garbage of a run.
   #tail: Uint8Array = new Uint8Array(0)
   #tailIndex = -1
+  /** What is left of the piece that segments are cut from. */
+  #piece: Uint8Array = new Uint8Array(0)
   #dirtyVersions = new Map<number, Uint8Array>()
   readonly #hints: { readonly keys: readonly string[]; readonly prints: readonly string[] }[] = []
   #hinted = 0
@@ -116,11 +120,20 @@ export class FinishedSet {
   #makeRoom(index: number, offset: number): void {
     const held = this.#segments[index]
     const keys = index > 0 ? segmentKeys : Math.min(segmentKeys, Math.max(64, (offset / fingerprintBytes) * 4))
-    const larger = new Uint8Array(keys * fingerprintBytes)
+    const larger = index > 0 ? this.#cut(index) : new Uint8Array(keys * fingerprintBytes)
     if (held) larger.set(held)
     this.#tail = larger
     this.#tailIndex = index
     this.#segments[index] = larger
+  }
+
+  /** Room for one segment, cut from a larger piece: thousands of small buffers would leave gaps between them. */
+  #cut(index: number): Uint8Array {
+    const bytes = segmentKeys * fingerprintBytes
+    if (this.#piece.length < bytes) this.#piece = new Uint8Array(Math.min(index, segmentsPerPiece) * bytes)
+    const segment = this.#piece.subarray(0, bytes)
+    this.#piece = this.#piece.subarray(bytes)
+    return segment
   }
 
   /** What of a segment is filled: all of it, but for the last. */

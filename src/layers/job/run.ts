@@ -4,14 +4,17 @@
 
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type Attribute, feedStart, type Head } from '../../core/ports.ts'
+import type { Attribute, Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
+import { Alarm } from './alarm.ts'
+import { Announcer } from './announcer.ts'
+import { beginShard, wasLeft } from './beginning.ts'
 import { finishShard, leaveShard } from './ending.ts'
-import { entry, toFailure } from './entries.ts'
+import { toFailure } from './entries.ts'
 import { applyMail } from './letters.ts'
 import { allotment } from './limiter.ts'
 import type { ResolvedJob } from './options.ts'
@@ -30,7 +33,6 @@ export interface RunStart {
 }
 
 const lookEveryMs = 300
-const progressEveryMs = 100
 
 export class JobRun<T = unknown> {
   readonly name: string
@@ -42,7 +44,8 @@ export class JobRun<T = unknown> {
   readonly #bench: Workbench<T>
   readonly #shards = new Map<number, Shard<T>>()
   readonly #passes = new Map<Pass<T>, Promise<void>>()
-  readonly #listeners = new Set<(event: JobEvent) => void>()
+  readonly #announcer: Announcer
+  readonly #alarm: Alarm
   readonly #recoveries: RecoveryReport[] = []
   readonly #startedAt: number
   readonly #input: unknown
@@ -55,10 +58,6 @@ export class JobRun<T = unknown> {
   #fatal: unknown = null
   #stopping: Promise<void> | null = null
   #cutOff = 0
-  #progressAt = 0
-  #cancelLook: (() => void) | null = null
-  #lookNow: (() => void) | null = null
-  #wantsLook = false
   #lastTotal: number | null = null
   /** Nobody can have used the rate limit just before us. */
   #isFresh = true
@@ -74,10 +73,12 @@ export class JobRun<T = unknown> {
     this.#claimed = [...(options.claimed ?? [])]
     this.timelines = timelinesOf(name, job.shards)
     this.#startedAt = engine.kernel.clock.elapsed()
+    this.#announcer = new Announcer(engine.kernel.clock, () => this.progress)
+    this.#alarm = new Alarm(engine.kernel.clock)
     this.#bench = new Workbench(engine.kernel, job, {
-      onChange: () => this.#tellProgress(),
+      onChange: () => this.#announcer.changed(),
       onFailure: (task, error, next) =>
-        this.#tell({ type: 'failure', key: task.key, attempt: task.attempts, error: toFailure(error), next }),
+        this.#announcer.tell({ type: 'failure', key: task.key, attempt: task.attempts, error: toFailure(error), next }),
       onFatal: (error) => this.#fail(error),
     })
     this.#result = this.#drive()
@@ -111,8 +112,7 @@ export class JobRun<T = unknown> {
 
   /** @example run.watch((event) => event.type === 'failure' && console.error(event.key, event.error.message)) */
   watch(listener: (event: JobEvent) => void): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
+    return this.#announcer.watch(listener)
   }
 
   /** Finishes what is in flight (as long as `grace` allows), checkpoints, and lets go. The next run goes on from there. */
@@ -132,7 +132,7 @@ export class JobRun<T = unknown> {
       this.#engine.kernel.worker.describe(`job ${this.name}`, this.#job.shards)
       await checkShards(this.#engine, this.name, this.#job.shards)
       await this.#takeClaimed()
-      while (!(await this.#look())) await this.#pause()
+      while (!(await this.#look())) await this.#alarm.nap(lookEveryMs)
       if (this.#stopping) await this.#stopping
       await Promise.all(this.#passes.values())
       if (this.#fatal) throw this.#fatal
@@ -152,7 +152,7 @@ export class JobRun<T = unknown> {
   #end(report: JobReport | null, error: unknown): void {
     this.#endedMs = this.#engine.kernel.clock.elapsed() - this.#startedAt
     this.#status = report?.status ?? 'stopped'
-    this.#tell({ type: 'ended', progress: this.progress, report, error })
+    this.#announcer.tell({ type: 'ended', progress: this.progress, report, error })
   }
 
   #report(status: JobReport['status']): JobReport {
@@ -193,6 +193,8 @@ export class JobRun<T = unknown> {
     await this.#readMail(heads)
     this.#handOver(fair)
     if (this.#shards.size === 0) this.#status = 'waiting'
+    // Also while nothing ends: an item may take an hour, and people want to see that it is being done.
+    if (this.#bench.inFlight > 0) this.#announcer.changed()
     return this.#stopping !== null
   }
 
@@ -272,8 +274,7 @@ export class JobRun<T = unknown> {
   async #begin(index: number, open: OpenTimeline<JobState>): Promise<Shard<T>> {
     const { kernel } = this.#engine
     const { state } = open
-    const wasUnfinished = state.round > 0 && state.status !== 'finished'
-    if (wasUnfinished) this.#resumedFrom ??= open.coordinate
+    if (wasLeft(state)) this.#resumedFrom ??= open.coordinate
     this.#recoveries.push(open.recovery)
     const shard: Shard<T> = new Shard(kernel, open, index, this.#job, {
       onDone: (tasks) => this.#bench.done(tasks),
@@ -281,38 +282,19 @@ export class JobRun<T = unknown> {
       onLost: () => {
         this.#shards.delete(index)
         this.#bench.lost(shard)
-        this.#wake()
+        this.#alarm.ring()
       },
     })
     // It never said that it stopped: the process died. One of the items then in flight may be the reason.
     if (state.status === 'running') shard.careful = 2 * this.#job.concurrency * this.#job.batchSize
     this.#isFresh &&= state.round === 0 || state.status === 'finished' || state.status === 'stopped'
-    const input = this.#input === undefined && wasUnfinished ? state.input : this.#input
-    const round = Math.max(this.#round, 1)
-    const { cursorName } = this.#job
-    const data = {
-      round,
-      shards: this.#job.shards,
-      shard: index,
-      ...(input !== undefined && { input }),
-      ...(cursorName && { forgets: true }),
-    }
-    await open.write([entry('started', data)], {
-      status: 'running',
-      queue: `job/${this.name}`,
-      // From the first moment on, retention waits for it.
-      ...(cursorName && !state.cursor && { cursors: { [cursorName]: feedStart } }),
-      wakeup: kernel.worker.now(),
-      attributes: {
-        ...this.#attributes,
-        job: this.name,
-        round,
-        shards: this.#job.shards,
-        done: state.done,
-        dead: state.dead.size,
-      },
+    await beginShard(this.#engine, open, this.#job, {
+      name: this.name,
+      index,
+      round: Math.max(this.#round, 1),
+      input: this.#input,
+      attributes: this.#attributes,
     })
-    await applyMail(this.#engine, open)
     this.#shards.set(index, shard)
     return shard
   }
@@ -325,10 +307,10 @@ export class JobRun<T = unknown> {
       .finally(() => {
         this.#lastTotal = pass.total
         this.#passes.delete(pass)
-        this.#wake()
+        this.#alarm.ring()
       })
     this.#passes.set(pass, over)
-    this.#tell({ type: 'started', progress: this.progress })
+    this.#announcer.tell({ type: 'started', progress: this.progress })
   }
 
   async #runPass(pass: Pass<T>): Promise<void> {
@@ -372,51 +354,11 @@ export class JobRun<T = unknown> {
         if (!shard.lost) throw error
       }
     }
-    this.#wake()
+    this.#alarm.ring()
   }
 
   #fail(error: unknown): void {
     this.#fatal ??= error
-    this.#wake()
-  }
-
-  #wake(): void {
-    if (this.#lookNow) this.#lookNow()
-    else this.#wantsLook = true
-  }
-
-  #pause(): Promise<void> {
-    if (this.#wantsLook || this.#fatal || this.#stopping) {
-      this.#wantsLook = false
-      return Promise.resolve()
-    }
-    return new Promise((resolve) => {
-      const go = () => {
-        this.#cancelLook?.()
-        this.#cancelLook = null
-        this.#lookNow = null
-        resolve()
-      }
-      this.#lookNow = go
-      this.#cancelLook = this.#engine.kernel.clock.after(lookEveryMs, go)
-    })
-  }
-
-  #tellProgress(): void {
-    if (this.#listeners.size === 0) return
-    const now = this.#engine.kernel.clock.elapsed()
-    if (now - this.#progressAt < progressEveryMs) return
-    this.#progressAt = now
-    this.#tell({ type: 'progress', progress: this.progress })
-  }
-
-  #tell(event: JobEvent): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener(event)
-      } catch {
-        // A broken observer is the observer's problem.
-      }
-    }
+    this.#alarm.ring()
   }
 }

@@ -4,14 +4,16 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { isPromise, within } from './attempt.ts'
+import { Batcher } from './batcher.ts'
 import { Breaker } from './breaker.ts'
+import { Condition } from './condition.ts'
 import { TaskContext } from './context.ts'
 import { entry } from './entries.ts'
 import { RateLimiter } from './limiter.ts'
 import type { ResolvedJob } from './options.ts'
 import { decideRetry } from './retry.ts'
 import type { Shard } from './shard.ts'
-import type { Ride, Task } from './task.ts'
+import type { Task } from './task.ts'
 
 export interface Counts {
   done: number
@@ -44,12 +46,10 @@ export class Workbench<T> {
   #busy = 0
   /** Tasks that wait for their next attempt, without a slot; the function calls it off. */
   readonly #sleepers = new Map<Task<T>, () => void>()
-  /** Woken when anything changes that somebody may be waiting for. */
-  readonly #watchers = new Set<() => void>()
-  #batch: Task<T>[] = []
+  readonly #condition = new Condition()
+  readonly #batcher: Batcher<T> | null
   /** Stopped and cut off: what still comes to an end is not recorded any more. */
   #isOver = false
-  #cancelBatchTimer: (() => void) | null = null
 
   constructor(kernel: Kernel, job: ResolvedJob<T>, events: WorkbenchEvents<T>) {
     this.#kernel = kernel
@@ -58,6 +58,12 @@ export class Workbench<T> {
     this.#slots = job.concurrency * job.batchSize
     this.limiter = job.rateLimit ? new RateLimiter(job.rateLimit.perMs) : null
     this.breaker = job.breaker ? new Breaker(job.breaker) : null
+    this.#batcher = job.eachBatch
+      ? new Batcher(kernel.clock, job, {
+          succeeded: (task) => this.#succeeded(task, undefined),
+          failed: (task, error) => void this.#failed(task, error),
+        })
+      : null
     this.#isPlain = !job.eachBatch && !job.isOrderKept && !this.limiter && !this.breaker
   }
 
@@ -87,7 +93,7 @@ export class Workbench<T> {
     }
     // It was in flight when the process died, perhaps with others: alone, it shows whether it was the cause.
     const isSuspect = task.crashes > 0
-    if (isSuspect) await this.#until(() => this.#busy === 0 || this.isStopping || shard.lost !== null)
+    if (isSuspect) await this.#condition.until(() => this.#busy === 0 || this.isStopping || shard.lost !== null)
     const delayMs = task.retryAt - this.#kernel.worker.now()
     if (delayMs > 0) this.#startLater(task, delayMs)
     else {
@@ -99,11 +105,13 @@ export class Workbench<T> {
       this.#begin(task)
       if (isSuspect) this.flushBatch()
     }
-    if (isSuspect) await this.#until(() => !task.holdsSlot || this.isStopping)
+    if (isSuspect) await this.#condition.until(() => !task.holdsSlot || this.isStopping)
     if (this.#job.isOrderKept)
-      await this.#until(() => !shard.inFlight.has(task.key, task.print) || this.isStopping || shard.lost !== null)
+      await this.#condition.until(
+        () => !shard.inFlight.has(task.key, task.print) || this.isStopping || shard.lost !== null,
+      )
     else if (this.#sleepers.size >= waitingMax)
-      await this.#until(() => this.#sleepers.size < waitingMax || this.isStopping)
+      await this.#condition.until(() => this.#sleepers.size < waitingMax || this.isStopping)
     return !this.isStopping
   }
 
@@ -119,12 +127,12 @@ export class Workbench<T> {
 
   /** The source is at its end: do not wait for a full batch. */
   flushBatch(): void {
-    if (this.#batch.length > 0) this.#startBatch()
+    this.#batcher?.flush()
   }
 
   /** Resolves when the shard has nothing in flight and nothing waiting. */
   async drained(shard: Shard<T>): Promise<void> {
-    await this.#until(() => shard.isIdle || shard.lost !== null || this.isStopping)
+    await this.#condition.until(() => shard.isIdle || shard.lost !== null || this.isStopping)
   }
 
   /** The shard is handed over: what waits for another attempt is left to the next owner. */
@@ -138,14 +146,14 @@ export class Workbench<T> {
   async stop(shards: readonly Shard<T>[], graceMs: number): Promise<number> {
     this.isStopping = true
     for (const cancel of [...this.#sleepers.values()]) cancel()
-    for (const task of this.#batch.splice(0)) this.#refuse(task)
+    for (const task of this.#batcher?.takeBack() ?? []) this.#refuse(task)
     this.#wake()
     let isLate = false
     const cancelTimer = this.#kernel.clock.after(graceMs, () => {
       isLate = true
       this.#wake()
     })
-    await this.#until(() => this.#busy === 0 || isLate || shards.every((shard) => shard.lost))
+    await this.#condition.until(() => this.#busy === 0 || isLate || shards.every((shard) => shard.lost))
     cancelTimer()
     this.#isOver = true
     let cut = 0
@@ -187,7 +195,7 @@ export class Workbench<T> {
   }
 
   async #freeSlot(shard: Shard<T>): Promise<boolean> {
-    await this.#until(() => this.#busy < this.#slots || this.isStopping || shard.lost !== null)
+    await this.#condition.until(() => this.#busy < this.#slots || this.isStopping || shard.lost !== null)
     return !this.isStopping && shard.lost === null
   }
 
@@ -209,13 +217,8 @@ export class Workbench<T> {
   }
 
   #begin(task: Task<T>): void {
-    if (!this.#job.eachBatch) {
-      this.#call(task)
-      return
-    }
-    this.#batch.push(task)
-    if (this.#batch.length >= this.#job.batchSize) this.#startBatch()
-    else this.#cancelBatchTimer ??= this.#kernel.clock.after(this.#job.batchWaitMs, () => this.#startBatch())
+    if (this.#batcher) this.#batcher.add(task)
+    else this.#call(task)
   }
 
   #call(task: Task<T>): void {
@@ -234,46 +237,6 @@ export class Workbench<T> {
     } catch (error) {
       void this.#failed(task, error)
     }
-  }
-
-  #startBatch(): void {
-    this.#cancelBatchTimer?.()
-    this.#cancelBatchTimer = null
-    const tasks = this.#batch.splice(0)
-    if (tasks.length > 0) void this.#callBatch(tasks)
-  }
-
-  async #callBatch(tasks: readonly Task<T>[]): Promise<void> {
-    const failures = new Map<T, unknown>()
-    const rides: Ride[] = []
-    const controller = new AbortController()
-    for (const task of tasks)
-      task.signal.addEventListener('abort', () => controller.abort(task.signal.reason), { once: true })
-    try {
-      const result = this.#job.eachBatch!(
-        tasks.map((task) => task.item),
-        {
-          keys: tasks.map((task) => task.key),
-          attempt: Math.max(...tasks.map((task) => task.attempts)) + 1,
-          signal: controller.signal,
-          fail: (item, error) => failures.set(item, error),
-          commit: (ride) => rides.push(ride),
-        },
-      )
-      if (isPromise(result)) {
-        const { timeoutMs } = this.#job
-        await (timeoutMs === null ? result : within(this.#kernel.clock, timeoutMs, result, tasks))
-      }
-    } catch (error) {
-      // Which of them it was is not known: each gets its next attempt alone.
-      for (const task of tasks) void this.#failed(task, error)
-      return
-    }
-    const done = tasks.filter((task) => !failures.has(task.item))
-    // They ride with one of the batch: all of it is written in one commit, as it completes in one moment.
-    if (done[0] && rides.length > 0) done[0].rides = [...rides]
-    for (const task of done) this.#succeeded(task, undefined)
-    for (const task of tasks) if (failures.has(task.item)) void this.#failed(task, failures.get(task.item))
   }
 
   #succeeded(task: Task<T>, result: unknown): void {
@@ -356,7 +319,7 @@ export class Workbench<T> {
     this.#hold(task)
     if ((this.limiter || this.breaker) && !(await this.#clear(task))) return void this.#refuse(task)
     // Alone, not in a batch with others: one bad item must not take good ones along twice.
-    if (this.#job.eachBatch) void this.#callBatch([task])
+    if (this.#batcher) void this.#batcher.call([task])
     else this.#call(task)
   }
 
@@ -389,22 +352,10 @@ export class Workbench<T> {
 
   #wake(): void {
     this.#events.onChange()
-    for (const check of this.#watchers) check()
+    this.#condition.changed()
   }
 
   #sleep(ms: number): Promise<void> {
     return new Promise((resolve) => this.#kernel.clock.after(ms, resolve, true))
-  }
-
-  #until(isMet: () => boolean): Promise<void> {
-    if (isMet()) return Promise.resolve()
-    return new Promise((resolve) => {
-      const check = () => {
-        if (!isMet()) return
-        this.#watchers.delete(check)
-        resolve()
-      }
-      this.#watchers.add(check)
-    })
   }
 }

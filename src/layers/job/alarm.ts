@@ -1,0 +1,34 @@
+// A nap that can be cut short: it ends after its time, or as soon as somebody rings. A ring that comes while nobody naps
+// is kept for the next nap.
+
+import type { Clock } from '../../core/ports.ts'
+
+export class Alarm {
+  readonly #clock: Clock
+  #wakeUp: (() => void) | null = null
+  #hasRung = false
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  ring(): void {
+    if (this.#wakeUp) this.#wakeUp()
+    else this.#hasRung = true
+  }
+
+  nap(ms: number): Promise<void> {
+    if (this.#hasRung) {
+      this.#hasRung = false
+      return Promise.resolve()
+    }
+    return new Promise((resolve) => {
+      const cancel = this.#clock.after(ms, () => this.#wakeUp?.())
+      this.#wakeUp = () => {
+        cancel()
+        this.#wakeUp = null
+        resolve()
+      }
+    })
+  }
+}

@@ -1,0 +1,42 @@
+// Tells whoever watches a run what happens to it: events as they come, progress not more often than anybody can read.
+
+import type { Clock } from '../../core/ports.ts'
+import type { JobEvent, JobProgress } from './progress.ts'
+
+const progressEveryMs = 100
+
+export class Announcer {
+  readonly #clock: Clock
+  readonly #progress: () => JobProgress
+  readonly #listeners = new Set<(event: JobEvent) => void>()
+  #progressAt = Number.NEGATIVE_INFINITY
+
+  constructor(clock: Clock, progress: () => JobProgress) {
+    this.#clock = clock
+    this.#progress = progress
+  }
+
+  watch(listener: (event: JobEvent) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** Cheap where nobody listens: called for every item. */
+  changed(): void {
+    if (this.#listeners.size === 0) return
+    const now = this.#clock.elapsed()
+    if (now - this.#progressAt < progressEveryMs) return
+    this.#progressAt = now
+    this.tell({ type: 'progress', progress: this.#progress() })
+  }
+
+  tell(event: JobEvent): void {
+    for (const listener of this.#listeners) {
+      try {
+        listener(event)
+      } catch {
+        // A broken observer is the observer's problem.
+      }
+    }
+  }
+}

@@ -1,0 +1,79 @@
+// Items for `eachBatch`: gathered until the batch is full or has waited long enough, then done in one call. What comes of
+// each item is told one by one, so that the rest of a job need not know about batches.
+
+import type { Clock } from '../../core/ports.ts'
+import { isPromise, within } from './attempt.ts'
+import type { ResolvedJob } from './options.ts'
+import type { Ride, Task } from './task.ts'
+
+export interface BatchOutcomes<T> {
+  succeeded(task: Task<T>): void
+  failed(task: Task<T>, error: unknown): void
+}
+
+export class Batcher<T> {
+  readonly #clock: Clock
+  readonly #job: ResolvedJob<T>
+  readonly #outcomes: BatchOutcomes<T>
+  #gathered: Task<T>[] = []
+  #cancelTimer: (() => void) | null = null
+
+  constructor(clock: Clock, job: ResolvedJob<T>, outcomes: BatchOutcomes<T>) {
+    this.#clock = clock
+    this.#job = job
+    this.#outcomes = outcomes
+  }
+
+  add(task: Task<T>): void {
+    this.#gathered.push(task)
+    if (this.#gathered.length >= this.#job.batchSize) this.flush()
+    else this.#cancelTimer ??= this.#clock.after(this.#job.batchWaitMs, () => this.flush())
+  }
+
+  /** Does not wait for a full batch. */
+  flush(): void {
+    const tasks = this.takeBack()
+    if (tasks.length > 0) void this.call(tasks)
+  }
+
+  /** What was gathered and not begun. */
+  takeBack(): Task<T>[] {
+    this.#cancelTimer?.()
+    this.#cancelTimer = null
+    return this.#gathered.splice(0)
+  }
+
+  async call(tasks: readonly Task<T>[]): Promise<void> {
+    const failures = new Map<T, unknown>()
+    const rides: Ride[] = []
+    const controller = new AbortController()
+    for (const task of tasks) {
+      task.signal.addEventListener('abort', () => controller.abort(task.signal.reason), { once: true })
+    }
+    try {
+      const result = this.#job.eachBatch!(
+        tasks.map((task) => task.item),
+        {
+          keys: tasks.map((task) => task.key),
+          attempt: Math.max(...tasks.map((task) => task.attempts)) + 1,
+          signal: controller.signal,
+          fail: (item, error) => failures.set(item, error),
+          commit: (ride) => rides.push(ride),
+        },
+      )
+      if (isPromise(result)) {
+        const { timeoutMs } = this.#job
+        await (timeoutMs === null ? result : within(this.#clock, timeoutMs, result, tasks))
+      }
+    } catch (error) {
+      // Which of them it was is not known: each gets its next attempt alone.
+      for (const task of tasks) this.#outcomes.failed(task, error)
+      return
+    }
+    const done = tasks.filter((task) => !failures.has(task.item))
+    // They ride with one of the batch: all of it is written in one commit, as it completes in one moment.
+    if (done[0] && rides.length > 0) done[0].rides = [...rides]
+    for (const task of done) this.#outcomes.succeeded(task)
+    for (const task of tasks) if (failures.has(task.item)) this.#outcomes.failed(task, failures.get(task.item))
+  }
+}

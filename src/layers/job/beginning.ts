@@ -1,0 +1,51 @@
+// How a shard begins a round in this process: it says so in history, is listed in its queue, and takes in what people asked
+// for meanwhile. The counterpart of ending.ts.
+
+import { type Attribute, feedStart } from '../../core/ports.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { entry } from './entries.ts'
+import { applyMail } from './letters.ts'
+import type { ResolvedJob } from './options.ts'
+import type { JobState } from './state.ts'
+
+export interface Beginning {
+  readonly name: string
+  readonly index: number
+  readonly round: number
+  /** Undefined: as it was, if the round goes on. */
+  readonly input: unknown
+  readonly attributes: Readonly<Record<string, Attribute>>
+}
+
+export async function beginShard<T>(
+  engine: Reprise,
+  open: OpenTimeline<JobState>,
+  job: ResolvedJob<T>,
+  { name, index, round, input, attributes }: Beginning,
+): Promise<void> {
+  const { state } = open
+  const { cursorName, shards } = job
+  const given = input === undefined && wasLeft(state) ? state.input : input
+  const data = {
+    round,
+    shards,
+    shard: index,
+    ...(given !== undefined && { input: given }),
+    ...(cursorName && { forgets: true }),
+  }
+  await open.write([entry('started', data)], {
+    status: 'running',
+    queue: `job/${name}`,
+    // From the first moment on, retention waits for it.
+    ...(cursorName && !state.cursor && { cursors: { [cursorName]: feedStart } }),
+    wakeup: engine.kernel.worker.now(),
+    attributes: { ...attributes, job: name, round, shards, done: state.done, dead: state.dead.size },
+  })
+  await applyMail(engine, open)
+}
+
+/** A round was begun and not finished. */
+export function wasLeft(state: JobState): boolean {
+  return state.round > 0 && state.status !== 'finished'
+}

@@ -48,6 +48,7 @@ export const commands: readonly CommandSpec[] = [
       id: { type: 'string', value: 'ID', help: 'id of the run, for workflows' },
       report: { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' },
       work: { type: 'boolean', help: 'keep working on whatever is due, until interrupted' },
+      'dry-run': { type: 'boolean', help: 'migrations: say what would be done, and write nothing' },
     },
     arguments: [1, 2],
     store: 'create',
@@ -173,10 +174,11 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'export',
     usage: 'export TIMELINE[@SEQ] FILE',
-    summary: 'one self-contained file (or - for JSON Lines on stdout)',
+    summary: 'one self-contained file; with --progress JSON Lines (- for stdout)',
     options: {
       'state-only': { type: 'boolean', help: 'only the newest checkpoint, without history' },
       progress: { type: 'boolean', help: 'the finished keys of a job as JSON Lines' },
+      history: { type: 'boolean', help: 'the history of a workflow, for reprise check --history' },
     },
     arguments: [2, 2],
     store: 'existing',

@@ -22,6 +22,7 @@ const byCode: Partial<Record<ErrorCode, number>> = {
   INVALID_ARGUMENT: exit.usage,
   INVALID_ID: exit.usage,
   NOT_FOUND: exit.notFound,
+  OUT_OF_RANGE: exit.notFound,
   RUN_FAILED: exit.runFailed,
   CANCELLED: exit.runFailed,
   FENCED: exit.conflict,
@@ -46,6 +47,7 @@ const byCode: Partial<Record<ErrorCode, number>> = {
   NOT_A_SAVEPOINT: exit.damage,
   INCOMPATIBLE_VERSION: exit.incompatible,
   UPCAST_MISSING: exit.incompatible,
+  DIVERGED: exit.incompatible,
 }
 
 export function exitCodeOf(error: unknown): number {
@@ -62,5 +64,14 @@ export class UsageError extends Error {
   constructor(message: string, hint = 'reprise help lists the commands') {
     super(message)
     this.hint = hint
+  }
+}
+
+/** @example parseJson('{"a":1}', '--item') */
+export function parseJson(json: string, what: string): unknown {
+  try {
+    return JSON.parse(json)
+  } catch {
+    throw new UsageError(`${what} is not JSON: ${json}`, 'text needs quotes of its own: \'"ship"\'')
   }
 }

@@ -2,12 +2,12 @@
 // clear message and an exit code. Loads nothing that the command at hand does not need.
 
 import { parseArgs } from 'node:util'
-import { RepriseError } from '../core/errors.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { CommandSpec, Invocation, Options } from './command.ts'
 import { commands, commonOptions } from './commands.ts'
 import { exit, exitCodeOf, UsageError } from './exit.ts'
 import { Output } from './output.ts'
+import { tellTrouble } from './trouble.ts'
 
 export async function main(argv: readonly string[]): Promise<void> {
   // `reprise log … | head` closes the pipe early: that is no error.
@@ -29,7 +29,7 @@ export async function runCli(argv: readonly string[]): Promise<number> {
   try {
     return await dispatch(argv, output, isVerbose)
   } catch (error) {
-    tellError(error, output, isVerbose)
+    tellTrouble(error, output, isVerbose)
     return exitCodeOf(error)
   } finally {
     clearInterval(keepAlive)
@@ -87,6 +87,7 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
     url: options.url as string | undefined,
     namespace: options.namespace as string | undefined,
     create: spec.store === 'create',
+    isDryRun: options['dry-run'] === true,
   })
   await registerKnown(engine, options.module as string | undefined)
   return engine
@@ -109,28 +110,8 @@ function parse(spec: CommandSpec, argv: readonly string[]): { values: Options; p
     })
     return { values: values as Options, positionals }
   } catch (error) {
-    throw new UsageError((error as Error).message.split('. ')[0]!, `reprise help ${spec.name} lists its options`)
+    throw new UsageError((error as Error).message.split(/\. |\n/)[0]!, `reprise help ${spec.name} lists its options`)
   }
-}
-
-function tellError(error: unknown, output: Output, isVerbose: boolean): void {
-  const { red, bold, dim } = output.errorColours
-  if (error instanceof RepriseError) {
-    const message = error.message.replace(/ \[[A-Z_]+\]$/, '')
-    const why = error.cause instanceof Error ? error.cause.message : null
-    output.json({ error: { code: error.code, message, why, hint: error.hint, remedy: error.remedy, data: error.data } })
-    output.note(`${red(bold(error.code))} ${message}`)
-    if (why && !message.includes(why)) output.note(`${dim('why  ')}${why}`)
-    output.note(`${dim('cure ')}${error.hint}`)
-  } else if (error instanceof UsageError) {
-    output.json({ error: { code: 'USAGE', message: error.message, hint: error.hint } })
-    output.note(`${red(error.message)}\n${dim(error.hint)}`)
-  } else {
-    const message = error instanceof Error ? error.message : String(error)
-    output.json({ error: { code: 'ERROR', message } })
-    output.note(red(message))
-  }
-  if (isVerbose && error instanceof Error) output.note(dim(error.stack ?? ''))
 }
 
 function suggestion(given: string): string {

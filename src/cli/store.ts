@@ -12,6 +12,8 @@ export interface StoreOptions {
   readonly namespace?: string | undefined
   /** Make it if it is not there. */
   readonly create?: boolean
+  /** Nothing will be written: if there is none, an empty one in memory stands for it. */
+  readonly isDryRun?: boolean
   readonly timeoutMs?: number
   readonly worker?: string
 }
@@ -29,9 +31,11 @@ export function shownUrl(url: string): string {
 }
 
 export async function openEngine(options: StoreOptions): Promise<Reprise> {
-  const url = urlOf(options)
-  const file = /^sqlite:(?:\/\/(?=\/))?(.+)$/.exec(url)?.[1]
-  if (file && !options.create && !existsSync(file)) {
+  const named = urlOf(options)
+  const file = /^sqlite:(?:\/\/(?=\/))?(.+)$/.exec(named)?.[1]
+  const isMissing = file !== undefined && !existsSync(file)
+  const url = isMissing && options.isDryRun ? 'memory:' : named
+  if (isMissing && !options.create) {
     throw new RepriseError('NOT_FOUND', `there is no store at ${file}; run something first, or name one with --url`, {
       url,
     })

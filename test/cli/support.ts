@@ -59,6 +59,50 @@ export async function cli(args: readonly string[], options: CliOptions): Promise
   return { code, signal, stdout, stderr }
 }
 
+/** A command that stays: what it has said so far, and a way to wait for more of it. Ended with the signal, or killed. */
+export interface Live {
+  readonly said: () => string
+  until(text: RegExp): Promise<void>
+  end(signal: NodeJS.Signals): Promise<Ran>
+}
+
+export function live(args: readonly string[], options: CliOptions): Live {
+  const child = spawn(process.execPath, [bin, ...args], {
+    cwd: options.cwd,
+    env: { ...process.env, ...options.env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let stdout = ''
+  let stderr = ''
+  child.stdout.on('data', (piece: Buffer) => {
+    stdout += piece
+  })
+  child.stderr.on('data', (piece: Buffer) => {
+    stderr += piece
+  })
+  const closed = new Promise<Ran>((resolve) =>
+    child.once('close', (code, signal) => resolve({ code, signal, stdout, stderr })),
+  )
+  let hasEnded = false
+  void closed.then(() => {
+    hasEnded = true
+  })
+  const said = () => stdout + stderr
+  return {
+    said,
+    async until(text) {
+      while (!text.test(said())) {
+        if (hasEnded) throw new Error(`reprise ${args.join(' ')} ended without saying ${text}: ${said()}`)
+        await new Promise((resolve) => setTimeout(resolve, 20))
+      }
+    },
+    async end(signal) {
+      child.kill(signal)
+      return await closed
+    },
+  }
+}
+
 /** JSON on stdout, parsed. */
 export async function json<T = unknown>(
   args: readonly string[],
@@ -88,4 +132,30 @@ export function onTerminal(
     timeout: 60_000,
   })
   return { text: run.stdout, code: run.status ?? -1 }
+}
+
+/** Types keys into a command on a pseudo-terminal, each when its text has shown since the one before; null where there is none. */
+export async function typeInto(
+  command: string,
+  keys: readonly (readonly [RegExp, string])[],
+  options: { readonly cwd: string; readonly env?: Record<string, string> },
+): Promise<{ text: string; code: number } | null> {
+  if (!existsSync('/usr/bin/script')) return null
+  const { NO_COLOR: _, REPRISE_URL: __, ...env } = process.env
+  const child = spawn('script', ['-qec', `${process.execPath} ${bin} ${command}`, '/dev/null'], {
+    cwd: options.cwd,
+    env: { ...env, TERM: 'xterm-256color', COLUMNS: '100', ...options.env },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  let text = ''
+  let shown = 0
+  const left = [...keys]
+  child.stdout.on('data', (piece: Buffer) => {
+    text += piece
+    if (!left[0]?.[0].test(text.slice(shown))) return
+    shown = text.length
+    child.stdin.write(left.shift()![1])
+  })
+  const code = await new Promise<number | null>((resolve) => child.once('close', resolve))
+  return { text, code: code ?? -1 }
 }

@@ -11,9 +11,14 @@ const cancel: Command = async ({ engine, args, options, output }) => {
   const head = await findTimeline(engine, args[0]!).catch(async () => (await findJob(engine, args[0]!))[0]!)
   if (head.timeline.startsWith('job/')) {
     const heads = await findJob(engine, args[0]!)
-    for (const each of heads) await stopJob(engine, each.timeline, reason)
-    output.result({ asked: heads.map((each) => each.timeline) }, () =>
-      output.line(`asked ${args[0]} to stop; resume it whenever you like`),
+    const working = heads.filter((each) => each.owner && each.isOwnerAlive)
+    for (const each of working) await stopJob(engine, each.timeline, reason)
+    output.result({ asked: working.map((each) => each.timeline) }, () =>
+      output.line(
+        working.length > 0
+          ? `asked ${args[0]} to stop; resume it whenever you like`
+          : `nobody is working on ${args[0]}: there is nothing to stop`,
+      ),
     )
     return exit.ok
   }

@@ -1,6 +1,7 @@
 // reprise check: recorded histories against the code of today, before it is deployed. Exit code 9 if one would diverge.
 
-import { RepriseError } from '../../core/errors.ts'
+import { existsSync } from 'node:fs'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkDefinitions, loadHistory, type WorkflowDefinition } from '../../layers/workflow/index.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -12,7 +13,7 @@ const check: Command = async ({ engine, args, options, output }) => {
   const definitions = Object.values(module).filter(isWorkflow)
   if (definitions.length === 0) throw new RepriseError('NOT_FOUND', `${args[0]} exports no workflow`, { file: args[0] })
   const files = (options.history ?? []) as readonly string[]
-  const histories = await Promise.all(files.map((file) => loadHistory(file)))
+  const histories = await Promise.all(files.map(historyIn))
   const report = await checkDefinitions(engine, definitions, { histories, ended: flag(options, 'ended') })
   output.result(report, () => {
     const { green, red } = output.colours
@@ -28,6 +29,16 @@ const check: Command = async ({ engine, args, options, output }) => {
 }
 
 export default check
+
+async function historyIn(file: string) {
+  if (!existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
+  try {
+    return await loadHistory(file)
+  } catch (error) {
+    if (isReprise(error)) throw error
+    throw new RepriseError('MALFORMED', `${file} is not the recorded history of a workflow`, { file }, error)
+  }
+}
 
 function isWorkflow(value: unknown): value is WorkflowDefinition {
   return (value as { kind?: unknown } | null)?.kind === 'workflow'

@@ -1,5 +1,6 @@
 // reprise dead: items that a job gave up on.
 
+import { RepriseError } from '../../core/errors.ts'
 import { type DeadLetter, discardLetters, readLetters } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -14,9 +15,20 @@ const dead: Command = async ({ engine, args, options, output }) => {
       : await findJob(engine, args[0])
   const discard = (options.discard ?? []) as readonly string[]
   if (discard.length > 0) {
-    for (const head of heads) await discardLetters(engine, head.timeline, discard)
-    output.result({ discarded: discard }, () => output.line(`${count(discard.length, 'item')} count as finished now`))
-    return exit.ok
+    const discarded: string[] = []
+    for (const head of heads) {
+      const held = new Set((await readLetters(engine, head.timeline)).map((letter) => letter.key))
+      const keys = discard.filter((key) => held.has(key))
+      if (keys.length > 0) await discardLetters(engine, head.timeline, keys)
+      discarded.push(...keys)
+    }
+    const missing = discard.filter((key) => !discarded.includes(key))
+    if (discarded.length === 0) throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')}`, { missing })
+    output.result({ discarded, missing }, () => {
+      output.line(`${count(discarded.length, 'item')} ${discarded.length === 1 ? 'counts' : 'count'} as finished now`)
+      if (missing.length > 0) output.note(`not among the dead letters: ${missing.join(', ')}`)
+    })
+    return missing.length > 0 ? exit.partly : exit.ok
   }
   const letters: (DeadLetter & { timeline: string })[] = []
   for (const head of heads) {

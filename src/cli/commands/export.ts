@@ -1,15 +1,19 @@
-// reprise export: one self-contained file, or a job's finished keys as JSON Lines.
+// reprise export: one self-contained file, a job's finished keys as JSON Lines, or the history of a workflow for
+// `reprise check`.
 
 import { once } from 'node:events'
 import { createWriteStream, WriteStream } from 'node:fs'
 import { exportProgress } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
-import { exit } from '../exit.ts'
-import { findJob, findPlace } from '../find.ts'
+import { exit, UsageError } from '../exit.ts'
+import { findJob, findPlace, findTimeline } from '../find.ts'
 import { bytes, count } from '../format.ts'
 
 const exportCommand: Command = async ({ engine, args, options, output }) => {
   const [given, file] = args as [string, string]
+  if (['progress', 'state-only', 'history'].filter((name) => flag(options, name)).length > 1) {
+    throw new UsageError('--progress, --state-only and --history are different exports: choose one')
+  }
   if (flag(options, 'progress')) {
     const stream = file === '-' ? process.stdout : createWriteStream(file)
     let lines = 0
@@ -23,6 +27,17 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
     if (file !== '-') output.result({ file, lines }, () => output.line(`${count(lines, 'key')} in ${file}`))
     return exit.ok
   }
+  if (flag(options, 'history')) {
+    const head = await findTimeline(engine, given)
+    if (!head.timeline.startsWith('workflow/')) throw new UsageError(`${head.timeline} is not a workflow`)
+    const { saveHistory } = await import('../../layers/workflow/index.ts')
+    await saveHistory(engine, head.timeline, file)
+    output.result({ file, timeline: head.timeline, entries: head.seq }, () =>
+      output.line(`${count(head.seq, 'entry', 'entries')} of ${head.timeline} in ${file}`),
+    )
+    return exit.ok
+  }
+  if (file === '-') throw new UsageError('only --progress can be written to -', 'name a file for the whole timeline')
   const { head, seq } = await findPlace(engine, given)
   const done = await engine.export({ timeline: head.timeline, seq }, file, { stateOnly: flag(options, 'state-only') })
   output.result({ file, ...done }, () =>

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline'
 import { RepriseError } from '../../core/errors.ts'
 import { importProgress } from '../../layers/job/index.ts'
 import { type Command, text } from '../command.ts'
-import { exit } from '../exit.ts'
+import { exit, UsageError } from '../exit.ts'
 import { count } from '../format.ts'
 
 const importCommand: Command = async ({ engine, args, options, output, stdin }) => {
@@ -24,6 +24,9 @@ const importCommand: Command = async ({ engine, args, options, output, stdin }) 
   })
   const key = text(options, 'key')
   const shards = Number(text(options, 'shards') ?? 1)
+  if (!Number.isSafeInteger(shards) || shards < 1 || shards > 256) {
+    throw new UsageError('--shards is a whole number from 1 to 256', 'as many as the job has; 1 if it names none')
+  }
   const report = await importProgress(engine, job, lines, { shards, from: file, ...(key !== undefined && { key }) })
   output.result(report, () => {
     output.line(`${count(report.added, 'key')} of ${count(report.lines, 'line')} are finished now in job ${job}`)

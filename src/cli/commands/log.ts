@@ -13,8 +13,8 @@ const log: Command = async ({ engine, args, options, output }) => {
   const after = Number(
     text(options, 'after') ?? Math.max(0, text(options, 'limit') || !output.isTerminal ? 0 : head.seq - limit),
   )
-  if (!Number.isSafeInteger(limit) || !Number.isSafeInteger(after))
-    throw new UsageError('--limit and --after are whole numbers')
+  if (!Number.isSafeInteger(limit) || limit < 1 || !Number.isSafeInteger(after) || after < 0)
+    throw new UsageError('--limit is a whole number from 1 on, --after one from 0 on', 'reprise help log says more')
   const type = text(options, 'type')
   let count = 0
   for await (const entry of entriesAfter(engine, head, after)) {

@@ -3,27 +3,23 @@
 import { RepriseError } from '../../core/errors.ts'
 import { readLetters, redriveLetters } from '../../layers/job/index.ts'
 import { type Command, flag, text } from '../command.ts'
-import { exit, UsageError } from '../exit.ts'
+import { exit, parseJson, UsageError } from '../exit.ts'
 import { findJob } from '../find.ts'
 import { count } from '../format.ts'
 
 const redrive: Command = async ({ engine, args, options, output }) => {
   const [given, ...wanted] = args as [string, ...string[]]
   const isAll = flag(options, 'all')
-  if (isAll === wanted.length > 0) throw new UsageError('say which keys, or --all')
-  const item = text(options, 'item')
-  if (item !== undefined && wanted.length !== 1) throw new UsageError('--item goes with one key')
+  if (isAll === wanted.length > 0) throw new UsageError('say which keys, or --all', 'reprise dead lists them')
+  const json = text(options, 'item')
+  if (json !== undefined && wanted.length !== 1) throw new UsageError('--item goes with one key')
+  const item = json === undefined ? undefined : { value: parseJson(json, '--item') }
   const sent: string[] = []
   for (const head of await findJob(engine, given)) {
     const held = new Set((await readLetters(engine, head.timeline)).map((letter) => letter.key))
     const keys = isAll ? [...held] : wanted.filter((key) => held.has(key))
     if (keys.length === 0) continue
-    await redriveLetters(
-      engine,
-      head.timeline,
-      keys,
-      item === undefined ? {} : { [keys[0]!]: JSON.parse(item) as unknown },
-    )
+    await redriveLetters(engine, head.timeline, keys, item === undefined ? {} : { [keys[0]!]: item.value })
     sent.push(...keys)
   }
   const missing = wanted.filter((key) => !sent.includes(key))

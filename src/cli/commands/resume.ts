@@ -28,7 +28,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
         {},
       )
     }
-    output.result([], () => output.note('nothing to resume: all that was started is finished'))
+    output.note('nothing to resume: all that was started is finished')
     return exit.ok
   }
   let worst: number = exit.ok

@@ -8,7 +8,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { type JobReport, type JobRun, makeReporter, stopOnSignals } from '../../layers/job/index.ts'
 import type { MigrateReport, MigrateRun } from '../../layers/migrate/index.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
-import { exit, UsageError } from '../exit.ts'
+import { exit, parseJson, UsageError } from '../exit.ts'
 import { count, ms } from '../format.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
@@ -33,10 +33,15 @@ export async function execute(
   options: Options,
   output: Output,
 ): Promise<number> {
+  const isDryRun = flag(options, 'dry-run')
+  if (isDryRun && definition.kind !== 'migrations') {
+    throw new UsageError(`${definition.name} is no set of migrations: only those have a dry run`)
+  }
   if (flag(options, 'work')) return await work(engine, definition, output)
-  const input = inputOf(text(options, 'input'))
+  const json = text(options, 'input')
+  const input = json === undefined ? undefined : parseJson(json, '--input')
   if (definition.kind === 'job') return await runJob(engine, definition, file, input, options, output)
-  if (definition.kind === 'migrations') return await runMigrations(engine, definition, output)
+  if (definition.kind === 'migrations') return await runMigrations(engine, definition, isDryRun, output)
   const id = text(options, 'id')
   const handle = (await definition[runs](engine, input, {
     ...(id !== undefined && { id }),
@@ -95,16 +100,26 @@ function tellJob(name: string, report: JobReport, output: Output): void {
   output.line(`${name}: ${parts.join(', ')}`)
 }
 
-async function runMigrations(engine: Reprise, definition: Runnable, output: Output): Promise<number> {
-  const handle = (await definition[runs](engine, undefined, {})) as MigrateRun
+async function runMigrations(engine: Reprise, definition: Runnable, dryRun: boolean, output: Output): Promise<number> {
+  const handle = (await definition[runs](engine, undefined, { dryRun })) as MigrateRun
   handle.watch(({ step, state }) => output.note(`${state} ${step}`))
   const report: MigrateReport = await handle.result()
   output.result(report, () => {
+    if (dryRun) return tellPlan(definition.name, report, output)
     output.line(
       `${definition.name}: ${count(report.applied.length, 'step')} applied, ${report.before} before, in ${ms(report.elapsedMs)}`,
     )
   })
   return exit.ok
+}
+
+function tellPlan(name: string, report: MigrateReport, output: Output): void {
+  for (const { id, sql } of report.pending) {
+    output.line(`${id}${id === report.resumedAt ? ' (begun before, and not finished)' : ''}`)
+    for (const statement of sql ?? ['in code']) output.line(`  ${statement.replaceAll('\n', '\n  ')}`)
+  }
+  output.line(`${name}: ${count(report.pending.length, 'step')} would be applied, ${report.before} before`)
+  output.note('nothing was changed; without --dry-run it is done')
 }
 
 async function work(engine: Reprise, definition: Runnable, output: Output): Promise<number> {
@@ -148,13 +163,4 @@ function isRunnable(value: unknown): value is Runnable {
 
 function isReporter(name: string): name is 'auto' | 'bar' | 'lines' | 'json' | 'none' {
   return ['auto', 'bar', 'lines', 'json', 'none'].includes(name)
-}
-
-function inputOf(json: string | undefined): unknown {
-  if (json === undefined) return undefined
-  try {
-    return JSON.parse(json)
-  } catch {
-    throw new UsageError(`--input ${json} is not JSON`)
-  }
 }

@@ -2,7 +2,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Command } from '../command.ts'
-import { exit, UsageError } from '../exit.ts'
+import { exit, parseJson } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 
 const signal: Command = async ({ engine, args, output }) => {
@@ -15,7 +15,11 @@ const signal: Command = async ({ engine, args, output }) => {
       {},
     )
   }
-  const id = await engine.send(head.timeline, 'signal', json === undefined ? { name } : { name, value: parse(json) })
+  const id = await engine.send(
+    head.timeline,
+    'signal',
+    json === undefined ? { name } : { name, value: parseJson(json, 'the value') },
+  )
   output.result({ timeline: head.timeline, signal: name, message: id }, () =>
     output.line(`sent ${name} to ${head.timeline}`),
   )
@@ -23,11 +27,3 @@ const signal: Command = async ({ engine, args, output }) => {
 }
 
 export default signal
-
-function parse(json: string): unknown {
-  try {
-    return JSON.parse(json)
-  } catch {
-    throw new UsageError(`${json} is not JSON`, 'text needs quotes of its own: \'"ship"\'')
-  }
-}

@@ -3,7 +3,7 @@
 import { feedStart } from '../../core/ports.ts'
 import { FeedReader } from '../../engine/feed-reader.ts'
 import { type Command, flag, text } from '../command.ts'
-import { exit } from '../exit.ts'
+import { exit, UsageError } from '../exit.ts'
 import { brief, when } from '../format.ts'
 import { shownEntry } from '../history.ts'
 import { toJson } from '../output.ts'
@@ -11,13 +11,18 @@ import { toJson } from '../output.ts'
 const pollMs = 250
 
 const tail: Command = async ({ engine, args, options, output }) => {
+  const from = text(options, 'from') ?? (flag(options, 'once') ? 'start' : 'now')
+  if (from !== 'start' && from !== 'now') throw new UsageError('--from is start or now')
   const prefixes = args[0] === undefined ? undefined : [args[0]]
   const reader = new FeedReader(engine.kernel, prefixes, { mayBeTrimmed: true })
-  let position = text(options, 'from') === 'start' || flag(options, 'once') ? feedStart : await end()
+  let position = from === 'start' ? feedStart : await end()
   let isStopped = false
-  process.once('SIGINT', () => {
-    isStopped = true
-  })
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => {
+      isStopped = true
+    })
+  }
+  if (!flag(options, 'once')) output.note('following; Ctrl-C ends it')
   while (!isStopped) {
     const page = await reader.page(position, 500)
     position = page.next

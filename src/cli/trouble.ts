@@ -1,0 +1,57 @@
+// How an error looks to a person: its code, what happened, why, and the cure in the words of the command line. The same
+// four go into the JSON.
+
+import { RepriseError } from '../core/errors.ts'
+import { UsageError } from './exit.ts'
+import type { Output } from './output.ts'
+
+export interface Trouble {
+  readonly code: string
+  readonly message: string
+  readonly why: string | null
+  readonly hint: string
+  readonly remedy: string
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+export function troubleOf(error: unknown): Trouble {
+  const message = error instanceof Error ? error.message : String(error)
+  const why = error instanceof Error && error.cause instanceof Error ? error.cause.message : null
+  if (error instanceof RepriseError) {
+    const { code, remedy, data } = error
+    return { code, message: message.replace(/ \[[A-Z_]+\]$/, ''), why, hint: cureOf(error), remedy, data }
+  }
+  if (error instanceof UsageError) {
+    return { code: 'USAGE', message, why, hint: error.hint, remedy: 'fix', data: {} }
+  }
+  const { code, syscall, path } = (error ?? {}) as { code?: unknown; syscall?: unknown; path?: unknown }
+  if (typeof code === 'string' && typeof syscall === 'string' && typeof path === 'string') {
+    const words = message.replace(`${code}: `, '')
+    return { code, message: words, why, hint: 'Check the path and who may use it.', remedy: 'fix', data: { path } }
+  }
+  // Thrown by the user's own code, or a fault of ours.
+  return { code: 'ERROR', message, why, hint: '--verbose shows where it comes from.', remedy: 'stop', data: {} }
+}
+
+export function tellTrouble(error: unknown, output: Output, isVerbose: boolean): void {
+  const { red, bold, dim } = output.errorColours
+  const trouble = troubleOf(error)
+  const { code, message, why, hint } = trouble
+  output.json({ error: trouble })
+  output.note(`${red(bold(code))} ${message}`)
+  if (why && !message.includes(why)) output.note(`${dim('why  ')}${why}`)
+  output.note(`${dim('cure ')}${hint}`)
+  if (isVerbose && error instanceof Error) output.note(dim(error.stack ?? ''))
+}
+
+/** The hints of the library speak of its functions; here people have commands and flags. */
+function cureOf(error: RepriseError): string {
+  if (error.code === 'NOT_FOUND') {
+    if ('file' in error.data) return 'Check the name of the file, and what it exports.'
+    if ('url' in error.data) return 'Run something first, or name the store with --url or $REPRISE_URL.'
+    return 'reprise ls shows what there is; --url and --namespace say where to look.'
+  }
+  if (error.code === 'OWNED') return 'A live worker has it (reprise workers): wait for it, or stop it first.'
+  if (error.code === 'OUT_OF_RANGE') return 'reprise show says from where to where its history goes.'
+  return error.hint
+}

@@ -196,32 +196,34 @@ export function textBytesMax(text: string): number {
 }
 
 /**
- * Memory for many small results: each is handed out once and never written again by us. An array of its own costs more
- * than filling it does.
+ * Memory for many small results: each part is handed out once and never written again by us. An array of its own costs
+ * more than filling it does.
+ *
+ * @example const start = slab.reserve(300); const end = fill(slab.bytes, start); const result = slab.take(end)
  */
 export class Slab {
-  readonly #bytesMax: number
-  #bytes: Uint8Array
-  #used = 0
+  readonly #size: number
+  bytes = new Uint8Array(0)
+  #start = 0
 
-  constructor(bytesMax: number) {
-    this.#bytesMax = bytesMax
-    this.#bytes = new Uint8Array(0)
+  constructor(size: number) {
+    this.#size = size
   }
 
-  /** Room for `count` bytes. What is not used can be given back, before the next call. */
-  take(count: number): Uint8Array {
-    if (count > this.#bytesMax / 4) return new Uint8Array(count)
-    if (this.#used + count > this.#bytes.length) {
-      this.#bytes = new Uint8Array(this.#bytesMax)
-      this.#used = 0
+  /** Makes room in `bytes` and says where it starts. */
+  reserve(count: number): number {
+    if (this.#start + count > this.bytes.length) {
+      this.bytes = new Uint8Array(Math.max(this.#size, count))
+      this.#start = 0
     }
-    this.#used += count
-    return this.#bytes.subarray(this.#used - count, this.#used)
+    return this.#start
   }
 
-  giveBack(taken: Uint8Array, count: number): void {
-    if (taken.buffer === this.#bytes.buffer) this.#used -= count
+  /** What was written from the start up to here; what was reserved beyond it is free again. */
+  take(end: number): Uint8Array {
+    const taken = this.bytes.subarray(this.#start, end)
+    this.#start = end
+    return taken
   }
 }
 

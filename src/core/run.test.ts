@@ -110,7 +110,7 @@ test('a byte that leads the data is part of it, whatever the size of the entry',
 
 test('the operation of an append follows from its digest and from nothing else', () => {
   fc.assert(
-    fc.property(fc.uint8Array({ minLength: 32, maxLength: 32 }), fc.nat({ max: 11 }), (digest, place) => {
+    fc.property(fc.uint8Array({ minLength: 32, maxLength: 32 }), fc.nat({ max: 7 }), (digest, place) => {
       expect(isAppendOperation(appendOperation(digest), digest)).toBe(true)
       const other = digest.slice()
       other[place]! ^= 1

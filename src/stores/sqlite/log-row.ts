@@ -117,8 +117,10 @@ function writeFrame(
     body.set(run.digest, end)
     end += digestBytes
   }
-  body.set(encoded, end)
-  end += encoded.length
+  if (encoded.length > 0) {
+    body.set(encoded, end)
+    end += encoded.length
+  }
   body.set(run.bytes, end)
   end += run.bytes.length
   const crc = checksum(body, crcAt + 4, end, seed)

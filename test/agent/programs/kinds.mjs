@@ -1,0 +1,74 @@
+// A session with tools of every kind, whose process is killed at a commit, or what is left of it.
+//   node kinds.mjs URL SERVICE RUN STEPS [COMMIT before|after]
+// STEPS is JSON: { turn: [kind …] } or { back: turns }. Prints how many commits there were.
+
+import { open } from '../../../dist/index.js'
+import { agent, tool } from '../../../dist/layers/agent/index.js'
+
+const [url, service, run, steps, commit, side] = process.argv.slice(2)
+const ask = async (act, body) =>
+  await (await fetch(`${service}/${run}/${act}`, { method: 'POST', body: JSON.stringify(body) })).json()
+const call =
+  (kind) =>
+  (_args, { key }) =>
+    ask('call', { kind, key })
+
+const definition = agent('kinds', {
+  model: ({ messages }) => {
+    const last = messages.at(-1)
+    if (last.role === 'tool') return { content: 'done' }
+    return { content: '', requests: last.content.map((name, i) => ({ tool: name, args: { i, at: messages.length } })) }
+  },
+  similarCalls: 'new',
+  tools: {
+    look: tool({ kind: 'read-only', run: call('look') }),
+    set: tool({ kind: 'idempotent', run: call('set') }),
+    pay: tool({
+      kind: 'compensatable',
+      inDoubt: 'retry',
+      run: call('pay'),
+      compensate: (_args, result) => ask('undo', result),
+    }),
+    mail: tool({ kind: 'irreversible', run: call('mail'), probe: (key) => ask('probe', { key }) }),
+    // Nobody can ask what became of it: it is held for a person.
+    gift: tool({ kind: 'irreversible', run: call('gift') }),
+  },
+})
+
+const rp = await open(url)
+let commits = 0
+const { store } = rp.kernel
+const plain = store.commit.bind(store)
+store.commit = async (batch) => {
+  commits += 1
+  if (commits === Number(commit) && side === 'before') process.kill(process.pid, 'SIGKILL')
+  const outcomes = await plain(batch)
+  if (commits === Number(commit)) process.kill(process.pid, 'SIGKILL')
+  return outcomes
+}
+
+const session = await rp.open(definition, 's', { wait: '20s' })
+/** The person: looks at the world, and says what happened. */
+const settle = async (result) => {
+  let at = result
+  while (at.status === 'waiting') {
+    const { key } = session.effects.find((effect) => effect.id === at.waiting.call)
+    const { happened, result: found } = await ask('probe', { key })
+    if (happened) await session.decide('done', 'ann', { result: found })
+    else await session.decide('retry', 'ann')
+    at = await session.resume()
+  }
+}
+if (session.isUnfinished || session.state.status === 'waiting') await settle(await session.resume())
+const done = () => Number(session.state.settings.parameters?.done ?? 0)
+for (const [i, step] of JSON.parse(steps).entries()) {
+  // What a later rollback took away is not asked for again.
+  if (done() > i) continue
+  if (step.turn) await settle(await session.turn(step.turn, { key: `step ${i}` }))
+  else {
+    const to = Math.max(0, session.state.turn - step.back)
+    await session.rollback(to, { settings: { parameters: { done: i + 1 } } })
+  }
+}
+console.log(commits)
+await rp.close()

@@ -5,6 +5,7 @@
 import { assert } from '../../core/assert.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Guard, Head, Outcome, Refusal, Run } from '../../core/ports.ts'
+import { callText } from './call.ts'
 import type { Connections, RunSql } from './connect.ts'
 import { BlobWriter, encodeBatch } from './encode.ts'
 import { functionName } from './functions.ts'
@@ -54,66 +55,62 @@ function isAppendOnly(commits: readonly Commit[]): commits is readonly Append[] 
 
 async function appendOne({ connections, schema, namespace }: CommitPort, commit: Append): Promise<Set<Commit>> {
   const { guard, run, operation } = commit
-  const text = `SELECT ${functionName(schema, 'append_one')}($1, $2, $3, $4, $5, $6, $7, $8) AS done`
-  const values = [
-    namespace,
+  const done = await connections.call(functionName(schema, 'append_one'), [
+    String(namespace),
     guard.timeline,
     escapeText(operation),
-    guard.epoch,
-    guard.seq,
-    run.count,
+    String(guard.epoch),
+    String(guard.seq),
+    String(run.count),
     asBuffer(run.digest),
     asBuffer(run.bytes),
-  ]
-  const rows = await connections.rows<{ done: boolean }>(text, values, 'unsafe', 'append_one')
-  return new Set(rows[0]!.done ? [commit] : [])
+  ])
+  return new Set(done === 't' ? [commit] : [])
 }
 
 async function appendMany(
   { connections, schema, namespace }: CommitPort,
   appends: readonly Append[],
 ): Promise<Set<Commit>> {
+  const numbered = appends.map((append, number) => ({ ...append, number }))
+  // Rows are locked in the order of their ids, as everywhere.
+  numbered.sort((a, b) => (a.guard.timeline < b.guard.timeline ? -1 : 1))
   const bytes = new BlobWriter()
-  const places = appends.map(({ run }) => bytes.add(run.bytes))
-  const text = `SELECT ${functionName(schema, 'append_many')}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done`
-  const values = [
-    namespace,
-    texts(appends.map(({ guard }) => guard.timeline)),
-    texts(appends.map(({ operation }) => escapeText(operation))),
-    numbers(appends.map(({ guard }) => guard.epoch)),
-    numbers(appends.map(({ guard }) => guard.seq)),
-    numbers(appends.map(({ run }) => run.count)),
-    Buffer.concat(appends.map(({ run }) => run.digest)),
+  const places = numbered.map(({ run }) => bytes.add(run.bytes))
+  const done = await connections.call(functionName(schema, 'append_many'), [
+    String(namespace),
+    texts(numbered.map(({ guard }) => guard.timeline)),
+    texts(numbered.map(({ operation }) => escapeText(operation))),
+    numbers(numbered.map(({ guard }) => guard.epoch)),
+    numbers(numbered.map(({ guard }) => guard.seq)),
+    numbers(numbered.map(({ run }) => run.count)),
+    numbers(numbered.map(({ number }) => number)),
+    Buffer.concat(numbered.map(({ run }) => run.digest)),
     numbers(places.map(({ start }) => start)),
     numbers(places.map(({ size }) => size)),
     bytes.take(),
-  ]
-  const rows = await connections.rows<{ done: string | null }>(text, values, 'unsafe', 'append_many')
-  const done = (rows[0]!.done ?? '').split(',').filter(Boolean)
-  return new Set(done.map((number) => appends[Number(number) - 1]!))
+  ])
+  const positions = (done ?? '').split(',').filter(Boolean)
+  return new Set(positions.map((position) => appends[numbered[Number(position) - 1]!.number]!))
 }
 
 async function commitGeneral(port: CommitPort, commits: readonly Commit[]): Promise<Outcome[]> {
-  const { text, values } = generalQuery(port, commits)
-  const rows = await port.connections.rows<{ outcomes: Answer[] }>(text, values, 'unsafe', 'commit')
-  const answers = rows[0]!.outcomes
+  const { name, values } = generalCall(port, commits)
+  const answers = JSON.parse((await port.connections.call(name, values))!) as Answer[]
   assert(answers.length === commits.length, 'the database answers each commit')
   return commits.map((commit, index) => toOutcome(commit, answers[index]!))
 }
 
 /** The same inside a transaction that is already open. */
 export async function commitInside(run: RunSql, port: CommitPort, commit: Commit): Promise<Answer> {
-  const { text, values } = generalQuery(port, [commit])
-  const { rows } = await run(text, values)
-  return (rows[0] as { outcomes: Answer[] }).outcomes[0]!
+  const { name, values } = generalCall(port, [commit])
+  const { rows } = await run(callText(name, values.length), values)
+  return (rows[0] as { answer: Answer[] }).answer[0]!
 }
 
-function generalQuery({ schema, namespace }: CommitPort, commits: readonly Commit[]) {
+function generalCall({ schema, namespace }: CommitPort, commits: readonly Commit[]) {
   const { commits: json, make, lock, blob } = encodeBatch(commits)
-  return {
-    text: `SELECT ${functionName(schema, 'commit')}($1, $2, $3, $4, $5) AS outcomes`,
-    values: [namespace, json, make, lock, blob],
-  }
+  return { name: functionName(schema, 'commit'), values: [String(namespace), json, texts(make), texts(lock), blob] }
 }
 
 export function toOutcome(commit: Commit, answer: Answer): Outcome {

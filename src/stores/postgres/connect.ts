@@ -1,17 +1,19 @@
 // Connections. Every call has an end: a server that is not there is tried again with growing pauses until
 // connectTimeoutMs, a statement that does not answer gives up after statementTimeoutMs and its connection is dropped.
-// No session state: no SET, no session locks, no prepared statements unless asked for; so a pooler in transaction mode
-// works. What needs a session has one of its own (session.ts).
+// No session state that matters: no SET, no session locks; so a pooler in transaction mode works. Calls of our functions
+// are prepared statements, and go on without when one turns out to be missing, or there already, where a pooler shares
+// sessions. What needs a session has one of its own (session.ts).
 
 import { RepriseError } from '../../core/errors.ts'
+import { Call, type CallValue, callText, statementName } from './call.ts'
 import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryResult } from './driver.ts'
-import { isConnectionLoss, isRetryable, toReprise } from './failure.ts'
+import { isConnectionLoss, isRetryable, isStatementMisplaced, toReprise } from './failure.ts'
 
 export interface ConnectionOptions {
   readonly poolSize: number
   readonly connectTimeoutMs: number
   readonly statementTimeoutMs: number
-  /** Named prepared statements for the hot calls: faster, but not through every pooler. */
+  /** Prepared statements for calls of our functions, as long as they work. */
   readonly isPrepared: boolean
 }
 
@@ -27,11 +29,14 @@ export class Connections {
   readonly driver: Driver
   readonly #pool: DriverPool
   readonly #options: ConnectionOptions
+  readonly #statements = new Map<string, { readonly text: string; readonly name: string }>()
+  #isPrepared: boolean
   #isClosed = false
 
   constructor(driver: Driver, url: string, options: ConnectionOptions) {
     this.driver = driver
     this.#options = options
+    this.#isPrepared = options.isPrepared
     this.driverConfig = {
       connectionString: url,
       connectionTimeoutMillis: options.connectTimeoutMs,
@@ -51,11 +56,32 @@ export class Connections {
   }
 
   /** Rows of one statement. A conflict between transactions is retried here: every write of ours can be repeated. */
-  async rows<Row>(text: string, values: readonly unknown[], repeat: Repeat, name?: string): Promise<Row[]> {
-    const doing = name ?? 'a query'
-    const query = { text, values, types: ownTypes, ...(this.#options.isPrepared && name ? { name } : {}) }
+  async rows<Row>(text: string, values: readonly unknown[], repeat: Repeat, doing = 'a query'): Promise<Row[]> {
+    const query = { text, values, types: ownTypes }
     const result = await this.use(doing, repeat, (client) => client.query(query))
     return result.rows as Row[]
+  }
+
+  /** The value of one of our functions, which writes. As with any write, it is not asked for again if its answer is lost. */
+  call(functionName: string, values: readonly CallValue[]): Promise<string | null> {
+    const statement = this.#statements.get(functionName) ?? this.#statement(functionName, values.length)
+    return this.use(functionName, 'unsafe', async (client) => {
+      try {
+        return await send(client, statement.text, this.#isPrepared ? statement.name : '', values)
+      } catch (error) {
+        if (!isStatementMisplaced(error)) throw error
+        // A pooler shares the sessions among its clients. Nothing was done; from now on it goes without.
+        this.#isPrepared = false
+        return await send(client, statement.text, '', values)
+      }
+    })
+  }
+
+  #statement(functionName: string, count: number) {
+    const text = callText(functionName, count)
+    const statement = { text, name: statementName(text) }
+    this.#statements.set(functionName, statement)
+    return statement
   }
 
   /** A transaction of several statements. */
@@ -133,6 +159,13 @@ export class Connections {
 }
 
 export type RunSql = (text: string, values?: readonly unknown[]) => Promise<QueryResult>
+
+function send(client: DriverClient, text: string, name: string, values: readonly CallValue[]): Promise<string | null> {
+  return new Promise((resolve, reject) => {
+    const call = new Call(text, name, values, (error) => (error ? reject(error) : resolve(call.answer)))
+    client.query(call)
+  })
+}
 
 /** Wrong password, no such database, no such host: waiting does not help. */
 function isRefusedForGood(error: unknown): boolean {

@@ -13,13 +13,29 @@ export interface QueryResult {
 export interface QueryConfig {
   readonly text: string
   readonly values?: readonly unknown[]
-  readonly name?: string
   readonly types?: { getTypeParser(oid: number, format?: string): (value: string) => unknown }
+}
+
+/** Messages of the protocol, as queries send them. */
+export interface DriverConnection {
+  readonly stream: { cork(): void; uncork(): void }
+  /** By name: the statements that this session has. */
+  readonly parsedStatements: Readonly<Record<string, string>>
+  parse(statement: { readonly name: string; readonly text: string }): void
+  bind(portal: { readonly statement: string; readonly values: readonly (string | Buffer)[] }): void
+  execute(portal: object): void
+  sync(): void
+}
+
+/** A query that sends its own messages and takes the answers. */
+export interface Submittable {
+  submit(connection: DriverConnection): null
 }
 
 export interface DriverClient {
   connect(): Promise<void>
   query(query: QueryConfig): Promise<QueryResult>
+  query(query: Submittable): unknown
   release(error?: Error | boolean): void
   end(): Promise<void>
   on(event: string, call: (value: never) => void): void

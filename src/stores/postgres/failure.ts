@@ -26,6 +26,12 @@ export function isRetryable(error: unknown): boolean {
   return code === '40001' || code === '40P01'
 }
 
+/** A prepared statement is not in this session, or is there although we did not put it there. Nothing was done. */
+export function isStatementMisplaced(error: unknown): boolean {
+  const { code } = (error ?? {}) as DriverError
+  return code === '26000' || code === '42P05'
+}
+
 /** The connection is gone, or was never there. */
 export function isConnectionLoss(error: unknown): boolean {
   return toReprise(error, '').code === 'STORE_UNREACHABLE'

@@ -202,7 +202,7 @@ describe('many writers', () => {
     await owner.append('y')
   })
 
-  it('leaves no state in its connections, so that a pooler in transaction mode may stand between', async () => {
+  it('leaves no state in its connections but statements it can do without, so that a pooler in transaction mode may stand between', async () => {
     const store = await openPostgres(shared, { namespace: 'stateless', schema, hash, poolSize: 1 })
     opened.push(store)
     const owner = new Owner(store, 'stateless/x')
@@ -211,7 +211,7 @@ describe('many writers', () => {
     await store.commit([owner.plan('two'), { ...new Owner(store, 'stateless/y').plan('z') }])
     await store.claim({ worker: asWorker('w'), queues: ['q'], limit: 1 })
     await store.feed(feedStart, {}, 10)
-    const look = `SELECT 'prepared ' || name AS left_over FROM pg_prepared_statements
+    const look = `SELECT 'prepared ' || name AS left_over FROM pg_prepared_statements WHERE name NOT LIKE 'reprise%'
       UNION ALL SELECT 'listens to ' || pg_listening_channels()
       UNION ALL SELECT 'set ' || name FROM pg_settings WHERE source = 'session' AND name <> 'idle_in_transaction_session_timeout'
       UNION ALL SELECT 'lock' FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()

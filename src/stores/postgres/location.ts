@@ -9,11 +9,11 @@ export interface Location {
   readonly shown: string
   /** ?durability=relaxed: a server that may lose acknowledged commits is accepted. */
   readonly isRelaxed: boolean
-  /** ?prepare=true: named prepared statements, for connections that do not go through a transaction-mode pooler. */
+  /** ?prepare=false: no prepared statements, also where they would work. */
   readonly isPrepared: boolean
 }
 
-/** @example parseLocation('postgres://me@localhost/app?prepare=true') */
+/** @example parseLocation('postgres://me@localhost/app?durability=relaxed') */
 export function parseLocation(text: string): Location {
   let url: URL
   try {
@@ -25,7 +25,7 @@ export function parseLocation(text: string): Location {
     throw new RepriseError('INVALID_ARGUMENT', `a PostgreSQL store opens postgres:// URLs, not ${url.protocol}//`)
   }
   const durability = url.searchParams.get('durability') ?? 'full'
-  const prepare = url.searchParams.get('prepare') ?? 'false'
+  const prepare = url.searchParams.get('prepare') ?? 'true'
   if (durability !== 'full' && durability !== 'relaxed') {
     throw new RepriseError('INVALID_ARGUMENT', 'durability in the URL is full or relaxed', { durability })
   }

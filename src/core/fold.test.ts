@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { isReprise, type RepriseError } from './errors.ts'
-import { checkUpcasters, foldEntries, missingPaths, type Upcasters, upcast } from './fold.ts'
+import { checkUpcasters, missingPaths, type Upcasters, upcast } from './fold.ts'
 
 const failure = (act: () => unknown): RepriseError => {
   try {
@@ -150,43 +150,4 @@ test('declarations that cannot work are refused when they are made', () => {
   for (const [name, upcasters] of Object.entries(bad)) {
     expect(failure(() => checkUpcasters(upcasters)).code, name).toBe('INVALID_ARGUMENT')
   }
-})
-
-const appended = (count: number) =>
-  Array.from({ length: count }, (_, index) => ({ seq: index + 1, type: 'added', data: index * index }))
-const collect = (state: readonly number[], entry: { data: number }) => [...state, entry.data]
-
-test('A5.2: entries that were applied already are skipped, so replay from any point gives the same state', () => {
-  fc.assert(
-    fc.property(fc.nat(30), fc.nat(30), fc.nat(30), (count, one, two) => {
-      const entries = appended(count)
-      const at = Math.min(one, count)
-      const overlap = Math.min(two, at)
-      const whole = foldEntries([] as readonly number[], entries, collect, 0)
-      const half = foldEntries([] as readonly number[], entries.slice(0, at), collect)
-      expect(foldEntries(half, entries.slice(overlap), collect, at)).toEqual(whole)
-    }),
-  )
-})
-
-test('a gap in what is replayed is damage, not a shorter history', () => {
-  const entries = appended(5)
-  expect(failure(() => foldEntries([] as readonly number[], entries.slice(2), collect, 1)).code).toBe('HISTORY_DAMAGED')
-})
-
-test('an apply that throws is a failed fold that names the sequence and the type', () => {
-  const cause = new TypeError('by is undefined')
-  const error = failure(() =>
-    foldEntries(0, appended(4), (state, entry) => {
-      if (entry.seq === 3) throw cause
-      return state
-    }),
-  )
-  expect(error).toMatchObject({ code: 'FOLD_FAILED', cause, data: { seq: 3, type: 'added' } })
-})
-
-test('an apply that returns a promise is refused', () => {
-  expect(
-    failure(() => foldEntries<unknown, { seq: number; type: string }>(0, appended(2), () => Promise.resolve(1))).code,
-  ).toBe('FOLD_FAILED')
 })

@@ -113,51 +113,6 @@ export function checkUpcasters(upcasters: Upcasters): void {
   }
 }
 
-/**
- * Applies entries in order. With `after`, entries up to that sequence were applied already and are skipped, and the
- * rest must follow without a gap.
- * @example foldEntries({ total: 0 }, entries, (state, entry) => ({ total: state.total + entry.data.by }))
- */
-export function foldEntries<S, E extends { readonly seq: number; readonly type: string }>(
-  state: S,
-  entries: Iterable<E>,
-  apply: (state: S, entry: E) => S,
-  after?: number,
-): S {
-  let folded = state
-  let last = after
-  let current: E | undefined
-  for (const entry of entries) {
-    if (last !== undefined) {
-      if (entry.seq <= last) continue
-      if (entry.seq !== last + 1) {
-        throw new RepriseError('HISTORY_DAMAGED', `history has a gap: ${entry.seq} follows ${last}`, { seq: last + 1 })
-      }
-      last = entry.seq
-    }
-    current = entry
-    try {
-      folded = apply(folded, entry)
-    } catch (cause) {
-      throw new RepriseError(
-        'FOLD_FAILED',
-        `apply threw on ${entry.type} at sequence ${entry.seq}`,
-        placeOf(entry),
-        cause,
-      )
-    }
-  }
-  // A promise as state makes every later state a promise too, so one look at the end is enough.
-  if (current !== undefined && isPromise(folded)) {
-    throw new RepriseError(
-      'FOLD_FAILED',
-      `apply returned a promise on ${current.type} at sequence ${current.seq}: a fold cannot wait`,
-      placeOf(current),
-    )
-  }
-  return folded
-}
-
 type Link = Upcast | Renamed | 'current' | 'UPCAST_MISSING' | 'INCOMPATIBLE_VERSION'
 
 function linkFrom(type: string, version: number, upcasters: Upcasters): Link {
@@ -219,8 +174,4 @@ function isVersion(value: number): boolean {
 
 function badDeclaration(type: string, why: string): RepriseError {
   return new RepriseError('INVALID_ARGUMENT', `upcasters of ${type}: ${why}`, { type })
-}
-
-function isPromise(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
 }

@@ -169,6 +169,11 @@ export class Committer {
       outcomes = await this.#ask(batch.map((prepared) => prepared.commit))
       assert(outcomes.length === batch.length, 'the store answers each commit')
     } catch (error) {
+      if (batch.length > 1 && isReprise(error, 'STORE_DAMAGED', 'HISTORY_DAMAGED')) {
+        // One damaged timeline must not stop the others: each is asked for alone, under the same operation id.
+        for (const prepared of batch) await this.#commitBatch([prepared])
+        return
+      }
       for (const prepared of batch) prepared.fail(error)
       return
     }

@@ -14,10 +14,23 @@ import { entry, expected, show } from '../programs/crash-model.mjs'
 const folder = newFolder()
 const disk = join(folder, 'disk')
 
+let mounts = 0
+
 function mount(options: string): string | null {
   mkdirSync(disk, { recursive: true })
   const done = spawnSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', disk], { encoding: 'utf8' })
-  return done.status === 0 ? null : `no tmpfs can be mounted here: ${(done.stderr ?? done.error?.message ?? '').trim()}`
+  if (done.status !== 0) {
+    return `no tmpfs can be mounted here: ${(done.stderr ?? done.error?.message ?? '').trim()}`
+  }
+  // Files get other numbers on each mount. SQLite takes one of the same number at the same path for the same file, and a
+  // connection to the disk before, closed when it is collected as garbage, would remove this disk's log.
+  const pad = join(disk, 'pad')
+  for (let i = 0; i < 200 * mounts; i++) {
+    writeFileSync(pad, '')
+    rmSync(pad)
+  }
+  mounts += 1
+  return null
 }
 
 const reason = mount('size=1m')

@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { expect, it } from 'vitest'
-import type { KeyRing } from '../../src/index.ts'
+import { type KeyRing, RepriseError } from '../../src/index.ts'
 import { faultyStore } from '../../src/testing/index.ts'
 import { added, counter, shelf } from '../support/definitions.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -23,6 +23,37 @@ onEveryStore('store faults', (world) => {
       await rp.close()
       expect((await (await w.engine()).open(counter, fate, { wait: '5s' })).state.total).toBe(8)
     }
+  })
+
+  it('a damaged timeline is refused alone: whatever committed in the same moment goes on', async () => {
+    const w = await world()
+    const store = await w.store()
+    let isDamaged = false
+    const commit: typeof store.commit = async (commits) => {
+      if (isDamaged && commits.some(({ guard }) => guard?.timeline === 'counter/bad')) {
+        throw new RepriseError('STORE_DAMAGED', 'the head of counter/bad does not match its checksum')
+      }
+      return await store.commit(commits)
+    }
+    const damaging = new Proxy(store, {
+      get(target, name) {
+        if (name === 'commit') return commit
+        const found: unknown = Reflect.get(target, name)
+        return typeof found === 'function' ? found.bind(target) : found
+      },
+    })
+    const rp = await w.engine({ ports: { store: damaging } })
+    const good = await rp.open(counter, 'good')
+    const bad = await rp.open(counter, 'bad')
+    isDamaged = true
+    const [first, second, third] = await Promise.allSettled([good, bad, good].map((one) => one.append(added(1))))
+    expect(first).toMatchObject({ status: 'fulfilled' })
+    expect(second).toMatchObject({ status: 'rejected', reason: { code: 'STORE_DAMAGED' } })
+    expect(third).toMatchObject({ status: 'fulfilled' })
+    expect(good.state.total).toBe(2)
+    isDamaged = false
+    await bad.append(added(5))
+    expect(bad.state.total).toBe(5)
   })
 
   it('backpressure: callers wait for room, nothing is dropped, and waiting can be aborted', async () => {

@@ -1,7 +1,7 @@
 // Making a timeline with its first entries, in one commit and without reading anything back: for layers that start many
 // short ones. Whoever comes second with the same id is told that it exists, and has changed nothing.
 
-import type { TimelineId } from '../core/coordinate.ts'
+import type { Digest, TimelineId } from '../core/coordinate.ts'
 import type { Head } from '../core/ports.ts'
 import { originDigest, packRun } from '../core/run.ts'
 import type { Fold } from './definition.ts'
@@ -28,12 +28,13 @@ export async function createTimeline<State>(
   for (;;) {
     const worker = await kernel.worker.register()
     const digest = originDigest(kernel.hash, id)
+    const plain = entries.map((entry) => kernel.codec.encode(entry.data))
     const drafts = entries.map((entry, i) => ({
       type: entry.type,
       version: entry.version ?? 1,
       time: entry.time ?? kernel.clock.now(),
       key: entry.key,
-      data: kernel.sealer.seal(kernel.codec.encode(entry.data), entryContext(digest, i)),
+      data: kernel.sealer.seal(plain[i]!, entryContext(digest, i)),
     }))
     const run = packRun(kernel.hash, { before: digest, first: 1, epoch: 1 }, drafts)
     const state = new TimelineState(fold)
@@ -41,7 +42,7 @@ export async function createTimeline<State>(
       drafts.map(
         ({ type, version, time, key }, i): Entry => ({
           ...{ timeline: id, seq: i + 1, epoch: 1, type, version, time, key },
-          data: kernel.codec.decode(kernel.codec.encode(entries[i]!.data)),
+          data: kernel.codec.decode(plain[i]!),
         }),
       ),
     )
@@ -52,7 +53,7 @@ export async function createTimeline<State>(
       take: { worker, from: 'free', create: { digest } },
       run,
     })
-    if (outcome.ok) return { head: headOf(kernel, id, run, along), recovered: recoveredOf(id, state, run) }
+    if (outcome.ok) return { head: headOf(kernel, id, digest, run, along), recovered: recoveredOf(id, state, run) }
     if (outcome.code === 'WORKER_RETIRED') await kernel.worker.renewNow()
     else if (outcome.code === 'FENCED' || outcome.code === 'CONFLICT' || outcome.code === 'OWNED') return null
     else throw refusalError(id, outcome)
@@ -61,7 +62,7 @@ export async function createTimeline<State>(
 
 type FirstRun = { readonly count: number; readonly digest: Uint8Array }
 
-function headOf(kernel: Kernel, id: TimelineId, run: FirstRun, along: Along): Head {
+function headOf(kernel: Kernel, id: TimelineId, origin: Digest, run: FirstRun, along: Along): Head {
   const now = kernel.worker.now()
   return {
     timeline: id,
@@ -71,7 +72,7 @@ function headOf(kernel: Kernel, id: TimelineId, run: FirstRun, along: Along): He
     owner: along.release ? null : kernel.worker.id,
     isOwnerAlive: !along.release,
     floor: 0,
-    floorDigest: originDigest(kernel.hash, id),
+    floorDigest: origin,
     base: null,
     queue: along.queue ?? null,
     priority: along.priority ?? 0,

@@ -10,7 +10,8 @@ interface Alarm {
 export class Alarms {
   readonly #clock: Clock
   readonly #now: () => number
-  readonly #alarms = new Map<string, Alarm>()
+  /** None for most runs, and there are many. */
+  #alarms: Map<string, Alarm> | null = null
   #cancel: (() => void) | null = null
   #armedFor = Number.POSITIVE_INFINITY
 
@@ -21,27 +22,29 @@ export class Alarms {
   }
 
   set(id: string, at: number, ring: () => void): void {
+    this.#alarms ??= new Map()
     this.#alarms.set(id, { at, ring })
     this.#arm()
   }
 
   delete(id: string): void {
-    this.#alarms.delete(id)
+    this.#alarms?.delete(id)
   }
 
   has(id: string): boolean {
-    return this.#alarms.has(id)
+    return this.#alarms?.has(id) ?? false
   }
 
   /** When the nearest rings; null if there is none. */
   nearest(): number | null {
+    if (!this.#alarms) return null
     let nearest = Number.POSITIVE_INFINITY
     for (const { at } of this.#alarms.values()) if (at < nearest) nearest = at
     return nearest === Number.POSITIVE_INFINITY ? null : nearest
   }
 
   clear(): void {
-    this.#alarms.clear()
+    this.#alarms = null
     this.#cancel?.()
     this.#cancel = null
     this.#armedFor = Number.POSITIVE_INFINITY
@@ -59,10 +62,10 @@ export class Alarms {
     this.#cancel = null
     this.#armedFor = Number.POSITIVE_INFINITY
     const now = this.#now()
-    const due = [...this.#alarms].filter(([, alarm]) => alarm.at <= now).sort(([, a], [, b]) => a.at - b.at)
+    const due = [...(this.#alarms ?? [])].filter(([, alarm]) => alarm.at <= now).sort(([, a], [, b]) => a.at - b.at)
     for (const [id, alarm] of due) {
-      if (this.#alarms.get(id) !== alarm) continue
-      this.#alarms.delete(id)
+      if (this.#alarms?.get(id) !== alarm) continue
+      this.#alarms?.delete(id)
       alarm.ring()
     }
     this.#arm()

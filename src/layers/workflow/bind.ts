@@ -15,92 +15,154 @@ import { askChild, askSleep, askStart } from './waits.ts'
 
 /** `scope` is where the context was given out; code that hands it to another branch is found there. */
 export function contextOf(run: Instance, scope: Scope): WorkflowContext {
-  const { execution } = run
-  const here = (what: string): Scope => {
+  return new BoundContext(new Binding(run, scope)) as unknown as WorkflowContext
+}
+
+class Binding {
+  readonly run: Instance
+  readonly execution: Instance['execution']
+  readonly scope: Scope
+
+  constructor(run: Instance, scope: Scope) {
+    this.run = run
+    this.execution = run.execution
+    this.scope = scope
+  }
+
+  /** The branch that calls. */
+  here(what: string): Scope {
     if (currentStep()) {
       throw new RepriseError('INVALID_ARGUMENT', `ctx.${what} was called inside a step: steps do not nest`, {
         call: what,
       })
     }
     const current = currentScope()
-    return current?.run === execution ? current : scope
+    return current?.run === this.execution ? current : this.scope
   }
-  const again = (own: Scope) => contextOf(run, own)
-  const context = {
-    id: run.id,
-    workflow: run.definition.name,
-    get isReplaying() {
-      return !execution.isAtEnd
-    },
-    get cancelled() {
-      return run.cancelled !== null
-    },
-    step: async (name: string, call: never, options: StepOptions<unknown> = {}) =>
-      await askStep(run, here('step'), name, call, options),
-    transaction: async (name: string, call: never, options: TransactionOptions<unknown> = {}) =>
-      await askTransaction(run, here('transaction'), name, call, options),
-    sleep: async (duration: Duration) => {
-      const ms = toMs(duration, 'sleep')
-      await askSleep(run, here('sleep'), (now) => now + ms)
-    },
-    sleepUntil: async (when: Date | number) => {
-      const at = Number(when)
-      if (!Number.isFinite(at)) throw new RepriseError('INVALID_ARGUMENT', 'sleepUntil takes a date or milliseconds')
-      await askSleep(run, here('sleepUntil'), () => at)
-    },
-    signal: async (name: string, options: { timeout?: Duration } = {}) =>
-      await run.signals.ask(here('signal'), name, options),
-    child: async (definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
-      await askChild(run, here('child'), definition, input, options),
-    start: async (definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
-      await askStart(run, here('start'), definition, input, options),
-    parallel: (branches: never) => parallel(run, here('parallel'), branches, again),
-    race: (branches: never) => race(run, here('race'), branches, again),
-    loop: (state: unknown, body: never) => loop(run, here('loop'), state, body, again),
-    patch: (name: string) => patch(run, here('patch'), name),
-    continueAsNew(input: unknown): never {
-      throw new ContinueAsNew(input)
-    },
-    now: () => execution.time,
-    random: () => here('random').random(),
-    uuid: () => uuidOf(here('uuid')),
-    onQuery: (name: string, handler: (...args: never[]) => unknown) => run.queries.onQuery(name, handler),
-    onUpdate: (name: string, call: (args: never) => unknown, options: { validate?: (args: never) => void } = {}) =>
-      run.queries.onUpdate(name, { call, validate: options.validate }),
-    heartbeat: async (details?: unknown) => {
-      const step = currentStep()
-      if (!step) throw new RepriseError('INVALID_ARGUMENT', 'ctx.heartbeat is for inside a step')
-      await step.heartbeat(details)
-    },
-    attributes: (values: Readonly<Record<string, Attribute | null>>) => {
-      if (execution.isAtEnd) run.recorder.attributesNext(values)
-    },
-  }
-  for (const name of lateMethods) context[name] = tolerant(context[name] as never) as never
-  return context as unknown as WorkflowContext
+
+  readonly again = (scope: Scope): WorkflowContext => contextOf(this.run, scope)
 }
 
-const lateMethods = [
-  'step',
-  'transaction',
-  'sleep',
-  'sleepUntil',
-  'signal',
-  'child',
-  'start',
-  'parallel',
-  'race',
-  'loop',
-] as const
+// biome-ignore lint/suspicious/noExplicitAny: WorkflowContext has the types; here methods only pass on what they get.
+type Method = (...args: any[]) => unknown
+
+/** Made when code first asks for them: a run uses a few of its many methods, and may take them out of the context. */
+const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
+  step: (bound) =>
+    tolerant((name, call, options: StepOptions<unknown> = {}) =>
+      askStep(bound.run, bound.here('step'), name, call, options),
+    ),
+  transaction: (bound) =>
+    tolerant((name, call, options: TransactionOptions<unknown> = {}) =>
+      askTransaction(bound.run, bound.here('transaction'), name, call, options),
+    ),
+  sleep: (bound) =>
+    tolerant((duration: Duration) => {
+      const ms = toMs(duration, 'sleep')
+      return askSleep(bound.run, bound.here('sleep'), (now) => now + ms)
+    }),
+  sleepUntil: (bound) =>
+    tolerant((when: Date | number) => {
+      const at = Number(when)
+      if (!Number.isFinite(at)) throw new RepriseError('INVALID_ARGUMENT', 'sleepUntil takes a date or milliseconds')
+      return askSleep(bound.run, bound.here('sleepUntil'), () => at)
+    }),
+  signal: (bound) =>
+    tolerant((name: string, options: { timeout?: Duration } = {}) =>
+      bound.run.signals.ask(bound.here('signal'), name, options),
+    ),
+  child: (bound) =>
+    tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
+      askChild(bound.run, bound.here('child'), definition, input, options),
+    ),
+  start: (bound) =>
+    tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
+      askStart(bound.run, bound.here('start'), definition, input, options),
+    ),
+  parallel: (bound) => tolerant((branches) => parallel(bound.run, bound.here('parallel'), branches, bound.again)),
+  race: (bound) => tolerant((branches) => race(bound.run, bound.here('race'), branches, bound.again)),
+  loop: (bound) => tolerant((state, body) => loop(bound.run, bound.here('loop'), state, body, bound.again)),
+  patch: (bound) => (name: string) => patch(bound.run, bound.here('patch'), name),
+  continueAsNew: () => (input) => {
+    throw new ContinueAsNew(input)
+  },
+  now: (bound) => () => bound.execution.time,
+  random: (bound) => () => bound.here('random').random(),
+  uuid: (bound) => () => uuidOf(bound.here('uuid')),
+  onQuery: (bound) => (name: string, handler) => bound.run.queries.onQuery(name, handler),
+  onUpdate:
+    (bound) =>
+    (name: string, call, options: { validate?: (args: never) => void } = {}) =>
+      bound.run.queries.onUpdate(name, { call, validate: options.validate }),
+  heartbeat: () => async (details?: unknown) => {
+    const step = currentStep()
+    if (!step) throw new RepriseError('INVALID_ARGUMENT', 'ctx.heartbeat is for inside a step')
+    await step.heartbeat(details)
+  },
+  attributes: (bound) => (values: Readonly<Record<string, Attribute | null>>) => {
+    if (bound.execution.isAtEnd) bound.run.recorder.attributesNext(values)
+  },
+}
+
+// Not a private field: code may wrap its context, and what inherits from it must work as well.
+const binding = Symbol('binding')
+
+class BoundContext {
+  readonly id: string
+  readonly workflow: string
+  readonly [binding]: Binding
+
+  constructor(bound: Binding) {
+    this.id = bound.run.id
+    this.workflow = bound.run.definition.name
+    this[binding] = bound
+  }
+
+  get isReplaying(): boolean {
+    return !this[binding].execution.isAtEnd
+  }
+
+  get cancelled(): boolean {
+    return this[binding].run.cancelled !== null
+  }
+
+  static {
+    for (const [name, make] of Object.entries(methods)) {
+      const keep = (context: object, value: unknown) =>
+        Object.defineProperty(context, name, { value, enumerable: true, writable: true, configurable: true })
+      Object.defineProperty(BoundContext.prototype, name, {
+        get(this: BoundContext) {
+          const method = make(this[binding])
+          keep(this, method)
+          return method
+        },
+        set(this: BoundContext, value: unknown) {
+          keep(this, value)
+        },
+      })
+    }
+  }
+}
 
 /** Code may start something and never look at it: a failure that nobody awaits must not end the process. */
-function tolerant(call: (...args: unknown[]) => Promise<unknown>): (...args: unknown[]) => Promise<unknown> {
+function tolerant(call: (...args: never[]) => Promise<unknown>): Method {
   return (...args) => {
-    const promise = call(...args)
-    promise.catch(() => undefined)
+    const promise = attempted(call as Method, args)
+    promise.catch(ignore)
     return promise
   }
 }
+
+/** Wrong use is a rejection, not a throw: code that awaits sees both alike, code that does not is let go on. */
+function attempted(call: Method, args: readonly unknown[]): Promise<unknown> {
+  try {
+    return call(...args) as Promise<unknown>
+  } catch (error) {
+    return Promise.reject(error)
+  }
+}
+
+function ignore(): void {}
 
 /**
  * The new way for runs that come here for the first time, the old way for those that were here before. The first answer

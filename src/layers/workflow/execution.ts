@@ -4,32 +4,10 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
+import { type Asked, Command } from './command.ts'
 import type { Item } from './entries.ts'
 import { cancelledError } from './failure.ts'
 import { leaveScope, readableId, Scope } from './scope.ts'
-
-export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop'
-
-export interface Command {
-  readonly id: string
-  readonly kind: CommandKind
-  readonly scope: Scope
-  /** Workflow time when it was asked for. */
-  readonly askedAt: number
-  readonly hasUndo: boolean
-  isStarted: boolean
-  isSettled: boolean
-  /** Nobody waits for it any more: another branch won. */
-  isAbandoned: boolean
-  /** Asked for before the run was cancelled, and not settled then. */
-  cancelled: string | null
-  resolve(value: unknown): void
-  reject(error: unknown): void
-  start(): void
-  /** An outcome for it: delivered also when it is abandoned. */
-  onItem(item: Item): void
-  onAbandon(): void
-}
 
 export interface ExecutionHooks {
   readonly hash: Hash
@@ -50,15 +28,6 @@ export interface ExecutionHooks {
   onDiverged(error: RepriseError): void
 }
 
-export type Asked = Pick<Command, 'kind'> &
-  Partial<Pick<Command, 'hasUndo'>> & {
-    start(command: Command): void
-    onItem(command: Command, item: Item): void
-    onAbandon?(command: Command): void
-    /** At once, also in a replay. */
-    onAsked?(command: Command): void
-  }
-
 /** Others get their turn after this many deliveries in a row. */
 const yieldEvery = 256
 
@@ -70,10 +39,10 @@ export class Execution {
   readonly root: Scope
   readonly #hooks: ExecutionHooks
   readonly #scopes = new Map<string, Scope>()
-  readonly #loops = new Map<string, number>()
+  #loops: Map<string, number> | null = null
   readonly #waiting = new Set<Command>()
   /** Nobody waits for these, yet what became of them must be known: they may have to be undone. */
-  readonly #orphans = new Set<Command>()
+  #orphans: Set<Command> | null = null
   #queue: Item[]
   #at = 0
   #isDraining = false
@@ -87,7 +56,7 @@ export class Execution {
 
   constructor(hooks: ExecutionHooks, items: readonly Item[], startedAt: number) {
     this.#hooks = hooks
-    this.#queue = [...items]
+    this.#queue = items.length > 0 ? [...items] : []
     this.#time = startedAt
     this.root = new Scope(this, '', null, () => hooks.seed(), hooks.hash)
     this.#scopes.set('', this.root)
@@ -110,7 +79,7 @@ export class Execution {
 
   /** Calls that can be undone and whose outcome is not known yet. */
   get isUndoable(): boolean {
-    if (this.#orphans.size > 0) return true
+    if (this.#orphans && this.#orphans.size > 0) return true
     for (const command of this.#waiting) if (command.hasUndo) return true
     return false
   }
@@ -129,34 +98,13 @@ export class Execution {
 
   ask<T>(scope: Scope, id: string, asked: Asked): Promise<T> {
     if (scope.abandoned) return Promise.reject(cancelledError(scope.abandoned))
-    const promise = new Promise<T>((resolve, reject) => {
-      const command: Command = {
-        id,
-        kind: asked.kind,
-        scope,
-        askedAt: this.#time,
-        hasUndo: asked.hasUndo ?? false,
-        isStarted: false,
-        isSettled: false,
-        isAbandoned: false,
-        cancelled: null,
-        resolve: (value) => this.#settle(command, () => resolve(value as T)),
-        reject: (error) => this.#settle(command, () => reject(error)),
-        start: () => {
-          command.isStarted = true
-          leaveScope(() => asked.start(command))
-        },
-        onItem: (item) => asked.onItem(command, item),
-        onAbandon: () => asked.onAbandon?.(command),
-      }
+    return new Promise<T>((resolve, reject) => {
+      const command = new Command(scope, id, asked, this.#time, this.#settle, resolve, reject)
       scope.commands.set(id, command)
       this.#waiting.add(command)
       asked.onAsked?.(command)
       if (!this.isReplaying && !this.isStopped && !command.isSettled && this.#hooks.mayStart()) command.start()
     })
-    // Nobody may be waiting for it; that is the code's choice and must not end the process.
-    promise.catch(() => undefined)
-    return promise
   }
 
   /** Entries became durable: deliver them in turn. */
@@ -186,14 +134,20 @@ export class Execution {
     for (const command of [...this.#waiting]) {
       if (!inside(command.scope)) continue
       command.isAbandoned = true
-      if (command.hasUndo) this.#orphans.add(command)
+      if (command.hasUndo) this.#keepOrphan(command)
       command.onAbandon()
       command.reject(cancelledError(reason))
     }
   }
 
+  #keepOrphan(command: Command): void {
+    this.#orphans ??= new Set()
+    this.#orphans.add(command)
+  }
+
   /** Iteration n of a loop begins: what earlier ones left is of no more interest. */
   passIteration(loop: string, n: number): void {
+    this.#loops ??= new Map()
     this.#loops.set(loop, n)
     for (const path of this.#scopes.keys()) if (path.startsWith(`${loop}.`)) this.#scopes.delete(path)
   }
@@ -212,14 +166,15 @@ export class Execution {
     this.isStopped = true
     this.#queue = []
     this.#waiting.clear()
-    this.#orphans.clear()
+    this.#orphans = null
   }
 
-  #settle(command: Command, tell: () => void): void {
-    if (command.isSettled) return
+  /** True the first time. */
+  readonly #settle = (command: Command): boolean => {
+    if (command.isSettled) return false
     command.isSettled = true
     this.#waiting.delete(command)
-    tell()
+    return true
   }
 
   #drained(): void {
@@ -270,7 +225,7 @@ export class Execution {
         const command = this.#find(item.id)
         if (command) {
           return () => {
-            this.#orphans.delete(command)
+            this.#orphans?.delete(command)
             command.onItem(item)
           }
         }
@@ -286,7 +241,7 @@ export class Execution {
 
   /** A straggler of an iteration that the loop has left behind. */
   #isPast(id: string): boolean {
-    for (const [loop, n] of this.#loops) {
+    for (const [loop, n] of this.#loops ?? []) {
       if (id.startsWith(`${loop}.`) && Number.parseInt(id.slice(loop.length + 1), 10) < n) return true
     }
     return false
@@ -303,7 +258,7 @@ export class Execution {
     this.isReplaying = false
     this.#hooks.onLive()
     if (this.isStopped) return
-    for (const command of [...this.#orphans, ...this.#waiting]) {
+    for (const command of [...(this.#orphans ?? []), ...this.#waiting]) {
       if (!this.#hooks.mayStart()) break
       // Once the code has ended, only what may have to be undone is still of interest.
       if (this.isOver && !command.hasUndo) continue

@@ -76,9 +76,9 @@ export async function loop(
   if (run.execution.expects('loop', id)) at = await boundary(run, scope, id, null)
   for (;;) {
     const own = run.execution.scope(scope, `${id}.${at.n}`)
-    const context = Object.assign(Object.create(contextOf(own)), { stop: (result: unknown) => new Stopped(result) })
+    const context = Object.assign(contextOf(own), { stop: (result: unknown) => new Stopped(result) })
     const { state } = at
-    const next = await enterScope(own, async () => await body(state as never, context as LoopContext))
+    const next = await enterScope(own, async () => await body(state as never, context as unknown as LoopContext))
     if (next instanceof Stopped) return next.result
     at = await boundary(run, scope, id, { n: at.n + 1, state: next })
   }

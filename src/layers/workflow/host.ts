@@ -13,6 +13,7 @@ import { type AnyWorkflow, type StartOptions, workflowPrefix } from './definitio
 import { behaviour, type ParentLink } from './entries.ts'
 import { installGuard } from './guard.ts'
 import { Instance, type Left } from './instance.ts'
+import { MailWatch } from './mail-watch.ts'
 import { ensureQueue, enterMessage, serveQueue } from './queue.ts'
 import { WorkflowRun } from './run.ts'
 import { leaveScope } from './scope.ts'
@@ -34,8 +35,6 @@ export function queueOf(definition: { readonly name: string }): string {
 }
 
 const closeGraceMs = 1000
-const mailPollMs = 100
-const mailPollIdleMs = 1000
 const reopenMs = 1000
 
 export class Host {
@@ -44,19 +43,18 @@ export class Host {
   readonly #definitions = new Map<string, AnyWorkflow>()
   readonly #live = new Map<string, Instance>()
   readonly #watchers = new Map<string, Set<() => void>>()
+  readonly #mail: MailWatch
   /** Why nothing can be written through a handle that was let go; one for all of them, as there are many. */
   readonly letGo = new RepriseError('CLOSED', 'the run was let go')
   /** Grows with every call to the outside. */
   callsStarted = 0
-  #unlisten: (() => void) | null = null
-  #mayHaveMail = false
-  #cancelPoll: (() => void) | null = null
   #isClosed = false
   #rides: Promise<void> | null = null
 
   constructor(engine: Reprise) {
     this.engine = engine
     this.kernel = engine.kernel
+    this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
     engine.register(workflowPrefix, workflowFold)
     const letGo = installGuard()
     engine.onClose(() => this.#close().finally(letGo))
@@ -240,7 +238,7 @@ export class Host {
     this.#live.set(open.id, instance)
     void instance.left.then((left) => this.#left(instance, left))
     leaveScope(() => instance.load()).catch((error) => instance.leave({ because: 'broken', error }))
-    this.#scheduleMail()
+    this.#mail.start()
     return instance
   }
 
@@ -332,38 +330,11 @@ export class Host {
     this.engine.dispatcher.wake()
   }
 
-  #scheduleMail(): void {
-    this.#unlisten ??= this.kernel.store.listen(() => {
-      this.#mayHaveMail = true
-    })
-    if (this.#cancelPoll || this.#isClosed) return
-    let idleMs = 0
-    const look = () => {
-      this.#cancelPoll = null
-      if (this.#isClosed || this.#live.size === 0) return
-      idleMs += mailPollMs
-      for (const instance of this.#live.values()) instance.noteSlow()
-      if (this.#mayHaveMail || idleMs >= mailPollIdleMs) {
-        idleMs = 0
-        this.#mayHaveMail = false
-        void this.#lookForMail().catch((error) => this.#problem('mail', error))
-      }
-      this.#cancelPoll = this.kernel.clock.after(mailPollMs, look)
-    }
-    this.#cancelPoll = this.kernel.clock.after(mailPollMs, look)
-  }
-
-  async #lookForMail(): Promise<void> {
-    const ids = [...this.#live.keys()] as TimelineId[]
-    for (const head of await this.kernel.store.head(ids)) if (head && head.mail > 0) this.poke(head.timeline)
-  }
-
   async #close(): Promise<void> {
     this.#isClosed = true
-    this.#unlisten?.()
-    this.#cancelPoll?.()
+    this.#mail.close()
     const live = [...this.#live.values()]
-    await Promise.all(live.map((instance) => instance.pause(closeGraceMs)))
+    await Promise.all(live.map((instance) => instance.stay.pause(closeGraceMs)))
     await Promise.allSettled(
       live.map(async (instance) => {
         instance.leave({ because: 'closed' })

@@ -8,11 +8,12 @@ import type { Kernel } from '../../engine/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import type { Along } from '../../engine/writer.ts'
 import { Alarms } from './alarms.ts'
+import type { Attempt } from './attempt.ts'
 import { contextOf } from './bind.ts'
 import type { AnyWorkflow } from './definition.ts'
-import { concludeRun } from './ending.ts'
-import { type Command, Execution } from './execution.ts'
+import { Execution } from './execution.ts'
 import { cancelledError } from './failure.ts'
+import { Hooks } from './hooks.ts'
 import type { Host } from './host.ts'
 import { itemsOf } from './journal.ts'
 import { keyOf } from './key.ts'
@@ -22,7 +23,7 @@ import { Recorder } from './recorder.ts'
 import { Saga } from './saga.ts'
 import { enterScope, leaveScope } from './scope.ts'
 import { itemOf, noCommand, own, type RunState } from './state.ts'
-import { type Attempt, abandonStep } from './steps.ts'
+import { Stay } from './stay.ts'
 import { Rides, recoverRides } from './transaction.ts'
 import { Signals } from './waits.ts'
 
@@ -35,10 +36,6 @@ export type Left =
 
 /** An intent is written for a call that takes longer than this. */
 const slowMs = 1000
-/** A run that waits is let go when nothing has happened for this long… */
-const lingerMs = 100
-/** …or at once if all it waits for is a time at least this far away. */
-const farMs = 1000
 
 /** What an instance needs of its timeline: a real one, or history alone when it is only read. */
 export type RunTimeline = Pick<
@@ -66,21 +63,19 @@ export class Instance {
   readonly attempts = new Map<string, Attempt>()
   readonly left: Promise<Left>
   readonly recorder: Recorder
+  readonly stay: Stay
   signals!: Signals
   saga!: Saga
   execution!: Execution // Undefined until begun.
   outcome: Outcome | null = null
   isConcluding = false
+  readonly #hooks: Hooks
   #leave!: (left: Left) => void
   #onReplayed!: () => void
   #hasLeft = false
   #stop: AbortController | null = null
   #unwatch: () => void
-  #busy = 0
-  #cancelLinger: (() => void) | null = null
-  #cancelled: RepriseError | null = null
   #lastCheckpointSeq: number
-  #isPaused = false
   #isLoaded = false
 
   constructor(host: Host, definition: AnyWorkflow, open: RunTimeline, isDry = false) {
@@ -97,6 +92,8 @@ export class Instance {
     this.mail = new Mail(this)
     this.queries = new Queries(this)
     this.recorder = new Recorder(this)
+    this.stay = new Stay(this)
+    this.#hooks = new Hooks(this)
     this.left = new Promise((resolve) => {
       this.#leave = resolve
     })
@@ -127,13 +124,9 @@ export class Instance {
     return this.#hasLeft
   }
 
-  get isBusy(): boolean {
-    return this.#busy > 0
-  }
-
   /** The run was cancelled or ran out of time, and this is what its code is told. */
   get cancelled(): RepriseError | null {
-    return this.#cancelled
+    return this.#hooks.cancelled
   }
 
   /** Database time. */
@@ -150,7 +143,7 @@ export class Instance {
   }
 
   cancelError(): RepriseError {
-    return this.#cancelled ?? cancelledError('cancelled')
+    return this.cancelled ?? cancelledError('cancelled')
   }
 
   /** Makes ready what a replay needs from outside of history, then begins. */
@@ -175,10 +168,14 @@ export class Instance {
     return (await this.open.write([], { ride: call })).ridden as T
   }
 
+  /** History is used up, and everything that could run has run. */
+  wasReplayed(): void {
+    this.#onReplayed()
+  }
+
   /** Replays from history and goes on. Also called again, when the run starts over. */
   begin(): void {
     const { state } = this
-    const { hash, clock } = this.kernel
     this.execution?.stop()
     this.alarms.clear()
     this.signals = new Signals(this)
@@ -186,26 +183,8 @@ export class Instance {
     this.queries.clear()
     this.outcome = null
     this.isConcluding = false
-    this.#cancelled = null
-    const execution = new Execution(
-      {
-        hash,
-        soon: (call) => leaveScope(() => clock.soon(call)),
-        // Real time: what the code may be waiting for is real, whatever clock the engine has.
-        after: (delayMs, call) => leaveScope(() => void setTimeout(call, delayMs)),
-        seed: () => `${state.started?.seed ?? 0}.${state.generation}`,
-        onSignal: (item) => this.signals.deliver(item),
-        onUpdate: (item) => this.queries.update(item),
-        onCancel: ({ reason, why }) => this.#onCancel(reason, why),
-        mayStart: () => this.state.rolling === null && !this.#isPaused && !this.isDry,
-        begun: () => Object.keys(this.state.open),
-        onLive: () => this.#onLive(),
-        onQuiet: () => this.#onQuiet(),
-        onDiverged: (error) => this.leave({ because: 'diverged', error: withRun(error, this.open.id) }),
-      },
-      itemsOf(state.journal),
-      state.startedAt,
-    )
+    this.#hooks.begin()
+    const execution = new Execution(this.#hooks, itemsOf(state.journal), state.startedAt)
     this.execution = execution
     execution.begin(() => {
       const settle = (outcome: Outcome) => {
@@ -225,18 +204,7 @@ export class Instance {
 
   /** Work on behalf of this run: it stays in memory until that is done. */
   spawn(work: () => Promise<unknown>): void {
-    if (this.#hasLeft || this.isDry) return
-    this.#busy += 1
-    this.#cancelLinger?.()
-    this.#cancelLinger = null
-    const done = () => {
-      this.#busy -= 1
-      if (this.#busy === 0 && !this.#hasLeft) this.execution?.wake()
-    }
-    leaveScope(work).then(done, (error) => {
-      this.#busy -= 1
-      this.lose(error)
-    })
+    if (!this.#hasLeft && !this.isDry) this.stay.during(work)
   }
 
   /** The user's function outside of workflow code and of steps. */
@@ -280,7 +248,7 @@ export class Instance {
   leave(left: Left): void {
     if (this.#hasLeft) return
     this.#hasLeft = true
-    this.#cancelLinger?.()
+    this.stay.end()
     this.#unwatch()
     this.alarms.clear()
     this.execution?.stop()
@@ -290,24 +258,6 @@ export class Instance {
       for (const attempt of this.attempts.values()) attempt.abort(error)
     }
     this.#leave(left)
-  }
-
-  /** Starts nothing more, and lets calls in flight come to an end for a while. */
-  async pause(graceMs: number): Promise<void> {
-    this.#isPaused = true
-    this.alarms.clear()
-    if (this.attempts.size === 0 && this.#busy === 0) return
-    await new Promise<void>((resolve) => {
-      const cancel = this.kernel.clock.after(graceMs, resolve)
-      const look = () => {
-        if (this.#hasLeft || this.#busy === 0) {
-          cancel()
-          resolve()
-        } else this.kernel.clock.after(5, look)
-      }
-      look()
-    })
-    await this.recorder.flush().catch(() => undefined)
   }
 
   #written(entries: readonly Entry[]): void {
@@ -343,100 +293,8 @@ export class Instance {
     }
   }
 
-  #onCancel(reason: string, why: 'cancel' | 'deadline'): void {
-    if (this.#cancelled) return
-    const error = why === 'deadline' ? new RepriseError('TIMEOUT', reason, { run: this.id }) : cancelledError(reason)
-    this.#cancelled = error
-    this.alarms.delete('~deadline')
-    this.signals.stopWaiting()
-    for (const command of [...this.execution.open]) this.#cancelCommand(command, error)
-  }
-
-  #cancelCommand(command: Command, error: RepriseError): void {
-    // A boundary is passed or not by what history says of it: the code is told there.
-    if (command.kind === 'loop') {
-      command.cancelled = error.message
-      return
-    }
-    if (command.kind !== 'step') {
-      command.isAbandoned = true
-      command.onAbandon()
-      command.reject(error)
-      return
-    }
-    command.cancelled = error.message
-    // Waiting for its next attempt: there will be none.
-    if (this.alarms.has(command.id)) {
-      this.alarms.delete(command.id)
-      this.spawn(() =>
-        this.record('failed', {
-          id: command.id,
-          error: { name: 'RepriseError', message: 'cancelled', code: 'CANCELLED' },
-        }),
-      )
-    } else abandonStep(this, command, error.message)
-  }
-
-  #onLive(): void {
-    if (this.isDry) return
-    const { started, startedAt } = this.state
-    if (started?.deadline !== undefined && !this.#cancelled) {
-      const { deadline } = started
-      const reason = `the deadline of ${deadline - startedAt} ms passed`
-      this.alarms.set('~deadline', deadline, () => this.spawn(() => this.record('cancel', { reason, why: 'deadline' })))
-    }
-  }
-
-  #onQuiet(): void {
-    if (this.#hasLeft || this.#isPaused) return
-    this.#onReplayed()
-    if (this.isDry) return
-    this.queries.flush()
-    this.mail.readDeferred()
-    if (this.state.rolling || this.execution.isOver) concludeRun(this)
-    if (this.#busy === 0 && !this.isConcluding) this.#letGoSoon()
-  }
-
-  #letGoSoon(): void {
-    if (this.#cancelLinger || this.#hasLeft) return
-    const nearest = this.alarms.nearest()
-    const waitMs = nearest === null ? Number.POSITIVE_INFINITY : nearest - this.now()
-    if (waitMs <= lingerMs) return
-    const onlyTime = !this.signals.isAwaited && waitMs >= farMs && nearest !== null
-    const look = () => {
-      this.#cancelLinger = null
-      if (this.#busy === 0 && !this.#hasLeft) this.spawn(() => this.#letGo(true))
-    }
-    if (onlyTime) this.spawn(() => this.#letGo(false))
-    else this.#cancelLinger = this.kernel.clock.after(lingerMs, look)
-  }
-
-  /** Mail that comes too late makes it due again at once: nothing is missed. */
-  async #letGo(looksForMail: boolean): Promise<void> {
-    if (looksForMail && (await this.mail.read()) > 0) return
-    if (this.#busy > 1 || this.#hasLeft) return
-    const wakeup = this.alarms.nearest()
-    const isStuck = Object.values(this.state.undos).some((undo) => undo.isStuck)
-    const isHeld = Object.values(this.state.open).some((command) => command.held)
-    await this.write([], {
-      release: true,
-      wakeup,
-      status: isStuck ? 'compensation-stuck' : isHeld ? 'held' : 'waiting',
-    })
-    this.letGoOf()
-    this.leave({ because: 'waiting' })
-    if (wakeup !== null) this.host.engine.dispatcher.expect(wakeup)
-  }
-
   /** The last write released it: nothing more may be written through this handle. */
   letGoOf(): void {
     this.open.break(this.host.letGo)
   }
-}
-
-function withRun(error: RepriseError, timeline: string): RepriseError {
-  return new RepriseError(error.code, `${timeline}: ${error.message.replace(/ \[[A-Z_]+\]$/, '')}`, {
-    timeline,
-    ...error.data,
-  })
 }

@@ -17,12 +17,15 @@ const atOnce = 100
 const begins = new Set(['admitted', 'cancel'])
 
 export class Mail {
+  /** When somebody last looked whether there is any; by the clock that only grows. */
+  lookedAt: number
   readonly #run: Instance
   #reading: Promise<number> | null = null
   #hasDeferred = false
 
   constructor(run: Instance) {
     this.#run = run
+    this.lookedAt = run.kernel.clock.elapsed()
   }
 
   /** How many messages were taken. */

@@ -17,12 +17,15 @@ interface Pending {
   readonly attributes: Readonly<Record<string, Attribute | null>> | null
 }
 
+const nothing: Along = {}
+const noPending: Pending = { entries: [], attributes: null }
+
 const pauseMs = 500
 
 export class Recorder {
   readonly #run: Instance
   readonly #batcher: Batcher | null
-  #along: Pending = { entries: [], attributes: null }
+  #along = noPending
   #lastStamp = 0
 
   constructor(run: Instance) {
@@ -35,19 +38,18 @@ export class Recorder {
     await this.write([{ type, data }], along)
   }
 
-  async write(entries: readonly Draft[], along?: Along): Promise<unknown> {
+  async write(entries: readonly Draft[], along: Along = nothing): Promise<unknown> {
+    if (!this.#batcher && this.#along === noPending) {
+      return await this.#persist(this.#stamped(entries), along, noPending)
+    }
     // What cannot be stored is refused before anything that waits is taken along.
     if (this.#batcher) for (const entry of entries) this.#run.kernel.codec.encode(entry.data)
     const before = this.#takeAlong()
-    const stamped = [
-      ...(this.#batcher?.drain() ?? []),
-      ...before.entries,
-      ...entries.map((entry) => ({ ...entry, time: this.stamp() })),
-    ]
+    const stamped = [...(this.#batcher?.drain() ?? []), ...before.entries, ...this.#stamped(entries)]
     const { attributes } = before
     return await this.#persist(
       stamped,
-      { ...along, ...(attributes && { attributes: { ...attributes, ...along?.attributes } }) },
+      { ...along, ...(attributes && { attributes: { ...attributes, ...along.attributes } }) },
       before,
     )
   }
@@ -77,6 +79,16 @@ export class Recorder {
     return this.#lastStamp
   }
 
+  #stamped(entries: readonly Draft[]): NewEntry[] {
+    return entries.map(({ type, data, version, key }) => ({
+      type,
+      data,
+      time: this.stamp(),
+      ...(version !== undefined && { version }),
+      ...(key !== undefined && { key }),
+    }))
+  }
+
   async #persist(entries: readonly NewEntry[], along: Along, before: Pending): Promise<unknown> {
     const { open, kernel } = this.#run
     for (;;) {
@@ -96,11 +108,12 @@ export class Recorder {
 
   #takeAlong(): Pending {
     const before = this.#along
-    if (before.entries.length > 0 || before.attributes) this.#along = { entries: [], attributes: null }
+    this.#along = noPending
     return before
   }
 
   #giveBack(before: Pending): void {
+    if (before === noPending) return
     this.#along = {
       entries: [...before.entries, ...this.#along.entries],
       attributes: before.attributes ? { ...before.attributes, ...this.#along.attributes } : this.#along.attributes,

@@ -29,7 +29,18 @@ export interface ResolvedRetry {
   readonly isFinal: (error: unknown) => boolean
 }
 
-export function resolveRetry(policy: RetryPolicy | undefined, defaults: RetryPolicy = {}): ResolvedRetry {
+const noPolicy: RetryPolicy = {}
+const resolved = new WeakMap<RetryPolicy, ResolvedRetry>()
+
+/** Most steps have no policy of their own: what their workflow says is worked out once. */
+export function resolveRetry(policy: RetryPolicy | undefined, defaults: RetryPolicy = noPolicy): ResolvedRetry {
+  if (policy) return resolve(policy, defaults)
+  const known = resolved.get(defaults) ?? resolve({}, defaults)
+  resolved.set(defaults, known)
+  return known
+}
+
+function resolve(policy: RetryPolicy, defaults: RetryPolicy): ResolvedRetry {
   const all = { ...defaults, ...policy }
   const attempts = all.attempts ?? 1
   if (!(attempts >= 1)) {

@@ -42,7 +42,7 @@ export class Scope {
   readonly parent: Scope | null
   readonly commands = new Map<string, unknown>()
   readonly #counts = new Map<string, number>()
-  readonly #decisions = new Map<string, boolean>()
+  #decisions: Map<string, boolean> | null = null
   readonly #seed: () => string
   readonly #hash: Hash
   #next: (() => number) | null = null
@@ -71,10 +71,11 @@ export class Scope {
   }
 
   patchDecision(name: string): boolean | undefined {
-    return this.#decisions.get(name) ?? this.parent?.patchDecision(name)
+    return this.#decisions?.get(name) ?? this.parent?.patchDecision(name)
   }
 
   decidePatch(name: string, decision: boolean): boolean {
+    this.#decisions ??= new Map()
     this.#decisions.set(name, decision)
     return decision
   }

@@ -1,14 +1,14 @@
 // Steps: the calls to the outside. An attempt is called outside of workflow code, its outcome is one entry; a failed
 // attempt that will be repeated is an entry too, so that a restart goes on counting. A crash is not a failed attempt.
 
-import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { Attempt } from './attempt.ts'
+import type { Command } from './command.ts'
 import type { StepCall, StepOptions } from './context.ts'
-import type { Command } from './execution.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import type { Instance } from './instance.ts'
 import { decideRetry, type ResolvedRetry, resolveRetry } from './retry.ts'
-import { commandName, enterStep, type Scope } from './scope.ts'
+import { commandName, type Scope } from './scope.ts'
 import { noCommand, own } from './state.ts'
 
 type Call<T> = (step: StepCall) => Promise<T> | T
@@ -80,7 +80,7 @@ async function startStep(
     if (inDoubt !== 'retry' && !began) await run.record('began', { id })
     let result: unknown
     try {
-      result = await callStep(run, command, call, options, failures + 1)
+      result = await new Attempt(run, id, failures + 1).call(call, options)
     } catch (error) {
       if (run.isLeaving) return
       if (command.isAbandoned && !command.hasUndo) return
@@ -103,129 +103,5 @@ async function recordDone(run: Instance, id: string, result: unknown): Promise<v
   } catch (error) {
     if (!isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
     await run.record('failed', { id, error: toFailure(error) })
-  }
-}
-
-/** One call in flight: how it can be stopped, and since when it runs. */
-export class Attempt {
-  readonly startedAt: number
-  isNoted = false
-  #controller: AbortController | null = null
-  #reason: { readonly error: unknown } | null = null
-  #fail: ((error: unknown) => void) | null = null
-
-  constructor(startedAt: number) {
-    this.startedAt = startedAt
-  }
-
-  /** Made when somebody asks for it: most calls never look. */
-  get signal(): AbortSignal {
-    this.#controller ??= new AbortController()
-    if (this.#reason) this.#controller.abort(this.#reason.error)
-    return this.#controller.signal
-  }
-
-  abort(error: unknown): void {
-    this.#reason ??= { error }
-    this.#fail?.(error)
-    this.#controller?.abort(error)
-  }
-
-  /** The result of the call, unless it is stopped before. */
-  outcome(called: Promise<unknown>): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      this.#fail = reject
-      called.then(resolve, reject)
-      if (this.#reason) reject(this.#reason.error)
-    })
-  }
-}
-
-async function callStep(
-  run: Instance,
-  command: Command,
-  call: Call<unknown>,
-  options: StepOptions<unknown>,
-  number: number,
-): Promise<unknown> {
-  const { id } = command
-  const { clock } = run.kernel
-  const attempt = new Attempt(clock.elapsed())
-  const heart = new Heart(run, id)
-  const step: StepCall = {
-    key: run.keyOf(id),
-    attempt: number,
-    get signal() {
-      return attempt.signal
-    },
-    details: own(run.state.open, id, noCommand).details,
-    heartbeat: (details) => heart.beat(details),
-  }
-  run.attempts.set(id, attempt)
-  run.host.callsStarted += 1
-  const timers: (() => void)[] = []
-  const { timeout, heartbeatTimeout } = options
-  if (timeout !== undefined) {
-    timers.push(clock.after(toMs(timeout, 'timeout'), () => attempt.abort(timedOut(id, timeout))))
-  }
-  if (heartbeatTimeout !== undefined) {
-    heart.watch(toMs(heartbeatTimeout, 'heartbeatTimeout'), (error) => attempt.abort(error), timers)
-  }
-  try {
-    const called = enterStep({ heartbeat: step.heartbeat }, () => call(step))
-    return called instanceof Promise ? await attempt.outcome(called) : called
-  } finally {
-    run.attempts.delete(id)
-    for (const cancel of timers) cancel()
-  }
-}
-
-function timedOut(id: string, timeout: Duration): RepriseError {
-  return new RepriseError('TIMEOUT', `step ${id} took longer than ${timeout}`, { step: id })
-}
-
-/** Heartbeats of one attempt. Details are recorded; if they come faster than commits, only the newest. */
-class Heart {
-  readonly #run: Instance
-  readonly #id: string
-  #last: number
-  #latest: { readonly details: unknown } | null = null
-  #writing: Promise<void> | null = null
-
-  constructor(run: Instance, id: string) {
-    this.#run = run
-    this.#id = id
-    this.#last = run.kernel.clock.elapsed()
-  }
-
-  beat(details: unknown): Promise<void> {
-    this.#last = this.#run.kernel.clock.elapsed()
-    if (details === undefined) return Promise.resolve()
-    this.#latest = { details }
-    this.#writing ??= this.#write()
-    return this.#writing
-  }
-
-  watch(limitMs: number, fail: (error: unknown) => void, timers: (() => void)[]): void {
-    const { clock } = this.#run.kernel
-    const look = () => {
-      const silentMs = clock.elapsed() - this.#last
-      if (silentMs >= limitMs)
-        fail(new RepriseError('TIMEOUT', `step ${this.#id} gave no heartbeat`, { step: this.#id }))
-      else timers.push(clock.after(limitMs - silentMs, look))
-    }
-    timers.push(clock.after(limitMs, look))
-  }
-
-  async #write(): Promise<void> {
-    try {
-      while (this.#latest) {
-        const { details } = this.#latest
-        this.#latest = null
-        await this.#run.record('beat', { id: this.#id, details })
-      }
-    } finally {
-      this.#writing = null
-    }
   }
 }

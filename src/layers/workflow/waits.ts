@@ -3,10 +3,10 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Command } from './command.ts'
 import type { ChildOptions } from './context.ts'
 import type { AnyWorkflow } from './definition.ts'
 import type { Item } from './entries.ts'
-import type { Command } from './execution.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import type { Instance } from './instance.ts'
 import { commandName, type Scope } from './scope.ts'

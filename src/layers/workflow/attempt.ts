@@ -1,0 +1,149 @@
+// One attempt of a step: the call to the outside while it is in flight. It is what the user's function is given, it knows
+// how it can be stopped and since when it runs, and it keeps the heart.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { StepCall, StepOptions } from './context.ts'
+import type { Instance } from './instance.ts'
+import { enterStep } from './scope.ts'
+import { noCommand, own } from './state.ts'
+
+type Call = (step: StepCall) => unknown
+
+/** Most calls look at none of what they are given: what costs something is made when it is asked for. */
+export class Attempt implements StepCall {
+  readonly attempt: number
+  readonly startedAt: number
+  readonly details: unknown
+  isNoted = false
+  readonly #run: Instance
+  readonly #id: string
+  #key: string | null = null
+  #heart: Heart | null = null
+  #heartbeat: StepCall['heartbeat'] | null = null
+  #controller: AbortController | null = null
+  #reason: { readonly error: unknown } | null = null
+  #fail: ((error: unknown) => void) | null = null
+
+  constructor(run: Instance, id: string, number: number) {
+    this.#run = run
+    this.#id = id
+    this.attempt = number
+    this.startedAt = run.kernel.clock.elapsed()
+    this.details = own(run.state.open, id, noCommand).details
+  }
+
+  get key(): string {
+    this.#key ??= this.#run.keyOf(this.#id)
+    return this.#key
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController()
+    if (this.#reason) this.#controller.abort(this.#reason.error)
+    return this.#controller.signal
+  }
+
+  /** May be taken out of the call. */
+  get heartbeat(): StepCall['heartbeat'] {
+    this.#heartbeat ??= (details) => this.#beat(details)
+    return this.#heartbeat
+  }
+
+  async call(call: Call, options: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): Promise<unknown> {
+    const run = this.#run
+    run.attempts.set(this.#id, this)
+    run.host.callsStarted += 1
+    const timers = this.#watch(options)
+    try {
+      const called = enterStep(this, () => call(this))
+      return called instanceof Promise ? await this.#outcome(called) : called
+    } finally {
+      run.attempts.delete(this.#id)
+      for (const cancel of timers) cancel()
+    }
+  }
+
+  abort(error: unknown): void {
+    this.#reason ??= { error }
+    this.#fail?.(error)
+    this.#controller?.abort(error)
+  }
+
+  #watch({ timeout, heartbeatTimeout }: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): (() => void)[] {
+    const timers: (() => void)[] = []
+    if (timeout !== undefined) {
+      const late = () => this.abort(timedOut(this.#id, timeout))
+      timers.push(this.#run.kernel.clock.after(toMs(timeout, 'timeout'), late))
+    }
+    if (heartbeatTimeout !== undefined) {
+      this.#heart ??= new Heart(this.#run, this.#id)
+      this.#heart.watch(toMs(heartbeatTimeout, 'heartbeatTimeout'), (error) => this.abort(error), timers)
+    }
+    return timers
+  }
+
+  #beat(details: unknown): Promise<void> {
+    this.#heart ??= new Heart(this.#run, this.#id)
+    return this.#heart.beat(details)
+  }
+
+  /** The result of the call, unless it is stopped before. */
+  #outcome(called: Promise<unknown>): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.#fail = reject
+      called.then(resolve, reject)
+      if (this.#reason) reject(this.#reason.error)
+    })
+  }
+}
+
+function timedOut(id: string, timeout: Duration): RepriseError {
+  return new RepriseError('TIMEOUT', `step ${id} took longer than ${timeout}`, { step: id })
+}
+
+/** Heartbeats of one attempt. Details are recorded; if they come faster than commits, only the newest. */
+class Heart {
+  readonly #run: Instance
+  readonly #id: string
+  #last: number
+  #latest: { readonly details: unknown } | null = null
+  #writing: Promise<void> | null = null
+
+  constructor(run: Instance, id: string) {
+    this.#run = run
+    this.#id = id
+    this.#last = run.kernel.clock.elapsed()
+  }
+
+  beat(details: unknown): Promise<void> {
+    this.#last = this.#run.kernel.clock.elapsed()
+    if (details === undefined) return Promise.resolve()
+    this.#latest = { details }
+    this.#writing ??= this.#write()
+    return this.#writing
+  }
+
+  watch(limitMs: number, fail: (error: unknown) => void, timers: (() => void)[]): void {
+    const { clock } = this.#run.kernel
+    const look = () => {
+      const silentMs = clock.elapsed() - this.#last
+      if (silentMs >= limitMs)
+        fail(new RepriseError('TIMEOUT', `step ${this.#id} gave no heartbeat`, { step: this.#id }))
+      else timers.push(clock.after(limitMs - silentMs, look))
+    }
+    timers.push(clock.after(limitMs, look))
+  }
+
+  async #write(): Promise<void> {
+    try {
+      while (this.#latest) {
+        const { details } = this.#latest
+        this.#latest = null
+        await this.#run.record('beat', { id: this.#id, details })
+      }
+    } finally {
+      this.#writing = null
+    }
+  }
+}

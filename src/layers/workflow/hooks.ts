@@ -1,0 +1,128 @@
+// What the execution of a run's code asks of the run: whether it may start something, what to do once history is used up or
+// nothing moves any more, and what a cancellation does to everything the code has asked for.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Hash } from '../../core/ports.ts'
+import type { Command } from './command.ts'
+import { concludeRun } from './ending.ts'
+import type { Item } from './entries.ts'
+import type { ExecutionHooks } from './execution.ts'
+import { cancelledError } from './failure.ts'
+import type { Instance } from './instance.ts'
+import { leaveScope } from './scope.ts'
+import { abandonStep } from './steps.ts'
+
+export class Hooks implements ExecutionHooks {
+  readonly hash: Hash
+  readonly #run: Instance
+  #cancelled: RepriseError | null = null
+
+  constructor(run: Instance) {
+    this.#run = run
+    this.hash = run.kernel.hash
+  }
+
+  /** What the code is told, if the run was cancelled or ran out of time. */
+  get cancelled(): RepriseError | null {
+    return this.#cancelled
+  }
+
+  /** The code runs from its start. */
+  begin(): void {
+    this.#cancelled = null
+  }
+
+  soon(call: () => void): void {
+    leaveScope(() => this.#run.kernel.clock.soon(call))
+  }
+
+  /** Real time: what the code may be waiting for is real, whatever clock the engine has. */
+  after(delayMs: number, call: () => void): void {
+    leaveScope(() => void setTimeout(call, delayMs))
+  }
+
+  seed(): string {
+    const { started, generation } = this.#run.state
+    return `${started?.seed ?? 0}.${generation}`
+  }
+
+  mayStart(): boolean {
+    return this.#run.state.rolling === null && !this.#run.stay.isPaused && !this.#run.isDry
+  }
+
+  begun(): readonly string[] {
+    return Object.keys(this.#run.state.open)
+  }
+
+  onSignal(item: Extract<Item, { kind: 'signal' }>): void {
+    this.#run.signals.deliver(item)
+  }
+
+  onUpdate(item: Extract<Item, { kind: 'update' }>): void {
+    this.#run.queries.update(item)
+  }
+
+  onCancel({ reason, why }: Extract<Item, { kind: 'cancel' }>): void {
+    if (this.#cancelled) return
+    const run = this.#run
+    const error = why === 'deadline' ? new RepriseError('TIMEOUT', reason, { run: run.id }) : cancelledError(reason)
+    this.#cancelled = error
+    run.alarms.delete('~deadline')
+    run.signals.stopWaiting()
+    for (const command of [...run.execution.open]) this.#cancelCommand(command, error)
+  }
+
+  onLive(): void {
+    const run = this.#run
+    if (run.isDry) return
+    const { started, startedAt } = run.state
+    if (started?.deadline === undefined || this.#cancelled) return
+    const { deadline } = started
+    const reason = `the deadline of ${deadline - startedAt} ms passed`
+    run.alarms.set('~deadline', deadline, () => run.spawn(() => run.record('cancel', { reason, why: 'deadline' })))
+  }
+
+  onQuiet(): void {
+    const run = this.#run
+    if (run.isLeaving || run.stay.isPaused) return
+    run.wasReplayed()
+    if (run.isDry) return
+    run.queries.flush()
+    run.mail.readDeferred()
+    if (run.state.rolling || run.execution.isOver) concludeRun(run)
+    if (!run.isConcluding) run.stay.letGoSoon()
+  }
+
+  onDiverged(error: RepriseError): void {
+    this.#run.leave({ because: 'diverged', error: withRun(error, this.#run.open.id) })
+  }
+
+  #cancelCommand(command: Command, error: RepriseError): void {
+    // A boundary is passed or not by what history says of it: the code is told there.
+    if (command.kind === 'loop') {
+      command.cancelled = error.message
+      return
+    }
+    if (command.kind !== 'step') {
+      command.isAbandoned = true
+      command.onAbandon()
+      command.reject(error)
+      return
+    }
+    const run = this.#run
+    command.cancelled = error.message
+    // Waiting for its next attempt: there will be none.
+    if (run.alarms.has(command.id)) {
+      run.alarms.delete(command.id)
+      const failure = { name: 'RepriseError', message: 'cancelled', code: 'CANCELLED' }
+      run.spawn(() => run.record('failed', { id: command.id, error: failure }))
+    } else abandonStep(run, command, error.message)
+  }
+}
+
+function withRun(error: RepriseError, timeline: string): RepriseError {
+  return new RepriseError(error.code, `${timeline}: ${error.message.replace(/ \[[A-Z_]+\]$/, '')}`, {
+    timeline,
+    ...error.data,
+  })
+}

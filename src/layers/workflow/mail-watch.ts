@@ -1,0 +1,71 @@
+// Looking for mail of the runs in memory. Runs that wait are looked after at once when the store calls; those at work less
+// often, because most of them end before anybody writes to them. Whoever sends from this process tells the run itself.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { Instance } from './instance.ts'
+
+const lookMs = 100
+const busyMs = 500
+/** Without a call of the store: a call may be lost. */
+const silentMs = 1000
+
+export class MailWatch {
+  readonly #kernel: Kernel
+  readonly #live: ReadonlyMap<string, Instance>
+  readonly #onProblem: (error: unknown) => void
+  #unlisten: (() => void) | null = null
+  #cancel: (() => void) | null = null
+  #heardAt = Number.NEGATIVE_INFINITY
+  #isClosed = false
+
+  constructor(kernel: Kernel, live: ReadonlyMap<string, Instance>, onProblem: (error: unknown) => void) {
+    this.#kernel = kernel
+    this.#live = live
+    this.#onProblem = onProblem
+  }
+
+  /** There are runs in memory. */
+  start(): void {
+    const { store, clock } = this.#kernel
+    if (this.#isClosed || this.#cancel) return
+    this.#unlisten ??= store.listen(() => {
+      this.#heardAt = clock.elapsed()
+    })
+    this.#cancel = clock.after(lookMs, () => {
+      this.#cancel = null
+      if (this.#isClosed || this.#live.size === 0) return
+      void this.#look().catch(this.#onProblem)
+      this.start()
+    })
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#unlisten?.()
+    this.#cancel?.()
+  }
+
+  async #look(): Promise<void> {
+    const { store, clock } = this.#kernel
+    const now = clock.elapsed()
+    const ids: TimelineId[] = []
+    for (const instance of this.#live.values()) {
+      instance.noteSlow()
+      if (!this.#isDue(instance, now)) continue
+      instance.mail.lookedAt = now
+      ids.push(instance.open.id)
+    }
+    if (ids.length === 0) return
+    for (const head of await store.head(ids)) {
+      const instance = head && head.mail > 0 ? this.#live.get(head.timeline) : undefined
+      instance?.spawn(() => instance.mail.read())
+    }
+  }
+
+  #isDue({ mail, stay }: Instance, now: number): boolean {
+    const sinceMs = now - mail.lookedAt
+    if (sinceMs >= silentMs) return true
+    return this.#heardAt >= mail.lookedAt && (stay.isIdle || sinceMs >= busyMs)
+  }
+}

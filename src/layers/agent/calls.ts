@@ -18,6 +18,8 @@ export interface CallHost {
   /** The timeline this branch left, so that its keys differ. */
   readonly branch: string | undefined
   readonly tools: Tools
+  /** Names of those that may be called now; all if undefined. */
+  readonly allowed: readonly string[] | undefined
   readonly similarCalls: SimilarCalls
   /** Goes on in a fork, and says where. */
   fork(): Promise<string>
@@ -54,6 +56,8 @@ export async function callTool(
   const wanted = { id, turn, name, args: record?.args ?? args, digest }
   const tool = Object.hasOwn(host.tools, name) ? host.tools[name] : undefined
   if (!tool) return await refuse(host, wanted, `there is no tool ${name}`)
+  // What was begun before the settings changed is still brought to its end.
+  if (!record && !isAllowed(host, name)) return await refuse(host, wanted, `${name} may not be used now`)
   if (record?.state === 'intended') return await resolveDoubt(host, wanted, tool, signal)
   if (!record) {
     const standing = findStanding(open.state, name, digest)
@@ -73,6 +77,10 @@ interface Wanted {
   readonly digest: string
 }
 
+function isAllowed(host: CallHost, name: string): boolean {
+  return host.allowed === undefined || host.allowed.includes(name)
+}
+
 function recorded(record: CallRecord): CallOutcome {
   return record.state === 'failed'
     ? { kind: 'failed', error: record.error ?? 'failed', wasRecorded: true }
@@ -90,6 +98,7 @@ async function settleSimilar(
   const tool = Object.hasOwn(host.tools, wanted.name) ? host.tools[wanted.name] : undefined
   if (again) return await callTool(host, wanted.id, wanted.turn, wanted.name, wanted.args, signal)
   if (!tool) return await refuse(host, wanted, `there is no tool ${wanted.name}`)
+  if (!isAllowed(host, wanted.name)) return await refuse(host, wanted, `${wanted.name} may not be used now`)
   if (tool.kind === 'read-only' || record.kind === 'read-only' || host.similarCalls === 'new') {
     return await intendAndRun(host, wanted, tool, signal)
   }

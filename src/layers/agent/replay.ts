@@ -14,6 +14,7 @@ import type { AgentDefinition } from './definition.ts'
 import type { Message, Model, ModelAnswer, ModelPart, Settings, ToolRequest, Usage } from './message.ts'
 import { addUsage, noUsage } from './message.ts'
 import type { SessionState } from './state.ts'
+import { allowedTools } from './tool.ts'
 
 export interface ReplayedStep<Data = unknown> {
   readonly seq: number
@@ -25,6 +26,8 @@ export interface ReplayedStep<Data = unknown> {
   readonly output: unknown
   readonly data: Data
   readonly plan: unknown
+  readonly notes: readonly string[]
+  readonly settings: Settings
 }
 
 export interface Replay<Data> {
@@ -62,7 +65,8 @@ export async function replaySession<Data>(
 }
 
 function stepOf<Data>(state: SessionState<Data>, type: string, seq: number, data: unknown): ReplayedStep<Data> | null {
-  const common = { seq, turn: state.turn, data: state.data, plan: state.plan }
+  const { turn, data: own, plan, settings } = state
+  const common = { seq, turn, data: own, plan, settings, notes: [...state.notes.values()] }
   if (type === 'answered') {
     const { answer } = data as { answer: ModelAnswer }
     return { ...common, kind: 'model', tool: 'model', input: [...state.messages.values()], output: answer }
@@ -102,7 +106,7 @@ export interface Evaluation {
   readonly usage: { readonly recorded: Usage; readonly candidate: Usage }
 }
 
-/** Every recorded question, asked of another model. Nothing is written and no tool is called. */
+/** Every recorded question, asked of another model or with another prompt. Nothing is written and no tool is called. */
 export async function evaluateSession<Data>(
   engine: Reprise,
   definition: AgentDefinition<Data>,
@@ -113,14 +117,15 @@ export async function evaluateSession<Data>(
   const evaluated: EvaluatedStep[] = []
   for (const step of steps) {
     if (step.kind !== 'model') continue
+    const settings = { ...definition.options.settings, ...step.settings, ...candidate.settings }
     const answer = await settle(
       candidate.model({
         messages: step.input as readonly Message[],
         data: step.data,
         plan: step.plan,
-        notes: [],
-        settings: { ...definition.options.settings, ...candidate.settings },
-        tools: Object.keys(definition.options.tools ?? {}),
+        notes: step.notes,
+        settings,
+        tools: allowedTools(definition.options.tools ?? {}, settings),
         key: `evaluation ${definition.prefix}${id}@${step.seq}`,
         attempt: 1,
         partial: '',

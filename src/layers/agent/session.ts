@@ -260,6 +260,7 @@ export class Session<Data> {
   #host(signal: AbortSignal | undefined, model?: Model<Data>): TurnHost<Data> {
     const { options } = this.definition
     const line = this.#line
+    const settings = { ...options.settings, ...this.state.settings }
     return {
       kernel: this.engine.kernel,
       get open() {
@@ -267,10 +268,11 @@ export class Session<Data> {
       },
       branch: line.branch,
       tools: options.tools ?? {},
-      similarCalls: this.state.settings.similarCalls ?? options.similarCalls ?? 'conflict',
+      allowed: settings.tools,
+      similarCalls: settings.similarCalls ?? options.similarCalls ?? 'conflict',
       model: model ?? options.model,
       modelInDoubt: options.modelInDoubt ?? 'retry',
-      settings: { ...options.settings, ...this.state.settings },
+      settings,
       signal,
       fork: () => this.#forkForSimilarCall(),
     }

@@ -47,3 +47,8 @@ export function retriesInDoubt(of: Tool): boolean {
 // biome-ignore lint/suspicious/noExplicitAny: tools of any arguments go into one record
 export type AnyTool = Tool<any, any>
 export type Tools = Readonly<Record<string, AnyTool>>
+
+/** The names that a model may ask for. */
+export function allowedTools(tools: Tools, settings: { readonly tools?: readonly string[] }): string[] {
+  return Object.keys(tools).filter((name) => settings.tools === undefined || settings.tools.includes(name))
+}

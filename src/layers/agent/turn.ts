@@ -7,6 +7,7 @@ import type { ModelInDoubt } from './definition.ts'
 import type { Message, Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from './message.ts'
 import { type CallRecord, place, type SessionState, type Waiting } from './state.ts'
 import { StreamWriter } from './stream.ts'
+import { allowedTools } from './tool.ts'
 
 export type NextStep =
   | { readonly kind: 'model'; readonly id: string; readonly index: number }
@@ -71,14 +72,13 @@ async function callModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: str
   if (isCut && host.modelInDoubt === 'hold' && record.state !== 'approved') return await holdModel(host, record)
   const before = isCut ? state.streams.get(id) : undefined
   const { key, attempt } = await intend(host, { ...call, state: 'intended' }, 'none')
-  const allowed = host.settings.tools
   const request: ModelCall<Data> = {
     messages: [...state.messages.values()],
     data: state.data,
     plan: state.plan,
     notes: [...state.notes.values()],
     settings: host.settings,
-    tools: Object.keys(host.tools).filter((name) => allowed === undefined || allowed.includes(name)),
+    tools: allowedTools(host.tools, host.settings),
     key,
     attempt,
     partial: before?.text ?? '',

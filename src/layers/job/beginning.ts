@@ -49,3 +49,8 @@ export async function beginShard<T>(
 export function wasLeft(state: JobState): boolean {
   return state.round > 0 && state.status !== 'finished'
 }
+
+/** Nobody has worked on it since that moment. Of a process that died, nobody knows when it last did. */
+export function isUnused(state: JobState, since: number): boolean {
+  return state.round === 0 || (state.status !== 'running' && state.endedAt < since)
+}

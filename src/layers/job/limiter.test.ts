@@ -24,7 +24,7 @@ it('lets at most max starts into any window, and uses it up', () => {
   fc.assert(
     fc.property(max, fc.integer({ min: 10, max: 5000 }), (most, per) => {
       const limiter = new RateLimiter(per)
-      limiter.allow(most, 0, true)
+      limiter.allow(most, null)
       const starts = startsOf(limiter, per * 5)
       expectWithin(starts, most, per)
       expect(starts.length).toBe(most * 6)
@@ -42,7 +42,7 @@ it('processes that divide the shards among them stay within the limit together',
       expect(shares.reduce((sum, share) => sum + share, 0)).toBe(most)
       const all = shares.flatMap((share) => {
         const limiter = new RateLimiter(1000)
-        limiter.allow(share, 0, true)
+        limiter.allow(share, null)
         return startsOf(limiter, 5000)
       })
       expectWithin(all, most, 1000)
@@ -57,14 +57,14 @@ it('stays within the limit while shares move from one process to another', () =>
       fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 1, maxLength: 6 }),
       (most, moves) => {
         const pair = [new RateLimiter(1000), new RateLimiter(1000)] as const
-        pair[0].allow(most, 0, true)
+        pair[0].allow(most, null)
         const all = startsOf(pair[0], 300)
         let now = 301
         for (const part of moves) {
           const own = Math.floor(most * part)
           // Whoever gives up does so first.
-          pair[0].allow(own, now, false)
-          pair[1].allow(most - own, now, false)
+          pair[0].allow(own, now)
+          pair[1].allow(most - own, now)
           all.push(...startsOf(pair[0], now + 700, now), ...startsOf(pair[1], now + 700, now))
           now += 701
         }
@@ -76,4 +76,20 @@ it('stays within the limit while shares move from one process to another', () =>
 
 it('starts nothing without an allowance', () => {
   expect(new RateLimiter(250).tryStart(0)).toBe(250)
+})
+
+it('stays within the limit though whoever gives a share up hears of it late', () => {
+  fc.assert(
+    fc.property(max, fc.integer({ min: 0, max: 900 }), fc.integer({ min: 10, max: 2000 }), (most, lateMs, per) => {
+      const pair = [new RateLimiter(per), new RateLimiter(per)] as const
+      pair[0].allow(most, null)
+      const all = startsOf(pair[0], 300)
+      // The new owner begins at 301; the old one goes on with what it had until it hears of it.
+      pair[1].allow(most, 301 + 1000)
+      all.push(...startsOf(pair[0], 301 + lateMs, 301))
+      pair[0].allow(0, 301 + lateMs)
+      all.push(...startsOf(pair[1], 301 + 4 * per + 1000, 301))
+      expectWithin(all, most, per)
+    }),
+  )
 })

@@ -12,23 +12,34 @@ export class RateLimiter {
   }
 
   /**
-   * How many starts a window this process may make from now on. What it gains is taken as used up until now: whoever had
-   * it before may have used it. `isFresh`: nobody had it.
+   * How many starts a window this process may make from now on. What it gains counts as used at `usedAt`: whoever had it
+   * before may use it until then. Null: nobody had it.
    */
-  allow(count: number, now: number, isFresh: boolean): void {
-    if (!isFresh) for (let gained = this.#allowance; gained < count; gained++) this.#starts.push(now)
+  allow(count: number, usedAt: number | null): void {
+    if (usedAt !== null) for (let gained = this.#allowance; gained < count; gained++) this.#note(usedAt)
     this.#allowance = count
   }
 
   /** 0: counted as started. Otherwise: ask again after so many ms. */
   tryStart(now: number): number {
+    const pause = this.pauseMs(now)
+    if (pause === 0) this.#note(now)
+    return pause
+  }
+
+  /** 0: there is room. Otherwise: ask again after so many ms. */
+  pauseMs(now: number): number {
     if (this.#allowance === 0) return this.#perMs
     while (this.#starts.length > 0 && this.#starts[0]! <= now - this.#perMs) this.#starts.shift()
-    if (this.#starts.length < this.#allowance) {
-      this.#starts.push(now)
-      return 0
-    }
+    if (this.#starts.length < this.#allowance) return 0
     return Math.max(1, this.#starts[this.#starts.length - this.#allowance]! + this.#perMs - now)
+  }
+
+  /** Nearly always the latest. */
+  #note(at: number): void {
+    let place = this.#starts.length
+    while (place > 0 && this.#starts[place - 1]! > at) place -= 1
+    this.#starts.splice(place, 0, at)
   }
 }
 

@@ -12,7 +12,7 @@ import { whileAwaited } from '../../engine/stay-alive.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { Alarm } from './alarm.ts'
 import { Announcer } from './announcer.ts'
-import { beginShard, wasLeft } from './beginning.ts'
+import { beginShard, isUnused, wasLeft } from './beginning.ts'
 import { finishShard, leaveShard } from './ending.ts'
 import { toFailure } from './entries.ts'
 import { applyMail } from './letters.ts'
@@ -33,6 +33,8 @@ export interface RunStart {
 }
 
 const lookEveryMs = 300
+/** A process that loses a part of the rate limit knows by then: it looks three times in it. */
+const hearsWithinMs = 1000
 
 export class JobRun<T = unknown> {
   readonly name: string
@@ -59,7 +61,7 @@ export class JobRun<T = unknown> {
   #stopping: Promise<void> | null = null
   #cutOff = 0
   #lastTotal: number | null = null
-  /** Nobody can have used the rate limit just before us. */
+  /** Nobody can have used the rate limit in the window before us. */
   #isFresh = true
   #endedMs: number | null = null
 
@@ -130,6 +132,8 @@ export class JobRun<T = unknown> {
     })
     try {
       this.#engine.kernel.worker.describe(`job ${this.name}`, this.#job.shards)
+      // Those who hold the shards must see that somebody came, though we own nothing yet.
+      if (this.#job.shards > 1) await this.#engine.kernel.worker.register()
       await checkShards(this.#engine, this.name, this.#job.shards)
       await this.#takeClaimed()
       while (!(await this.#look())) await this.#alarm.nap(lookEveryMs)
@@ -191,7 +195,7 @@ export class JobRun<T = unknown> {
     this.#divideLimit(open)
     if (taken.length > 0) this.#startPass(taken)
     await this.#readMail(heads)
-    this.#handOver(fair)
+    if (this.#handOver(fair)) this.#divideLimit(open)
     if (this.#shards.size === 0) this.#status = 'waiting'
     // Also while nothing ends: an item may take an hour, and people want to see that it is being done.
     if (this.#bench.inFlight > 0) this.#announcer.changed()
@@ -205,9 +209,11 @@ export class JobRun<T = unknown> {
     const { max } = this.#job.rateLimit!
     let count = 0
     unfinished.forEach((index, rank) => {
-      if (this.#shards.has(index)) count += allotment(max, rank, unfinished.length)
+      const shard = this.#shards.get(index)
+      if (shard && !shard.isLeaving) count += allotment(max, rank, unfinished.length)
     })
-    limiter.allow(count, this.#engine.kernel.clock.elapsed(), this.#isFresh)
+    const usedAt = this.#engine.kernel.clock.elapsed() + (this.#job.shards > 1 ? hearsWithinMs : 0)
+    limiter.allow(count, this.#isFresh ? null : usedAt)
     this.#isFresh = false
   }
 
@@ -232,12 +238,13 @@ export class JobRun<T = unknown> {
   }
 
   /** Others came: let them have what is more than our share, one at a time. */
-  #handOver(fair: number): void {
+  #handOver(fair: number): boolean {
     const held = [...this.#shards.values()]
     const last = held[held.length - 1]
-    if (held.length <= fair || this.#stopping || !last || held.some((shard) => shard.isLeaving)) return
+    if (held.length <= fair || this.#stopping || !last || held.some((shard) => shard.isLeaving)) return false
     last.isLeaving = true
     this.#letGo(last).catch((error) => this.#fail(error))
+    return true
   }
 
   async #letGo(shard: Shard<T>): Promise<void> {
@@ -287,7 +294,7 @@ export class JobRun<T = unknown> {
     })
     // It never said that it stopped: the process died. One of the items then in flight may be the reason.
     if (state.status === 'running') shard.careful = 2 * this.#job.concurrency * this.#job.batchSize
-    this.#isFresh &&= state.round === 0 || state.status === 'finished' || state.status === 'stopped'
+    this.#isFresh &&= isUnused(state, kernel.worker.now() - (this.#job.rateLimit?.perMs ?? 0))
     await beginShard(this.#engine, open, this.#job, {
       name: this.name,
       index,

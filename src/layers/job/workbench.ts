@@ -201,19 +201,28 @@ export class Workbench<T> {
 
   /** Limits that have to be waited for while the slot is held. */
   async #clear(task: Task<T>): Promise<boolean> {
-    const { clock } = this.#kernel
-    for (const gate of [this.breaker, this.limiter]) {
-      if (!gate) continue
-      for (let pause = gate.tryStart(clock.elapsed()); pause > 0; pause = gate.tryStart(clock.elapsed())) {
+    const { breaker, limiter } = this
+    const isOff = () => this.isStopping || task.shard.lost !== null
+    const pass = async (pauseMs: (now: number) => number): Promise<boolean> => {
+      for (let pause = this.#now(pauseMs); pause > 0; pause = this.#now(pauseMs)) {
         await this.#sleep(Math.min(pause, 1000))
-        if (this.isStopping || task.shard.lost) return false
+        if (isOff()) return false
       }
+      return true
     }
+    if (breaker && !(await pass((now) => breaker.tryStart(now)))) return false
     if (task.shard.careful > 0) {
+      // Noted when there is room, so that it is not blamed for a crash while it only waits…
+      if (limiter && !(await pass((now) => limiter.pauseMs(now)))) return false
       task.shard.careful -= 1
       await task.shard.begun(task)
     }
-    return true
+    // …and counted in the moment in which it starts: nothing may come between.
+    return !limiter || (await pass((now) => limiter.tryStart(now)))
+  }
+
+  #now(pauseMs: (now: number) => number): number {
+    return pauseMs(this.#kernel.clock.elapsed())
   }
 
   #begin(task: Task<T>): void {

@@ -4,7 +4,7 @@
 import { AIMessage, HumanMessage, ToolMessage } from '@langchain/core/messages'
 import { Annotation, Command, interrupt, messagesStateReducer, Send, StateGraph } from '@langchain/langgraph'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { Reprise } from '../../src/index.ts'
 import { RepriseSaver } from '../../src/layers/langgraph/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -227,6 +227,26 @@ describe('RepriseSaver', () => {
       expect(await steps({ filter: { unknown: 1 } })).toEqual([])
     })
 
+    it('gives each reader objects of its own: what one does to them, no other sees', async () => {
+      const w = await world()
+      const saver = new RepriseSaver(await w.engine())
+      const values = () => ({
+        list: [{ when: new Date(5), bytes: new Uint8Array([1, 2]), deep: { n: [1] } }],
+        messages: [new AIMessage({ id: 'a', content: 'x'.repeat(100), response_metadata: { at: new Date(7) } })],
+      })
+      await saver.put(at('own'), checkpointOf(values(), 1), metadata, { list: 1, messages: 1 })
+      for (const read of [() => saver.get(at('own')), async () => (await all(saver.list(at('own'))))[0]!.checkpoint]) {
+        const { list, messages } = (await read())!.channel_values as ReturnType<typeof values>
+        expect({ list, messages }).toEqual(values())
+        list[0]!.when.setTime(0)
+        list[0]!.bytes[0] = 9
+        list[0]!.deep.n.push(2)
+        ;(messages[0]!.response_metadata.at as Date).setTime(0)
+        messages[0]!.content = 'changed'
+      }
+      expect((await saver.get(at('own')))!.channel_values).toEqual(values())
+    })
+
     it('deletes a thread, prunes one to what is kept, and gives its space back', async () => {
       const w = await world()
       const rp = await w.engine()
@@ -327,6 +347,72 @@ describe('RepriseSaver', () => {
       }),
       { numRuns: 60 },
     )
+  })
+
+  it('C11 a list with a filter and a limit decodes what it gives, however long the thread is', async () => {
+    const { open } = await import('../../src/index.ts')
+    const { Codec } = await import('../../src/core/codec.ts')
+    await using rp = await open('memory:')
+    const saver = new RepriseSaver(rp)
+    const decodes = async (steps: number) => {
+      let config: object = at(`thread-${steps}`)
+      for (let step = 0; step < steps; step++) {
+        const source = step % 5 === 0 ? ('input' as const) : ('loop' as const)
+        const checkpoint = checkpointOf({ document: { text: `${step} ${'z'.repeat(500)}` } }, step + 1)
+        config = await saver.put(config, checkpoint, { ...metadata, step, source }, { document: step + 1 })
+      }
+      const decode = vi.spyOn(Codec.prototype, 'decode')
+      try {
+        const options = { filter: { source: 'input' }, limit: 2 }
+        expect(await all(saver.list(at(`thread-${steps}`), options))).toHaveLength(2)
+        return decode.mock.calls.length
+      } finally {
+        decode.mockRestore()
+      }
+    }
+    const few = await decodes(20)
+    expect(few).toBeGreaterThan(2)
+    expect(few).toBeLessThan(20)
+    expect(await decodes(200)).toBe(few)
+  })
+
+  it('C11 pages of a list fit together: with branches, namespaces, before, filter and a limit anywhere', async () => {
+    const { open } = await import('../../src/index.ts')
+    await using rp = await open('memory:')
+    const saver = new RepriseSaver(rp)
+    const memory = new MemorySaver()
+    const made: { ns: string; id: string }[] = []
+    for (let step = 0; step < 100; step++) {
+      const ns = step % 3 === 0 ? 'inner' : ''
+      const parent = made.filter((each) => each.ns === ns).at(step % 7 === 0 ? -2 : -1)
+      const checkpoint = { ...checkpointOf({ list: [step] }, step + 1), id: uuid6(step) }
+      const config = {
+        configurable: { thread_id: 'pages', checkpoint_ns: ns, ...(parent && { checkpoint_id: parent.id }) },
+      }
+      for (const each of [saver, memory]) {
+        await each.put(
+          config,
+          checkpoint,
+          { ...metadata, step, source: step % 2 ? 'loop' : 'input' },
+          { list: step + 1 },
+        )
+      }
+      made.push({ ns, id: checkpoint.id })
+    }
+    const shown = async (from: BaseCheckpointSaver, configurable: object, options: object) =>
+      (await all(from.list({ configurable: { thread_id: 'pages', ...configurable } }, options)))
+        .map(({ config, metadata: told }) => [config.configurable!.checkpoint_ns, told!.step])
+        .sort()
+    for (const configurable of [{}, { checkpoint_ns: '' }, { checkpoint_ns: 'inner' }]) {
+      for (const options of [{}, { filter: { source: 'input' } }, { before: at('pages', made[50]!.id) }]) {
+        expect(await shown(saver, configurable, options)).toEqual(await shown(memory, configurable, options))
+      }
+    }
+    const limited = await all(saver.list(at('pages'), { limit: 40 }))
+    const whole = await all(saver.list(at('pages')))
+    expect(limited).toEqual(whole.slice(0, 40))
+    const ids = whole.map(({ config }) => String(config.configurable!.checkpoint_id))
+    expect(ids).toEqual([...ids].sort().reverse())
   })
 
   it('C11 costs only what changed: bytes of a turn do not grow with the thread', async () => {

@@ -88,6 +88,19 @@ describe('workspaces', () => {
         expect(readFileSync(join(elsewhere, 'link'), 'utf8')).toBe('one')
       })
 
+      it('come back by the rollback itself, if it is told where they are', async () => {
+        const w = await world()
+        const directory = makeFolder({ a: 'one' })
+        const session = await (await w.engine()).open(coder, 'with-files')
+        await session.turn('first', { workspace: { directory } })
+        put(directory, 'a', 'two')
+        put(directory, 'b', 'new')
+        await session.turn('second', { workspace: { directory } })
+        await session.rollback(1, { workspace: { directory } })
+        expect(readFileSync(join(directory, 'a'), 'utf8')).toBe('one')
+        expect(existsSync(join(directory, 'b'))).toBe(false)
+      })
+
       it('cost only what changed, and are refused above their bounds', async () => {
         const w = await world()
         const directory = makeFolder({ big: 'x'.repeat(100_000), small: 'y' })

@@ -89,3 +89,21 @@ export async function consumerLag(engine: Reprise, definition: ConsumerDefinitio
   }
   return { runs, isMore: true }
 }
+
+/**
+ * The consumer will not come back: its cursor no longer holds history. If it does come back, it goes on from where it was
+ * with what history is left.
+ * @example await releaseConsumer(rp, mailer)
+ */
+export async function releaseConsumer(engine: Reprise, definition: ConsumerDefinition): Promise<void> {
+  const id = timelineId(definition.timelines[0]!)
+  if (!(await engine.head(id))) {
+    throw new RepriseError('NOT_FOUND', `consumer ${definition.name} has not run yet`, { name: definition.name })
+  }
+  const open = await engine.openTimeline(id, definition.fold)
+  try {
+    await open.write([], { cursors: { [cursorOf(definition.name)]: null } })
+  } finally {
+    await open.close()
+  }
+}

@@ -1,6 +1,13 @@
 // reprise/job: resumable jobs over anything that can be iterated. See docs/guides/jobs.md.
 
-export { type ConsumerDefinition, type ConsumerOptions, consumer, consumerLag, type Lag } from './consumer.ts'
+export {
+  type ConsumerDefinition,
+  type ConsumerOptions,
+  consumer,
+  consumerLag,
+  type Lag,
+  releaseConsumer,
+} from './consumer.ts'
 export type { BatchContext, ItemContext } from './context.ts'
 export { type JobDefinition, job, type RunOptions } from './definition.ts'
 export type { Failure } from './entries.ts'

@@ -54,8 +54,6 @@ export class Instance {
   readonly open: RunTimeline
   /** Only replayed: nothing is started, nothing is written. */
   readonly isDry: boolean
-  /** Resolves when history is used up and everything that could run has run. */
-  readonly replayed: Promise<void>
   readonly alarms: Alarms
   readonly mail: Mail
   readonly queries: Queries
@@ -71,7 +69,8 @@ export class Instance {
   isConcluding = false
   readonly #hooks: Hooks
   #leave!: (left: Left) => void
-  #onReplayed!: () => void
+  #isReplayed = false
+  #onReplayed: (() => void) | null = null
   #hasLeft = false
   #stop: AbortController | null = null
   #unwatch: () => void
@@ -84,9 +83,6 @@ export class Instance {
     this.definition = definition
     this.open = open
     this.isDry = isDry
-    this.replayed = new Promise((resolve) => {
-      this.#onReplayed = resolve
-    })
     this.id = open.id.slice(definition.prefix.length)
     this.alarms = new Alarms(this.kernel.clock, () => this.now())
     this.mail = new Mail(this)
@@ -168,9 +164,22 @@ export class Instance {
     return (await this.open.write([], { ride: call })).ridden as T
   }
 
-  /** History is used up, and everything that could run has run. */
+  /** Resolves when history is used up and everything that could run has run. */
+  get replayed(): Promise<void> {
+    if (this.#isReplayed) return Promise.resolve()
+    return new Promise((resolve) => {
+      const before = this.#onReplayed
+      this.#onReplayed = () => {
+        before?.()
+        resolve()
+      }
+    })
+  }
+
   wasReplayed(): void {
-    this.#onReplayed()
+    this.#isReplayed = true
+    this.#onReplayed?.()
+    this.#onReplayed = null
   }
 
   /** Replays from history and goes on. Also called again, when the run starts over. */

@@ -1,12 +1,13 @@
 // Looking for mail of the runs in memory. Runs that wait are looked after at once when the store calls; those at work less
 // often, because most of them end before anybody writes to them. Whoever sends from this process tells the run itself.
 
-import type { TimelineId } from '../../core/coordinate.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Instance } from './instance.ts'
 
 const lookMs = 100
 const busyMs = 500
+/** So many at a time, those that nobody looked after for longest: what looking costs does not grow with the runs. */
+const atOnce = 50
 /** Without a call of the store: a call may be lost. */
 const silentMs = 1000
 
@@ -49,15 +50,16 @@ export class MailWatch {
   async #look(): Promise<void> {
     const { store, clock } = this.#kernel
     const now = clock.elapsed()
-    const ids: TimelineId[] = []
+    const due: Instance[] = []
     for (const instance of this.#live.values()) {
       instance.noteSlow()
-      if (!this.#isDue(instance, now)) continue
-      instance.mail.lookedAt = now
-      ids.push(instance.open.id)
+      if (this.#isDue(instance, now)) due.push(instance)
     }
-    if (ids.length === 0) return
-    for (const head of await store.head(ids)) {
+    if (due.length === 0) return
+    if (due.length > atOnce) due.sort((a, b) => a.mail.lookedAt - b.mail.lookedAt)
+    const looked = due.slice(0, atOnce)
+    for (const { mail } of looked) mail.lookedAt = now
+    for (const head of await store.head(looked.map(({ open }) => open.id))) {
       const instance = head && head.mail > 0 ? this.#live.get(head.timeline) : undefined
       instance?.spawn(() => instance.mail.read())
     }

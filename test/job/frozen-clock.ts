@@ -1,0 +1,24 @@
+// The machine's clock, standing still within each turn of the event loop: what a test notes in an item is exactly what the
+// rate limit saw when it let the item go, however busy the machine is.
+
+import type { Clock } from '../../src/core/ports.ts'
+import { systemClock } from '../../src/engine/platform.ts'
+
+export function frozenClock(): Clock & { stop(): void } {
+  let now = performance.now()
+  const look = () => {
+    now = performance.now()
+  }
+  const turn = (call: () => void) => () => {
+    look()
+    call()
+  }
+  const timer = setInterval(look, 1)
+  return {
+    now: systemClock.now,
+    elapsed: () => now,
+    after: (delayMs, call, isAwaited) => systemClock.after(delayMs, turn(call), isAwaited),
+    soon: (call) => systemClock.soon(turn(call)),
+    stop: () => clearInterval(timer),
+  }
+}

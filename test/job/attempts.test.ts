@@ -85,9 +85,9 @@ onEveryStore(
       const starts: number[] = []
       const make = (stopAfter: number) =>
         job('rate', {
-          source: numbers(16),
+          source: numbers(12),
           concurrency: 12,
-          rateLimit: { max: 4, per: 100 },
+          rateLimit: { max: 4, per: 500 },
           each: () => {
             starts.push(clock.elapsed())
             if (starts.length === stopAfter) void run.stop()
@@ -98,8 +98,8 @@ onEveryStore(
       run = await engine.run(make(-1))
       expect((await run.result()).status).toBe('finished')
       clock.stop()
-      expect(starts).toHaveLength(16)
-      for (let i = 4; i < starts.length; i++) expect(starts[i]! - starts[i - 4]!).toBeGreaterThanOrEqual(100)
+      expect(starts).toHaveLength(12)
+      for (let i = 4; i < starts.length; i++) expect(starts[i]! - starts[i - 4]!).toBeGreaterThanOrEqual(500)
     })
 
     it('does batches, and when one fails finds the bad item among the good', async () => {

@@ -36,7 +36,7 @@ const allFlags = 15
 const crcBytes = 4
 const nonceBytes = 12
 const tagBytes = 16
-const recordAboveBytes = 1024
+const recordAboveBytes = 512
 const chunkAboveBytes = 256
 const noContext = new Uint8Array(0)
 

@@ -4,13 +4,14 @@
 //
 //   checkpoint  [ns, id, parent, v, ts, versions, seen, metadata, channels, values, leaves, extra]
 //               versions, seen, metadata and channels are differences from the parent: [key, value, …] set and keys gone;
-//               a channel's value is the number of one of the entry's values
+//               a channel's value is the number of one of the entry's values; names are numbered (names.ts)
 //   writes      [ns, id, task, [[index, channel, bytes] …], leaves]
 //   pruned      [checkpoint keys, write keys, value ids, leaf digests]
 
 import { type Keyed, keyed } from '../../core/keyed.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/history.ts'
+import { type NamedCheckpoint, spellNames, unpackChannel } from './names.ts'
 import { define, type LeafValue } from './portable.ts'
 
 export type Version = string | number
@@ -81,7 +82,7 @@ export type WritesData = readonly [
   ns: string,
   id: string | Uint8Array,
   task: string | Uint8Array,
-  writes: readonly (readonly [number, string, Uint8Array, string?])[],
+  writes: readonly (readonly [index: number, channel: string | number, bytes: Uint8Array, serde?: string])[],
   leaves: NewLeaves,
 ]
 export type PrunedData = readonly [
@@ -96,7 +97,8 @@ export const threadFold: Fold<ThreadState> = {
   version: 'langgraph 1',
   initial: () => ({ checkpoints: keyed(), writes: keyed(), values: keyed(), leaves: keyed() }),
   apply(state, entry) {
-    if (entry.type === 'checkpoint') applyCheckpoint(state, entry, entry.data as CheckpointData)
+    if (entry.type === 'checkpoint')
+      applyCheckpoint(state, entry, spellNames(entry.data as CheckpointData | NamedCheckpoint))
     else if (entry.type === 'writes') applyWrites(state, entry.data as WritesData)
     else if (entry.type === 'pruned') applyPruned(state, entry.data as PrunedData)
   },
@@ -213,7 +215,8 @@ function applyWrites(state: ThreadState, data: WritesData): void {
   const [ns, id, packedTask, writes, leaves] = data
   for (const [digest, leaf] of leaves) state.leaves.set(digest, leaf)
   const task = unpackId(packedTask)
-  for (const [index, channel, bytes, serde] of writes) {
+  for (const [index, packedChannel, bytes, serde] of writes) {
+    const channel = unpackChannel(packedChannel)
     const key = writeKey(ns, unpackId(id), task, index)
     // The first of a task counts; special writes are replaced.
     if (index >= 0 && state.writes.has(key)) continue

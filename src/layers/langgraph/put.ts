@@ -18,6 +18,7 @@ import {
   valueId,
 } from './fold.ts'
 import type { Lists } from './lists.ts'
+import { numberNames } from './names.ts'
 import type { LeafValue, Portable } from './portable.ts'
 
 export interface Put {
@@ -76,7 +77,7 @@ export function prepareCheckpoint(
     extra,
   ]
   return {
-    entry: { type: 'checkpoint', data },
+    entry: { type: 'checkpoint', data: numberNames(data) },
     done(written) {
       for (const { index, items, live } of draft.held) {
         lists.hold(typeof index === 'string' ? index : valueId(written.first, index), items, live)

@@ -18,6 +18,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkName } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { packId, threadFold } from './fold.ts'
+import { packChannel } from './names.ts'
 import { Portable } from './portable.ts'
 import { type PruneOptions, planPrune } from './prune.ts'
 import { prepareCheckpoint } from './put.ts'
@@ -135,7 +136,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
       thread.write((state) => {
         const leaves = encoded.flatMap((one) => [...one.leaves]).filter(([digest]) => !state.leaves.has(digest))
         const rows = encoded.map(({ index, channel, bytes, type }) =>
-          type === undefined ? [index, channel, bytes] : [index, channel, bytes, type],
+          type === undefined ? [index, packChannel(channel), bytes] : [index, packChannel(channel), bytes, type],
         )
         const data = [ns, packId(id), packId(taskId), rows, [...new Map(leaves)]]
         return { entry: { type: 'writes', data }, done: () => undefined }

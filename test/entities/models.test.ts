@@ -8,13 +8,18 @@ import type { Store } from '../../src/core/ports.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { aggregate } from '../../src/layers/events/index.ts'
 import { save } from '../../src/layers/save/index.ts'
-import { table } from '../../src/layers/table/index.ts'
+import { pagedTable, table } from '../../src/layers/table/index.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const more = Number(process.env.REPRISE_ENTITY_RUNS ?? 1)
 const runsOf: Record<string, number> = { memory: 40 * more, sqlite: 8 * more, postgres: 3 * more }
 
 const rows = table<number>('rows', { checkpoint: { every: 7 }, indexes: { parity: (n) => (n % 2 ? 'odd' : 'even') } })
+/** So small that pages, layers and the cache turn over all the time. */
+const paged = pagedTable<number>('paged', {
+  ...{ cacheBytes: 300, changedRows: 4 },
+  indexes: { parity: (n) => (n % 2 ? 'odd' : 'even') },
+})
 const log = aggregate('log', {
   initial: () => [] as readonly number[],
   evolve: { noted: (s, e: { n: number }) => [...s, e.n] },
@@ -47,7 +52,7 @@ interface Subject<T> {
   write(what: T): Promise<unknown>
   checkpoint(): Promise<unknown>
   close(): Promise<unknown>
-  read(): unknown
+  read(): unknown | Promise<unknown>
 }
 
 /** An engine whose process can die: from then on its store answers nothing, and nothing it still tries has any effect. */
@@ -117,11 +122,11 @@ async function play<T, Model>(
       die()
       ;({ engine, die } = await mortal(world))
       await subject.open(engine)
-      const found = JSON.stringify(subject.read())
+      const found = JSON.stringify(await subject.read())
       if (inFlight !== undefined && found === JSON.stringify(view(apply(model, inFlight))))
         model = apply(model, inFlight)
     }
-    expect(subject.read()).toEqual(view(model))
+    expect(await subject.read()).toEqual(view(model))
   }
 }
 
@@ -146,10 +151,42 @@ onEveryStore('models', (world) => {
           close: () => t.close(),
           read: () => ({ rows: [...t.entries()], odd: [...t.by('parity', 'odd')].map(([at]) => at) }),
         }
-        await play(first, subject, steps, new Map<string, number>(), applyWrites, (model) => {
-          const sorted = [...model].sort(([a], [b]) => (a < b ? -1 : 1))
-          return { rows: sorted, odd: sorted.filter(([, n]) => n % 2).map(([at]) => at) }
-        })
+        await play(first, subject, steps, new Map<string, number>(), applyWrites, viewOf)
+      }),
+      { numRuns: runsOf[first.kind]!, endOnFailure: true },
+    )
+  })
+
+  it('G1 G3: a table larger than its cache is a Map too, read page by page', async () => {
+    const first = await world()
+    let turn = 0
+    await fc.assert(
+      fc.asyncProperty(stepsOf(fc.array(write, { minLength: 1, maxLength: 4 })), async (steps) => {
+        const id = `p${turn++}`
+        let t: Awaited<ReturnType<typeof openPaged>>
+        const openPaged = (rp: Reprise) => rp.open(paged, id, { takeover: true })
+        const collect = async (found: AsyncIterable<[string, number]>) => {
+          const all: [string, number][] = []
+          for await (const entry of found) all.push(entry)
+          return all
+        }
+        const subject: Subject<readonly { key: string; value: number | undefined }[]> = {
+          open: async (rp) => {
+            t = await openPaged(rp)
+          },
+          write: (writes) =>
+            t.transaction((tx) => {
+              for (const { key: at, value } of writes) value === undefined ? tx.delete(at) : tx.set(at, value)
+            }),
+          checkpoint: () => t.checkpoint(),
+          close: () => t.close(),
+          read: async () => {
+            const rows = await collect(t.entries())
+            for (const [at, value] of rows) expect(await t.get(at)).toBe(value)
+            return { rows, odd: (await collect(t.by('parity', 'odd'))).map(([at]) => at) }
+          },
+        }
+        await play(first, subject, steps, new Map<string, number>(), applyWrites, viewOf)
       }),
       { numRuns: runsOf[first.kind]!, endOnFailure: true },
     )
@@ -235,4 +272,9 @@ function applyWrites(model: Map<string, number>, writes: readonly { key: string;
   const next = new Map(model)
   for (const { key: at, value } of writes) value === undefined ? next.delete(at) : next.set(at, value)
   return next
+}
+
+function viewOf(model: ReadonlyMap<string, number>) {
+  const sorted = [...model].sort(([a], [b]) => (a < b ? -1 : 1))
+  return { rows: sorted, odd: sorted.filter(([, n]) => n % 2).map(([at]) => at) }
 }

@@ -3,15 +3,17 @@
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed, type KeyedRange } from '../../core/keyed.ts'
+import type { KeyedRange } from '../../core/keyed.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpointer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { Along } from '../../engine/writer.ts'
+import { Endings } from './endings.ts'
 import { Index, type IndexFunction, type Term } from './indexes.ts'
 import { type Offset, observer, type RowObserver, type TableState } from './state.ts'
 import type { SetOptions, Transaction, View } from './transaction.ts'
+import { type Change, Watchers } from './watchers.ts'
 import { TableWriter } from './writer.ts'
 
 export interface TableModel<V> {
@@ -20,29 +22,15 @@ export interface TableModel<V> {
   readonly indexes: Readonly<Record<string, IndexFunction<V>>>
 }
 
-export interface Change<V> {
-  readonly key: string
-  /** Undefined: the row is gone. */
-  readonly value: V | undefined
-  readonly before: V | undefined
-}
-
-const sweepMs = 1000
-const sweepAtOnce = 1000
-const timeDigits = 16
-
 export class TableHandle<V> {
   readonly #kernel: Kernel
   readonly #model: TableModel<V>
   readonly #open: OpenTimeline<TableState<V>>
   readonly #writer: TableWriter<V>
   readonly #indexes = new Map<string, Index<V>>()
-  readonly #watchers = new Set<{ readonly range: KeyedRange; call(changes: readonly Change<V>[]): void }>()
-  /** "<expiry> <key>", soonest first. */
-  readonly #due = new Keyed<string>()
+  readonly #watchers = new Watchers<V>()
+  readonly #endings: Endings
   readonly #unwatch: () => void
-  #changes: Change<V>[] = []
-  #cancelSweep: (() => void) | null = null
   #holders = 1
   #isClosed = false
 
@@ -51,10 +39,10 @@ export class TableHandle<V> {
     this.#model = model
     this.#open = open
     this.#writer = new TableWriter(open, this.#view())
-    for (const [key, at] of open.state.expiry) this.#due.set(dueKey(at, key), key)
+    this.#endings = new Endings(kernel, open.state.expiry)
     open.state[observer] = this.#observer()
-    this.#unwatch = open.watch(() => this.#tellWatchers())
-    this.#scheduleSweep()
+    this.#unwatch = open.watch(() => this.#watchers.tell())
+    this.#endings.start(open.id, async () => (open.broken ? this.#endings.stop() : await this.sweep()))
   }
 
   /** For the definition: undoes what a crash cut short. */
@@ -175,9 +163,7 @@ export class TableHandle<V> {
 
   /** Calls after changes became durable: of one key, or of a range. */
   watch(range: string | KeyedRange, call: (changes: readonly Change<V>[]) => void): () => void {
-    const watcher = { range: typeof range === 'string' ? { from: range, to: `${range}\u0000` } : range, call }
-    this.#watchers.add(watcher)
-    return () => this.#watchers.delete(watcher)
+    return this.#watchers.add(range, call)
   }
 
   checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
@@ -195,7 +181,7 @@ export class TableHandle<V> {
     this.#holders -= 1
     if (this.#holders <= 0) {
       this.#isClosed = true
-      this.#cancelSweep?.()
+      this.#endings.stop()
       this.#unwatch()
     }
     await this.#open.close()
@@ -222,16 +208,13 @@ export class TableHandle<V> {
 
   #observer(): RowObserver {
     return {
-      changed: (key, before, after) => {
-        for (const index of this.#indexes.values()) index.changed(key, before as V | undefined, after as V | undefined)
-        if (this.#watchers.size > 0) {
-          this.#changes.push({ key, value: after as V | undefined, before: before as V | undefined })
-        }
+      changed: (key, after) => {
+        if (this.#indexes.size === 0 && this.#watchers.isEmpty) return
+        const before = this.#open.state.rows.get(key)
+        for (const index of this.#indexes.values()) index.changed(key, before, after as V | undefined)
+        if (!this.#watchers.isEmpty) this.#watchers.note({ key, value: after as V | undefined, before })
       },
-      expires: (key, before, after) => {
-        if (before !== undefined) this.#due.delete(dueKey(before, key))
-        if (after !== undefined) this.#due.set(dueKey(after, key), key)
-      },
+      expires: (key, before, after) => this.#endings.expires(key, before, after),
     }
   }
 
@@ -245,59 +228,22 @@ export class TableHandle<V> {
     return made
   }
 
-  #tellWatchers(): void {
-    if (this.#changes.length === 0) return
-    const changes = this.#changes
-    this.#changes = []
-    for (const { range, call } of this.#watchers) {
-      const seen = changes.filter(({ key }) => isInside(key, range))
-      if (seen.length > 0) call(seen)
-    }
-  }
-
   #hasEnded(key: string): boolean {
     const at = this.#open.state.expiry.get(key)
     return at !== undefined && at <= this.#kernel.clock.now()
   }
 
-  /** Ended rows are invisible at once; this takes them out for good. */
-  #scheduleSweep(): void {
-    if (this.#isClosed || this.#open.broken) return
-    this.#cancelSweep = this.#kernel.clock.after(sweepMs, () => {
-      void this.sweep()
-        .catch((error) => this.#kernel.events.emit('problem', { where: this.timeline, error }))
-        .finally(() => this.#scheduleSweep())
-    })
-  }
-
   /** Deletes rows whose time is over; says how many. Runs by itself every second. */
-  async sweep(): Promise<number> {
-    const now = this.#kernel.clock.now()
-    let count = 0
-    for (;;) {
-      const ended = [...this.#due.values({ to: dueKey(now + 1, ''), limit: sweepAtOnce })]
-      if (ended.length === 0 || this.#isClosed) return count
-      // Asked again inside: a row may have been set anew meanwhile.
-      await this.#writer.submit((tx) => {
+  sweep(): Promise<number> {
+    // Asked again inside: a row may have been set anew meanwhile.
+    return this.#endings.sweep((ended) =>
+      this.#writer.submit((tx) => {
         for (const key of ended) if (!tx.has(key)) tx.delete(key)
-      })
-      count += ended.length
-    }
+      }),
+    )
   }
 
   #check(): void {
     if (this.#isClosed) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
   }
-}
-
-function dueKey(at: number, key: string): string {
-  return `${String(Math.max(0, Math.floor(at))).padStart(timeDigits, '0')} ${key}`
-}
-
-function isInside(key: string, { from, to, prefix }: KeyedRange): boolean {
-  return (
-    (from === undefined || key >= from) &&
-    (to === undefined || key < to) &&
-    (prefix === undefined || key.startsWith(prefix))
-  )
 }

@@ -9,9 +9,9 @@ import type { Fold, OpenOptions } from '../../engine/definition.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
-import { takeTimeline } from '../../engine/ownership.ts'
+import { giveBack, takeTimeline } from '../../engine/ownership.ts'
 import { readManifest } from '../../engine/recover.ts'
-import { restoreState } from '../../engine/restore.ts'
+import { restoreState, verifyChunks } from '../../engine/restore.ts'
 import { type CapturedParts, TimelineState } from '../../engine/state.ts'
 import { OpenTimeline } from '../../engine/timeline.ts'
 import { PagedRows } from './pages.ts'
@@ -40,6 +40,23 @@ export async function openPaged<V>(
 ): Promise<OpenedPaged<V>> {
   const started = kernel.clock.elapsed()
   const head = await takeTimeline(kernel, timeline, options)
+  try {
+    return await openTaken<V>(kernel, head, fold, cacheBytes, started, onClosed)
+  } catch (error) {
+    await giveBack(kernel, head)
+    throw error
+  }
+}
+
+async function openTaken<V>(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<TableState<V>>,
+  cacheBytes: number,
+  started: number,
+  onClosed: () => void,
+): Promise<OpenedPaged<V>> {
+  const { timeline } = head
   const lineage = await lineageOf(kernel, head)
   const floor = floorOf(lineage)
   const skipped: { id: string; seq: number; why: string }[] = []
@@ -75,11 +92,14 @@ async function loadNewest<V>(
   cacheBytes: number,
   skipped: { id: string; seq: number; why: string }[],
 ): Promise<Loaded<V>> {
-  for (const record of await kernel.store.checkpoints(head.timeline)) {
+  const records = await kernel.store.checkpoints(head.timeline)
+  // Pages are read on demand, and checkpoints share them: where one was found damaged, the others are read whole first.
+  const isSuspect = records.some(({ invalid }) => invalid !== null)
+  for (const record of records) {
     const isUsable = record.invalid === null && record.foldVersion === version
     if (!isUsable || record.seq < floor || record.seq > head.seq) continue
     try {
-      return await load<V>(kernel, record, cacheBytes)
+      return await load<V>(kernel, record, cacheBytes, isSuspect)
     } catch (error) {
       if (!isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')) throw error
       skipped.push({ id: record.id, seq: record.seq, why: error.message })
@@ -104,11 +124,17 @@ async function loadNewest<V>(
   }
 }
 
-async function load<V>(kernel: Kernel, record: ManifestRecord, cacheBytes: number): Promise<Loaded<V>> {
+async function load<V>(
+  kernel: Kernel,
+  record: ManifestRecord,
+  cacheBytes: number,
+  isSuspect: boolean,
+): Promise<Loaded<V>> {
   const { parts } = readManifest(kernel, record)
   const io = stateIo(kernel)
   const part = parts.find(({ name }) => name === 'value.rows')
   if (part?.kind !== 'keyed') throw new RepriseError('CHECKPOINT_DAMAGED', `checkpoint ${record.id} has no rows`)
+  if (isSuspect) await verifyChunks({ parts }, io)
   const rows = await PagedRows.load<V>(io, cacheBytes, part)
   const others = await restoreState({ parts: parts.filter((each) => each !== part) }, io)
   const captured = { ...(others.state as CapturedParts), 'value.rows': rows }

@@ -36,6 +36,8 @@ export class PagedRows<V> {
   #cachedBytes = 0
   #hits = 0
   #misses = 0
+  /** Told of a page that could not be read; whoever asked for it hears of it too. */
+  onDamage: ((error: unknown) => void) | null = null
   segments: readonly Segment[] = []
   layers: readonly Layer[] = []
   /** Of layers that were written after the pages; of a checkpoint under way; and newer than that. */
@@ -148,6 +150,9 @@ export class PagedRows<V> {
     this.#loading.set(segment, loading)
     try {
       return await loading
+    } catch (error) {
+      this.onDamage?.(error)
+      throw error
     } finally {
       this.#loading.delete(segment)
     }

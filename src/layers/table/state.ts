@@ -22,9 +22,10 @@ export interface Ops {
   readonly o?: readonly Offset[]
 }
 
-/** Told of every change of a row, while the table is open. */
+/** Told of every change of a row while the table is open, just before it is made. */
 export interface RowObserver {
-  changed(key: string, before: unknown, after: unknown): void
+  /** Undefined: the row goes. */
+  changed(key: string, after: unknown): void
   expires(key: string, before: number | undefined, after: number | undefined): void
 }
 
@@ -86,14 +87,14 @@ function applyOps<V>(state: TableState<V>, ops: Ops): void {
   const { rows, expiry, offsets, [observer]: observed } = state
   const { s = [], d = [], x = [], o = [] } = ops
   for (const key of d) {
-    if (observed) observed.changed(key, rows.get(key), undefined)
+    observed?.changed(key, undefined)
     rows.delete(key)
     setExpiry(expiry, key, undefined, observed)
   }
   for (let i = 0; i < s.length; i += 2) {
     const key = s[i] as string
     const value = s[i + 1] as V
-    if (observed) observed.changed(key, rows.get(key), value)
+    observed?.changed(key, value)
     rows.set(key, value)
     if (expiry.size > 0) setExpiry(expiry, key, undefined, observed)
   }

@@ -109,18 +109,7 @@ export class Buffer<V> implements Transaction<V> {
   }
 
   advance(source: string, offset: Offset): void {
-    const before = this.offset(source)
-    if (before !== undefined && (typeof before !== typeof offset || offset < before)) {
-      throw new RepriseError(
-        'CONFLICT',
-        `the offset of ${source} is at ${before} and does not move back to ${offset}`,
-        {
-          source,
-          before,
-          offset,
-        },
-      )
-    }
+    checkAdvance(source, this.offset(source), offset)
     this.offsets.set(source, offset)
   }
 
@@ -147,6 +136,13 @@ export class Buffer<V> implements Transaction<V> {
     if (this.#isOver) throw new RepriseError('CLOSED', 'the transaction is over')
     if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'a key of a table is a string')
   }
+}
+
+/** The offset of a source never moves back. */
+export function checkAdvance(source: string, before: Offset | undefined, offset: Offset): void {
+  if (before === undefined || (typeof before === typeof offset && offset >= before)) return
+  const what = `the offset of ${source} is at ${before} and does not move back to ${offset}`
+  throw new RepriseError('CONFLICT', what, { source, before, offset })
 }
 
 function* noting<V>(entries: Iterable<[string, V]>, seen: [string, V][]): Generator<[string, V]> {

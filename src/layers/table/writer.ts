@@ -1,20 +1,17 @@
 // The writing side of a table: one queue, so transactions have one order. All that wait in the same moment are run one
 // after another, each on what the ones before it leave, and written as one commit. Isolation is serializable: a
 // transaction that had to wait for something outside is checked before it is written, and run again alone if what it
-// read has changed. A transaction too large for one commit goes in parts; until its last one nothing of it is visible.
+// read has changed.
 
 import { Keyed, type KeyedRange } from '../../core/keyed.ts'
-import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { Along } from '../../engine/writer.ts'
-import type { Offset, Ops, TableState } from './state.ts'
-import { unfinished } from './state.ts'
+import { BatchWriter } from './batch.ts'
+import type { Offset, TableState } from './state.ts'
 import { Buffer, merged, type Transaction, type View, type Write } from './transaction.ts'
 
-/** Beyond these, a batch is closed, an entry is closed, and a commit of parts is closed. */
+/** Beyond this a batch is closed. */
 const batchWrites = 8192
-const entryBytes = 512 * 1024
-const entryWrites = 4096
-const commitBytes = 4 * 1024 * 1024
 
 interface Item<V> {
   readonly run: (tx: Transaction<V>) => unknown
@@ -64,14 +61,13 @@ class Overlay<V> implements View<V> {
 }
 
 export class TableWriter<V> {
-  readonly #open: OpenTimeline<TableState<V>>
+  readonly #batches: BatchWriter<V>
   readonly #rows: View<V>
   #queue: Item<V>[] = []
   #isBusy = false
-  #hasLeftovers = false
 
   constructor(open: OpenTimeline<TableState<V>>, rows: View<V>) {
-    this.#open = open
+    this.#batches = new BatchWriter(open)
     this.#rows = rows
   }
 
@@ -87,11 +83,8 @@ export class TableWriter<V> {
   }
 
   /** Transactions that a crash cut short are undone before anything else is written. */
-  async undoUnfinished(): Promise<number> {
-    const found = unfinished(this.#open.state)
-    if (found.length > 0) await this.#open.write(found.map((t) => ({ type: 'u', data: { t } })))
-    this.#hasLeftovers = false
-    return found.length
+  undoUnfinished(): Promise<number> {
+    return this.#batches.undoUnfinished()
   }
 
   async #work(): Promise<void> {
@@ -99,9 +92,8 @@ export class TableWriter<V> {
       const overlay = new Overlay(this.#rows)
       const done: { item: Item<V>; result: unknown }[] = []
       try {
-        if (this.#hasLeftovers) await this.undoUnfinished()
         await this.#runBatch(overlay, done)
-        await this.#write(overlay, done[0]?.item.along ?? null)
+        await this.#batches.write(overlay, done[0]?.item.along ?? null)
         for (const { item, result } of done) item.resolve(result)
       } catch (error) {
         for (const { item } of done) item.reject(error)
@@ -161,91 +153,4 @@ export class TableWriter<V> {
       buffer.end()
     }
   }
-
-  async #write(overlay: Overlay<V>, along: Along | null): Promise<void> {
-    const pieces = cut(overlay)
-    if (pieces.length === 0 && !along) return
-    if (pieces.length <= 1) {
-      await this.#open.write(
-        pieces.map(({ ops }) => ({ type: 'w', data: ops })),
-        along ?? {},
-      )
-      return
-    }
-    await this.#writeParts(pieces, along)
-  }
-
-  async #writeParts(pieces: readonly Piece[], along: Along | null): Promise<void> {
-    const t = `${this.#open.epoch}.${this.#open.seq + 1}`
-    this.#hasLeftovers = true
-    let entries: NewEntry[] = []
-    let bytes = 0
-    for (let n = 0; n < pieces.length; n++) {
-      const piece = pieces[n]!
-      if (bytes > 0 && bytes + piece.bytes > commitBytes) {
-        await this.#open.write(entries)
-        entries = []
-        bytes = 0
-      }
-      entries.push({ type: 'p', data: { t, n, ...piece.ops } })
-      bytes += piece.bytes
-    }
-    await this.#open.write([...entries, { type: 'c', data: { t, n: pieces.length } }], along ?? {})
-    this.#hasLeftovers = false
-  }
-}
-
-interface Piece {
-  readonly ops: Ops
-  readonly bytes: number
-}
-
-/** The writes as entries, each of a size that is good to write and to read. */
-function cut<V>(overlay: Overlay<V>): Piece[] {
-  const pieces: Piece[] = []
-  let piece = newPiece()
-  const close = () => {
-    if (piece.count > 0) pieces.push({ ops: opsOf(piece), bytes: piece.bytes })
-    piece = newPiece()
-  }
-  for (const [key, { value, isDeleted, expiresAt }] of overlay.writes) {
-    if (isDeleted) piece.d.push(key)
-    else piece.s.push(key, value)
-    if (expiresAt !== undefined) piece.x.push(key, expiresAt)
-    piece.count += 1
-    piece.bytes += key.length + 16 + (isDeleted ? 0 : roughBytes(value, 0))
-    if (piece.bytes >= entryBytes || piece.count >= entryWrites) close()
-  }
-  for (const [source, offset] of overlay.offsets) {
-    piece.o.push(source, offset)
-    piece.count += 1
-  }
-  close()
-  return pieces
-}
-
-function newPiece() {
-  return { s: [] as unknown[], d: [] as string[], x: [] as (string | number)[], o: [] as Offset[], bytes: 0, count: 0 }
-}
-
-function opsOf({ s, d, x, o }: ReturnType<typeof newPiece>): Ops {
-  return {
-    ...(s.length > 0 && { s }),
-    ...(d.length > 0 && { d }),
-    ...(x.length > 0 && { x }),
-    ...(o.length > 0 && { o }),
-  }
-}
-
-/** About how many bytes a value takes; looks a few levels deep, since it only decides where to cut. */
-function roughBytes(value: unknown, depth: number): number {
-  if (typeof value === 'string') return value.length + 2
-  if (typeof value !== 'object' || value === null) return 8
-  if (ArrayBuffer.isView(value)) return value.byteLength + 8
-  if (depth > 6) return 64
-  const parts: Iterable<unknown> =
-    value instanceof Map ? value.entries() : value instanceof Set || Array.isArray(value) ? value : Object.values(value)
-  let bytes = 8
-  for (const part of parts) bytes += 8 + roughBytes(part, depth + 1)
-  return bytes
 }

@@ -1,0 +1,114 @@
+// Checkpoints of a paged table: what changed since the last one, page by page, published with the coordinate at which it
+// was frozen. The rows are told only after it is published: until then they are what they were.
+
+import type { ManifestId } from '../../core/coordinate.ts'
+import { encodeManifest } from '../../core/manifest.ts'
+import type { ManifestRecord } from '../../core/ports.ts'
+import type { RetentionPolicy } from '../../core/retention.ts'
+import { abandonCapture, captureState, writeCapture } from '../../engine/capture.ts'
+import { ChunkOutput } from '../../engine/capture-output.ts'
+import { type Kernel, newId } from '../../engine/kernel.ts'
+import { stateIo } from '../../engine/kernel-io.ts'
+import { verifyChunks } from '../../engine/restore.ts'
+import { retain } from '../../engine/retain.ts'
+import { writeRows } from './page-writer.ts'
+import type { OpenedPaged } from './paged-open.ts'
+
+const version = 'table/1'
+
+export class PagedCheckpointer<V> {
+  readonly #kernel: Kernel
+  readonly #opened: OpenedPaged<V>
+  readonly #changedRows: number
+  readonly #policy: RetentionPolicy
+  #base: OpenedPaged<V>['base']
+  #underWay: Promise<unknown> | null = null
+  #failuresInARow = 0
+
+  constructor(kernel: Kernel, opened: OpenedPaged<V>, changedRows: number, policy: RetentionPolicy) {
+    this.#kernel = kernel
+    this.#opened = opened
+    this.#base = opened.base
+    this.#changedRows = changedRows
+    this.#policy = policy
+  }
+
+  /** The checkpoint on which the rows rest now. */
+  get baseId(): ManifestId | null {
+    return (this.#base?.id ?? null) as ManifestId | null
+  }
+
+  /** Settles with the one under way, if there is one; never rejects. */
+  async settled(): Promise<void> {
+    await this.#underWay
+  }
+
+  /** One at a time. */
+  async now(): Promise<ManifestRecord> {
+    while (this.#underWay) await this.#underWay
+    const made = this.#make()
+    this.#underWay = made.then(
+      () => {
+        this.#underWay = null
+        this.#failuresInARow = 0
+      },
+      () => {
+        this.#underWay = null
+        this.#failuresInARow += 1
+      },
+    )
+    return await made
+  }
+
+  /** Begins one if enough rows changed; resolves at once unless memory is full of changes. */
+  async afterWrite(): Promise<void> {
+    const { open, rows } = this.#opened
+    if (rows.recent.size >= this.#changedRows && !this.#underWay) {
+      void this.now().catch((error) => {
+        const { id: timeline } = open
+        this.#kernel.events.emit('checkpoint-failed', { timeline, error, failuresInARow: this.#failuresInARow + 1 })
+      })
+    }
+    // Memory is bounded: whoever writes faster than pages can be written waits here.
+    if (rows.stats.changedRows > 4 * this.#changedRows) await this.#underWay
+  }
+
+  async #make(): Promise<ManifestRecord> {
+    const { open, rows } = this.#opened
+    const io = stateIo(this.#kernel)
+    // Frozen in one go with the coordinate: nothing can be applied in between.
+    const { coordinate, digest } = open
+    const frozen = rows.freeze()
+    const { expiry, pending, offsets } = open.state
+    const others = { 'value.expiry': expiry, 'value.pending': pending, 'value.offsets': offsets }
+    const capture = captureState({ shape: 'object', value: {}, ...others }, this.#base?.capture ?? null, io)
+    try {
+      const rest = await writeCapture(capture, io)
+      const output = new ChunkOutput(io)
+      const written = await writeRows(rows, frozen, output, this.#changedRows)
+      await output.finish()
+      const parts = [...rest.parts, written.part]
+      await verifyChunks({ parts }, io, [...rest.addedChunks, ...output.added])
+      const body = encodeManifest({ ...coordinate, digest, foldVersion: version, parts })
+      const now = this.#kernel.worker.now()
+      const record: ManifestRecord = {
+        ...{ id: newId(this.#kernel.random) as ManifestId, seq: coordinate.seq, epoch: coordinate.epoch, digest },
+        ...{ body, bodyDigest: this.#kernel.hash(body), baseId: this.baseId },
+        ...{ createdAt: now, trigger: 'pages', label: null, isPinned: false, foldVersion: version },
+        totalBytes: rest.totalBytes + written.bytes,
+        addedBytes: rest.addedBytes + output.addedBytes,
+        ...{ verifiedAt: now, invalid: null, drilledAt: null, drill: null },
+      }
+      await open.publish(record)
+      written.settle()
+      this.#base = { id: record.id, capture: rest.base }
+      const [head] = await this.#kernel.store.head([open.id])
+      if (head?.epoch === open.epoch) await retain(this.#kernel, head, this.#policy, version)
+      return record
+    } catch (error) {
+      abandonCapture(capture)
+      if (rows.frozen) rows.thaw()
+      throw error
+    }
+  }
+}

@@ -1,0 +1,305 @@
+// What a user holds of an open paged table: that of a resident one, except that reads may have to wait for a page. Reads
+// are of durable, committed rows; writes resolve when they are durable.
+
+import type { Coordinate } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { KeyedRange } from '../../core/keyed.ts'
+import type { ManifestRecord } from '../../core/ports.ts'
+import type { RetentionPolicy } from '../../core/retention.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { RecoveryReport } from '../../engine/report.ts'
+import type { Along } from '../../engine/writer.ts'
+import { BatchWriter } from './batch.ts'
+import { Endings } from './endings.ts'
+import type { TableModel } from './handle.ts'
+import type { Term } from './indexes.ts'
+import { PagedCheckpointer } from './paged-checkpoint.ts'
+import { PagedIndexes } from './paged-indexes.ts'
+import type { OpenedPaged } from './paged-open.ts'
+import type { PagedBuffer, PagedTransaction, PagedView } from './paged-transaction.ts'
+import { PagedWriter } from './paged-writer.ts'
+import type { PageStats } from './pages.ts'
+import { type Offset, observer } from './state.ts'
+import type { SetOptions } from './transaction.ts'
+import { type Change, Watchers } from './watchers.ts'
+
+/** Pages of rows that are about to change are asked for this many at a time. */
+const readsAtOnce = 64
+
+export class PagedTable<V> {
+  readonly #kernel: Kernel
+  readonly #opened: OpenedPaged<V>
+  readonly #model: TableModel<V>
+  readonly #writer: PagedWriter<V>
+  readonly #batches: BatchWriter<V>
+  readonly #checkpointer: PagedCheckpointer<V>
+  readonly #indexes: PagedIndexes<V>
+  readonly #watchers = new Watchers<V>()
+  readonly #endings: Endings
+  /** Rows as they are before the commit under way, for indexes and watchers: applying cannot wait for a page. */
+  #before = new Map<string, V | undefined>()
+  #damage: RepriseError | null = null
+  #holders = 1
+  #closing: Promise<void> | null = null
+
+  constructor(
+    kernel: Kernel,
+    opened: OpenedPaged<V>,
+    model: TableModel<V>,
+    changedRows: number,
+    policy: RetentionPolicy,
+  ) {
+    this.#kernel = kernel
+    this.#opened = opened
+    this.#model = model
+    this.#indexes = new PagedIndexes(model.name, model.indexes)
+    this.#batches = new BatchWriter(opened.open)
+    this.#writer = new PagedWriter(this.#view(), (batch, along) => this.#commit(batch, along))
+    this.#checkpointer = new PagedCheckpointer(kernel, opened, changedRows, policy)
+    this.#endings = new Endings(kernel, opened.open.state.expiry)
+    opened.open.state[observer] = {
+      changed: (key, after) => this.#changed(key, after as V | undefined),
+      expires: (key, before, after) => this.#endings.expires(key, before, after),
+    }
+    opened.open.watch(() => this.#watchers.tell())
+    opened.rows.onDamage = (error) => this.#foundDamage(error)
+    this.#endings.start(opened.open.id, async () => (this.isOpen ? await this.sweep() : this.#endings.stop()))
+  }
+
+  /** For the definition: undoes what a crash cut short. */
+  recover(): Promise<number> {
+    return this.#batches.undoUnfinished()
+  }
+
+  get isOpen(): boolean {
+    return this.#closing === null && this.#damage === null && this.#opened.open.broken === null
+  }
+
+  get timeline(): string {
+    return this.#opened.open.id
+  }
+
+  get recovery(): RecoveryReport {
+    return this.#opened.open.recovery
+  }
+
+  get coordinate(): Coordinate {
+    return this.#opened.open.coordinate
+  }
+
+  /** How the cache does: pages found in it and pages read. */
+  get stats(): PageStats {
+    return this.#opened.rows.stats
+  }
+
+  async get(key: string): Promise<V | undefined> {
+    if (this.#hasEnded(key)) return undefined
+    const value = await this.#opened.rows.get(key)
+    return this.#hasEnded(key) ? undefined : value
+  }
+
+  async has(key: string): Promise<boolean> {
+    return (await this.get(key)) !== undefined
+  }
+
+  /** In key order. Rows that are changed while it walks are seen as they were or as they are. */
+  async *entries(range: KeyedRange = {}): AsyncGenerator<[string, V]> {
+    const { limit, ...whole } = range
+    let left = limit ?? Number.POSITIVE_INFINITY
+    if (left <= 0) return
+    for await (const entry of this.#opened.rows.entries(whole)) {
+      if (this.#hasEnded(entry[0])) continue
+      yield entry
+      left -= 1
+      if (left <= 0) return
+    }
+  }
+
+  async *keys(range: KeyedRange = {}): AsyncGenerator<string> {
+    for await (const [key] of this.entries(range)) yield key
+  }
+
+  async *values(range: KeyedRange = {}): AsyncGenerator<V> {
+    for await (const [, value] of this.entries(range)) yield value
+  }
+
+  [Symbol.asyncIterator](): AsyncGenerator<[string, V]> {
+    return this.entries()
+  }
+
+  /** Counts by walking: a paged table does not know its size, since a write does not look whether its key is new. */
+  async count(range: KeyedRange = {}): Promise<number> {
+    let count = 0
+    for await (const _ of this.entries(range)) count += 1
+    return count
+  }
+
+  /** Rows by a secondary index: with one term, or by a range of terms. The first call walks over all pages. */
+  async *by(
+    name: string,
+    term: Term | { readonly from?: Term; readonly to?: Term; readonly reverse?: boolean; readonly limit?: number },
+  ): AsyncGenerator<[string, V]> {
+    const index = await this.#indexes.get(
+      name,
+      (run) => this.#writer.submit(run),
+      () => this.#opened.rows.entries(),
+    )
+    for (const key of typeof term === 'object' ? index.range(term) : index.equal(term)) {
+      const value = await this.get(key)
+      if (value !== undefined) yield [key, value]
+    }
+  }
+
+  async set(key: string, value: V, options: SetOptions = {}): Promise<void> {
+    await this.transaction((tx) => tx.set(key, value, options))
+  }
+
+  /** True if there was a row. */
+  async delete(key: string): Promise<boolean> {
+    return await this.transaction(async (tx) => {
+      const was = await tx.has(key)
+      if (was) tx.delete(key)
+      return was
+    })
+  }
+
+  /** Reads, decides and writes with nothing in between. Return undefined to delete. */
+  async update(key: string, change: (value: V | undefined) => V | undefined): Promise<V | undefined> {
+    return await this.transaction(async (tx) => {
+      const next = change(await tx.get(key))
+      if (next === undefined) tx.delete(key)
+      else tx.set(key, next)
+      return next
+    })
+  }
+
+  /**
+   * All of it or nothing, serializable: one at a time, so a function that waits keeps the others waiting. Its writes stay
+   * in memory until its end.
+   * @example await facts.transaction(async (tx) => tx.set('sum', ((await tx.get('sum')) ?? 0) + 1))
+   */
+  async transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: Along): Promise<R> {
+    if (this.#damage) throw this.#damage
+    if (this.#closing) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
+    return await this.#writer.submit(run, along ?? null)
+  }
+
+  /** How far a source was read, as of the rows. */
+  offset(source: string): Offset | undefined {
+    return this.#opened.open.state.offsets.get(source)
+  }
+
+  /** Calls after changes became durable: of one key, or of a range, from those on that are submitted after this call. */
+  watch(range: string | KeyedRange, call: (changes: readonly Change<V>[]) => void): () => void {
+    return this.#watchers.add(range, call)
+  }
+
+  /** Deletes rows whose time is over; says how many. Runs by itself every second. */
+  sweep(): Promise<number> {
+    return this.#endings.sweep((ended) =>
+      this.transaction((tx) => {
+        // Set anew meanwhile, it has another time to end, or none.
+        for (const key of ended) if (this.#hasEnded(key)) tx.delete(key)
+      }),
+    )
+  }
+
+  /** Writes what changed since the last one, page by page. */
+  checkpoint(): Promise<ManifestRecord> {
+    return this.#damage ? Promise.reject(this.#damage) : this.#checkpointer.now()
+  }
+
+  /** For the definition: one more holder in this process; each of them closes. */
+  share(): this {
+    this.#holders += 1
+    return this
+  }
+
+  async close(): Promise<void> {
+    this.#holders -= 1
+    if (this.#holders <= 0) await this.shut()
+  }
+
+  /** Lets go whoever else holds it in this process. */
+  shut(): Promise<void> {
+    this.#closing ??= this.#shut()
+    return this.#closing
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #shut(): Promise<void> {
+    this.#endings.stop()
+    await this.#writer.idle()
+    await this.#checkpointer.settled()
+    if (!this.#opened.open.broken) await this.#opened.open.close()
+  }
+
+  #view(): PagedView<V> {
+    const { clock } = this.#kernel
+    return {
+      get: (key) => this.get(key),
+      entries: (range) => this.entries(range),
+      offset: (source) => this.offset(source),
+      get now() {
+        return clock.now()
+      },
+      ttlMs: this.#model.ttlMs,
+    }
+  }
+
+  async #commit(batch: PagedBuffer<V>, along: Along | null): Promise<void> {
+    await this.#readBefore(batch)
+    await this.#batches.write(batch, along)
+    await this.#checkpointer.afterWrite()
+  }
+
+  async #readBefore({ writes }: PagedBuffer<V>): Promise<void> {
+    this.#before = new Map()
+    if (this.#indexes.isEmpty && this.#watchers.isEmpty) return
+    let keys: string[] = []
+    const read = async () => {
+      const values = await Promise.all(keys.map((key) => this.#opened.rows.get(key)))
+      values.forEach((value, i) => {
+        this.#before.set(keys[i]!, value)
+      })
+      keys = []
+    }
+    for (const key of writes.keys()) {
+      if (this.#indexes.isEmpty && !this.#watchers.wants(key)) continue
+      if (keys.push(key) >= readsAtOnce) await read()
+    }
+    await read()
+  }
+
+  #changed(key: string, after: V | undefined): void {
+    if (!this.#before.has(key)) return
+    const before = this.#before.get(key)
+    // A large transaction may name a key once only; the next batch reads anew.
+    this.#indexes.changed(key, before, after)
+    if (this.#watchers.wants(key)) this.#watchers.note({ key, value: after, before })
+  }
+
+  #hasEnded(key: string): boolean {
+    const { expiry } = this.#opened.open.state
+    if (expiry.size === 0) return false
+    const at = expiry.get(key)
+    return at !== undefined && at <= this.#kernel.clock.now()
+  }
+
+  /** A page cannot be read: the checkpoint is marked, so that the next opening uses the one before, and this handle ends. */
+  #foundDamage(error: unknown): void {
+    if (this.#damage || this.#closing) return
+    if (!isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')) return
+    this.#damage = error
+    const id = this.#checkpointer.baseId
+    const { open } = this.#opened
+    const marking = id === null ? Promise.resolve() : open.mark({ id, invalid: error.message })
+    void marking
+      .then(() => this.#kernel.events.emit('checkpoint-damaged', { timeline: open.id, id: id!, reason: error.message }))
+      .catch((problem) => this.#kernel.events.emit('problem', { where: open.id, error: problem }))
+      .finally(() => this.shut())
+  }
+}

@@ -1,0 +1,72 @@
+// Secondary indexes of a paged table: terms and keys in memory, never values. An index is made by one walk over the
+// pages when it is first asked for, while writes go on; rows that change meanwhile are the writer's, not the walk's.
+
+import { RepriseError } from '../../core/errors.ts'
+import { Index, type IndexFunction } from './indexes.ts'
+
+interface Held<V> {
+  readonly index: Index<V>
+  /** Keys that changed since the walk began; null once it is over. */
+  touched: Set<string> | null
+  ready: Promise<void>
+}
+
+export class PagedIndexes<V> {
+  readonly #table: string
+  readonly #functions: Readonly<Record<string, IndexFunction<V>>>
+  readonly #held = new Map<string, Held<V>>()
+
+  constructor(table: string, functions: Readonly<Record<string, IndexFunction<V>>>) {
+    this.#table = table
+    this.#functions = functions
+  }
+
+  get isEmpty(): boolean {
+    return this.#held.size === 0
+  }
+
+  changed(key: string, before: V | undefined, after: V | undefined): void {
+    for (const { index, touched } of this.#held.values()) {
+      index.changed(key, before, after)
+      touched?.add(key)
+    }
+  }
+
+  /** `between` runs its function where no write is between its reading and its applying. */
+  async get(
+    name: string,
+    between: (run: () => void) => Promise<void>,
+    walk: () => AsyncIterable<[string, V]>,
+  ): Promise<Index<V>> {
+    const terms = Object.hasOwn(this.#functions, name) ? this.#functions[name] : undefined
+    if (!terms) throw new RepriseError('INVALID_ARGUMENT', `${this.#table} has no index ${name}`, { index: name })
+    for (;;) {
+      const held = this.#held.get(name)
+      if (held) {
+        await held.ready
+        return held.index
+      }
+      await between(() => {
+        if (!this.#held.has(name)) this.#begin(name, terms, walk)
+      })
+    }
+  }
+
+  #begin(name: string, terms: IndexFunction<V>, walk: () => AsyncIterable<[string, V]>): void {
+    const held: Held<V> = { index: new Index<V>(terms, []), touched: new Set(), ready: Promise.resolve() }
+    this.#held.set(name, held)
+    held.ready = this.#fill(held, walk).catch((error) => {
+      this.#held.delete(name)
+      throw error
+    })
+    // Whoever waits for it hears of a failure; nobody need wait.
+    held.ready.catch(() => undefined)
+  }
+
+  async #fill(held: Held<V>, walk: () => AsyncIterable<[string, V]>): Promise<void> {
+    for await (const [key, value] of walk()) {
+      if (!held.touched!.has(key)) held.index.changed(key, undefined, value)
+    }
+    held.touched = null
+  }
+}

@@ -1,0 +1,77 @@
+// The writing side of a paged table: one queue. All that wait in the same moment are run one after another, each on what
+// the ones before it leave, and written as one commit. A transaction that waits for a page keeps the others waiting:
+// that is what makes them serializable without remembering what was read.
+
+import type { Along } from '../../engine/writer.ts'
+import { PagedBuffer, type PagedTransaction, type PagedView } from './paged-transaction.ts'
+
+/** Beyond this a batch is closed. */
+const batchWrites = 8192
+
+interface Item<V> {
+  readonly run: (tx: PagedTransaction<V>) => unknown
+  readonly along: Along | null
+  resolve(result: unknown): void
+  reject(error: unknown): void
+}
+
+export class PagedWriter<V> {
+  readonly #rows: PagedView<V>
+  readonly #write: (batch: PagedBuffer<V>, along: Along | null) => Promise<void>
+  #queue: Item<V>[] = []
+  #working: Promise<void> | null = null
+
+  constructor(rows: PagedView<V>, write: (batch: PagedBuffer<V>, along: Along | null) => Promise<void>) {
+    this.#rows = rows
+    this.#write = write
+  }
+
+  submit<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along: Along | null = null): Promise<R> {
+    return new Promise<R>((resolve, reject) => {
+      this.#queue.push({ run, along, resolve: resolve as (result: unknown) => void, reject })
+      // Not at once: whatever is submitted in this moment belongs to one batch.
+      this.#working ??= Promise.resolve().then(() => this.#work())
+    })
+  }
+
+  /** Resolves when all that was submitted is settled. */
+  async idle(): Promise<void> {
+    while (this.#working) await this.#working
+  }
+
+  async #work(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const batch = new PagedBuffer<V>(this.#rows)
+      const done: { readonly item: Item<V>; readonly result: unknown }[] = []
+      try {
+        await this.#runBatch(batch, done)
+        await this.#write(batch, done[0]?.item.along ?? null)
+        for (const { item, result } of done) item.resolve(result)
+      } catch (error) {
+        for (const { item } of done) item.reject(error)
+      }
+    }
+    this.#working = null
+  }
+
+  /** One after another; what must go along with one in its commit keeps to itself. */
+  async #runBatch(batch: PagedBuffer<V>, done: { item: Item<V>; result: unknown }[]): Promise<void> {
+    while (this.#queue.length > 0 && batch.writes.size < batchWrites) {
+      const item = this.#queue[0]!
+      if (item.along && done.length > 0) return
+      this.#queue.shift()
+      const buffer = new PagedBuffer<V>(batch)
+      try {
+        const running = item.run(buffer)
+        const result = running instanceof Promise ? await running : running
+        batch.take(buffer)
+        done.push({ item, result })
+      } catch (error) {
+        item.reject(error)
+      } finally {
+        buffer.end()
+      }
+      if (item.along) return
+    }
+  }
+}

@@ -1,0 +1,53 @@
+// Who wants to hear of changes in a table. They are collected while a commit is applied and told together afterwards, so
+// a watcher never sees half a transaction.
+
+import type { KeyedRange } from '../../core/keyed.ts'
+
+export interface Change<V> {
+  readonly key: string
+  /** Undefined: the row is gone. */
+  readonly value: V | undefined
+  readonly before: V | undefined
+}
+
+export class Watchers<V> {
+  readonly #watchers = new Set<{ readonly range: KeyedRange; call(changes: readonly Change<V>[]): void }>()
+  #changes: Change<V>[] = []
+
+  get isEmpty(): boolean {
+    return this.#watchers.size === 0
+  }
+
+  add(range: string | KeyedRange, call: (changes: readonly Change<V>[]) => void): () => void {
+    const watcher = { range: typeof range === 'string' ? { from: range, to: `${range}\u0000` } : range, call }
+    this.#watchers.add(watcher)
+    return () => this.#watchers.delete(watcher)
+  }
+
+  wants(key: string): boolean {
+    for (const { range } of this.#watchers) if (isInside(key, range)) return true
+    return false
+  }
+
+  note(change: Change<V>): void {
+    this.#changes.push(change)
+  }
+
+  tell(): void {
+    if (this.#changes.length === 0) return
+    const changes = this.#changes
+    this.#changes = []
+    for (const { range, call } of this.#watchers) {
+      const seen = changes.filter(({ key }) => isInside(key, range))
+      if (seen.length > 0) call(seen)
+    }
+  }
+}
+
+function isInside(key: string, { from, to, prefix }: KeyedRange): boolean {
+  return (
+    (from === undefined || key >= from) &&
+    (to === undefined || key < to) &&
+    (prefix === undefined || key.startsWith(prefix))
+  )
+}

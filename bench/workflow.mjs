@@ -139,6 +139,31 @@ async function recoverInFlight() {
   }
 }
 
+/** From the kill to the moment at which another host works on all of them. */
+async function takeOverElsewhere() {
+  const server = await benchPostgres()
+  if (!server) return { skip: 'no PostgreSQL here' }
+  const program = fileURLToPath(new URL('./support/workflow-worker.mjs', import.meta.url))
+  const stdio = ['ignore', 'ignore', 'inherit', 'ipc']
+  const count = 200
+  try {
+    const first = fork(program, [server.url, String(count), 'start', 'host-a'], { stdio })
+    await once(first, 'message')
+    const second = fork(program, [server.url, String(count), 'wait', 'host-b'], { stdio })
+    await once(second, 'message')
+    await new Promise((resolve) => setTimeout(resolve, 1000))
+    const killedAt = performance.now()
+    first.kill('SIGKILL')
+    const [report] = await once(second, 'message')
+    const value = (performance.now() - killedAt) / 1000
+    await once(second, 'exit')
+    if (report.resumed !== count) throw new Error(`${report.resumed} of ${count} came back`)
+    return { value }
+  } finally {
+    await server.stop()
+  }
+}
+
 async function sleepingRuns() {
   return await withSqlite(async (rp) => {
     const count = times(100_000)
@@ -255,6 +280,13 @@ export default [
     target: { valueMax: 0.3 },
     note: 'kill -9, then a new process on the same host',
     run: recoverInFlight,
+  },
+  {
+    name: 'takeover-another-host',
+    unit: 's',
+    target: { valueMax: 2 },
+    note: 'kill -9 of a worker with 200 runs in flight, on PostgreSQL; its lease would last ten minutes',
+    run: takeOverElsewhere,
   },
   { name: 'bytes-per-step', unit: 'bytes', target: { valueMax: 200 }, run: bytesPerStep },
   {

@@ -1,10 +1,12 @@
-// A worker for the recovery bench: starts runs that hang in a step and says so, or comes after a kill and says when all of
-// them are being worked on again.
+// A worker for the recovery benches: starts runs that hang in a step and says so, or comes after a kill (or waits for one) and
+// says when all of them are being worked on again. With a host name it is as if it ran on that host, with a lease of ten
+// minutes: only a missed session can tell that it died.
 
-import { open } from '../../dist/index.js'
+import { openStore } from '../../dist/engine/open.js'
+import { createEngine, open } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
 
-const [, , url, countText, mode] = process.argv
+const [, , url, countText, mode, host] = process.argv
 const count = Number(countText)
 let inFlight = 0
 let onAll = () => undefined
@@ -19,13 +21,19 @@ const hanging = workflow('hanging', async (ctx) => {
 })
 
 const startedAt = performance.now()
-const rp = await open(url)
+const rp = host
+  ? createEngine(
+      { store: await openStore(url, {}), identity: { host, process: `1:${process.pid}:1` } },
+      { worker: host, lease: '10m' },
+    )
+  : await open(url)
 const all = new Promise((resolve) => {
   onAll = resolve
 })
 if (mode === 'start')
   await Promise.all(Array.from({ length: count }, (_, i) => rp.run(hanging, undefined, { id: `h${i}` })))
 else rp.work([hanging])
+if (mode === 'wait') process.send('ready')
 await all
 process.send({ resumed: inFlight, ms: performance.now() - startedAt })
 if (mode === 'start') setInterval(() => undefined, 1000)

@@ -1,0 +1,86 @@
+// What fragments in the docs take as given, by page or by block. Types are as loose as the text leaves them: what is checked
+// is the use of Reprise.
+
+const paper = 'interface Paper { readonly doi: string; readonly url: string }'
+const order = 'interface Order { readonly id: string; readonly cents: number; readonly updatedAt: string }'
+const bank =
+  'declare const bank: { charge(cents: number, options: { idempotencyKey: string }): Promise<{ id: string }>; refund(id: string): Promise<void>; refunds: number }'
+const checkout = "declare const checkout: import('reprise/workflow').WorkflowDefinition<Order, unknown>"
+const account = `const account = aggregate('account', {
+  initial: () => ({ balance: 0 }),
+  evolve: { withdrawn: (s, e: { amount: number; to?: string }) => s, deposited: (s, e: { amount: number }) => s },
+  decide: { deposit: (_s, c: { amount: number }) => ({ type: 'deposited' as const, amount: c.amount }) },
+})`
+
+export const contexts: Readonly<Record<string, readonly string[]>> = {
+  'README.md': [
+    paper,
+    order,
+    bank,
+    'declare const pubmed: { list(page: number): Promise<{ items: Paper[]; next: number | null }> }',
+    'declare const store: { save(text: string): Promise<void> }',
+    'declare function fetchFull(paper: Paper, signal: AbortSignal): Promise<string>',
+    'declare const crm: { upsert(order: Order, options: { idempotencyKey: string }): Promise<void> }',
+    'declare function backfill(saved: unknown, save: (value: unknown) => Promise<void>): Promise<void>',
+    'interface Model { readonly weights: readonly number[] }',
+    'declare const model: Model',
+  ],
+  'docs/guides/ingestion.md': [
+    paper,
+    'declare const api: { list(page: { cursor?: string | undefined }): Promise<{ records: Paper[]; nextCursor: string | null; count: number }> }',
+    'declare const store: { save(key: string, text: string): Promise<void> }',
+  ],
+  'docs/guides/moving-a-script.md': [
+    paper,
+    'declare const list: Paper[]',
+    'declare function work(paper: Paper): Promise<void>',
+  ],
+  'docs/guides/jobs.md': [
+    'declare const account: { readonly prefix: string }',
+    'declare function mail(timeline: string, type: string, data: unknown): Promise<void>',
+  ],
+  'docs/guides/migrations.md': ['declare function copy(from: number, count: number): Promise<void>'],
+  'docs/guides/workflows.md': [
+    'declare const service: { compose(name: string): Promise<string> }',
+    'declare const mail: { send(text: string, options: { idempotencyKey: string }): Promise<string> }',
+    "declare function run(ctx: import('reprise/workflow').WorkflowContext, input: { model: string }): Promise<void>",
+    "declare const report: import('reprise/workflow').WorkflowDefinition<undefined, void>",
+  ],
+  'docs/guides/sagas.md': [
+    'declare const bank: { charge(cents: number, options: { idempotencyKey: string }): Promise<{ id: string }>; refund(id: string, options: { idempotencyKey: string }): Promise<void> }',
+    'declare const cents: number',
+    "declare const ctx: import('reprise/workflow').WorkflowContext",
+  ],
+  'docs/guides/versioning.md': [order, checkout, "declare const ctx: import('reprise/workflow').WorkflowContext"],
+  'docs/guides/testing.md': [
+    order,
+    bank,
+    checkout,
+    'declare const order: Order',
+    "declare const subscription: import('reprise/workflow').WorkflowDefinition<{ plan: string }, string>",
+    'declare const input: { plan: string }',
+    "declare const assert: typeof import('node:assert/strict')",
+  ],
+  'docs/guides/events.md': [account],
+  'docs/guides/saves.md': [
+    'interface Model { readonly epoch: number }',
+    'declare const model: Model',
+    "declare const createReadStream: typeof import('node:fs').createReadStream",
+  ],
+  'docs/guides/tables.md': ['interface Fact { readonly text: string }'],
+  'docs/guides/agents.md': [
+    'declare const shop: { look(order: string): Promise<string> }',
+    'declare const bank: { refund(cents: number, key: string): Promise<{ id: string }>; undo(id: string): Promise<void> }',
+    'declare const post: { send(text: string, key: string): Promise<void> }',
+    "declare const callModel: (...given: readonly unknown[]) => Promise<import('reprise/agent').ModelAnswer>",
+    "declare const session: import('reprise/agent').Session<{ order: string }>",
+  ],
+  'docs/guides/langgraph.md': [
+    "declare const builder: { compile(options: { checkpointer: import('@langchain/langgraph-checkpoint').BaseCheckpointSaver }): unknown }",
+    "declare const run: typeof import('@openai/agents').run",
+    "declare const agent: import('@openai/agents').Agent",
+    "declare const wrapLanguageModel: typeof import('ai').wrapLanguageModel",
+    "declare function provider(name: string): Parameters<typeof import('ai').wrapLanguageModel>[0]['model']",
+    "declare const refund: import('ai').Tool",
+  ],
+}

@@ -1,0 +1,81 @@
+// Code in the docs is code: every TypeScript block of README and guides is type-checked against the package as it is
+// built, and those that are whole programs are run.
+
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { readSnippets, snippetsOf, writeProject } from './docs.ts'
+import { workFolder } from './support.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'reprise-docs-'))
+const snippets = await readSnippets()
+let problems = new Map<string, string[]>()
+
+beforeAll(() => {
+  writeProject(folder, snippets)
+  problems = check(folder)
+})
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+/** The messages of the compiler, by file. */
+function check(project: string): Map<string, string[]> {
+  const require = createRequire(import.meta.url)
+  const tsc = join(dirname(require.resolve('typescript/package.json')), 'bin/tsc')
+  const ran = spawnSync(process.execPath, [existsSync(tsc) ? tsc : `${tsc}.js`, '-p', '.', '--pretty', 'false'], {
+    cwd: project,
+    encoding: 'utf8',
+  })
+  const found = new Map<string, string[]>()
+  for (const line of ran.stdout.split('\n')) {
+    const match = /^src\/(.*)\.ts\((\d+),\d+\): (.*)$/.exec(line)
+    if (match) found.set(match[1]!, [...(found.get(match[1]!) ?? []), `line ${match[2]}: ${match[3]}`])
+    else if (/error/.test(line)) throw new Error(line)
+  }
+  return found
+}
+
+it('finds the blocks of every page', () => {
+  expect(snippets.length).toBeGreaterThan(25)
+  expect(snippetsOf('x.md', '1. a\n\n   ```ts\n   const a = 1\n   ```\n').map(({ text }) => text)).toEqual([
+    'const a = 1\n',
+  ])
+})
+
+it.each(snippets.map(({ page, name }) => [page, name] as const))('%s: block %s has the right types', (page, name) => {
+  const { text } = snippets.find((snippet) => snippet.name === name)!
+  expect(problems.get(name) ?? [], `${page}\n${text}`).toEqual([])
+})
+
+it('would find a call that does not exist', () => {
+  const broken = join(folder, 'broken')
+  const text = "import { job } from 'reprise/job'\njob('x', { source: [1], eachOne: () => 1 })\nexport {}\n"
+  mkdirSync(broken)
+  writeProject(broken, [{ name: 'broken', page: 'none', text, isWhole: true }])
+  expect(check(broken).get('broken')![0]).toContain('eachOne')
+})
+
+const whole = snippets.filter((snippet) => snippet.isWhole)
+
+it('some are whole programs', () => {
+  expect(whole.map((snippet) => snippet.name)).toContain('jobs-1')
+})
+
+it.each(whole.map(({ name }) => name))('block %s runs as it stands', (name) => {
+  const place = workFolder()
+  try {
+    const { text } = snippets.find((snippet) => snippet.name === name)!
+    writeFileSync(join(place.path, 'package.json'), '{ "type": "module" }')
+    symlinkSync(join(folder, 'out', `${name}.js`), join(place.path, 'linked.js'))
+    const ran = spawnSync(process.execPath, ['--preserve-symlinks-main', '--preserve-symlinks', 'linked.js'], {
+      cwd: place.path,
+      encoding: 'utf8',
+      timeout: 60_000,
+    })
+    expect([ran.status, ran.stderr.replaceAll(/^\S+: .*\n/gm, '')], text).toEqual([0, ''])
+  } finally {
+    place.remove()
+  }
+})

@@ -1,0 +1,117 @@
+// The documented shapes of --json (docs/guides/cli.md), compared with what the commands write.
+
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { commands } from '../../src/cli/commands.ts'
+import { cli, root, workFolder } from './support.ts'
+
+const folder = workFolder()
+const at = { cwd: folder.path }
+afterAll(() => folder.remove())
+
+/** Shapes by command, in the order of the page: '{ a, b: [{ c }], d? }' is a, b, d?. */
+const documented = new Map<string, string[][]>()
+const guide = readFileSync(join(root, 'docs/guides/cli.md'), 'utf8').split('## JSON')[1]!
+for (const [, names, shapes] of guide.matchAll(/^\| (`[a-z]+`.*?) \| (.*) \|$/gm)) {
+  const keys = [...shapes!.matchAll(/`(\[?\{.*?\}\]?)`/g)].map(([, shape]) => topLevel(shape!))
+  for (const [, name] of names!.matchAll(/`([a-z]+)`/g)) {
+    documented.set(name!, [...(documented.get(name!) ?? []), ...keys])
+  }
+}
+
+function topLevel(shape: string): string[] {
+  let text = shape.replace(/^\[/, '').replace(/\]$/, '').slice(1, -1)
+  for (let before = ''; before !== text; ) {
+    before = text
+    text = text.replace(/(\[|\{)[^[\]{}]*(\]|\})/g, '')
+  }
+  return text.split(',').map((part) => part.split(':')[0]!.trim())
+}
+
+function matches(value: unknown, shape: readonly string[]): boolean {
+  const keys = Object.keys(value as object)
+  const required = shape.filter((key) => !key.endsWith('?'))
+  const allowed = new Set(shape.map((key) => key.replace('?', '')))
+  return required.every((key) => keys.includes(key)) && keys.every((key) => allowed.has(key))
+}
+
+beforeAll(async () => {
+  writeFileSync(
+    join(folder.path, 'few.mjs'),
+    `import { job } from 'reprise/job'
+import { migrations } from 'reprise/migrate'
+import { workflow } from 'reprise/workflow'
+export const few = job('few', {
+  source: ['a', 'b', 'c'],
+  retry: { attempts: 1 },
+  each: (item, ctx) => { if (item !== 'a' && !process.env.WELL) throw new Error('not ' + item) },
+})
+export const schema = migrations('schema', { steps: [{ id: '001', sql: 'CREATE TABLE t (id INTEGER)' }] })
+export const greet = workflow('greet', async (ctx, name) => 'hello ' + name + (await ctx.signal('more', { timeout: '1ms', otherwise: '' })))
+`,
+  )
+  await cli(['run', 'few.mjs', 'few', '--report', 'none'], at)
+  await cli(['run', 'few.mjs', 'greet', '--id', 'one', '--input', '"ann"'], at)
+  writeFileSync(join(folder.path, 'done.jsonl'), '"x"\n')
+})
+
+/** In an order that works: later ones change what earlier ones look at. */
+const calls: readonly (readonly [string, readonly string[]])[] = [
+  ['ls', []],
+  ['log', ['few']],
+  ['tail', ['job/few', '--once']],
+  ['checkpoints', ['few']],
+  ['at', ['few']],
+  ['diff', ['few@1', 'few']],
+  ['run', ['few.mjs', 'few', '--report', 'none']],
+  ['run', ['few.mjs', 'schema', '--dry-run']],
+  ['run', ['few.mjs', 'schema']],
+  ['run', ['few.mjs', 'greet', '--id', 'one']],
+  ['check', ['few.mjs']],
+  ['export', ['few', 'few.rp']],
+  ['export', ['few', 'few.jsonl', '--progress']],
+  ['export', ['workflow/greet/one', 'one.json', '--history']],
+  ['import', ['done.jsonl', '--progress', 'moved']],
+  ['savepoint', ['few']],
+  ['verify', []],
+  ['drill', ['few']],
+  ['prune', []],
+  ['dead', ['few']],
+  ['dead', ['few', '--discard', 'b']],
+  ['redrive', ['few', 'c']],
+  ['rollback', ['few@2', '--yes']],
+  ['workers', ['--all']],
+  ['queues', []],
+  ['signal', ['workflow/greet/one', 'more']],
+  ['cancel', ['few']],
+  ['card', ['few']],
+  ['doctor', []],
+  ['advise', []],
+  ['init', ['fresh', '--yes']],
+  ['demo', ['--items', '60', '--kills', '1']],
+  ['explain', ['FENCED']],
+  ['explain', []],
+  ['completion', ['bash']],
+  ['version', []],
+]
+
+it.each(calls)('%s %o writes what the guide says', async (name, args) => {
+  const ran = await cli([name, ...args, '--json'], at)
+  const values = ran.stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as unknown)
+  const value = Array.isArray(values[0]) ? (values[0][0] as unknown) : values[0]
+  expect(value, `${ran.stdout}${ran.stderr}`).toBeTypeOf('object')
+  const shapes = documented.get(name) ?? []
+  expect(shapes.length).toBeGreaterThan(0)
+  expect(
+    shapes.some((shape) => matches(value, shape)),
+    `${Object.keys(value as object).join(', ')} is none of ${shapes.map((shape) => `{ ${shape.join(', ')} }`).join(' ')}`,
+  ).toBe(true)
+})
+
+it('every command has its shape in the guide', () => {
+  expect(commands.map((spec) => spec.name).filter((name) => !documented.has(name))).toEqual([])
+})

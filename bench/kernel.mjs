@@ -336,7 +336,7 @@ function postgresPair(body) {
 const sequentialPostgres = postgresPair(({ ours, client, schema }) => ({
   async value() {
     const handle = await ours.open(notes, 'a')
-    for (let i = 0; i < 100; i++) await handle.append(entries[i])
+    for (let i = 0; i < 1500; i++) await handle.append(entries[i % 512])
     const count = times(1500)
     return await perSecond(count, async () => {
       for (let i = 0; i < count; i++) await handle.append(entries[i % 512])
@@ -345,7 +345,7 @@ const sequentialPostgres = postgresPair(({ ours, client, schema }) => ({
   async baseline() {
     const insert = (i) =>
       client.query(`INSERT INTO ${schema}.bare (timeline, seq, data) VALUES ($1, $2, $3)`, [1, i, payloads[i % 512]])
-    for (let i = 0; i < 100; i++) await insert(i)
+    for (let i = 0; i < 1500; i++) await insert(i)
     const count = times(1500)
     return await perSecond(count, async () => {
       for (let i = 0; i < count; i++) await insert(i)
@@ -364,7 +364,7 @@ const concurrentPostgres = postgresPair(({ ours, client, schema }) => ({
           for (let i = 0; i < n; i++) await handle.append(entries[(t * 7 + i) % 512])
         }),
       )
-    await work(10)
+    await work(60)
     return await perSecond(64 * rounds, () => work(rounds))
   },
   async baseline() {
@@ -375,7 +375,7 @@ const concurrentPostgres = postgresPair(({ ours, client, schema }) => ({
         `INSERT INTO ${schema}.bare (timeline, seq, data) VALUES ${rows}`,
         Array.from({ length: 64 }, (_, t) => [t, i, payloads[(t * 7 + i) % 512]]).flat(),
       )
-    for (let i = 0; i < 10; i++) await insert(i)
+    for (let i = 0; i < 60; i++) await insert(i)
     return await perSecond(64 * rounds, async () => {
       for (let i = 0; i < rounds; i++) await insert(i)
     })

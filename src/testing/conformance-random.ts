@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict'
 import {
   type Commit,
+  type FeedItem,
   feedStart,
   type Guard,
   type Head,
@@ -217,13 +218,25 @@ function randomManifest(random: Dice, seqMax: number, epoch: number, head: Head)
 /** The same commits with this store's own feed positions. */
 async function localize(batch: readonly Commit[], store: Store): Promise<Commit[]> {
   if (!batch.some((commit) => commit.cursors)) return [...batch]
-  const { items } = await store.feed(feedStart, {}, 1000)
+  const items = await wholeFeed(store)
   const place = (text: string) => (text === '0' ? feedStart : (items[Number(text) - 1]?.position ?? feedStart))
   return batch.map((commit) => {
     if (!commit.cursors) return commit
     const cursors = Object.entries(commit.cursors).map(([name, at]) => [name, at === null ? null : place(at)])
     return { ...commit, cursors: Object.fromEntries(cursors) }
   })
+}
+
+/** To its end: a transaction that somebody else has open on the same server hides the last of it for a moment. */
+async function wholeFeed(store: Store): Promise<FeedItem[]> {
+  const items: FeedItem[] = []
+  for (let after = feedStart; ; ) {
+    const page = await store.feed(after, {}, 1000)
+    items.push(...page.items)
+    if (page.isEnd) return items
+    if (page.next === after) await new Promise((resolve) => setTimeout(resolve, 5))
+    after = page.next
+  }
 }
 
 function seen(outcome: Outcome): unknown {
@@ -233,7 +246,7 @@ function seen(outcome: Outcome): unknown {
 
 async function look(store: Store): Promise<unknown> {
   const found = await store.timelines({ limit: 100 })
-  const feed = (await store.feed(feedStart, {}, 1000)).items
+  const feed = await wholeFeed(store)
   const ids = [...timelines, ...archives]
   return {
     heads: heads(found),

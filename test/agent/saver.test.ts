@@ -328,6 +328,14 @@ describe('RepriseSaver', () => {
           const config = await saver.put(from.config, checkpointOf({ list }, version), metadata, { list: version })
           made.push({ config, list })
         }
+        // Newest first, as a list of checkpoints goes: each is the beginning of the one before, or was cut.
+        const listed = new Map<unknown, unknown>()
+        for await (const { config, checkpoint } of new RepriseSaver(rp).list(at('any'))) {
+          listed.set(config.configurable!.checkpoint_id, checkpoint.channel_values.list)
+        }
+        for (const { config, list } of made.slice(1)) {
+          expect(listed.get((config as ReturnType<typeof at>).configurable.checkpoint_id)).toEqual(list)
+        }
         for (const reader of [saver, new RepriseSaver(rp, {})]) {
           for (const { config, list } of made.slice(1)) {
             expect((await reader.get(config))!.channel_values).toEqual({ list })

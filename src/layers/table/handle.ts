@@ -10,7 +10,7 @@ import type { RecoveryReport } from '../../engine/report.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { Along } from '../../engine/writer.ts'
 import { Endings } from './endings.ts'
-import { Index, type IndexFunction, type Term } from './indexes.ts'
+import { Index, type IndexFunction, type Term, type TermRange } from './indexes.ts'
 import { type Offset, observer, type RowObserver, type TableState } from './state.ts'
 import type { SetOptions, Transaction, View } from './transaction.ts'
 import { type Change, Watchers } from './watchers.ts'
@@ -110,12 +110,8 @@ export class TableHandle<V> {
   }
 
   /** Rows by a secondary index: with one term, or by a range of terms. */
-  *by(
-    index: string,
-    term: Term | { readonly from?: Term; readonly to?: Term; readonly reverse?: boolean; readonly limit?: number },
-  ): IterableIterator<[string, V]> {
-    const found = this.#index(index)
-    for (const key of typeof term === 'object' ? found.range(term) : found.equal(term)) {
+  *by(index: string, term: Term | TermRange): IterableIterator<[string, V]> {
+    for (const [, key] of this.#index(index).find(term)) {
       const value = this.get(key)
       if (value !== undefined) yield [key, value]
     }

@@ -2,7 +2,7 @@
 
 export type { KeyedRange } from '../../core/keyed.ts'
 export type { TableHandle } from './handle.ts'
-export type { IndexFunction, Term } from './indexes.ts'
+export type { IndexFunction, Term, TermRange } from './indexes.ts'
 export { type PagedDefinition, type PagedOptions, pagedTable } from './paged.ts'
 export type { PagedTable } from './paged-handle.ts'
 export type { PagedTransaction } from './paged-transaction.ts'

@@ -11,6 +11,14 @@ export type Term = string | number
 /** The terms under which a row is found; none for undefined. */
 export type IndexFunction<V> = (value: V, key: string) => Term | readonly Term[] | undefined
 
+/** `from` inclusive, `to` exclusive. */
+export interface TermRange {
+  readonly from?: Term
+  readonly to?: Term
+  readonly reverse?: boolean
+  readonly limit?: number
+}
+
 export class Index<V> {
   readonly #terms: IndexFunction<V>
   readonly #keys = new Keyed<string>()
@@ -25,20 +33,29 @@ export class Index<V> {
     if (after !== undefined) this.#each(after, key, (place) => this.#keys.set(place, key))
   }
 
-  /** Keys of the rows with this term, in key order. */
-  *equal(term: Term): IterableIterator<string> {
-    yield* this.#keys.values({ prefix: `${encodeTerm(term)}\u0000` })
-  }
-
-  /** Keys of rows by term; `from` inclusive, `to` exclusive. */
-  *range(range: { readonly from?: Term; readonly to?: Term; readonly reverse?: boolean; readonly limit?: number }) {
+  /** Where rows stand and their keys: those with one term in key order, or by a range of terms. */
+  *find(term: Term | TermRange): IterableIterator<readonly [place: string, key: string]> {
+    if (typeof term !== 'object') {
+      yield* this.#keys.entries({ prefix: `${encodeTerm(term)}\u0000` })
+      return
+    }
+    const range = term
     const bounds: KeyedRange = {
       ...(range.from !== undefined && { from: encodeTerm(range.from) }),
       ...(range.to !== undefined && { to: encodeTerm(range.to) }),
       ...(range.reverse !== undefined && { reverse: range.reverse }),
       ...(range.limit !== undefined && { limit: range.limit }),
     }
-    yield* this.#keys.values(bounds)
+    yield* this.#keys.entries(bounds)
+  }
+
+  /** Does the row, as it is, stand at this place? */
+  isAt(place: string, key: string, value: V): boolean {
+    let isThere = false
+    this.#each(value, key, (each) => {
+      isThere ||= each === place
+    })
+    return isThere
   }
 
   #each(value: V, key: string, call: (place: string) => void): void {

@@ -12,7 +12,7 @@ import type { Along } from '../../engine/writer.ts'
 import { BatchWriter } from './batch.ts'
 import { Endings } from './endings.ts'
 import type { TableModel } from './handle.ts'
-import type { Term } from './indexes.ts'
+import type { Term, TermRange } from './indexes.ts'
 import { PagedCheckpointer } from './paged-checkpoint.ts'
 import { PagedIndexes } from './paged-indexes.ts'
 import type { OpenedPaged } from './paged-open.ts'
@@ -135,18 +135,16 @@ export class PagedTable<V> {
   }
 
   /** Rows by a secondary index: with one term, or by a range of terms. The first call walks over all pages. */
-  async *by(
-    name: string,
-    term: Term | { readonly from?: Term; readonly to?: Term; readonly reverse?: boolean; readonly limit?: number },
-  ): AsyncGenerator<[string, V]> {
+  async *by(name: string, term: Term | TermRange): AsyncGenerator<[string, V]> {
     const index = await this.#indexes.get(
       name,
       (run) => this.#writer.submit(run),
       () => this.#opened.rows.entries(),
     )
-    for (const key of typeof term === 'object' ? index.range(term) : index.equal(term)) {
+    for (const [place, key] of index.find(term)) {
       const value = await this.get(key)
-      if (value !== undefined) yield [key, value]
+      // Looked at again: it may have changed while its page came in, or while the index was made.
+      if (value !== undefined && index.isAt(place, key, value)) yield [key, value]
     }
   }
 

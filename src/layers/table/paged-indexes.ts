@@ -1,13 +1,12 @@
 // Secondary indexes of a paged table: terms and keys in memory, never values. An index is made by one walk over the
-// pages when it is first asked for, while writes go on; rows that change meanwhile are the writer's, not the walk's.
+// pages when it is first asked for, while writes go on. A row that changes while the walk is under way may be entered as
+// it was, too; so whoever finds a row looks again whether it still stands there.
 
 import { RepriseError } from '../../core/errors.ts'
 import { Index, type IndexFunction } from './indexes.ts'
 
 interface Held<V> {
   readonly index: Index<V>
-  /** Keys that changed since the walk began; null once it is over. */
-  touched: Set<string> | null
   ready: Promise<void>
 }
 
@@ -26,10 +25,7 @@ export class PagedIndexes<V> {
   }
 
   changed(key: string, before: V | undefined, after: V | undefined): void {
-    for (const { index, touched } of this.#held.values()) {
-      index.changed(key, before, after)
-      touched?.add(key)
-    }
+    for (const { index } of this.#held.values()) index.changed(key, before, after)
   }
 
   /** `between` runs its function where no write is between its reading and its applying. */
@@ -53,20 +49,16 @@ export class PagedIndexes<V> {
   }
 
   #begin(name: string, terms: IndexFunction<V>, walk: () => AsyncIterable<[string, V]>): void {
-    const held: Held<V> = { index: new Index<V>(terms, []), touched: new Set(), ready: Promise.resolve() }
+    const held: Held<V> = { index: new Index<V>(terms, []), ready: Promise.resolve() }
     this.#held.set(name, held)
-    held.ready = this.#fill(held, walk).catch((error) => {
+    const fill = async () => {
+      for await (const [key, value] of walk()) held.index.changed(key, undefined, value)
+    }
+    held.ready = fill().catch((error) => {
       this.#held.delete(name)
       throw error
     })
     // Whoever waits for it hears of a failure; nobody need wait.
     held.ready.catch(() => undefined)
-  }
-
-  async #fill(held: Held<V>, walk: () => AsyncIterable<[string, V]>): Promise<void> {
-    for await (const [key, value] of walk()) {
-      if (!held.touched!.has(key)) held.index.changed(key, undefined, value)
-    }
-    held.touched = null
   }
 }

@@ -1,0 +1,146 @@
+// B3, the oldest failure of a write-ahead log: a page that is there before the log entries that made it. Here a store
+// keeps commits waiting while checkpoints are taken, and every chunk and every manifest that arrives is opened: whatever
+// it holds must be durable history by then, up to the coordinate that the manifest names, and no further.
+
+import { expect, it } from 'vitest'
+import { toHex } from '../../src/core/coordinate.ts'
+import { decodeManifest } from '../../src/core/manifest.ts'
+import type { Commit, Store } from '../../src/core/ports.ts'
+import { entriesOf } from '../../src/engine/history.ts'
+import { stateIo } from '../../src/engine/kernel-io.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { restoreState } from '../../src/engine/restore.ts'
+import { aggregate } from '../../src/layers/events/index.ts'
+import { pagedTable, table } from '../../src/layers/table/index.ts'
+import { randomFrom } from '../programs/crash-model.mjs'
+import { onEveryStore } from '../support/worlds.ts'
+import { type Bend, bentEngine, noise, soon } from './support.ts'
+
+/** Every value has a name of its own, so that it can be found wherever it lies. */
+const marked = (n: number) => `<mark ${n}>${noise(n, 200)}`
+const marksIn = (bytes: Uint8Array) =>
+  [
+    ...Buffer.from(bytes)
+      .toString('latin1')
+      .matchAll(/<mark (\d+)>/g),
+  ].map((m) => Number(m[1]))
+
+interface Subject {
+  readonly name: string
+  open(rp: Reprise): Promise<{ write(n: number): Promise<unknown>; checkpoint(): Promise<unknown> }>
+}
+
+const retain = { checkpoints: 50, history: 'all' as const }
+const log = aggregate('log', {
+  initial: () => ({ last: '' }),
+  evolve: { noted: (_s, e: { text: string }) => ({ last: e.text }) },
+  decide: { note: (_s, c: { text: string }) => ({ type: 'noted', text: c.text }) },
+  retain,
+})
+const subjects: readonly Subject[] = [
+  {
+    name: 'table',
+    async open(rp) {
+      const t = await rp.open(table<string>('rows', { checkpoint: {}, retain }))
+      return { write: (n) => t.set(`k${n % 40}`, marked(n)), checkpoint: () => t.checkpoint() }
+    },
+  },
+  {
+    name: 'paged table',
+    async open(rp) {
+      const t = await rp.open(pagedTable<string>('rows', { cacheBytes: 4000, changedRows: 10, retain }))
+      return { write: (n) => t.set(`k${n % 40}`, marked(n)), checkpoint: () => t.checkpoint() }
+    },
+  },
+  {
+    name: 'aggregate',
+    async open(rp) {
+      const a = await rp.open(log, 'x')
+      return { write: (n) => a.do('note', { text: marked(n) }), checkpoint: () => a.checkpoint() }
+    },
+  },
+]
+
+onEveryStore('signature failures', (world) => {
+  for (const { name, open } of subjects) {
+    it(`B3: page before log: no chunk and no manifest of a ${name} holds what is not durable history below it`, async () => {
+      const w = await world()
+      const random = randomFrom(11)
+      const bend: Bend = {}
+      const { rp, store } = await bentEngine(w, bend)
+      const durable = new Set<number>()
+      /** Marks up to each sequence, as the log has them: the truth that a checkpoint is held against. */
+      const marksAt = new Map<string, readonly number[]>()
+      const early: string[] = []
+      let published = 0
+      const takesIn = (commit: Commit) => {
+        if (!commit.run || !commit.guard) return
+        const at = `${commit.guard.timeline}@`
+        const { timeline } = commit.guard
+        const verified = { timeline, run: commit.run, before: new Uint8Array(32), skipTo: 0 }
+        const entries = entriesOf(rp.kernel, verified)
+        const marks = entries.flatMap(({ data }) => marksIn(Buffer.from(textOf(data))))
+        const before = marksAt.get(at + (commit.run.first - 1)) ?? []
+        for (const n of marks) durable.add(n)
+        // Entries of one run become durable together; a checkpoint stands between runs here.
+        marksAt.set(at + (commit.run.first + commit.run.count - 1), [...before, ...marks])
+      }
+      bend.blobsPut = async (chunks) => {
+        for (const { bytes } of chunks) {
+          for (const n of marksIn(rp.kernel.sealer.openChunk(bytes))) if (!durable.has(n)) early.push(`chunk has ${n}`)
+        }
+        if (random.chance(0.5)) await soon(random.below(3))
+        return await store.blobs.put(chunks)
+      }
+      bend.commit = async (commits) => {
+        for (const { publish = [], guard } of commits) {
+          for (const record of publish) {
+            published += 1
+            const [head] = await store.head([guard!.timeline])
+            if (record.seq > head!.seq) early.push(`manifest at ${record.seq}, log at ${head!.seq}`)
+            const known = marksAt.get(`${guard!.timeline}@${record.seq}`) ?? []
+            const { state } = await restoreState(decodeManifest(record.body), stateIo(rp.kernel))
+            for (const n of marksIn(Buffer.from(textOf(state)))) {
+              if (!known.includes(n)) early.push(`manifest at ${record.seq} has ${n}`)
+            }
+          }
+        }
+        if (random.chance(0.7)) await soon(random.below(6))
+        const outcomes = await (store as Store).commit(commits)
+        commits.forEach((commit, i) => {
+          if (outcomes[i]!.ok) takesIn(commit)
+        })
+        return outcomes
+      }
+      const subject = await open(rp)
+      let n = 0
+      const writing = (async () => {
+        while (n < 120) {
+          // A few at once, so that some are always on their way while a checkpoint is taken.
+          await Promise.all(Array.from({ length: 1 + random.below(4) }, () => subject.write(n++)))
+        }
+      })()
+      while (n < 120) {
+        await subject.checkpoint()
+        await soon(1)
+      }
+      await writing
+      await subject.checkpoint()
+      expect(early).toEqual([])
+      // The alarm is wired: there were checkpoints while entries were on their way, and all marks were met.
+      expect(published).toBeGreaterThan(3)
+      expect(durable.size).toBe(n)
+      const [timeline] = (await rp.list({})).map((head) => head.timeline)
+      const [newest] = await rp.checkpoints(timeline!)
+      expect(toHex(newest!.digest)).toBe(toHex((await rp.head(timeline!))!.digest))
+    })
+  }
+})
+
+/** All texts in a restored state, one after another. */
+function textOf(value: unknown): string {
+  if (typeof value === 'string') return value
+  if (typeof value !== 'object' || value === null) return ''
+  const parts = Symbol.iterator in value ? [...(value as Iterable<unknown>)] : Object.values(value)
+  return parts.map(textOf).join('')
+}

@@ -1,0 +1,63 @@
+// What several tests of entities need: a store whose answers can be bent, bytes that can be flipped, text that does not
+// compress.
+
+import type { Store } from '../../src/core/ports.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import type { World } from '../support/worlds.ts'
+
+export interface Bend {
+  commit?: Store['commit']
+  read?: Store['read']
+  checkpoints?: Store['checkpoints']
+  blobsGet?: Store['blobs']['get']
+  blobsPut?: Store['blobs']['put']
+}
+
+/** A store whose answers can be bent. */
+export function bendable(store: Store, bend: Bend): Store {
+  const blobs = new Proxy(store.blobs, {
+    get: (held, name) => {
+      if (name === 'get' && bend.blobsGet) return bend.blobsGet
+      if (name === 'put' && bend.blobsPut) return bend.blobsPut
+      return bound(held, name)
+    },
+  })
+  return new Proxy(store, {
+    get: (held, name) => (name === 'blobs' ? blobs : (bend[name as 'commit'] ?? bound(held, name))),
+  })
+}
+
+function bound(held: object, name: string | symbol): unknown {
+  const member: unknown = Reflect.get(held, name, held)
+  return typeof member === 'function' ? member.bind(held) : member
+}
+
+export async function bentEngine(world: World, bend: Bend): Promise<{ rp: Reprise; store: Store }> {
+  const store = await world.store()
+  return { store, rp: await world.engine({ ports: { store: bendable(store, bend) } }) }
+}
+
+export function flipped(bytes: Uint8Array, place: number, bit = 0): Uint8Array {
+  const copy = new Uint8Array(bytes)
+  copy[place % copy.length]! ^= 1 << bit
+  return copy
+}
+
+/** Text that does not compress, the same for the same seed. */
+export function noise(seed: number, length: number): string {
+  let word = seed + 1
+  let text = ''
+  for (let i = 0; i < length; i++) {
+    word = (Math.imul(word, 1664525) + 1013904223) | 0
+    text += String.fromCharCode(33 + ((word >>> 16) % 90))
+  }
+  return text
+}
+
+export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = []
+  for await (const item of items) all.push(item)
+  return all
+}
+
+export const soon = (ms = 0) => new Promise<void>((resolve) => setTimeout(resolve, ms))

@@ -133,6 +133,22 @@ describe('reprise run --work', () => {
   })
 })
 
+describe('reprise doctor', () => {
+  it('finds a worker that died without letting go, and is content when its work was taken over', async () => {
+    write('killed.mjs', jobOf('killed', 200, 20))
+    const worker = live(['run', 'killed.mjs', '--report', 'json'], at)
+    await worker.until(/"done":[1-9]/)
+    expect((await worker.end('SIGKILL')).signal).toBe('SIGKILL')
+    const states = async () => {
+      const { value } = await json<{ checks: { name: string; state: string; what: string }[] }>(['doctor'], at)
+      return value.checks.filter((check) => check.name === 'workers').map(({ state, what }) => `${state}: ${what}`)
+    }
+    expect(await states()).toEqual([expect.stringMatching(/^warning: gone without letting go: cli~/)])
+    expect((await cli(['resume', 'killed', '--report', 'none'], { ...at, env: { ITEM_MS: '0' } })).code).toBe(0)
+    expect(await states()).toEqual([expect.stringMatching(/^ok: /)])
+  })
+})
+
 describe('reprise export', () => {
   it('--state-only: the newest checkpoint without history goes on under another name', async () => {
     write('whole.mjs', jobOf('whole', 50))

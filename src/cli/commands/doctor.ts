@@ -6,22 +6,13 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { headsOf } from '../../engine/verify.ts'
 import { type Command, text } from '../command.ts'
 import { exit, exitCodeOf } from '../exit.ts'
-import { bytes, count, relative } from '../format.ts'
+import { bytes } from '../format.ts'
+import { type Check, checkpointsHealth, type TimelineFacts, type WorkerFacts, workersHealth } from '../health.ts'
+import { workersNow } from '../present.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
-
-type State = 'ok' | 'warning' | 'bad'
-
-interface Check {
-  readonly name: string
-  readonly state: State
-  readonly what: string
-  readonly cure?: string
-}
 
 const diskLeastBytes = 500 * 1024 * 1024
 const clockOffMs = 5000
-const stuckMs = 60_000
-const drillEveryMs = 30 * 86_400_000
 const timelinesLookedAt = 2000
 
 const doctor: Command = async ({ options, output }) => {
@@ -173,83 +164,19 @@ async function checkStore(engine: Reprise): Promise<Check[]> {
 }
 
 async function checkWorkers(engine: Reprise): Promise<Check[]> {
-  const now = engine.kernel.worker.now()
-  const rows = (await engine.workers()).filter((row) => row.id !== engine.kernel.worker.id && !row.isRetired)
-  const stale: string[] = []
-  const stuck: string[] = []
+  const rows = (await workersNow(engine)).filter((row) => row.id !== engine.kernel.worker.id && !row.isRetired)
+  const facts: WorkerFacts[] = []
   for (const row of rows) {
-    const owned = await engine.list({ owner: row.id, limit: 1 })
-    if (owned.length === 0) continue
-    if (!row.isAlive) stale.push(row.id)
-    else if (now - row.progressAt > stuckMs) stuck.push(row.id)
+    facts.push({ ...row, ownsSomething: (await engine.list({ owner: row.id, limit: 1 })).length > 0 })
   }
-  const checks: Check[] = []
-  if (stale.length > 0)
-    checks.push({
-      name: 'workers',
-      state: 'warning',
-      what: `gone without letting go: ${stale.join(', ')}`,
-      cure: 'run the work again: it is taken over at once',
-    })
-  if (stuck.length > 0)
-    checks.push({
-      name: 'workers',
-      state: 'warning',
-      what: `alive without progress: ${stuck.join(', ')}`,
-      cure: 'look at what they are doing; reprise workers says since when',
-    })
-  return checks.length > 0
-    ? checks
-    : [{ name: 'workers', state: 'ok', what: `${count(rows.filter((row) => row.isAlive).length, 'worker')} alive` }]
+  return workersHealth(facts, engine.kernel.worker.now())
 }
 
 async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
-  const now = engine.kernel.worker.now()
-  let looked = 0
-  let undrilled = 0
-  const damaged: string[] = []
-  const behind: string[] = []
+  const facts: TimelineFacts[] = []
   for await (const head of headsOf(engine.kernel)) {
-    if (++looked > timelinesLookedAt) break
-    const catalog = await engine.checkpoints(head.timeline)
-    const newest = catalog[0]
-    if (!newest) continue
-    if (newest.invalid) damaged.push(`${head.timeline} (${newest.invalid})`)
-    if (now - (newest.drilledAt ?? newest.createdAt) > drillEveryMs) undrilled += 1
-    // The last ones were so far apart; if nothing came for ten times as long, checkpoints no longer advance.
-    const usual = catalog[1] ? newest.seq - catalog[1].seq : null
-    if (usual !== null && usual > 0 && head.seq - newest.seq > Math.max(10_000, usual * 10)) {
-      behind.push(`${head.timeline}: ${head.seq - newest.seq} entries since ${relative(newest.createdAt, now)}`)
-    }
+    if (facts.length === timelinesLookedAt) break
+    facts.push({ timeline: head.timeline, seq: head.seq, checkpoints: await engine.checkpoints(head.timeline) })
   }
-  const checks: Check[] = []
-  if (damaged.length > 0)
-    checks.push({
-      name: 'checkpoints',
-      state: 'bad',
-      what: `the newest is damaged: ${damaged.join(', ')}`,
-      cure: 'reprise verify says more; recovery uses an older one',
-    })
-  if (behind.length > 0)
-    checks.push({
-      name: 'checkpoints',
-      state: 'warning',
-      what: `no longer advance: ${behind.join(', ')}`,
-      cure: 'look for checkpoint-failed events; a recovery point that does not advance is an incident',
-    })
-  if (checks.length === 0)
-    checks.push({
-      name: 'checkpoints',
-      state: 'ok',
-      what: `${count(Math.min(looked, timelinesLookedAt), 'timeline')} looked at`,
-    })
-  if (undrilled > 0)
-    checks.push({
-      name: 'drills',
-      state: 'warning',
-      what: `${count(undrilled, 'timeline')} not drilled for 30 days`,
-      cure: 'reprise drill',
-    })
-  else checks.push({ name: 'drills', state: 'ok', what: 'none overdue' })
-  return checks
+  return checkpointsHealth(facts, engine.kernel.worker.now())
 }

@@ -4,11 +4,11 @@ import type { WorkerRow } from '../../core/ports.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
 import { relative } from '../format.ts'
-
-const stuckAfterMs = 60_000
+import { stuckAfterMs } from '../health.ts'
+import { workersNow } from '../present.ts'
 
 const workers: Command = async ({ engine, options, output }) => {
-  const rows = await engine.workers()
+  const rows = await workersNow(engine)
   const { now } = await clock()
   const shown: (WorkerRow & { owns: number; isStuck: boolean })[] = []
   for (const row of rows) {

@@ -31,7 +31,7 @@ export interface JobOptions<T, Result = unknown> {
   readonly timeout?: Duration
   /** After so many failures in a row: pause, then probe with one item. */
   readonly breaker?: { readonly failures?: number; readonly pause?: Duration; readonly maxPause?: Duration }
-  /** Keep what `each` returns, in history: read it with run.results(). */
+  /** Keep what `each` returns, in history: exportProgress and `reprise export JOB - --progress` give it with the key. */
   readonly results?: boolean
   /** Into how many parts the keys are divided, so that as many processes can share the work. Fixed once the job has run. */
   readonly shards?: number

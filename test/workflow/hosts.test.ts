@@ -78,7 +78,7 @@ describe.skipIf(!isBuilt)('workers on different hosts (PostgreSQL)', () => {
 
   it('a paused one keeps its runs until its lease has passed, and is refused when it comes back', async () => {
     const run = await rp.run(order, 8, { id: 'z', here: false })
-    const first = await startHost('host-a', '8s', 1500)
+    const first = await startHost('host-a', '8s', 6000)
     while (calls('host-a').length === 0) await pause(20)
     await startHost('host-b', '8s', 20)
     first.kill('SIGSTOP')

@@ -22,11 +22,11 @@ import { existing } from '../../engine/fork.ts'
 import type { Entry } from '../../engine/history.ts'
 import type { Past, Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
-import { eventOf, fieldsOf, infoOf, layerPrefix, wrapUpcasters } from './envelope.ts'
+import { eventOf, fieldsOf, infoOf, layerPrefix, takeEvent, wrapUpcasters } from './envelope.ts'
 import { AggregateHandle } from './handle.ts'
 import { stateAt } from './history.ts'
 import { Mailroom } from './mailroom.ts'
-import { sealPersonal } from './personal.ts'
+import { holdsPersonal, sealPersonal } from './personal.ts'
 import { validate } from './schema.ts'
 import type { CommandInfo, DecideMap, EventInfo, EventOf, EvolveMap, Valid } from './types.ts'
 
@@ -62,7 +62,8 @@ export interface Model<State> {
   /** Throws for an event that `evolve` does not know, or that its schema refuses. */
   check(event: unknown): unknown
   evolveAll(state: State, entries: readonly NewEntry[], timeline: string, after: number, now: number): State
-  seal(engine: Reprise, id: string, entries: readonly NewEntry[]): Promise<readonly NewEntry[]>
+  /** A promise only if there is something to seal. */
+  seal(engine: Reprise, id: string, entries: readonly NewEntry[]): readonly NewEntry[] | Promise<readonly NewEntry[]>
 }
 
 export interface AggregateDefinition<State, Evolve, Decide>
@@ -133,13 +134,16 @@ type PlainOptions<State> = Omit<AggregateOptions<State, never, never>, 'evolve' 
 function modelOf<State>(name: string, prefix: string, options: PlainOptions<State>): Model<State> {
   const { evolve, decide, inline } = options
   const upcasters = wrapUpcasters(options.upcasters ?? {})
-  const apply = (state: State, entry: Entry): State => {
+  const step = (state: State, entry: Entry, event: (entry: Entry) => object): State => {
     if (entry.type.startsWith(layerPrefix)) return state
-    const step = Object.hasOwn(evolve, entry.type) ? evolve[entry.type] : undefined
-    if (!step)
+    const evolution = Object.hasOwn(evolve, entry.type) ? evolve[entry.type] : undefined
+    if (!evolution)
       throw new RepriseError('FOLD_FAILED', `${name} does not know events of type ${entry.type}`, { type: entry.type })
-    return (step(state, eventOf(entry) as never, infoOf(entry, prefix)) ?? state) as State
+    return (evolution(state, event(entry) as never, infoOf(entry, prefix)) ?? state) as State
   }
+  // Upcast fields are the author's, and may be a constant of his; all others were decoded for this fold.
+  const isUpcast = options.upcasters !== undefined
+  const apply = (state: State, entry: Entry): State => step(state, entry, isUpcast ? eventOf : takeEvent)
   const fold: Fold<State> = {
     version: String(options.version ?? 1),
     initial: options.initial,
@@ -168,11 +172,12 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
       entries.forEach((entry, i) => {
         const at = { timeline: timelineId(timeline), seq: after + 1 + i, epoch: 0, time: now, key: entry.key }
         const version = upcasters[entry.type]?.version ?? 1
-        next = apply(next, upcast({ ...at, type: entry.type, version, data: entry.data }, upcasters))
+        // These fields are still to be written: the event is a copy of them.
+        next = step(next, upcast({ ...at, type: entry.type, version, data: entry.data }, upcasters), eventOf)
       })
       return next
     },
-    seal: (engine, id, entries) => sealPersonal(engine, name, id, entries),
+    seal: (engine, id, entries) => (holdsPersonal(entries) ? sealPersonal(engine, name, id, entries) : entries),
   }
 }
 

@@ -192,11 +192,12 @@ export class Live<State> {
 
   async #write(decided: readonly Decided<State>[]): Promise<void> {
     if (decided.length === 0) return
-    const entries = decided.flatMap((each) => each.entries)
+    const entries = decided.length === 1 ? decided[0]!.entries : decided.flatMap((each) => each.entries)
     const along = this.#alongOf(decided)
     if (entries.length > 0 || along) {
-      const sealed = await this.#model.seal(this.#engine, this.id, entries)
-      await this.#open.write(sealed, along ?? {})
+      const sealed = this.#model.seal(this.#engine, this.id, entries)
+      const ready = sealed instanceof Promise ? await sealed : sealed
+      await (along ? this.#open.write(ready, along) : this.#open.write(ready))
     }
     const { seq, state } = this.#open
     for (const { request, events } of decided) {

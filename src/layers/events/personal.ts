@@ -43,14 +43,19 @@ export function personal<T>(value: T): Personal<T> {
   return { personal: new Unsealed(value) }
 }
 
-/** Entries with their personal fields sealed; the same entries if there are none. */
+/** Is there anything to seal? */
+export function holdsPersonal(entries: readonly NewEntry[]): boolean {
+  for (const entry of entries) if (holdsUnsealed(entry.data)) return true
+  return false
+}
+
+/** Entries with their personal fields sealed. */
 export async function sealPersonal(
   engine: Reprise,
   name: string,
   id: string,
   entries: readonly NewEntry[],
 ): Promise<readonly NewEntry[]> {
-  if (!entries.some((entry) => holdsUnsealed(entry.data))) return entries
   const key = await keyOf(engine, name, id, true)
   const seal = (value: unknown): unknown => {
     if (isUnsealed(value)) return { personal: encrypt(engine, key!, contextOf(name, id), value.personal.value) }
@@ -126,10 +131,17 @@ function contextOf(name: string, id: string): Uint8Array {
   return new TextEncoder().encode(`events/${name}/${id}`)
 }
 
+/** Looks without making anything: every event passes here. */
 function holdsUnsealed(value: unknown): boolean {
-  if (isUnsealed(value)) return true
-  if (Array.isArray(value)) return value.some(holdsUnsealed)
-  return isPlain(value) && Object.values(value).some(holdsUnsealed)
+  if (typeof value !== 'object' || value === null) return false
+  if (Array.isArray(value)) {
+    for (const part of value) if (typeof part === 'object' && holdsUnsealed(part)) return true
+    return false
+  }
+  if (!isPlain(value)) return false
+  if (value.personal instanceof Unsealed) return true
+  for (const field in value) if (typeof value[field] === 'object' && holdsUnsealed(value[field])) return true
+  return false
 }
 
 function isUnsealed(value: unknown): value is { readonly personal: Unsealed } {

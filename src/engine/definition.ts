@@ -49,6 +49,8 @@ export interface Fold<State> {
   readonly upcasters?: Upcasters | undefined
   readonly checkpoint?: CheckpointPolicy | undefined
   readonly retain?: RetentionPolicy | undefined
+  /** Entries larger than this are compressed. A model whose entries are mostly text may save space by a lower one. */
+  readonly compressAboveBytes?: number | undefined
   /** "state": the checkpoint is the truth and there is nothing to replay after it (A1.2). */
   readonly authority?: 'history' | 'state' | undefined
 }

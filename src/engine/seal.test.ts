@@ -51,8 +51,9 @@ describe('sealing', () => {
 
   test('data above the size is compressed, and kept as it is where that does not help', () => {
     expect(plainSealer.seal(compressible, here).length).toBeLessThan(compressible.length / 10)
-    expect(plainSealer.seal(compressible.subarray(0, 512), here).length).toBe(513)
-    expect(plainSealer.seal(compressible.subarray(0, 513), here).length).toBeLessThan(513)
+    expect(plainSealer.seal(compressible.subarray(0, 1024), here).length).toBe(1025)
+    expect(plainSealer.seal(compressible.subarray(0, 1025), here).length).toBeLessThan(1025)
+    expect(plainSealer.seal(compressible.subarray(0, 513), here, 512).length).toBeLessThan(513)
     expect(new Sealer({ compressAboveBytes: 10 }).seal(compressible.subarray(0, 500), here).length).toBeLessThan(500)
     const noise = randomBytes(5000)
     expect(plainSealer.seal(noise, here).length).toBe(5001)

@@ -36,7 +36,7 @@ const allFlags = 15
 const crcBytes = 4
 const nonceBytes = 12
 const tagBytes = 16
-const recordAboveBytes = 512
+const recordAboveBytes = 1024
 const chunkAboveBytes = 256
 const noContext = new Uint8Array(0)
 
@@ -59,14 +59,14 @@ export class Sealer {
   static readonly bare = 0
 
   /** Would `seal` only put that byte before it? Then the caller may do so itself, without a copy. */
-  isBare(plain: Uint8Array): boolean {
-    return this.#keys === null && plain.length <= this.#compressAboveBytes
+  isBare(plain: Uint8Array, aboveBytes = this.#compressAboveBytes): boolean {
+    return this.#keys === null && plain.length <= aboveBytes
   }
 
   /** For entry data, which the digest chain protects. @example sealer.seal(codec.encode(value), context) */
-  seal(plain: Uint8Array, context: Uint8Array): Uint8Array {
-    if (this.isBare(plain)) return bare(plain)
-    return this.#seal(plain, context, 0, this.#compressAboveBytes)
+  seal(plain: Uint8Array, context: Uint8Array, aboveBytes = this.#compressAboveBytes): Uint8Array {
+    if (this.isBare(plain, aboveBytes)) return bare(plain)
+    return this.#seal(plain, context, 0, aboveBytes)
   }
 
   /** Neither compressed nor encrypted: such an envelope opens without its context. */

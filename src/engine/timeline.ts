@@ -54,6 +54,7 @@ export class OpenTimeline<State> {
     this.#writer = new Writer(kernel, head.timeline, { ...recovered.point, epoch: head.epoch }, recovered.state, {
       onBroken: (error) => this.#broke(error),
       onWritten: (entries, bytes) => this.#wrote(entries, bytes),
+      compressAboveBytes: fold.compressAboveBytes,
     })
     this.#checkpointer = new Checkpointer(kernel, this, fold, recovered)
     this.effects = new Effects(this, kernel.hash, head.base?.timeline)

@@ -66,6 +66,7 @@ export class Writer implements CommitSource {
   readonly #follower: Follower
   readonly #onBroken: (error: RepriseError) => void
   readonly #onWritten: (entries: readonly Entry[], bytes: number) => void
+  readonly #compressAboveBytes: number | undefined
   #head: WriterHead
   #queue: Request[] = []
   #isUnderWay = false
@@ -76,14 +77,19 @@ export class Writer implements CommitSource {
     timeline: TimelineId,
     head: WriterHead,
     follower: Follower,
-    hooks: { onBroken(error: RepriseError): void; onWritten(entries: readonly Entry[], bytes: number): void },
+    options: {
+      onBroken(error: RepriseError): void
+      onWritten(entries: readonly Entry[], bytes: number): void
+      readonly compressAboveBytes?: number | undefined
+    },
   ) {
     this.#kernel = kernel
     this.#timeline = timeline
     this.#head = head
     this.#follower = follower
-    this.#onBroken = hooks.onBroken
-    this.#onWritten = hooks.onWritten
+    this.#onBroken = options.onBroken
+    this.#onWritten = options.onWritten
+    this.#compressAboveBytes = options.compressAboveBytes
   }
 
   get head(): WriterHead {
@@ -224,9 +230,10 @@ export class Writer implements CommitSource {
     const { seq, epoch, digest } = this.#head
     // Only encryption looks at the context.
     const isBound = sealer.keyId !== null
+    const above = this.#compressAboveBytes
     const sealed = drafts.map(({ type, version, time, key, data }, i): EntryDraft => {
-      if (sealer.isBare(data)) return { type, version, time, key, lead: Sealer.bare, data }
-      return { type, version, time, key, data: sealer.seal(data, isBound ? entryContext(digest, i) : noContext) }
+      if (sealer.isBare(data, above)) return { type, version, time, key, lead: Sealer.bare, data }
+      return { type, version, time, key, data: sealer.seal(data, isBound ? entryContext(digest, i) : noContext, above) }
     })
     return packRun(hash, { before: digest, first: seq + 1, epoch }, sealed)
   }

@@ -66,6 +66,7 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
     initial: () => emptySession((options.initial ? options.initial() : null) as Data),
     apply: applyEntry,
     checkpoint: options.checkpoint ?? defaultPolicy,
+    compressAboveBytes: 512,
     retain: options.retain,
   }
   const definition: AgentDefinition<Data> = {

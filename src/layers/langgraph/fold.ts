@@ -103,6 +103,7 @@ export const threadFold: Fold<ThreadState> = {
     else if (entry.type === 'pruned') applyPruned(state, entry.data as PrunedData)
   },
   checkpoint: { every: 4096 },
+  compressAboveBytes: 512,
   retain: { checkpoints: 2, history: 'needed' },
 }
 

@@ -107,6 +107,18 @@ describe('several processes on one file', () => {
   })
 })
 
+describe('a folder that cannot be made', () => {
+  it.runIf(existsSync('/proc/self'))('ends with an error, where nothing can be made', async () => {
+    await expect(openSqlite('/proc/nowhere/inside/store.db', { namespace: 'default', hash })).rejects.toThrow()
+  })
+
+  it('folders above it are made, however many', async () => {
+    file = join(directory, 'a', 'b', 'c', 'store.db')
+    await (await openKit()).create('t')
+    expect(existsSync(file)).toBe(true)
+  })
+})
+
 describe('a disk that is full', () => {
   it('STORE_FULL refuses the batch, nothing of it is kept, and writing resumes by itself', async () => {
     const { connection, writer, close } = await openWriter()

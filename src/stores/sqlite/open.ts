@@ -135,9 +135,22 @@ function prepare(connection: Connection, namespace: string): number {
 
 /** A new folder is a name in the one above it, which has to be synced as well. */
 function makeFolder(folder: string): void {
-  // Where it is there already, whoever made it may have died before the sync: once more, for the nearest.
-  const first = mkdirSync(folder, { recursive: true }) ?? folder
-  for (let made = folder; made.length >= first.length; made = dirname(made)) syncDirectory(dirname(made))
+  // One by one: asked for all of them at once, Node goes round in circles where a folder cannot be made (under /proc).
+  const missing: string[] = []
+  let there = folder
+  for (; !existsSync(there); there = dirname(there)) missing.unshift(there)
+  for (const made of missing) makeOne(made)
+  // The nearest as well: whoever made it may have died before the sync.
+  for (const made of [there, ...missing]) syncDirectory(dirname(made))
+}
+
+function makeOne(folder: string): void {
+  try {
+    mkdirSync(folder)
+  } catch (error) {
+    // Another process was faster.
+    if ((error as { code?: unknown }).code !== 'EEXIST') throw error
+  }
 }
 
 function syncDirectory(directory: string): void {

@@ -1,14 +1,17 @@
-// Peers, if they are installed: cd bench/versus && npm install. Null where they are not; the bench then has no baseline.
+// Peers, if they are installed: npm install in bench/versus, and in bench/versus/emmett-sqlite for Emmett on SQLite. Null
+// where they are not; the bench then has no baseline.
 
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 import { temporaryFolder } from './stores.mjs'
 
-const require = createRequire(new URL('../versus/package.json', import.meta.url))
+const requires = ['../versus/package.json', '../versus/emmett-sqlite/package.json'].map((path) =>
+  createRequire(new URL(path, import.meta.url)),
+)
 
-async function load(name) {
+async function load(name, from = requires[0]) {
   try {
-    return await import(pathToFileURL(require.resolve(name)).href)
+    return await import(pathToFileURL(from.resolve(name)).href)
   } catch {
     return null
   }
@@ -16,44 +19,51 @@ async function load(name) {
 
 /** Emmett's event store on the same database, used as its documentation shows. */
 export async function emmett(kind) {
-  const core = await load('@event-driven-io/emmett')
-  const driver = await load(`@event-driven-io/emmett-${kind === 'postgres' ? 'postgresql' : 'sqlite'}`)
-  if (!core || !driver) return null
+  const driver =
+    kind === 'postgres'
+      ? await load('@event-driven-io/emmett-postgresql')
+      : await load('@event-driven-io/emmett-sqlite', requires[1])
+  if (!driver) return null
   return {
-    async append({ url, aggregates, rounds, eventsEach }) {
+    async append({ url, aggregates, warmup, rounds, eventsEach }) {
       const place = temporaryFolder()
-      const store = await openEmmett(kind, driver, url, place)
+      const store = openEmmett(kind, driver, url, place)
+      const one = async (aggregate, count) => {
+        for (let n = 0; n < count; n++) {
+          const events = Array.from({ length: eventsEach }, (_, i) => ({
+            type: 'deposited',
+            data: { amount: i, note: 'as agreed' },
+          }))
+          await store.appendToStream(`account-${place.folder}-${aggregate}`, events)
+        }
+      }
+      const append = async (count) => {
+        const all = Array.from({ length: aggregates }, (_, a) => a)
+        if (kind === 'postgres') return await Promise.all(all.map((a) => one(a, count)))
+        // On SQLite it opens a connection for each append and rejects with SQLITE_BUSY as soon as two meet.
+        for (const a of all) await one(a, count)
+      }
       try {
-        const append = (count) =>
-          Promise.all(
-            Array.from({ length: aggregates }, async (_, a) => {
-              for (let n = 0; n < count; n++) {
-                const events = Array.from({ length: eventsEach }, (_, i) => ({
-                  type: 'deposited',
-                  data: { amount: i, note: 'as agreed' },
-                }))
-                await store.appendToStream(`account-${place.folder}-${a}`, events)
-              }
-            }),
-          )
-        // The first append creates the schema: not part of the measurement.
-        await append(1)
+        // The first append creates the schema, and both sides are measured warm.
+        await append(warmup)
+        const cpu = process.cpuUsage()
         const started = performance.now()
         await append(rounds)
-        return (aggregates * rounds * eventsEach * 1000) / (performance.now() - started)
+        const elapsedMs = performance.now() - started
+        return { elapsedMs, cpu: process.cpuUsage(cpu) }
       } finally {
         await store.close?.()
+        // Its pool says goodbye to the server after that, and takes it amiss when the server is gone before.
+        await new Promise((resolve) => setTimeout(resolve, 300))
         place.remove()
       }
     },
   }
 }
 
-async function openEmmett(kind, driver, url, place) {
+function openEmmett(kind, driver, url, place) {
   if (kind === 'postgres') return driver.getPostgreSQLEventStore(url)
-  const { sqlite3EventStoreDriver } = (await load('@event-driven-io/emmett-sqlite/sqlite3')) ?? {}
   return driver.getSQLiteEventStore({
-    ...(sqlite3EventStoreDriver && { driver: sqlite3EventStoreDriver }),
     fileName: place.path('emmett.db'),
     schema: { autoMigration: 'CreateOrUpdate' },
   })
@@ -81,6 +91,29 @@ export async function level(path) {
     async reads(count, keyOf) {
       const started = performance.now()
       for (let n = 0; n < count; n++) await db.get(keyOf(n))
+      return (count * 1000) / (performance.now() - started)
+    },
+    close: () => db.close(),
+  }
+}
+
+/** LMDB as its documentation shows: a write resolves when it is committed; `flushed` is when it is on disk. */
+export async function lmdb(path) {
+  const found = await load('lmdb')
+  if (!found) return null
+  const db = found.open({ path, encoding: 'json' })
+  return {
+    async fill(count, atOnce, keyOf, rowOf) {
+      const started = performance.now()
+      for (let from = 0; from < count; from += atOnce) {
+        for (let i = 0; i < Math.min(atOnce, count - from); i++) void db.put(keyOf(from + i), rowOf(from + i))
+        await db.flushed
+      }
+      return performance.now() - started
+    },
+    async reads(count, keyOf) {
+      const started = performance.now()
+      for (let n = 0; n < count; n++) db.get(keyOf(n))
       return (count * 1000) / (performance.now() - started)
     },
     close: () => db.close(),

@@ -7,8 +7,11 @@ export type { Happened, When } from './history.ts'
 export { type Personal, personal } from './personal.ts'
 export { command, type Outgoing, processManager, type RefusedLetter, send } from './process-manager.ts'
 export {
+  type PartitionedProjectionOptions,
   type ProjectionDefinition,
   type ProjectionOptions,
+  partitionedProjection,
+  partitionedTableProjection,
   projection,
   sqlProjection,
   tableProjection,
@@ -19,4 +22,5 @@ export { type Rewritten, rewrite } from './rewrite.ts'
 export type { RunnerStatus } from './runner.ts'
 export { checked, type StandardSchema } from './schema.ts'
 export type { Quarantined } from './sink.ts'
+export { partitionOf } from './source.ts'
 export type { CommandInfo, CommandOptions, Done, EventInfo, EventOf, Metadata } from './types.ts'

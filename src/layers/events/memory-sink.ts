@@ -2,6 +2,7 @@
 // one of them, the owner of the timeline, writes checkpoints: state and position in one manifest, under the fence.
 // The named cursor stays at the checkpoint before the newest: history after it is never trimmed, so a damaged newest
 // checkpoint costs a longer replay and nothing else.
+// A partition is held by one process only: whoever owns it applies its events, all others neither have nor read it.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
@@ -17,6 +18,7 @@ import { restoreState } from '../../engine/restore.ts'
 import { StateTimeline } from '../../engine/state-timeline.ts'
 import { isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
+import type { Gate } from './team.ts'
 
 export interface MemoryModel<State> {
   readonly version: string
@@ -38,15 +40,16 @@ const retakeMs = 1000
 const idleMs = 60_000
 
 export class MemorySink<State> implements Sink {
-  readonly isOwned = true
   readonly #kernel: Kernel
   readonly #timeline: TimelineId
   readonly #model: MemoryModel<State>
+  readonly #gate: Gate | null
   #state: State
   #position: FeedPosition = feedStart
   #events = 0
   #quarantine: readonly Quarantined[] = []
   #owned: StateTimeline | null = null
+  #isLeaving = false
   #base: { readonly id: string; readonly capture: CaptureBase } | null = null
   /** Of the newest checkpoint. */
   #savedPosition: FeedPosition = feedStart
@@ -55,8 +58,9 @@ export class MemorySink<State> implements Sink {
   #triedAt = Number.NEGATIVE_INFINITY
   #saving: Promise<void> = Promise.resolve()
 
-  private constructor(kernel: Kernel, timeline: TimelineId, model: MemoryModel<State>) {
+  private constructor(kernel: Kernel, timeline: TimelineId, model: MemoryModel<State>, gate: Gate | null) {
     this.#kernel = kernel
+    this.#gate = gate
     this.#timeline = timeline
     this.#model = model
     this.#state = model.initial()
@@ -68,11 +72,17 @@ export class MemorySink<State> implements Sink {
     kernel: Kernel,
     timeline: TimelineId,
     model: MemoryModel<State>,
+    /** Of a partition; null: every process has the whole. */
+    gate: Gate | null = null,
   ): Promise<MemorySink<State>> {
-    const sink = new MemorySink(kernel, timeline, model)
+    const sink = new MemorySink(kernel, timeline, model, gate)
     await sink.#takeIfFree({})
     await sink.#load()
     return sink
+  }
+
+  get isOwned(): boolean {
+    return this.#gate === null || (this.isWriter && !this.#isLeaving)
   }
 
   get state(): State {
@@ -127,7 +137,14 @@ export class MemorySink<State> implements Sink {
 
   async idle(): Promise<void> {
     const { clock } = this.#kernel
-    if (!this.isWriter && clock.elapsed() - this.#triedAt >= retakeMs) await this.#takeIfFree({ mustExist: true })
+    if (this.isWriter && this.#gate?.shouldGiveUp()) return await this.#giveUp()
+    const isDue = !this.isWriter && clock.elapsed() - this.#triedAt >= retakeMs
+    if (isDue && (this.#gate === null || this.#gate.mayTake())) {
+      await this.#takeIfFree({ mustExist: true })
+      // Others went on with the partition meanwhile; the whole was followed all the time.
+      if (this.isWriter && this.#gate) await this.#load()
+    }
+    if (!this.isOwned) return
     const { each = '5s' } = this.#model.checkpoint
     const sinceMs = clock.elapsed() - this.#savedAt
     const isMoved = this.#position !== this.#savedPosition
@@ -142,8 +159,19 @@ export class MemorySink<State> implements Sink {
   }
 
   async close(): Promise<void> {
-    if (this.isWriter && this.#eventsSince > 0) await this.#save()
-    await this.#owned?.release()
+    await this.#giveUp()
+  }
+
+  async #giveUp(): Promise<void> {
+    // At once no longer counted as ours, else all partitions would see that there are too many, and all would leave.
+    this.#isLeaving = true
+    try {
+      if (this.isWriter && this.#eventsSince > 0) await this.#save()
+      await this.#owned?.release()
+    } finally {
+      this.#owned = null
+      this.#isLeaving = false
+    }
   }
 
   async #takeIfFree(options: { readonly mustExist?: boolean }): Promise<void> {

@@ -16,7 +16,9 @@ export interface Build<State> {
   readonly poison: 'stop' | 'quarantine'
   events(partition: number): Events
   open(partition: number): Promise<Sink>
-  stateOf(sink: Sink): State
+  stateOf(sinks: readonly Sink[]): State
+  /** It is the live generation from here on: other processes share it. */
+  begin(): void
   stop(): void
   /** Its generation is no longer read: removes what is ours of it. */
   retire(timeline: string): Promise<void>
@@ -71,7 +73,9 @@ export class ProjectionHandle<State> {
     model: ProjectionModel<State>,
     generation: number,
   ): Promise<ProjectionHandle<State>> {
-    return new ProjectionHandle(engine, model, await run(engine, model, generation))
+    const running = await run(engine, model, generation)
+    running.build.begin()
+    return new ProjectionHandle(engine, model, running)
   }
 
   get isClosed(): boolean {
@@ -81,7 +85,7 @@ export class ProjectionHandle<State> {
   /** As of the last event applied here. A table projection gives the table's handle, an SQL one nothing. */
   get state(): State {
     const { build, runners } = this.#running
-    return build.stateOf(runners[0]!.sink)
+    return build.stateOf(runners.map(({ sink }) => sink))
   }
 
   get generation(): number {
@@ -95,8 +99,7 @@ export class ProjectionHandle<State> {
 
   /** Partitions that this process writes. */
   get owned(): number {
-    return this.#running.runners.filter(({ sink }) => (sink instanceof MemorySink ? sink.isWriter : sink.isOwned))
-      .length
+    return this.#running.runners.filter(({ sink }) => isWrittenBy(sink)).length
   }
 
   /** Events that were set aside, with what was thrown. */
@@ -129,18 +132,24 @@ export class ProjectionHandle<State> {
     const next = await run(this.#engine, this.#model, to)
     try {
       await this.#watchProgress(next, options)
+      if (next.runners.some(({ sink }) => !sink.isOwned)) {
+        throw new RepriseError('CONFLICT', `${this.name} is being rebuilt by another process`, { name: this.name, to })
+      }
       for (const { sink } of next.runners) if (sink instanceof MemorySink) await sink.save()
       await swapGeneration(this.#engine, this.name, this.#model.version, from, to)
       await options.onSwap?.({ from, to })
     } catch (error) {
+      // What another process builds under the same number is its own.
+      const isOurs = next.runners.every(({ sink }) => isWrittenBy(sink))
       await stop(next)
-      for (const timeline of next.build.timelines) await next.build.retire(timeline)
+      if (isOurs) for (const timeline of next.build.timelines) await next.build.retire(timeline)
       throw error
     } finally {
       this.#isRebuilding = false
     }
     const old = this.#running
     this.#running = next
+    next.build.begin()
     await stop(old)
     if (!options.keepOld) for (const timeline of old.build.timelines) await old.build.retire(timeline)
   }
@@ -215,6 +224,7 @@ export class ProjectionHandle<State> {
     const live = await liveGeneration(this.#engine, this.name, this.#model.version)
     if (live === this.#running.generation || this.#isRebuilding || this.#isClosed) return
     const next = await run(this.#engine, this.#model, live)
+    next.build.begin()
     await Promise.all(next.runners.map((runner) => (runner.sink.isOwned ? runner.catchUp() : undefined)))
     const old = this.#running
     this.#running = next
@@ -229,6 +239,11 @@ async function run<State>(engine: Reprise, model: ProjectionModel<State>, genera
     runners.push(new Runner(engine.kernel, build.events(p), await build.open(p), build.poison))
   }
   return { generation, build, runners }
+}
+
+/** Whether this process writes what the sink holds. */
+function isWrittenBy(sink: Sink): boolean {
+  return sink instanceof MemorySink ? sink.isWriter : sink.isOwned
 }
 
 async function stop(running: Running<unknown>): Promise<void> {

@@ -10,6 +10,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { endGeneration, forgetGeneration, generationTimeline, liveGeneration } from './generations.ts'
 import { MemorySink } from './memory-sink.ts'
 import { type Build, ProjectionHandle } from './projection-handle.ts'
+import type { Sink } from './sink.ts'
 import { type EventSource, Events, type Handlers, partitionOf } from './source.ts'
 import { progressFold, type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
 import { type OffsetTx, type TableHandlers, TableSink, type TableTarget } from './table-sink.ts'
@@ -30,6 +31,12 @@ export interface ProjectionOptions<State, Sources extends readonly EventSource[]
   readonly on: On
   /** `every` counts events (10,000), `each` time (5 s). */
   readonly checkpoint?: CheckpointPolicy
+}
+
+export interface PartitionedProjectionOptions<State, Sources extends readonly EventSource[], On>
+  extends ProjectionOptions<State, Sources, On> {
+  /** Several processes share these; each holds the state of those it owns, and each aggregate is always in the same one. */
+  readonly partitions: number
 }
 
 export interface SqlProjectionOptions<Sources extends readonly EventSource[], On> extends CommonOptions<Sources> {
@@ -66,27 +73,87 @@ export function projection<
   Sources extends readonly EventSource[],
   On extends Handlers<State, Sources, State | void>,
 >(name: string, options: ProjectionOptions<State, Sources, On>): ProjectionDefinition<State> {
+  return inMemory<State, State>(name, options, null, (sinks) => sinks[0]!.state)
+}
+
+/**
+ * In memory, in partitions that processes share: `state` has the partitions that this process owns, by number.
+ * @example partitionedProjection('totals', { partitions: 8, from: [account], initial: () => new Map<string, number>(), on: { … } })
+ */
+export function partitionedProjection<
+  State,
+  Sources extends readonly EventSource[],
+  On extends Handlers<State, Sources, State | void>,
+>(
+  name: string,
+  options: PartitionedProjectionOptions<State, Sources, On>,
+): ProjectionDefinition<ReadonlyMap<number, State>> {
+  checkPartitions(options.partitions)
+  return inMemory<State, ReadonlyMap<number, State>>(name, options, options.partitions, (sinks) => {
+    const owned = [...sinks.entries()].filter(([, sink]) => sink.isOwned)
+    return new Map(owned.map(([partition, sink]) => [partition, sink.state]))
+  })
+}
+
+/** Without partitions every process has the whole; with them, each what it owns. */
+function inMemory<State, Shown>(
+  name: string,
+  options: ProjectionOptions<State, readonly EventSource[], unknown>,
+  partitions: number | null,
+  show: (sinks: readonly MemorySink<State>[]) => Shown,
+): ProjectionDefinition<Shown> {
   const version = String(options.version ?? 1)
   const model = {
     version,
     initial: options.initial,
-    on: options.on as unknown as Readonly<Record<string, never>>,
+    on: options.on as Readonly<Record<string, never>>,
     checkpoint: options.checkpoint ?? {},
   }
-  return define<State>(name, version, (engine, generation) => {
+  return define<Shown>(name, version, (engine, generation) => {
     engine.register(`projection/${name}@`, memoryFold)
+    const shares = shareOut(engine, name, version, generation, partitions ?? 1)
     return {
-      partitions: 1,
-      timelines: [generationTimeline(name, version, generation, null)],
+      ...shares.build,
       poison: options.poison ?? 'stop',
-      events: () => new Events(engine.kernel, options.from, (type) => Object.hasOwn(options.on, type)),
-      open: () =>
-        MemorySink.open(engine.kernel, timelineId(generationTimeline(name, version, generation, null)), model),
-      stateOf: (sink) => (sink as unknown as MemorySink<State>).state,
-      stop: () => undefined,
+      events: (p) => shares.events(p, options.from, options.on as object),
+      open: async (p) => {
+        const timeline = timelineId(shares.build.timelines[p]!)
+        const gate = partitions === null ? null : shares.team
+        return shares.add(await MemorySink.open<State>(engine.kernel, timeline, model, gate))
+      },
+      stateOf: (sinks) => show(sinks as unknown as readonly MemorySink<State>[]),
       retire: (timeline) => forgetGeneration(engine, timeline),
     }
   })
+}
+
+/** What every kind of projection says of its partitions. */
+function shareOut(engine: Reprise, name: string, version: string, generation: number, partitions: number) {
+  const sinks: Sink[] = []
+  const team = new Team(engine, name, partitions, () => sinks.filter((sink) => sink.isOwned).length)
+  const timelines = Array.from({ length: partitions }, (_, p) =>
+    generationTimeline(name, version, generation, partitions === 1 ? null : p),
+  )
+  return {
+    team,
+    build: { partitions, timelines, begin: () => team.begin(), stop: () => team.stop() },
+    add<One extends Sink>(sink: One): One {
+      sinks.push(sink)
+      return sink
+    },
+    events: (partition: number, from: readonly EventSource[], on: object) =>
+      new Events(
+        engine.kernel,
+        from,
+        (type) => Object.hasOwn(on, type),
+        ({ at }) => partitions === 1 || partitionOf(at.timeline, partitions) === partition,
+      ),
+  }
+}
+
+function checkPartitions(partitions: number): void {
+  if (Number.isSafeInteger(partitions) && partitions >= 1 && partitions <= 4096) return
+  throw new RepriseError('INVALID_ARGUMENT', 'a projection has 1 to 4096 partitions', { partitions })
 }
 
 /** A projection into the user's own tables, in the same transaction as its position. Only on stores with SQL. */
@@ -96,32 +163,20 @@ export function sqlProjection<
 >(name: string, options: SqlProjectionOptions<Sources, On>): ProjectionDefinition<null> {
   const version = String(options.version ?? 1)
   const { partitions = 1 } = options
+  checkPartitions(partitions)
   return define<null>(name, version, (engine, generation) => {
     engine.register(`projection/${name}@`, progressFold as Fold<unknown>)
-    const timelines = Array.from({ length: partitions }, (_, p) =>
-      generationTimeline(name, version, generation, partitions === 1 ? null : p),
-    )
-    const sinks: SqlSink[] = []
-    const team = new Team(engine, name, partitions, () => sinks.filter((sink) => sink.isOwned).length)
+    const shares = shareOut(engine, name, version, generation, partitions)
     return {
-      partitions,
-      timelines,
+      ...shares.build,
       poison: options.poison ?? 'stop',
-      events: (p) =>
-        new Events(
-          engine.kernel,
-          options.from,
-          (type) => Object.hasOwn(options.on, type),
-          ({ at }) => partitions === 1 || partitionOf(at.timeline, partitions) === p,
-        ),
+      events: (p) => shares.events(p, options.from, options.on as object),
       open: async (p) => {
         const on = options.on as unknown as SqlHandlers
-        const sink = new SqlSink(engine, timelines[p]!, { on, generation, setup: options.setup, gate: team })
-        sinks.push(sink)
-        return sink
+        const more = { on, generation, setup: options.setup, gate: shares.team }
+        return shares.add(new SqlSink(engine, shares.build.timelines[p]!, more))
       },
       stateOf: () => null,
-      stop: () => team.stop(),
       retire: (timeline) => endGeneration(engine, timeline),
     }
   })
@@ -133,21 +188,52 @@ export function tableProjection<
   Sources extends readonly EventSource[],
   On extends Handlers<Tx, Sources, void>,
 >(name: string, options: TableProjectionOptions<Tx, Sources, On>): ProjectionDefinition<TableTarget<Tx> | null> {
+  return intoTables(name, options as unknown as AnyTableOptions<Tx>, null, (sinks) => sinks[0]!.table)
+}
+
+/** The same in partitions that processes share, a table for each: its id is p0, p1, …; `state` has those owned here. */
+export function partitionedTableProjection<
+  Tx extends OffsetTx,
+  Sources extends readonly EventSource[],
+  On extends Handlers<Tx, Sources, void>,
+>(
+  name: string,
+  options: TableProjectionOptions<Tx, Sources, On> & { readonly partitions: number },
+): ProjectionDefinition<ReadonlyMap<number, TableTarget<Tx>>> {
+  checkPartitions(options.partitions)
+  return intoTables(name, options as unknown as AnyTableOptions<Tx>, options.partitions, (sinks) => {
+    const owned = new Map<number, TableTarget<Tx>>()
+    for (const [partition, { isOwned, table }] of sinks.entries()) if (isOwned && table) owned.set(partition, table)
+    return owned
+  })
+}
+
+type AnyTableOptions<Tx extends OffsetTx> = TableProjectionOptions<Tx, readonly EventSource[], TableHandlers<Tx>>
+
+function intoTables<Tx extends OffsetTx, Shown>(
+  name: string,
+  options: AnyTableOptions<Tx>,
+  partitions: number | null,
+  show: (sinks: readonly TableSink<Tx>[]) => Shown,
+): ProjectionDefinition<Shown> {
   const version = String(options.version ?? 1)
-  return define<TableTarget<Tx> | null>(name, version, (engine, generation) => ({
-    partitions: 1,
-    timelines: [],
-    poison: options.poison ?? 'stop',
-    events: () => new Events(engine.kernel, options.from, (type) => Object.hasOwn(options.on, type)),
+  return define<Shown>(name, version, (engine, generation) => {
+    const shares = shareOut(engine, name, version, generation, partitions ?? 1)
     // The first build fills the table itself, each rebuild one of its own beside it.
-    open: async () => {
-      const id = generation === 1 && version === '1' ? undefined : `${version}-${generation}`
-      return new TableSink(engine, `projection/${name}`, options.into, id, options.on as unknown as TableHandlers<Tx>)
-    },
-    stateOf: (sink) => (sink as unknown as TableSink<Tx>).table,
-    stop: () => undefined,
-    retire: async () => undefined,
-  }))
+    const build = generation === 1 && version === '1' ? [] : [`${version}-${generation}`]
+    return {
+      ...shares.build,
+      timelines: [],
+      poison: options.poison ?? 'stop',
+      events: (p) => shares.events(p, options.from, options.on),
+      open: async (p) => {
+        const id = [...build, ...(partitions === null ? [] : [`p${p}`])].join('-') || undefined
+        return shares.add(new TableSink(engine, `projection/${name}`, options.into, id, options.on, shares.team))
+      },
+      stateOf: (sinks) => show(sinks as unknown as readonly TableSink<Tx>[]),
+      retire: async () => undefined,
+    }
+  })
 }
 
 function define<State>(

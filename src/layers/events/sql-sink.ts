@@ -13,6 +13,7 @@ import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { endedStatus } from './generations.ts'
 import { Ahead, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
+import type { Gate } from './team.ts'
 
 export interface SqlAt extends EventAt {
   /** Changes with every rebuild: put it into the names of your tables to build the new one beside the old. */
@@ -29,12 +30,6 @@ interface Progress {
   /** Of the page after `position`: the last sequence of each timeline that is done already. */
   readonly seen: Readonly<Record<string, number>>
   readonly quarantine: readonly Quarantined[]
-}
-
-/** Who may take a free partition: see team.ts. */
-export interface Gate {
-  mayTake(): boolean
-  shouldGiveUp(): boolean
 }
 
 export const progressFold: Fold<Progress> = {

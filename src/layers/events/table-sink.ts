@@ -7,6 +7,7 @@ import type { Entity } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { Ahead, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
+import type { Gate } from './team.ts'
 
 /** What a projection asks of a table. */
 export interface TableTarget<Tx extends OffsetTx> {
@@ -31,6 +32,7 @@ export class TableSink<Tx extends OffsetTx> implements Sink {
   readonly #into: Entity<TableTarget<Tx>>
   readonly #id: string | undefined
   readonly #on: TableHandlers<Tx>
+  readonly #gate: Gate
   #table: TableTarget<Tx> | null = null
   #quarantine: readonly Quarantined[] = []
   #isBroken = false
@@ -42,12 +44,14 @@ export class TableSink<Tx extends OffsetTx> implements Sink {
     into: Entity<TableTarget<Tx>>,
     id: string | undefined,
     on: TableHandlers<Tx>,
+    gate: Gate,
   ) {
     this.#engine = engine
     this.#name = name
     this.#into = into
     this.#id = id
     this.#on = on
+    this.#gate = gate
     this.#ahead = new Ahead(engine.kernel.clock.elapsed())
   }
 
@@ -91,7 +95,11 @@ export class TableSink<Tx extends OffsetTx> implements Sink {
   }
 
   async idle(): Promise<void> {
-    if (this.isOwned) return
+    if (this.isOwned) {
+      if (this.#gate.shouldGiveUp()) await this.#giveUp()
+      return
+    }
+    if (!this.#gate.mayTake()) return
     try {
       this.#table = await this.#engine.open(this.#into, this.#id)
       this.#isBroken = false
@@ -102,7 +110,13 @@ export class TableSink<Tx extends OffsetTx> implements Sink {
   }
 
   async close(): Promise<void> {
-    if (!this.#isBroken) await this.#table?.close()
+    await this.#giveUp()
+  }
+
+  async #giveUp(): Promise<void> {
+    const table = this.#isBroken ? null : this.#table
+    this.#table = null
+    await table?.close()
   }
 
   #step(tx: Tx, occurrence: Occurrence): void {

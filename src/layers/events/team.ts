@@ -1,17 +1,25 @@
 // How processes share the partitions of a projection: each takes its fair part of them and gives up what is above it when
-// another process comes. Who owns what is decided by epochs in the store; this only keeps it even.
+// another process comes. Who owns what is decided by epochs in the store; this only keeps it even. A generation that is
+// being rebuilt is not shared: nobody else knows of it yet, so its builder takes all of it.
 
 import type { Reprise } from '../../engine/reprise.ts'
 
 const lookMs = 1000
 
-export class Team {
+/** Who may take a free partition. */
+export interface Gate {
+  mayTake(): boolean
+  shouldGiveUp(): boolean
+}
+
+export class Team implements Gate {
   readonly #engine: Reprise
   readonly #key: string
   readonly #partitions: number
   readonly #owned: () => number
   readonly #cancel: () => void
   #members = 1
+  #isShared = false
 
   constructor(engine: Reprise, name: string, partitions: number, owned: () => number) {
     this.#engine = engine
@@ -39,12 +47,17 @@ export class Team {
     return Math.ceil(this.#partitions / this.#members)
   }
 
+  /** The generation is the live one: other processes know of it. */
+  begin(): void {
+    this.#isShared = true
+  }
+
   mayTake(): boolean {
-    return this.#owned() < this.share
+    return !this.#isShared || this.#owned() < this.share
   }
 
   shouldGiveUp(): boolean {
-    return this.#owned() > this.share
+    return this.#isShared && this.#owned() > this.share
   }
 
   stop(): void {

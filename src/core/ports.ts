@@ -17,6 +17,8 @@ export interface Clock {
   after(delayMs: number, call: () => void, isAwaited?: boolean): () => void
   /** Calls once everything that is ready in this moment has run. */
   soon(call: () => void): void
+  /** Calls once the promises that are ready have run, before anything from outside gets its turn. */
+  next(call: () => void): void
 }
 
 export interface Random {

@@ -32,6 +32,9 @@ export const systemClock: Clock = {
   soon(call) {
     setImmediate(call)
   },
+  next(call) {
+    process.nextTick(call)
+  },
 }
 
 export const systemRandom: Random = pooledRandom()

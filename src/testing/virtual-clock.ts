@@ -49,6 +49,10 @@ export class VirtualClock {
       if (pause) void pause.then(() => isAlive() && call())
       else if (isAlive()) call()
     }
+    const soon = (call: () => void) => {
+      this.activity += 1
+      setImmediate(guarded(call))
+    }
     return {
       now: () => this.#now,
       elapsed: () => this.#now,
@@ -58,10 +62,8 @@ export class VirtualClock {
         this.#timers.add(timer)
         return () => this.#timers.delete(timer)
       },
-      soon: (call) => {
-        this.activity += 1
-        setImmediate(guarded(call))
-      },
+      soon,
+      next: soon,
     }
   }
 }

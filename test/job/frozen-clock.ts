@@ -19,6 +19,7 @@ export function frozenClock(): Clock & { stop(): void } {
     elapsed: () => now,
     after: (delayMs, call, isAwaited) => systemClock.after(delayMs, turn(call), isAwaited),
     soon: (call) => systemClock.soon(turn(call)),
+    next: systemClock.next,
     stop: () => clearInterval(timer),
   }
 }

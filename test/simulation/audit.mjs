@@ -47,6 +47,7 @@ function engineOver(sim, plant) {
     elapsed: () => scheduler.now,
     after: () => () => {},
     soon: (call) => queueMicrotask(call),
+    next: (call) => queueMicrotask(call),
   }
   const engine = createEngine(
     {

@@ -125,7 +125,8 @@ describe('found by the simulation', () => {
         }
       },
     })
-    const clock = { now: () => 0, elapsed: () => elapsed, after: () => () => {}, soon: (call: () => void) => call() }
+    const soon = (call: () => void) => call()
+    const clock = { now: () => 0, elapsed: () => elapsed, after: () => () => {}, soon, next: soon }
     const engine = createEngine({ store: held, clock })
     await engine.kernel.worker.register()
     expect(engine.kernel.worker.earliest()).toBeLessThanOrEqual(databaseTime)

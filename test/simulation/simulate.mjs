@@ -143,6 +143,7 @@ class Simulation {
           elapsed: () => scheduler.now - bornAt,
           after: (delayMs, call) => scheduler.after(delayMs, process, call),
           soon: (call) => scheduler.after(random.number() * 0.05, process, call),
+          next: (call) => scheduler.after(random.number() * 0.05, process, call),
         },
         random,
         hash: this.hashWith(this.plant),

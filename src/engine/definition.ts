@@ -4,6 +4,7 @@
 import type { CheckpointPolicy } from '../core/economics.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Upcasters } from '../core/fold.ts'
+import type { Attribute } from '../core/ports.ts'
 import type { RetentionPolicy } from '../core/retention.ts'
 import type { Entry } from './history.ts'
 import type { Reprise } from './reprise.ts'
@@ -51,6 +52,8 @@ export interface Fold<State> {
   readonly retain?: RetentionPolicy | undefined
   /** Entries larger than this are compressed. A model whose entries are mostly text may save space by a lower one. */
   readonly compressAboveBytes?: number | undefined
+  /** What the head shows of a state, for people and queries: told anew where a rollback or a fork puts another in its place. */
+  face?(state: State): { readonly status?: string; readonly attributes?: Readonly<Record<string, Attribute | null>> }
   /** "state": the checkpoint is the truth and there is nothing to replay after it (A1.2). */
   readonly authority?: 'history' | 'state' | undefined
 }

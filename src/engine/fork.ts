@@ -92,7 +92,8 @@ async function forkOnce(
 ): Promise<Coordinate & { readonly parent: TimelineId }> {
   const { head, lineage, point } = await locate(kernel, where)
   // A fork that could not be opened would be of no use: better to say so now.
-  if (fold) await recover(kernel, head, fold, { to: point.seq })
+  const target = fold && (await recover(kernel, head, fold, { to: point.seq }))
+  const face = target && fold.face?.(target.state.value)
   const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
   const owner = lineage.find((each) => !each.base || point.seq >= each.base.seq) ?? lineage[lineage.length - 1]!
   const copies = await restorePoints(kernel, head, point.seq, fold)
@@ -110,8 +111,9 @@ async function forkOnce(
       },
     },
     publish: copies,
-    attributes: head.attributes,
     status: 'open',
+    ...face,
+    attributes: { ...head.attributes, ...face?.attributes },
     release: true,
   })
   if (!outcome.ok) throw outcome.code === 'FENCED' ? taken(id) : refusalError(id, outcome)
@@ -185,7 +187,7 @@ async function branchOff(kernel: Kernel, epoch: number, where: Where, fold: Fold
   const head = await headUnder(kernel, before.head.timeline, epoch)
   // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
   const { state } = await recover(kernel, head, fold)
-  await recover(kernel, head, fold, { to: before.point.seq })
+  const target = await recover(kernel, head, fold, { to: before.point.seq })
   const effects = compensationPlan(state.ledger, where.seq)
   const copies = await restorePoints(kernel, head, before.point.seq, fold)
   const floor = floorFor(copies, before.lineage, fold)
@@ -198,6 +200,7 @@ async function branchOff(kernel: Kernel, epoch: number, where: Where, fold: Fold
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
       ...(carried && { run: carried }),
       publish: copies,
+      ...fold.face?.(target.state.value),
       release: true,
     })
     if (outcome.ok) {

@@ -75,8 +75,10 @@ export class Worker {
     this.#progress += entries
   }
 
-  describe(key: string, value: Attribute): void {
-    this.#info.set(key, value)
+  /** What others see of it with its next heartbeat; null: no longer. */
+  describe(key: string, value: Attribute | null): void {
+    if (value === null) this.#info.delete(key)
+    else this.#info.set(key, value)
   }
 
   onRetired(call: (id: WorkerId) => void): () => void {

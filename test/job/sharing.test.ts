@@ -1,6 +1,7 @@
 // A job among several engines, and one that is stopped and taken up again.
 
 import { expect, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
 import { job, stopJob } from '../../src/layers/job/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -52,6 +53,31 @@ onEveryStore(
       expect(seen.sort()).toEqual(numbers(300).map(String).sort())
       expect(reports.reduce((sum, report) => sum + report.done, 0)).toBe(300)
       for (const report of reports) expect(report.status).toBe('finished')
+    })
+
+    it('after a rollback it is not finished any more, and does again what came after', async () => {
+      const at = await world()
+      const engine = await at.engine()
+      const done: string[] = []
+      const make = () =>
+        job('undone', {
+          source: numbers(40).map(String),
+          shards: 2,
+          concurrency: 1,
+          each: (item: string) => void done.push(item),
+        })
+      await (await engine.run(make())).result()
+      expect(done.length).toBe(40)
+      const [before] = await engine.kernel.store.head([timelineId('job/undone/0')])
+      expect(before).toMatchObject({ status: 'finished', attributes: { round: 1 } })
+      const { archive } = await engine.rollback({ timeline: 'job/undone/0', seq: 1 })
+      const [after] = await engine.kernel.store.head([timelineId('job/undone/0')])
+      expect(after).toMatchObject({ status: 'stopped', attributes: { round: 1, done: 0 } })
+      const undone = Number(before!.attributes.done)
+      const report = await (await engine.run(make())).result()
+      expect(report).toMatchObject({ status: 'finished', done: undone })
+      expect(done.length).toBe(40 + undone)
+      expect(archive).toBe('job/undone/0~1')
     })
 
     it('hands shards over to an engine that comes later, each item done once', async () => {

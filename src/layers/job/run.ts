@@ -148,6 +148,8 @@ export class JobRun<T = unknown> {
       this.#end(null, error)
       throw error
     } finally {
+      // Who no longer works on it is not to be counted among those who share its work.
+      this.#engine.kernel.worker.describe(`job ${this.name}`, null)
       clearInterval(keepAlive)
       offClose()
     }

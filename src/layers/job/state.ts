@@ -76,6 +76,16 @@ export function jobFold(options: JobFoldOptions = {}): Fold<JobState> {
     apply: applyEntry,
     checkpoint: options.checkpoint ?? { recoverWithin: '1s' },
     retain: options.retain,
+    face,
+  }
+}
+
+/** Of a state that nobody works on: what was running then is left for later. */
+function face({ status, round, done, dead, shards }: JobState) {
+  const isLeft = status === 'running' || status === 'stopped'
+  return {
+    status: isLeft ? 'stopped' : status === 'finished' ? 'finished' : '',
+    attributes: { round, done, dead: dead.size, shards, ...(isLeft && { finishedAt: null }) },
   }
 }
 

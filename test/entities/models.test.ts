@@ -6,7 +6,7 @@ import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
 import type { Store } from '../../src/core/ports.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
-import { aggregate } from '../../src/layers/events/index.ts'
+import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, table } from '../../src/layers/table/index.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
@@ -27,6 +27,13 @@ const log = aggregate('log', {
     note: (_s, c: { ns: readonly number[] }) => c.ns.map((n) => ({ type: 'noted' as const, n })),
   },
   checkpoint: { every: 5 },
+})
+const notes = projection('notes', {
+  from: [log],
+  initial: () => new Map<string, readonly number[]>(),
+  // In place, so that an event that counted twice, or half, would show.
+  on: { noted: (m, e, at) => void m.set(at.id, [...(m.get(at.id) ?? []), e.n]) },
+  checkpoint: { every: 3 },
 })
 const saves = save<readonly number[]>('saves', { keep: 2 })
 
@@ -223,6 +230,41 @@ onEveryStore('models', (world) => {
         )
       }),
       { numRuns: runsOf[first.kind]!, endOnFailure: true },
+    )
+  })
+
+  it('G1 G6: a projection is what a plain loop over all events gives, whatever crashes or takes over in between', async () => {
+    const first = await world()
+    let turn = 0
+    await fc.assert(
+      fc.asyncProperty(stepsOf(fc.array(number, { minLength: 1, maxLength: 3 })), async (steps) => {
+        const id = `n${turn++}`
+        let a: { do(name: 'note', input: { ns: readonly number[] }): Promise<unknown>; close(): Promise<void> }
+        let p: Awaited<ReturnType<typeof openNotes>>
+        const openNotes = (rp: Reprise) => rp.open(notes)
+        const subject: Subject<readonly number[]> = {
+          open: async (rp) => {
+            a = await rp.open(log, id)
+            p = await openNotes(rp)
+          },
+          write: (ns) => a.do('note', { ns }),
+          checkpoint: () => p.checkpoint(),
+          close: async () => {
+            await a.close()
+            await p.close()
+          },
+          read: async () => (await p.catchUp()).get(id) ?? [],
+        }
+        await play(
+          first,
+          subject,
+          steps,
+          [] as readonly number[],
+          (model, ns) => [...model, ...ns],
+          (model) => model,
+        )
+      }),
+      { numRuns: Math.ceil(runsOf[first.kind]! / 2), endOnFailure: true },
     )
   })
 

@@ -132,6 +132,19 @@ onEveryStore('partitions', (world) => {
     const read = (state: typeof p.state) =>
       [...state.values()].flatMap((part) => [...(part as unknown as Iterable<[string, number]>)])
     expect(together(read(p.state), read(q.state))).toEqual(all(3))
+    const sizes: number[] = []
+    await p.rebuild({
+      async onSwap({ to }) {
+        for (let n = 0; n < 4; n++) {
+          const built = await one.open(balances, `1-${to}-p${n}`)
+          sizes.push(built.size)
+          await built.close()
+        }
+      },
+    })
+    // Whole at the swap, though two processes share the partitions.
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(ids.length)
+    await expect.poll(() => [q.generation, p.owned, q.owned], { timeout: 30_000 }).toEqual([2, 2, 2])
     await two.close()
     await expect.poll(() => p.owned, { timeout: 30_000 }).toBe(4)
     await depositAll(one, 1)

@@ -2,6 +2,10 @@
 // incremental checkpoints (B8), each provoked and survived.
 
 import { expect, it } from 'vitest'
+import { toHex } from '../../src/core/coordinate.ts'
+import { decodeManifest } from '../../src/core/manifest.ts'
+import { stateIo } from '../../src/engine/kernel-io.ts'
+import { liveChunks, verifyChunks } from '../../src/engine/restore.ts'
 import { isReprise } from '../../src/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -76,10 +80,19 @@ onEveryStore('signature failures', (world) => {
     })
     const full = await t.checkpoint()
     let added = 0
+    let layersSeen = 0
+    const newest = async () => {
+      const [record] = await rp.checkpoints('table/rows')
+      return decodeManifest(record!.body).parts.filter((part) => part.kind === 'keyed')
+    }
     for (let round = 0; round < 60; round++) {
       await t.set(`k${String((round * 37) % 2000).padStart(5, '0')}`, `round ${round}`)
       added += (await t.checkpoint()).addedBytes
+      for (const { layers } of await newest()) layersSeen = Math.max(layersSeen, layers.length)
     }
+    // However many checkpoints there were, what a restore walks through is bounded; and it was layered at all.
+    expect(layersSeen).toBeGreaterThan(1)
+    expect(layersSeen).toBeLessThanOrEqual(9)
     await rp.close()
     const again = await (await w.engine()).open(rows)
     expect(again.recovery).toMatchObject({ entriesReplayed: 0 })
@@ -139,8 +152,22 @@ onEveryStore('signature failures', (world) => {
     }
     await collecting
     await t.checkpoint({ full: true })
+    await t.transaction((tx) => {
+      for (let n = 0; n < 200; n++) tx.set(`k${n}`, n < 12 ? `changed ${n}` : value(n + 1000))
+    })
+    await t.checkpoint({ full: true })
     await rp.collect({ graceMs: -1000 })
     expect((await rp.verify()).faults).toEqual([])
+    // Not only what the newest one names is still there: each that is kept can be read, and they share little by now.
+    const io = stateIo(rp.kernel)
+    const live = await Promise.all(
+      (await rp.checkpoints('table/rows')).map(async ({ body }) => {
+        await verifyChunks(decodeManifest(body), io)
+        return new Set((await liveChunks(decodeManifest(body), io)).map(toHex))
+      }),
+    )
+    expect(live.length).toBeGreaterThanOrEqual(2)
+    expect([...live[1]!].some((digest) => !live[0]!.has(digest))).toBe(true)
     await rp.close()
     const next = await w.engine()
     expect((await next.open(rows)).get('k3')).toBe('changed 3')

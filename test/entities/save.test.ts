@@ -176,6 +176,8 @@ onEveryStore('save', (world) => {
       await expect(s.put(noise(200_000, 2))).rejects.toThrow()
       Object.defineProperty(target, method, { configurable: true, writable: true, value: original })
       expect(Buffer.compare((await s.latest()).value, noise(200_000, 1))).toBe(0)
+      // Nothing of it is in the catalog, not even as a damaged one.
+      expect(await s.list()).toHaveLength(1)
     }
     await failAt('put')
     await failAt('commit')

@@ -1,0 +1,32 @@
+import { afterEach, expect, it } from 'vitest'
+import { createEngine } from '../../engine/open.ts'
+import { sha256 } from '../../engine/platform.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { createWorld, openMemory } from '../../stores/memory/index.ts'
+import { Team } from './team.ts'
+
+const engines: Reprise[] = []
+const teams: Team[] = []
+afterEach(async () => {
+  for (const team of teams.splice(0)) team.stop()
+  for (const engine of engines.splice(0)) await engine.close()
+})
+
+it('shares evenly once the generation is live, and lets its builder take all of it before', async () => {
+  const world = createWorld()
+  const team = async (owned: number) => {
+    const engine = createEngine({ store: openMemory({ namespace: 'default', hash: sha256, world }) })
+    engines.push(engine)
+    await engine.kernel.worker.register()
+    const made = new Team(engine, 'totals', 4, () => owned)
+    teams.push(made)
+    return made
+  }
+  const [one, two] = [await team(3), await team(1)]
+  await expect.poll(() => [one.share, two.share], { timeout: 30_000 }).toEqual([2, 2])
+  expect([one.mayTake(), one.shouldGiveUp()]).toEqual([true, false])
+  one.begin()
+  two.begin()
+  expect([one.mayTake(), one.shouldGiveUp()]).toEqual([false, true])
+  expect([two.mayTake(), two.shouldGiveUp()]).toEqual([true, false])
+})

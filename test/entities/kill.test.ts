@@ -17,7 +17,7 @@ it.skipIf(!existsSync(new URL('../../dist/index.js', import.meta.url)))(
   async () => {
     const folder = mkdtempSync(join(tmpdir(), 'reprise-kill-'))
     const url = `sqlite:${join(folder, 'x.db')}`
-    const acked = { log: 0, row: 0, save: 0 }
+    const acked = { log: 0, row: 0, paged: 0, save: 0 }
     try {
       for (let round = 0; round < rounds; round++) {
         const child = spawn(process.execPath, [program.pathname, url], { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -29,10 +29,11 @@ it.skipIf(!existsSync(new URL('../../dist/index.js', import.meta.url)))(
             // At the start it says what it found: nothing that was acknowledged may be missing.
             expect(said.last).toBeGreaterThanOrEqual(acked.log)
             expect(said.offset).toBeGreaterThanOrEqual(acked.row)
+            expect(said.pagedOffset).toBeGreaterThanOrEqual(acked.paged)
             setTimeout(() => child.kill('SIGKILL'), 50 + Math.random() * 400)
             continue
           }
-          for (const kind of ['log', 'row', 'save'] as const) {
+          for (const kind of ['log', 'row', 'paged', 'save'] as const) {
             if (said[kind] !== undefined) acked[kind] = Math.max(acked[kind], said[kind])
           }
         }
@@ -57,6 +58,16 @@ it.skipIf(!existsSync(new URL('../../dist/index.js', import.meta.url)))(
       const bulk = new Set([...rows.entries({ prefix: 'bulk' })].map(([, n]) => n))
       expect(bulk.size).toBeLessThanOrEqual(1)
       if (bulk.size === 1) expect([...rows.keys({ prefix: 'bulk' })]).toHaveLength(9000)
+      const paged = await rp.open(definitions.paged)
+      expect(Number(paged.offset('n'))).toBeGreaterThanOrEqual(acked.paged)
+      const pagedBulk = new Set<number>()
+      let bulkRows = 0
+      for await (const [, n] of paged.entries({ prefix: 'bulk' })) {
+        pagedBulk.add(n)
+        bulkRows += 1
+      }
+      expect(pagedBulk.size).toBeLessThanOrEqual(1)
+      if (pagedBulk.size === 1) expect(bulkRows).toBe(5000)
       if (acked.save > 0) {
         const latest = await (await rp.open(definitions.saves)).latest()
         expect(latest.value.n).toBeGreaterThanOrEqual(acked.save)

@@ -5,7 +5,7 @@ import type { Reprise } from '../../src/engine/reprise.ts'
 import { aggregate, type Personal, personal, projection, tableProjection } from '../../src/layers/events/index.ts'
 import { type Transaction, table } from '../../src/layers/table/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
-import { soon } from './support.ts'
+import { type Bend, bentEngine, flipped, soon } from './support.ts'
 
 const account = aggregate('account', {
   initial: () => ({ balance: 0 }),
@@ -48,6 +48,32 @@ onEveryStore('projection faults', (world) => {
     expect(await p.catchUp()).toEqual({ sum: 16 })
     expect(p.status[0]).toMatchObject({ isCaughtUp: true, lagMs: 0, error: null })
     expect(p.status[0]!.position > position).toBe(true)
+  })
+
+  it('G7: a feed that cannot be read is told to whoever waits, shown, and tried again until it can', async () => {
+    const w = await world()
+    const bend: Bend = {}
+    const { rp, store } = await bentEngine(w, bend)
+    await deposit(rp, 1, 2)
+    bend.feed = async (...args) => {
+      const page = await store.feed(...args)
+      return {
+        ...page,
+        items: page.items.map((item) => ({ ...item, run: { ...item.run, bytes: flipped(item.run.bytes, 40) } })),
+      }
+    }
+    const sums = projection('sums', {
+      from: [account],
+      initial: () => ({ sum: 0 }),
+      on: { deposited: (s, e) => ({ sum: s.sum + e.amount }) },
+    })
+    const p = await rp.open(sums)
+    await expect(p.catchUp()).rejects.toMatchObject({ code: expect.stringMatching('DAMAGED|MALFORMED') })
+    expect(p.status[0]!.error).not.toBeNull()
+    expect(p.state).toEqual({ sum: 0 })
+    delete bend.feed
+    await expect.poll(() => p.state, { timeout: 30_000 }).toEqual({ sum: 3 })
+    expect(p.status[0]!.error).toBeNull()
   })
 
   it('C6: into a table: poison stops it or is set aside, also after a restart, and no half of an event is in the rows', async () => {

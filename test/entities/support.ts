@@ -9,6 +9,7 @@ export interface Bend {
   commit?: Store['commit']
   read?: Store['read']
   checkpoints?: Store['checkpoints']
+  feed?: Store['feed']
   blobsGet?: Store['blobs']['get']
   blobsPut?: Store['blobs']['put']
 }

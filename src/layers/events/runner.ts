@@ -1,5 +1,6 @@
 // Drives one sink along the feed: reads, applies, waits for more. A handler that throws is poison: by policy the projection
-// stops and says so, or sets the event aside and goes on. Store trouble is waited out.
+// stops and says so, or sets the event aside and goes on. Store trouble is waited out; what waiting does not mend (damage,
+// a version without a path) is tried again too, but whoever waits is told, and the status shows it.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
@@ -30,6 +31,8 @@ export class Runner {
   #isCaughtUp = false
   #lastEventAt = 0
   #error: Error | null = null
+  /** What keeps it from going on, though it tries. */
+  #trouble: Error | null = null
   #failures = 0
   #isStopped = false
   #isAwake = false
@@ -53,7 +56,7 @@ export class Runner {
       isCaughtUp: this.#isCaughtUp,
       lagMs:
         this.#isCaughtUp || this.#lastEventAt === 0 ? 0 : Math.max(0, this.#kernel.clock.now() - this.#lastEventAt),
-      error: this.#error,
+      error: this.#error ?? this.#trouble,
       quarantined: this.sink.quarantine.length,
     }
   }
@@ -118,6 +121,7 @@ export class Runner {
     this.#applied += events.length
     if (events.length > 0) this.#lastEventAt = events[events.length - 1]!.at.time
     this.#failures = 0
+    this.#trouble = null
     this.#isCaughtUp = isEnd
     if (isEnd) {
       await this.sink.idle()
@@ -151,6 +155,10 @@ export class Runner {
   #waitOut(error: unknown): number {
     this.#failures += 1
     if (!isReprise(error, 'CLOSED')) this.#kernel.events.emit('problem', { where: 'projection', error })
+    if (!mayPass(error)) {
+      this.#trouble = error instanceof Error ? error : new Error(String(error))
+      this.#tellWaiters(this.#trouble)
+    }
     return Math.min(longestPauseMs, 20 * 2 ** Math.min(this.#failures, 10))
   }
 
@@ -172,4 +180,10 @@ export class Runner {
       }
     })
   }
+}
+
+/** Waiting may mend it: the store, or an owner that changes. */
+function mayPass(error: unknown): boolean {
+  if (isReprise(error, 'CLOSED', 'ABORTED', 'NOT_FOUND')) return true
+  return isReprise(error) && (error.remedy === 'retry' || error.remedy === 'reload')
 }

@@ -179,6 +179,8 @@ export function isAsCommitted(body: Uint8Array): boolean {
 }
 
 function openBody(position: number, body: Uint8Array) {
+  // A flipped bit in the row's header can make its blob a null or a number.
+  if (!(body instanceof Uint8Array)) throw malformed(position, 'has no bytes')
   const reader = new ByteReader(body)
   const kind = reader.byte()
   if (kind !== asCommitted && kind !== compacted && kind !== loose) {

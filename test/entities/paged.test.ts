@@ -245,7 +245,7 @@ onEveryStore('paged table', (world) => {
     await t.set('again', 1, { ttl: 1 })
     await t.set('later', 1, { ttl: '1h' })
     await t.checkpoint()
-    await new Promise((resolve) => setTimeout(resolve, 5))
+    await new Promise((resolve) => setTimeout(resolve, 30))
     expect([await t.get('soon'), await t.has('again')]).toEqual([undefined, false])
     expect(await collect(t.keys())).toEqual(['later'])
     await t.set('again', 2)
@@ -259,7 +259,7 @@ onEveryStore('paged table', (world) => {
     ])
     const short = await (await w.engine()).open(pagedTable<number>('short', { ttl: 1 }))
     await short.set('gone', 1)
-    await new Promise((resolve) => setTimeout(resolve, 5))
+    await new Promise((resolve) => setTimeout(resolve, 30))
     expect(await short.get('gone')).toBeUndefined()
   })
 

@@ -23,6 +23,7 @@ export class Pass<T> {
   readonly #bench: Workbench<T>
   readonly #byIndex = new Map<number, Shard<T>>()
   readonly #controller = new AbortController()
+  #stopWaiting: (() => void) | null = null
   #reader: Reader<T> | null = null
   #ordinal = 0
   #read = 0
@@ -85,6 +86,7 @@ export class Pass<T> {
   /** Read no further. */
   cancel(reason: RepriseError): void {
     this.#controller.abort(reason)
+    this.#stopWaiting?.()
   }
 
   get #isOff(): boolean {
@@ -120,9 +122,9 @@ export class Pass<T> {
     const { signal } = this.#controller
     if (signal.aborted) return Promise.resolve('stopped')
     return new Promise((resolve, reject) => {
-      const stop = () => resolve('stopped')
-      signal.addEventListener('abort', stop, { once: true })
-      pending.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop))
+      // Not a listener of the signal: adding and removing one costs more than a short item does.
+      this.#stopWaiting = () => resolve('stopped')
+      pending.then(resolve, reject)
     })
   }
 

@@ -25,8 +25,8 @@ export interface PreparedList {
 }
 
 const knownMax = 16
-const newestCompared = 64
-const olderCompared = 192
+const newestCompared = 32
+const olderCompared = 32
 
 export class Lists {
   readonly #portable: Portable

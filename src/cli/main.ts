@@ -3,6 +3,7 @@
 
 import { parseArgs } from 'node:util'
 import type { Reprise } from '../engine/reprise.ts'
+import { whileAwaited } from '../engine/stay-alive.ts'
 import type { CommandSpec, Invocation, Options } from './command.ts'
 import { commands, commonOptions } from './commands.ts'
 import { exit, exitCodeOf, UsageError } from './exit.ts'
@@ -25,14 +26,11 @@ export async function runCli(argv: readonly string[]): Promise<number> {
   const output = new Output(process, isJson)
   const isVerbose = argv.includes('--verbose')
   // The engine's timers do not keep a program alive; a command that waits must not end before it has its answer.
-  const keepAlive = setInterval(() => undefined, 2 ** 30)
   try {
-    return await dispatch(argv, output, isVerbose)
+    return await whileAwaited(dispatch(argv, output, isVerbose))
   } catch (error) {
     tellTrouble(error, output, isVerbose)
     return exitCodeOf(error)
-  } finally {
-    clearInterval(keepAlive)
   }
 }
 

@@ -28,13 +28,13 @@ export async function createTimeline<State>(
   for (;;) {
     const worker = await kernel.worker.register()
     const digest = originDigest(kernel.hash, id)
-    const plain = entries.map((entry) => kernel.codec.encode(entry.data))
+    const copies = entries.map((entry) => kernel.codec.copy(entry.data))
     const drafts = entries.map((entry, i) => ({
       type: entry.type,
       version: entry.version ?? 1,
       time: entry.time ?? kernel.clock.now(),
       key: entry.key,
-      data: kernel.sealer.seal(plain[i]!, entryContext(digest, i)),
+      data: kernel.sealer.seal(copies[i]!.bytes, entryContext(digest, i), fold.compressAboveBytes),
     }))
     const run = packRun(kernel.hash, { before: digest, first: 1, epoch: 1 }, drafts)
     const state = new TimelineState(fold)
@@ -42,7 +42,7 @@ export async function createTimeline<State>(
       drafts.map(
         ({ type, version, time, key }, i): Entry => ({
           ...{ timeline: id, seq: i + 1, epoch: 1, type, version, time, key },
-          data: kernel.codec.decode(plain[i]!),
+          data: copies[i]!.value,
         }),
       ),
     )

@@ -127,14 +127,8 @@ async function work(engine: Reprise, definition: Runnable, output: Output): Prom
   engine.work([definition as Workable])
   output.note(`working on ${definition.name}; Ctrl-C ends it`)
   await new Promise<void>((resolve) => {
-    // The engine's own timers would let the process end.
-    const keepAlive = setInterval(() => undefined, 2 ** 30)
-    const stop = () => {
-      clearInterval(keepAlive)
-      resolve()
-    }
-    process.once('SIGINT', stop)
-    process.once('SIGTERM', stop)
+    process.once('SIGINT', () => resolve())
+    process.once('SIGTERM', () => resolve())
   })
   return exit.ok
 }

@@ -8,7 +8,7 @@ import type { Attribute, Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { whileAwaited } from '../../engine/stay-alive.ts'
+import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { Alarm } from './alarm.ts'
 import { Announcer } from './announcer.ts'
@@ -126,7 +126,7 @@ export class JobRun<T = unknown> {
 
   async #drive(): Promise<JobReport> {
     // The engine's timers let a program end; a job under way must not.
-    const keepAlive = setInterval(() => undefined, 2 ** 30)
+    const letEnd = stayAlive()
     const offClose = this.#engine.onClose(async () => {
       await this.stop('the engine was closed').catch(() => undefined)
     })
@@ -150,7 +150,7 @@ export class JobRun<T = unknown> {
     } finally {
       // Who no longer works on it is not to be counted among those who share its work.
       this.#engine.kernel.worker.describe(`job ${this.name}`, null)
-      clearInterval(keepAlive)
+      letEnd()
       offClose()
     }
   }

@@ -6,6 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
 import { recover } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { planMigration } from './plan.ts'
 import { splitSql } from './split.ts'
@@ -82,11 +83,9 @@ export class MigrateRun {
   async #apply(): Promise<MigrateReport> {
     const { clock } = this.#engine.kernel
     const startedAt = clock.elapsed()
-    const keepAlive = setInterval(() => undefined, 2 ** 30)
     const { signal } = this.#options
-    const open = await this.#engine
-      .openTimeline(this.timeline, migrateFold, { wait: this.#options.wait ?? '1m', ...(signal && { signal }) })
-      .finally(() => clearInterval(keepAlive))
+    const options = { wait: this.#options.wait ?? '1m', ...(signal && { signal }) }
+    const open = await whileAwaited(this.#engine.openTimeline(this.timeline, migrateFold, options))
     try {
       const before = open.state.applied.length
       const resumedAt = open.state.current?.id ?? null
@@ -108,7 +107,7 @@ export class MigrateRun {
     const { clock } = this.#engine.kernel
     const startedAt = clock.elapsed()
     this.#tell(step.id, 'began')
-    const keepAlive = setInterval(() => undefined, 2 ** 30)
+    const letEnd = stayAlive()
     try {
       const rides = step.sql === undefined ? await this.#code(open, step) : [sqlRide(step.sql)]
       const ms = Math.round(clock.elapsed() - startedAt)
@@ -131,7 +130,7 @@ export class MigrateRun {
         cause,
       )
     } finally {
-      clearInterval(keepAlive)
+      letEnd()
     }
   }
 

@@ -34,7 +34,7 @@ export class Batcher {
     const time = this.#run.recorder.stamp()
     const entry = { type, data, time }
     // As a replay would see it; and what cannot be stored is refused here, before it is delivered.
-    const item = itemOf({ type, data: codec.decode(codec.encode(data)), time, seq: 0 })
+    const item = itemOf({ type, data: codec.copy(data).value, time, seq: 0 })
     this.#entries.push(entry)
     this.#delivered.add(markOf(type, data))
     if (item) this.#run.execution.offer(item)

@@ -7,7 +7,7 @@
 //           [base: name(text) seq(integer) digest(32 bytes)] [owner(text)]          what an append does not change
 
 import { assert } from '../../core/assert.ts'
-import { ByteReader, ByteWriter, writeInteger, writeText } from '../../core/bytes.ts'
+import { ByteReader, ByteWriter, textBytesMax, writeInteger, writeText } from '../../core/bytes.ts'
 import type { Digest, OperationId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Base } from '../../core/ports.ts'
@@ -55,7 +55,7 @@ export function encodeTail({ floor, floorDigest, base, owner }: HeadState): Uint
 
 /** Room that one head needs at most, beside its tail. */
 export function headBytesMax(state: HeadState): number {
-  return 4 + 5 * 8 + digestBytes + 3 * (state.operation?.length ?? 0)
+  return 4 + 4 * 8 + digestBytes + textBytesMax(state.operation ?? '')
 }
 
 /** Writes the packed state at `start` and says where it ends. On the path of every append, so it does not allocate. */

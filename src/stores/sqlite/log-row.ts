@@ -10,7 +10,7 @@
 // is left out where it is known to follow from the one before (log.ts), which saves more than a tenth of the space; the
 // operation wherever the head has it, and where it follows from the digest.
 
-import { ByteReader, ByteWriter, integerSize, writeInteger } from '../../core/bytes.ts'
+import { ByteReader, ByteWriter, integerSize, textBytesMax, writeInteger } from '../../core/bytes.ts'
 import type { Digest, OperationId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Run } from '../../core/ports.ts'
@@ -62,7 +62,7 @@ export class RowEncoder {
   /** The body is valid until the next one is encoded. */
   encode(position: number, drafts: readonly FrameDraft[], { looseAt, needsDigest }: RowOptions): Uint8Array {
     let sizeMax = 1 + 8
-    for (const { run, operation } of drafts) sizeMax += run.bytes.length + frameOverheadMax + 8 + 3 * operation.length
+    for (const { run, operation } of drafts) sizeMax += run.bytes.length + frameOverheadMax + textBytesMax(operation)
     if (this.#bytes.length < sizeMax) this.#bytes = new Uint8Array(2 * sizeMax)
     const bytes = this.#bytes
     let end = writeStart(bytes, position, looseAt === null ? asCommitted : loose, looseAt)

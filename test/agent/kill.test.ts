@@ -1,38 +1,21 @@
 // Real processes, really killed (SIGKILL), resumed by others: graphs on RepriseSaver, and sessions with their effects
 // counted by a service in this process.
 
-import { spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
+import { runProgram } from './service.ts'
 
 const ends: (() => Promise<unknown> | unknown)[] = []
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end()
 })
 
-async function run(program: string, args: readonly string[]): Promise<{ signal: string | null; out: string }> {
-  const path = fileURLToPath(new URL(`../programs/${program}.mjs`, import.meta.url))
-  const child = spawn(process.execPath, [path, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
-  let out = ''
-  let errors = ''
-  child.stdout.on('data', (piece) => {
-    out += piece
-  })
-  child.stderr.on('data', (piece) => {
-    errors += piece
-  })
-  const [code, signal] = await new Promise<[number | null, string | null]>((resolve) => {
-    child.on('close', (...both) => resolve(both))
-  })
-  if (code !== 0 && signal === null) throw new Error(`${program} ended with ${code}: ${errors}`)
-  return { signal, out: out.trim() }
-}
+const run = (program: string, args: readonly string[]) => runProgram(program, args, '../programs')
 
 function makeFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-kill-'))

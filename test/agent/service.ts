@@ -46,9 +46,9 @@ export interface Ended {
   readonly out: string
 }
 
-/** A program of this folder, run to its end. Fails if it ends by itself with an error. */
-export async function runProgram(program: string, args: readonly string[]): Promise<Ended> {
-  const child = spawn(process.execPath, [pathOf(program), ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+/** A program of this folder (or of the one given), run to its end. Fails if it ends by itself with an error. */
+export async function runProgram(program: string, args: readonly string[], folder = './programs'): Promise<Ended> {
+  const child = spawn(process.execPath, [pathOf(program, folder), ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
   let out = ''
   let errors = ''
   child.stdout.on('data', (piece) => {
@@ -64,6 +64,6 @@ export async function runProgram(program: string, args: readonly string[]): Prom
   return { signal, out: out.trim() }
 }
 
-function pathOf(program: string): string {
-  return fileURLToPath(new URL(`./programs/${program}.mjs`, import.meta.url))
+function pathOf(program: string, folder = './programs'): string {
+  return fileURLToPath(new URL(`${folder}/${program}.mjs`, import.meta.url))
 }

@@ -1,7 +1,7 @@
 // Workers on different hosts, on PostgreSQL: a killed one is replaced long before its lease, because its session is gone;
 // a paused one keeps its session and its runs until its lease has passed, and is fenced when it comes back (G2, G5).
 
-import { type ChildProcess, fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { startWorker } from './worker-process.ts'
 
 const program = fileURLToPath(new URL('../programs/workflow-host.mjs', import.meta.url))
 const isBuilt = existsSync(fileURLToPath(new URL('../../dist/layers/workflow/index.js', import.meta.url)))
@@ -35,17 +36,7 @@ afterEach(async () => {
 
 async function startHost(host: string, lease: string, stepMs: number): Promise<ChildProcess> {
   const args = [inject('postgresUrl'), namespace, host, lease, join(folder, 'calls'), String(stepMs)]
-  const child = fork(program, args, { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] })
-  workers.push(child)
-  const said: string[] = []
-  child.stderr?.on('data', (text) => said.push(String(text)))
-  await Promise.race([
-    once(child, 'message'),
-    once(child, 'exit').then(([code]) => {
-      throw new Error(`the worker ended with ${code}: ${said.join('')}`)
-    }),
-  ])
-  return child
+  return await startWorker(program, args, workers)
 }
 
 function calls(host = ''): string[] {

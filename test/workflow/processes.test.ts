@@ -1,8 +1,7 @@
 // Several worker processes on one store: killed ones are replaced at once, a stopped one is fenced when it comes back, and
 // no run is lost or done twice (G2, G5).
 
-import { type ChildProcess, fork } from 'node:child_process'
-import { once } from 'node:events'
+import type { ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { startWorker } from './worker-process.ts'
 
 const program = fileURLToPath(new URL('../programs/workflow-worker.mjs', import.meta.url))
 const isBuilt = existsSync(fileURLToPath(new URL('../../dist/layers/workflow/index.js', import.meta.url)))
@@ -27,19 +27,7 @@ afterEach(() => {
 })
 
 async function worker(url: string, stepMs = 30): Promise<ChildProcess> {
-  const child = fork(program, [url, join(folder, 'calls'), String(stepMs)], {
-    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-  })
-  workers.push(child)
-  const said: string[] = []
-  child.stderr?.on('data', (text) => said.push(String(text)))
-  await Promise.race([
-    once(child, 'message'),
-    once(child, 'exit').then(([code]) => {
-      throw new Error(`the worker ended with ${code}: ${said.join('')}`)
-    }),
-  ])
-  return child
+  return await startWorker(program, [url, join(folder, 'calls'), String(stepMs)], workers)
 }
 
 function calls(): string[] {

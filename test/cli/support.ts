@@ -142,7 +142,8 @@ export async function typeInto(
 ): Promise<{ text: string; code: number } | null> {
   if (!existsSync('/usr/bin/script')) return null
   const { NO_COLOR: _, REPRISE_URL: __, ...env } = process.env
-  const child = spawn('script', ['-qec', `${process.execPath} ${bin} ${command}`, '/dev/null'], {
+  // exec: a shell that stayed in between would answer Ctrl-C itself, and its exit code would be told instead of ours.
+  const child = spawn('script', ['-qec', `exec ${process.execPath} ${bin} ${command}`, '/dev/null'], {
     cwd: options.cwd,
     env: { ...env, TERM: 'xterm-256color', COLUMNS: '100', ...options.env },
     stdio: ['pipe', 'pipe', 'inherit'],

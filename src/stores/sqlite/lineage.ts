@@ -42,7 +42,7 @@ export function draftTimeline(
   return { tid: stub?.tid ?? 0, name, head, row }
 }
 
-/** Puts a draft into the file, if what it builds on is there. */
+/** Makes a draft real, if what it builds on is there. */
 export function makeTimeline({ timelines }: Writing, draft: Timeline): Timeline {
   const { name, head, row } = draft
   checkText(name, 'the id of a timeline')
@@ -52,7 +52,7 @@ export function makeTimeline({ timelines }: Writing, draft: Timeline): Timeline 
     checkReach(parent, head.base.seq, head.floor)
   }
   if (draft.tid === 0) return timelines.insert(name, head, row)
-  timelines.rename(draft, name)
+  timelines.put(draft)
   return draft
 }
 

@@ -1,13 +1,13 @@
 // Heads that are behind: whoever looks at the file, whenever, sees every timeline as if its head had been written at once.
 
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { equalBytes } from '../../core/coordinate.ts'
 import type { Store } from '../../core/ports.ts'
-import { asWorker, expectOk, hash, Kit, type Writer } from '../../testing/conformance-kit.ts'
+import { asWorker, expectOk, hash, Kit, message, type Writer } from '../../testing/conformance-kit.ts'
 import { Connection } from './connection.ts'
 import { loadDriver } from './driver.ts'
 import { openSqlite } from './index.ts'
@@ -144,6 +144,40 @@ describe('loose rows', () => {
     await expect(after.create('new')).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
     const reading = await openKit('default', true)
     expect((await reading.head('free')).seq).toBe(1)
+  })
+
+  it('G7: a row that is missing just above what a process knows is noticed, and mended it is read again', async () => {
+    const kit = await openKit()
+    const a = await kit.create('a')
+    await a.append('one')
+    const other = await openKit()
+    await expectHead(other, a)
+    for (const text of ['two', 'three']) await a.append(text)
+    const connection = new Connection(await loadDriver(), file, false)
+    const { position } = connection.get('SELECT max(position) - 1 AS position FROM reprise_log')!
+    const { body } = connection.get('SELECT body FROM reprise_log WHERE position = ?', position!)!
+    connection.run('DELETE FROM reprise_log WHERE position = ?', position!)
+    await expect(other.store.head([a.id])).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
+    await expect(other.store.head([a.id])).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
+    connection.run('INSERT INTO reprise_log (position, body) VALUES (?, ?)', position!, body!)
+    connection.close()
+    await expectHead(other, a)
+  })
+
+  it('G4: an append whose mark cannot be written is durable, and asked again it was applied', async () => {
+    const a = await (await openKit()).create('a')
+    for (const store of stores.splice(0)) await store.close()
+    rmSync(`${file}-ack`)
+    mkdirSync(`${file}-ack`)
+    const kit = await openKit()
+    const again = a.twin(kit.store)
+    for (const parts of [{}, { send: [message('b', 'm1')] }]) {
+      const commit = again.plan({ ...parts, run: again.run('one') })
+      await expect(kit.store.commit([commit])).rejects.toMatchObject({ code: 'STORE_IO' })
+      const [outcome] = await kit.store.commit([commit])
+      again.accept(commit)
+      expect(expectOk(outcome)).toMatchObject({ seq: again.seq, wasApplied: true })
+    }
   })
 })
 

@@ -91,6 +91,8 @@ export class LooseRuns {
   #refresh(): void {
     if (this.#isFresh) return
     this.#isFresh = true
+    // What could not be read may have been mended: everything is looked at again.
+    if (this.#fault) this.pass(0)
     try {
       for (const { position, time, body } of this.#rowsSince().reverse()) {
         for (const frame of readFrames(position, body)) {
@@ -102,7 +104,6 @@ export class LooseRuns {
       }
     } catch (cause) {
       if (!(cause instanceof RepriseError)) throw cause
-      this.#reached = 0
       this.#fault = damaged(`the end of the log cannot be read: ${cause.message}`, { ...cause.data })
       this.#fault.cause = cause
     }
@@ -113,21 +114,25 @@ export class LooseRuns {
     const rows: { position: number; time: number; body: Uint8Array }[] = []
     const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position DESC'
     let expected: number | null = null
-    const after = this.#fault ? 0 : this.#reached
+    const after = this.#reached
     for (const row of this.#connection.iterate(sql, after)) {
       const position = row.position as number
       if (expected === null) this.#reached = position
-      else if (position !== expected) throw damaged(`log row ${expected} is missing`, { position: expected })
+      else if (position !== expected) throw missing(expected)
       expected = position - 1
       const body = row.body as Uint8Array
       const time = looseTime(position, body)
       if (time === null) {
         this.#byTid.clear()
-        this.#fault = null
-        break
+        return rows
       }
       rows.push({ position, time, body })
     }
+    if (expected !== null && expected !== after) throw missing(expected)
     return rows
   }
+}
+
+function missing(position: number): RepriseError {
+  return damaged(`log row ${position} is missing`, { position })
 }

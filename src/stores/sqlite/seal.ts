@@ -9,18 +9,22 @@ import { damaged } from './failure.ts'
 /** @example seal(['a', 1, null]) */
 export function seal(values: readonly SqlValue[]): number {
   let crc = 0
+  // The checksum of texts one after another is that of all of them together: one call for as many as there are.
+  let text = ''
   for (const value of values) {
     if (value instanceof Uint8Array) {
-      crc = crc32(`b${value.length}:`, crc)
+      crc = crc32(`${text}b${value.length}:`, crc)
+      text = ''
       // zlib answers 0 for an empty array that has no memory behind it, whatever it was started from.
       if (value.length > 0) crc = crc32(value, crc)
-    } else
-      crc = crc32(
-        value === null ? 'n' : `${typeof value === 'string' ? 's' : 'd'}${String(value).length}:${value}`,
-        crc,
-      )
+    } else if (value === null) text += 'n'
+    else if (typeof value === 'string') text += `s${value.length}:${value}`
+    else {
+      const digits = String(value)
+      text += `d${digits.length}:${digits}`
+    }
   }
-  return crc
+  return text === '' ? crc : crc32(text, crc)
 }
 
 /** The row is as it was written: `columns` in the order they were sealed. */

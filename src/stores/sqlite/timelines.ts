@@ -39,10 +39,13 @@ const columns = `tid, space, name, key, is_stub, parent, owner, queue, priority,
   cursors, attributes, created_at`
 const columnNames = columns.split(',').map((name) => name.trim())
 const select = `SELECT t.*, h.state FROM reprise_timeline t LEFT JOIN reprise_head h ON h.tid = t.tid`
-const update = `UPDATE reprise_timeline SET ${columnNames
-  .slice(1)
-  .map((name) => `${name} = ?`)
-  .join(', ')}, crc = ? WHERE tid = ?`
+const insert = `INSERT INTO reprise_timeline (${columns}, crc) VALUES (${'?, '.repeat(columnNames.length)}?)`
+const update = `UPDATE reprise_timeline SET ${settings(columnNames.slice(1))}, crc = ? WHERE tid = ?`
+/** Without its name, which it keeps: SQLite writes an index again for each column that is set, changed or not. */
+const firstChanging = columnNames.indexOf('is_stub')
+const change = `UPDATE reprise_timeline SET ${settings(columnNames.slice(firstChanging))}, crc = ? WHERE tid = ?`
+const lastGiven = `SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'reprise_timeline'),
+  (SELECT coalesce(max(tid), 0) FROM reprise_timeline)) AS tid`
 const keptMax = 20_000
 /** Many heads go in few statements: these sizes cover every count. */
 const headBatches = [64, 16, 4, 1].map((size) => ({
@@ -61,6 +64,10 @@ export class Timelines {
   readonly #behind = new Set<number>()
   /** With the attributes that are in the file. */
   readonly #dirtyRows = new Map<number, Attributes>()
+  /** Not in the file yet. */
+  readonly #fresh = new Set<number>()
+  /** The highest number given to a timeline; null if it must be looked up. */
+  #lastTid: number | null = null
   readonly #undo: (() => void)[] = []
   readonly #tails = new Map<
     number,
@@ -99,17 +106,13 @@ export class Timelines {
     return rows.map(({ tid }) => this.byTid(tid as number)!)
   }
 
-  /** Is in the file at once, so that other statements of this transaction find it. */
+  /** A fork is in the file at once, so that `forksOf` finds it. */
   insert(name: TimelineId, head: HeadState, row: TimelineRow): Timeline {
-    const tid = this.#connection.insert(
-      `INSERT INTO reprise_timeline (space, name, key, is_stub, priority, status, mail, checkpoints, cursors, attributes,
-        created_at, crc) VALUES (?, ?, 0, 1, 0, '', 0, 0, 0, '', 0, 0)`,
-      this.#space,
-      name,
-    )
+    const tid = this.#newTid()
     const timeline = { tid, name, head, row }
     this.put(timeline)
-    this.#writeRow(timeline)
+    this.#fresh.add(tid)
+    if (row.parent !== null) this.#writeRow(timeline)
     return timeline
   }
 
@@ -138,7 +141,7 @@ export class Timelines {
     const renamed = { ...timeline, name }
     this.#byName.delete(timeline.name)
     this.put(renamed)
-    this.#writeRow(renamed)
+    this.#writeRow(renamed, update)
   }
 
   remove({ tid, name }: Timeline): void {
@@ -150,6 +153,7 @@ export class Timelines {
     this.#byTid.delete(tid)
     this.#dirtyHeads.delete(tid)
     this.#dirtyRows.delete(tid)
+    this.#fresh.delete(tid)
   }
 
   /** From here on changes can be taken back; those before stay. */
@@ -187,6 +191,8 @@ export class Timelines {
     this.#dirtyHeads.clear()
     this.#behind.clear()
     this.#dirtyRows.clear()
+    this.#fresh.clear()
+    this.#lastTid = null
     this.#undo.length = 0
   }
 
@@ -194,6 +200,7 @@ export class Timelines {
     const before = this.#byTid.get(tid)
     const wasHeadDirty = this.#dirtyHeads.has(tid)
     const attributesBefore = this.#dirtyRows.get(tid)
+    const wasFresh = this.#fresh.has(tid)
     this.#undo.push(() => {
       const now = this.#byTid.get(tid)
       if (now) this.#byName.delete(now.name)
@@ -203,6 +210,8 @@ export class Timelines {
       else this.#dirtyHeads.add(tid)
       if (attributesBefore === undefined) this.#dirtyRows.delete(tid)
       else this.#dirtyRows.set(tid, attributesBefore)
+      if (wasFresh) this.#fresh.add(tid)
+      else this.#fresh.delete(tid)
     })
   }
 
@@ -267,9 +276,18 @@ export class Timelines {
     return bytes
   }
 
-  #writeRow(timeline: Timeline): void {
+  #writeRow(timeline: Timeline, sql = change): void {
+    const { tid } = timeline
     const values = this.#values(timeline)
-    this.#connection.run(update, ...values.slice(1), seal(values), timeline.tid)
+    const crc = seal(values)
+    if (this.#fresh.delete(tid)) this.#connection.run(insert, ...values, crc)
+    else this.#connection.run(sql, ...values.slice(sql === update ? 1 : firstChanging), crc, tid)
+  }
+
+  #newTid(): number {
+    this.#lastTid ??= this.#connection.get(lastGiven)!.tid as number
+    this.#lastTid += 1
+    return this.#lastTid
   }
 
   #values({ tid, name, head, row }: Timeline): SqlValue[] {
@@ -297,7 +315,7 @@ export class Timelines {
 
   #writeAttributes({ tid, row }: Timeline, before: Attributes): void {
     if (before === row.attributes) return
-    this.#connection.run('DELETE FROM reprise_attribute WHERE tid = ?', tid)
+    if (Object.keys(before).length > 0) this.#connection.run('DELETE FROM reprise_attribute WHERE tid = ?', tid)
     for (const [key, value] of Object.entries(row.attributes)) {
       const sql = 'INSERT INTO reprise_attribute (tid, key, value) VALUES (?, ?, ?)'
       this.#connection.run(sql, tid, JSON.stringify(key), searchValue(value))
@@ -344,6 +362,10 @@ export class Timelines {
       }
     }
   }
+}
+
+function settings(names: readonly string[]): string {
+  return names.map((name) => `${name} = ?`).join(', ')
 }
 
 function nameKey(space: number, name: string): number {

@@ -22,15 +22,26 @@ const replace = `REPLACE INTO reprise_worker (${columnNames.join(', ')}, crc) VA
 export class Workers {
   readonly #connection: Connection
   readonly #space: number
+  /** Looked at in this transaction: a batch of commits is usually by one worker. */
+  readonly #found = new Map<WorkerId, WorkerState | null>()
 
   constructor(connection: Connection, space: number) {
     this.#connection = connection
     this.#space = space
   }
 
+  /** What is in the file may have changed. */
+  begin(): void {
+    this.#found.clear()
+  }
+
   find(id: WorkerId): WorkerState | null {
+    const found = this.#found.get(id)
+    if (found !== undefined) return found
     const row = this.#connection.get('SELECT * FROM reprise_worker WHERE space = ? AND id = ?', this.#space, id)
-    return row ? toState(row) : null
+    const worker = row ? toState(row) : null
+    this.#found.set(id, worker)
+    return worker
   }
 
   isAlive(id: WorkerId | null, now: number): boolean {
@@ -78,10 +89,12 @@ export class Workers {
 
   forgetRetired(before: number): number {
     const sql = 'DELETE FROM reprise_worker WHERE space = ? AND retired_at < ?'
+    this.#found.clear()
     return this.#connection.run(sql, this.#space, before)
   }
 
   #write(worker: WorkerState): void {
+    this.#found.delete(worker.id)
     const values: SqlValue[] = [
       this.#space,
       worker.id,

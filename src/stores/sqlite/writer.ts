@@ -3,6 +3,7 @@
 // What is in memory is true as long as nobody else has added a row: whatever matters to others adds one.
 
 import { equalBytes } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Hash, Outcome } from '../../core/ports.ts'
 import { chainDigest } from '../../core/run.ts'
 import { checkCommit } from '../../core/shapes.ts'
@@ -134,6 +135,7 @@ export class Writer {
       this.#forget()
       this.#lastPosition = last
     }
+    writing.workers.begin()
     writing.position = last + 1
     writing.now = this.#options.clock()
     writing.frames = []
@@ -161,10 +163,16 @@ export class Writer {
     this.#acknowledge(position, body)
   }
 
+  /** It is durable. If the mark cannot be written, whoever asks again under the same operation id is told so. */
   #acknowledge(position: number, body: Uint8Array): void {
+    const { ack, file, onChange } = this.#options
     this.#lastPosition = position
-    this.#options.ack.write(position, body)
-    this.#options.onChange()
+    try {
+      ack.write(position, body)
+    } catch (error) {
+      throw new RepriseError('STORE_IO', 'the acknowledged mark cannot be written', { file: `${file}-ack` }, error)
+    }
+    onChange()
   }
 
   #encode(position: number, frames: readonly FrameDraft[], looseAt: number | null): Uint8Array {
@@ -300,5 +308,5 @@ const rowWriters = [
 ] as const
 
 function isPlain(commit: Commit): boolean {
-  return !commit.take?.create && rowWriters.every((field) => commit[field] === undefined)
+  return !commit.take?.create?.base && rowWriters.every((field) => commit[field] === undefined)
 }

@@ -236,33 +236,6 @@ onEveryStore('paged table', (world) => {
     expect(await collect(again.keys())).toEqual(['b', 'c'])
   })
 
-  it('C7: ends rows by themselves, also those that lie in pages, and keeps those that were set again', async () => {
-    const w = await world()
-    const rp = await w.engine()
-    const ends = () => pagedTable<number>('ends', { changedRows: 3 })
-    const t = await rp.open(ends())
-    await t.set('soon', 1, { ttl: 1 })
-    await t.set('again', 1, { ttl: 1 })
-    await t.set('later', 1, { ttl: '1h' })
-    await t.checkpoint()
-    await new Promise((resolve) => setTimeout(resolve, 30))
-    expect([await t.get('soon'), await t.has('again')]).toEqual([undefined, false])
-    expect(await collect(t.keys())).toEqual(['later'])
-    await t.set('again', 2)
-    expect(await t.sweep()).toBe(1)
-    await t.checkpoint()
-    await rp.close()
-    const after = await (await w.engine()).open(ends())
-    expect(await collect(after.entries())).toEqual([
-      ['again', 2],
-      ['later', 1],
-    ])
-    const short = await (await w.engine()).open(pagedTable<number>('short', { ttl: 1 }))
-    await short.set('gone', 1)
-    await new Promise((resolve) => setTimeout(resolve, 30))
-    expect(await short.get('gone')).toBeUndefined()
-  })
-
   it('C7: tells watchers of a key or a range after it is durable, with the row as it was', async () => {
     const rp = await (await world()).engine()
     const t = await rp.open(pagedTable<number>('watched', { changedRows: 2, cacheBytes: 100 }))

@@ -5,7 +5,7 @@ import type { Reprise } from '../../src/engine/reprise.ts'
 import { aggregate, type Personal, personal, projection, tableProjection } from '../../src/layers/events/index.ts'
 import { type Transaction, table } from '../../src/layers/table/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
-import { type Bend, bentEngine, flipped, soon } from './support.ts'
+import { type Bend, bentEngine, flipped, until } from './support.ts'
 
 const account = aggregate('account', {
   initial: () => ({ balance: 0 }),
@@ -39,7 +39,7 @@ onEveryStore('projection faults', (world) => {
     expect(p.status[0]).toMatchObject({ isCaughtUp: true, lagMs: 0 })
     await deposit(rp, 13)
     await expect(p.catchUp()).rejects.toThrow('unlucky')
-    await soon(5)
+    await until(() => p.status[0]!.lagMs > 0)
     const { isCaughtUp, lagMs, position } = p.status[0]!
     expect(isCaughtUp).toBe(false)
     expect(lagMs).toBeGreaterThan(0)

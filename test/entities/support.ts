@@ -62,3 +62,8 @@ export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
 }
 
 export const soon = (ms = 0) => new Promise<void>((resolve) => setTimeout(resolve, ms))
+
+/** Waits until it holds, however slow the machine is; a test that never gets there runs into its time limit. */
+export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await holds())) await soon(1)
+}

@@ -1,4 +1,4 @@
-// Tables on every store: rows, ranges, transactions and their isolation, indexes, rows that end, and what a crash leaves.
+// Tables on every store: rows, ranges, transactions and their isolation, indexes, and what a crash leaves.
 
 import { expect, it } from 'vitest'
 import { table } from '../../src/layers/table/index.ts'
@@ -125,27 +125,6 @@ onEveryStore('table', (world) => {
       { key: 'k', value: 2, before: 1 },
     ])
     expect(many).toEqual([{ key: 'a/1', value: 1, before: undefined }])
-  })
-
-  it('ends rows by themselves, and keeps those that were set again', async () => {
-    const w = await world()
-    const rp = await w.engine()
-    const t = await rp.open(table<number>('ends'))
-    await t.set('soon', 1, { ttl: 1 })
-    await t.set('again', 1, { ttl: 1 })
-    await t.set('later', 1, { ttl: '1h' })
-    await new Promise((resolve) => setTimeout(resolve, 5))
-    expect(t.get('soon')).toBeUndefined()
-    expect([...t.keys()]).toEqual(['later'])
-    await t.set('again', 2)
-    expect(await t.sweep()).toBe(1)
-    expect(t.size).toBe(2)
-    await rp.close()
-    const after = await (await w.engine()).open(table<number>('ends'))
-    expect([...after]).toEqual([
-      ['again', 2],
-      ['later', 1],
-    ])
   })
 
   it('binds the offset of a source to the rows, and never moves it back', async () => {

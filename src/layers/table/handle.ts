@@ -231,10 +231,12 @@ export class TableHandle<V> {
 
   /** Deletes rows whose time is over; says how many. Runs by itself every second. */
   sweep(): Promise<number> {
-    // Asked again inside: a row may have been set anew meanwhile.
     return this.#endings.sweep((ended) =>
       this.#writer.submit((tx) => {
-        for (const key of ended) if (!tx.has(key)) tx.delete(key)
+        // Asked through the transaction: a row may have been set anew meanwhile, also in this very batch.
+        const over = ended.filter((key) => !tx.has(key))
+        for (const key of over) tx.delete(key)
+        return over.length
       }),
     )
   }

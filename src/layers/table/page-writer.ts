@@ -20,17 +20,19 @@ export interface WrittenRows {
   settle(): void
 }
 
+/** `isFull`: nothing keeps the pages of before, so all are written anew. */
 export async function writeRows<V>(
   rows: PagedRows<V>,
   frozen: Keyed<Cell<V>>,
   output: ChunkOutput,
   changedRowsMax: number,
+  isFull: boolean,
 ): Promise<WrittenRows> {
-  const isFirst = rows.layers.length === 0
+  const isWhole = rows.layers.length === 0 || isFull
   const isFew = rows.overlay.size + frozen.size <= changedRowsMax && rows.layers.length < layersMax
-  if (!isFirst && frozen.size === 0) return written(rows.layers, () => rows.settleLayer(rows.layers))
-  if (isFirst || !isFew) {
-    const segments = await writePages(rows, frozen, output)
+  if (!isWhole && frozen.size === 0) return written(rows.layers, () => rows.settleLayer(rows.layers))
+  if (isWhole || !isFew) {
+    const segments = await writePages(rows, frozen, output, isFull)
     const layer = await layerOf(segments, output)
     return written([layer], () => rows.settlePages(layer, segments))
   }
@@ -45,14 +47,19 @@ function written(layers: readonly Layer[], settle: () => void): WrittenRows {
   return { part: { kind: 'keyed', name: partName, layers }, bytes, settle }
 }
 
-async function writePages<V>(rows: PagedRows<V>, frozen: Keyed<Cell<V>>, output: ChunkOutput): Promise<Segment[]> {
+async function writePages<V>(
+  rows: PagedRows<V>,
+  frozen: Keyed<Cell<V>>,
+  output: ChunkOutput,
+  isFull: boolean,
+): Promise<Segment[]> {
   const { segments } = rows
   const made: Segment[] = []
   for (let at = 0; at < Math.max(1, segments.length); at++) {
     const start = at === 0 ? '' : segments[at]!.first
     const end = segments[at + 1]?.first
     const range = { from: start, limit: 1, ...(end !== undefined && { to: end }) }
-    const isChanged = [rows.overlay, frozen].some((cells) => !cells.keys(range).next().done)
+    const isChanged = isFull || [rows.overlay, frozen].some((cells) => !cells.keys(range).next().done)
     if (!isChanged) {
       const untouched = segments[at]
       if (untouched) made.push(untouched)

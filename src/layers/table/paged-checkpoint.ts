@@ -1,7 +1,9 @@
 // Checkpoints of a paged table: what changed since the last one, page by page, published with the coordinate at which it
-// was frozen. The rows are told only after it is published: until then they are what they were.
+// was frozen. The rows are told only after it is published: until then they are what they were. Where the last one is no
+// longer in the catalog, nothing keeps its pages, and all of them are written anew.
 
 import type { ManifestId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { encodeManifest } from '../../core/manifest.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
@@ -74,7 +76,25 @@ export class PagedCheckpointer<V> {
   }
 
   async #make(): Promise<ManifestRecord> {
+    const { open } = this.#opened
+    const base = (await this.#kernel.store.checkpoints(open.id)).find(({ id }) => id === this.baseId)
+    // Nothing came since: it is the checkpoint of now. A second one of the same sequence would be one too many, and
+    // retention, which keeps one of them, might keep the other.
+    if (base?.invalid === null && base.seq === open.coordinate.seq) return base
+    try {
+      return await this.#attempt(this.#base !== null && base === undefined)
+    } catch (error) {
+      if (!isReprise(error, 'BASE_GONE')) throw error
+      return await this.#attempt(true)
+    }
+  }
+
+  /** `isFull`: it builds on nothing. */
+  async #attempt(isFull: boolean): Promise<ManifestRecord> {
     const { open, rows } = this.#opened
+    const { clock, graceMs } = this.#kernel
+    const started = clock.elapsed()
+    if (isFull) this.#base = null
     const io = stateIo(this.#kernel)
     // Frozen in one go with the coordinate: nothing can be applied in between.
     const { coordinate, digest } = open
@@ -85,10 +105,14 @@ export class PagedCheckpointer<V> {
     try {
       const rest = await writeCapture(capture, io)
       const output = new ChunkOutput(io)
-      const written = await writeRows(rows, frozen, output, this.#changedRows)
+      const written = await writeRows(rows, frozen, output, this.#changedRows, isFull)
       await output.finish()
       const parts = [...rest.parts, written.part]
       await verifyChunks({ parts }, io, [...rest.addedChunks, ...output.added])
+      if (clock.elapsed() - started > graceMs / 2) {
+        const why = 'the checkpoint took so long that its first chunks could be collected'
+        throw new RepriseError('TIMEOUT', why, { graceMs })
+      }
       const body = encodeManifest({ ...coordinate, digest, foldVersion: version, parts })
       const now = this.#kernel.worker.now()
       const record: ManifestRecord = {

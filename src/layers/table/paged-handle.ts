@@ -195,9 +195,15 @@ export class PagedTable<V> {
   /** Deletes rows whose time is over; says how many. Runs by itself every second. */
   sweep(): Promise<number> {
     return this.#endings.sweep((ended) =>
-      this.transaction((tx) => {
-        // Set anew meanwhile, it has another time to end, or none.
-        for (const key of ended) if (this.#hasEnded(key)) tx.delete(key)
+      this.transaction(async (tx) => {
+        let count = 0
+        for (const key of ended) {
+          // Asked through the transaction: a row may have been set anew meanwhile, also in this very batch.
+          if (await tx.has(key)) continue
+          tx.delete(key)
+          count += 1
+        }
+        return count
       }),
     )
   }
@@ -294,9 +300,12 @@ export class PagedTable<V> {
     this.#damage = error
     const id = this.#checkpointer.baseId
     const { open } = this.#opened
-    const marking = id === null ? Promise.resolve() : open.mark({ id, invalid: error.message })
-    void marking
-      .then(() => this.#kernel.events.emit('checkpoint-damaged', { timeline: open.id, id: id!, reason: error.message }))
+    const marking = async () => {
+      if (id === null) return
+      await open.mark({ id, invalid: error.message })
+      this.#kernel.events.emit('checkpoint-damaged', { timeline: open.id, id, reason: error.message })
+    }
+    void marking()
       .catch((problem) => this.#kernel.events.emit('problem', { where: open.id, error: problem }))
       .finally(() => this.shut())
   }

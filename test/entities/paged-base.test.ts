@@ -1,0 +1,58 @@
+// What a checkpoint of a paged table builds on: the one before, as long as it is in the catalog.
+
+import { expect, it } from 'vitest'
+import { newOperation } from '../../src/engine/kernel.ts'
+import { pagedTable } from '../../src/layers/table/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+import { noise } from './support.ts'
+
+const key = (n: number) => `k${String(n).padStart(6, '0')}`
+
+onEveryStore('base of a paged checkpoint', (world) => {
+  it('A4.1: asked for a checkpoint where nothing came since, a table gives the one it rests on, and goes on from it', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const t = await rp.open(pagedTable<number>('twice', { changedRows: 3 }))
+    for (let n = 0; n < 12; n++) {
+      // With every third row one is made by itself, at the same sequence.
+      await t.set(key(n), n)
+      const made = await t.checkpoint()
+      expect((await t.checkpoint()).id).toBe(made.id)
+    }
+    const catalog = await rp.checkpoints(t.timeline)
+    expect(new Set(catalog.map(({ seq }) => seq)).size).toBe(catalog.length)
+    await rp.close()
+    const again = await (await w.engine()).open(pagedTable<number>('twice'))
+    expect(again.recovery.entriesReplayed).toBe(0)
+    expect(await again.count()).toBe(12)
+  })
+
+  it('A4.5: a checkpoint that was dropped under an open table is followed by a whole one', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const dropped = () => pagedTable<string>('dropped', { cacheBytes: 1000, changedRows: 10_000 })
+    const t = await rp.open(dropped())
+    await Promise.all(Array.from({ length: 1200 }, (_, n) => t.set(key(n), noise(n, 200))))
+    const first = await t.checkpoint()
+    for (const isBetween of [false, true]) {
+      await t.set('z', `${isBetween}`)
+      const drop = async () => {
+        const [newest] = await rp.checkpoints(t.timeline)
+        const guard = { timeline: t.timeline as never, epoch: t.coordinate.epoch }
+        await rp.kernel.committer.submit({ operation: newOperation(rp.kernel.random), guard, drop: [newest!.id] })
+      }
+      if (!isBetween) await drop()
+      const checkpointing = t.checkpoint()
+      if (isBetween) await drop()
+      const made = await checkpointing
+      // All pages were written: a collector that runs now finds them named.
+      expect(made.addedBytes).toBeGreaterThan(first.addedBytes * 0.9)
+      expect(made.baseId).toBeNull()
+    }
+    expect((await rp.verify()).faults).toEqual([])
+    await rp.close()
+    const again = await (await w.engine()).open(dropped())
+    expect(again.recovery.entriesReplayed).toBe(0)
+    expect(await again.get(key(700))).toBe(noise(700, 200))
+  })
+})

@@ -120,21 +120,37 @@ export class Committer {
       this.#isScheduled = false
       this.#turnEnds = this.#options.clock.elapsed() + turnMs
       this.#batchesInTurn = 0
-      void this.#flush()
+      this.#flush()
     })
   }
 
-  async #flush(): Promise<void> {
+  /** Not an async function, nor what it calls until something goes wrong: each of those costs promises a batch. */
+  #flush(): void {
     if (this.#isBusy) return
-    this.#isBusy = true
-    try {
-      const batch = this.#takeBatch()
-      if (batch.length > 0) await this.#commitBatch(batch)
-    } finally {
-      this.#isBusy = false
+    const batch = this.#takeBatch()
+    if (batch.length === 0) {
       this.#goOn()
       this.#tellIdle()
+      return
     }
+    this.#isBusy = true
+    const started = this.#options.clock.elapsed()
+    this.#askOnce(batch.map((prepared) => prepared.commit)).then(
+      (outcomes) => {
+        try {
+          this.#settle(batch, outcomes, started)
+        } finally {
+          this.#free()
+        }
+      },
+      (error) => void this.#commitBatch(batch, { error }).finally(() => this.#free()),
+    )
+  }
+
+  #free(): void {
+    this.#isBusy = false
+    this.#goOn()
+    this.#tellIdle()
   }
 
   /**
@@ -152,7 +168,7 @@ export class Committer {
     this.#isScheduled = true
     this.#options.clock.next(() => {
       this.#isScheduled = false
-      if (this.#ready.size > 0) void this.#flush()
+      if (this.#ready.size > 0) this.#flush()
     })
   }
 
@@ -188,12 +204,15 @@ export class Committer {
     for (const resolve of this.#idle.splice(0)) resolve()
   }
 
-  async #commitBatch(batch: readonly PreparedCommit[]): Promise<void> {
+  /** `failed`: it was asked for once. */
+  async #commitBatch(batch: readonly PreparedCommit[], failed?: { readonly error: unknown }): Promise<void> {
     const started = this.#options.clock.elapsed()
     let outcomes: readonly (Outcome | RepriseError)[]
     try {
-      outcomes = await this.#ask(batch.map((prepared) => prepared.commit))
-      assert(outcomes.length === batch.length, 'the store answers each commit')
+      outcomes = await this.#ask(
+        batch.map((prepared) => prepared.commit),
+        failed,
+      )
     } catch (error) {
       if (batch.length > 1 && isReprise(error, 'STORE_DAMAGED', 'HISTORY_DAMAGED')) {
         // One damaged timeline must not stop the others: each is asked for alone, under the same operation id.
@@ -203,20 +222,39 @@ export class Committer {
       for (const prepared of batch) prepared.fail(error)
       return
     }
-    this.#tell(batch, outcomes, this.#options.clock.elapsed() - started)
+    this.#settle(batch, outcomes, started)
+  }
+
+  #settle(batch: readonly PreparedCommit[], outcomes: readonly (Outcome | RepriseError)[], started: number): void {
+    if (this.#options.events.has('committed')) {
+      this.#tell(batch, outcomes, this.#options.clock.elapsed() - started)
+    }
     for (let i = 0; i < batch.length; i++) {
-      const outcome = outcomes[i]!
+      const outcome = outcomes[i]
+      assert(outcome, 'the store answers each commit')
       if (outcome instanceof RepriseError) batch[i]!.fail(outcome)
       else batch[i]!.settle(outcome)
     }
   }
 
-  async #ask(commits: readonly Commit[]): Promise<(Outcome | RepriseError)[]> {
-    const { store, clock, random, events, patienceMs } = this.#options
+  #askOnce(commits: readonly Commit[]): Promise<Outcome[]> {
+    try {
+      return this.#options.store.commit(commits)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  async #ask(
+    commits: readonly Commit[],
+    failed: { readonly error: unknown } | undefined,
+  ): Promise<(Outcome | RepriseError)[]> {
+    const { clock, random, events, patienceMs } = this.#options
     const until = clock.elapsed() + patienceMs
     for (let attempt = 1; ; attempt++) {
       try {
-        const outcomes = await store.commit(commits)
+        if (failed && attempt === 1) throw failed.error
+        const outcomes = await this.#askOnce(commits)
         return attempt === 1
           ? outcomes
           : await Promise.all(outcomes.map((outcome, i) => this.#reconsider(commits[i]!, outcome)))
@@ -273,7 +311,6 @@ export class Committer {
   }
 
   #tell(batch: readonly PreparedCommit[], outcomes: readonly (Outcome | RepriseError)[], ms: number): void {
-    if (!this.#options.events.has('committed')) return
     let entries = 0
     let bytes = 0
     batch.forEach((prepared, i) => {

@@ -24,6 +24,7 @@ export class Attempt implements StepCall {
   #controller: AbortController | null = null
   #reason: { readonly error: unknown } | null = null
   #fail: ((error: unknown) => void) | null = null
+  #timers: (() => void)[] | null = null
 
   constructor(run: Instance, id: string, number: number) {
     this.#run = run
@@ -50,18 +51,22 @@ export class Attempt implements StepCall {
     return this.#heartbeat
   }
 
-  async call(call: Call, options: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): Promise<unknown> {
+  /** What the call gives, or throws, or a promise of it that can be cut short. */
+  call(call: Call, options: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): unknown {
     const run = this.#run
     run.attempts.set(this.#id, this)
     run.host.callsStarted += 1
-    const timers = this.#watch(options)
+    this.#watch(options)
+    let called: unknown
     try {
-      const called = enterStep(this, () => call(this))
-      return called instanceof Promise ? await this.#outcome(called) : called
-    } finally {
-      run.attempts.delete(this.#id)
-      for (const cancel of timers) cancel()
+      called = enterStep(this, () => call(this))
+    } catch (error) {
+      this.#end()
+      throw error
     }
+    if (isThenable(called)) return this.#outcome(called)
+    this.#end()
+    return called
   }
 
   abort(error: unknown): void {
@@ -70,17 +75,22 @@ export class Attempt implements StepCall {
     this.#controller?.abort(error)
   }
 
-  #watch({ timeout, heartbeatTimeout }: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): (() => void)[] {
-    const timers: (() => void)[] = []
+  #watch({ timeout, heartbeatTimeout }: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): void {
     if (timeout !== undefined) {
       const late = () => this.abort(timedOut(this.#id, timeout))
-      timers.push(this.#run.kernel.clock.after(toMs(timeout, 'timeout'), late))
+      this.#timers = [this.#run.kernel.clock.after(toMs(timeout, 'timeout'), late)]
     }
     if (heartbeatTimeout !== undefined) {
       this.#heart ??= new Heart(this.#run, this.#id)
-      this.#heart.watch(toMs(heartbeatTimeout, 'heartbeatTimeout'), (error) => this.abort(error), timers)
+      this.#timers ??= []
+      this.#heart.watch(toMs(heartbeatTimeout, 'heartbeatTimeout'), (error) => this.abort(error), this.#timers)
     }
-    return timers
+  }
+
+  #end(): void {
+    this.#run.attempts.delete(this.#id)
+    for (const cancel of this.#timers ?? []) cancel()
+    this.#timers = null
   }
 
   #beat(details: unknown): Promise<void> {
@@ -89,13 +99,25 @@ export class Attempt implements StepCall {
   }
 
   /** The result of the call, unless it is stopped before. */
-  #outcome(called: Promise<unknown>): Promise<unknown> {
+  #outcome(called: PromiseLike<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      this.#fail = reject
-      called.then(resolve, reject)
-      if (this.#reason) reject(this.#reason.error)
+      const fail = (error: unknown) => {
+        this.#end()
+        reject(error)
+      }
+      this.#fail = fail
+      called.then((value) => {
+        this.#end()
+        resolve(value)
+      }, fail)
+      if (this.#reason) fail(this.#reason.error)
     })
   }
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if (value instanceof Promise) return true
+  return typeof (value as { then?: unknown } | null | undefined)?.then === 'function'
 }
 
 function timedOut(id: string, timeout: Duration): RepriseError {

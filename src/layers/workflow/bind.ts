@@ -3,12 +3,13 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute } from '../../core/ports.ts'
+import { tolerated } from './command.ts'
 import type { ChildOptions, StepOptions, TransactionOptions, WorkflowContext } from './context.ts'
 import type { AnyWorkflow } from './definition.ts'
 import { ContinueAsNew } from './ending.ts'
 import { loop, parallel, race } from './flow.ts'
 import type { Instance } from './instance.ts'
-import { commandName, currentScope, currentStep, type Scope } from './scope.ts'
+import { commandName, currentPlace, type Scope } from './scope.ts'
 import { askStep } from './steps.ts'
 import { askTransaction } from './transaction.ts'
 import { askChild, askSleep, askStart } from './waits.ts'
@@ -31,13 +32,13 @@ class Binding {
 
   /** The branch that calls. */
   here(what: string): Scope {
-    if (currentStep()) {
+    const place = currentPlace()
+    if (place?.step) {
       throw new RepriseError('INVALID_ARGUMENT', `ctx.${what} was called inside a step: steps do not nest`, {
         call: what,
       })
     }
-    const current = currentScope()
-    return current?.run === this.execution ? current : this.scope
+    return place?.scope?.run === this.execution ? place.scope : this.scope
   }
 
   readonly again = (scope: Scope): WorkflowContext => contextOf(this.run, scope)
@@ -49,7 +50,7 @@ type Method = (...args: any[]) => unknown
 /** Made when code first asks for them: a run uses a few of its many methods, and may take them out of the context. */
 const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   step: (bound) =>
-    tolerant((name, call, options: StepOptions<unknown> = {}) =>
+    direct((name, call, options: StepOptions<unknown> = {}) =>
       askStep(bound.run, bound.here('step'), name, call, options),
     ),
   transaction: (bound) =>
@@ -95,7 +96,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     (name: string, call, options: { validate?: (args: never) => void } = {}) =>
       bound.run.queries.onUpdate(name, { call, validate: options.validate }),
   heartbeat: () => async (details?: unknown) => {
-    const step = currentStep()
+    const step = currentPlace()?.step
     if (!step) throw new RepriseError('INVALID_ARGUMENT', 'ctx.heartbeat is for inside a step')
     await step.heartbeat(details)
   },
@@ -144,25 +145,22 @@ class BoundContext {
   }
 }
 
-/** Code may start something and never look at it: a failure that nobody awaits must not end the process. */
-function tolerant(call: (...args: never[]) => Promise<unknown>): Method {
-  return (...args) => {
-    const promise = attempted(call as Method, args)
-    promise.catch(ignore)
-    return promise
-  }
-}
-
 /** Wrong use is a rejection, not a throw: code that awaits sees both alike, code that does not is let go on. */
-function attempted(call: Method, args: readonly unknown[]): Promise<unknown> {
-  try {
-    return call(...args) as Promise<unknown>
-  } catch (error) {
-    return Promise.reject(error)
+function direct(call: (...args: never[]) => Promise<unknown>): Method {
+  return (...args) => {
+    try {
+      return (call as Method)(...args)
+    } catch (error) {
+      return tolerated(Promise.reject(error))
+    }
   }
 }
 
-function ignore(): void {}
+/** The same for what is more than one command: whatever comes of it may be left alone too. */
+function tolerant(call: (...args: never[]) => Promise<unknown>): Method {
+  const attempt = direct(call)
+  return (...args) => tolerated(attempt(...args) as Promise<unknown>)
+}
 
 /**
  * The new way for runs that come here for the first time, the old way for those that were here before. The first answer

@@ -29,20 +29,14 @@ export class Command {
   isAbandoned = false
   /** Asked for before the run was cancelled, and not settled then. */
   cancelled: string | null = null
+  /** What the code is given. */
+  readonly promise: Promise<unknown>
   readonly #asked: Asked
   readonly #settle: (command: Command) => boolean
-  readonly #resolve: (value: never) => void
-  readonly #reject: (error: unknown) => void
+  #resolve!: (value: unknown) => void
+  #reject!: (error: unknown) => void
 
-  constructor(
-    scope: Scope,
-    id: string,
-    asked: Asked,
-    askedAt: number,
-    settle: (command: Command) => boolean,
-    resolve: (value: never) => void,
-    reject: (error: unknown) => void,
-  ) {
+  constructor(scope: Scope, id: string, asked: Asked, askedAt: number, settle: (command: Command) => boolean) {
     this.id = id
     this.kind = asked.kind
     this.scope = scope
@@ -50,16 +44,20 @@ export class Command {
     this.hasUndo = asked.hasUndo ?? false
     this.#asked = asked
     this.#settle = settle
-    this.#resolve = resolve
-    this.#reject = reject
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
   }
 
   resolve(value: unknown): void {
-    if (this.#settle(this)) this.#resolve(value as never)
+    if (this.#settle(this)) this.#resolve(value)
   }
 
   reject(error: unknown): void {
-    if (this.#settle(this)) this.#reject(error)
+    if (!this.#settle(this)) return
+    tolerated(this.promise)
+    this.#reject(error)
   }
 
   start(): void {
@@ -76,3 +74,11 @@ export class Command {
     this.#asked.onAbandon?.(this)
   }
 }
+
+/** A failure that nobody awaits must not end the process. */
+export function tolerated<T>(promise: Promise<T>): Promise<T> {
+  promise.catch(ignore)
+  return promise
+}
+
+function ignore(): void {}

@@ -4,7 +4,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
-import { type Asked, Command } from './command.ts'
+import { type Asked, Command, tolerated } from './command.ts'
+import { whenDrained } from './drained.ts'
 import type { Item } from './entries.ts'
 import { cancelledError } from './failure.ts'
 import { leaveScope, readableId, Scope } from './scope.ts'
@@ -96,15 +97,15 @@ export class Execution {
     return scope
   }
 
+  /** Code may ask for something and never look at it: a failure that nobody awaits does not end the process. */
   ask<T>(scope: Scope, id: string, asked: Asked): Promise<T> {
-    if (scope.abandoned) return Promise.reject(cancelledError(scope.abandoned))
-    return new Promise<T>((resolve, reject) => {
-      const command = new Command(scope, id, asked, this.#time, this.#settle, resolve, reject)
-      scope.commands.set(id, command)
-      this.#waiting.add(command)
-      asked.onAsked?.(command)
-      if (!this.isReplaying && !this.isStopped && !command.isSettled && this.#hooks.mayStart()) command.start()
-    })
+    if (scope.abandoned) return tolerated(Promise.reject(cancelledError(scope.abandoned)))
+    const command = new Command(scope, id, asked, this.#time, this.#settle)
+    scope.commands.set(id, command)
+    this.#waiting.add(command)
+    asked.onAsked?.(command)
+    if (!this.isReplaying && !this.isStopped && !command.isSettled && this.#hooks.mayStart()) command.start()
+    return command.promise as Promise<T>
   }
 
   /** Entries became durable: deliver them in turn. */
@@ -177,7 +178,7 @@ export class Execution {
     return true
   }
 
-  #drained(): void {
+  readonly #drained = (): void => {
     this.#isDraining = false
     this.#pump()
   }
@@ -192,45 +193,33 @@ export class Execution {
       else this.#hooks.onQuiet()
       return
     }
-    const taker = this.#takerOf(item)
-    if (taker === null) {
-      this.#suspect({ id: 'id' in item ? item.id : null, seq: item.seq, what: describeItem(item) })
+    const command = 'id' in item ? this.#find(item.id) : undefined
+    if ('id' in item && !command && this.isReplaying && !this.#isPast(item.id)) {
+      this.#suspect({ id: item.id, seq: item.seq, what: describeItem(item) })
       return
     }
     this.#suspicion = 0
     this.#at += 1
     this.#time = item.at
     this.#isDraining = true
-    taker()
+    this.#deliver(item, command)
     this.#whenDrained()
   }
 
-  /** After every microtask there is: a tick that a microtask asks for runs when their queue is empty. */
   #whenDrained(): void {
     this.#delivered += 1
-    if (this.#delivered % yieldEvery === 0) this.#hooks.soon(() => this.#drained())
-    else queueMicrotask(() => process.nextTick(() => this.#drained()))
+    if (this.#delivered % yieldEvery === 0) this.#hooks.soon(this.#drained)
+    else whenDrained(this.#drained)
   }
 
-  /** Who takes the item: null if nobody asked for it (yet). */
-  #takerOf(item: Item): (() => void) | null {
-    switch (item.kind) {
-      case 'signal':
-        return () => this.#hooks.onSignal(item)
-      case 'update':
-        return () => this.#hooks.onUpdate(item)
-      case 'cancel':
-        return () => this.#hooks.onCancel(item)
-      default: {
-        const command = this.#find(item.id)
-        if (command) {
-          return () => {
-            this.#orphans?.delete(command)
-            command.onItem(item)
-          }
-        }
-        return this.#isPast(item.id) || !this.isReplaying ? () => undefined : null
-      }
+  /** `command`: who asked for it, if it is the outcome of one; a straggler has nobody. */
+  #deliver(item: Item, command: Command | undefined): void {
+    if (item.kind === 'signal') this.#hooks.onSignal(item)
+    else if (item.kind === 'update') this.#hooks.onUpdate(item)
+    else if (item.kind === 'cancel') this.#hooks.onCancel(item)
+    else if (command) {
+      this.#orphans?.delete(command)
+      command.onItem(item)
     }
   }
 

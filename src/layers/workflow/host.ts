@@ -237,7 +237,7 @@ export class Host {
     const instance = new Instance(this, definition, open)
     this.#live.set(open.id, instance)
     void instance.left.then((left) => this.#left(instance, left))
-    leaveScope(() => instance.load()).catch((error) => instance.leave({ because: 'broken', error }))
+    leaveScope(() => instance.load())
     this.#mail.start()
     return instance
   }

@@ -143,11 +143,24 @@ export class Instance {
   }
 
   /** Makes ready what a replay needs from outside of history, then begins. */
-  async load(): Promise<void> {
-    await recoverRides(this)
+  load(): void {
+    const rides = recoverRides(this)
+    if (rides === null) this.#loaded()
+    else
+      rides.then(
+        () => this.#loaded(),
+        (error) => this.leave({ because: 'broken', error }),
+      )
+  }
+
+  #loaded(): void {
     this.#isLoaded = true
-    if (this.state.isAdmitted) this.begin()
-    else this.spawn(() => this.#waitForTurn())
+    try {
+      if (this.state.isAdmitted) this.begin()
+      else this.spawn(() => this.#waitForTurn())
+    } catch (error) {
+      this.leave({ because: 'broken', error })
+    }
   }
 
   /** Its queue has not let it in yet: whatever the mail says is noted, and the run goes back to wait. */
@@ -212,7 +225,7 @@ export class Instance {
   }
 
   /** Work on behalf of this run: it stays in memory until that is done. */
-  spawn(work: () => Promise<unknown>): void {
+  spawn(work: () => Promise<unknown> | undefined): void {
     if (!this.#hasLeft && !this.isDry) this.stay.during(work)
   }
 
@@ -223,7 +236,7 @@ export class Instance {
 
   /** One entry, durable when it resolves. It is delivered to the code by `#written`. */
   record(type: string, data: unknown, along?: Along): Promise<void> {
-    return this.recorder.record(type, data, along)
+    return this.recorder.record(type, data, along) as Promise<void>
   }
 
   write(entries: readonly Omit<NewEntry, 'time'>[], along?: Along): Promise<unknown> {

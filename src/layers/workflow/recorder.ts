@@ -5,7 +5,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute } from '../../core/ports.ts'
 import type { Entry } from '../../engine/history.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
-import type { Along } from '../../engine/writer.ts'
+import type { Along, Written } from '../../engine/writer.ts'
 import { type Batcher, batcherOf } from './batcher.ts'
 import type { Instance } from './instance.ts'
 import { leaveScope } from './scope.ts'
@@ -17,7 +17,15 @@ interface Pending {
   readonly attributes: Readonly<Record<string, Attribute | null>> | null
 }
 
-const nothing: Along = {}
+/** On its way: what is written, what of it was waiting before, and what to do if it cannot be stored. */
+interface Writing {
+  readonly entries: readonly NewEntry[]
+  readonly along: Along | undefined
+  readonly before: Pending
+  readonly otherwise: ((error: unknown) => Promise<unknown>) | undefined
+}
+
+const recorded = Promise.resolve()
 const noPending: Pending = { entries: [], attributes: null }
 
 const pauseMs = 500
@@ -33,25 +41,41 @@ export class Recorder {
     this.#batcher = batcherOf(run)
   }
 
-  async record(type: string, data: unknown, along?: Along): Promise<void> {
-    if (this.#batcher && !along && this.#batcher.take(type, data)) return
-    await this.write([{ type, data }], along)
+  /** `otherwise` is asked what to do instead if the data cannot be stored. */
+  record(
+    type: string,
+    data: unknown,
+    along?: Along,
+    otherwise?: (error: unknown) => Promise<unknown>,
+  ): Promise<unknown> {
+    try {
+      if (this.#batcher && !along && this.#batcher.take(type, data)) return recorded
+    } catch (error) {
+      return otherwise && isUnstorable(error) ? otherwise(error) : Promise.reject(error)
+    }
+    return this.write([{ type, data }], along, otherwise)
   }
 
-  async write(entries: readonly Draft[], along: Along = nothing): Promise<unknown> {
+  /** Not an async function: this is the hot path, and each of those costs promises. */
+  write(entries: readonly Draft[], along?: Along, otherwise?: (error: unknown) => Promise<unknown>): Promise<unknown> {
     if (!this.#batcher && this.#along === noPending) {
-      return await this.#persist(this.#stamped(entries), along, noPending)
+      return this.#persist({ entries: this.#stamped(entries), along, before: noPending, otherwise })
     }
+    return this.#writeAfter(entries, along, otherwise)
+  }
+
+  async #writeAfter(
+    entries: readonly Draft[],
+    along: Along | undefined,
+    otherwise: Writing['otherwise'],
+  ): Promise<unknown> {
     // What cannot be stored is refused before anything that waits is taken along.
     if (this.#batcher) for (const entry of entries) this.#run.kernel.codec.encode(entry.data)
     const before = this.#takeAlong()
     const stamped = [...(this.#batcher?.drain() ?? []), ...before.entries, ...this.#stamped(entries)]
     const { attributes } = before
-    return await this.#persist(
-      stamped,
-      { ...along, ...(attributes && { attributes: { ...attributes, ...along.attributes } }) },
-      before,
-    )
+    const whole = { ...along, ...(attributes && { attributes: { ...attributes, ...along?.attributes } }) }
+    return await this.#persist({ entries: stamped, along: whole, before, otherwise })
   }
 
   /** An entry that is written with the next one: it is of no use without it. */
@@ -80,30 +104,35 @@ export class Recorder {
   }
 
   #stamped(entries: readonly Draft[]): NewEntry[] {
-    return entries.map(({ type, data, version, key }) => ({
-      type,
-      data,
-      time: this.stamp(),
-      ...(version !== undefined && { version }),
-      ...(key !== undefined && { key }),
-    }))
+    return entries.map(({ type, data, version, key }) =>
+      version === undefined && key === undefined
+        ? { type, data, time: this.stamp() }
+        : {
+            type,
+            data,
+            time: this.stamp(),
+            ...(version !== undefined && { version }),
+            ...(key !== undefined && { key }),
+          },
+    )
   }
 
-  async #persist(entries: readonly NewEntry[], along: Along, before: Pending): Promise<unknown> {
+  #persist(writing: Writing): Promise<unknown> {
+    const { open, isLeaving } = this.#run
+    if (isLeaving) return Promise.reject(new RepriseError('CLOSED', `${open.id} has left this process`))
+    return open.write(writing.entries, writing.along).then(riddenOf, (error) => this.#refused(writing, error))
+  }
+
+  async #refused(writing: Writing, error: unknown): Promise<unknown> {
     const { open, kernel } = this.#run
-    for (;;) {
-      if (this.#run.isLeaving) throw new RepriseError('CLOSED', `${open.id} has left this process`)
-      try {
-        return (await open.write(entries, along)).ridden
-      } catch (error) {
-        if (!isReprise(error) || error.remedy !== 'retry' || open.broken) {
-          if (isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED', 'RIDER_FAILED')) this.#giveBack(before)
-          throw error
-        }
-        kernel.events.emit('problem', { where: open.id, error })
-        await new Promise<void>((resolve) => kernel.clock.after(pauseMs, resolve))
-      }
+    if (!isReprise(error) || error.remedy !== 'retry' || open.broken) {
+      if (isUnstorable(error) || isReprise(error, 'RIDER_FAILED')) this.#giveBack(writing.before)
+      if (writing.otherwise && isUnstorable(error)) return await writing.otherwise(error)
+      throw error
     }
+    kernel.events.emit('problem', { where: open.id, error })
+    await new Promise<void>((resolve) => kernel.clock.after(pauseMs, resolve))
+    return await this.#persist(writing)
   }
 
   #takeAlong(): Pending {
@@ -119,4 +148,12 @@ export class Recorder {
       attributes: before.attributes ? { ...before.attributes, ...this.#along.attributes } : this.#along.attributes,
     }
   }
+}
+
+function riddenOf({ ridden }: Written): unknown {
+  return ridden
+}
+
+function isUnstorable(error: unknown): boolean {
+  return isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')
 }

@@ -17,8 +17,8 @@ export function currentScope(): Scope | null {
   return places.getStore()?.scope ?? null
 }
 
-export function currentStep(): Place['step'] {
-  return places.getStore()?.step ?? null
+export function currentPlace(): Place | undefined {
+  return places.getStore()
 }
 
 export function enterScope<T>(scope: Scope, call: () => T): T {

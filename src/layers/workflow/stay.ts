@@ -29,18 +29,27 @@ export class Stay {
     return this.#isPaused
   }
 
-  during(work: () => Promise<unknown>): void {
+  during(work: () => Promise<unknown> | undefined): void {
     this.#busy += 1
     this.#cancelLinger?.()
     this.#cancelLinger = null
-    const done = () => {
-      this.#busy -= 1
-      if (this.#busy === 0 && !this.#run.isLeaving) this.#run.execution?.wake()
+    try {
+      const working = leaveScope(work)
+      if (working) working.then(this.#done, this.#failed)
+      else queueMicrotask(this.#done)
+    } catch (error) {
+      this.#failed(error)
     }
-    leaveScope(work).then(done, (error) => {
-      this.#busy -= 1
-      this.#run.lose(error)
-    })
+  }
+
+  readonly #done = (): void => {
+    this.#busy -= 1
+    if (this.#busy === 0 && !this.#run.isLeaving) this.#run.execution?.wake()
+  }
+
+  readonly #failed = (error: unknown): void => {
+    this.#busy -= 1
+    this.#run.lose(error)
   }
 
   end(): void {

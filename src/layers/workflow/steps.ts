@@ -1,10 +1,11 @@
 // Steps: the calls to the outside. An attempt is called outside of workflow code, its outcome is one entry; a failed
 // attempt that will be repeated is an entry too, so that a restart goes on counting. A crash is not a failed attempt.
 
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { RepriseError } from '../../core/errors.ts'
 import { Attempt } from './attempt.ts'
-import type { Command } from './command.ts'
+import type { Asked, Command } from './command.ts'
 import type { StepCall, StepOptions } from './context.ts'
+import type { Item } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import type { Instance } from './instance.ts'
 import { decideRetry, type ResolvedRetry, resolveRetry } from './retry.ts'
@@ -12,6 +13,9 @@ import { commandName, type Scope } from './scope.ts'
 import { noCommand, own } from './state.ts'
 
 type Call<T> = (step: StepCall) => Promise<T> | T
+
+/** Nothing, or what has to be waited for. */
+type Working = Promise<unknown> | undefined
 
 export function askStep<T>(
   run: Instance,
@@ -23,27 +27,7 @@ export function askStep<T>(
   const id = scope.next(commandName(name))
   const retry = resolveRetry(options.retry, run.definition.options.retry)
   if (options.compensateRetry) resolveRetry(options.compensateRetry)
-  return run.execution.ask<T>(scope, id, {
-    kind: 'step',
-    hasUndo: options.compensate !== undefined,
-    start: (command) => run.spawn(() => startStep(run, command, call, options as StepOptions<unknown>, retry)),
-    onItem(command, item) {
-      if (item.kind === 'failed') return command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
-      if (item.kind !== 'done') return
-      run.alarms.delete(id)
-      if (options.compensate) {
-        run.saga.add({
-          id,
-          result: item.result,
-          call: options.compensate as (result: unknown, step: StepCall) => unknown,
-          retry: options.compensateRetry,
-        })
-      }
-      if (command.cancelled) command.reject(run.cancelError())
-      else command.resolve(item.result)
-    },
-    onAbandon: (command) => abandonStep(run, command, 'another branch won'),
-  })
+  return run.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry))
 }
 
 /** Nobody waits any more. What can be undone is let finish, so that it is known what became of it. */
@@ -53,55 +37,124 @@ export function abandonStep(run: Instance, command: Command, reason: string): vo
   run.attempts.get(command.id)?.abort(new RepriseError('CANCELLED', reason))
 }
 
-async function startStep(
-  run: Instance,
-  command: Command,
-  call: Call<unknown>,
-  options: StepOptions<unknown>,
-  retry: ResolvedRetry,
-): Promise<void> {
-  const { id } = command
-  if (command.cancelled && !command.hasUndo)
-    return await run.record('failed', { id, error: toFailure(run.cancelError()) })
-  const before = own(run.state.open, id, noCommand)
-  if (before.held) return
-  const { inDoubt = 'retry' } = options
-  if (before.began && inDoubt !== 'retry') {
-    if (inDoubt === 'hold') return await run.record('held', { id }, { status: 'held' })
-    const probed = await run.callOutside(() => inDoubt(run.keyOf(id)))
-    if (probed.happened) return await recordDone(run, id, probed.result)
-  }
-  const wait = before.notBefore - run.now()
-  if (wait > 0) return run.alarms.set(id, before.notBefore, () => run.spawn(() => attempt()))
-  await attempt()
+/** Few async functions here: a step is the hot path, and each of those costs promises. */
+class Step implements Asked {
+  readonly kind = 'step'
+  readonly hasUndo: boolean
+  readonly #run: Instance
+  readonly #id: string
+  readonly #call: Call<unknown>
+  readonly #options: StepOptions<unknown>
+  readonly #retry: ResolvedRetry
 
-  async function attempt(): Promise<void> {
-    const { failures, began } = own(run.state.open, id, noCommand)
-    if (inDoubt !== 'retry' && !began) await run.record('began', { id })
+  constructor(run: Instance, id: string, call: Call<unknown>, options: StepOptions<unknown>, retry: ResolvedRetry) {
+    this.hasUndo = options.compensate !== undefined
+    this.#run = run
+    this.#id = id
+    this.#call = call
+    this.#options = options
+    this.#retry = retry
+  }
+
+  start(command: Command): void {
+    this.#run.spawn(() => this.#begin(command))
+  }
+
+  onItem(command: Command, item: Item): void {
+    const run = this.#run
+    if (item.kind === 'failed') command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
+    if (item.kind !== 'done') return
+    run.alarms.delete(this.#id)
+    const { compensate, compensateRetry } = this.#options
+    if (compensate) {
+      const call = compensate as (result: unknown, step: StepCall) => unknown
+      run.saga.add({ id: this.#id, result: item.result, call, retry: compensateRetry })
+    }
+    if (command.cancelled) command.reject(run.cancelError())
+    else command.resolve(item.result)
+  }
+
+  onAbandon(command: Command): void {
+    abandonStep(this.#run, command, 'another branch won')
+  }
+
+  #begin(command: Command): Working {
+    const run = this.#run
+    if (command.cancelled && !command.hasUndo) return this.#recordFailed(run.cancelError())
+    const before = own(run.state.open, this.#id, noCommand)
+    if (before.held) return undefined
+    if (before.began && (this.#options.inDoubt ?? 'retry') !== 'retry') return this.#decideDoubt(command)
+    return this.#attemptWhenDue(command)
+  }
+
+  /** It was intended, and nobody knows whether it happened. */
+  async #decideDoubt(command: Command): Promise<void> {
+    const { inDoubt } = this.#options
+    if (typeof inDoubt !== 'function') {
+      await this.#run.record('held', { id: this.#id }, { status: 'held' })
+      return
+    }
+    const probed = await this.#run.callOutside(() => inDoubt(this.#run.keyOf(this.#id)))
+    await (probed.happened ? this.#recordDone(probed.result) : this.#attemptWhenDue(command))
+  }
+
+  #attemptWhenDue(command: Command): Working {
+    const { notBefore } = own(this.#run.state.open, this.#id, noCommand)
+    if (notBefore > 0 && notBefore > this.#run.now()) {
+      this.#attemptAt(command, notBefore)
+      return undefined
+    }
+    return this.#attempt(command)
+  }
+
+  #attemptAt(command: Command, at: number): void {
+    this.#run.alarms.set(this.#id, at, () => this.#run.spawn(() => this.#attempt(command)))
+  }
+
+  #attempt(command: Command): Working {
+    const { failures, began } = own(this.#run.state.open, this.#id, noCommand)
+    const needsIntent = (this.#options.inDoubt ?? 'retry') !== 'retry' && !began
+    if (!needsIntent) return this.#callOut(command, failures)
+    return this.#run.record('began', { id: this.#id }).then(() => this.#callOut(command, failures))
+  }
+
+  #callOut(command: Command, failures: number): Working {
     let result: unknown
     try {
-      result = await new Attempt(run, id, failures + 1).call(call, options)
+      result = new Attempt(this.#run, this.#id, failures + 1).call(this.#call, this.#options)
     } catch (error) {
-      if (run.isLeaving) return
-      if (command.isAbandoned && !command.hasUndo) return
-      const { again, delayMs, counts } = decideRetry(retry, failures + 1, error, () => run.chance())
-      if (!again || command.cancelled || command.isAbandoned) {
-        return await run.record('failed', { id, error: toFailure(error) })
-      }
-      const at = run.now() + delayMs
-      await run.record('retry', { id, n: counts ? failures + 1 : failures, error: toFailure(error), at })
-      return run.alarms.set(id, at, () => run.spawn(() => attempt()))
+      return this.#failed(command, failures, error)
     }
-    if (command.isAbandoned && !command.hasUndo) return
-    await recordDone(run, id, result)
+    if (!(result instanceof Promise)) return this.#done(command, result)
+    return result.then(
+      (value) => this.#done(command, value),
+      (error) => this.#failed(command, failures, error),
+    )
   }
-}
 
-async function recordDone(run: Instance, id: string, result: unknown): Promise<void> {
-  try {
-    await run.record('done', result === undefined ? { id } : { id, result })
-  } catch (error) {
-    if (!isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
-    await run.record('failed', { id, error: toFailure(error) })
+  #done(command: Command, result: unknown): Working {
+    return command.isAbandoned && !command.hasUndo ? undefined : this.#recordDone(result)
+  }
+
+  #failed(command: Command, failures: number, error: unknown): Working {
+    const run = this.#run
+    if (run.isLeaving || (command.isAbandoned && !command.hasUndo)) return undefined
+    const { again, delayMs, counts } = decideRetry(this.#retry, failures + 1, error, () => run.chance())
+    if (!again || command.cancelled || command.isAbandoned) return this.#recordFailed(error)
+    const at = run.now() + delayMs
+    const n = counts ? failures + 1 : failures
+    return run
+      .record('retry', { id: this.#id, n, error: toFailure(error), at })
+      .then(() => this.#attemptAt(command, at))
+  }
+
+  /** A result that cannot be kept is a failure, and the code is told why. */
+  #recordDone(result: unknown): Promise<unknown> {
+    const data = result === undefined ? { id: this.#id } : { id: this.#id, result }
+    return this.#run.recorder.record('done', data, undefined, (error) => this.#recordFailed(error))
+  }
+
+  #recordFailed(error: unknown): Promise<unknown> {
+    return this.#run.record('failed', { id: this.#id, error: toFailure(error) })
   }
 }

@@ -6,6 +6,7 @@ import type { Sql } from '../../core/ports.ts'
 import { newId } from '../../engine/kernel.ts'
 import type { Command } from './command.ts'
 import type { StepCall, TransactionOptions } from './context.ts'
+import type { Item } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import type { Instance } from './instance.ts'
 import { itemsOf } from './journal.ts'
@@ -96,9 +97,13 @@ async function ride(run: Instance, id: string, call: Call<unknown>): Promise<voi
   })
 }
 
-/** After a crash between the commit and the next entry: what the SQL returned is in the table, not yet in history. */
-export async function recoverRides(run: Instance): Promise<void> {
+/** After a crash between the commit and the next entry: what the SQL returned is in the table. Null: nothing to look for. */
+export function recoverRides(run: Instance): Promise<void> | null {
   const missing = itemsOf(run.state.journal).filter((item) => item.kind === 'done' && item.rode !== null)
+  return missing.length > 0 ? readRides(run, missing) : null
+}
+
+async function readRides(run: Instance, missing: readonly Item[]): Promise<void> {
   for (const item of missing) {
     if (item.kind !== 'done' || item.rode === null) continue
     const { rode } = item

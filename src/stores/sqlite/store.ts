@@ -92,8 +92,13 @@ class SqliteStore implements Store {
     })
   }
 
-  async commit(commits: readonly Commit[]): Promise<Outcome[]> {
-    return this.#write().commit(commits)
+  /** Not an async function: this is the hot path, and each of those costs a promise more. */
+  commit(commits: readonly Commit[]): Promise<Outcome[]> {
+    try {
+      return this.#write().commit(commits)
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   async read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]> {

@@ -59,9 +59,9 @@ export class Writer {
     this.#writing = new Writing(options.connection, options.space, options.hash)
   }
 
-  async commit(commits: readonly Commit[]): Promise<Outcome[]> {
+  commit(commits: readonly Commit[]): Promise<Outcome[]> {
     const outcomes = this.#appendLoosely(commits)
-    if (outcomes) return outcomes
+    if (outcomes) return Promise.resolve(outcomes)
     for (const commit of commits) checkCommit(commit)
     const hasRider = commits.some((commit) => commit.ride)
     const canSweep = commits.some((commit) => commit.trim || commit.forget)

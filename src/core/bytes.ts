@@ -120,6 +120,11 @@ export class ByteReader {
     return view
   }
 
+  skip(count: number): void {
+    if (count > this.#end - this.#offset) throw short()
+    this.#offset += count
+  }
+
   sized(): Uint8Array {
     return this.raw(this.integer())
   }

@@ -11,7 +11,7 @@
 import { ByteReader, type ByteWriter } from './bytes.ts'
 import { RepriseError } from './errors.ts'
 
-const formatVersion = 1
+export const formatVersion = 1
 
 export function beginBlock(writer: ByteWriter): void {
   writer.reset()

@@ -6,11 +6,12 @@ import type { Keyed } from '../../core/keyed.ts'
 import { beginBlock, writeEntry } from '../../core/keyed-block.ts'
 import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/manifest.ts'
 import { addBlock, type ChunkOutput, writeContent } from '../../engine/capture-output.ts'
-import type { Cell, PagedRows } from './pages.ts'
+import type { PagedRows } from './pages.ts'
+import type { Cell } from './region.ts'
 
 const partName = 'value.rows'
-const pageRows = 512
-const pageBytes = 64 * 1024
+const pageRows = 256
+const pageBytes = 32 * 1024
 const layersMax = 8
 
 export interface WrittenRows {
@@ -66,9 +67,8 @@ async function writePages<V>(
       continue
     }
     const blocks = new Blocks(output)
-    for (const [key, value] of await rows.region(segments[at], start, end, [rows.overlay, frozen])) {
-      await blocks.add(key, output.io.codec.encode(value))
-    }
+    const region = await rows.region(segments[at], start, end, [rows.overlay, frozen])
+    for (const [index, key] of region.keys.entries()) await blocks.add(key, region.encoded(index))
     made.push(...(await blocks.end()))
   }
   return made

@@ -14,7 +14,7 @@ import { applyEntry, type TableState } from './state.ts'
 import { tableParts, tablePrefix } from './table.ts'
 
 export interface PagedOptions<V> {
-  /** Bytes of decoded pages that stay in memory; default 64 MB. */
+  /** Bytes of pages that stay in memory, as they were encoded; default 64 MB. */
   readonly cacheBytes?: number
   /** Rows that may be newer than the pages, in memory; default 50,000. Beyond it pages are written anew. */
   readonly changedRows?: number

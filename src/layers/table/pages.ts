@@ -1,22 +1,16 @@
 // Rows that lie in chunks and come into memory page by page, when they are asked for. In memory are: the directory (one
-// short line a page), a bounded cache of pages, and what changed since the pages were last written. The layout in the
-// store is that of a resident table, so either kind opens what the other wrote.
+// short line a page), a bounded cache of pages, and what changed since the pages were last written. A page in the cache
+// is its bytes; a row is decoded when it is asked for, each time anew, so nobody can change what others read. The layout
+// in the store is that of a resident table, so either kind opens what the other wrote.
 
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed, type KeyedRange } from '../../core/keyed.ts'
 import { readBlock } from '../../core/keyed-block.ts'
+import { BlockView } from '../../core/keyed-block-view.ts'
 import { decodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/manifest.ts'
 import type { StateIo } from '../../engine/capture-output.ts'
 import { ChunkInput, joined } from '../../engine/restore-input.ts'
-
-/** A row that is newer than its page; null: it is gone. */
-export type Cell<V> = { readonly value: V } | null
-
-export interface Page<V> {
-  readonly keys: readonly string[]
-  readonly values: readonly V[]
-  readonly bytes: number
-}
+import { type Cell, decodeRow, Region } from './region.ts'
 
 export interface PageStats {
   readonly hits: number
@@ -31,8 +25,8 @@ const partName = 'value.rows'
 export class PagedRows<V> {
   readonly #io: StateIo
   readonly #cacheBytes: number
-  readonly #cache = new Map<Segment, Page<V>>()
-  readonly #loading = new Map<Segment, Promise<Page<V>>>()
+  readonly #cache = new Map<Segment, BlockView>()
+  readonly #loading = new Map<Segment, Promise<BlockView>>()
   #cachedBytes = 0
   #hits = 0
   #misses = 0
@@ -88,9 +82,10 @@ export class PagedRows<V> {
     if (cell !== undefined) return cell === null ? undefined : cell.value
     const at = this.#indexOf(key)
     if (at < 0) return undefined
-    const page = await this.page(this.segments[at]!)
-    const place = lowerBound(page.keys, key)
-    return page.keys[place] === key ? page.values[place] : undefined
+    const segment = this.segments[at]!
+    const page = this.#held(segment) ?? (await this.#page(segment))
+    const place = page.find(key)
+    return place < 0 ? undefined : this.#checked(() => decodeRow<V>(page, place, this.#io.codec))
   }
 
   /** In key order. Sees the rows as of its start, and perhaps some that are changed meanwhile. */
@@ -107,45 +102,43 @@ export class PagedRows<V> {
       const end = segments[at + 1]?.first
       if ((end !== undefined && end <= low) || (to !== undefined && start >= to)) continue
       if (prefix !== '' && start > prefix && !start.startsWith(prefix)) continue
-      const rows = await this.region(segments[at], start, end, cells)
-      if (reverse) rows.reverse()
-      for (const [key, value] of rows) {
+      const region = await this.region(segments[at], start, end, cells)
+      const { keys } = region
+      for (let i = 0; i < keys.length; i++) {
+        const index = reverse ? keys.length - 1 - i : i
+        const key = keys[index]!
         if (key < low || (to !== undefined && key >= to) || !key.startsWith(prefix)) continue
         if (left-- <= 0) return
-        yield [key, value]
+        yield [key, this.#checked(() => region.value(index))]
       }
     }
   }
 
-  /** The rows of one page with newer cells laid over them, in order. */
+  /** The rows of one page with newer cells laid over them. */
   async region(
     segment: Segment | undefined,
     start: string,
     end: string | undefined,
     sources: readonly (Keyed<Cell<V>> | null)[],
-  ): Promise<[string, V][]> {
-    const page = segment ? await this.page(segment) : null
+  ): Promise<Region<V>> {
+    const page = segment ? (this.#held(segment) ?? (await this.#page(segment))) : null
     const cells = new Map<string, Cell<V>>()
     const range: KeyedRange = { from: start, ...(end !== undefined && { to: end }) }
     for (const source of sources) for (const [key, cell] of source?.entries(range) ?? []) cells.set(key, cell)
-    const rows: [string, V][] = []
-    page?.keys.forEach((key, i) => {
-      if (!cells.has(key)) rows.push([key, page.values[i]!])
-    })
-    if (cells.size === 0) return rows
-    for (const [key, cell] of cells) if (cell !== null) rows.push([key, cell.value])
-    return rows.sort(([a], [b]) => (a < b ? -1 : 1))
+    return new Region(page, cells, this.#io.codec)
   }
 
-  /** From the cache, or from its chunks, checked against their digests. */
-  async page(segment: Segment): Promise<Page<V>> {
+  #held(segment: Segment): BlockView | undefined {
     const held = this.#cache.get(segment)
-    if (held) {
-      this.#hits += 1
-      this.#cache.delete(segment)
-      this.#cache.set(segment, held)
-      return held
-    }
+    if (!held) return undefined
+    this.#hits += 1
+    this.#cache.delete(segment)
+    this.#cache.set(segment, held)
+    return held
+  }
+
+  /** From its chunks, checked against their digests. */
+  async #page(segment: Segment): Promise<BlockView> {
     const loading = this.#loading.get(segment) ?? this.#load(segment)
     this.#loading.set(segment, loading)
     try {
@@ -155,6 +148,15 @@ export class PagedRows<V> {
       throw error
     } finally {
       this.#loading.delete(segment)
+    }
+  }
+
+  #checked<R>(decode: () => R): R {
+    try {
+      return decode()
+    } catch (error) {
+      this.onDamage?.(error)
+      throw error
     }
   }
 
@@ -206,20 +208,12 @@ export class PagedRows<V> {
     return low - 1
   }
 
-  async #load(segment: Segment): Promise<Page<V>> {
+  async #load(segment: Segment): Promise<BlockView> {
     this.#misses += 1
-    const keys: string[] = []
-    const values: V[] = []
-    let bytes = 64
-    for (const [key, value] of await this.#block(segment)) {
-      if (value === null) throw new RepriseError('CHECKPOINT_DAMAGED', 'a page has a key without a value')
-      keys.push(key)
-      values.push(this.#io.codec.decode(value) as V)
-      bytes += 2 * key.length + 2 * value.length + 64
-    }
-    const page = { keys, values, bytes }
+    const page = new BlockView(await this.#bytes(segment), segment.entries)
+    if (page.size === 0 || page.key(0) !== segment.first) throw elsewhere()
     this.#cache.set(segment, page)
-    this.#cachedBytes += bytes
+    this.#cachedBytes += page.memoryBytes
     for (const oldest of this.#cache.keys()) {
       if (this.#cachedBytes <= this.#cacheBytes || oldest === segment) break
       this.#drop(oldest)
@@ -228,19 +222,14 @@ export class PagedRows<V> {
   }
 
   #drop(segment: Segment): void {
-    this.#cachedBytes -= this.#cache.get(segment)?.bytes ?? 0
+    this.#cachedBytes -= this.#cache.get(segment)?.memoryBytes ?? 0
     this.#cache.delete(segment)
   }
 
-  async #block(segment: Segment): Promise<[string, Uint8Array | null][]> {
+  async #bytes(segment: Segment): Promise<Uint8Array> {
     const pieces: Uint8Array[] = []
     for await (const piece of new ChunkInput(this.#io).readPlain(segment.refs, partName)) pieces.push(piece)
-    const entries: [string, Uint8Array | null][] = []
-    readBlock(joined(pieces), (key, value) => entries.push([key, value]))
-    if (entries.length !== segment.entries || entries[0]?.[0] !== segment.first) {
-      throw new RepriseError('CHECKPOINT_DAMAGED', 'a page has another stretch of keys than its directory says')
-    }
-    return entries
+    return joined(pieces)
   }
 
   async #directory(layer: Layer): Promise<Segment[]> {
@@ -257,18 +246,13 @@ export class PagedRows<V> {
       return
     }
     for (const segment of await this.#directory(layer)) {
-      for (const [key, value] of await this.#block(segment)) put(key, value)
+      const block = new BlockView(await this.#bytes(segment), segment.entries)
+      if (block.size === 0 || block.key(0) !== segment.first) throw elsewhere()
+      for (let at = 0; at < block.size; at++) put(block.key(at), block.value(at))
     }
   }
 }
 
-function lowerBound(keys: readonly string[], key: string): number {
-  let low = 0
-  let high = keys.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (keys[middle]! < key) low = middle + 1
-    else high = middle
-  }
-  return low
+function elsewhere(): RepriseError {
+  return new RepriseError('CHECKPOINT_DAMAGED', 'a page has another stretch of keys than its directory says')
 }

@@ -1,0 +1,66 @@
+// The rows of one page with newer ones laid over them, in key order. A row is decoded when it is asked for, or taken as
+// it was encoded: a page that is written anew copies what did not change.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { BlockView } from '../../core/keyed-block-view.ts'
+
+/** A row that is newer than its page; null: it is gone. */
+export type Cell<V> = { readonly value: V } | null
+
+interface Codec {
+  encode(value: unknown): Uint8Array
+  decode(bytes: Uint8Array): unknown
+}
+
+export class Region<V> {
+  readonly keys: string[] = []
+  readonly #page: BlockView | null
+  readonly #codec: Codec
+  /** Where each row is in the page, or the row itself. */
+  readonly #places: (number | { readonly value: V })[] = []
+
+  constructor(page: BlockView | null, cells: ReadonlyMap<string, Cell<V>>, codec: Codec) {
+    this.#page = page
+    this.#codec = codec
+    const newer = [...cells].sort(([a], [b]) => (a < b ? -1 : 1))
+    const count = page?.size ?? 0
+    let at = 0
+    for (const [key, cell] of newer) {
+      for (; at < count; at++) {
+        const own = page!.key(at)
+        if (own >= key) {
+          if (own === key) at += 1
+          break
+        }
+        this.#add(own, at)
+      }
+      if (cell !== null) this.#add(key, cell)
+    }
+    for (; at < count; at++) this.#add(page!.key(at), at)
+  }
+
+  value(index: number): V {
+    const place = this.#places[index]!
+    return typeof place === 'number' ? decodeRow<V>(this.#page!, place, this.#codec) : place.value
+  }
+
+  encoded(index: number): Uint8Array {
+    const place = this.#places[index]!
+    return typeof place === 'number' ? bytesOf(this.#page!, place) : this.#codec.encode(place.value)
+  }
+
+  #add(key: string, place: number | { readonly value: V }): void {
+    this.keys.push(key)
+    this.#places.push(place)
+  }
+}
+
+export function decodeRow<V>(page: BlockView, at: number, codec: Codec): V {
+  return codec.decode(bytesOf(page, at)) as V
+}
+
+function bytesOf(page: BlockView, at: number): Uint8Array {
+  const bytes = page.value(at)
+  if (bytes === null) throw new RepriseError('CHECKPOINT_DAMAGED', 'a page has a key without a value')
+  return bytes
+}

@@ -1,6 +1,6 @@
 // G7, G8: bytes damaged at random, in aggregates, tables, paged tables, projections and saves. They may cost time, or be
 // refused by name, but never give a wrong answer. Two ways: answers of each store bent on their way up, and bits flipped
-// in the files of a SQLite store, with chunks in it or in a directory.
+// in the files of a SQLite store, with chunks in it or in a directory. Rows of PostgreSQL: damage-rows.test.ts.
 // More: REPRISE_ENTITY_FLIPS=20000 npx vitest run test/entities/damage.test.ts
 
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -10,75 +10,26 @@ import { stateDigest } from '../../src/engine/drill.ts'
 import { recover } from '../../src/engine/recover.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { isReprise } from '../../src/index.ts'
-import { aggregate, projection } from '../../src/layers/events/index.ts'
-import { save } from '../../src/layers/save/index.ts'
-import { pagedTable, table } from '../../src/layers/table/index.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
-import { copyFolder, filesIn, openAt, type Place, sizeOf } from '../damage/world.ts'
+import { copyFolder, filesIn, openAt, type Place } from '../damage/world.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
 import { onEveryStore } from '../support/worlds.ts'
-import { bendable, collect, flipped, noise } from './support.ts'
-
-const asked = process.env.REPRISE_ENTITY_FLIPS
-const trials = (otherwise: number) => (asked === undefined ? otherwise : Number(asked))
-const seed = Number(process.env.REPRISE_ENTITY_SEED ?? 1)
-const hours = 24 * 3_600_000
-
-const retain = { checkpoints: 3, history: 'all' as const }
-const kept = table<string>('kept', { checkpoint: {}, retain })
-const pages = pagedTable<string>('pages', { cacheBytes: 2000, changedRows: 6, retain })
-const log = aggregate('log', {
-  initial: () => [] as readonly string[],
-  evolve: { noted: (s, e: { text: string }) => [...s, e.text].slice(-8) },
-  decide: { note: (_s, c: { text: string }) => ({ type: 'noted', text: c.text }) },
-})
-const lengths = projection('lengths', {
-  from: [log],
-  initial: () => ({ texts: [] as readonly string[] }),
-  on: { noted: (s, e) => ({ texts: [...s.texts, e.text].slice(-6) }) },
-})
-const saves = save<{ text: string }>('saves', { keep: 3 })
-const savedAt = [3, 7, 11]
-
-/** The same in every store: some of everything, with checkpoints on the way and history after them. */
-async function fill(rp: Reprise): Promise<void> {
-  const [t, p, a, s] = [await rp.open(kept), await rp.open(pages), await rp.open(log, 'x'), await rp.open(saves)]
-  const projected = await rp.open(lengths)
-  for (let n = 0; n < 14; n++) {
-    await t.set(`k${n % 9}`, noise(n, n % 3 ? 10 : 2600))
-    await p.set(`k${n % 9}`, noise(n, n % 3 ? 10 : 2600))
-    await a.do('note', { text: noise(n, n % 5 ? 8 : 2600) })
-    if (!savedAt.includes(n)) continue
-    await Promise.all([t.checkpoint(), p.checkpoint(), a.checkpoint()])
-    await s.put({ text: noise(n, 2600) })
-    await projected.catchUp()
-    await projected.checkpoint()
-  }
-  await projected.close()
-}
-
-/** Damage is refused by one of these; anything else that is thrown is a fault of ours. */
-const names = [
-  ...['HISTORY_DAMAGED', 'UNRECOVERABLE', 'MALFORMED', 'NOT_ON_BRANCH', 'STORE_DAMAGED', 'STORE_IO', 'STORE_FOREIGN'],
-  ...['STORE_READ_ONLY', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'INCOMPATIBLE_VERSION', 'NOT_FOUND'],
-]
-
-type Verdict = 'equal' | 'equal, by another way' | `refused: ${string}` | `WRONG ${string}`
-
-async function judge(read: () => Promise<{ readonly text: string; readonly skipped: number }>, truth: string) {
-  try {
-    const { text, skipped } = await read()
-    if (text !== truth) return `WRONG answer ${text.slice(0, 80)} for ${truth.slice(0, 80)}` as const
-    return skipped > 0 ? 'equal, by another way' : 'equal'
-  } catch (error) {
-    if (isReprise(error) && names.includes(error.code)) return `refused: ${error.code}` as const
-    return `WRONG error ${(error as Error)?.stack ?? error}` as const
-  }
-}
-
-function report(what: string, seen: ReadonlyMap<string, number>): void {
-  console.log(`${what}: ${JSON.stringify(Object.fromEntries([...seen].sort()))}`)
-}
+import {
+  fill,
+  hours,
+  judge,
+  kept,
+  log,
+  pages,
+  readersOf,
+  report,
+  savedAt,
+  saves,
+  seed,
+  trials,
+  type Verdict,
+} from './damage-world.ts'
+import { bendable, flipped, noise } from './support.ts'
 
 const counts: Record<string, number> = { memory: 4000, sqlite: 600, postgres: 90 }
 
@@ -200,45 +151,6 @@ describe('damaged files', () => {
     }
   }
 
-  /** As a user reads: opened for writing, from the newest checkpoint on. */
-  function readersOf(rp: Reprise): (() => Promise<{ text: string; skipped: number }>)[] {
-    const readPages = async () => {
-      const p = await rp.open(pages)
-      const rows = await collect(p.entries())
-      return { text: JSON.stringify(rows), skipped: p.recovery.skipped.length }
-    }
-    return [
-      async () => {
-        const t = await rp.open(kept)
-        return { text: JSON.stringify([...t.entries()]), skipped: t.recovery.skipped.length }
-      },
-      async () => {
-        try {
-          return await readPages()
-        } catch (error) {
-          if (!isReprise(error, 'CHUNK_DAMAGED', 'CHUNK_MISSING', 'CHECKPOINT_DAMAGED')) throw error
-          // The page was damaged: opened again, the table rests on the checkpoint before, or on the log alone.
-          return await readPages()
-        }
-      },
-      async () => {
-        const a = await rp.open(log, 'x')
-        return { text: JSON.stringify(a.state), skipped: a.recovery.skipped.length }
-      },
-      async () => {
-        let damaged = 0
-        rp.events.on('checkpoint-damaged', () => (damaged += 1))
-        return { text: JSON.stringify(await (await rp.open(lengths)).catchUp()), skipped: damaged }
-      },
-      async () => {
-        const { value, skipped } = await saves.read(rp).latest()
-        const texts = savedAt.map((n) => noise(n, 2600)).reverse()
-        const text = value.text === texts[skipped.length] ? 'the newest whole one' : value.text
-        return { text, skipped: skipped.length }
-      },
-    ]
-  }
-
   for (const layout of layouts) {
     it(`G7 G8: one bit flipped in a file of a store (${layout}): what was written, or refused by name`, {
       timeout: hours,
@@ -246,23 +158,20 @@ describe('damaged files', () => {
       const count = trials(150)
       const random = randomFrom(seed)
       const given = process.env.REPRISE_ENTITY_DAMAGE?.split(':')
-      // The log of a store that was closed goes with it, if a little later.
-      const files = filesIn(join(folder, layout))
-        .filter((file) => !file.endsWith('-wal'))
-        .map((file) => ({ file, size: sizeOf(join(folder, layout, file)) }))
+      // Of the directory only the chunks: its database is like the other.
+      const pool = filesIn(join(folder, layout))
+        .filter((file) => (layout === 'sqlite' ? file.endsWith('.db') : file.startsWith('chunks')))
+        .map((file) => ({ file, bytes: readFileSync(join(folder, layout, file)) }))
       const seen = new Map<string, number>()
       const wrong: string[] = []
       for (let trial = 0; trial < (given ? 1 : count); trial++) {
-        // The database and the chunks alike, else hardly any trial would meet a chunk.
-        const [database, others] = [
-          files.filter(({ file }) => file.endsWith('.db')),
-          files.filter(({ file }) => !file.endsWith('.db')),
-        ]
-        const pool = others.length > 0 && random.chance(0.5) ? others : database
-        const { file, size } = pool[random.below(pool.length)]!
+        const { file, bytes } = pool[random.below(pool.length)]!
+        // Zeros are mostly room that nobody uses: not as often as the rest.
+        let place = random.below(bytes.length)
+        while (bytes[place] === 0 && random.chance(0.9)) place = random.below(bytes.length)
         const [name, offset, bit] = given
           ? [given[0]!, Number(given[1]), Number(given[2])]
-          : [file, random.below(Math.max(1, size)), random.below(8)]
+          : [file, place, random.below(8)]
         copyFolder(join(folder, layout), copy)
         const path = join(copy, name)
         writeFileSync(path, flipped(readFileSync(path), offset, bit))

@@ -9,6 +9,7 @@ import { type Commit, feedStart, type Store } from '../../core/ports.ts'
 import { originDigest, packRun } from '../../core/run.ts'
 import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance-kit.ts'
 import { callText, statementName } from './call.ts'
+import { functionName } from './functions.ts'
 import { openPostgres } from './index.ts'
 
 const shared = inject('postgresUrl')
@@ -49,7 +50,7 @@ describe('calls', () => {
     for (let seq = 0; seq < 3; seq++) await store.commit([appending('p/a', seq)])
     const [outcome] = await store.commit([appending('p/a', 3, { ride: (sql) => sql.all(prepared) })])
     const names = ['commit', 'append_one'].map((name, i) =>
-      statementName(callText(`"${schema}".${name}_v1`, [5, 8][i]!)),
+      statementName(callText(functionName(`"${schema}"`, name), [5, 9][i]!)),
     )
     expect(outcome).toMatchObject({ ok: true, ridden: expect.arrayContaining(names.map((name) => ({ name }))) })
   })

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import type { DriverConnection, Submittable } from './driver.ts'
 
 /** As the driver sends them: text, or bytes in binary. */
-export type CallValue = string | Buffer
+export type CallValue = string | Buffer | null
 
 /** @example callText('"reprise".append_one_v1', 2) // 'SELECT "reprise".append_one_v1($1,$2) AS answer' */
 export function callText(name: string, count: number): string {

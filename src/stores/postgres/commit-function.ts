@@ -366,10 +366,11 @@ END $$;
 CREATE FUNCTION ${f('trim')}(t ${s}.timeline, p_trim jsonb) RETURNS ${s}.timeline LANGUAGE plpgsql AS $$
 DECLARE
   v_seq bigint := (p_trim->>'seq')::bigint;
-  v_position text;
+  v_run ${s}.run%ROWTYPE;
 BEGIN
   IF v_seq <= t.floor THEN RETURN t; END IF;
-  IF v_seq IS DISTINCT FROM t.base_seq AND NOT EXISTS (SELECT 1 FROM ${s}.run WHERE tid = t.tid AND last = v_seq) THEN
+  SELECT * INTO v_run FROM ${s}.run WHERE tid = t.tid AND first <= v_seq ORDER BY first DESC LIMIT 1;
+  IF v_seq IS DISTINCT FROM t.base_seq AND v_seq IS DISTINCT FROM v_run.last THEN
     PERFORM ${f('refuse')}('OUT_OF_RANGE', format('no run ends at sequence %s', v_seq));
   END IF;
   IF EXISTS (SELECT 1 FROM jsonb_array_elements_text(p_trim->'restsOn') r(id) WHERE NOT EXISTS (
@@ -381,12 +382,10 @@ BEGIN
   IF EXISTS (SELECT 1 FROM ${s}.timeline WHERE base_tid = t.tid AND floor < v_seq AND floor < base_seq) THEN
     PERFORM ${f('refuse')}('PINNED', 'a fork needs history that would go');
   END IF;
-  SELECT ${positionText('r')} INTO v_position FROM ${s}.run r
-    WHERE r.tid = t.tid AND r.last <= v_seq ORDER BY r.last DESC LIMIT 1;
-  IF EXISTS (SELECT 1 FROM ${s}.cursor WHERE ns = t.ns AND position < v_position) THEN
+  IF EXISTS (SELECT 1 FROM ${s}.cursor WHERE ns = t.ns AND position < ${positionText('v_run')}) THEN
     PERFORM ${f('refuse')}('PINNED', 'a cursor has not passed history that would go');
   END IF;
-  DELETE FROM ${s}.run WHERE tid = t.tid AND last <= v_seq;
+  DELETE FROM ${s}.run WHERE tid = t.tid AND first <= v_seq;
   t.floor := v_seq;
   t.floor_digest := decode(p_trim->>'digest', 'hex');
   RETURN t;

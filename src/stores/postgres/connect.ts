@@ -85,9 +85,13 @@ export class Connections {
   }
 
   /** A transaction of several statements. */
-  async transaction<Result>(doing: string, work: (run: RunSql) => Promise<Result>): Promise<Result> {
+  async transaction<Result>(
+    doing: string,
+    work: (run: RunSql) => Promise<Result>,
+    query_timeout = this.#options.statementTimeoutMs,
+  ): Promise<Result> {
     return this.use(doing, 'unsafe', async (client) => {
-      const run: RunSql = (text, values = []) => client.query({ text, values, types: ownTypes })
+      const run: RunSql = (text, values = []) => client.query({ text, values, types: ownTypes, query_timeout })
       await run('BEGIN')
       try {
         const result = await work(run)

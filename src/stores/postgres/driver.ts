@@ -13,6 +13,7 @@ export interface QueryResult {
 export interface QueryConfig {
   readonly text: string
   readonly values?: readonly unknown[]
+  readonly query_timeout?: number
   readonly types?: { getTypeParser(oid: number, format?: string): (value: string) => unknown }
 }
 
@@ -22,7 +23,7 @@ export interface DriverConnection {
   /** By name: the statements that this session has. */
   readonly parsedStatements: Readonly<Record<string, string>>
   parse(statement: { readonly name: string; readonly text: string }): void
-  bind(portal: { readonly statement: string; readonly values: readonly (string | Buffer)[] }): void
+  bind(portal: { readonly statement: string; readonly values: readonly (string | Buffer | null)[] }): void
   execute(portal: object): void
   sync(): void
 }

@@ -71,7 +71,7 @@ export async function readFacts(connections: Connections, s: string, location: s
 export async function inspectRows(connections: Connections, s: string, ns: number): Promise<StoreFault[]> {
   const gaps = await connections.rows<StoreFault>(
     `SELECT x.id || '@' || x.first AS "where", 'the run before it ends at ' || x.before AS what FROM (
-       SELECT t.id, r.first, coalesce(lag(r.last) OVER (PARTITION BY r.tid ORDER BY r.last), greatest(t.floor, coalesce(t.base_seq, 0))) AS before
+       SELECT t.id, r.first, coalesce(lag(r.last) OVER (PARTITION BY r.tid ORDER BY r.first), greatest(t.floor, coalesce(t.base_seq, 0))) AS before
        FROM ${s}.run r JOIN ${s}.timeline t ON t.tid = r.tid WHERE t.ns = $1
      ) x WHERE x.first <> x.before + 1 ORDER BY 1 LIMIT 1000`,
     [ns],
@@ -79,7 +79,8 @@ export async function inspectRows(connections: Connections, s: string, ns: numbe
   )
   const heads = await connections.rows<StoreFault>(
     `SELECT t.id AS "where", 'history ends at ' || r.last || ', the head says ' || t.seq AS what FROM ${s}.timeline t
-     CROSS JOIN LATERAL (SELECT coalesce(max(last), greatest(t.floor, coalesce(t.base_seq, 0))) AS last FROM ${s}.run WHERE tid = t.tid) r
+     CROSS JOIN LATERAL (SELECT coalesce((SELECT last FROM ${s}.run WHERE tid = t.tid ORDER BY first DESC LIMIT 1),
+       greatest(t.floor, coalesce(t.base_seq, 0))) AS last) r
      WHERE t.ns = $1 AND NOT t.is_stub AND t.seq > r.last ORDER BY 1 LIMIT 1000`,
     [ns],
     'safe',

@@ -26,6 +26,11 @@ export function isRetryable(error: unknown): boolean {
   return code === '40001' || code === '40P01'
 }
 
+/** Somebody else has written under the same key. The transaction was rolled back. */
+export function isDuplicateKey(error: unknown): boolean {
+  return error instanceof RepriseError && error.data.state === '23505'
+}
+
 /** A prepared statement is not in this session, or is there although we did not put it there. Nothing was done. */
 export function isStatementMisplaced(error: unknown): boolean {
   const { code } = (error ?? {}) as DriverError

@@ -10,6 +10,7 @@ import { type Commit, type FeedItem, feedStart, type Outcome, type Store } from 
 import { originDigest, packRun, unpackRun, verifyRun } from '../../core/run.ts'
 import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance-kit.ts'
 import { openPostgres } from './index.ts'
+import { schemaVersion } from './tables.ts'
 
 const shared = inject('postgresUrl')
 const schema = newSchemaName()
@@ -227,7 +228,7 @@ describe('many writers', () => {
     try {
       const stores = await Promise.all(Array.from({ length: 8 }, () => openStore('new', shared, { schema: fresh })))
       const facts = await Promise.all(stores.map((store) => store.facts()))
-      expect(facts.map((fact) => fact.schemaVersion)).toEqual(Array(8).fill(1))
+      expect(facts.map((fact) => fact.schemaVersion)).toEqual(Array(8).fill(schemaVersion))
       expect(await query(shared, `SELECT count(*)::int AS count FROM "${fresh}".namespace`)).toEqual([{ count: 1 }])
     } finally {
       await dropSchema(shared, fresh)

@@ -106,6 +106,6 @@ SELECT page.pos, page.id, page.first, page.last, page.timeline, r.digest, r.byte
   EXISTS (SELECT 1 FROM ${s}.run x WHERE x.ns = $1 AND x.pos >= line.bound) AS is_waiting,
   (SELECT count(*) FROM page) < (SELECT count(*) FROM scanned) AS is_cut
 FROM line LEFT JOIN page ON true
-  LEFT JOIN ${s}.run r ON page.is_match AND r.tid = page.tid AND r.last = page.last
+  LEFT JOIN ${s}.run r ON page.is_match AND r.tid = page.tid AND r.first = page.first
 ORDER BY page.pos, page.id`
 }

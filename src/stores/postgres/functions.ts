@@ -3,7 +3,7 @@
 
 import { schemaVersion } from './tables.ts'
 
-/** @example functionName('"reprise"', 'append_one') // '"reprise".append_one_v1' */
+/** @example functionName('"reprise"', 'append_one') // '"reprise".append_one_v2' */
 export function functionName(s: string, name: string): string {
   return `${s}.${name}_v${schemaVersion}`
 }
@@ -27,13 +27,36 @@ export const steadyPlans =
 /** A worker's row `w` says that it may still be at work. */
 export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.beat_at + w.lease_ms)`
 
+/** The operation that wrote a run. */
+export const operationOf = (r: string) => `coalesce(${r}.operation, encode(substr(${r}.digest, 1, 8), 'hex'))`
+
+const feedPos = (s: string) =>
+  `SELECT pos_base + pg_current_xact_id()::text::bigint FROM ${s}.namespace WHERE id = p_ns`
+
+/**
+ * The lock waits for its last holder and sees what that wrote to the row, though nothing else that is younger than the
+ * statement. So a run that was trimmed meanwhile would still be found: that the row's sequence lies above tells.
+ */
+const lockHead = (s: string, id: string, epoch: string, seq: string) =>
+  `SELECT tid, seq, last_pos FROM ${s}.timeline WHERE ns = p_ns AND id = ${id} AND epoch = ${epoch} AND seq <= ${seq} AND NOT is_stub LIMIT 1 FOR NO KEY UPDATE`
+
+/** Without them, code of that version can write no more. */
+export function dropFunctions(s: string, version: number): string {
+  return `DO $$
+DECLARE
+  f regprocedure;
+BEGIN
+  FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = '${s}'::regnamespace AND proname LIKE '%\\_v${version}' LOOP
+    EXECUTE 'DROP FUNCTION ' || f;
+  END LOOP;
+END $$;`
+}
+
 export function createFunctions(s: string): string {
   const f = (name: string) => functionName(s, name)
   return `
 -- The place in the feed of what this transaction writes. Assigns the transaction its number.
-CREATE FUNCTION ${f('feed_pos')}(p_ns integer) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT pos_base + pg_current_xact_id()::text::bigint FROM ${s}.namespace WHERE id = p_ns
-$$;
+CREATE FUNCTION ${f('feed_pos')}(p_ns integer) RETURNS bigint LANGUAGE sql VOLATILE AS $$ ${feedPos(s)} $$;
 
 -- A refusal found in the middle of a commit: the commit's own block rolls back to its start.
 CREATE FUNCTION ${f('refuse')}(p_code text, p_reason text) RETURNS void LANGUAGE plpgsql AS $$
@@ -46,78 +69,58 @@ CREATE FUNCTION ${f('sync')}(t ${s}.timeline) RETURNS ${s}.timeline LANGUAGE plp
 DECLARE
   r ${s}.run%ROWTYPE;
 BEGIN
-  SELECT * INTO r FROM ${s}.run WHERE tid = t.tid AND last > t.seq ORDER BY last DESC LIMIT 1;
+  SELECT * INTO r FROM ${s}.run WHERE tid = t.tid AND first > t.seq ORDER BY first DESC LIMIT 1;
   IF FOUND THEN
     t.seq := r.last;
     t.digest := r.digest;
-    t.operation := r.operation;
+    t.operation := ${operationOf('r')};
     t.last_pos := r.pos;
     t.updated_at := greatest(t.updated_at, r.written_at);
   END IF;
   RETURN t;
 END $$;
 
--- One append. False: nothing was done, and the general commit finds out why. The lock comes first, in a statement of its
--- own: the next one then sees what the lock's last holder wrote. A run never gets a place in the feed before the one
--- below it, whatever order their transactions got their numbers in. Three plain statements are quicker than one join.
+-- One append. False: nothing was done, and the general commit finds out why. The guard is that a run ends at p_seq (it
+-- begins at p_before, says the caller, who may be wrong) and that none begins after it: the first is looked up, the
+-- second is the key of the table, which holds whatever this statement's snapshot is; who breaks it gets an error. A run
+-- never gets a place in the feed before the one below it, whatever order their transactions got their numbers in.
 CREATE FUNCTION ${f('append_one')}(
-  p_ns integer, p_id text, p_operation text, p_epoch bigint, p_seq bigint, p_count bigint, p_digest bytea, p_bytes bytea
+  p_ns integer, p_id text, p_operation text, p_epoch bigint, p_seq bigint, p_before bigint, p_count bigint, p_digest bytea,
+  p_bytes bytea
 ) RETURNS boolean LANGUAGE plpgsql ${steadyPlans} AS $$
-DECLARE
-  v_tid bigint;
-  v_seq bigint;
-  v_pos bigint;
-  v_last bigint;
-  v_last_pos bigint;
 BEGIN
-  SELECT tid, seq, last_pos INTO v_tid, v_seq, v_pos FROM ${s}.timeline
-  WHERE ns = p_ns AND id = p_id AND epoch = p_epoch AND NOT is_stub FOR NO KEY UPDATE;
-  SELECT last, pos INTO v_last, v_last_pos FROM ${s}.run WHERE tid = v_tid AND last > v_seq ORDER BY last DESC LIMIT 1;
-  IF coalesce(v_last, v_seq) IS DISTINCT FROM p_seq THEN RETURN false; END IF;
   INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
-  VALUES (v_tid, p_seq + p_count, p_seq + 1,
-    greatest(v_pos, v_last_pos, pg_current_xact_id()::text::bigint + (SELECT pos_base FROM ${s}.namespace WHERE id = p_ns)),
-    ${nowMs}, p_ns, p_digest, p_operation, p_bytes);
-  RETURN true;
+  SELECT t.tid, p_seq + p_count, p_seq + 1, greatest((${feedPos(s)}), t.last_pos, r.pos), ${nowMs}, p_ns, p_digest,
+    p_operation, p_bytes
+  FROM (${lockHead(s, 'p_id', 'p_epoch', 'p_seq')}) t
+  LEFT JOIN LATERAL (SELECT last, pos FROM ${s}.run WHERE tid = t.tid AND first = p_before LIMIT 1) r ON true
+  WHERE p_seq IN (t.seq, r.last);
+  RETURN FOUND;
 END $$;
 
--- Many appends to different timelines, given in the order of their ids, which is the order in which rows are locked
--- everywhere; p_numbers is their order in the batch, and so in the feed. Answers the places (from 1) of those that were
--- done, with commas. All bytes come in one value: arrays of bytea are slow to parse. Everything is looked up row by row
--- (LATERAL, LIMIT): left to itself, the planner compares each with each while the tables are small, and keeps doing so.
+-- Many appends to different timelines: all of them, or none (false). They come in the order of their ids, which is the
+-- order in which rows are locked everywhere; p_numbers is their order in the batch, and so in the feed. All digests and
+-- bytes come in one value: arrays of bytea are slow to parse. Everything is looked up row by row (LATERAL, LIMIT): left
+-- to itself, the planner compares each with each while the tables are small, and keeps doing so.
 CREATE FUNCTION ${f('append_many')}(
-  p_ns integer, p_ids text[], p_operations text[], p_epochs bigint[], p_seqs bigint[], p_counts bigint[],
-  p_numbers integer[], p_digests bytea, p_starts integer[], p_sizes integer[], p_bytes bytea
-) RETURNS text LANGUAGE plpgsql ${steadyPlans} AS $$
+  p_ns integer, p_ids text[], p_operations text[], p_epochs bigint[], p_seqs bigint[], p_befores bigint[],
+  p_counts bigint[], p_numbers integer[], p_starts integer[], p_sizes integer[], p_bytes bytea
+) RETURNS boolean LANGUAGE plpgsql ${steadyPlans} AS $$
 DECLARE
-  v_pos bigint;
   v_now double precision := ${nowMs};
-  v_tids bigint[];
-  v_seqs bigint[];
-  v_poss bigint[];
-  v_done text;
 BEGIN
-  SELECT array_agg(x.tid), array_agg(x.seq), array_agg(x.last_pos) INTO v_tids, v_seqs, v_poss FROM (
-    SELECT t.* FROM unnest(p_ids, p_epochs) AS p(id, epoch) LEFT JOIN LATERAL (
-      SELECT tid, seq, last_pos FROM ${s}.timeline
-      WHERE ns = p_ns AND id = p.id AND epoch = p.epoch AND NOT is_stub LIMIT 1 FOR NO KEY UPDATE
-    ) t ON true
-  ) x;
-  SELECT pos_base + pg_current_xact_id()::text::bigint INTO v_pos FROM ${s}.namespace WHERE id = p_ns;
   WITH fitting AS MATERIALIZED (
-    SELECT d.*, greatest(v_pos, d.last_pos, r.pos) AS pos
-    FROM unnest(v_tids, v_seqs, v_poss, p_operations, p_seqs, p_counts, p_numbers, p_starts, p_sizes)
-      WITH ORDINALITY AS d(tid, head, last_pos, operation, seq, count, number, start, size, i)
-    LEFT JOIN LATERAL (
-      SELECT last, pos FROM ${s}.run WHERE tid = d.tid AND last > d.head ORDER BY last DESC LIMIT 1
-    ) r ON true WHERE coalesce(r.last, d.head) = d.seq
-  ), added AS (
-    INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
-    SELECT tid, seq + count, seq + 1, pos, v_now, p_ns, substr(p_digests, 32 * i::integer - 31, 32), operation,
-      substr(p_bytes, start, size) FROM fitting ORDER BY number
+    SELECT t.tid, p.seq, p.count, greatest((${feedPos(s)}), t.last_pos, r.pos) AS pos, p.operation, p.number, p.start, p.size
+    FROM unnest(p_ids, p_operations, p_epochs, p_seqs, p_befores, p_counts, p_numbers, p_starts, p_sizes)
+      AS p(id, operation, epoch, seq, before, count, number, start, size)
+    JOIN LATERAL (${lockHead(s, 'p.id', 'p.epoch', 'p.seq')}) t ON true
+    LEFT JOIN LATERAL (SELECT last, pos FROM ${s}.run WHERE tid = t.tid AND first = p.before LIMIT 1) r ON true
+    WHERE p.seq IN (t.seq, r.last)
   )
-  SELECT string_agg(i::text, ',') INTO v_done FROM fitting;
-  RETURN v_done;
+  INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
+  SELECT tid, seq + count, seq + 1, pos, v_now, p_ns, substr(p_bytes, start, 32), operation, substr(p_bytes, start + 32, size)
+  FROM fitting WHERE (SELECT count(*) FROM fitting) = cardinality(p_ids) ORDER BY number;
+  RETURN FOUND;
 END $$;
 
 -- Takes what is due. First the rows are picked and locked, then looked at again: while we waited for nobody, an owner

@@ -3,7 +3,8 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Commit, Head, Outcome, Sql } from '../../core/ports.ts'
-import { type CommitPort, commitInside, riderFailed, toOutcome } from './commit.ts'
+import type { CommitPort } from './append.ts'
+import { commitInside, riderFailed, toOutcome } from './commit.ts'
 import type { RunSql } from './connect.ts'
 import type { DriverClient } from './driver.ts'
 import { ownTypes } from './driver.ts'

@@ -3,7 +3,7 @@
 import type { ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import type { Attribute, CursorRow, Head, ManifestRecord, Message, Run, WorkerRow } from '../../core/ports.ts'
 import { fromByteaText } from './driver.ts'
-import { isAlive, nowMs } from './functions.ts'
+import { isAlive, nowMs, operationOf } from './functions.ts'
 import { unescapeAttributes, unescapeText } from './text.ts'
 
 /** The columns of a head: `t` is the timeline, `r` its last run if that lies above, `b` its base, `w` its owner's worker. */
@@ -14,8 +14,8 @@ export const headColumns = `t.id, coalesce(r.last, t.seq) AS seq, t.epoch, coale
 
 export function headTables(s: string): string {
   return `${s}.timeline t
-    LEFT JOIN LATERAL (SELECT last, digest, operation, written_at FROM ${s}.run
-      WHERE tid = t.tid AND last > t.seq ORDER BY last DESC LIMIT 1) r ON true
+    LEFT JOIN LATERAL (SELECT l.last, l.digest, l.written_at, ${operationOf('l')} AS operation FROM ${s}.run l
+      WHERE l.tid = t.tid AND l.first > t.seq ORDER BY l.first DESC LIMIT 1) r ON true
     LEFT JOIN ${s}.timeline b ON b.tid = t.base_tid
     LEFT JOIN ${s}.worker w ON w.ns = t.ns AND w.id = t.owner`
 }

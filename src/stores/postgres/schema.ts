@@ -4,8 +4,8 @@
 import { RepriseError } from '../../core/errors.ts'
 import { createCommitFunction } from './commit-function.ts'
 import type { Connections, RunSql } from './connect.ts'
-import { createFunctions } from './functions.ts'
-import { createTables, schemaVersion } from './tables.ts'
+import { createFunctions, dropFunctions } from './functions.ts'
+import { createTables, schemaVersion, upgradeTables } from './tables.ts'
 
 /** @example quoteSchema('reprise') // '"reprise"' */
 export function quoteSchema(name: string): string {
@@ -52,17 +52,27 @@ function checkVersion(version: number): number {
   return version
 }
 
+/** Large tables take their time, and so do those who wait for them. */
+const migrateTimeoutMs = 3_600_000
+
 async function migrate(connections: Connections, s: string): Promise<void> {
-  await connections.transaction('making the schema', async (run) => {
+  const work = async (run: RunSql) => {
     await run(`SELECT pg_advisory_xact_lock(hashtextextended('reprise' || $1, 0))`, [s])
     const version = await readVersionInside(run, s)
     if (version === schemaVersion) return
-    // Version 1 is the first: there is nothing older to bring up yet.
-    const { rows } = await run('SELECT 1 FROM pg_namespace WHERE nspname = $1', [s.slice(1, -1)])
-    if (rows.length === 0) await run(`CREATE SCHEMA ${s}`)
-    await run(createTables(s) + createFunctions(s) + createCommitFunction(s))
-    await run(`INSERT INTO ${s}.meta (version) VALUES (${schemaVersion})`)
-  })
+    if (version === 0) await makeTables(run, s)
+    else await run(upgradeTables(s, version) + dropFunctions(s, version))
+    await run(createFunctions(s) + createCommitFunction(s))
+    await run(`UPDATE ${s}.meta SET version = ${schemaVersion}`)
+  }
+  await connections.transaction('making the schema', work, migrateTimeoutMs)
+}
+
+async function makeTables(run: RunSql, s: string): Promise<void> {
+  const { rows } = await run('SELECT 1 FROM pg_namespace WHERE nspname = $1', [s.slice(1, -1)])
+  if (rows.length === 0) await run(`CREATE SCHEMA ${s}`)
+  await run(createTables(s))
+  await run(`INSERT INTO ${s}.meta (version) VALUES (0)`)
 }
 
 async function readVersionInside(run: RunSql, s: string): Promise<number> {

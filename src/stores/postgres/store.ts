@@ -22,6 +22,7 @@ import type {
   WorkerRow,
 } from '../../core/ports.ts'
 import { checkCommit, checkTimelineQuery } from '../../core/shapes.ts'
+import { LastRuns } from './append.ts'
 import { postgresBlobs } from './blobs.ts'
 import { commitBatch } from './commit.ts'
 import type { Connections } from './connect.ts'
@@ -62,6 +63,8 @@ export interface StoreParts {
 }
 
 const readRunsMax = 1000
+/** Longer memory would only spare a slower commit. */
+const lastRunsMax = 10_000
 
 export class PostgresStore implements Store {
   readonly blobs: Blobs
@@ -72,6 +75,7 @@ export class PostgresStore implements Store {
   readonly #s: string
   readonly #ns: number
   readonly #location: string
+  readonly #lastRuns = new LastRuns(lastRunsMax)
 
   constructor({ connections, session, bell, presence, schema, namespace, location }: StoreParts) {
     this.#connections = connections
@@ -87,7 +91,12 @@ export class PostgresStore implements Store {
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
     this.#connections.checkOpen()
     for (const commit of commits) checkCommit(commit)
-    const port = { connections: this.#connections, schema: this.#s, namespace: this.#ns }
+    const port = {
+      connections: this.#connections,
+      schema: this.#s,
+      namespace: this.#ns,
+      lastRuns: this.#lastRuns,
+    }
     const outcomes: Outcome[] = []
     // Commits between two riders share a transaction; a rider has one of its own.
     for (let start = 0; start < commits.length; ) {
@@ -104,14 +113,17 @@ export class PostgresStore implements Store {
   async read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]> {
     this.#connections.checkOpen()
     if (!isStorable(timeline)) return []
-    const text = `SELECT x.first, x.last, r.digest, r.bytes FROM (
+    // The first of them may begin at or below `after`: it is the one before those that begin above.
+    const text = `WITH h AS (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2)
+      SELECT x.first, x.last, r.digest, r.bytes FROM (
         SELECT tid, first, last, row_number() OVER w AS n, sum(octet_length(bytes)) OVER w AS size
         FROM (SELECT r.* FROM ${this.#s}.run r
-          WHERE r.tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) AND r.last > $3
-          ORDER BY r.last LIMIT ${readRunsMax}) r
-        WINDOW w AS (ORDER BY last)
-      ) x JOIN ${this.#s}.run r ON r.tid = x.tid AND r.last = x.last
-      WHERE x.n = 1 OR x.size <= $4 ORDER BY x.last`
+          WHERE r.tid = (SELECT tid FROM h) AND r.last > $3 AND r.first >= coalesce((SELECT b.first FROM ${this.#s}.run b
+            WHERE b.tid = (SELECT tid FROM h) AND b.first <= $3 ORDER BY b.first DESC LIMIT 1), $3)
+          ORDER BY r.first LIMIT ${readRunsMax}) r
+        WINDOW w AS (ORDER BY first)
+      ) x JOIN ${this.#s}.run r ON r.tid = x.tid AND r.first = x.first
+      WHERE x.n = 1 OR x.size <= $4 ORDER BY x.first`
     const rows = await this.#connections.rows<RunRow>(text, [this.#ns, timeline, after, bytesMax], 'safe', 'read')
     return rows.map(toRun)
   }

@@ -6,7 +6,20 @@
 // run's id decides, which follows the order of the batch.
 
 /** The version of tables and functions together. Functions carry it in their names: code of another version finds none. */
-export const schemaVersion = 1
+export const schemaVersion = 2
+
+/** What each version changed about the one before it. */
+const upgrades: Readonly<Record<number, (s: string) => string>> = {
+  2: (s) =>
+    `ALTER TABLE ${s}.run DROP CONSTRAINT run_pkey, ADD PRIMARY KEY (tid, first), ALTER COLUMN operation DROP NOT NULL;`,
+}
+
+export function upgradeTables(s: string, from: number): string {
+  return Object.entries(upgrades)
+    .filter(([version]) => Number(version) > from)
+    .map(([, upgrade]) => upgrade(s))
+    .join('\n')
+}
 
 export function createTables(s: string): string {
   return `
@@ -58,6 +71,8 @@ CREATE INDEX timeline_wakeup ON ${s}.timeline (ns, queue, wakeup) WHERE wakeup I
 CREATE INDEX timeline_mail ON ${s}.timeline (ns, queue) WHERE mail > 0 AND queue IS NOT NULL;
 CREATE INDEX timeline_attributes ON ${s}.timeline USING gin (attributes jsonb_path_ops);
 
+-- The key is what keeps history from forking: after one sequence only one run can begin.
+-- operation: null where it is the one that the digest says (core/run.ts, appendOperation).
 CREATE TABLE ${s}.run (
   tid bigint NOT NULL,
   last bigint NOT NULL,
@@ -67,9 +82,9 @@ CREATE TABLE ${s}.run (
   written_at double precision NOT NULL,
   ns integer NOT NULL,
   digest bytea NOT NULL,
-  operation text COLLATE "C" NOT NULL,
+  operation text COLLATE "C",
   bytes bytea NOT NULL,
-  PRIMARY KEY (tid, last)
+  PRIMARY KEY (tid, first)
 );
 ALTER TABLE ${s}.run ALTER COLUMN bytes SET STORAGE EXTERNAL;
 CREATE INDEX run_feed ON ${s}.run (ns, pos, id);

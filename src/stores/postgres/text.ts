@@ -39,6 +39,15 @@ export function checkId(text: string): string {
   return text
 }
 
+/** An array in PostgreSQL's own writing, which is quicker than the driver's. */
+export function arrayOfTexts(values: readonly (string | null)[]): string {
+  return `{${values.map((value) => (value === null ? 'NULL' : quoted(value))).join(',')}}`
+}
+
+function quoted(text: string): string {
+  return `"${/["\\]/.test(text) ? text.replace(/["\\]/g, '\\$&') : text}"`
+}
+
 type StoredAttribute = Attribute | { readonly n: string }
 
 /** Numbers that JSON does not have travel as { n: 'NaN' }. */

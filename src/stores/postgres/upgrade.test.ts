@@ -1,0 +1,98 @@
+// A schema as an older version left it, dumped with its data, is brought up to date when it is opened.
+
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
+import { feedStart, type Store } from '../../core/ports.ts'
+import { appendOperation, originDigest, packRun, verifyRun } from '../../core/run.ts'
+import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance-kit.ts'
+import { openPostgres } from './index.ts'
+import { schemaVersion } from './tables.ts'
+
+const shared = inject('postgresUrl')
+const schema = newSchemaName()
+const a = asTimeline('note/a')
+const b = asTimeline('note/b')
+const stores: Store[] = []
+
+const open = async () => {
+  const store = await openPostgres(shared, { namespace: 'shop', schema, hash })
+  stores.push(store)
+  return store
+}
+
+describe('a schema of version 1', () => {
+  beforeAll(async () => {
+    const dump = readFileSync(new URL('../../../test/golden/postgres-1.sql', import.meta.url), 'utf8')
+    await query(shared, dump.replaceAll('reprise_1', schema))
+  })
+  afterAll(async () => {
+    for (const store of stores) await store.close()
+    await dropSchema(shared, schema)
+  })
+
+  it('G16: is brought up to date once, by whoever comes first, and leaves no function of the old version', async () => {
+    const opened = await Promise.all([open(), open(), open()])
+    for (const store of opened) expect((await store.facts()).schemaVersion).toBe(schemaVersion)
+    expect(await query(shared, `SELECT version FROM "${schema}".meta`)).toEqual([{ version: schemaVersion }])
+    const old = `SELECT proname FROM pg_proc WHERE pronamespace = '"${schema}"'::regnamespace AND proname LIKE '%\\_v1'`
+    expect(await query(shared, old)).toEqual([])
+    const key = `SELECT pg_get_constraintdef(oid) AS key FROM pg_constraint WHERE conrelid = '"${schema}".run'::regclass AND contype = 'p'`
+    expect(await query(shared, key)).toEqual([{ key: 'PRIMARY KEY (tid, first)' }])
+  })
+
+  it('G16: keeps heads, history, feed, cursors and mail as they were', async () => {
+    const store = await open()
+    const heads = await store.head([a, b])
+    expect(heads).toMatchObject([
+      { seq: 7, epoch: 1, mail: 1, attributes: { kind: 'note' } },
+      { seq: 5, epoch: 1, mail: 0, operation: 'own-name' },
+    ])
+    expect(heads[0]!.operation).toBe(appendOperation(heads[0]!.digest))
+    let before = { seq: 0, digest: originDigest(hash, a) }
+    const runs = await store.read(a, 0, 1e6)
+    expect(runs.map(({ first, count }) => [first, count])).toEqual([
+      [1, 1],
+      [2, 3],
+      [5, 1],
+      [6, 2],
+    ])
+    for (const run of runs) {
+      verifyRun(hash, a, run, before)
+      before = { seq: run.first + run.count - 1, digest: run.digest }
+    }
+    expect(before).toEqual({ seq: 7, digest: heads[0]!.digest })
+    expect((await store.read(a, 3, 1e6)).map(({ first }) => first)).toEqual([2, 5, 6])
+    const [cursor] = await store.cursors()
+    expect(cursor).toMatchObject({ name: 'reader', owner: b })
+    expect((await store.feed(feedStart, {}, 100)).items).toHaveLength(7)
+    expect((await store.feed(cursor!.position, {}, 100)).items).toHaveLength(4)
+    expect(await store.inbox(a, 10)).toMatchObject([{ id: 'm1', kind: 'hello' }])
+    expect(await store.inspect()).toEqual([])
+  })
+
+  it('goes on where it was: appends, takeovers, and lost answers that are asked for again', async () => {
+    const store = await open()
+    const [cursor] = await store.cursors()
+    let { digest } = (await store.head([a]))[0]!
+    for (let seq = 7; seq < 10; seq++) {
+      const draft = { type: 'noted', version: 1, time: 1, data: utf8(`more ${seq}`) }
+      const run = packRun(hash, { before: digest, first: seq + 1, epoch: 1 }, [draft])
+      const commit = { operation: appendOperation(run.digest), guard: { timeline: a, epoch: 1, seq }, run }
+      expect(await store.commit([commit])).toMatchObject([{ ok: true, seq: seq + 1, wasApplied: false }])
+      expect(await store.commit([commit])).toMatchObject([{ ok: true, seq: seq + 1, wasApplied: true }])
+      digest = run.digest
+    }
+    const take = { worker: asWorker('x'), from: 'anyone' as const }
+    const taken = await store.commit([{ operation: asOperation('t'), guard: { timeline: a, epoch: 1 }, take }])
+    expect(taken).toMatchObject([{ ok: true, epoch: 2, seq: 10 }])
+    // New runs lie behind the old ones in the feed, although this server counts its transactions from elsewhere.
+    const { items } = await store.feed(cursor!.position, {}, 100)
+    expect(items.slice(-3).map(({ timeline, run }) => [timeline, run.first])).toEqual([
+      [a, 8],
+      [a, 9],
+      [a, 10],
+    ])
+    expect(await store.inspect()).toEqual([])
+  })
+})

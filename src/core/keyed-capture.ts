@@ -2,7 +2,8 @@
 // keys and remembers both until it is known what became of it: the next capture either builds on it (it was published)
 // or does not (it was not, and its changes go back). So no order of failures can lose a change.
 
-import type { KeyedTree, Page, PageWrite, TreeSnapshot } from './keyed-tree.ts'
+import type { Page, PageWrite } from './keyed-page.ts'
+import type { KeyedTree, TreeSnapshot } from './keyed-tree.ts'
 import type { Segment } from './manifest.ts'
 
 /** Stands for one capture. The next one shows it to say: this was published. */

@@ -1,31 +1,16 @@
 // The pages behind Keyed: sorted keys in sorted pages, copied when written after a snapshot. A snapshot therefore costs
 // one array of page references; the pages themselves are copied one by one, as they are next touched.
 // Also kept here: which keys changed since the last capture, and as which chunks each untouched page is stored. A page
-// is known by its place and its lower bound, never by its contents alone, so that pages which are loaded on demand can
-// come later without another interface.
+// is known by its place and its lower bound, never by its contents alone, so it may still lie in the store, unread: then
+// whoever needs it is told by UnreadPages, brings it in and asks again.
 
 import { assert } from './assert.ts'
-import type { Segment } from './manifest.ts'
+import { type LoadedPage, type Owner, type Page, type Unread, UnreadPages, unreadPage } from './keyed-page.ts'
 
 /** A page splits when it would hold more entries than this. */
 export const pageEntriesMax = 512
 /** A page with fewer entries joins a neighbour, if both together stay well below the maximum. */
 const pageEntriesMin = 64
-
-/** Says who may write to a page: the tree that holds the same token. */
-type Owner = { readonly owner: true }
-
-/** One writing of pages, for one capture: the line of checkpoints it belongs to, and whether it came to nothing. */
-export interface PageWrite {
-  readonly lineage: object
-  isVoid: boolean
-}
-
-/** How a page was last stored. */
-export interface StoredPage {
-  readonly write: PageWrite
-  readonly segments: readonly Segment[]
-}
 
 /** How a tree hangs together with its checkpoints; keyed-capture.ts keeps it. */
 export interface CaptureLine {
@@ -34,14 +19,6 @@ export interface CaptureLine {
   mark: object | null
   /** The capture of which it is not known yet. */
   pending: { readonly mark: object; abandon(): void } | null
-}
-
-export interface Page<V> {
-  readonly owner: Owner
-  readonly keys: string[]
-  readonly values: V[]
-  /** Undefined since it was last touched. */
-  stored: StoredPage | undefined
 }
 
 /** A frozen view: nothing that happens to the tree afterwards shows in it. */
@@ -71,44 +48,71 @@ export class KeyedTree<V> {
   }
 
   /** Pages must be sorted and not empty; they become this tree's own. Nothing counts as changed afterwards. */
-  static load<V>(loaded: readonly { keys: string[]; values: V[]; stored: StoredPage | undefined }[]): KeyedTree<V> {
+  static load<V>(loaded: readonly LoadedPage<V>[]): KeyedTree<V> {
     const tree = new KeyedTree<V>()
     let before: string | undefined
-    for (const { keys, values, stored } of loaded) {
-      assert(keys.length > 0 && keys.length === values.length, 'a loaded page has as many values as keys, and some')
-      assert(before === undefined || before < keys[0]!, 'loaded pages are in order')
-      before = keys[keys.length - 1]!
-      tree.#pages.push({ owner: tree.#owner, keys, values, stored })
-      tree.#bounds.push(keys[0]!)
-      tree.#size += keys.length
+    for (const each of loaded) {
+      const isRead = 'keys' in each
+      const first = isRead ? each.keys[0] : each.first
+      assert(
+        first !== undefined && (before === undefined || before < first),
+        'loaded pages are in order, and not empty',
+      )
+      if (isRead) assert(each.keys.length === each.values.length, 'a loaded page has as many values as keys')
+      before = isRead ? each.keys[each.keys.length - 1] : first
+      tree.#pages.push(isRead ? { ...each, owner: tree.#owner, unread: null } : unreadPage(tree.#owner, each))
+      tree.#bounds.push(first)
+      tree.#size += isRead ? each.keys.length : each.entries
     }
     tree.#changed = new Set()
     return tree
   }
 
+  /** The pages in which these keys are, or would be, as far as they were not read yet; with each, `before` more. */
+  unreadOf(keys?: Iterable<string>, before = 0): Unread[] {
+    if (this.#pages.length === 0) return []
+    if (!keys) return this.#unreadIn(0, this.#pages.length - 1)
+    const unread = new Set<Unread>()
+    for (const key of keys) {
+      const index = pageIndexOf(this.#bounds, key)
+      if (!this.#pages[index]!.unread) continue
+      for (const page of this.#unreadIn(index - before, index)) unread.add(page)
+    }
+    return [...unread]
+  }
+
+  /** The page in which this key is, or would be, if it was not read yet. */
+  unreadAt(key: string): Unread | null {
+    return this.#pages.length === 0 ? null : this.#pages[pageIndexOf(this.#bounds, key)]!.unread
+  }
+
+  #unreadIn(first: number, last: number): Unread[] {
+    return this.#pages.slice(Math.max(0, first), last + 1).flatMap(({ unread }) => unread ?? [])
+  }
+
   find(key: string): { readonly found: boolean; readonly value: V | undefined } {
     if (this.#pages.length === 0) return { found: false, value: undefined }
-    const page = this.#pages[pageIndexOf(this.#bounds, key)]!
+    const page = this.#read(pageIndexOf(this.#bounds, key))
     const at = lowerBound(page.keys, key)
     return page.keys[at] === key ? { found: true, value: page.values[at] } : { found: false, value: undefined }
   }
 
   get(key: string): V | undefined {
     if (this.#pages.length === 0) return undefined
-    const page = this.#pages[pageIndexOf(this.#bounds, key)]!
+    const page = this.#read(pageIndexOf(this.#bounds, key))
     const at = lowerBound(page.keys, key)
     return page.keys[at] === key ? page.values[at] : undefined
   }
 
   set(key: string, value: V): void {
     if (this.#pages.length === 0) {
-      this.#pages.push({ owner: this.#owner, keys: [key], values: [value], stored: undefined })
+      this.#pages.push({ owner: this.#owner, keys: [key], values: [value], stored: undefined, unread: null })
       this.#bounds.push(key)
       this.#noteAdded(key)
       return
     }
     const index = pageIndexOf(this.#bounds, key)
-    const held = this.#pages[index]!
+    const held = this.#read(index)
     const at = lowerBound(held.keys, key)
     if (held.keys[at] === key) {
       // The same primitive again changes nothing; the same object may have changed inside, so it counts.
@@ -127,7 +131,7 @@ export class KeyedTree<V> {
   delete(key: string): boolean {
     if (this.#pages.length === 0) return false
     const index = pageIndexOf(this.#bounds, key)
-    const at = lowerBound(this.#pages[index]!.keys, key)
+    const at = lowerBound(this.#read(index).keys, key)
     if (this.#pages[index]!.keys[at] !== key) return false
     const page = this.#own(index)
     page.keys.splice(at, 1)
@@ -152,7 +156,7 @@ export class KeyedTree<V> {
   seek(key: string): Position {
     if (this.#pages.length === 0) return { page: 0, at: 0 }
     const page = pageIndexOf(this.#bounds, key)
-    const at = lowerBound(this.#pages[page]!.keys, key)
+    const at = lowerBound(this.#read(page).keys, key)
     return at < this.#pages[page]!.keys.length ? { page, at } : { page: page + 1, at: 0 }
   }
 
@@ -160,8 +164,11 @@ export class KeyedTree<V> {
     return this.#pages.length
   }
 
-  page(index: number): Page<V> | undefined {
-    return this.#pages[index]
+  /** `ahead`: if it is unread, so many after it (before it, if below 0) are asked for with it. */
+  page(index: number, ahead = 0): Page<V> | undefined {
+    const page = this.#pages[index]
+    if (page?.unread) throw new UnreadPages(this.#unreadIn(index + Math.min(0, ahead), index + Math.max(0, ahead)))
+    return page
   }
 
   /** Takes a view that stays as it is. From here on every page is copied before it is written. */
@@ -196,6 +203,12 @@ export class KeyedTree<V> {
     for (const key of changed) this.#note(key)
   }
 
+  #read(index: number): Page<V> {
+    const page = this.#pages[index]!
+    if (page.unread) throw new UnreadPages([page.unread])
+    return page
+  }
+
   #own(index: number): Page<V> {
     const page = this.#pages[index]!
     if (page.owner === this.#owner) {
@@ -207,6 +220,7 @@ export class KeyedTree<V> {
       keys: page.keys.slice(),
       values: page.values.slice(),
       stored: undefined,
+      unread: null,
     }
     this.#pages[index] = copy
     return copy
@@ -232,7 +246,7 @@ export class KeyedTree<V> {
     const middle = isLast ? page.keys.length - 1 : page.keys.length >> 1
     const keys = page.keys.splice(middle)
     const values = page.values.splice(middle)
-    this.#pages.splice(index + 1, 0, { owner: this.#owner, keys, values, stored: undefined })
+    this.#pages.splice(index + 1, 0, { owner: this.#owner, keys, values, stored: undefined, unread: null })
     this.#bounds.splice(index + 1, 0, keys[0]!)
     this.#version += 1
   }
@@ -246,7 +260,8 @@ export class KeyedTree<V> {
     }
     const left = index > 0 ? index - 1 : index
     const next = this.#pages[left + 1]
-    if (next === undefined) return
+    // One that was not read stays as it is: small pages cost little, and nobody waits here.
+    if (next === undefined || next.unread || this.#pages[left]!.unread) return
     if (this.#pages[left]!.keys.length + next.keys.length > pageEntriesMax / 2) return
     const joined = this.#own(left)
     for (const key of next.keys) joined.keys.push(key)

@@ -4,6 +4,7 @@
 // page, and the work goes on beside them. Asks: treat values as immutable. A value that is changed in place is not
 // noticed; set a new one instead.
 
+import { UnreadPages } from './keyed-page.ts'
 import { KeyedTree } from './keyed-tree.ts'
 
 export interface KeyedRange {
@@ -38,6 +39,16 @@ export class Keyed<V = unknown> {
    */
   static treeOf<V>(from: Keyed<V>): KeyedTree<V> {
     return from.#tree
+  }
+
+  /**
+   * Throws UnreadPages unless the pages of all these keys (of all keys, if left out) were read, so that they come in
+   * together, not one by one. If one is unread, up to `before` pages before it are asked for with it.
+   * @internal
+   */
+  static need(map: Keyed<unknown>, keys?: Iterable<string>, before = 0): void {
+    const unread = map.#tree.unreadOf(keys, before)
+    if (unread.length > 0) throw new UnreadPages(unread)
   }
 
   get size(): number {
@@ -120,9 +131,11 @@ function prefixEnd(prefix: string): string | undefined {
 
 function* ascend<V>(tree: KeyedTree<V>, low: string, high: string | undefined): Generator<[string, V]> {
   let { page, at } = tree.seek(low)
-  for (let held = tree.page(page); held !== undefined; held = tree.page(page)) {
+  let walked = 0
+  for (let held = tree.page(page); held !== undefined; held = tree.page(page, walked)) {
     if (at >= held.keys.length) {
       page += 1
+      walked += 1
       at = 0
       continue
     }
@@ -141,12 +154,14 @@ function* ascend<V>(tree: KeyedTree<V>, low: string, high: string | undefined): 
 
 function* descend<V>(tree: KeyedTree<V>, low: string, high: string | undefined): Generator<[string, V]> {
   let { page, at } = high === undefined ? { page: tree.pageCount, at: 0 } : tree.seek(high)
+  let walked = 0
   while (true) {
     at -= 1
     if (at < 0) {
       page -= 1
       if (page < 0) return
-      at = tree.page(page)!.keys.length
+      at = tree.page(page, -walked)!.keys.length
+      walked += 1
       continue
     }
     const held = tree.page(page)!

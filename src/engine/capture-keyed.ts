@@ -93,7 +93,7 @@ function costsOf(capture: KeyedCapture<unknown>, before: KeyedBase | null, merge
   for (const page of capture.snapshot.pages) {
     if (capture.segmentsOf(page)) continue
     changedPages += 1
-    changedEntries += page.keys.length
+    changedEntries += page.unread?.entries ?? page.keys.length
   }
   const directoryBytes = Math.min(base?.directoryBytes ?? 0, changedPages * directoryChunkBytes)
   return {
@@ -112,11 +112,13 @@ function costsOf(capture: KeyedCapture<unknown>, before: KeyedBase | null, merge
 
 async function writePages(capture: KeyedCapture<unknown>, before: KnownChunks, output: ChunkOutput) {
   const { pages, size } = capture.snapshot
-  const blocks = new BlockOutput(output, pageBlockBytes)
+  const blocks = new BlockOutput(output, output.settings.pageBytes ?? pageBlockBytes)
   const segments: Segment[] = []
   for (const page of pages) {
     let held = capture.segmentsOf(page)
     if (!held) {
+      // All of it is written anew, also what was never asked for.
+      if (page.unread) await output.slices.wait(page.unread.read())
       for (let at = 0; at < page.keys.length; at++) {
         const value = output.io.codec.encode(page.values[at])
         if (blocks.add(page.keys[at]!, value)) await blocks.close()

@@ -31,6 +31,8 @@ export interface OutputSettings {
   readonly inlineBytes: number
   /** Chunks are put in batches of about this many bytes. */
   readonly putBytes: number
+  /** Pages are cut when they have grown to this; 128 KB if left out. */
+  readonly pageBytes?: number | undefined
 }
 
 export const defaultOutputSettings: OutputSettings = { inlineBytes: 2048, putBytes: 1024 * 1024 }

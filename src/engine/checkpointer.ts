@@ -13,9 +13,11 @@ import {
   observe,
 } from '../core/economics.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
+import { defaultKeyedPlanSettings } from '../core/keyed-plan.ts'
 import { encodeManifest, type Manifest } from '../core/manifest.ts'
 import type { ManifestRecord } from '../core/ports.ts'
-import { abandonCapture, type CaptureBase, captureState, writeCapture } from './capture.ts'
+import { abandonCapture, type CaptureBase, type CaptureSettings, captureState, writeCapture } from './capture.ts'
+import { defaultOutputSettings } from './capture-output.ts'
 import type { Fold } from './definition.ts'
 import type { Entry } from './history.ts'
 import { type Kernel, newId } from './kernel.ts'
@@ -193,7 +195,7 @@ export class Checkpointer<State> {
     const capture = captureState(this.#timeline.captureParts(), base?.capture ?? null, io)
     let isPublished = false
     try {
-      const written = await writeCapture(capture, io)
+      const written = await writeCapture(capture, io, settingsOf(this.#fold))
       if (clock.elapsed() - started > graceMs / 2) {
         throw new RepriseError('TIMEOUT', 'the capture took so long that its first chunks could be collected', {
           graceMs,
@@ -290,4 +292,11 @@ export class Checkpointer<State> {
     if (!head || head.epoch !== this.#timeline.epoch) return
     await retain(this.#kernel, head, this.#fold.retain ?? {}, this.#fold.version)
   }
+}
+
+/** Layers are read whole before anything else can be: a state that is read page by page has none. */
+function settingsOf({ paged }: Pick<Fold<unknown>, 'paged'>): CaptureSettings {
+  if (!paged) return defaultOutputSettings
+  const plan = { ...defaultKeyedPlanSettings, pagesOverLayer: Number.POSITIVE_INFINITY }
+  return { ...defaultOutputSettings, pageBytes: paged.pageBytes, plan }
 }

@@ -52,10 +52,19 @@ export interface Fold<State> {
   readonly retain?: RetentionPolicy | undefined
   /** Entries larger than this are compressed. A model whose entries are mostly text may save space by a lower one. */
   readonly compressAboveBytes?: number | undefined
+  /** The state is read page by page, as it is needed: for large Keyed parts of which little is looked at. */
+  readonly paged?: PagedFold | undefined
   /** What the head shows of a state, for people and queries: told anew where a rollback or a fork puts another in its place. */
   face?(state: State): { readonly status?: string; readonly attributes?: Readonly<Record<string, Attribute | null>> }
   /** "state": the checkpoint is the truth and there is nothing to replay after it (A1.2). */
   readonly authority?: 'history' | 'state' | undefined
+}
+
+export interface PagedFold {
+  /** Size of a page. Small ones: little is read for one key. Large ones: they compress better, and the directory is short. */
+  readonly pageBytes: number
+  /** The keys of Keyed parts (properties of the state) that `apply` looks at, sets or deletes: all of them, for it cannot wait. */
+  touches(entry: Entry): Iterable<readonly [part: string, key: string]>
 }
 
 /** Entries of the engine itself start with this; they never reach a user's `apply`. */

@@ -19,6 +19,8 @@ export interface FollowOptions {
   readonly pollMs?: number
   /** Looks only when `refresh` is called: no polling, no listening. */
   readonly isPassive?: boolean
+  /** All pages are read at once, also those that a paged fold would leave. */
+  readonly isWhole?: boolean
   readonly signal?: AbortSignal
 }
 
@@ -28,6 +30,7 @@ export class Replica<State, Handle = unknown> {
   readonly #fold: Fold<State>
   readonly #promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>
   readonly #pollMs: number
+  readonly #isPaged: boolean
   readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
   readonly #stopListening: () => void
   #head: Head
@@ -62,6 +65,7 @@ export class Replica<State, Handle = unknown> {
     this.#base = start.base
     this.recovery = start.report
     this.#pollMs = options.pollMs ?? 1000
+    this.#isPaged = !options.isWhole
     this.#stopListening = options.isPassive ? () => undefined : kernel.store.listen(() => void this.#refreshQuietly())
     if (!options.isPassive) this.#schedulePoll()
     options.signal?.addEventListener('abort', () => this.close(), { once: true })
@@ -146,7 +150,7 @@ export class Replica<State, Handle = unknown> {
     const lineage = await lineageOf(this.#kernel, head)
     if (head.seq < this.#point.seq || head.floor > this.#point.seq || !sameBranch(this.#head, head)) {
       // It was rolled back, or history was trimmed past us: start again from the newest checkpoint.
-      const recovered = await recover(this.#kernel, head, this.#fold)
+      const recovered = await recover(this.#kernel, head, this.#fold, { isPaged: this.#isPaged })
       this.#head = head
       this.#state = recovered.state
       this.#point = recovered.point
@@ -157,6 +161,7 @@ export class Replica<State, Handle = unknown> {
     const history = readHistory(this.#kernel, lineage, this.#point, head.seq)
     for (let step = await history.next(); !step.done; step = await history.next()) {
       const entries = entriesOf(this.#kernel, step.value)
+      await this.#state.fetch(entries)
       this.#state.replay(entries)
       this.#point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
       for (const call of this.#watchers) call(entries)
@@ -188,7 +193,7 @@ export async function follow<State, Handle>(
   promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>,
   options: FollowOptions,
 ): Promise<Replica<State, Handle>> {
-  const { state, point, base, report } = await recover(kernel, head, fold)
+  const { state, point, base, report } = await recover(kernel, head, fold, { isPaged: !options.isWhole })
   return new Replica(kernel, fold, { head, state, point, base, report }, promote, options)
 }
 

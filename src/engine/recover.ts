@@ -28,12 +28,20 @@ export interface Recovered<State> {
   readonly replayMsPerEntry: number
 }
 
+export interface RecoverOptions {
+  readonly to?: number
+  readonly without?: ReadonlySet<string>
+  readonly only?: string
+  /** For a fold that can: pages are read when they are needed, and damage in one is found then. */
+  readonly isPaged?: boolean
+}
+
 /** State as of sequence `to` (default: the head), from the newest usable checkpoint plus history. Writes nothing. */
 export async function recover<State>(
   kernel: Kernel,
   head: Head,
   fold: Fold<State>,
-  options: { readonly to?: number; readonly without?: ReadonlySet<string>; readonly only?: string } = {},
+  options: RecoverOptions = {},
 ): Promise<Recovered<State>> {
   const { clock } = kernel
   const started = clock.elapsed()
@@ -51,6 +59,8 @@ export async function recover<State>(
     to,
     authority: fold.authority ?? 'history',
   })
+  // Checkpoints share pages: where one was found damaged, the others are read whole.
+  let isPaged = options.isPaged === true && fold.paged !== undefined && catalog.every(({ invalid }) => invalid === null)
   const planned = clock.elapsed()
   const skipped: { id: string; seq: number; why: string }[] = plan.skipped.map(({ manifest, why, detail }) => ({
     id: manifest.id,
@@ -58,22 +68,31 @@ export async function recover<State>(
     why: `${why}: ${detail}`,
   }))
   const damaged: { record: ManifestRecord; reason: string }[] = []
+  const setAside = (record: ManifestRecord, { message }: RepriseError) => {
+    isPaged = false
+    damaged.push({ record, reason: message })
+    skipped.push({ id: record.id, seq: record.seq, why: message })
+    kernel.events.emit('checkpoint-damaged', { timeline: head.timeline, id: record.id, reason: message })
+  }
   for (const attempt of plan.attempts) {
     if (options.only !== undefined && attempt.kind === 'origin') continue
     const record = attempt.kind === 'checkpoint' ? catalog.find(({ id }) => id === attempt.manifest.id)! : null
     const began = clock.elapsed()
-    const restored = record ? await tryRestore(kernel, lineage, record) : null
+    const restored = record ? await tryRestore(kernel, lineage, record, isPaged) : null
     if (restored instanceof RepriseError) {
-      damaged.push({ record: record!, reason: restored.message })
-      skipped.push({ id: record!.id, seq: record!.seq, why: restored.message })
-      kernel.events.emit('checkpoint-damaged', { timeline: head.timeline, id: record!.id, reason: restored.message })
+      setAside(record!, restored)
       continue
     }
     const restoredAt = clock.elapsed()
     const state = new TimelineState(fold, restored?.parts)
     const from = record ? { seq: record.seq, digest: record.digest } : floor
     const end = fold.authority === 'state' ? from.seq : to
-    const { point, entries } = await replay(kernel, lineage, state, from, end)
+    const replayed = await replay(kernel, lineage, state, from, end)
+    if (replayed instanceof RepriseError) {
+      setAside(record!, replayed)
+      continue
+    }
+    const { point, entries } = replayed
     const done = clock.elapsed()
     return {
       state,
@@ -105,29 +124,31 @@ async function tryRestore(
   kernel: Kernel,
   lineage: readonly Head[],
   record: ManifestRecord,
+  isPaged: boolean,
 ): Promise<{ parts: CapturedParts; base: CaptureBase; bytesRead: number } | RepriseError> {
   try {
     const manifest = readManifest(kernel, record)
     await checkBranch(kernel, lineage, record)
-    const { state, base, bytesRead } = await restoreState(manifest, stateIo(kernel))
+    const isLeft = (part: string | null) => isPaged && part?.startsWith('value.') === true
+    const { state, base, bytesRead } = await restoreState(manifest, stateIo(kernel), isLeft)
     return { parts: state as CapturedParts, base, bytesRead }
   } catch (error) {
-    // Only damage is a reason to fall back; an unreachable store or a missing key is not.
-    if (
-      isReprise(
-        error,
-        'CHUNK_MISSING',
-        'CHUNK_DAMAGED',
-        'CHECKPOINT_DAMAGED',
-        'MALFORMED',
-        'LIMIT_EXCEEDED',
-        'INCOMPATIBLE_VERSION',
-      )
-    ) {
-      return error
-    }
+    if (isDamage(error)) return error
     throw error
   }
+}
+
+/** Only damage is a reason to fall back; an unreachable store or a missing key is not. */
+export function isDamage(error: unknown): error is RepriseError {
+  return isReprise(
+    error,
+    'CHUNK_MISSING',
+    'CHUNK_DAMAGED',
+    'CHECKPOINT_DAMAGED',
+    'MALFORMED',
+    'LIMIT_EXCEEDED',
+    'INCOMPATIBLE_VERSION',
+  )
 }
 
 /**
@@ -155,23 +176,33 @@ export function readManifest(kernel: Pick<Kernel, 'hash'>, record: ManifestRecor
   return manifest
 }
 
+/** An error that is returned is damage in a page of the checkpoint, which these entries touch. */
 async function replay<State>(
   kernel: Kernel,
   lineage: readonly Head[],
   state: TimelineState<State>,
   from: Point,
   to: number,
-): Promise<{ point: Point; entries: number }> {
+): Promise<{ point: Point; entries: number } | RepriseError> {
   let point = from
   let count = 0
   const history = readHistory(kernel, lineage, from, to)
   for (let step = await history.next(); !step.done; step = await history.next()) {
     const entries = entriesOf(kernel, step.value)
+    const fetching = state.fetch(entries)
+    const damage = fetching && (await fetching.then(() => null, damageOf))
+    if (damage) return damage
     state.replay(entries)
     count += entries.length
     point = { seq: step.value.run.first + step.value.run.count - 1, digest: step.value.run.digest }
   }
   return { point, entries: count }
+}
+
+/** For page reads: damage as a value, anything else thrown. */
+export function damageOf(error: unknown): RepriseError {
+  if (isDamage(error)) return error
+  throw error
 }
 
 function mismatch(record: ManifestRecord, what: string): RepriseError {

@@ -2,12 +2,11 @@
 // chunks say is checked against what the manifest promised. Also here: which chunks a manifest keeps alive, and a check
 // of them that decodes nothing.
 
-import { assert } from '../core/assert.ts'
 import { type Digest, toHex } from '../core/coordinate.ts'
 import { Keyed } from '../core/keyed.ts'
-import { readBlock } from '../core/keyed-block.ts'
 import type { Mark } from '../core/keyed-capture.ts'
-import { KeyedTree, type PageWrite, type StoredPage } from '../core/keyed-tree.ts'
+import type { LoadedPage, PageWrite } from '../core/keyed-page.ts'
+import { KeyedTree } from '../core/keyed-tree.ts'
 import {
   type ChunkRef,
   type Content,
@@ -20,7 +19,8 @@ import {
 import type { CaptureBase, PartBase, ValueBase } from './capture.ts'
 import type { KeyedBase, LayerBase } from './capture-keyed.ts'
 import type { KnownChunks, StateIo } from './capture-output.ts'
-import { ChunkInput, damaged, joined } from './restore-input.ts'
+import { ChunkInput, damaged } from './restore-input.ts'
+import { blockOf, blockOfSegment, PageReader, valuesOf } from './restore-pages.ts'
 
 /** Read in batches as if it were this large. */
 const sizeUnknown = 64 * 1024
@@ -32,8 +32,15 @@ export interface RestoredState {
   readonly bytesRead: number
 }
 
-/** @example const { state } = await restoreState(decodeManifest(record.body), io) */
-export async function restoreState(manifest: Pick<Manifest, 'parts'>, io: StateIo): Promise<RestoredState> {
+/**
+ * Pages of the parts for which `isPaged` holds stay where they are until they are asked for.
+ * @example const { state } = await restoreState(decodeManifest(record.body), io)
+ */
+export async function restoreState(
+  manifest: Pick<Manifest, 'parts'>,
+  io: StateIo,
+  isPaged: (part: string | null) => boolean = () => false,
+): Promise<RestoredState> {
   const input = new ChunkInput(io)
   const bases = new Map<string | null, PartBase>()
   const values = new Map<string | null, unknown>()
@@ -43,7 +50,7 @@ export async function restoreState(manifest: Pick<Manifest, 'parts'>, io: StateI
       values.set(part.name, io.codec.decode(plain))
       bases.set(part.name, { kind: 'value', part, digest: io.hash(plain), bytes, known } satisfies ValueBase)
     } else if (part.kind === 'keyed') {
-      const { keyed, base } = await restoreKeyed(part, input)
+      const { keyed, base } = await restoreKeyed(part, input, isPaged(part.name))
       values.set(part.name, keyed)
       bases.set(part.name, base)
     }
@@ -117,7 +124,11 @@ function putTogether(values: ReadonlyMap<string | null, unknown>): unknown {
   return whole
 }
 
-async function restoreKeyed(part: KeyedPart, input: ChunkInput): Promise<{ keyed: Keyed; base: KeyedBase }> {
+async function restoreKeyed(
+  part: KeyedPart,
+  input: ChunkInput,
+  isPaged: boolean,
+): Promise<{ keyed: Keyed; base: KeyedBase }> {
   const write: PageWrite = { lineage: {}, isVoid: false }
   const mark: Mark = { mark: true }
   const layers: LayerBase[] = []
@@ -126,7 +137,11 @@ async function restoreKeyed(part: KeyedPart, input: ChunkInput): Promise<{ keyed
   for (const layer of part.layers) {
     const directory = await readDirectory(layer, part.name, input)
     if (tree === undefined) {
-      tree = await loadPages(layer, directory.segments, write, part.name, input)
+      const { segments } = directory
+      tree =
+        isPaged && segments
+          ? leavePages(layer, segments, write, part.name, input)
+          : await loadPages(layer, segments, write, part.name, input)
       known = directory.known
       layers.push({ layer, directoryBytes: directory.bytes, keys: null })
     } else {
@@ -154,18 +169,38 @@ async function loadPages(
   part: string | null,
   input: ChunkInput,
 ): Promise<KeyedTree<unknown>> {
-  const pages: { keys: string[]; values: unknown[]; stored: StoredPage | undefined }[] = []
+  const pages: LoadedPage<unknown>[] = []
   let last: string | undefined
   for await (const { segment, keys, values } of blocksOf(layer, segments, part, input)) {
     if (keys.length === 0) continue
     if (last !== undefined && !(last < keys[0]!)) throw damaged(part, 'has pages out of order')
     last = keys[keys.length - 1]!
-    const decoded = values.map((value) => {
-      if (value === null) throw damaged(part, 'has a key without a value in its base')
-      return input.io.codec.decode(value)
-    })
+    const decoded = valuesOf({ keys, values }, part, input.io)
     pages.push({ keys, values: decoded, stored: segment ? { write, segments: [segment] } : undefined })
   }
+  return KeyedTree.load(pages)
+}
+
+/** The tree of the pages that the directory names, none of which is read yet. */
+function leavePages(
+  layer: Layer,
+  segments: readonly Segment[],
+  write: PageWrite,
+  part: string | null,
+  input: ChunkInput,
+): KeyedTree<unknown> {
+  const reader = new PageReader(input.io, part)
+  let entries = 0
+  const pages = segments.map((segment, i): LoadedPage<unknown> => {
+    const end = segments[i + 1]?.first
+    if (segment.entries === 0 || (end !== undefined && !(segment.first < end))) {
+      throw damaged(part, 'has pages out of order')
+    }
+    entries += segment.entries
+    const stored = { write, segments: [segment] }
+    return { first: segment.first, entries: segment.entries, stored, read: () => reader.read(segment, end) }
+  })
+  if (entries !== layer.entries) throw damaged(part, `has ${entries} entries where ${layer.entries} were promised`)
   return KeyedTree.load(pages)
 }
 
@@ -178,6 +213,8 @@ async function applyLayer(
 ): Promise<ReadonlySet<string>> {
   const touched = new Set<string>()
   for await (const { keys, values } of blocksOf(layer, segments, part, input)) {
+    const unread = tree.unreadOf(keys)
+    if (unread.length > 0) await Promise.all(unread.map((page) => page.read()))
     for (let at = 0; at < keys.length; at++) {
       const value = values[at]!
       touched.add(keys[at]!)
@@ -193,40 +230,17 @@ async function applyLayer(
 async function* blocksOf(layer: Layer, segments: readonly Segment[] | null, part: string | null, input: ChunkInput) {
   let entries = 0
   if (layer.body.kind === 'inline') {
-    const block = entriesOf(input.io.sealer.openChunk(layer.body.sealed))
+    const block = blockOf(input.io.sealer.openChunk(layer.body.sealed))
     entries = block.keys.length
     yield { segment: null, ...block }
   } else {
     const refs = (segments ?? []).flatMap((segment) => segment.refs)
     const pieces = input.readPlain(refs, part)
     for (const segment of segments ?? []) {
-      const block = entriesOf(await joinNext(pieces, segment.refs.length))
-      if (block.keys.length !== segment.entries || block.keys[0] !== segment.first) {
-        throw damaged(part, 'has another stretch of keys than its directory says')
-      }
+      const block = await blockOfSegment(pieces, segment, part)
       entries += block.keys.length
       yield { segment, ...block }
     }
   }
   if (entries !== layer.entries) throw damaged(part, `has ${entries} entries where ${layer.entries} were promised`)
-}
-
-async function joinNext(pieces: AsyncGenerator<Uint8Array>, count: number): Promise<Uint8Array> {
-  const taken: Uint8Array[] = []
-  while (taken.length < count) {
-    const next = await pieces.next()
-    assert(!next.done, 'there is a chunk for every ref')
-    taken.push(next.value)
-  }
-  return joined(taken)
-}
-
-function entriesOf(block: Uint8Array): { readonly keys: string[]; readonly values: (Uint8Array | null)[] } {
-  const keys: string[] = []
-  const values: (Uint8Array | null)[] = []
-  readBlock(block, (key, value) => {
-    keys.push(key)
-    values.push(value)
-  })
-  return { keys, values }
 }

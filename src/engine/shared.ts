@@ -4,10 +4,12 @@
 // process owns is followed without disturbing it.
 
 import type { TimelineId } from '../core/coordinate.ts'
-import { isReprise } from '../core/errors.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
+import { UnreadPages } from '../core/keyed-page.ts'
 import type { Fold } from './definition.ts'
 import type { Replica } from './follow.ts'
 import { newOperation } from './kernel.ts'
+import { damageOf, recover } from './recover.ts'
 import type { Reprise } from './reprise.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
 import { refusalError, type Written } from './writer.ts'
@@ -30,6 +32,8 @@ export class SharedTimeline<State> {
   #opening: Promise<OpenTimeline<State>> | null = null
   #replica: Replica<State> | null = null
   #isReadOnly: boolean | null = null
+  /** Since a page was damaged: what is followed is read whole, so that damage is found before it is relied on. */
+  #isWhole = false
   #writesUnderWay = 0
   #alone: Promise<unknown> = Promise.resolve()
   #idle: (() => void)[] = []
@@ -56,6 +60,20 @@ export class SharedTimeline<State> {
         this.#drop()
       }
     }
+  }
+
+  /**
+   * What `view` makes of the state as of now; null if there is no such timeline. Where the state is paged, it is called
+   * again once the pages that it asked for are there.
+   */
+  async look<T>(view: (state: State) => T): Promise<T | null> {
+    for (let attempt = 1; attempt <= attemptsMax; attempt++) {
+      const state = await this.read()
+      if (state === null) return null
+      const seen = await this.#see(state, view)
+      if (seen) return seen.result
+    }
+    throw new RepriseError('CHECKPOINT_DAMAGED', `${this.id}: its pages cannot be read`, { timeline: this.id })
   }
 
   /**
@@ -134,7 +152,10 @@ export class SharedTimeline<State> {
     for (let attempt = 1; ; attempt++) {
       try {
         const open = await this.#own()
-        const { entry, done } = make(open.state)
+        const made = await this.#see(open.state, make, (intended) => intended.entry && open.fetch(intended.entry))
+        if (!made && attempt < attemptsMax) continue
+        if (!made) throw new RepriseError('CHECKPOINT_DAMAGED', `${this.id}: its pages cannot be read`)
+        const { entry, done } = made.result
         return done(await open.write(entry ? [entry] : []))
       } catch (error) {
         if (attempt >= attemptsMax || !isReprise(error, ...overtaken)) throw error
@@ -143,10 +164,54 @@ export class SharedTimeline<State> {
     }
   }
 
+  /** Null: what the state rested on was damaged; it has been left, and is to be read anew. */
+  async #see<T>(
+    state: State,
+    view: (state: State) => T,
+    fetch: (seen: T) => Promise<unknown> | null = () => null,
+  ): Promise<{ readonly result: T } | null> {
+    for (;;) {
+      let reading: Promise<unknown> | null
+      try {
+        const result = view(state)
+        reading = fetch(result)
+        if (!reading) return { result }
+      } catch (error) {
+        if (!(error instanceof UnreadPages)) throw error
+        reading = error.read()
+      }
+      // Then it is made anew: the state may have changed while its pages came in.
+      const damage = await reading.then(() => null, damageOf)
+      if (damage === null) continue
+      await this.#leave(damage)
+      return null
+    }
+  }
+
+  /**
+   * A page cannot be read. If an older checkpoint or history can take the place of the one it belongs to, that one is
+   * marked and left. If nothing can, the damage is told to whoever asked for the page, and the other pages stay readable.
+   */
+  async #leave(damage: RepriseError): Promise<void> {
+    const head = await this.#engine.head(this.id)
+    if (head) {
+      const { damaged } = await recover(this.#engine.kernel, head, this.#fold).catch((error) => {
+        throw isReprise(error, 'UNRECOVERABLE') ? damage : error
+      })
+      const open = this.#open
+      if (open && !open.broken) {
+        for (const { record, reason } of damaged) await open.mark({ id: record.id, invalid: reason })
+        open.break(new RepriseError('FENCED', `${this.id}: ${damage.message}`, { timeline: this.id }, damage))
+      }
+    }
+    this.#isWhole = true
+    this.#drop()
+  }
+
   async #follow(): Promise<Replica<State>> {
     const cut = this.id.indexOf('/') + 1
     const definition = { prefix: this.id.slice(0, cut), fold: this.#fold }
-    return await this.#engine.follow(definition, this.id.slice(cut), { isPassive: true })
+    return await this.#engine.follow(definition, this.id.slice(cut), { isPassive: true, isWhole: this.#isWhole })
   }
 
   async #own(): Promise<OpenTimeline<State>> {

@@ -7,6 +7,7 @@ import { applyEffect, type Effect, type EffectLedger, getEffect, isEffectType, l
 import { RepriseError } from '../core/errors.ts'
 import { upcast } from '../core/fold.ts'
 import { Keyed } from '../core/keyed.ts'
+import type { Unread } from '../core/keyed-page.ts'
 import { type Fold, systemPrefix } from './definition.ts'
 import type { Entry } from './history.ts'
 import type { Follower } from './writer.ts'
@@ -48,6 +49,23 @@ export class TimelineState<State> implements Follower {
 
   hasKey(key: string): boolean {
     return this.#keys.has(key)
+  }
+
+  /** Brings in the pages that these entries touch, before they are applied; null if nothing is missing. */
+  fetch(entries: readonly Entry[]): Promise<unknown> | null {
+    const { paged, upcasters } = this.#fold
+    if (!paged) return null
+    const unread = new Set<Unread>()
+    for (const entry of entries) {
+      if (entry.type.startsWith(systemPrefix)) continue
+      const current = upcasters ? (upcast(entry, upcasters) as Entry) : entry
+      for (const [part, key] of paged.touches(current)) {
+        const map: unknown = Reflect.get(this.#value as object, part)
+        const page = map instanceof Keyed ? Keyed.treeOf(map).unreadAt(key) : null
+        if (page) unread.add(page)
+      }
+    }
+    return unread.size > 0 ? Promise.all([...unread].map((page) => page.read())) : null
   }
 
   /** Recorded history, in order. */

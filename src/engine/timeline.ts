@@ -91,6 +91,13 @@ export class OpenTimeline<State> {
     return this.#writer.broken
   }
 
+  /** For paged folds: brings in the pages that applying this entry would touch; null if nothing is missing. */
+  fetch(entry: NewEntry): Promise<unknown> | null {
+    const { seq, epoch } = this.#writer.head
+    const { type, version = 1, time = 0, key, data } = entry
+    return this.#state.fetch([{ timeline: this.id, seq: seq + 1, epoch, type, version, time, key, data }])
+  }
+
   hasKey(key: string): boolean {
     return this.#state.hasKey(key)
   }

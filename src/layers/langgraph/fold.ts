@@ -1,29 +1,34 @@
 // One thread of a graph as a timeline: how its entries fold into checkpoints, pending writes, values and leaves. An
 // entry holds only what a checkpoint changed against its parent; the folded record is whole, so reading never walks a
-// chain of parents. A list that grew is stored as what was added to the list before it.
+// chain of parents. A list that grew is stored as what was added to the list before it. All keys ascend with time: what a
+// reader of the newest checkpoints needs lies in the last pages, and the others are not read (engine/definition.ts).
 //
 //   checkpoint  [ns, id, parent, v, ts, versions, seen, metadata, channels, values, leaves, extra]
 //               versions, seen, metadata and channels are differences from the parent: [key, value, …] set and keys gone;
 //               a channel's value is the number of one of the entry's values; names are numbered (names.ts)
-//   writes      [ns, id, task, [[index, channel, bytes] …], leaves]
-//   pruned      [checkpoint keys, write keys, value ids, leaf digests]
+//   writes      [ns, id, task, [[index, channel, packed] …], leaves]
+//   pruned      [checkpoint keys, write keys, value ids, leaf places]
+//   packed      bytes, or [bytes, refs] where they name leaves (leaves.ts)
 
 import { type Keyed, keyed } from '../../core/keyed.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/history.ts'
+import { type LeafRecord, type NewLeaves, type Packed, placeKey, placeOf, settlePacked, settleRefs } from './leaves.ts'
 import { type NamedCheckpoint, spellNames, unpackChannel } from './names.ts'
-import { define, type LeafValue } from './portable.ts'
+import { define } from './portable.ts'
 
 export type Version = string | number
 
 /** A stored value: whole, or a list that goes on from another. */
 export type StoredValue =
-  | { readonly bytes: Uint8Array; readonly serde?: string }
+  | { readonly packed: Packed; readonly serde?: string }
   | {
       readonly base: string | null
       readonly keep: number
       readonly items: readonly Uint8Array[]
       readonly depth: number
+      /** Places of the leaves that these items name. */
+      readonly leaves: readonly number[]
     }
 
 export interface CheckpointRecord {
@@ -33,16 +38,16 @@ export interface CheckpointRecord {
   readonly versions: Readonly<Record<string, Version>>
   readonly seen: Readonly<Record<string, Readonly<Record<string, Version>>>>
   /** Each value encoded on its own: a filter compares bytes. */
-  readonly metadata: Readonly<Record<string, Uint8Array>>
+  readonly metadata: Readonly<Record<string, Packed>>
   /** Channel to value id. */
   readonly channels: Readonly<Record<string, string>>
-  readonly extra: Uint8Array | null
+  readonly extra: Packed | null
 }
 
 export interface WriteRecord {
   readonly task: string
   readonly channel: string
-  readonly bytes: Uint8Array
+  readonly packed: Packed
   readonly serde?: string
 }
 
@@ -53,16 +58,15 @@ export interface ThreadState {
   readonly writes: Keyed<WriteRecord>
   /** By place of the entry that brought it. */
   readonly values: Keyed<StoredValue>
-  /** By digest. */
-  readonly leaves: Keyed<LeafValue>
+  /** By place: the entry that brought it, and its number there. */
+  readonly leaves: Keyed<LeafRecord>
 }
 
 export type Difference<V> = readonly [set: readonly (string | V)[], gone: readonly string[]]
-/** [0, bytes, serde?] whole; [1, base, keep, items, depth] a list. */
+/** [0, packed, serde?] whole; [1, base, keep, items, depth, refs] a list. */
 export type NewValue =
-  | readonly [0, Uint8Array, string?]
-  | readonly [1, string | null, number, readonly Uint8Array[], number]
-export type NewLeaves = readonly (readonly [string, LeafValue])[]
+  | readonly [0, Packed, string?]
+  | readonly [1, string | null, number, readonly Uint8Array[], number, readonly number[]]
 
 export type CheckpointData = readonly [
   ns: string,
@@ -72,37 +76,38 @@ export type CheckpointData = readonly [
   ts: string | number,
   versions: Difference<Version>,
   seen: Difference<Readonly<Record<string, Version>>>,
-  metadata: Difference<Uint8Array>,
+  metadata: Difference<Packed>,
   channels: Difference<number>,
   values: readonly NewValue[],
   leaves: NewLeaves,
-  extra: Uint8Array | null,
+  extra: Packed | null,
 ]
 export type WritesData = readonly [
   ns: string,
   id: string | Uint8Array,
   task: string | Uint8Array,
-  writes: readonly (readonly [index: number, channel: string | number, bytes: Uint8Array, serde?: string])[],
+  writes: readonly (readonly [index: number, channel: string | number, packed: Packed, serde?: string])[],
   leaves: NewLeaves,
 ]
 export type PrunedData = readonly [
   checkpoints: readonly string[],
   writes: readonly string[],
   values: readonly string[],
-  leaves: readonly string[],
+  leaves: readonly number[],
 ]
 
 /** The same for every saver of this version, so that they can share an open thread. */
 export const threadFold: Fold<ThreadState> = {
-  version: 'langgraph 1',
+  version: 'langgraph 2',
   initial: () => ({ checkpoints: keyed(), writes: keyed(), values: keyed(), leaves: keyed() }),
   apply(state, entry) {
     if (entry.type === 'checkpoint')
       applyCheckpoint(state, entry, spellNames(entry.data as CheckpointData | NamedCheckpoint))
-    else if (entry.type === 'writes') applyWrites(state, entry.data as WritesData)
+    else if (entry.type === 'writes') applyWrites(state, entry, entry.data as WritesData)
     else if (entry.type === 'pruned') applyPruned(state, entry.data as PrunedData)
   },
-  checkpoint: { every: 4096 },
+  checkpoint: { every: 1024 },
+  paged: { pageBytes: 16 * 1024, touches },
   compressAboveBytes: 512,
   retain: { checkpoints: 2, history: 'needed' },
 }
@@ -184,44 +189,55 @@ export function parentOf(state: ThreadState, ns: string, parent: string | null):
 
 function applyCheckpoint(state: ThreadState, entry: Entry, data: CheckpointData): void {
   const [ns, packedId, packedParent, v, ts, versions, seen, metadata, channels, values, leaves, extra] = data
-  for (const [digest, leaf] of leaves) state.leaves.set(digest, leaf)
+  const { seq } = entry
+  keepLeaves(state, seq, leaves)
   const ids = values.map((value, i) => {
-    const id = valueId(entry.seq, i)
-    state.values.set(id, storedOf(value))
+    const id = valueId(seq, i)
+    state.values.set(id, storedOf(seq, value))
     return id
   })
   const parent = packedParent === null ? null : unpackId(packedParent)
   const before = parentOf(state, ns, parent)
   const [set, gone] = channels
   const named = set.map((item) => (typeof item === 'number' ? ids[item]! : item))
+  const [fields, fieldsGone] = metadata
+  const settled = fields.map((item) => (typeof item === 'string' ? item : settlePacked(seq, item)))
   state.checkpoints.set(checkpointKey(ns, unpackId(packedId)), {
     parent,
     v,
     ts: unpackTime(ts),
     versions: patch(before.versions, versions),
     seen: patch(before.seen, seen),
-    metadata: patch(before.metadata, metadata),
+    metadata: patch(before.metadata, [settled, fieldsGone]),
     channels: patch(before.channels, [named, gone]),
-    extra,
+    extra: extra === null ? null : settlePacked(seq, extra),
   })
 }
 
-function storedOf(value: NewValue): StoredValue {
-  if (value[0] === 0) return value[2] === undefined ? { bytes: value[1] } : { bytes: value[1], serde: value[2] }
-  const [, base, keep, items, depth] = value
-  return { base, keep, items, depth }
+function keepLeaves(state: ThreadState, seq: number, leaves: NewLeaves): void {
+  for (const [n, leaf] of leaves.entries()) state.leaves.set(placeKey(placeOf(seq, n)), leaf)
 }
 
-function applyWrites(state: ThreadState, data: WritesData): void {
+function storedOf(seq: number, value: NewValue): StoredValue {
+  if (value[0] === 0) {
+    const packed = settlePacked(seq, value[1])
+    return value[2] === undefined ? { packed } : { packed, serde: value[2] }
+  }
+  const [, base, keep, items, depth, refs] = value
+  return { base, keep, items, depth, leaves: settleRefs(seq, refs) }
+}
+
+function applyWrites(state: ThreadState, { seq }: Entry, data: WritesData): void {
   const [ns, id, packedTask, writes, leaves] = data
-  for (const [digest, leaf] of leaves) state.leaves.set(digest, leaf)
+  keepLeaves(state, seq, leaves)
   const task = unpackId(packedTask)
-  for (const [index, packedChannel, bytes, serde] of writes) {
+  for (const [index, packedChannel, unsettled, serde] of writes) {
+    const packed = settlePacked(seq, unsettled)
     const channel = unpackChannel(packedChannel)
     const key = writeKey(ns, unpackId(id), task, index)
     // The first of a task counts; special writes are replaced.
     if (index >= 0 && state.writes.has(key)) continue
-    state.writes.set(key, serde === undefined ? { task, channel, bytes } : { task, channel, bytes, serde })
+    state.writes.set(key, serde === undefined ? { task, channel, packed } : { task, channel, packed, serde })
   }
 }
 
@@ -229,5 +245,27 @@ function applyPruned(state: ThreadState, [checkpoints, writes, values, leaves]: 
   for (const key of checkpoints) state.checkpoints.delete(key)
   for (const key of writes) state.writes.delete(key)
   for (const id of values) state.values.delete(id)
-  for (const digest of leaves) state.leaves.delete(digest)
+  for (const place of leaves) state.leaves.delete(placeKey(place))
+}
+
+function* touches({ type, seq, data }: Entry): Generator<readonly [part: keyof ThreadState, key: string]> {
+  if (type === 'pruned') {
+    const [checkpoints, writes, values, leaves] = data as PrunedData
+    for (const key of checkpoints) yield ['checkpoints', key]
+    for (const key of writes) yield ['writes', key]
+    for (const id of values) yield ['values', id]
+    for (const place of leaves) yield ['leaves', placeKey(place)]
+    return
+  }
+  // What an entry brings goes to the end, wherever that is.
+  yield ['values', valueId(seq, 0)]
+  yield ['leaves', placeKey(placeOf(seq, 0))]
+  if (type === 'checkpoint') {
+    const [ns, id, parent] = data as CheckpointData | NamedCheckpoint
+    yield ['checkpoints', checkpointKey(ns, unpackId(id))]
+    if (parent !== null) yield ['checkpoints', checkpointKey(ns, unpackId(parent))]
+  } else if (type === 'writes') {
+    const [ns, id, task, writes] = data as WritesData
+    for (const [index] of writes) yield ['writes', writeKey(ns, unpackId(id), unpackId(task), index)]
+  }
 }

@@ -3,28 +3,33 @@
 // rotation some of the older ones, are compared by their bytes too, so that a change made in place is found.
 
 import { equalBytes } from '../../core/coordinate.ts'
-import type { NewValue, StoredValue, ThreadState } from './fold.ts'
-import type { Encoded, LeafValue, Portable } from './portable.ts'
-
-type StoredList = Extract<StoredValue, { readonly items: unknown }>
+import { Keyed } from '../../core/keyed.ts'
+import type { NewValue, ThreadState } from './fold.ts'
+import type { LeafDraft } from './leaves.ts'
+import type { Encoded, Portable } from './portable.ts'
 
 interface KnownList {
   readonly items: readonly Uint8Array[]
+  /** Places of the leaves that they name. */
+  readonly leaves: readonly number[]
   /** Lists that this one goes on from and holds whole at its beginning, with their lengths. */
   readonly beginnings: ReadonlyMap<string, number>
   /** The elements as the graph holds them; null if it does not hold them from us. */
   live: readonly unknown[] | null
 }
 
-export interface PreparedList {
-  /** The parent's own value is this list already. */
-  readonly same: string | null
-  readonly value: NewValue
-  readonly items: readonly Uint8Array[]
-  readonly leaves: ReadonlyMap<string, LeafValue>
-}
+/** `same`: the parent's own value is this list already. The leaves of the list are refs until it is written. */
+export type PreparedList =
+  | { readonly same: string; readonly list: ListItems }
+  | { readonly same: null; readonly value: NewValue; readonly list: ListItems }
 
+/** The encoded elements of a stored list, and the places of at least the leaves that they name. */
+export type ListItems = Pick<KnownList, 'items' | 'leaves'>
+
+const nothing: ListItems = { items: [], leaves: [] }
 const knownMax = 16
+/** About as many values as a page holds. */
+const stepsPerPage = 256
 const newestCompared = 32
 const olderCompared = 32
 
@@ -37,45 +42,46 @@ export class Lists {
     this.#portable = portable
   }
 
-  /** The encoded elements of a stored list. */
-  items(state: ThreadState, id: string): readonly Uint8Array[] {
+  items(state: ThreadState, id: string): ListItems {
     const known = this.#known.get(id)
-    if (known) return known.items
+    if (known) return known
     // A list of checkpoints goes from the newest back: each needs the beginning of one that was just read.
-    for (const { items, beginnings } of this.#known.values()) {
+    for (const { items, leaves, beginnings } of this.#known.values()) {
       const length = beginnings.get(id)
-      if (length !== undefined) return items.slice(0, length)
+      if (length !== undefined) return { items: items.slice(0, length), leaves }
     }
     const collected = collect(state, id, this.#known)
     this.#remember(id, { ...collected, live: null })
-    return collected.items
+    return collected
   }
 
   /** The graph holds these objects for the elements of this list from now on. */
-  hold(id: string, items: readonly Uint8Array[], live: readonly unknown[]): void {
+  hold(id: string, { items, leaves }: ListItems, live: readonly unknown[]): void {
     const beginnings = this.#known.get(id)?.beginnings ?? new Map<string, number>()
-    this.#remember(id, { items, beginnings, live: [...live] })
+    this.#remember(id, { items, leaves, beginnings, live: [...live] })
   }
 
   forget(): void {
     this.#known.clear()
   }
 
-  prepare(state: ThreadState, baseId: string | undefined, next: readonly unknown[]): PreparedList {
+  prepare(state: ThreadState, baseId: string | undefined, next: readonly unknown[], draft: LeafDraft): PreparedList {
     const stored = baseId === undefined ? undefined : state.values.get(baseId)
     const base = stored && 'items' in stored ? stored : null
-    const before = base ? this.items(state, baseId!) : []
+    const before = base ? this.items(state, baseId!) : nothing
     const live = base ? (this.#known.get(baseId!)?.live ?? null) : null
-    const { keep, encoded } = this.#compare(before, live, next)
-    const leaves = new Map<string, LeafValue>()
-    const added = next.slice(keep).map((item, i) => {
-      const made = encoded.get(keep + i) ?? this.#portable.encode(item)
-      for (const [digest, leaf] of made.leaves) if (!state.leaves.has(digest)) leaves.set(digest, leaf)
-      return made.bytes
-    })
-    const items = [...before.slice(0, keep), ...added]
-    const isSame = base !== null && keep === before.length && added.length === 0
-    return { same: isSame ? baseId! : null, value: newValue(base, baseId, keep, added, items), items, leaves }
+    const { keep, encoded } = this.#compare(before.items, live, next)
+    if (base && keep === before.items.length && keep === next.length) return { same: baseId!, list: before }
+    const depth = (base?.depth ?? 0) + 1
+    // A list that shrinks and grows again and again would rest on ever more others: then it starts anew.
+    const from = depth > 2 * next.length + 64 ? 0 : keep
+    const added = next.slice(from).map((item, i) => encoded.get(from + i) ?? this.#portable.encode(item))
+    const items = added.map(({ bytes }) => bytes)
+    const refs = [...new Set(added.flatMap(({ leaves }) => draft.refs(leaves)))]
+    if (!base || from === 0) return { same: null, value: [1, null, 0, items, 1, refs], list: { items, leaves: refs } }
+    const kept = from === before.items.length ? before : collect(state, baseId!, this.#known, from)
+    const list = { items: [...kept.items, ...items], leaves: [...kept.leaves, ...refs] }
+    return { same: null, value: [1, baseId!, from, items, depth, refs], list }
   }
 
   /** How many leading elements are those that are stored, and what was encoded to find out. */
@@ -110,44 +116,40 @@ export class Lists {
   }
 }
 
-function newValue(
-  base: StoredList | null,
-  baseId: string | undefined,
-  keep: number,
-  added: readonly Uint8Array[],
-  items: readonly Uint8Array[],
-): NewValue {
-  const depth = (base?.depth ?? 0) + 1
-  // A list that shrinks and grows again and again would rest on ever more others: then it starts anew.
-  const isTooDeep = depth > 2 * items.length + 64
-  return base && keep > 0 && !isTooDeep ? [1, baseId!, keep, added, depth] : [1, null, 0, items, 1]
-}
-
 function collect(
   state: ThreadState,
   id: string,
   known: ReadonlyMap<string, KnownList>,
-): { readonly items: readonly Uint8Array[]; readonly beginnings: ReadonlyMap<string, number> } {
+  wantedMax = Number.POSITIVE_INFINITY,
+): Omit<KnownList, 'live'> {
   const parts: (readonly Uint8Array[])[] = []
+  const leaves: (readonly number[])[] = []
   const beginnings = new Map<string, number>()
-  let wanted = Number.POSITIVE_INFINITY
+  let wanted = wantedMax
+  let steps = 0
   for (let at: string | null = id; at !== null && wanted > 0; ) {
     const cached = known.get(at)
     if (cached) {
       parts.push(cached.items.slice(0, wanted))
+      leaves.push(cached.leaves)
       if (cached.items.length <= wanted) {
         beginnings.set(at, cached.items.length)
         for (const [each, length] of cached.beginnings) beginnings.set(each, length)
       }
       break
     }
+    // A long list goes far back: the more of it was walked, the more is brought in at once.
+    Keyed.need(state.values, [at], Math.floor(steps++ / stepsPerPage))
     const stored = state.values.get(at)
     if (!stored || !('items' in stored)) break
     const length = stored.keep + stored.items.length
     if (length <= wanted && at !== id) beginnings.set(at, length)
-    parts.push(stored.items.slice(0, Math.max(0, wanted - stored.keep)))
+    if (wanted > stored.keep) {
+      parts.push(stored.items.slice(0, wanted - stored.keep))
+      leaves.push(stored.leaves)
+    }
     wanted = Math.min(wanted, stored.keep)
     at = stored.base
   }
-  return { items: parts.reverse().flat(), beginnings }
+  return { items: parts.reverse().flat(), leaves: leaves.reverse().flat(), beginnings }
 }

@@ -7,6 +7,7 @@
 
 import { assert } from '../../core/assert.ts'
 import type { CheckpointData, Difference, Version } from './fold.ts'
+import type { Packed } from './leaves.ts'
 import { define } from './portable.ts'
 
 /** Append only: their numbers are stored. */
@@ -24,7 +25,7 @@ export type NamedCheckpoint = readonly [
   ...head: readonly [string, string | Uint8Array, string | Uint8Array | null, number, string | number],
   versions: NumberedDifference<Version>,
   seen: NumberedSeen,
-  metadata: NumberedDifference<Uint8Array>,
+  metadata: NumberedDifference<Packed>,
   channels: NumberedDifference<number>,
   values: CheckpointData[9],
   leaves: CheckpointData[10],

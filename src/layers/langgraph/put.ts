@@ -8,6 +8,7 @@ import type { Written } from '../../engine/writer.ts'
 import {
   type CheckpointData,
   type CheckpointRecord,
+  type Difference,
   differ,
   type NewValue,
   packId,
@@ -17,9 +18,10 @@ import {
   type Version,
   valueId,
 } from './fold.ts'
-import type { Lists } from './lists.ts'
+import { bytesOf, type LeafDraft, type Leaves, type Packed, settleRefs } from './leaves.ts'
+import type { ListItems, Lists } from './lists.ts'
 import { numberNames } from './names.ts'
-import type { LeafValue, Portable } from './portable.ts'
+import type { Portable } from './portable.ts'
 
 export interface Put {
   readonly state: ThreadState
@@ -34,13 +36,13 @@ export interface Put {
 
 interface Draft {
   readonly values: NewValue[]
-  readonly leaves: Map<string, LeafValue>
+  readonly leaves: LeafDraft
   readonly set: (string | number)[]
   readonly present: Set<string>
   /** To be told once the place of the entry is known. */
   readonly held: {
     readonly index: number | string
-    readonly items: readonly Uint8Array[]
+    readonly list: ListItems
     readonly live: readonly unknown[]
   }[]
 }
@@ -49,19 +51,19 @@ export function prepareCheckpoint(
   put: Put,
   portable: Portable,
   lists: Lists,
+  leaves: Leaves,
 ): { readonly entry: NewEntry; done(written: Written): void } {
   const { state, ns, parent, checkpoint } = put
   const before = parentOf(state, ns, parent)
   const hasParent = parent !== null
-  const draft: Draft = { values: [], leaves: new Map(), set: [], present: new Set(), held: [] }
+  const draft: Draft = { values: [], leaves: leaves.draft(state.leaves), set: [], present: new Set(), held: [] }
   for (const [channel, value] of Object.entries(checkpoint.channel_values)) {
     if (isCarried(put, before, channel)) draft.present.add(channel)
     else if (Object.hasOwn(put.newVersions, channel) || hasParent)
       store(put, before, channel, value, draft, portable, lists)
   }
   const gone = Object.keys(before.channels).filter((channel) => !draft.present.has(channel))
-  const extra = extraOf(checkpoint, portable, draft, state)
-  const metadata = encodeFields(put.metadata, portable, state, draft.leaves)
+  const extra = extraOf(checkpoint, portable, draft)
   const data: CheckpointData = [
     ns,
     packId(checkpoint.id),
@@ -70,17 +72,19 @@ export function prepareCheckpoint(
     packTime(checkpoint.ts),
     differ<Version>(before.versions, checkpoint.channel_versions, Object.is),
     differ(before.seen, checkpoint.versions_seen ?? {}, isSameSeen),
-    differ(before.metadata, metadata, equalBytes),
+    differMetadata(before, put.metadata, portable, draft),
     [draft.set, gone],
     draft.values,
-    [...draft.leaves],
+    draft.leaves.brought,
     extra,
   ]
   return {
     entry: { type: 'checkpoint', data: numberNames(data) },
     done(written) {
-      for (const { index, items, live } of draft.held) {
-        lists.hold(typeof index === 'string' ? index : valueId(written.first, index), items, live)
+      leaves.written(draft.leaves, written.first)
+      for (const { index, list, live } of draft.held) {
+        const id = typeof index === 'string' ? index : valueId(written.first, index)
+        lists.hold(id, { items: list.items, leaves: settleRefs(written.first, list.leaves) }, live)
       }
     },
   }
@@ -113,17 +117,15 @@ function store(
     return
   }
   if (Array.isArray(value)) {
-    const list = lists.prepare(state, baseId, value)
-    draft.held.push({ index: list.same ?? draft.values.length, items: list.items, live: value })
-    for (const [digest, leaf] of list.leaves) draft.leaves.set(digest, leaf)
-    if (list.same === null) add(draft, channel, list.value)
+    const prepared = lists.prepare(state, baseId, value, draft.leaves)
+    draft.held.push({ index: prepared.same ?? draft.values.length, list: prepared.list, live: value })
+    if (prepared.same === null) add(draft, channel, prepared.value)
     return
   }
-  const { bytes, leaves } = portable.encode(value)
+  const encoded = portable.encode(value)
   const base = baseId === undefined ? undefined : state.values.get(baseId)
-  if (base && 'bytes' in base && base.serde === undefined && equalBytes(base.bytes, bytes)) return
-  for (const [digest, leaf] of leaves) if (!state.leaves.has(digest)) draft.leaves.set(digest, leaf)
-  add(draft, channel, [0, bytes])
+  const isSame = base && 'packed' in base && base.serde === undefined && equalBytes(bytesOf(base.packed), encoded.bytes)
+  if (!isSame) add(draft, channel, [0, draft.leaves.pack(encoded)])
 }
 
 function add(draft: Draft, channel: string, value: NewValue): void {
@@ -131,30 +133,27 @@ function add(draft: Draft, channel: string, value: NewValue): void {
   draft.values.push(value)
 }
 
-function encodeFields(
-  fields: object,
+function differMetadata(
+  before: CheckpointRecord,
+  metadata: CheckpointMetadata,
   portable: Portable,
-  state: ThreadState,
-  into: Map<string, LeafValue>,
-): Record<string, Uint8Array> {
-  return Object.fromEntries(
-    Object.entries(fields).map(([key, value]) => {
-      const { bytes, leaves } = portable.encode(value)
-      for (const [digest, leaf] of leaves) if (!state.leaves.has(digest)) into.set(digest, leaf)
-      return [key, bytes]
-    }),
-  )
+  draft: Draft,
+): Difference<Packed> {
+  const encoded = new Map(Object.entries(metadata).map(([key, value]) => [key, portable.encode(value)]))
+  const fields = Object.fromEntries([...encoded].map(([key, { bytes }]): [string, Packed] => [key, bytes]))
+  const [set, gone] = differ(before.metadata, fields, (a, b) => equalBytes(bytesOf(a), bytesOf(b)))
+  // Only now their leaves: those of a field that did not change are not brought again.
+  const packed = set.map((item, i) => (i % 2 === 0 ? item : draft.leaves.pack(encoded.get(set[i - 1] as string)!)))
+  return [packed, gone]
 }
 
 const ownFields = ['v', 'id', 'ts', 'channel_values', 'channel_versions', 'versions_seen']
 
 /** Fields of a later or earlier format are kept as they are. */
-function extraOf(checkpoint: Checkpoint, portable: Portable, draft: Draft, state: ThreadState): Uint8Array | null {
+function extraOf(checkpoint: Checkpoint, portable: Portable, draft: Draft): Packed | null {
   const others = Object.entries(checkpoint).filter(([key]) => !ownFields.includes(key))
   if (others.length === 0) return null
-  const { bytes, leaves } = portable.encode(others)
-  for (const [digest, leaf] of leaves) if (!state.leaves.has(digest)) draft.leaves.set(digest, leaf)
-  return bytes
+  return draft.leaves.pack(portable.encode(others))
 }
 
 function isSameSeen(a: Readonly<Record<string, Version>>, b: Readonly<Record<string, Version>>): boolean {

@@ -17,7 +17,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkName } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { packId, threadFold } from './fold.ts'
+import { packId, type ThreadState, threadFold } from './fold.ts'
 import { packChannel } from './names.ts'
 import { Portable } from './portable.ts'
 import { type PruneOptions, planPrune } from './prune.ts'
@@ -71,12 +71,12 @@ export class RepriseSaver extends BaseCheckpointSaver {
     const { threadId, ns = '', id } = read(config)
     if (threadId === undefined || (await this.#isExpired(threadId))) return undefined
     return await this.#threads.use(threadId, async (thread) => {
-      const state = await thread.read()
-      const found = state && (id === undefined ? newest(state, ns) : exact(state, ns, id))
-      if (!found) return undefined
+      const taken = await thread.look((state) => {
+        const found = id === undefined ? newest(state, ns) : exact(state, ns, id)
+        return found ? takeTuples(thread, state, [found], this.#portable) : []
+      })
       // Whoever asks for one tuple goes on from it: the next put recognises these very objects.
-      const [taken] = takeTuples(thread, state, [found], this.#portable)
-      return await this.#tuples.make(threadId, taken!, thread.lists)
+      return taken?.[0] && (await this.#tuples.make(threadId, taken[0], thread.lists))
     })
   }
 
@@ -114,6 +114,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
           { state, ns, parent, checkpoint, metadata, newVersions, serialized },
           this.#portable,
           thread.lists,
+          thread.leaves,
         ),
       ),
     )
@@ -134,12 +135,13 @@ export class RepriseSaver extends BaseCheckpointSaver {
     })
     await this.#threads.use(threadId, (thread) =>
       thread.write((state) => {
-        const leaves = encoded.flatMap((one) => [...one.leaves]).filter(([digest]) => !state.leaves.has(digest))
-        const rows = encoded.map(({ index, channel, bytes, type }) =>
-          type === undefined ? [index, packChannel(channel), bytes] : [index, packChannel(channel), bytes, type],
-        )
-        const data = [ns, packId(id), packId(taskId), rows, [...new Map(leaves)]]
-        return { entry: { type: 'writes', data }, done: () => undefined }
+        const leaves = thread.leaves.draft(state.leaves)
+        const rows = encoded.map(({ index, channel, type, ...one }) => {
+          const row = [index, packChannel(channel), leaves.pack(one)]
+          return type === undefined ? row : [...row, type]
+        })
+        const data = [ns, packId(id), packId(taskId), rows, leaves.brought]
+        return { entry: { type: 'writes', data }, done: ({ first }) => thread.leaves.written(leaves, first) }
       }),
     )
   }
@@ -155,7 +157,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
     return await this.#threads.use(threadId, async (thread) => {
       if ((await thread.read()) === null) return { checkpoints: 0 }
       const removed = await thread.writeAlone((state) => {
-        const data = planPrune(state, options, this.#portable)
+        const data = planPrune(state, options)
         const isNothing = data.every((part) => part.length === 0)
         return { entry: isNothing ? null : { type: 'pruned', data }, done: () => data[0].length }
       })
@@ -198,8 +200,9 @@ export class RepriseSaver extends BaseCheckpointSaver {
     for (let left = limit; left > 0; ) {
       const wanted = Math.min(left, pageSize)
       const page: readonly Taken[] = await this.#threads.use(threadId, async (thread) => {
-        const state = await thread.read()
-        return state ? takeTuples(thread, state, select(state, query, wanted, below), this.#portable) : []
+        const view = (state: ThreadState) =>
+          takeTuples(thread, state, select(state, query, wanted, below), this.#portable)
+        return (await thread.look(view)) ?? []
       })
       for (const taken of page) yield await this.#tuples.make(threadId, taken, null)
       if (page.length < wanted) return

@@ -2,6 +2,7 @@
 // Only records are looked at: no value is decoded for a checkpoint that is not given.
 
 import { type CheckpointRecord, checkpointKey, type ThreadState } from './fold.ts'
+import { bytesOf } from './leaves.ts'
 
 export interface Query {
   readonly ns: string | undefined
@@ -56,7 +57,7 @@ function matches({ id, record }: Found, query: Query): boolean {
   if (query.before !== undefined && id >= query.before) return false
   return query.filter.every(([name, bytes]) => {
     const stored = Object.hasOwn(record.metadata, name) ? record.metadata[name] : undefined
-    return stored !== undefined && Buffer.compare(stored, bytes) === 0
+    return stored !== undefined && Buffer.compare(bytesOf(stored), bytes) === 0
   })
 }
 

@@ -12,7 +12,8 @@ import {
   TASKS,
 } from '@langchain/langgraph-checkpoint'
 import { type CheckpointRecord, checkpointKey, type ThreadState, type WriteRecord } from './fold.ts'
-import type { Lists } from './lists.ts'
+import { bytesOf, type Packed, placesOf } from './leaves.ts'
+import type { ListItems, Lists } from './lists.ts'
 import type { Portable } from './portable.ts'
 import { define } from './portable.ts'
 import { type LeafReader, revive } from './revive.ts'
@@ -28,9 +29,12 @@ export interface Taken {
   readonly leaf: LeafReader
 }
 
-type TakenValue =
-  | { readonly bytes: Uint8Array; readonly serde?: string }
-  | { readonly items: readonly Uint8Array[]; readonly valueId: string }
+interface Whole {
+  readonly packed: Packed
+  readonly serde?: string
+}
+
+type TakenValue = Whole | { readonly list: ListItems; readonly valueId: string }
 
 export class TupleMaker {
   readonly #portable: Portable
@@ -68,7 +72,8 @@ export class TupleMaker {
       channel_values,
       channel_versions,
       versions_seen: Object.fromEntries(seen),
-      ...(record.extra && Object.fromEntries((await this.#revive(record.extra, taken.leaf)) as [string, unknown][])),
+      ...(record.extra &&
+        Object.fromEntries((await this.#revive(bytesOf(record.extra), taken.leaf)) as [string, unknown][])),
     } as Checkpoint
     const at = (checkpointId: string) => ({
       configurable: { thread_id: threadId, checkpoint_ns: ns, checkpoint_id: checkpointId },
@@ -83,22 +88,23 @@ export class TupleMaker {
   }
 
   async #value(value: TakenValue, leaf: LeafReader, lists: Lists | null): Promise<unknown> {
-    if ('bytes' in value) return await this.#whole(value, leaf)
-    const { items, valueId } = value
-    const list = (await revive(
-      items.map((bytes) => this.#portable.decodeShared(bytes)),
+    if ('packed' in value) return await this.#whole(value, leaf)
+    const { list, valueId } = value
+    const live = (await revive(
+      list.items.map((bytes) => this.#portable.decodeShared(bytes)),
       leaf,
     )) as unknown[]
-    lists?.hold(valueId, items, list)
-    return list
+    lists?.hold(valueId, list, live)
+    return live
   }
 
-  async #whole(value: { readonly bytes: Uint8Array; readonly serde?: string }, leaf: LeafReader): Promise<unknown> {
-    if (value.serde === undefined) return await this.#revive(value.bytes, leaf)
+  async #whole(value: Whole, leaf: LeafReader): Promise<unknown> {
+    const bytes = bytesOf(value.packed)
+    if (value.serde === undefined) return await this.#revive(bytes, leaf)
     // Written with a serializer of the user's own; without one of the same kind it cannot be read.
     if (!this.#serde)
       throw new Error(`this value was written with another serializer (${value.serde}): pass it as serde`)
-    return await this.#serde.loadsTyped(value.serde, value.bytes)
+    return await this.#serde.loadsTyped(value.serde, bytes)
   }
 
   async #revive(bytes: Uint8Array, leaf: LeafReader): Promise<unknown> {
@@ -111,7 +117,9 @@ export class TupleMaker {
 
   async #metadata(record: CheckpointRecord, leaf: LeafReader): Promise<CheckpointMetadata> {
     const metadata: Record<string, unknown> = {}
-    for (const [key, bytes] of Object.entries(record.metadata)) define(metadata, key, await this.#revive(bytes, leaf))
+    for (const [key, packed] of Object.entries(record.metadata)) {
+      define(metadata, key, await this.#revive(bytesOf(packed), leaf))
+    }
     return metadata as CheckpointMetadata
   }
 }
@@ -122,22 +130,35 @@ export function takeTuples(
   places: readonly Found[],
   portable: Portable,
 ): readonly Taken[] {
-  // The state's map is live: what is in it goes by a prune, which the copy guards against.
-  const leaves = state.leaves.snapshot()
+  const found = places.map((each) => take(thread, state, each))
+  // Leaves never change: what was read of them serves later, whatever a prune does meanwhile.
+  const leaves = thread.leaves.read(state.leaves, [...new Set(found.flatMap(leavesOf))])
   const leaf: LeafReader = {
     get: (digest) => leaves.get(digest),
     decodeShared: (bytes) => portable.decodeShared(bytes),
   }
-  return places.map((found) => take(thread, state, found, leaf))
+  return found.map((each) => ({ ...each, leaf }))
 }
 
-function take(thread: Thread, state: ThreadState, found: Found, leaf: LeafReader): Taken {
+type TakenRecords = Omit<Taken, 'leaf'>
+
+function take(thread: Thread, state: ThreadState, found: Found): TakenRecords {
   const { ns, id, record } = found
   const writesOf = (of: string) => [...state.writes.values({ prefix: `${checkpointKey(ns, of)}\0` })]
   const channels = Object.entries(record.channels).map(([channel, valueId]): [string, TakenValue] => {
     const stored = state.values.get(valueId)!
-    return [channel, 'bytes' in stored ? stored : { items: thread.lists.items(state, valueId), valueId }]
+    return [channel, 'packed' in stored ? stored : { list: thread.lists.items(state, valueId), valueId }]
   })
   const sends = record.v < 4 && record.parent !== null ? writesOf(record.parent) : []
-  return { found, channels, writes: writesOf(id), sends: sends.filter((write) => write.channel === TASKS), leaf }
+  return { found, channels, writes: writesOf(id), sends: sends.filter((write) => write.channel === TASKS) }
+}
+
+function leavesOf({ found, channels, writes, sends }: TakenRecords): readonly number[] {
+  const { metadata, extra } = found.record
+  return [
+    ...Object.values(metadata).flatMap(placesOf),
+    ...(extra ? placesOf(extra) : []),
+    ...channels.flatMap(([, value]) => ('packed' in value ? placesOf(value.packed) : value.list.leaves)),
+    ...[...writes, ...sends].flatMap(({ packed }) => placesOf(packed)),
+  ]
 }

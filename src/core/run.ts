@@ -83,7 +83,18 @@ export function packRun(
   end = writeInteger(bytes, end, time)
   for (const draft of drafts) end = writeEntry(bytes, end, time, draft)
   const chained = slab.take(end)
-  return { first: at.first, count: drafts.length, digest: hash(chained), bytes: chained.subarray(digestBytes) }
+  const run = { first: at.first, count: drafts.length, digest: hash(chained), bytes: chained.subarray(digestBytes) }
+  lastPacked = { run, before: at.before }
+  return run
+}
+
+/** A store that asks whether a run is chained mostly asks about the one just packed: that is known without a hash. */
+let lastPacked: { readonly run: Run; readonly before: Digest } | null = null
+
+/** Its digest is what the digest before it and its bytes give. */
+export function isChained(hash: Hash, before: Digest, run: Run): boolean {
+  if (lastPacked?.run === run && equalBytes(lastPacked.before, before)) return true
+  return equalBytes(chainDigest(hash, before, run.bytes), run.digest)
 }
 
 const slab = new Slab(64 * 1024)

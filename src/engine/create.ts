@@ -26,7 +26,7 @@ export async function createTimeline<State>(
   along: Along,
 ): Promise<Created<State> | null> {
   for (;;) {
-    const worker = await kernel.worker.register()
+    const worker = kernel.worker.registered ?? (await kernel.worker.register())
     const digest = originDigest(kernel.hash, id)
     const copies = entries.map((entry) => kernel.codec.copy(entry.data))
     const drafts = entries.map((entry, i) => ({

@@ -16,7 +16,8 @@ import type { Along } from './writer.ts'
 
 interface Held {
   readonly fold: Fold<unknown>
-  readonly opening: Promise<OpenTimeline<unknown>>
+  /** Itself once it is open. */
+  opening: Promise<OpenTimeline<unknown>> | OpenTimeline<unknown>
 }
 
 export class Holdings {
@@ -56,8 +57,8 @@ export class Holdings {
   }
 
   /** With state that is already there. */
-  async promote<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): Promise<OpenTimeline<State>> {
-    return await this.#keep(head.timeline, fold, Promise.resolve(this.#make(head, fold, recovered)))
+  promote<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {
+    return this.#keepOpen(fold, this.#make(head, fold, recovered))
   }
 
   /** With its first entries, in one commit. Null if there is one already. */
@@ -69,7 +70,7 @@ export class Holdings {
   ): Promise<OpenTimeline<State> | 'released' | null> {
     const created = await createTimeline(this.#kernel, id, fold, entries, along)
     if (!created) return null
-    return along.release ? 'released' : await this.promote(created.head, fold, created.recovered)
+    return along.release ? 'released' : this.promote(created.head, fold, created.recovered)
   }
 
   /** Lets go of everything. */
@@ -82,7 +83,9 @@ export class Holdings {
   fenceAll(): void {
     for (const [timeline, held] of this.#held) {
       const error = new RepriseError('FENCED', `${timeline}: this worker was declared dead`, { timeline })
-      held.opening.then((open) => open.break(error)).catch(() => undefined)
+      Promise.resolve(held.opening)
+        .then((open) => open.break(error))
+        .catch(() => undefined)
     }
   }
 
@@ -97,11 +100,20 @@ export class Holdings {
     }
     this.#held.set(id, held)
     try {
-      return await opening
+      const open = await opening
+      held.opening = open as unknown as OpenTimeline<unknown>
+      // It said so already, when it was not known by itself yet.
+      if (open.broken && this.#held.get(id) === held) this.#held.delete(id)
+      return open
     } catch (error) {
       if (this.#held.get(id) === held) this.#held.delete(id)
       throw error
     }
+  }
+
+  #keepOpen<State>(fold: Fold<State>, open: OpenTimeline<State>): OpenTimeline<State> {
+    this.#held.set(open.id, { fold: fold as Fold<unknown>, opening: open as unknown as OpenTimeline<unknown> })
+    return open
   }
 
   async #take<State>(id: TimelineId, fold: Fold<State>, options: OpenOptions): Promise<OpenTimeline<State>> {
@@ -119,7 +131,7 @@ export class Holdings {
     const recovered = await lookAgain(async () => {
       const current = known ?? (await headUnder(this.#kernel, head.timeline, head.epoch))
       known = null
-      return await recover(this.#kernel, current, fold, { isPaged: true })
+      return await recover(this.#kernel, current, fold)
     })
     const open = this.#make(head, fold, recovered)
     for (const { record, reason } of recovered.damaged) await open.mark({ id: record.id, invalid: reason })
@@ -131,13 +143,8 @@ export class Holdings {
 
   #make<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {
     const open: OpenTimeline<State> = new OpenTimeline(this.#kernel, head, fold, recovered, () => {
-      // What is being opened by now may fail; whoever asked for it is told, not we.
-      this.#held
-        .get(head.timeline)
-        ?.opening.then((current) => {
-          if (current === (open as unknown)) this.#held.delete(head.timeline)
-        })
-        .catch(() => undefined)
+      const held = this.#held.get(head.timeline)
+      if (held?.opening === (open as unknown)) this.#held.delete(head.timeline)
     })
     return open
   }

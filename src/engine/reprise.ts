@@ -85,13 +85,18 @@ export class Reprise {
   }
 
   /** Starts (or finds) a run of a process. */
-  async run<Input, Handle, Options>(
+  run<Input, Handle, Options>(
     definition: Process<Input, Handle, Options>,
     input?: Input,
     options?: Options,
   ): Promise<Handle> {
-    this.#check()
-    return await definition[runs](this, input as Input, (options ?? {}) as Options)
+    // Not an async function: many short runs are started, and each of those costs promises.
+    try {
+      this.#check()
+      return definition[runs](this, input as Input, (options ?? {}) as Options)
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   /** This process executes runs of these definitions, whoever started them, and stays alive for them until it is closed. */
@@ -195,7 +200,7 @@ export class Reprise {
     this.register(definition.prefix, definition.fold)
     const head = await existing(this.kernel, timelineId(definition.prefix + id))
     const promote = async (taken: Head, recovered: Recovered<State>) => {
-      const open = await this.#holdings.promote(taken, definition.fold, recovered)
+      const open = this.#holdings.promote(taken, definition.fold, recovered)
       return (definition.handle ? definition.handle(open) : open) as Handle
     }
     return await follow(this.kernel, head, definition.fold, promote, options)
@@ -290,14 +295,14 @@ export class Reprise {
    * For layers: makes a timeline with its first entries in one commit, and opens it (unless it is released at once).
    * Null if there is one already.
    */
-  async create<State>(
+  create<State>(
     id: TimelineId,
     fold: Fold<State>,
     entries: readonly NewEntry[],
     along: Along = {},
   ): Promise<OpenTimeline<State> | 'released' | null> {
     this.#check()
-    return await this.#holdings.create(id, fold, entries, along)
+    return this.#holdings.create(id, fold, entries, along)
   }
 
   /** For layers: this process executes due timelines of a queue. */

@@ -1,18 +1,33 @@
 // Keeps this process running while somebody waits for us. Our own timers never do that, so a program that awaits a
 // sleeping workflow, or that only works for others, would end with nothing said.
 
-/** The returned function lets the process end again. Real time on purpose: a simulated clock must not see it. */
+/** One for all that wait, as there may be many. Real time on purpose: a simulated clock must not see it. */
+let timer: ReturnType<typeof setInterval> | null = null
+let waiting = 0
+
+/** The returned function, called once, lets the process end again. */
 export function stayAlive(): () => void {
-  const timer = setInterval(() => undefined, 2 ** 31 - 1)
-  return () => clearInterval(timer)
+  waiting += 1
+  timer ??= setInterval(() => undefined, 2 ** 31 - 1)
+  return () => {
+    waiting -= 1
+    if (waiting > 0 || timer === null) return
+    clearInterval(timer)
+    timer = null
+  }
 }
 
 /** @example return await whileAwaited(this.#outcome()) */
-export async function whileAwaited<T>(outcome: Promise<T>): Promise<T> {
+export function whileAwaited<T>(outcome: Promise<T>): Promise<T> {
   const release = stayAlive()
-  try {
-    return await outcome
-  } finally {
-    release()
-  }
+  return outcome.then(
+    (value) => {
+      release()
+      return value
+    },
+    (error) => {
+      release()
+      throw error
+    },
+  )
 }

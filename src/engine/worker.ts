@@ -29,6 +29,7 @@ export class Worker {
   #id: WorkerId
   #progress = 0
   #registered: Promise<void> | null = null
+  #isRegistered = false
   #cancelBeat: (() => void) | null = null
   #isClosed = false
   #secondLook: Promise<WorkerId[]> | null = null
@@ -62,12 +63,22 @@ export class Worker {
 
   /** Registers this worker (once) before it first owns something. */
   async register(): Promise<WorkerId> {
-    this.#registered ??= this.#beat().catch((error) => {
-      this.#registered = null
-      throw error
-    })
+    this.#registered ??= this.#beat().then(
+      () => {
+        this.#isRegistered = true
+      },
+      (error) => {
+        this.#registered = null
+        throw error
+      },
+    )
     await this.#registered
     return this.#id
+  }
+
+  /** Its id, once it is registered: then there is nothing to wait for. */
+  get registered(): WorkerId | null {
+    return this.#isRegistered ? this.#id : null
   }
 
   /** Recoverable progress was made: told with the next heartbeat (A7.2). */
@@ -174,6 +185,7 @@ export class Worker {
     const old = this.#id
     this.#id = this.#newId()
     this.#registered = null
+    this.#isRegistered = false
     events.emit('worker-retired', { worker: old, because: 'its heartbeat was refused' })
     for (const call of this.#onRetired) call(old)
     events.emit('worker-renewed', { worker: this.#id })

@@ -78,8 +78,8 @@ export function workflow<Input = void, Output = unknown>(
     prefix: `${workflowPrefix}${name}/`,
     run,
     options,
-    async [runs](engine: Reprise, input: Input, start: StartOptions) {
-      return await hostOf(engine).run(definition, input, start)
+    [runs](engine: Reprise, input: Input, start: StartOptions) {
+      return hostOf(engine).run<Output>(definition, input, start)
     },
     [works](engine: Reprise) {
       hostOf(engine).work(definition)

@@ -96,14 +96,18 @@ export class Host {
     return this.#live.get(timeline)
   }
 
-  async run<Output>(definition: AnyWorkflow, input: unknown, options: StartOptions): Promise<WorkflowRun<Output>> {
+  run<Output>(definition: AnyWorkflow, input: unknown, options: StartOptions): Promise<WorkflowRun<Output>> {
     const id = options.id ?? newId(this.kernel.random)
     if (options.here !== false) this.work(definition)
-    const isNew = await this.start(definition, id, input, options, null)
     const run = new WorkflowRun<Output>(this, definition, id)
-    if (isNew) return run
+    return this.start(definition, id, input, options, null).then((isNew) =>
+      isNew ? run : this.#found(run, input, options),
+    )
+  }
+
+  async #found<Output>(run: WorkflowRun<Output>, input: unknown, options: StartOptions): Promise<WorkflowRun<Output>> {
     if (options.ifExists === 'reject') {
-      throw new RepriseError('EXISTS', `there is already a run ${definition.name}/${id}`, { run: id })
+      throw new RepriseError('EXISTS', `there is already a run ${run.definition.name}/${run.id}`, { run: run.id })
     }
     if (options.ifExists === 'restart') await run.restart(input)
     return run
@@ -118,7 +122,7 @@ export class Host {
     parent: ParentLink | null,
   ): Promise<boolean> {
     const timeline = timelineId(definition.prefix + id)
-    await this.kernel.worker.register()
+    if (this.kernel.worker.registered === null) await this.kernel.worker.register()
     const now = this.kernel.worker.now()
     const timeout = options.timeout ?? definition.options.timeout
     const queued = definition.options.queue
@@ -236,26 +240,29 @@ export class Host {
   #run(definition: AnyWorkflow, open: OpenTimeline<RunState>): Instance {
     const instance = new Instance(this, definition, open)
     this.#live.set(open.id, instance)
-    void instance.left.then((left) => this.#left(instance, left))
     leaveScope(() => instance.load())
     this.#mail.start()
     return instance
   }
 
-  async #left(instance: Instance, left: Left): Promise<void> {
+  /** An instance is no longer in memory. */
+  left(instance: Instance, left: Left): void {
     const { id } = instance.open
     if (this.#live.get(id) === instance) this.#live.delete(id)
-    try {
-      if (left.because === 'diverged' || left.because === 'broken') {
-        const status = left.because === 'diverged' ? 'diverged' : 'quarantined'
-        await instance.open.shut({ wakeup: null, queue: null, status, attributes: { problem: problemOf(left.error) } })
-        this.#problem(id, left.error)
-      } else if (left.because === 'lost' && !this.#isClosed) this.#lost(instance, left.error)
-    } catch (error) {
-      this.#problem(id, error)
-    } finally {
-      this.notify(id)
+    if (left.because === 'diverged' || left.because === 'broken') {
+      const status = left.because === 'diverged' ? 'diverged' : 'quarantined'
+      const along = { wakeup: null, queue: null, status, attributes: { problem: problemOf(left.error) } }
+      instance.open
+        .shut(along)
+        .then(
+          () => this.#problem(id, left.error),
+          (error) => this.#problem(id, error),
+        )
+        .finally(() => this.notify(id))
+      return
     }
+    if (left.because === 'lost' && !this.#isClosed) this.#lost(instance, left.error)
+    this.notify(id)
   }
 
   /** Whoever took it goes on with it. If nobody did, it is still ours, and nobody else will be given it. */

@@ -59,7 +59,6 @@ export class Instance {
   readonly queries: Queries
   readonly rides = new Rides()
   readonly attempts = new Map<string, Attempt>()
-  readonly left: Promise<Left>
   readonly recorder: Recorder
   readonly stay: Stay
   signals!: Signals
@@ -68,10 +67,10 @@ export class Instance {
   outcome: Outcome | null = null
   isConcluding = false
   readonly #hooks: Hooks
-  #leave!: (left: Left) => void
+  #left: Left | null = null
+  #onLeft: ((left: Left) => void) | null = null
   #isReplayed = false
   #onReplayed: (() => void) | null = null
-  #hasLeft = false
   #stop: AbortController | null = null
   #unwatch: () => void
   #lastCheckpointSeq: number
@@ -90,9 +89,6 @@ export class Instance {
     this.recorder = new Recorder(this)
     this.stay = new Stay(this)
     this.#hooks = new Hooks(this)
-    this.left = new Promise((resolve) => {
-      this.#leave = resolve
-    })
     this.#lastCheckpointSeq = open.recovery.checkpoint?.seq ?? 0
     this.#unwatch = open.watch((entries) => this.#written(entries))
   }
@@ -117,7 +113,20 @@ export class Instance {
   }
 
   get isLeaving(): boolean {
-    return this.#hasLeft
+    return this.#left !== null
+  }
+
+  /** Resolves when it has left memory. */
+  get left(): Promise<Left> {
+    return new Promise((resolve) => {
+      const before = this.#onLeft
+      if (this.#left) resolve(this.#left)
+      else
+        this.#onLeft = (left) => {
+          before?.(left)
+          resolve(left)
+        }
+    })
   }
 
   /** The run was cancelled or ran out of time, and this is what its code is told. */
@@ -166,7 +175,7 @@ export class Instance {
   /** Its queue has not let it in yet: whatever the mail says is noted, and the run goes back to wait. */
   async #waitForTurn(): Promise<void> {
     await this.mail.read()
-    if (this.execution || this.#hasLeft) return
+    if (this.execution || this.isLeaving) return
     await this.write([], { release: true, wakeup: null, status: 'queued' })
     this.letGoOf()
     this.leave({ because: 'waiting' })
@@ -226,7 +235,7 @@ export class Instance {
 
   /** Work on behalf of this run: it stays in memory until that is done. */
   spawn(work: () => Promise<unknown> | undefined): void {
-    if (!this.#hasLeft && !this.isDry) this.stay.during(work)
+    if (!this.isLeaving && !this.isDry) this.stay.during(work)
   }
 
   /** The user's function outside of workflow code and of steps. */
@@ -255,10 +264,10 @@ export class Instance {
 
   checkpointIfDue(): void {
     const every = this.definition.options.checkpointEvery ?? 1000
-    if (this.isDry || this.open.seq - this.#lastCheckpointSeq < every || this.#hasLeft) return
+    if (this.isDry || this.open.seq - this.#lastCheckpointSeq < every || this.isLeaving) return
     this.#lastCheckpointSeq = this.open.seq
     leaveScope(() => this.open.checkpoint({ trigger: 'loop' })).catch((error) => {
-      if (!this.#hasLeft) this.kernel.events.emit('problem', { where: this.open.id, error })
+      if (!this.isLeaving) this.kernel.events.emit('problem', { where: this.open.id, error })
     })
   }
 
@@ -268,8 +277,8 @@ export class Instance {
   }
 
   leave(left: Left): void {
-    if (this.#hasLeft) return
-    this.#hasLeft = true
+    if (this.#left) return
+    this.#left = left
     this.stay.end()
     this.#unwatch()
     this.alarms.clear()
@@ -279,7 +288,8 @@ export class Instance {
       this.#stop?.abort(error)
       for (const attempt of this.attempts.values()) attempt.abort(error)
     }
-    this.#leave(left)
+    this.#onLeft?.(left)
+    if (!this.isDry) this.host.left(this, left)
   }
 
   #written(entries: readonly Entry[]): void {

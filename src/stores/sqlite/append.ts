@@ -44,9 +44,10 @@ export function planAppends(
 }
 
 function isAppend(commit: Commit): boolean {
-  for (const field in commit) if (field !== 'operation' && field !== 'guard' && field !== 'run') return false
   const { guard, run, operation } = commit
   if (!guard || !run || typeof operation !== 'string' || operation === '') return false
+  // Nothing besides these three.
+  if (Object.keys(commit).length !== 3) return false
   return run.first === guard.seq! + 1 && Number.isSafeInteger(run.count) && run.count > 0 && run.digest.length === 32
 }
 

@@ -8,6 +8,7 @@ export class Listeners {
   readonly #version: () => number | null
   #timer: ReturnType<typeof setInterval> | null = null
   #seen: number | null = null
+  #isTelling = false
 
   /** `version` changes when another connection has written; null if it cannot be told now. */
   constructor(version: () => number | null) {
@@ -28,12 +29,14 @@ export class Listeners {
     }
   }
 
+  /** Transactions that follow each other without a turn of the event loop are told of together. */
   notify(): void {
-    for (const listener of this.#wakes) {
-      queueMicrotask(() => {
-        if (this.#wakes.has(listener)) listener.wake()
-      })
-    }
+    if (this.#isTelling || this.#wakes.size === 0) return
+    this.#isTelling = true
+    setImmediate(() => {
+      this.#isTelling = false
+      for (const listener of [...this.#wakes]) if (this.#wakes.has(listener)) listener.wake()
+    })
   }
 
   end(): void {

@@ -2,10 +2,9 @@
 // each commit stands or falls by itself. After the fsync and before anybody is told, the acknowledged mark moves.
 // What is in memory is true as long as nobody else has added a row: whatever matters to others adds one.
 
-import { equalBytes } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Hash, Outcome } from '../../core/ports.ts'
-import { chainDigest } from '../../core/run.ts'
+import { isChained } from '../../core/run.ts'
 import { checkCommit } from '../../core/shapes.ts'
 import type { AckMark } from './ack-mark.ts'
 import { planAppends } from './append.ts'
@@ -202,7 +201,7 @@ export class Writer {
   /** A digest is left out only of a row on its own, and only if it is what reading will compute. */
   #mustSpellOut({ run, before, previous }: FrameDraft, count: number): boolean {
     if (count > 1 || previous === 0 || needsDigest(run)) return true
-    return !equalBytes(chainDigest(this.#options.hash, before, run.bytes), run.digest)
+    return !isChained(this.#options.hash, before, run)
   }
 
   #abandon(writing: Writing): void {

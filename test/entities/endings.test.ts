@@ -1,10 +1,12 @@
 // Rows that end by themselves, in tables and in paged tables: gone when their time is over, there when they are set again.
 
 import { expect, it } from 'vitest'
+import type { Clock } from '../../src/core/ports.ts'
 import { systemClock } from '../../src/engine/platform.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
 import { pagedTable, table } from '../../src/layers/table/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
-import { collect, until } from './support.ts'
+import { collect, soon, until } from './support.ts'
 
 onEveryStore('endings', (world) => {
   it('ends rows by themselves, and keeps those that were set again', async () => {
@@ -75,5 +77,57 @@ onEveryStore('endings', (world) => {
     expect([await sweeping, await t.get('row')]).toEqual([0, 1])
     backMs = 0
     expect([await t.has('row'), await t.sweep()]).toEqual([false, 1])
+  })
+
+  it('C7: a table has a timer only while rows are to end, and one that was lost or left open leaves none', async () => {
+    const w = await world()
+    const timers = new Set<() => void>()
+    const clock: Clock = {
+      ...systemClock,
+      after(delayMs, call, isAwaited) {
+        // Sweeps are the only ones that wait for just a second; they wait for the test.
+        if (delayMs !== 1000) return systemClock.after(delayMs, call, isAwaited)
+        timers.add(call)
+        return () => timers.delete(call)
+      },
+    }
+    const fire = () => {
+      for (const call of timers) {
+        timers.delete(call)
+        call()
+      }
+    }
+    const rp = await w.engine({ ports: { clock } })
+    const [timed, paged] = [table<number>('timed'), pagedTable<number>('paged')]
+    const openers = [
+      (engine: Reprise) => engine.open(timed, undefined, { takeover: true }),
+      (engine: Reprise) => engine.open(paged, undefined, { takeover: true }),
+    ]
+    for (const open of openers) {
+      const t = await open(rp)
+      await t.set('stays', 1)
+      expect(timers.size).toBe(0)
+      await t.set('ends', 1, { ttl: 1 })
+      expect(timers.size).toBe(1)
+      await until(async () => !(await t.has('ends')))
+      fire()
+      // The sweep is through when it finds nothing more to come.
+      await until(async () => (await t.sweep()) === 0)
+      await soon()
+      expect(timers.size).toBe(0)
+      await t.set('later', 1, { ttl: '1h' })
+      expect(timers.size).toBe(1)
+      // Another process takes it over.
+      await open(await w.engine())
+      await expect(t.set('lost', 1)).rejects.toMatchObject({ code: 'FENCED' })
+      fire()
+      expect(timers.size).toBe(0)
+    }
+    const left = await rp.open(table<number>('left'))
+    await left.set('later', 1, { ttl: '1h' })
+    expect(timers.size).toBe(1)
+    await rp.close()
+    fire()
+    expect(timers.size).toBe(0)
   })
 })

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 import { newOperation } from '../../src/engine/kernel.ts'
 import { pagedTable } from '../../src/layers/table/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
-import { noise } from './support.ts'
+import { type Bend, bentEngine, noise } from './support.ts'
 
 const key = (n: number) => `k${String(n).padStart(6, '0')}`
 
@@ -29,22 +29,30 @@ onEveryStore('base of a paged checkpoint', (world) => {
 
   it('A4.5: a checkpoint that was dropped under an open table is followed by a whole one', async () => {
     const w = await world()
-    const rp = await w.engine()
+    const bend: Bend = {}
+    const { rp, store } = await bentEngine(w, bend)
     const dropped = () => pagedTable<string>('dropped', { cacheBytes: 1000, changedRows: 10_000 })
     const t = await rp.open(dropped())
     await Promise.all(Array.from({ length: 1200 }, (_, n) => t.set(key(n), noise(n, 200))))
     const first = await t.checkpoint()
-    for (const isBetween of [false, true]) {
-      await t.set('z', `${isBetween}`)
-      const drop = async () => {
-        const [newest] = await rp.checkpoints(t.timeline)
-        const guard = { timeline: t.timeline as never, epoch: t.coordinate.epoch }
-        await rp.kernel.committer.submit({ operation: newOperation(rp.kernel.random), guard, drop: [newest!.id] })
+    const drop = async () => {
+      const [newest] = await rp.checkpoints(t.timeline)
+      const guard = { timeline: t.timeline as never, epoch: t.coordinate.epoch }
+      const [outcome] = await store.commit([{ operation: newOperation(rp.kernel.random), guard, drop: [newest!.id] }])
+      expect(outcome!.ok).toBe(true)
+    }
+    for (const isLate of [false, true]) {
+      await t.set('z', `${isLate}`)
+      if (!isLate) await drop()
+      // Or just before the next one is published, when its chunks are written.
+      bend.commit = async (commits) => {
+        if (isLate && commits.some(({ publish }) => publish)) {
+          delete bend.commit
+          await drop()
+        }
+        return await store.commit(commits)
       }
-      if (!isBetween) await drop()
-      const checkpointing = t.checkpoint()
-      if (isBetween) await drop()
-      const made = await checkpointing
+      const made = await t.checkpoint()
       // All pages were written: a collector that runs now finds them named.
       expect(made.addedBytes).toBeGreaterThan(first.addedBytes * 0.9)
       expect(made.baseId).toBeNull()

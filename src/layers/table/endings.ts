@@ -3,6 +3,7 @@
 
 import { Keyed } from '../../core/keyed.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
 
 const sweepMs = 1000
 const sweepAtOnce = 1000
@@ -10,38 +11,48 @@ const timeDigits = 16
 
 export class Endings {
   readonly #kernel: Kernel
+  readonly #timeline: OpenTimeline<unknown>
   /** "<expiry> <key>". */
   readonly #due = new Keyed<string>()
+  #sweepAll: (() => Promise<unknown>) | null = null
   #cancel: (() => void) | null = null
   #isOver = false
 
-  constructor(kernel: Kernel, expiry: Iterable<[string, number]>) {
+  constructor(kernel: Kernel, timeline: OpenTimeline<unknown>, expiry: Iterable<[string, number]>) {
     this.#kernel = kernel
+    this.#timeline = timeline
     for (const [key, at] of expiry) this.#due.set(dueKey(at, key), key)
   }
 
   expires(key: string, before: number | undefined, after: number | undefined): void {
     if (before !== undefined) this.#due.delete(dueKey(before, key))
-    if (after !== undefined) this.#due.set(dueKey(after, key), key)
+    if (after === undefined) return
+    this.#due.set(dueKey(after, key), key)
+    this.#schedule()
   }
 
-  /** Calls `sweep` every second until it is stopped. */
-  start(timeline: string, sweep: () => Promise<unknown>): void {
-    const next = () => {
-      if (this.#isOver) return
-      this.#cancel = this.#kernel.clock.after(sweepMs, () => {
-        if (this.#due.size === 0) return next()
-        void sweep()
-          .catch((error) => this.#kernel.events.emit('problem', { where: timeline, error }))
-          .finally(next)
-      })
-    }
-    next()
+  /** Calls `sweep` every second, while there are rows to end and the timeline is open. */
+  start(sweep: () => Promise<unknown>): void {
+    this.#sweepAll = sweep
+    this.#schedule()
   }
 
   stop(): void {
     this.#isOver = true
     this.#cancel?.()
+  }
+
+  #schedule(): void {
+    // No timer without a need: one that goes on holds a table in memory that was lost, or that nobody closed.
+    if (this.#cancel || this.#isOver || this.#due.size === 0) return
+    this.#cancel = this.#kernel.clock.after(sweepMs, () => {
+      this.#cancel = null
+      const { id, broken, closing } = this.#timeline
+      if (broken || closing || !this.#sweepAll) return this.stop()
+      void this.#sweepAll()
+        .catch((error) => this.#kernel.events.emit('problem', { where: id, error }))
+        .finally(() => this.#schedule())
+    })
   }
 
   /** Hands over what is due until nothing is; says how many rows were taken out. */

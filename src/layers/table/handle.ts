@@ -39,10 +39,10 @@ export class TableHandle<V> {
     this.#model = model
     this.#open = open
     this.#writer = new TableWriter(open, this.#view())
-    this.#endings = new Endings(kernel, open.state.expiry)
+    this.#endings = new Endings(kernel, open as OpenTimeline<unknown>, open.state.expiry)
     open.state[observer] = this.#observer()
     this.#unwatch = open.watch(() => this.#watchers.tell())
-    this.#endings.start(open.id, async () => (open.broken ? this.#endings.stop() : await this.sweep()))
+    this.#endings.start(() => this.sweep())
   }
 
   /** For the definition: undoes what a crash cut short. */

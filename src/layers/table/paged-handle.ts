@@ -8,6 +8,7 @@ import type { ManifestRecord } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { Along } from '../../engine/writer.ts'
 import { BatchWriter } from './batch.ts'
 import { Endings } from './endings.ts'
@@ -41,6 +42,8 @@ export class PagedTable<V> {
   #damage: RepriseError | null = null
   #holders = 1
   #closing: Promise<void> | null = null
+  /** For the definition: called when it was closed. */
+  onShut: () => void = () => undefined
 
   constructor(
     kernel: Kernel,
@@ -56,14 +59,14 @@ export class PagedTable<V> {
     this.#batches = new BatchWriter(opened.open)
     this.#writer = new PagedWriter(this.#view(), (batch, along) => this.#commit(batch, along))
     this.#checkpointer = new PagedCheckpointer(kernel, opened, changedRows, policy)
-    this.#endings = new Endings(kernel, opened.open.state.expiry)
+    this.#endings = new Endings(kernel, opened.open as OpenTimeline<unknown>, opened.open.state.expiry)
     opened.open.state[observer] = {
       changed: (key, after) => this.#changed(key, after as V | undefined),
       expires: (key, before, after) => this.#endings.expires(key, before, after),
     }
     opened.open.watch(() => this.#watchers.tell())
     opened.rows.onDamage = (error) => this.#foundDamage(error)
-    this.#endings.start(opened.open.id, async () => (this.isOpen ? await this.sweep() : this.#endings.stop()))
+    this.#endings.start(() => this.sweep())
   }
 
   /** For the definition: undoes what a crash cut short. */
@@ -236,9 +239,13 @@ export class PagedTable<V> {
 
   async #shut(): Promise<void> {
     this.#endings.stop()
-    await this.#writer.idle()
-    await this.#checkpointer.settled()
-    if (!this.#opened.open.broken) await this.#opened.open.close()
+    try {
+      await this.#writer.idle()
+      await this.#checkpointer.settled()
+      if (!this.#opened.open.broken) await this.#opened.open.close()
+    } finally {
+      this.onShut()
+    }
   }
 
   #view(): PagedView<V> {

@@ -63,7 +63,11 @@ export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): Page
       const opened = await openPaged<V>(engine.kernel, timeline, fold, cacheBytes, open, () => undefined)
       const table = new PagedTable<V>(engine.kernel, opened, model, changedRows, policy)
       tables.set(timeline, table)
-      engine.onClose(() => table.shut())
+      const forget = engine.onClose(() => table.shut())
+      table.onShut = () => {
+        forget()
+        if (tables.get(timeline) === table) tables.delete(timeline)
+      }
       await table.recover()
       return table
     },

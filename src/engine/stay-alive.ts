@@ -5,11 +5,14 @@
 let timer: ReturnType<typeof setInterval> | null = null
 let waiting = 0
 
-/** The returned function, called once, lets the process end again. */
+/** The returned function lets the process end again. */
 export function stayAlive(): () => void {
+  let isWaiting = true
   waiting += 1
   timer ??= setInterval(() => undefined, 2 ** 31 - 1)
   return () => {
+    if (!isWaiting) return
+    isWaiting = false
     waiting -= 1
     if (waiting > 0 || timer === null) return
     clearInterval(timer)

@@ -57,16 +57,16 @@ export class Attempt implements StepCall {
     run.attempts.set(this.#id, this)
     run.host.callsStarted += 1
     this.#watch(options)
-    let called: unknown
     try {
-      called = enterStep(this, () => call(this))
+      const called = enterStep(this, () => call(this))
+      if (called instanceof Promise) return this.#outcome(called)
+      if (isThenable(called)) return this.#outcome(Promise.resolve(called))
+      this.#end()
+      return called
     } catch (error) {
       this.#end()
       throw error
     }
-    if (isThenable(called)) return this.#outcome(called)
-    this.#end()
-    return called
   }
 
   abort(error: unknown): void {
@@ -99,7 +99,7 @@ export class Attempt implements StepCall {
   }
 
   /** The result of the call, unless it is stopped before. */
-  #outcome(called: PromiseLike<unknown>): Promise<unknown> {
+  #outcome(called: Promise<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const fail = (error: unknown) => {
         this.#end()
@@ -115,8 +115,8 @@ export class Attempt implements StepCall {
   }
 }
 
+/** Query builders and promises of other libraries. */
 function isThenable(value: unknown): value is PromiseLike<unknown> {
-  if (value instanceof Promise) return true
   return typeof (value as { then?: unknown } | null | undefined)?.then === 'function'
 }
 

@@ -1,0 +1,195 @@
+// Steps, in virtual time.
+
+import { afterEach, describe, expect, it } from 'vitest'
+import { isReprise } from '../../src/index.ts'
+import { NonRetryable, workflow } from '../../src/layers/workflow/index.ts'
+import { type KitOptions, WorkflowKit } from '../../src/testing/index.ts'
+
+const kits: WorkflowKit[] = []
+afterEach(async () => {
+  for (const kit of kits.splice(0)) await kit.close()
+})
+function kitWith(options: KitOptions = {}): WorkflowKit {
+  const kit = new WorkflowKit(options)
+  kits.push(kit)
+  return kit
+}
+
+describe('steps', () => {
+  it('are retried with growing pauses, and the pauses are durable', async () => {
+    const kit = kitWith()
+    const at: number[] = []
+    const flaky = workflow('flaky', async (ctx) => {
+      return await ctx.step(
+        'call',
+        ({ attempt }) => {
+          at.push(kit.now())
+          if (attempt < 4) throw new Error(`no ${attempt}`)
+          return attempt
+        },
+        { retry: { attempts: 4, backoff: '10s', factor: 3, jitter: 0, maxBackoff: '1h' } },
+      )
+    })
+    const run = await kit.run(flaky, undefined, { id: 'f' })
+    await kit.advance('15s')
+    kit.crash()
+    expect(await kit.result(run)).toBe(4)
+    const pauses = at.map((time, i) => (time - at[Math.max(0, i - 1)]!) / 1000)
+    expect(pauses.map(Math.round)).toEqual([0, 10, 30, 90])
+  })
+
+  it('fail for good with what they threw: name, message, code and data survive', async () => {
+    const kit = kitWith()
+    let calls = 0
+    const bad = workflow('bad', async (ctx) => {
+      await ctx.step(
+        'call',
+        () => {
+          calls += 1
+          throw Object.assign(new RangeError('too far'), { code: 'EFAR', data: { by: 3 } })
+        },
+        { retry: { attempts: 5, nonRetryable: ['EFAR'] } },
+      )
+    })
+    const error = await kit.result(await kit.run(bad, undefined, { id: 'b' })).catch((thrown) => thrown)
+    expect(error).toBeInstanceOf(RangeError)
+    expect(error).toMatchObject({ message: 'too far', code: 'EFAR', data: { by: 3 } })
+    expect(calls).toBe(1)
+  })
+
+  it('may give what is only like a promise, as query builders do: it is waited for', async () => {
+    const kit = kitWith()
+    const builder = (settle: (resolve: (value: unknown) => void, reject: (error: unknown) => void) => void) => ({
+      // biome-ignore lint/suspicious/noThenProperty: that is what is tried.
+      then: (resolve: (value: unknown) => void, reject: (error: unknown) => void) => settle(resolve, reject),
+    })
+    const asked = workflow('asked', async (ctx) => {
+      const row = await ctx.step('row', () => builder((resolve) => setImmediate(resolve, { id: 7 })))
+      const refused = await ctx.step('none', () => builder((_, reject) => reject(new Error('no table')))).catch(String)
+      const broken = await ctx
+        .step('broken', () =>
+          builder(() => {
+            throw new Error('no connection')
+          }),
+        )
+        .catch(String)
+      return { row, refused, broken }
+    })
+    expect(await kit.result(await kit.run(asked, undefined, { id: 'q' }))).toEqual({
+      row: { id: 7 },
+      refused: 'Error: no table',
+      broken: 'Error: no connection',
+    })
+  })
+
+  it('that nobody awaits may fail: neither the process nor the run ends over it', async () => {
+    const kit = kitWith()
+    const careless = workflow('careless', async (ctx) => {
+      void ctx.step('left alone', () => Promise.reject(new Error('nobody looks')))
+      void ctx.step('', () => 1)
+      await ctx.sleep('1s')
+      return await ctx.step('seen', () => 'done')
+    })
+    expect(await kit.result(await kit.run(careless, undefined, { id: 'c' }))).toBe('done')
+  })
+
+  it('that throw NonRetryable are not called again', async () => {
+    const kit = kitWith()
+    let calls = 0
+    const bad = workflow('bad', async (ctx) => {
+      const fail = () => {
+        calls += 1
+        throw new NonRetryable('never')
+      }
+      await ctx.step('call', fail, { retry: { attempts: 9 } })
+    })
+    await expect(kit.result(await kit.run(bad, undefined, { id: 'b' }))).rejects.toThrow('never')
+    expect(calls).toBe(1)
+  })
+
+  it('time out, and their AbortSignal fires', async () => {
+    const kit = kitWith()
+    let aborted = 0
+    const slow = workflow('slow', async (ctx) => {
+      await ctx.step(
+        'call',
+        ({ signal }) =>
+          new Promise((_, reject) => {
+            signal.addEventListener('abort', () => {
+              aborted += 1
+              reject(signal.reason)
+            })
+          }),
+        { timeout: '30s', retry: { attempts: 2, backoff: '1s' } },
+      )
+    })
+    const error = await kit.result(await kit.run(slow, undefined, { id: 's' })).catch((thrown) => thrown)
+    expect(isReprise(error, 'TIMEOUT')).toBe(true)
+    expect(aborted).toBe(2)
+  })
+
+  it('leave details with their heartbeat that a later attempt reads, also after a crash', async () => {
+    const kit = kitWith({ crashAt: [{ effect: 2, when: 'after' }] })
+    const seen: unknown[] = []
+    const long = workflow('long', async (ctx) => {
+      return await ctx.step('copy', async ({ details, heartbeat }) => {
+        seen.push(details)
+        for (let at = Number(details ?? 0); at < 3; at++) {
+          await kit.effect(() => at)
+          await ctx.heartbeat(at + 1)
+          await heartbeat()
+        }
+        return 'copied'
+      })
+    })
+    expect(await kit.result(await kit.run(long, undefined, { id: 'l' }))).toBe('copied')
+    expect(seen).toEqual([undefined, 1])
+  })
+
+  it('that give no heartbeat in time have failed', async () => {
+    const kit = kitWith()
+    const silent = workflow('silent', async (ctx) => {
+      await ctx.step('call', () => new Promise(() => undefined), { heartbeatTimeout: '10s' })
+    })
+    const error = await kit.result(await kit.run(silent, undefined, { id: 's' })).catch((thrown) => thrown)
+    expect(error.message).toContain('heartbeat')
+  })
+
+  it('whose result cannot be stored fail, and say why', async () => {
+    const kit = kitWith()
+    const bad = workflow('bad', async (ctx) => {
+      await ctx.step('call', () => ({ fn: () => 1 }))
+    })
+    const error = await kit.result(await kit.run(bad, undefined, { id: 'b' })).catch((thrown) => thrown)
+    expect(isReprise(error, 'UNSERIALIZABLE')).toBe(true)
+  })
+
+  it('that fail while nobody waits for them end neither the run nor the process', async () => {
+    const kit = kitWith()
+    const unhandled: unknown[] = []
+    const hear = (reason: unknown) => unhandled.push(reason)
+    process.on('unhandledRejection', hear)
+    const careless = workflow('careless', async (ctx) => {
+      void ctx.step('forgotten', () => Promise.reject(new Error('nobody looks')))
+      void ctx.parallel([async () => Promise.reject(new Error('nor here'))])
+      const late = ctx.step('late', () => Promise.reject(new Error('too late')))
+      const first = await ctx
+        .step('first', () => Promise.reject(new Error('first')))
+        .catch((error: Error) => error.message)
+      await ctx.sleep('1h')
+      return [first, await late.catch((error: Error) => error.message)]
+    })
+    expect(await kit.result(await kit.run(careless, undefined, { id: 'c' }))).toEqual(['first', 'too late'])
+    await new Promise((resolve) => setTimeout(resolve, 10))
+    process.off('unhandledRejection', hear)
+    expect(unhandled).toEqual([])
+  })
+
+  it('do not nest', async () => {
+    const kit = kitWith()
+    const nested = workflow('nested', async (ctx) => {
+      await ctx.step('outer', () => ctx.step('inner', () => 1))
+    })
+    await expect(kit.result(await kit.run(nested, undefined, { id: 'n' }))).rejects.toThrow('do not nest')
+  })
+})

@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import { stateStore, table } from '../../src/layers/table/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
+import { until } from './support.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
 
@@ -60,6 +61,46 @@ onEveryStore('state store', (world) => {
     await two.close()
     const again = await (await w.engine()).open(rows)
     expect([again.get('mine'), again.get('zombie'), again.size]).toEqual([2, undefined, 21])
+  })
+
+  it('A9.4: a table that a standby took over is the one that is opened in its process: no update is lost between them', async () => {
+    const w = await world()
+    const [one, two] = [await w.engine(), await w.engine()]
+    const store = stateStore<number>('sums', { partitions: 1 })
+    await (await one.open(rows)).set('sum', 0)
+    await (await store.partition(one, 0)).set('sum', 0)
+    const pairs = [
+      [await (await rows.standby(two)).takeOver(), await two.open(rows)],
+      [await (await store.standby(two, 0)).takeOver(), await store.partition(two, 0)],
+    ] as const
+    for (const [taken, opened] of pairs) {
+      const seen: unknown[] = []
+      taken.watch('sum', (changes) => seen.push(...changes.map(({ value }) => value)))
+      const add = (t: typeof taken) => t.transaction((tx) => tx.set('sum', tx.get('sum')! + 1))
+      await Promise.all(Array.from({ length: 20 }, (_, n) => add(n % 2 ? taken : opened)))
+      expect(opened.get('sum')).toBe(20)
+      expect(seen.at(-1)).toBe(20)
+    }
+  })
+
+  it('A9.4: a standby does not show rows whose time is over, swept or not', async () => {
+    const w = await world()
+    const [one, two] = [await w.engine(), await w.engine()]
+    const t = await one.open(rows)
+    await t.set('a', 1, { ttl: 1 })
+    await t.set('b', 2, { ttl: '1h' })
+    await t.set('c', 3)
+    const standby = await rows.standby(two)
+    await until(() => !t.has('a'))
+    expect([standby.get('a'), [...standby.entries()]]).toEqual([
+      undefined,
+      [
+        ['b', 2],
+        ['c', 3],
+      ],
+    ])
+    expect([...standby.entries({ limit: 1 })]).toEqual([['b', 2]])
+    expect([...standby.entries({ reverse: true, limit: 1 })]).toEqual([['c', 3]])
   })
 
   it('B4: missing tombstone: a deleted key stays deleted for a standby, whatever was trimmed or compacted meanwhile', async () => {

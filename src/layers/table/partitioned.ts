@@ -6,10 +6,10 @@ import { RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import type { TableHandle, TableModel } from './handle.ts'
+import type { TableHandle } from './handle.ts'
 import { TableStandby } from './standby.ts'
 import type { TableState } from './state.ts'
-import { openTable, type TableOptions, tableParts, tablePrefix } from './table.ts'
+import { handleOf, openTable, type TableOptions, tableParts, tablePrefix } from './table.ts'
 import type { SetOptions, Transaction } from './transaction.ts'
 
 export interface StoreOptions<V> extends TableOptions<V> {
@@ -51,7 +51,12 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     fold,
     partitionOf: (key) => partitionOf(key, partitions),
     partition,
-    standby: (engine, number) => standbyOf(engine, `${prefix}${checkPartition(number, partitions)}`, fold, model),
+    async standby(engine, number) {
+      engine.register(prefix, fold)
+      const timeline = `${prefix}${checkPartition(number, partitions)}`
+      const replica = await engine.follow({ prefix: timeline, fold }, '')
+      return new TableStandby(engine, replica, (open) => handleOf(engine, model, open, shared))
+    },
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id !== undefined) throw new RepriseError('INVALID_ARGUMENT', `${name}: open one partition with partition(…)`)
       const tables: TableHandle<V>[] = []
@@ -64,16 +69,6 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
       return new PartitionedStore(tables)
     },
   }
-}
-
-export async function standbyOf<V>(
-  engine: Reprise,
-  timeline: string,
-  fold: Fold<TableState<V>>,
-  model: TableModel<V>,
-): Promise<TableStandby<V>> {
-  const replica = await engine.follow({ prefix: timeline, fold }, '')
-  return new TableStandby(engine, model, replica)
 }
 
 /** All partitions in one process, as one map. */

@@ -9,18 +9,21 @@ import type { Replica } from '../../engine/follow.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
-import { TableHandle, type TableModel } from './handle.ts'
+import type { TableHandle } from './handle.ts'
 import type { Offset, TableState } from './state.ts'
+
+/** The one handle that an open table has in this process. */
+export type HandleOf<V> = (open: OpenTimeline<TableState<V>>) => Promise<TableHandle<V>>
 
 export class TableStandby<V> {
   readonly #engine: Reprise
-  readonly #model: TableModel<V>
   readonly #replica: Replica<TableState<V>, OpenTimeline<TableState<V>>>
+  readonly #handleOf: HandleOf<V>
 
-  constructor(engine: Reprise, model: TableModel<V>, replica: Replica<TableState<V>, OpenTimeline<TableState<V>>>) {
+  constructor(engine: Reprise, replica: Replica<TableState<V>, OpenTimeline<TableState<V>>>, handleOf: HandleOf<V>) {
     this.#engine = engine
-    this.#model = model
     this.#replica = replica
+    this.#handleOf = handleOf
   }
 
   /** How far it has followed. */
@@ -32,20 +35,25 @@ export class TableStandby<V> {
     return this.#replica.recovery
   }
 
+  /** Rows whose time is over count until their owner has swept them. */
   get size(): number {
     return this.#replica.state.rows.size
   }
 
   get(key: string): V | undefined {
-    const { rows, expiry } = this.#replica.state
-    const value = rows.get(key)
-    if (value === undefined || expiry.size === 0) return value
-    const at = expiry.get(key)
-    return at !== undefined && at <= this.#engine.kernel.clock.now() ? undefined : value
+    const value = this.#replica.state.rows.get(key)
+    return value === undefined || this.#hasEnded(key) ? undefined : value
   }
 
-  entries(range: KeyedRange = {}): IterableIterator<[string, V]> {
-    return this.#replica.state.rows.entries(range)
+  *entries(range: KeyedRange = {}): IterableIterator<[string, V]> {
+    const { limit, ...whole } = range
+    let left = limit ?? Number.POSITIVE_INFINITY
+    for (const entry of this.#replica.state.rows.entries(whole)) {
+      if (left <= 0) return
+      if (this.#hasEnded(entry[0])) continue
+      left -= 1
+      yield entry
+    }
   }
 
   offset(source: string): Offset | undefined {
@@ -59,13 +67,17 @@ export class TableStandby<V> {
 
   /** Becomes the owner with the state it has: only what it had not seen is read. The owner before is fenced. */
   async takeOver(options: OpenOptions = {}): Promise<TableHandle<V>> {
-    const open = await this.#replica.takeOver({ takeover: true, ...options })
-    const handle = new TableHandle(this.#engine.kernel, this.#model, open)
-    await handle.recover()
-    return handle
+    return await this.#handleOf(await this.#replica.takeOver({ takeover: true, ...options }))
   }
 
   close(): void {
     this.#replica.close()
+  }
+
+  #hasEnded(key: string): boolean {
+    const { expiry } = this.#replica.state
+    if (expiry.size === 0) return false
+    const at = expiry.get(key)
+    return at !== undefined && at <= this.#engine.kernel.clock.now()
   }
 }

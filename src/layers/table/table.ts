@@ -7,6 +7,7 @@ import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
 import { TableHandle, type TableModel } from './handle.ts'
 import type { IndexFunction } from './indexes.ts'
 import { TableStandby } from './standby.ts'
@@ -50,7 +51,7 @@ export function table<V>(name: string, options: TableOptions<V> = {}): TableDefi
     async standby(engine, id) {
       engine.register(prefix, fold)
       const replica = await engine.follow({ prefix: id === undefined ? prefix : `${prefix}/${id}`, fold }, '')
-      return new TableStandby(engine, model, replica)
+      return new TableStandby(engine, replica, (open) => handleOf(engine, model, open, shared))
     },
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       engine.register(prefix, fold)
@@ -67,7 +68,16 @@ export async function openTable<V>(
   options: OpenOptions,
   shared: WeakMap<object, TableHandle<V>>,
 ): Promise<TableHandle<V>> {
-  const opened = await engine.openTimeline(timelineId(id), fold, options)
+  return await handleOf(engine, model, await engine.openTimeline(timelineId(id), fold, options), shared)
+}
+
+/** One for each open table in this process, however it came to be open: two would not know of each other's writes. */
+export async function handleOf<V>(
+  engine: Reprise,
+  model: TableModel<V>,
+  opened: OpenTimeline<TableState<V>>,
+  shared: WeakMap<object, TableHandle<V>>,
+): Promise<TableHandle<V>> {
   const held = shared.get(opened)
   if (held) return held.share()
   const handle = new TableHandle(engine.kernel, model, opened)

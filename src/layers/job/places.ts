@@ -11,8 +11,9 @@ export const placesMax = placeMask
 
 /** Tables are at most this full… */
 const fullest = 0.75
-/** …and grow by this factor: less would move the places more often, and each move looks at the fingerprint again. */
-const growth = 1.5
+/** …and grow by this factor: less would move the places more often, each move looks at the fingerprint again, and more would
+ *  leave more of them empty. */
+const growth = 2
 const tableCount = 256
 
 /** Tables begin with different lengths, so that they do not all grow in the same moment, nor are all half empty after it. */

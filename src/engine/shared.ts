@@ -137,7 +137,7 @@ export class SharedTimeline<State> {
       return null
     }
     const open = this.#open ?? (await this.#opening)
-    if (open && !open.broken && open.epoch === head.epoch) return open.state
+    if (open && isUsable(open) && open.epoch === head.epoch) return open.state
     const isElsewhere = head.owner !== null && head.isOwnerAlive && head.owner !== this.#engine.kernel.worker.id
     this.#isReadOnly ??= (await this.#engine.facts()).isReadOnly
     if (!this.#isReadOnly && !isElsewhere) return (await this.#own()).state
@@ -215,7 +215,7 @@ export class SharedTimeline<State> {
   }
 
   async #own(): Promise<OpenTimeline<State>> {
-    if (this.#open && !this.#open.broken) return this.#open
+    if (this.#open && isUsable(this.#open)) return this.#open
     if (this.#open) this.#drop()
     this.#opening ??= this.#take().finally(() => {
       this.#opening = null
@@ -239,4 +239,9 @@ export class SharedTimeline<State> {
     this.#replica = null
     this.#onReload()
   }
+}
+
+/** A rollback in this process closes it too, whoever holds it. */
+function isUsable(open: OpenTimeline<unknown>): boolean {
+  return !open.broken && !open.closing
 }

@@ -1,0 +1,128 @@
+// The first read of a thread in a process: what it takes from the store does not grow with the thread, and damage in a
+// page that was left in the store is met when the page is read.
+
+import type { CheckpointTuple } from '@langchain/langgraph-checkpoint'
+import { describe, expect, it } from 'vitest'
+import { RepriseSaver } from '../../src/layers/langgraph/index.ts'
+import { onEveryStore, type World } from '../support/worlds.ts'
+import { all, at, type Counted, capture, count, idOf, messagesOf, put, talk } from './long-thread.ts'
+
+/** What the first read in a new process takes from the store. */
+async function cold<T>(world: World, read: (saver: RepriseSaver) => Promise<T>): Promise<Counted & { result: T }> {
+  const rp = await world.engine()
+  const counted = count(rp)
+  const result = await read(new RepriseSaver(rp))
+  const taken = { ...counted, result }
+  await rp.close()
+  return taken
+}
+
+const kept = 8
+const reads: Record<string, (saver: RepriseSaver, turns: number) => Promise<readonly CheckpointTuple[]>> = {
+  'the newest tuple': async (saver) => [(await saver.getTuple(at('t')))!],
+  'a tuple by its id': async (saver, turns) => [(await saver.getTuple(at('t', idOf(turns / 2))))!],
+  'a list of ten': (saver) => all(saver.list(at('t'), { limit: 10 })),
+  'a list of ten before another, with a filter': (saver, turns) =>
+    all(saver.list(at('t'), { limit: 10, before: at('t', idOf(turns / 4)), filter: { source: 'loop' } })),
+}
+const firstOf: Record<string, (turns: number) => number> = {
+  'a tuple by its id': (turns) => turns / 2,
+  'a list of ten before another, with a filter': (turns) => turns / 4 - 1,
+}
+
+describe('RepriseSaver in a new process', () => {
+  onEveryStore('C11 a long thread', (world) => {
+    it('reads what it gives and a bounded rest, after 500 turns as after 5,000', async () => {
+      const taken: Record<string, Counted[]> = {}
+      for (const turns of [500, 5000]) {
+        const w = await world()
+        const writer = await w.engine()
+        await talk(new RepriseSaver(writer), 't', turns, kept)
+        await capture(writer, 't')
+        await writer.close()
+        for (const [name, read] of Object.entries(reads)) {
+          const { result, ...counted } = await cold(w, (saver) => read(saver, turns))
+          const first = firstOf[name]?.(turns) ?? turns
+          expect(result.map(({ checkpoint }) => checkpoint.channel_values.messages)).toEqual(
+            result.map((_, i) => messagesOf(first - i, kept)),
+          )
+          taken[name] = [...(taken[name] ?? []), counted]
+        }
+      }
+      for (const [name, [few, many]] of Object.entries(taken)) {
+        expect(many!.entries, name).toBe(0)
+        expect(many!.chunks, name).toBeLessThan(30)
+        // Ten times the turns; the directories, of a line a page, are what grows.
+        expect(many!.bytes, name).toBeLessThan(2 * few!.bytes + 64 * 1024)
+        expect(many!.bytes, name).toBeLessThan(200 * 1024)
+      }
+    })
+
+    it('replays no more than the policy leaves behind the last checkpoint', async () => {
+      const w = await world()
+      const writer = await w.engine()
+      await talk(new RepriseSaver(writer), 't', 3300, kept)
+      await writer.close()
+      const { entries, result } = await cold(w, (saver) => saver.getTuple(at('t')))
+      expect(result!.checkpoint.channel_values.messages).toEqual(messagesOf(3300, kept))
+      expect(entries).toBeGreaterThan(0)
+      expect(entries).toBeLessThan(1024 + 300)
+    })
+
+    it('goes on, prunes and forgets a thread of which it has read little', async () => {
+      const w = await world()
+      const first = await w.engine()
+      await talk(new RepriseSaver(first), 't', 400, kept)
+      await capture(first, 't')
+      await first.close()
+      const second = await w.engine()
+      const saver = new RepriseSaver(second)
+      const counted = count(second)
+      await put(saver, 't', 401, 400, kept)
+      // From an old checkpoint too: a page that nobody had asked for is written to.
+      await put(saver, 't', 402, 3, kept)
+      await saver.putWrites(at('t', idOf(200)), [['messages', 'late']], 'task')
+      expect(counted.chunks).toBeLessThan(40)
+      await second.close()
+      // What it wrote is replayed, and brings in the pages that it touches.
+      const third = await w.engine()
+      const reader = new RepriseSaver(third)
+      expect((await reader.getTuple(at('t', idOf(401))))!.checkpoint.channel_values.messages).toEqual(
+        messagesOf(401, kept),
+      )
+      expect((await reader.getTuple(at('t', idOf(402))))!.parentConfig!.configurable!.checkpoint_id).toBe(idOf(3))
+      expect((await reader.getTuple(at('t', idOf(200))))!.pendingWrites).toEqual([['task', 'messages', 'late']])
+      await reader.end()
+      expect(await reader.prune('t', { keepLast: 2 })).toEqual({ checkpoints: 400 })
+      await reader.end()
+      const left = await all(reader.list(at('t')))
+      expect(left.map(({ checkpoint }) => checkpoint.channel_values.messages)).toEqual([
+        messagesOf(402, kept),
+        messagesOf(401, kept),
+      ])
+      expect((await third.verify()).faults).toEqual([])
+      await reader.deleteThread('t')
+      expect(await reader.getTuple(at('t'))).toBeUndefined()
+    })
+
+    it('reads a fork and what is left after a rollback page by page too', async () => {
+      const w = await world()
+      const rp = await w.engine()
+      const saver = new RepriseSaver(rp)
+      await talk(saver, 't', 300, kept)
+      await capture(rp, 't')
+      const where = (await rp.head('langgraph/t'))!
+      await talk(saver, 't', 20, kept, 300)
+      await rp.fork({ timeline: 'langgraph/t', seq: where.seq }, 'langgraph/f')
+      await put(saver, 'f', 301, 300, kept)
+      await rp.rollback({ timeline: 'langgraph/t', seq: where.seq })
+      for (const reader of [saver, new RepriseSaver(await w.engine())]) {
+        expect((await reader.getTuple(at('t')))!.checkpoint.id).toBe(idOf(300))
+        expect((await reader.getTuple(at('f')))!.checkpoint.channel_values.messages).toEqual(messagesOf(301, kept))
+        expect((await reader.getTuple(at('f', idOf(7))))!.checkpoint.channel_values.messages).toEqual(
+          messagesOf(7, kept),
+        )
+      }
+    })
+  })
+})

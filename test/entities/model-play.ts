@@ -1,0 +1,177 @@
+// Plays steps on a subject and on a plain model of it: writes, checkpoints, restarts, crashes and takeovers with a write on
+// its way, forks, and a collector. After each step, what is read is the model.
+// More runs: REPRISE_ENTITY_RUNS=20 npx vitest run test/entities/models
+
+import fc from 'fast-check'
+import { expect } from 'vitest'
+import { RepriseError } from '../../src/core/errors.ts'
+import type { Store } from '../../src/core/ports.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import type { World } from '../support/worlds.ts'
+import { noise } from './support.ts'
+
+const more = Number(process.env.REPRISE_ENTITY_RUNS ?? 1)
+export const runsOf: Record<string, number> = { memory: 20 * more, sqlite: 5 * more, postgres: 2 * more }
+
+/** A race is a takeover with a write on its way; a crash is a death with one. */
+const interruption = fc.constantFrom('crash', 'restart', 'takeover', 'race', 'checkpoint', 'reopen', 'fork', 'collect')
+
+type Step<T> = { readonly kind: 'write'; readonly what: T } | { readonly kind: 'interrupt'; readonly how: string }
+
+export const stepsOf = <T>(what: fc.Arbitrary<T>) =>
+  fc.array(
+    fc.oneof(
+      { weight: 4, arbitrary: what.map((each): Step<T> => ({ kind: 'write', what: each })) },
+      { weight: 2, arbitrary: interruption.map((how): Step<T> => ({ kind: 'interrupt', how })) },
+    ),
+    { minLength: 1, maxLength: 30 },
+  )
+
+export interface Subject<T> {
+  /** Opens it in this engine, taking it over. */
+  open(engine: Reprise): Promise<void>
+  write(what: T): Promise<unknown>
+  checkpoint(): Promise<unknown>
+  close(): Promise<unknown>
+  read(): unknown | Promise<unknown>
+  /** A subject of its own that is now what this one is now; left out where there are no forks. */
+  fork?(engine: Reprise, n: number): Promise<Subject<T>>
+}
+
+/** A number with so much text that does not compress that a state of several needs chunks, which a collector might take. */
+export const wide = (n: number) => `${n} ${noise(n, 700)}`
+
+/** The number again; anything else in its text is a fault. */
+export function narrow(text: string): number {
+  const n = Number.parseInt(text, 10)
+  return text === wide(n) ? n : Number.NaN
+}
+
+/** What a subject should be. */
+export interface Plain<T, Model> {
+  readonly initial: Model
+  apply(model: Model, what: T): Model
+  view(model: Model): unknown
+}
+
+/** An engine whose process can die: from then on its store answers nothing, and nothing it still tries has any effect. */
+async function mortal(world: World): Promise<{ engine: Reprise; die(): void }> {
+  const store = await world.store()
+  let isDead = false
+  const dead = () => Promise.reject(new RepriseError('CLOSED', 'this process is dead'))
+  const wrap = <T extends object>(target: T): T =>
+    new Proxy(target, {
+      get(held, name) {
+        const member: unknown = Reflect.get(held, name, held)
+        if (name === 'blobs') return wrap(member as object)
+        if (typeof member !== 'function' || name === 'close' || name === 'listen') {
+          return typeof member === 'function' ? member.bind(held) : member
+        }
+        return (...args: unknown[]) => (isDead ? dead() : member.apply(held, args))
+      },
+    })
+  const engine = await world.engine({ ports: { store: wrap(store) as Store } })
+  return {
+    engine,
+    die() {
+      isDead = true
+      engine.kernel.worker.abandon()
+    },
+  }
+}
+
+/** Runs the steps; after each, what is read is the model. A write that nobody heard of is there whole or not at all. */
+export async function play<T, Model>(
+  world: World,
+  subject: Subject<T>,
+  steps: readonly Step<T>[],
+  { initial, apply, view }: Plain<T, Model>,
+): Promise<void> {
+  let { engine, die } = await mortal(world)
+  await subject.open(engine)
+  let model = initial
+  /** Those that were taken over live on, and may try what they like. */
+  const olds: Reprise[] = []
+  const forks: { readonly subject: Subject<T>; readonly model: Model }[] = []
+  let isCollected = false
+  for (let i = 0; i < steps.length; i++) {
+    const step = steps[i]!
+    const next = steps[i + 1]
+    // The write that is on its way when something happens.
+    const startWrite = () => {
+      if (next?.kind !== 'write') return null
+      i += 1
+      const isDone = subject.write(next.what).then(
+        () => true,
+        () => false,
+      )
+      return { isDone, after: apply(model, next.what) }
+    }
+    if (step.kind === 'write') {
+      await subject.write(step.what)
+      model = apply(model, step.what)
+    } else if (step.how === 'checkpoint') await subject.checkpoint()
+    else if (step.how === 'reopen') {
+      await subject.close()
+      await subject.open(engine)
+    } else if (step.how === 'restart') {
+      await engine.close()
+      ;({ engine, die } = await mortal(world))
+      await subject.open(engine)
+    } else if (step.how === 'takeover') {
+      olds.push(engine)
+      ;({ engine, die } = await mortal(world))
+      await subject.open(engine)
+    } else if (step.how === 'race') {
+      const write = startWrite()
+      if (i % 2) await new Promise((resolve) => setImmediate(resolve))
+      olds.push(engine)
+      ;({ engine, die } = await mortal(world))
+      await subject.open(engine)
+      // The old owner lives and hears its answer: the write is there exactly if it was told so.
+      if (await write?.isDone) model = write!.after
+    } else if (step.how === 'fork') {
+      const fork = await subject.fork?.(engine, forks.length)
+      if (fork) forks.push({ subject: fork, model })
+    } else if (step.how === 'collect') {
+      // Beside a writer, and then, while nobody writes, without any grace: only what is named stays.
+      const collecting = engine.collect()
+      const write = startWrite()
+      await collecting
+      if (await write?.isDone) model = write!.after
+      await subject.checkpoint()
+      await subject.close()
+      for (const old of olds.splice(0)) await old.close()
+      await engine.collect({ graceMs: -1000 })
+      isCollected = true
+      await subject.open(engine)
+    } else {
+      const write = startWrite()
+      // At once, or after the write was handed to the store.
+      if (i % 2) await new Promise((resolve) => setImmediate(resolve))
+      die()
+      ;({ engine, die } = await mortal(world))
+      await subject.open(engine)
+      // Nobody heard the answer.
+      if (write && JSON.stringify(await subject.read()) === JSON.stringify(view(write.after))) model = write.after
+    }
+    expect(await subject.read()).toEqual(view(model))
+  }
+  for (const each of [...olds, engine]) await each.close()
+  if (forks.length === 0 && !isCollected) return
+  const last = await mortal(world)
+  for (const fork of forks) {
+    await fork.subject.open(last.engine)
+    expect(await fork.subject.read()).toEqual(view(fork.model))
+    const write = steps.find((step) => step.kind === 'write')
+    if (write) {
+      await fork.subject.write(write.what)
+      expect(await fork.subject.read()).toEqual(view(apply(fork.model, write.what)))
+    }
+    await fork.subject.close()
+  }
+  await subject.open(last.engine)
+  expect(await subject.read()).toEqual(view(model))
+  expect((await last.engine.verify()).faults).toEqual([])
+  await last.engine.close()
+}

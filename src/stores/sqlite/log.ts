@@ -20,6 +20,11 @@ export function isAnchor(tid: number, first: number, count: number, bytes: numbe
   return bytes >= anchorBytes || crosses(first + tid * 7, count, anchorEvery)
 }
 
+/** Rows below were given back: see tidy.ts. */
+export function firstPosition(connection: Connection): number {
+  return Number(connection.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value ?? 1)
+}
+
 /** Should the row spell out the digest? If not, it is computed from the one before: at most a few small runs away. */
 export function needsDigest(run: Run): boolean {
   return run.bytes.length >= digestBytes || crosses(run.first, run.count, digestEvery)
@@ -57,7 +62,7 @@ export class Log {
 
   /** Where the log begins: rows below it were given back by tidy. */
   firstPosition(): number {
-    return Number(this.#connection.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value ?? 1)
+    return firstPosition(this.#connection)
   }
 
   body(position: number): Uint8Array | null {

@@ -164,6 +164,22 @@ describe('loose rows', () => {
     await expectHead(other, a)
   })
 
+  it('rows that tidy gave back are not missed: the log may start with loose rows', async () => {
+    const kit = await openKit()
+    const a = await kit.create('a')
+    await a.append('one')
+    const other = await openKit()
+    await expectHead(other, a)
+    await kit.store.tidy(0)
+    expect(await countRows('SELECT min(position) AS count FROM reprise_log')).toBeGreaterThan(1)
+    await a.append('two')
+    await expectHead(other, a)
+    const late = await openKit()
+    await expectHead(late, a)
+    expect(await late.store.inspect()).toEqual([])
+    await late.create('b')
+  })
+
   it('G4: an append whose mark cannot be written is durable, and asked again it was applied', async () => {
     const a = await (await openKit()).create('a')
     for (const store of stores.splice(0)) await store.close()

@@ -131,7 +131,7 @@ export class Holdings {
     const recovered = await lookAgain(async () => {
       const current = known ?? (await headUnder(this.#kernel, head.timeline, head.epoch))
       known = null
-      return await recover(this.#kernel, current, fold)
+      return await recover(this.#kernel, current, fold, { isPaged: true })
     })
     const open = this.#make(head, fold, recovered)
     for (const { record, reason } of recovered.damaged) await open.mark({ id: record.id, invalid: reason })

@@ -8,7 +8,7 @@ import { open } from '../dist/index.js'
 import { median, time } from './measure.mjs'
 import { answerBytes, directPuts, makeGraph, runTurns, timePuts, turnBytes } from './support/graph.mjs'
 import { makeSavers } from './support/savers.mjs'
-import { countBytes, makeAgent } from './support/sessions.mjs'
+import { countBytes, countReads, makeAgent } from './support/sessions.mjs'
 import { temporaryFolder } from './support/stores.mjs'
 
 const turns = 200
@@ -154,6 +154,12 @@ const threads = ['sqlite', 'postgres'].flatMap((kind) => [
     note: `the same, the first read in a process; baseline: ${official[kind]}`,
     ...read(kind, (saver) => listAll(saver, 200), { isCold: true }),
   },
+  {
+    name: `list-10-cold-${kind}`,
+    unit: 'ms',
+    note: `the 10 newest of them, the first read in a process; baseline: ${official[kind]}`,
+    ...read(kind, (saver) => listAll(saver, 10), { isCold: true }),
+  },
 ])
 
 const long = ['sqlite', 'postgres'].map((kind) => ({
@@ -173,6 +179,40 @@ const long = ['sqlite', 'postgres'].map((kind) => ({
     }
   },
 }))
+
+/** Threads of which the graph keeps the last 20 messages: the state does not grow, so the first read should not either. */
+const windows = ['sqlite', 'postgres'].map((kind) => ({
+  name: `list-10-cold-long-${kind}`,
+  unit: '× after 500 turns',
+  note: 'the first list of 10 in a process, after REPRISE_BENCH_AGENT_TURNS turns of which the last 20 messages are kept; KB: what is read from the store (history and chunks)',
+  run: async ({ index }) => {
+    if (index > 0) return { skip: 'once is enough' }
+    const [few, many] = [await coldList(kind, 500), await coldList(kind, longTurns)]
+    return {
+      value: many.ms / few.ms,
+      details: { ms500: few.ms, ms: many.ms, KB500: few.kilobytes, KB: many.kilobytes },
+    }
+  },
+}))
+
+async function coldList(kind, count) {
+  const savers = await makeSavers(kind)
+  try {
+    await fill(savers.ours, (saver) => directPuts(saver, config, count, 20))
+    const samples = []
+    let read
+    for (let n = 0; n < 9; n++) {
+      const { saver, engine, close } = await savers.ours.open()
+      read = countReads(engine)
+      samples.push((await time(() => listAll(saver, 10))).elapsedMs)
+      await close()
+    }
+    // The first ones compile.
+    return { ms: median(samples.slice(2)), kilobytes: read.bytes / 1024 }
+  } finally {
+    await savers.remove()
+  }
+}
 
 const sessions = [
   {
@@ -240,4 +280,4 @@ const sessions = [
   },
 ]
 
-export default [...threads, ...long, ...sessions]
+export default [...threads, ...long, ...windows, ...sessions]

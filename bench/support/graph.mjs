@@ -58,8 +58,8 @@ export function timePuts(saver) {
   return putMs
 }
 
-/** Messages as a graph would hand them over: the same objects, one more each time. */
-export async function directPuts(saver, config, count) {
+/** Messages as a graph would hand them over: the same objects, one more each time; `kept`: only the last of them. */
+export async function directPuts(saver, config, count, kept = count) {
   const messages = []
   let at = config
   for (let turn = 1; turn <= count; turn++) {
@@ -68,7 +68,7 @@ export async function directPuts(saver, config, count) {
       v: 4,
       id: `00000000-0000-6000-8000-${turn.toString(16).padStart(12, '0')}`,
       ts: new Date(turn).toISOString(),
-      channel_values: { messages: [...messages] },
+      channel_values: { messages: messages.slice(-kept) },
       channel_versions: { messages: turn },
       versions_seen: {},
     }

@@ -22,7 +22,7 @@ export async function makeSavers(kind) {
 
 async function ours(url) {
   const rp = await open(url)
-  return { saver: new RepriseSaver(rp), close: () => rp.close() }
+  return { saver: new RepriseSaver(rp), engine: rp, close: () => rp.close() }
 }
 
 async function sqliteSavers() {

@@ -33,3 +33,22 @@ export function countBytes(rp) {
   }
   return counted
 }
+
+/** Counts what is read of history and chunks. */
+export function countReads(rp) {
+  const counted = { bytes: 0 }
+  const { store } = rp.kernel
+  const read = store.read.bind(store)
+  store.read = async (...args) => {
+    const runs = await read(...args)
+    for (const { bytes } of runs) counted.bytes += bytes.length
+    return runs
+  }
+  const get = store.blobs.get.bind(store.blobs)
+  store.blobs.get = async (digests) => {
+    const chunks = await get(digests)
+    for (const chunk of chunks) counted.bytes += chunk?.length ?? 0
+    return chunks
+  }
+  return counted
+}

@@ -9,7 +9,7 @@ import { UnreadPages } from '../core/keyed-page.ts'
 import type { Fold } from './definition.ts'
 import type { Replica } from './follow.ts'
 import { newOperation } from './kernel.ts'
-import { damageOf, recover } from './recover.ts'
+import { damageOf, isDamage, recover } from './recover.ts'
 import type { Reprise } from './reprise.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
 import { refusalError, type Written } from './writer.ts'
@@ -56,7 +56,10 @@ export class SharedTimeline<State> {
       try {
         return await this.#read()
       } catch (error) {
-        if (attempt >= attemptsMax || !isReprise(error, ...overtaken)) throw error
+        // What is followed may touch a page that is gone: read whole, it rests on another checkpoint.
+        const isPageLost = this.#replica !== null && !this.#isWhole && isDamage(error)
+        if (attempt >= attemptsMax || !(isPageLost || isReprise(error, ...overtaken))) throw error
+        if (isPageLost) this.#isWhole = true
         this.#drop()
       }
     }
@@ -203,8 +206,9 @@ export class SharedTimeline<State> {
         for (const { record, reason } of damaged) await open.mark({ id: record.id, invalid: reason })
         open.break(new RepriseError('FENCED', `${this.id}: ${damage.message}`, { timeline: this.id }, damage))
       }
+      // Nothing is damaged: the page was collected, for its checkpoint was replaced since this state was read.
+      this.#isWhole ||= damaged.length > 0
     }
-    this.#isWhole = true
     this.#drop()
   }
 

@@ -24,6 +24,8 @@ export class TimelineState<State> implements Follower {
   readonly #effects: Keyed<Effect>
   // Looked at once: Keyed parts are there from the start or not at all.
   readonly #isInPlace: boolean
+  /** Only then can there be pages that were not read. */
+  readonly #isRestored: boolean
   #nextValue: State
   #nextLedger: EffectLedger
   #pending: Entry[] = []
@@ -35,6 +37,7 @@ export class TimelineState<State> implements Follower {
     this.#effects = (captured?.ledger as Keyed<Effect> | undefined) ?? new Keyed<Effect>()
     this.#ledger = ledgerOf(this.#effects.values())
     this.#isInPlace = holdsKeyed(this.#value)
+    this.#isRestored = captured !== undefined
     this.#nextValue = this.#value
     this.#nextLedger = this.#ledger
   }
@@ -54,7 +57,7 @@ export class TimelineState<State> implements Follower {
   /** Brings in the pages that these entries touch, before they are applied; null if nothing is missing. */
   fetch(entries: readonly Entry[]): Promise<unknown> | null {
     const { paged, upcasters } = this.#fold
-    if (!paged) return null
+    if (!paged || !this.#isRestored) return null
     const unread = new Set<Unread>()
     for (const entry of entries) {
       if (entry.type.startsWith(systemPrefix)) continue

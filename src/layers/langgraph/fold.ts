@@ -34,7 +34,8 @@ export type StoredValue =
 export interface CheckpointRecord {
   readonly parent: string | null
   readonly v: number
-  readonly ts: string
+  /** As it is packed. */
+  readonly ts: string | number
   readonly versions: Readonly<Record<string, Version>>
   readonly seen: Readonly<Record<string, Readonly<Record<string, Version>>>>
   /** Each value encoded on its own: a filter compares bytes. */
@@ -157,8 +158,8 @@ export function packId(id: string): string | Uint8Array {
 
 export function unpackId(id: string | Uint8Array): string {
   if (typeof id === 'string') return id
-  const hex = Buffer.from(id).toString('hex')
-  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-')
+  const hex = Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('hex')
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
 }
 
 /** An ISO time in its usual spelling is stored as its number. */
@@ -167,7 +168,7 @@ export function packTime(ts: string): string | number {
   return Number.isFinite(ms) && new Date(ms).toISOString() === ts ? ms : ts
 }
 
-function unpackTime(ts: string | number): string {
+export function unpackTime(ts: string | number): string {
   return typeof ts === 'number' ? new Date(ts).toISOString() : ts
 }
 
@@ -205,7 +206,7 @@ function applyCheckpoint(state: ThreadState, entry: Entry, data: CheckpointData)
   state.checkpoints.set(checkpointKey(ns, unpackId(packedId)), {
     parent,
     v,
-    ts: unpackTime(ts),
+    ts,
     versions: patch(before.versions, versions),
     seen: patch(before.seen, seen),
     metadata: patch(before.metadata, [settled, fieldsGone]),

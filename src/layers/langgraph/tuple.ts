@@ -11,7 +11,7 @@ import {
   type SerializerProtocol,
   TASKS,
 } from '@langchain/langgraph-checkpoint'
-import { type CheckpointRecord, checkpointKey, type ThreadState, type WriteRecord } from './fold.ts'
+import { type CheckpointRecord, checkpointKey, type ThreadState, unpackTime, type WriteRecord } from './fold.ts'
 import { bytesOf, type Packed, placesOf } from './leaves.ts'
 import type { ListItems, Lists } from './lists.ts'
 import type { Portable } from './portable.ts'
@@ -68,7 +68,7 @@ export class TupleMaker {
     const checkpoint = {
       v: record.v,
       id,
-      ts: record.ts,
+      ts: unpackTime(record.ts),
       channel_values,
       channel_versions,
       versions_seen: Object.fromEntries(seen),

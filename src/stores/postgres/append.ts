@@ -6,7 +6,7 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import type { Commit, Guard, Run } from '../../core/ports.ts'
 import { isAppendOperation } from '../../core/run.ts'
 import type { Connections } from './connect.ts'
-import { isDuplicateKey } from './failure.ts'
+import { isMisfit } from './failure.ts'
 import { functionName } from './functions.ts'
 import { arrayOfTexts, escapeText, isStorable } from './text.ts'
 
@@ -64,8 +64,7 @@ export async function append(port: CommitPort, appends: readonly Append[]): Prom
     if (isDone) for (const { guard, run } of appends) port.lastRuns.note(guard.timeline, run)
     return isDone
   } catch (error) {
-    // There is a run after that sequence already.
-    if (isDuplicateKey(error)) return false
+    if (isMisfit(error)) return false
     throw error
   }
 }

@@ -1,7 +1,7 @@
 // The general commit, in the database: everything that a Commit can hold, in the order that ports.ts gives. The batch
 // arrives as one JSON value and one value with all the bytes (encode.ts writes them); outcomes leave as JSON.
 
-import { functionName, isAlive, nowMs, positionText, steadyPlans } from './functions.ts'
+import { functionName, isAlive, nowMs, positionText, steadyPlans, transactionNumber } from './functions.ts'
 import { headColumns, headTables } from './rows.ts'
 
 export function createCommitFunction(s: string): string {
@@ -20,8 +20,8 @@ DECLARE
   v_now double precision := ${nowMs};
 BEGIN
   IF cardinality(p_make) > 0 THEN
-    INSERT INTO ${s}.timeline (ns, id, is_stub, created_at, updated_at)
-    SELECT p_ns, m.id, true, v_now, v_now FROM unnest(p_make) AS m(id)
+    INSERT INTO ${s}.timeline (ns, id, is_stub, pos_base, created_at, updated_at)
+    SELECT p_ns, m.id, true, n.pos_base, v_now, v_now FROM unnest(p_make) AS m(id) JOIN ${s}.namespace n ON n.id = p_ns
     WHERE NOT EXISTS (SELECT 1 FROM ${s}.timeline t WHERE t.ns = p_ns AND t.id = m.id)
     ORDER BY m.id ON CONFLICT (ns, id) DO NOTHING;
   END IF;
@@ -111,7 +111,7 @@ BEGIN
   END IF;
 
   IF c ? 'run' THEN
-    t.last_pos := greatest(t.last_pos, ${f('feed_pos')}(p_ns));
+    t.last_pos := greatest(t.last_pos, t.pos_base + ${transactionNumber});
     INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
     VALUES (t.tid, t.seq + (c->'run'->>'count')::bigint, t.seq + 1, t.last_pos, v_now, p_ns,
       decode(c->'run'->>'digest', 'hex'), c->>'op', substr(p_blob, (c->'run'->>'start')::integer, (c->'run'->>'size')::integer))
@@ -244,7 +244,9 @@ BEGIN
   n.base_id := v_archive;
   n.base_seq := n.seq;
   n.base_digest := n.digest;
-  INSERT INTO ${s}.timeline (ns, id, created_at, updated_at) VALUES (t.ns, t.id, t.created_at, p_now)
+  -- From the namespace, not from the row: who raises its base waits for those who read it, and then sees this row.
+  INSERT INTO ${s}.timeline (ns, id, pos_base, created_at, updated_at)
+  SELECT t.ns, t.id, x.pos_base, t.created_at, p_now FROM ${s}.namespace x WHERE x.id = t.ns
   RETURNING tid INTO n.tid;
   UPDATE ${s}.message SET tid = n.tid WHERE tid = t.tid;
   UPDATE ${s}.message SET tid = t.tid WHERE tid = v_other.tid;

@@ -2,8 +2,9 @@
 
 import { type ErrorCode, RepriseError } from '../../core/errors.ts'
 
-/** The SQLSTATE that our functions refuse with. */
+/** The SQLSTATEs of our functions. */
 const refused = 'RP001'
+const misfit = 'RP002'
 
 interface DriverError {
   readonly code?: unknown
@@ -26,9 +27,9 @@ export function isRetryable(error: unknown): boolean {
   return code === '40001' || code === '40P01'
 }
 
-/** Somebody else has written under the same key. The transaction was rolled back. */
-export function isDuplicateKey(error: unknown): boolean {
-  return error instanceof RepriseError && error.data.state === '23505'
+/** An append met a run of the same first sequence, or does not follow the last one. Nothing of its batch was done. */
+export function isMisfit(error: unknown): boolean {
+  return error instanceof RepriseError && (error.data.state === '23505' || error.data.state === misfit)
 }
 
 /** A prepared statement is not in this session, or is there although we did not put it there. Nothing was done. */

@@ -366,25 +366,23 @@ describe('the schema', () => {
 
   it('positions in the feed keep growing when a dump is restored into a younger cluster', async () => {
     const store = await openStore('restored')
-    const owner = new Owner(store, 'restored/x')
-    await owner.take()
-    await owner.append('before')
+    const owners = ['restored/y', 'restored/x'].map((id) => new Owner(store, id))
+    for (const owner of owners) {
+      await owner.take()
+      await owner.append('before')
+    }
     // As after a restore: the rows come from transactions that this cluster has not reached.
-    await query(
-      shared,
-      `UPDATE "${schema}".run SET pos = pos + 1000000000 WHERE ns = (SELECT id FROM "${schema}".namespace WHERE name = 'restored')`,
-    )
-    await query(shared, `UPDATE "${schema}".timeline SET last_pos = last_pos + 1000000000 WHERE id = 'restored/x'`)
+    const ns = `ns = (SELECT id FROM "${schema}".namespace WHERE name = 'restored')`
+    await query(shared, `UPDATE "${schema}".run SET pos = pos + 1000000000 WHERE ${ns}`)
+    await query(shared, `UPDATE "${schema}".timeline SET last_pos = last_pos + 1000000000 WHERE ${ns}`)
     await store.close()
     const again = await openStore('restored')
-    const after = Object.assign(new Owner(again, 'restored/x'), {
-      seq: owner.seq,
-      epoch: owner.epoch,
-      digest: owner.digest,
-    })
-    await after.append('after')
-    const items = await readFeed(again, () => true)
-    expect(items.map((item) => item.run.first)).toEqual([1, 2])
-    expect(items[0]!.position < items[1]!.position).toBe(true)
+    const end = (await again.feed(feedStart, {}, 100)).next
+    const next = owners.map(({ id, seq, epoch, digest }) => Object.assign(new Owner(again, id), { seq, epoch, digest }))
+    const late = new Owner(again, 'restored/z')
+    await late.take()
+    for (const owner of [...next, late]) await owner.append('after')
+    const { items } = await again.feed(end, {}, 100)
+    expect(items.map(({ timeline }) => timeline)).toEqual(['restored/y', 'restored/x', 'restored/z'])
   })
 })

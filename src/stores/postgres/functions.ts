@@ -30,15 +30,8 @@ export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.be
 /** The operation that wrote a run. */
 export const operationOf = (r: string) => `coalesce(${r}.operation, encode(substr(${r}.digest, 1, 8), 'hex'))`
 
-const feedPos = (s: string) =>
-  `SELECT pos_base + pg_current_xact_id()::text::bigint FROM ${s}.namespace WHERE id = p_ns`
-
-/**
- * The lock waits for its last holder and sees what that wrote to the row, though nothing else that is younger than the
- * statement. So a run that was trimmed meanwhile would still be found: that the row's sequence lies above tells.
- */
-const lockHead = (s: string, id: string, epoch: string, seq: string) =>
-  `SELECT tid, seq, last_pos FROM ${s}.timeline WHERE ns = p_ns AND id = ${id} AND epoch = ${epoch} AND seq <= ${seq} AND NOT is_stub LIMIT 1 FOR NO KEY UPDATE`
+/** The number of this transaction, which it gets at this moment if it has none. */
+export const transactionNumber = 'pg_current_xact_id()::text::bigint'
 
 /** Without them, code of that version can write no more. */
 export function dropFunctions(s: string, version: number): string {
@@ -55,9 +48,6 @@ END $$;`
 export function createFunctions(s: string): string {
   const f = (name: string) => functionName(s, name)
   return `
--- The place in the feed of what this transaction writes. Assigns the transaction its number.
-CREATE FUNCTION ${f('feed_pos')}(p_ns integer) RETURNS bigint LANGUAGE sql VOLATILE AS $$ ${feedPos(s)} $$;
-
 -- A refusal found in the middle of a commit: the commit's own block rolls back to its start.
 CREATE FUNCTION ${f('refuse')}(p_code text, p_reason text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -82,45 +72,63 @@ END $$;
 
 -- One append. False: nothing was done, and the general commit finds out why. The guard is that a run ends at p_seq (it
 -- begins at p_before, says the caller, who may be wrong) and that none begins after it: the first is looked up, the
--- second is the key of the table, which holds whatever this statement's snapshot is; who breaks it gets an error. A run
--- never gets a place in the feed before the one below it, whatever order their transactions got their numbers in.
+-- second is the key of the table, which holds whatever this statement's snapshot is; who breaks it gets an error. The lock
+-- sees what its last holder wrote to the row, but a run that was trimmed meanwhile would still be found: that the row's
+-- seq lies above tells. A run never gets a place in the feed before the one below it, whatever order their transactions
+-- got their numbers in.
 CREATE FUNCTION ${f('append_one')}(
   p_ns integer, p_id text, p_operation text, p_epoch bigint, p_seq bigint, p_before bigint, p_count bigint, p_digest bytea,
   p_bytes bytea
-) RETURNS boolean LANGUAGE plpgsql ${steadyPlans} AS $$
+) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
   INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
-  SELECT t.tid, p_seq + p_count, p_seq + 1, greatest((${feedPos(s)}), t.last_pos, r.pos), ${nowMs}, p_ns, p_digest,
-    p_operation, p_bytes
-  FROM (${lockHead(s, 'p_id', 'p_epoch', 'p_seq')}) t
-  LEFT JOIN LATERAL (SELECT last, pos FROM ${s}.run WHERE tid = t.tid AND first = p_before LIMIT 1) r ON true
+  SELECT t.tid, p_seq + p_count, p_seq + 1, greatest(t.pos_base + ${transactionNumber}, t.last_pos, r.pos), ${nowMs}, p_ns,
+    p_digest, p_operation, p_bytes
+  FROM (
+    SELECT tid, seq, last_pos, pos_base FROM ${s}.timeline
+    WHERE ns = p_ns AND id = p_id AND epoch = p_epoch AND seq <= p_seq AND NOT is_stub FOR NO KEY UPDATE
+  ) t LEFT JOIN ${s}.run r ON r.tid = t.tid AND r.first = p_before
   WHERE p_seq IN (t.seq, r.last);
   RETURN FOUND;
 END $$;
 
--- Many appends to different timelines: all of them, or none (false). They come in the order of their ids, which is the
--- order in which rows are locked everywhere; p_numbers is their order in the batch, and so in the feed. All digests and
--- bytes come in one value: arrays of bytea are slow to parse. Everything is looked up row by row (LATERAL, LIMIT): left
--- to itself, the planner compares each with each while the tables are small, and keeps doing so.
+-- Many appends to different timelines: all of them, or none (false, or an error). They come in the order of their ids, in
+-- which rows are locked everywhere; p_numbers is their order in the batch, and so in the feed. All digests and bytes come
+-- in one value: arrays of bytea are slow to parse. Heads are locked by one scan of their key, in a statement of their own:
+-- the next one sees what the locks' last holders wrote. Runs are looked up row by row (LATERAL, LIMIT): left to itself,
+-- the planner compares each with each while the table is small, and keeps doing so.
 CREATE FUNCTION ${f('append_many')}(
   p_ns integer, p_ids text[], p_operations text[], p_epochs bigint[], p_seqs bigint[], p_befores bigint[],
   p_counts bigint[], p_numbers integer[], p_starts integer[], p_sizes integer[], p_bytes bytea
 ) RETURNS boolean LANGUAGE plpgsql ${steadyPlans} AS $$
 DECLARE
   v_now double precision := ${nowMs};
+  v_number bigint := ${transactionNumber};
+  v_ids text[];
+  v_epochs bigint[];
+  v_tids bigint[];
+  v_seqs bigint[];
+  v_poss bigint[];
+  v_count integer;
 BEGIN
-  WITH fitting AS MATERIALIZED (
-    SELECT t.tid, p.seq, p.count, greatest((${feedPos(s)}), t.last_pos, r.pos) AS pos, p.operation, p.number, p.start, p.size
-    FROM unnest(p_ids, p_operations, p_epochs, p_seqs, p_befores, p_counts, p_numbers, p_starts, p_sizes)
-      AS p(id, operation, epoch, seq, before, count, number, start, size)
-    JOIN LATERAL (${lockHead(s, 'p.id', 'p.epoch', 'p.seq')}) t ON true
-    LEFT JOIN LATERAL (SELECT last, pos FROM ${s}.run WHERE tid = t.tid AND first = p.before LIMIT 1) r ON true
-    WHERE p.seq IN (t.seq, r.last)
-  )
+  SELECT array_agg(id), array_agg(epoch), array_agg(tid), array_agg(seq), array_agg(greatest(pos_base + v_number, last_pos))
+  INTO v_ids, v_epochs, v_tids, v_seqs, v_poss FROM (
+    SELECT id, epoch, tid, seq, last_pos, pos_base FROM ${s}.timeline
+    WHERE ns = p_ns AND id = ANY (p_ids) AND NOT is_stub ORDER BY id FOR NO KEY UPDATE
+  ) t;
+  IF v_ids IS DISTINCT FROM p_ids OR v_epochs IS DISTINCT FROM p_epochs THEN RETURN false; END IF;
   INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
-  SELECT tid, seq + count, seq + 1, pos, v_now, p_ns, substr(p_bytes, start, 32), operation, substr(p_bytes, start + 32, size)
-  FROM fitting WHERE (SELECT count(*) FROM fitting) = cardinality(p_ids) ORDER BY number;
-  RETURN FOUND;
+  SELECT p.tid, p.seq + p.count, p.seq + 1, greatest(p.pos, r.pos), v_now, p_ns,
+    substr(p_bytes, p.start, 32), p.operation, substr(p_bytes, p.start + 32, p.size)
+  FROM unnest(v_tids, v_seqs, v_poss, p_operations, p_seqs, p_befores, p_counts, p_numbers, p_starts, p_sizes)
+    AS p(tid, head, pos, operation, seq, before, count, number, start, size)
+  LEFT JOIN LATERAL (SELECT last, pos FROM ${s}.run WHERE tid = p.tid AND first = p.before LIMIT 1) r ON true
+  WHERE p.seq IN (p.head, r.last) ORDER BY p.number;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  IF v_count < cardinality(p_ids) THEN
+    RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'an append does not fit';
+  END IF;
+  RETURN true;
 END $$;
 
 -- Takes what is due. First the rows are picked and locked, then looked at again: while we waited for nobody, an owner

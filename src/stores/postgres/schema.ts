@@ -109,7 +109,8 @@ async function repairFeed(connections: Connections, s: string, ns: number): Prom
   const [row] = await connections.rows<{ is_behind: boolean }>(isBehind, [ns], 'safe')
   if (!row?.is_behind) return
   await connections.transaction('raising the base of the feed', async (run) => {
-    // Writers read this table in their transactions: they are waited for, and see the new base after.
+    // Who makes a timeline reads this table, and who appends to one locks its row: they are waited for, and see the new
+    // base after.
     await run(`LOCK TABLE ${s}.namespace IN ACCESS EXCLUSIVE MODE`)
     const again = await run(isBehind, [ns])
     if (!(again.rows[0] as { is_behind: boolean }).is_behind) return
@@ -121,6 +122,8 @@ async function repairFeed(connections: Connections, s: string, ns: number): Prom
       ) WHERE id = $1`,
       [ns],
     )
+    const rows = `UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.id = $1 AND t.ns = n.id`
+    await run(rows, [ns])
   })
 }
 

@@ -10,8 +10,11 @@ export const schemaVersion = 2
 
 /** What each version changed about the one before it. */
 const upgrades: Readonly<Record<number, (s: string) => string>> = {
-  2: (s) =>
-    `ALTER TABLE ${s}.run DROP CONSTRAINT run_pkey, ADD PRIMARY KEY (tid, first), ALTER COLUMN operation DROP NOT NULL;`,
+  2: (s) => `
+ALTER TABLE ${s}.run DROP CONSTRAINT run_pkey, ADD PRIMARY KEY (tid, first), ALTER COLUMN operation DROP NOT NULL;
+ALTER TABLE ${s}.timeline ADD COLUMN pos_base bigint NOT NULL DEFAULT 0;
+ALTER TABLE ${s}.timeline ALTER COLUMN pos_base DROP DEFAULT;
+UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.id = t.ns AND n.pos_base > 0;`,
 }
 
 export function upgradeTables(s: string, from: number): string {
@@ -37,12 +40,14 @@ CREATE TABLE ${s}.namespace (
 -- The head of each timeline, as of its last commit that was more than an append. An append only locks this row and adds
 -- a run: where runs lie above seq, the last of them says seq, digest, operation and last_pos (functions.ts, sync).
 -- Columns that change often are in no index, and pages keep room: updates then stay on their page (HOT).
--- A stub holds mail for a timeline that is not there yet; nobody else sees it.
+-- A stub holds mail for a timeline that is not there yet; nobody else sees it. pos_base is that of the namespace: who has
+-- locked this row need not look there.
 CREATE TABLE ${s}.timeline (
   tid bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   seq bigint NOT NULL DEFAULT 0,
   epoch bigint NOT NULL DEFAULT 0,
   last_pos bigint NOT NULL DEFAULT 0,
+  pos_base bigint NOT NULL,
   floor bigint NOT NULL DEFAULT 0,
   base_tid bigint,
   base_seq bigint,

@@ -25,6 +25,12 @@ describe('a schema of version 1', () => {
   beforeAll(async () => {
     const dump = readFileSync(new URL('../../../test/golden/postgres-1.sql', import.meta.url), 'utf8')
     await query(shared, dump.replaceAll('reprise_1', schema))
+    // It had been restored into a younger cluster before: positions have a base.
+    await query(
+      shared,
+      `UPDATE "${schema}".namespace SET pos_base = 1000000000; UPDATE "${schema}".run SET pos = pos + 1000000000;
+       UPDATE "${schema}".cursor SET position = '000000100' || substr(position, 10)`,
+    )
   })
   afterAll(async () => {
     for (const store of stores) await store.close()

@@ -1,7 +1,7 @@
 // Rows that lie in chunks and come into memory page by page, when they are asked for. In memory are: the directory (one
 // short line a page), a bounded cache of pages, and what changed since the pages were last written. A page in the cache
-// is its bytes; a row is decoded when it is asked for, each time anew, so nobody can change what others read. The layout
-// in the store is that of a resident table, so either kind opens what the other wrote.
+// is its bytes, and a row is decoded when it is asked for: most rows of a page never are. The layout in the store is that
+// of a resident table, so either kind opens what the other wrote.
 
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed, type KeyedRange } from '../../core/keyed.ts'

@@ -55,8 +55,7 @@ export function findDue(source: QuerySource, request: ClaimRequest): number[] {
   }
   const sql = `SELECT t.tid FROM json_each(?) q
     JOIN reprise_timeline t ON t.space = ? AND t.queue = q.value AND t.due <= ?
-    LEFT JOIN reprise_worker w ON w.space = t.space AND w.id = t.owner
-    WHERE (t.owner IS NULL OR (t.owner <> ? AND (w.id IS NULL OR w.retired_at IS NOT NULL OR ? >= w.beat_at + w.lease_ms)))
+    WHERE (t.owner IS NULL OR t.owner NOT IN (SELECT value FROM json_each(?)))
       AND t.name NOT IN (SELECT value FROM json_each(?))
     ORDER BY t.priority DESC, t.wakeup IS NULL, t.wakeup, t.name LIMIT ?`
   const rows = source.connection.all(
@@ -64,8 +63,8 @@ export function findDue(source: QuerySource, request: ClaimRequest): number[] {
     JSON.stringify([...new Set(request.queues)]),
     source.space,
     source.now,
-    request.worker,
-    source.now,
+    // What these own is in good hands. Few, while there may be thousands of timelines to look at.
+    JSON.stringify([request.worker, ...source.workers.alive(source.now)]),
     JSON.stringify(request.except ?? []),
     Math.max(0, request.limit),
   )

@@ -54,6 +54,11 @@ export class Workers {
     return worker !== null && worker.retiredAt !== null
   }
 
+  alive(now: number): WorkerId[] {
+    const sql = 'SELECT id FROM reprise_worker WHERE space = ? AND retired_at IS NULL AND ? < beat_at + lease_ms'
+    return this.#connection.all(sql, this.#space, now).map(({ id }) => id as WorkerId)
+  }
+
   list(now: number): WorkerRow[] {
     const rows = this.#connection.all('SELECT * FROM reprise_worker WHERE space = ? ORDER BY id', this.#space)
     return rows.map((row) => {

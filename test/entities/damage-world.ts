@@ -46,10 +46,10 @@ export async function fill(rp: Reprise): Promise<void> {
   await projected.close()
 }
 
-/** Damage is refused by one of these; anything else that is thrown is a fault of ours. */
+/** Damage is refused by one of these; anything else that is thrown is a fault of ours, also that there is nothing. */
 const names = [
   ...['HISTORY_DAMAGED', 'UNRECOVERABLE', 'MALFORMED', 'NOT_ON_BRANCH', 'STORE_DAMAGED', 'STORE_IO', 'STORE_FOREIGN'],
-  ...['STORE_READ_ONLY', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'INCOMPATIBLE_VERSION', 'NOT_FOUND'],
+  ...['STORE_READ_ONLY', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'INCOMPATIBLE_VERSION'],
 ]
 
 export type Verdict = 'equal' | 'equal, by another way' | `refused: ${string}` | `WRONG ${string}`

@@ -7,6 +7,8 @@ import { headColumns, headTables } from './rows.ts'
 export function createCommitFunction(s: string): string {
   const f = (name: string) => functionName(s, name)
   return `
+-- Everything is looked up row by row (LATERAL, LIMIT; = ANY of an array): a join is planned while the tables are small,
+-- compares each row with each, and keeps doing so while they grow.
 -- p_make: timelines that must have a row (targets of mail, and those to be created). p_lock: all that are written to.
 -- A commit that can be refused after its first write (p_commits[i].late) has a block of its own to roll back to.
 CREATE FUNCTION ${f('commit')}(p_ns integer, p_commits jsonb, p_make text[], p_lock text[], p_blob bytea)
@@ -14,16 +16,17 @@ RETURNS jsonb LANGUAGE plpgsql ${steadyPlans} AS $$
 DECLARE
   c jsonb;
   v_outcome jsonb;
-  v_outcomes jsonb := '[]';
+  -- An array, not a growing JSON value, which would be copied with every commit.
+  v_outcomes jsonb[];
   v_code text;
   v_reason text;
   v_now double precision := ${nowMs};
 BEGIN
   IF cardinality(p_make) > 0 THEN
     INSERT INTO ${s}.timeline (ns, id, is_stub, pos_base, created_at, updated_at)
-    SELECT p_ns, m.id, true, n.pos_base, v_now, v_now FROM unnest(p_make) AS m(id) JOIN ${s}.namespace n ON n.id = p_ns
-    WHERE NOT EXISTS (SELECT 1 FROM ${s}.timeline t WHERE t.ns = p_ns AND t.id = m.id)
-    ORDER BY m.id ON CONFLICT (ns, id) DO NOTHING;
+    SELECT p_ns, m.id, true, (SELECT pos_base FROM ${s}.namespace WHERE id = p_ns), v_now, v_now FROM unnest(p_make) AS m(id)
+    LEFT JOIN LATERAL (SELECT tid FROM ${s}.timeline WHERE ns = p_ns AND id = m.id LIMIT 1) t ON true
+    WHERE t.tid IS NULL ORDER BY m.id ON CONFLICT (ns, id) DO NOTHING;
   END IF;
   PERFORM 1 FROM ${s}.timeline WHERE ns = p_ns AND id = ANY (p_lock) ORDER BY id FOR NO KEY UPDATE;
   -- While we waited for a lock, its row may have been renamed or removed. What must be there would be missed: again.
@@ -45,9 +48,9 @@ BEGIN
     IF v_outcome ? 'code' AND c ? 't' THEN
       v_outcome := v_outcome || jsonb_build_object('head', ${f('head')}(p_ns, c->>'t'));
     END IF;
-    v_outcomes := v_outcomes || v_outcome;
+    v_outcomes[coalesce(cardinality(v_outcomes), 0) + 1] := v_outcome;
   END LOOP;
-  RETURN v_outcomes;
+  RETURN to_jsonb(v_outcomes);
 END $$;
 
 CREATE FUNCTION ${f('head')}(p_ns integer, p_id text) RETURNS jsonb LANGUAGE sql STABLE AS $$
@@ -262,13 +265,13 @@ RETURNS bigint LANGUAGE sql AS $$
     SELECT t.tid, m.value->>'id', m.value->>'kind',
       substr(p_blob, (m.value->>'start')::integer, (m.value->>'size')::integer), p_now
     FROM jsonb_array_elements(p_send) WITH ORDINALITY AS m(value, n)
-    JOIN ${s}.timeline t ON t.ns = p_ns AND t.id = m.value->>'to'
+    JOIN LATERAL (SELECT tid FROM ${s}.timeline WHERE ns = p_ns AND id = m.value->>'to' LIMIT 1) t ON true
     ORDER BY m.n
     ON CONFLICT (tid, id) DO NOTHING
     RETURNING tid
   ), counted AS (
-    UPDATE ${s}.timeline t SET mail = t.mail + a.count
-    FROM (SELECT tid, count(*) AS count FROM added GROUP BY tid) a WHERE t.tid = a.tid
+    UPDATE ${s}.timeline t SET mail = t.mail + (SELECT count(*) FROM added a WHERE a.tid = t.tid)
+    WHERE t.tid = ANY (ARRAY(SELECT tid FROM added))
   )
   SELECT count(*) FROM added
 $$;

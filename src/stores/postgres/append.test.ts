@@ -116,6 +116,23 @@ describe('appends', () => {
     expect(await stores[0]!.inspect()).toEqual([])
   })
 
+  it.each([1, 2])('to a server that came back with less are a CONFLICT, after runs of %i', async (count) => {
+    const store = await openStore(`less ${count}`)
+    const ids = ['less/a', 'less/b'].map((id) => `${id}${count}`)
+    for (const id of ids) {
+      await take(store, id)
+      for (const seq of [0, 1, 2]) await store.commit([appending(id, seq * count, count)])
+    }
+    // As after the loss of its last transactions: this process goes on and remembers more than the server does.
+    await query(shared, `DELETE FROM "${schema}".run WHERE first > ${2 * count}`)
+    const late = ids.map((id) => appending(id, 3 * count, count))
+    expect(await store.commit([late[0]!])).toMatchObject([{ ok: false, code: 'CONFLICT', head: { seq: 2 * count } }])
+    expect(await store.commit(late)).toMatchObject([
+      { ok: false, code: 'CONFLICT' },
+      { ok: false, code: 'CONFLICT' },
+    ])
+  })
+
   it('that waited for a trim are not put back under the floor', async () => {
     const [owner, late] = [await openStore('late'), await openStore('late')]
     await take(owner, 'late/a')

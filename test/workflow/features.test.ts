@@ -1,19 +1,10 @@
 // Features one by one, in virtual time.
 
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
-import { type KitOptions, WorkflowKit } from '../../src/testing/index.ts'
-
-const kits: WorkflowKit[] = []
-afterEach(async () => {
-  for (const kit of kits.splice(0)) await kit.close()
-})
-function kitWith(options: KitOptions = {}): WorkflowKit {
-  const kit = new WorkflowKit(options)
-  kits.push(kit)
-  return kit
-}
+import type { WorkflowKit } from '../../src/testing/index.ts'
+import { kitWith } from './kits.ts'
 
 describe('a step in doubt', () => {
   const doubtful = (kit: WorkflowKit, calls: string[], inDoubt: 'hold' | ((key: string) => never)) =>

@@ -1,18 +1,9 @@
 // Queues and schedules, in virtual time.
 
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { queue, schedule, workflow, workflows } from '../../src/layers/workflow/index.ts'
-import { crashEverywhere, type KitOptions, WorkflowKit } from '../../src/testing/index.ts'
-
-const kits: WorkflowKit[] = []
-afterEach(async () => {
-  for (const kit of kits.splice(0)) await kit.close()
-})
-function kitWith(options: KitOptions = {}): WorkflowKit {
-  const kit = new WorkflowKit(options)
-  kits.push(kit)
-  return kit
-}
+import { crashEverywhere, type WorkflowKit } from '../../src/testing/index.ts'
+import { kitWith } from './kits.ts'
 
 /** How many runs are between their first and their last step, at most. */
 function gauge() {

@@ -1,19 +1,9 @@
 // Steps, in virtual time.
 
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
 import { NonRetryable, workflow } from '../../src/layers/workflow/index.ts'
-import { type KitOptions, WorkflowKit } from '../../src/testing/index.ts'
-
-const kits: WorkflowKit[] = []
-afterEach(async () => {
-  for (const kit of kits.splice(0)) await kit.close()
-})
-function kitWith(options: KitOptions = {}): WorkflowKit {
-  const kit = new WorkflowKit(options)
-  kits.push(kit)
-  return kit
-}
+import { kitWith } from './kits.ts'
 
 describe('steps', () => {
   it('are retried with growing pauses, and the pauses are durable', async () => {

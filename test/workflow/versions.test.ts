@@ -1,22 +1,16 @@
 // Code that changes under running workflows (A5.1, A5.4, G13): divergence is found before any effect, patches carry old
 // runs over, and the check before a deploy names what would go wrong.
 
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
 import { checkDefinitions, exportHistory, type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
-import { WorkflowKit } from '../../src/testing/index.ts'
-
-const kits: WorkflowKit[] = []
-afterEach(async () => {
-  for (const kit of kits.splice(0)) await kit.close()
-})
+import { kitWith } from './kits.ts'
 
 type Code = (ctx: WorkflowContext, log: string[]) => Promise<unknown>
 
 /** Runs the old code until it sleeps, then goes on with the new code in another process. */
 async function change(before: Code, after: Code) {
-  const kit = new WorkflowKit()
-  kits.push(kit)
+  const kit = kitWith()
   const log: string[] = []
   const old = workflow('changing', async (ctx) => await before(ctx, log))
   const run = await kit.run(old, undefined, { id: 'c' })

@@ -55,6 +55,9 @@ test('A4.2: each trigger fires on its own side of its limit only', () => {
     return isDue ? trigger : null
   }
   expect([due({ every: 10 }, 9, 1e9), due({ every: 10 }, 10, 0)]).toEqual([null, 'count'])
+  const first = (entries: number, isFirst: boolean) =>
+    decideCheckpoint({ every: 10, first: 40 }, noCosts, { entries, ms: 1, isFirst }).trigger
+  expect([first(39, true), first(40, true), first(9, false), first(10, false)]).toEqual([null, 'count', null, 'count'])
   expect([due({ each: '30s' }, 1, 29_999), due({ each: '30s' }, 1, 30_000)]).toEqual([null, 'time'])
   expect([due({ on: ['paid'] }, 1, 0, ['added']), due({ on: ['paid'] }, 2, 0, ['added', 'paid'])]).toEqual([
     null,
@@ -196,7 +199,14 @@ test('samples that make no sense change nothing', () => {
 })
 
 test('a policy that makes no sense is refused', () => {
-  for (const policy of [{ every: 0 }, { every: 1.5 }, { each: 0 }, { recoverWithin: 'soon' }, { failureEvery: '0s' }]) {
+  for (const policy of [
+    { every: 0 },
+    { every: 1.5 },
+    { every: 1, first: 0 },
+    { each: 0 },
+    { recoverWithin: 'soon' },
+    { failureEvery: '0s' },
+  ]) {
     try {
       checkPolicy(policy)
       expect.unreachable()

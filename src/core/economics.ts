@@ -12,6 +12,8 @@ import { RepriseError } from './errors.ts'
 export interface CheckpointPolicy {
   /** After this many entries. */
   readonly every?: number
+  /** With `every`: the first one not before this many. A short history is replayed soon, and its state would lie beside it. */
+  readonly first?: number
   /** After this time, if anything was appended. */
   readonly each?: Duration
   /** As often as it takes to recover within this time, by measured costs. */
@@ -40,6 +42,8 @@ export interface SinceCheckpoint {
   readonly ms: number
   /** Types of the entries since then, or at least of the last append; looked at only if the policy has `on`. */
   readonly types?: Iterable<string>
+  /** There is none yet: since the beginning. */
+  readonly isFirst?: boolean
 }
 
 export type CheckpointTrigger = 'count' | 'time' | 'event' | 'budget' | 'failure rate'
@@ -136,11 +140,13 @@ export function dalyIntervalMs(checkpointMs: number, failureEveryMs: number): nu
 
 /** Refuses what makes no sense: called when a definition is made. */
 export function checkPolicy(policy: CheckpointPolicy): void {
-  const { every, each, recoverWithin, failureEvery } = policy
-  if (every !== undefined && !(Number.isSafeInteger(every) && every >= 1)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'checkpoint.every is a whole number of entries from 1 on', {
-      given: String(every),
-    })
+  const { every, first, each, recoverWithin, failureEvery } = policy
+  for (const [name, entries] of Object.entries({ every, first })) {
+    if (entries !== undefined && !(Number.isSafeInteger(entries) && entries >= 1)) {
+      throw new RepriseError('INVALID_ARGUMENT', `checkpoint.${name} is a whole number of entries from 1 on`, {
+        given: String(entries),
+      })
+    }
   }
   for (const [name, duration] of Object.entries({ each, recoverWithin, failureEvery })) {
     if (duration !== undefined && toMs(duration, `checkpoint.${name}`) === 0) {
@@ -163,7 +169,9 @@ interface TriggerLimit {
 function limitsOf(policy: CheckpointPolicy, costs: MeasuredCosts, since: SinceCheckpoint): TriggerLimit[] {
   const limits: TriggerLimit[] = []
   if (policy.every !== undefined) {
-    limits.push({ trigger: 'count', entries: policy.every, because: () => `every ${policy.every} entries` })
+    const first = since.isFirst ? (policy.first ?? 0) : 0
+    const because = () => (first > policy.every! ? `the first after ${first} entries` : `every ${policy.every} entries`)
+    limits.push({ trigger: 'count', entries: Math.max(policy.every, first), because })
   }
   if (policy.each !== undefined) {
     const ms = toMs(policy.each, 'checkpoint.each')

@@ -72,13 +72,14 @@ export class KeyedTree<V> {
   unreadOf(keys?: Iterable<string>, before = 0): Unread[] {
     if (this.#pages.length === 0) return []
     if (!keys) return this.#unreadIn(0, this.#pages.length - 1)
-    const unread = new Set<Unread>()
+    let unread: Set<Unread> | null = null
     for (const key of keys) {
       const index = pageIndexOf(this.#bounds, key)
       if (!this.#pages[index]!.unread) continue
+      unread ??= new Set()
       for (const page of this.#unreadIn(index - before, index)) unread.add(page)
     }
-    return [...unread]
+    return unread ? [...unread] : []
   }
 
   /** The page in which this key is, or would be, if it was not read yet. */

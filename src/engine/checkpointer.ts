@@ -98,7 +98,7 @@ export class Checkpointer<State> {
       entriesSince: this.#entriesSince,
       costs: this.#costs,
       because: this.#decision.because,
-      interval: chooseInterval(this.#fold.checkpoint ?? {}, this.#costs),
+      interval: chooseInterval(this.#fold.checkpoint ?? {}, this.#costs, { entries: 0, ms: 0, isFirst: this.#isFirst }),
       failuresInARow: this.#failuresInARow,
     }
   }
@@ -128,6 +128,10 @@ export class Checkpointer<State> {
     await this.#underWay
   }
 
+  get #isFirst(): boolean {
+    return this.#lastSeq === null
+  }
+
   #isNear(): boolean {
     const { intervalEntries } = this.#decision
     return intervalEntries !== null && this.#entriesSince >= intervalEntries
@@ -140,6 +144,7 @@ export class Checkpointer<State> {
       entries: this.#entriesSince,
       ms: this.#kernel.clock.elapsed() - this.#lastAt,
       types: this.#milestone === null ? [] : [this.#milestone],
+      isFirst: this.#isFirst,
     })
     this.#decision = decision
     if (!decision.isDue) return
@@ -208,6 +213,8 @@ export class Checkpointer<State> {
       this.#base = { id: record.id, capture: written.base }
       this.#entriesSince -= entriesBefore
       this.#lastAt = clock.elapsed()
+      // After the first one, another interval may hold.
+      if (this.#isFirst) this.#decision = { ...this.#decision, intervalEntries: 0 }
       this.#lastSeq = coordinate.seq
       const ms = clock.elapsed() - started
       const { totalBytes, addedBytes, kind, longestStallMs } = written

@@ -3,6 +3,7 @@
 
 import type { CheckpointTuple } from '@langchain/langgraph-checkpoint'
 import { describe, expect, it } from 'vitest'
+import { threadFold } from '../../src/layers/langgraph/fold.ts'
 import { RepriseSaver } from '../../src/layers/langgraph/index.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 import { all, at, type Counted, capture, count, idOf, messagesOf, put, talk } from './long-thread.ts'
@@ -58,15 +59,25 @@ describe('RepriseSaver in a new process', () => {
       }
     })
 
-    it('replays no more than the policy leaves behind the last checkpoint', async () => {
-      const w = await world()
-      const writer = await w.engine()
-      await talk(new RepriseSaver(writer), 't', 3300, kept)
-      await writer.close()
-      const { entries, result } = await cold(w, (saver) => saver.getTuple(at('t')))
-      expect(result!.checkpoint.channel_values.messages).toEqual(messagesOf(3300, kept))
-      expect(entries).toBeGreaterThan(0)
-      expect(entries).toBeLessThan(1024 + 300)
+    it('replays no more than the policy leaves behind the last checkpoint, and captures no short thread', async () => {
+      for (const { turns, entriesMax } of [
+        { turns: 900, entriesMax: 900 },
+        { turns: 2000, entriesMax: 512 + 200 },
+      ]) {
+        const w = await world()
+        const writer = await w.engine()
+        await talk(new RepriseSaver(writer), 't', turns, kept)
+        // A checkpoint that is under way may take its time.
+        const timeline = await writer.openTimeline('langgraph/t' as never, threadFold)
+        for (let look = 0; look < 200 && timeline.checkpointing.entriesSince > entriesMax; look++) {
+          await new Promise((resolve) => setTimeout(resolve, 25))
+        }
+        expect((await writer.checkpoints('langgraph/t')).length > 0).toBe(turns > 1024)
+        await writer.close()
+        const { entries, result } = await cold(w, (saver) => saver.getTuple(at('t')))
+        expect(result!.checkpoint.channel_values.messages).toEqual(messagesOf(turns, kept))
+        expect(entries).toBeLessThanOrEqual(entriesMax)
+      }
     })
 
     it('goes on, prunes and forgets a thread of which it has read little', async () => {

@@ -107,7 +107,7 @@ export const threadFold: Fold<ThreadState> = {
     else if (entry.type === 'writes') applyWrites(state, entry, entry.data as WritesData)
     else if (entry.type === 'pruned') applyPruned(state, entry.data as PrunedData)
   },
-  checkpoint: { every: 1024 },
+  checkpoint: { every: 512, first: 1024 },
   paged: { pageBytes: 16 * 1024, touches },
   compressAboveBytes: 512,
   retain: { checkpoints: 2, history: 'needed' },

@@ -18,10 +18,10 @@ interface KnownList {
   live: readonly unknown[] | null
 }
 
-/** `same`: the parent's own value is this list already. The leaves of the list are refs until it is written. */
+/** `same`: the parent's own value is this list already. Of the leaves of what was added there are only refs until then. */
 export type PreparedList =
-  | { readonly same: string; readonly list: ListItems }
-  | { readonly same: null; readonly value: NewValue; readonly list: ListItems }
+  | { readonly same: string; readonly list: ListItems; readonly refs: readonly number[] }
+  | { readonly same: null; readonly value: NewValue; readonly list: ListItems; readonly refs: readonly number[] }
 
 /** The encoded elements of a stored list, and the places of at least the leaves that they name. */
 export type ListItems = Pick<KnownList, 'items' | 'leaves'>
@@ -71,17 +71,18 @@ export class Lists {
     const before = base ? this.items(state, baseId!) : nothing
     const live = base ? (this.#known.get(baseId!)?.live ?? null) : null
     const { keep, encoded } = this.#compare(before.items, live, next)
-    if (base && keep === before.items.length && keep === next.length) return { same: baseId!, list: before }
+    if (base && keep === before.items.length && keep === next.length) return { same: baseId!, list: before, refs: [] }
     const depth = (base?.depth ?? 0) + 1
     // A list that shrinks and grows again and again would rest on ever more others: then it starts anew.
     const from = depth > 2 * next.length + 64 ? 0 : keep
     const added = next.slice(from).map((item, i) => encoded.get(from + i) ?? this.#portable.encode(item))
     const items = added.map(({ bytes }) => bytes)
     const refs = [...new Set(added.flatMap(({ leaves }) => draft.refs(leaves)))]
-    if (!base || from === 0) return { same: null, value: [1, null, 0, items, 1, refs], list: { items, leaves: refs } }
+    if (!base || from === 0)
+      return { same: null, value: [1, null, 0, items, 1, refs], list: { items, leaves: [] }, refs }
     const kept = from === before.items.length ? before : collect(state, baseId!, this.#known, from)
-    const list = { items: [...kept.items, ...items], leaves: [...kept.leaves, ...refs] }
-    return { same: null, value: [1, baseId!, from, items, depth, refs], list }
+    const list = { items: [...kept.items, ...items], leaves: kept.leaves }
+    return { same: null, value: [1, baseId!, from, items, depth, refs], list, refs }
   }
 
   /** How many leading elements are those that are stored, and what was encoded to find out. */

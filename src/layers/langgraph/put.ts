@@ -43,6 +43,7 @@ interface Draft {
   readonly held: {
     readonly index: number | string
     readonly list: ListItems
+    readonly refs: readonly number[]
     readonly live: readonly unknown[]
   }[]
 }
@@ -82,9 +83,10 @@ export function prepareCheckpoint(
     entry: { type: 'checkpoint', data: numberNames(data) },
     done(written) {
       leaves.written(draft.leaves, written.first)
-      for (const { index, list, live } of draft.held) {
+      for (const { index, list, refs, live } of draft.held) {
         const id = typeof index === 'string' ? index : valueId(written.first, index)
-        lists.hold(id, { items: list.items, leaves: settleRefs(written.first, list.leaves) }, live)
+        const added = settleRefs(written.first, refs)
+        lists.hold(id, added.length > 0 ? { items: list.items, leaves: [...list.leaves, ...added] } : list, live)
       }
     },
   }
@@ -118,7 +120,8 @@ function store(
   }
   if (Array.isArray(value)) {
     const prepared = lists.prepare(state, baseId, value, draft.leaves)
-    draft.held.push({ index: prepared.same ?? draft.values.length, list: prepared.list, live: value })
+    const { same, list, refs } = prepared
+    draft.held.push({ index: same ?? draft.values.length, list, refs, live: value })
     if (prepared.same === null) add(draft, channel, prepared.value)
     return
   }

@@ -505,7 +505,7 @@ const saveChanged = {
 const pagedGet = {
   name: 'table-get-paged',
   unit: 'reads/s',
-  note: '200,000 rows (about 20 MB decoded) through a cache of 4 MB, random keys; baseline: the same with all pages cached',
+  note: '200,000 rows (about 8 MB of pages) through a cache of 4 MB, random keys; baseline: the same with all pages cached',
   run: fresh(async ({ url, engine }) => {
     const count = times(200_000)
     const fill = await engine(url('ours.db'))

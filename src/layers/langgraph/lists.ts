@@ -27,6 +27,7 @@ export type PreparedList =
 export type ListItems = Pick<KnownList, 'items' | 'leaves'>
 
 const nothing: ListItems = { items: [], leaves: [] }
+const noLists: ReadonlyMap<string, KnownList> = new Map()
 const knownMax = 16
 /** About as many values as a page holds. */
 const stepsPerPage = 256
@@ -80,7 +81,9 @@ export class Lists {
     const refs = [...new Set(added.flatMap(({ leaves }) => draft.refs(leaves)))]
     if (!base || from === 0)
       return { same: null, value: [1, null, 0, items, 1, refs], list: { items, leaves: [] }, refs }
-    const kept = from === before.items.length ? before : collect(state, baseId!, this.#known, from)
+    // Of a list that is cut, the leaves of what was cut stay on the list in memory, until they are far more than it needs.
+    const known = before.leaves.length > 4 * from + 256 ? noLists : this.#known
+    const kept = from === before.items.length ? before : collect(state, baseId!, known, from)
     const list = { items: [...kept.items, ...items], leaves: kept.leaves }
     return { same: null, value: [1, baseId!, from, items, depth, refs], list, refs }
   }

@@ -1,6 +1,6 @@
 // The same work by other workflow engines, in the same run and taking turns at going first. DBOS meets ours on the same
-// PostgreSQL server; OpenWorkflow and Restate, which keep their data in local files, meet ours on SQLite. A peer that is not
-// installed is skipped. Absurd is not here: its SQL comes with a tool that npm does not have.
+// PostgreSQL server, and once more ours on SQLite, which is what each of the two is when it is just installed; OpenWorkflow
+// and Restate, which keep their data in local files, meet ours on SQLite. A peer that is not installed is skipped. Absurd is not here: its SQL comes with a tool that npm does not have.
 
 import { open } from '../../dist/index.js'
 import { pair } from '../measure.mjs'
@@ -8,34 +8,44 @@ import { benchPostgres, temporaryFolder } from './stores.mjs'
 import { startPeer } from './workflow-peers.mjs'
 
 const peers = [
-  { name: 'dbos', store: 'postgres', target: { ratioMin: 10 } },
-  { name: 'restate', store: 'sqlite', target: { ratioMin: 5 } },
-  { name: 'openworkflow', store: 'sqlite', target: undefined },
+  { title: 'dbos', name: 'dbos', store: 'postgres', place: 'postgres', target: { ratioMin: 10 } },
+  { title: 'dbos-by-default', name: 'dbos', store: 'sqlite', place: 'postgres', target: { ratioMin: 10 } },
+  { title: 'restate', name: 'restate', store: 'sqlite', place: 'folder', target: { ratioMin: 5 } },
+  { title: 'openworkflow', name: 'openworkflow', store: 'sqlite', place: 'folder', target: undefined },
 ]
 
 /** `ours` has the two workloads: runsThreeSteps(rp, count) and stepsSequential(rp, count), each giving { elapsedMs, cpuMs }. */
 export function versusBenches(ours, times) {
-  return peers.flatMap(({ name, store, target }) => [
-    versusBench(`runs-3-steps-versus-${name}`, 'runs/s', name, store, target, 'runsThreeSteps', ours, times(1000), 100),
-    versusBench(`steps-sequential-versus-${name}`, 'steps/s', name, store, undefined, 'stepsSequential', ours, 200, 50),
+  return peers.flatMap((peer) => [
+    versusBench(
+      `runs-3-steps-versus-${peer.title}`,
+      'runs/s',
+      peer,
+      peer.target,
+      'runsThreeSteps',
+      ours,
+      times(1000),
+      100,
+    ),
+    versusBench(`steps-sequential-versus-${peer.title}`, 'steps/s', peer, undefined, 'stepsSequential', ours, 200, 50),
   ])
 }
 
-function versusBench(name, unit, peer, store, target, workload, ours, count, warmUp) {
+function versusBench(name, unit, peer, target, workload, ours, count, warmUp) {
   let world
   return {
     name,
     unit,
     ...(target && { target }),
-    note: `ours on ${store}; the baseline is ${peer}`,
+    note: `ours on ${peer.store}; the baseline is ${peer.name}${peer.place === 'folder' ? '' : ` on ${peer.place}`}`,
     async setup() {
-      world = await openWorld(peer, store)
+      world = await openWorld(peer)
       if (!world) return
       await ours[workload](world.rp, warmUp)
       await world.peer[workload](warmUp)
     },
     async run({ index }) {
-      if (!world) return { skip: `${peer} is not installed, or there is no ${store}` }
+      if (!world) return { skip: `${peer.name} is not installed, or there is no ${peer.place}` }
       const cpu = { ours: 0, theirs: 0 }
       const rate = (side, { elapsedMs, cpuMs }) => {
         cpu[side] = cpuMs / count
@@ -51,13 +61,13 @@ function versusBench(name, unit, peer, store, target, workload, ours, count, war
   }
 }
 
-async function openWorld(name, store) {
+async function openWorld({ name, store, place: peerPlace }) {
   const place = temporaryFolder()
-  const server = store === 'postgres' ? await benchPostgres() : null
-  if (store === 'postgres' && !server) return null
+  const server = peerPlace === 'postgres' ? await benchPostgres() : null
+  if (peerPlace === 'postgres' && !server) return null
   const peer = await startPeer(name, server ? server.url : place.folder)
-  const rp =
-    peer && (await open(server ? server.url : `sqlite:${place.path('ours.db')}`, { namespace: `bench-${Date.now()}` }))
+  const url = store === 'postgres' ? server?.url : `sqlite:${place.path('ours.db')}`
+  const rp = peer && (await open(url, { namespace: `bench-${Date.now()}` }))
   const close = async () => {
     await rp?.close()
     await peer?.close()

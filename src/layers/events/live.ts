@@ -38,6 +38,13 @@ interface Decided<State> {
   readonly events: readonly unknown[]
 }
 
+interface Failed<State> {
+  readonly decided: readonly Decided<State>[]
+  readonly error: unknown
+}
+
+const nothingToWrite = Promise.resolve()
+
 export class Live<State> {
   readonly timeline: TimelineId
   readonly id: string
@@ -103,20 +110,32 @@ export class Live<State> {
   #submit(decide: Request<State>['decide'], options: CommandOptions, along: Along | null): Promise<Done<State, never>> {
     return new Promise((resolve, reject) => {
       this.#queue.push({ decide, options, along, resolve, reject })
-      if (!this.#isBusy) void this.#work()
+      if (!this.#isBusy) this.#next()
     })
   }
 
-  async #work(): Promise<void> {
-    this.#isBusy = true
-    try {
-      while (this.#queue.length > 0) {
-        const batch = this.#takeBatch()
-        await this.#settle(batch)
-      }
-    } finally {
-      this.#isBusy = false
+  /** Not an async function, nor what it calls while all goes well: each of those costs promises a command. */
+  #next(): void {
+    this.#isBusy = this.#queue.length > 0
+    if (!this.#isBusy) return
+    const batch = this.#takeBatch()
+    if (this.#open.broken) {
+      this.#settleThenNext(batch)
+      return
     }
+    const { decided, rest } = this.#decideAll(batch)
+    this.#write(decided).then(
+      () => {
+        this.#answer(decided)
+        if (rest.length > 0) this.#settleThenNext(rest)
+        else this.#next()
+      },
+      (error) => this.#settleThenNext(batch, { decided, error }),
+    )
+  }
+
+  #settleThenNext(batch: readonly Request<State>[], failed?: Failed<State>): void {
+    void this.#settle(batch, failed).finally(() => this.#next())
   }
 
   /** All that wait, or the first alone if something must go along in its commit. */
@@ -127,15 +146,21 @@ export class Live<State> {
     return this.#queue.splice(0, count)
   }
 
-  async #settle(batch: readonly Request<State>[]): Promise<void> {
+  /** `failed`: what became of the first attempt. */
+  async #settle(batch: readonly Request<State>[], failed?: Failed<State>): Promise<void> {
     let waiting = batch
     for (let attempt = 1; waiting.length > 0; attempt++) {
       let decided: readonly Decided<State>[] = []
       try {
+        if (failed && attempt === 1) {
+          decided = failed.decided
+          throw failed.error
+        }
         if (this.#open.broken) await this.#reopen()
         const round = this.#decideAll(waiting)
         decided = round.decided
         await this.#write(decided)
+        this.#answer(decided)
         waiting = round.rest
         attempt = 0
       } catch (error) {
@@ -190,15 +215,21 @@ export class Live<State> {
     return { decided, rest: [] }
   }
 
-  async #write(decided: readonly Decided<State>[]): Promise<void> {
-    if (decided.length === 0) return
-    const entries = decided.length === 1 ? decided[0]!.entries : decided.flatMap((each) => each.entries)
-    const along = this.#alongOf(decided)
-    if (entries.length > 0 || along) {
+  #write(decided: readonly Decided<State>[]): Promise<unknown> {
+    try {
+      if (decided.length === 0) return nothingToWrite
+      const entries = decided.length === 1 ? decided[0]!.entries : decided.flatMap((each) => each.entries)
+      const along = this.#alongOf(decided)
+      if (entries.length === 0 && !along) return nothingToWrite
       const sealed = this.#model.seal(this.#engine, this.id, entries)
-      const ready = sealed instanceof Promise ? await sealed : sealed
-      await (along ? this.#open.write(ready, along) : this.#open.write(ready))
+      const write = (ready: readonly NewEntry[]) => this.#open.write(ready, along ?? undefined)
+      return sealed instanceof Promise ? sealed.then(write) : write(sealed)
+    } catch (error) {
+      return Promise.reject(error)
     }
+  }
+
+  #answer(decided: readonly Decided<State>[]): void {
     const { seq, state } = this.#open
     for (const { request, events } of decided) {
       request.resolve({ events: events as readonly never[], seq, state, wasApplied: false })

@@ -94,7 +94,8 @@ export class OpenTimeline<State> {
   /** For paged folds: brings in the pages that applying this entry would touch; null if nothing is missing. */
   fetch(entry: NewEntry): Promise<unknown> | null {
     const { seq, epoch } = this.#writer.head
-    const { type, version = 1, time = 0, key, data } = entry
+    const { type, time = 0, key, data } = entry
+    const version = this.#versionOf(entry)
     return this.#state.fetch([{ timeline: this.id, seq: seq + 1, epoch, type, version, time, key, data }])
   }
 
@@ -214,11 +215,16 @@ export class OpenTimeline<State> {
           type: entry.type,
         })
       }
-      const version = entry.version ?? this.#fold.upcasters?.[entry.type]?.version ?? 1
+      const version = this.#versionOf(entry)
       // Replay sees what the bytes say; so does the fold now, and what the caller does to its object later is its own affair.
       const { bytes, value } = codec.copy(entry.data)
       return { type: entry.type, version, time: entry.time ?? time, key: entry.key, data: bytes, value }
     })
+  }
+
+  /** What is not said to be older is of today. */
+  #versionOf({ type, version }: NewEntry): number {
+    return version ?? this.#fold.upcasters?.[type]?.version ?? 1
   }
 
   #wrote(entries: readonly Entry[], bytes: number): void {

@@ -3,7 +3,7 @@
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { toHex } from '../../src/core/coordinate.ts'
+import { timelineId, toHex } from '../../src/core/coordinate.ts'
 import { decodeManifest } from '../../src/core/manifest.ts'
 import { stateIo } from '../../src/engine/kernel-io.ts'
 import { liveChunks } from '../../src/engine/restore.ts'
@@ -192,5 +192,20 @@ describe('a thread that is read page by page', () => {
       }),
       { numRuns: 40 },
     )
+  })
+})
+
+describe('a thread in the layout of before', () => {
+  it('is refused with a code, not misread', async () => {
+    const rp = await open('memory:')
+    const old = await rp.openTimeline(timelineId(timeline), {
+      version: 'langgraph 1',
+      initial: () => 0,
+      apply: (count: number) => count + 1,
+    })
+    await old.write([{ type: 'pruned', data: [[], [], [], []] }])
+    await old.close()
+    await expect(new RepriseSaver(rp).getTuple(at('t'))).rejects.toMatchObject({ code: 'UPCAST_MISSING' })
+    await rp.close()
   })
 })

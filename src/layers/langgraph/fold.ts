@@ -100,6 +100,8 @@ export type PrunedData = readonly [
 /** The same for every saver of this version, so that they can share an open thread. */
 export const threadFold: Fold<ThreadState> = {
   version: 'langgraph 2',
+  // Version 1 named leaves by digest. It was never published and cannot be brought up: it is refused, not misread.
+  upcasters: { checkpoint: { version: 2 }, writes: { version: 2 }, pruned: { version: 2 } },
   initial: () => ({ checkpoints: keyed(), writes: keyed(), values: keyed(), leaves: keyed() }),
   apply(state, entry) {
     if (entry.type === 'checkpoint')

@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Codec } from '../core/codec.ts'
+import { ioOn, Shelf } from '../../test/support/shelf.ts'
 import { toHex } from '../core/coordinate.ts'
 import { type Keyed, keyed } from '../core/keyed.ts'
 import { decodeManifest, encodeManifest, type Manifest, type Part } from '../core/manifest.ts'
@@ -15,30 +14,16 @@ import {
   writeCapture,
 } from './capture.ts'
 import { liveChunks, restoreState } from './restore.ts'
-import { Sealer } from './seal.ts'
 
-/** Chunks in memory, with a put that can be made to fail. */
-class Shelf implements Blobs {
-  readonly chunks = new Map<string, Uint8Array>()
+/** With a put that can be made to fail. */
+class FailingShelf extends Shelf {
   putsUntilFailure = Number.POSITIVE_INFINITY
   puts = 0
 
-  async put(chunks: Parameters<Blobs['put']>[0]) {
+  override async put(chunks: Parameters<Blobs['put']>[0]) {
     this.puts += 1
     if (--this.putsUntilFailure < 0) throw new Error('the disk is full')
-    for (const { digest, bytes } of chunks) this.chunks.set(toHex(digest), Uint8Array.from(bytes))
-  }
-
-  async get(digests: Parameters<Blobs['get']>[0]) {
-    return digests.map((digest) => this.chunks.get(toHex(digest)) ?? null)
-  }
-
-  async list() {
-    return []
-  }
-
-  async delete() {
-    return 0
+    await super.put(chunks)
   }
 
   keepOnly(digests: readonly Uint8Array[]): void {
@@ -47,17 +32,10 @@ class Shelf implements Blobs {
   }
 }
 
-function ioOn(blobs: Blobs, breathe = async () => {}): StateIo {
+/** Each look at the clock takes a while, so that the work is cut into many slices. */
+function slowIo(blobs: Blobs, breathe = async () => {}): StateIo {
   let now = 0
-  return {
-    codec: new Codec(),
-    sealer: new Sealer(),
-    hash: (bytes) => createHash('sha256').update(bytes).digest(),
-    blobs,
-    // Each look at the clock takes a while, so that the work is cut into many slices.
-    elapsed: () => (now += 0.5),
-    breathe,
-  }
+  return ioOn(blobs, { elapsed: () => (now += 0.5), breathe })
 }
 
 function manifestOf(parts: readonly Part[]): Manifest {
@@ -183,7 +161,7 @@ describe('capture and restore', () => {
     const choices = new Set<string>()
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 14 }), async (steps) => {
-        const shelf = new Shelf()
+        const shelf = new FailingShelf()
         let state: State = { people: keyed(crowd), places: keyed(), note: null }
         let base: CaptureBase | null = null
         let published: { manifest: Manifest; plain: Plain } | null = null
@@ -192,13 +170,13 @@ describe('capture and restore', () => {
             for (const one of action.changes) state = make(state, one)
           } else if (action.kind === 'restart') {
             if (published === null) continue
-            const restored = await restoreState(published.manifest, ioOn(shelf))
+            const restored = await restoreState(published.manifest, slowIo(shelf))
             state = restored.state as State
             base = restored.base
             expect(plainOf(state)).toEqual(published.plain)
           } else {
             const waiting = [...action.during]
-            const io = ioOn(shelf, async () => {
+            const io = slowIo(shelf, async () => {
               const next = waiting.pop()
               if (next) state = make(state, next)
             })
@@ -220,7 +198,7 @@ describe('capture and restore', () => {
           }
         }
         if (published === null) return
-        const { state: last } = await restoreState(published.manifest, ioOn(shelf))
+        const { state: last } = await restoreState(published.manifest, slowIo(shelf))
         expect(plainOf(last as State)).toEqual(published.plain)
       }),
       // A fixed seed: all four ways of writing must be met, and some random walks miss one.
@@ -243,13 +221,13 @@ describe('capture and restore', () => {
     ],
     ['half a megabyte of text', 'abcdefgh'.repeat(65_536)],
   ])('a state that is one value comes back: %s', async (_, value) => {
-    const io = ioOn(new Shelf())
+    const io = slowIo(new FailingShelf())
     const written = await writeCapture(captureState(value, null, io), io)
     expect((await restoreState(manifestOf(written.parts), io)).state).toEqual(value)
   })
 
   test('a state that is one Keyed comes back, large values and odd keys included', async () => {
-    const io = ioOn(new Shelf())
+    const io = slowIo(new FailingShelf())
     const noise = Uint8Array.from({ length: 700_000 }, (_, i) => (i * i * 31) >>> 7)
     const state = keyed<unknown>([
       ['__proto__', noise],
@@ -265,7 +243,7 @@ describe('capture and restore', () => {
   })
 
   test('a Keyed called __proto__ is a property like any other', async () => {
-    const io = ioOn(new Shelf())
+    const io = slowIo(new FailingShelf())
     const state = Object.fromEntries([['__proto__', keyed([['a', 1]])]])
     const written = await writeCapture(captureState(state, null, io), io)
     const back = (await restoreState(manifestOf(written.parts), io)).state as Record<string, Keyed<number>>
@@ -274,17 +252,17 @@ describe('capture and restore', () => {
 
   test('the same Keyed twice in one state is refused', () => {
     const one = keyed()
-    expect(() => captureState({ a: one, b: one }, null, ioOn(new Shelf()))).toThrow(/UNSERIALIZABLE/)
+    expect(() => captureState({ a: one, b: one }, null, slowIo(new FailingShelf()))).toThrow(/UNSERIALIZABLE/)
   })
 
   test('a Keyed hidden deeper in the state is refused, and nothing stays frozen', () => {
-    const io = ioOn(new Shelf())
+    const io = slowIo(new FailingShelf())
     expect(() => captureState({ deep: { inside: keyed() } }, null, io)).toThrow(/UNSERIALIZABLE/)
   })
 
   test('small states and small changes need no chunk at all', async () => {
-    const shelf = new Shelf()
-    const io = ioOn(shelf)
+    const shelf = new FailingShelf()
+    const io = slowIo(shelf)
     const state = { count: 1, people: keyed([['ann', { age: 3 }]]) }
     const first = await writeCapture(captureState(state, null, io), io)
     state.people.set('bob', { age: 4 })
@@ -295,8 +273,8 @@ describe('capture and restore', () => {
   })
 
   test('an unchanged state adds nothing, also after a restore', async () => {
-    const shelf = new Shelf()
-    const io = ioOn(shelf)
+    const shelf = new FailingShelf()
+    const io = slowIo(shelf)
     const people = keyed(Array.from({ length: 5000 }, (_, i): [string, unknown] => [`k${i}`, { i }]))
     const state = { people, note: Array.from({ length: 50_000 }, (_, i) => i * i) }
     const first = await writeCapture(captureState(state, null, io), io)
@@ -309,7 +287,7 @@ describe('capture and restore', () => {
   })
 
   test('a small change inside a large value adds a small part of it, also after a restore', async () => {
-    const io = ioOn(new Shelf())
+    const io = slowIo(new FailingShelf())
     let word = 1
     const note = Array.from({ length: 400_000 }, () => {
       word = Math.imul(word, 1103515245) + 12345
@@ -327,8 +305,8 @@ describe('capture and restore', () => {
   })
 
   test('A4.1: of 200,000 keys, 1 % changed at random writes at most 5 % of the bytes, and many rounds stay far below', async () => {
-    const shelf = new Shelf()
-    const io = ioOn(shelf)
+    const shelf = new FailingShelf()
+    const io = slowIo(shelf)
     let word = 7
     const random = (below: number) => {
       word = Math.imul(word, 1664525) + 1013904223
@@ -362,7 +340,7 @@ describe('capture and restore', () => {
   })
 
   test('changes that lie together are written as pages, and their neighbours stay as they are', async () => {
-    const io = ioOn(new Shelf())
+    const io = slowIo(new FailingShelf())
     const name = (i: number) => String(i).padStart(6, '0')
     const state = keyed(Array.from({ length: 50_000 }, (_, i): [string, number] => [name(i), i]))
     const full = await writeCapture(captureState(state, null, io), io)
@@ -373,17 +351,17 @@ describe('capture and restore', () => {
   })
 
   test('a capture is written once, and one that was abandoned meanwhile is not used', async () => {
-    const shelf = new Shelf()
+    const shelf = new FailingShelf()
     const state = keyed(Array.from({ length: 3000 }, (_, i): [string, number] => [`k${i}`, i]))
-    const plain = ioOn(shelf)
+    const plain = slowIo(shelf)
     const capture = captureState(state, null, plain)
-    const io = ioOn(shelf, async () => abandonCapture(capture))
+    const io = slowIo(shelf, async () => abandonCapture(capture))
     await expect(writeCapture(capture, io)).rejects.toThrow(/ABORTED/)
     await expect(writeCapture(capture, io)).rejects.toThrow(/written once/)
   })
 
   test('A4.4: the longest stretch without a turn of the event loop is reported', async () => {
-    const io = ioOn(new Shelf())
+    const io = slowIo(new FailingShelf())
     const state = keyed(Array.from({ length: 3000 }, (_, i): [string, number] => [`k${i}`, i]))
     let breaths = 0
     const written = await writeCapture(captureState(state, null, io), {

@@ -1,52 +1,24 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Codec } from '../core/codec.ts'
-import { toHex } from '../core/coordinate.ts'
+import { ioOn, Shelf } from '../../test/support/shelf.ts'
 import { Keyed, keyed } from '../core/keyed.ts'
 import { UnreadPages } from '../core/keyed-page.ts'
-import type { Blobs } from '../core/ports.ts'
 import { captureState, type StateIo, writeCapture } from './capture.ts'
 import { defaultOutputSettings } from './capture-output.ts'
 import { restoreState } from './restore.ts'
-import { Sealer } from './seal.ts'
 
-/** Chunks in memory that counts what is asked for, and forgets those that are lost. */
-class Shelf implements Blobs {
-  readonly chunks = new Map<string, Uint8Array>()
+class LosingShelf extends Shelf {
   readonly lost = new Set<string>()
-  asked: string[] = []
 
-  async put(chunks: Parameters<Blobs['put']>[0]) {
-    for (const { digest, bytes } of chunks) this.chunks.set(toHex(digest), Uint8Array.from(bytes))
-  }
-
-  async get(digests: Parameters<Blobs['get']>[0]) {
-    const names = digests.map(toHex)
-    this.asked.push(...names)
-    return names.map((name) => (this.lost.has(name) ? null : (this.chunks.get(name) ?? null)))
-  }
-
-  async list() {
-    return []
-  }
-
-  async delete() {
-    return 0
+  override find(name: string): Uint8Array | null {
+    return this.lost.has(name) ? null : super.find(name)
   }
 }
 
-function make(): { readonly io: StateIo; readonly shelf: Shelf } {
-  const shelf = new Shelf()
-  const io: StateIo = {
-    codec: new Codec(),
-    sealer: new Sealer(),
-    hash: (bytes) => createHash('sha256').update(bytes).digest(),
-    blobs: shelf,
-    elapsed: () => performance.now(),
-    breathe: () => new Promise((resolve) => setImmediate(resolve)),
-  }
-  return { io, shelf }
+function make(): { readonly io: StateIo; readonly shelf: LosingShelf } {
+  const shelf = new LosingShelf()
+  return { io: ioOn(shelf), shelf }
 }
 
 const settings = { ...defaultOutputSettings, pageBytes: 256 }

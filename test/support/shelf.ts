@@ -1,0 +1,47 @@
+// Chunks in memory, for tests of captures: what is asked for is noted. Those that want a fault extend it.
+
+import { createHash } from 'node:crypto'
+import { Codec } from '../../src/core/codec.ts'
+import { toHex } from '../../src/core/coordinate.ts'
+import type { Blobs } from '../../src/core/ports.ts'
+import type { StateIo } from '../../src/engine/capture.ts'
+import { Sealer } from '../../src/engine/seal.ts'
+
+export class Shelf implements Blobs {
+  readonly chunks = new Map<string, Uint8Array>()
+  asked: string[] = []
+
+  async put(chunks: Parameters<Blobs['put']>[0]) {
+    for (const { digest, bytes } of chunks) this.chunks.set(toHex(digest), Uint8Array.from(bytes))
+  }
+
+  async get(digests: Parameters<Blobs['get']>[0]) {
+    const names = digests.map(toHex)
+    this.asked.push(...names)
+    return names.map((name) => this.find(name))
+  }
+
+  find(name: string): Uint8Array | null {
+    return this.chunks.get(name) ?? null
+  }
+
+  async list() {
+    return []
+  }
+
+  async delete() {
+    return 0
+  }
+}
+
+export function ioOn(blobs: Blobs, time: Partial<Pick<StateIo, 'elapsed' | 'breathe'>> = {}): StateIo {
+  return {
+    codec: new Codec(),
+    sealer: new Sealer(),
+    hash: (bytes) => createHash('sha256').update(bytes).digest(),
+    blobs,
+    elapsed: () => performance.now(),
+    breathe: () => new Promise((resolve) => setImmediate(resolve)),
+    ...time,
+  }
+}

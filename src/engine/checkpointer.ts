@@ -1,6 +1,7 @@
 // Checkpoints of one open timeline: decides when (by policy and measured costs), captures without stopping the work,
 // publishes state and coordinate together under the fence, reads back what it wrote, and then lets retention run.
-// One checkpoint is under way at a time. A failed one loses nothing: what was dirty stays dirty.
+// One checkpoint is under way at a time. A failed one loses nothing: what was dirty stays dirty, and after a pause it is
+// tried again.
 
 import type { Coordinate, ManifestId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
@@ -26,6 +27,9 @@ import type { Recovered } from './recover.ts'
 import { verifyChunks } from './restore.ts'
 import { retain } from './retain.ts'
 import type { OpenTimeline } from './timeline.ts'
+
+const firstPauseMs = 100
+const longestPauseMs = 60_000
 
 export interface CheckpointRequest {
   /** Shown in the catalog; "manual" if left out. */
@@ -74,6 +78,8 @@ export class Checkpointer<State> {
   #isStopped = false
   #decision: { because: string; intervalEntries: number | null; intervalMs: number | null }
   #cancelTimer: (() => void) | null = null
+  /** Not null after a failure, until it is tried again: whatever is wrong does not get better by trying all the time. */
+  #cancelPause: (() => void) | null = null
 
   constructor(kernel: Kernel, timeline: OpenTimeline<State>, fold: Fold<State>, recovered: Recovered<State>) {
     this.#kernel = kernel
@@ -126,6 +132,7 @@ export class Checkpointer<State> {
     this.#isStopped = true
     this.#cancelTimer?.()
     await this.#underWay
+    this.#cancelPause?.()
   }
 
   get #isFirst(): boolean {
@@ -139,7 +146,7 @@ export class Checkpointer<State> {
 
   #decide(): void {
     const policy = this.#fold.checkpoint
-    if (!policy || this.#isQueued || this.#isStopped) return
+    if (!policy || this.#isQueued || this.#isStopped || this.#cancelPause) return
     const decision = decideCheckpoint(policy, this.#costs, {
       entries: this.#entriesSince,
       ms: this.#kernel.clock.elapsed() - this.#lastAt,
@@ -148,6 +155,7 @@ export class Checkpointer<State> {
     })
     this.#decision = decision
     if (!decision.isDue) return
+    const milestone = this.#milestone
     this.#milestone = null
     this.#isQueued = true
     const trigger = decision.trigger ?? 'policy'
@@ -157,12 +165,23 @@ export class Checkpointer<State> {
         this.#failuresInARow += 1
         const { id } = this.#timeline
         this.#kernel.events.emit('checkpoint-failed', { timeline: id, error, failuresInARow: this.#failuresInARow })
+        this.#milestone ??= milestone
+        this.#pause()
       })
       .finally(() => {
         this.#isQueued = false
         // What came while this one was written may want another.
         if (this.#milestone !== null || this.#isNear()) this.#decide()
       })
+  }
+
+  #pause(): void {
+    if (this.#isStopped || this.#timeline.broken) return
+    const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(this.#failuresInARow - 1, 10))
+    this.#cancelPause = this.#kernel.clock.after(pauseMs, () => {
+      this.#cancelPause = null
+      this.#decide()
+    })
   }
 
   /** Time-based triggers fire without an append. */

@@ -69,7 +69,10 @@ const kinds = {
   },
   STORE_READ_ONLY: { remedy: 'fix', hint: 'Reads and export work. Make the file writable to write again.' },
   STORE_FULL: { remedy: 'retry', hint: 'Free some disk space; nothing was lost and writing resumes by itself.' },
-  STORE_BUSY: { remedy: 'retry', hint: 'Another process holds the write lock for too long; try again.' },
+  STORE_BUSY: {
+    remedy: 'retry',
+    hint: 'Others hold the write lock, or all connections of the server, for too long; try again.',
+  },
   STORE_IO: { remedy: 'retry', hint: 'The disk or the connection failed; nothing was acknowledged.' },
   STORE_DURABILITY: {
     remedy: 'fix',

@@ -55,7 +55,7 @@ export interface Plain<T, Model> {
 }
 
 /** An engine whose process can die: from then on its store answers nothing, and nothing it still tries has any effect. */
-async function mortal(world: World): Promise<{ engine: Reprise; die(): void }> {
+async function mortal(world: World): Promise<{ engine: Reprise; die(): Store }> {
   const store = await world.store()
   let isDead = false
   const dead = () => Promise.reject(new RepriseError('CLOSED', 'this process is dead'))
@@ -76,6 +76,7 @@ async function mortal(world: World): Promise<{ engine: Reprise; die(): void }> {
     die() {
       isDead = true
       engine.kernel.worker.abandon()
+      return store
     },
   }
 }
@@ -92,6 +93,8 @@ export async function play<T, Model>(
   let model = initial
   /** Those that were taken over live on, and may try what they like. */
   const olds: Reprise[] = []
+  /** What the dead left open: nobody closes it for them, but a run of many deaths would use up all connections. */
+  const left: Store[] = []
   const forks: { readonly subject: Subject<T>; readonly model: Model }[] = []
   let isCollected = false
   for (let i = 0; i < steps.length; i++) {
@@ -149,7 +152,7 @@ export async function play<T, Model>(
       const write = startWrite()
       // At once, or after the write was handed to the store.
       if (i % 2) await new Promise((resolve) => setImmediate(resolve))
-      die()
+      left.push(die())
       ;({ engine, die } = await mortal(world))
       await subject.open(engine)
       // Nobody heard the answer.
@@ -157,7 +160,7 @@ export async function play<T, Model>(
     }
     expect(await subject.read()).toEqual(view(model))
   }
-  for (const each of [...olds, engine]) await each.close()
+  for (const each of [...olds, engine, ...left]) await each.close()
   if (forks.length === 0 && !isCollected) return
   const last = await mortal(world)
   for (const fork of forks) {

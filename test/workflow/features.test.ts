@@ -244,6 +244,26 @@ describe('a run', () => {
     expect(log).toEqual(['a rome t:a', 'b rome t:b', 'c rome t:c', 'undo c', 'undo b', 'b oslo t.1:b', 'c oslo t.1:c'])
   })
 
+  it('gets what was sent after a rollback when that is done, also if it had to wait for a call in flight', async () => {
+    const kit = kitWith()
+    let release = () => {}
+    const blocked = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    const trip = workflow('trip', async (ctx, to: string) => {
+      await ctx.step('a', () => to, { compensate: () => undefined })
+      await ctx.step('b', () => (to === 'rome' ? blocked : undefined))
+      return `${to} ${await ctx.signal('go')}`
+    })
+    const run = await kit.run(trip, 'rome', { id: 't' })
+    await kit.settle()
+    await run.rollback('a', { input: 'oslo' })
+    await run.signal('go', 1)
+    await kit.settle()
+    release()
+    expect(await kit.result(run)).toBe('oslo 1')
+  })
+
   it('is retried from its failure, and only the failed step is called again', async () => {
     const kit = kitWith()
     let isBroken = true

@@ -16,6 +16,9 @@ const atOnce = 100
 /** What makes a run begin that waits for its turn. */
 const begins = new Set(['admitted', 'cancel'])
 
+/** Behind a rollback that has to wait, these wait too: they are for the run as it is after it. */
+const waitsForRollback = new Set(['rollback', 'signal', 'update'])
+
 export class Mail {
   /** When somebody last looked whether there is any; by the clock that only grows. */
   lookedAt: number
@@ -49,9 +52,11 @@ export class Mail {
     const messages = await run.open.inbox(atOnce)
     const consume: MessageId[] = []
     const drafts: Draft[] = []
+    let isDeferring = false
     for (const message of messages) {
       const data = run.host.engine.openMessage(message) as Data
-      if (message.kind === 'rollback' && !this.#mayRollBack()) {
+      isDeferring ||= message.kind === 'rollback' && !this.#mayRollBack()
+      if (isDeferring && waitsForRollback.has(message.kind)) {
         this.#hasDeferred = true
         continue
       }

@@ -25,7 +25,7 @@ export function versusBenches(ours, times) {
       'runsThreeSteps',
       ours,
       times(1000),
-      100,
+      times(1000),
     ),
     versusBench(`steps-sequential-versus-${peer.title}`, 'steps/s', peer, undefined, 'stepsSequential', ours, 200, 50),
   ])
@@ -41,6 +41,7 @@ function versusBench(name, unit, peer, target, workload, ours, count, warmUp) {
     async setup() {
       world = await openWorld(peer)
       if (!world) return
+      // As long as in the benches without a peer, for both: what is measured is the steady state.
       await ours[workload](world.rp, warmUp)
       await world.peer[workload](warmUp)
     },

@@ -386,8 +386,10 @@ export interface StoreFault {
 
 export interface Store {
   readonly blobs: Blobs
-  /** Outcomes in the order of the commits. Later commits in the batch see earlier ones. Rejects only if the store as a whole failed: then each outcome is unknown until asked for by the same operation id. */
-  commit(commits: readonly Commit[]): Promise<Outcome[]>
+  /** How many batches it takes at once; one if left out. */
+  readonly lanes?: number
+  /** Outcomes in the order of the commits. Later commits in the batch see earlier ones. Rejects only if the store as a whole failed: then each outcome is unknown until asked for by the same operation id. A store that does not have to wait may answer at once. */
+  commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]>
   /** Runs that hold sequences above `after`, in order, of this timeline only (not of its base); at least one if there is any, stopping at about `bytesMax` (within one run of it). None of a missing one. */
   read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]>
   head(timelines: readonly TimelineId[]): Promise<(Head | null)[]>
@@ -412,8 +414,8 @@ export interface Store {
   beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }>
   /** Declares workers dead: their timelines are free at once (owner null, same epoch), their heartbeats refused. Of one that never beat nothing is kept. */
   retire(workers: readonly WorkerId[]): Promise<void>
-  /** Calls when something may be due or readable; may call too often, and may miss: callers poll as well. The returned function ends it. */
-  listen(wake: () => void): () => void
+  /** Calls when something may be due or readable; may call too often, and may miss: callers poll as well. `mayBeDue` is false where nothing has become due (due.ts). The returned function ends it. */
+  listen(wake: (mayBeDue?: boolean) => void): () => void
   /** Low-level self-check (pages, indexes), beneath what the engine verifies. */
   inspect(): Promise<StoreFault[]>
   facts(): Promise<StoreFacts>

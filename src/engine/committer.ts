@@ -1,5 +1,6 @@
 // Group commit: everything that is ready in the same moment goes in one transaction and one fsync; each commit
-// succeeds or fails by its own guard. A source (an open timeline) has at most one commit under way, so that its order
+// succeeds or fails by its own guard. Where a store takes several batches at once, what is ready is cut into some, so that
+// the store works on one while the next is made. A source (an open timeline) has at most one commit under way, so that its order
 // is kept. When the store's answer is lost, the same operations are asked for again: never guessed, never doubled.
 
 import { assert } from '../core/assert.ts'
@@ -35,8 +36,10 @@ export interface CommitterOptions {
 const firstPauseMs = 20
 const longestPauseMs = 2000
 /** How long batches may follow each other before the event loop gets its turn. */
-const turnMs = 1
+const turnMs = 4
 const turnBatches = 64
+/** A batch is not cut smaller than this: its transaction and its way to the store have to be worth it. */
+const cutCommits = 32
 
 export class Committer {
   readonly #options: CommitterOptions
@@ -44,7 +47,11 @@ export class Committer {
   #isScheduled = false
   #turnEnds = 0
   #batchesInTurn = 0
-  #isBusy = false
+  #underWay = 0
+  /** Messages arrive in the order in which they were sent: one batch with messages is under way at a time. */
+  #isSending = false
+  /** Made ready, and waits for that. */
+  #held: PreparedCommit | null = null
   #aside = 0
   #entered = 0
   readonly #waiting = new Set<() => void>()
@@ -109,12 +116,12 @@ export class Committer {
 
   /** Resolves when nothing is waiting or under way. */
   drain(): Promise<void> {
-    if (!this.#isBusy && this.#aside === 0 && this.#ready.size === 0) return Promise.resolve()
+    if (this.#isIdle) return Promise.resolve()
     return new Promise((resolve) => this.#idle.push(resolve))
   }
 
   #schedule(): void {
-    if (this.#isScheduled || this.#isBusy || this.#ready.size === 0) return
+    if (this.#isScheduled || !this.#hasRoom || !this.#hasWork) return
     this.#isScheduled = true
     this.#options.clock.soon(() => {
       this.#isScheduled = false
@@ -126,31 +133,52 @@ export class Committer {
 
   /** Not an async function, nor what it calls until something goes wrong: each of those costs promises a batch. */
   #flush(): void {
-    if (this.#isBusy) return
+    if (!this.#hasRoom) return
     const batch = this.#takeBatch()
     if (batch.length === 0) {
       this.#goOn()
       this.#tellIdle()
       return
     }
-    this.#isBusy = true
+    this.#underWay += 1
+    const isSending = batch.some(({ commit }) => sends(commit))
+    this.#isSending ||= isSending
     const started = this.#options.clock.elapsed()
-    this.#askOnce(batch.map((prepared) => prepared.commit)).then(
-      (outcomes) => {
-        try {
-          this.#settle(batch, outcomes, started)
-        } finally {
-          this.#free()
-        }
-      },
-      (error) => void this.#commitBatch(batch, { error }).finally(() => this.#free()),
-    )
+    const free = () => {
+      this.#underWay -= 1
+      if (isSending) this.#isSending = false
+      this.#goOn()
+      this.#tellIdle()
+    }
+    const told = (outcomes: readonly Outcome[]) => {
+      try {
+        this.#settle(batch, outcomes, started)
+      } finally {
+        free()
+      }
+    }
+    const answer = this.#askOnce(batch.map((prepared) => prepared.commit))
+    if (!('then' in answer)) told(answer)
+    else {
+      answer.then(told, (error) => void this.#commitBatch(batch, { error }).finally(free))
+      this.#goOn()
+    }
   }
 
-  #free(): void {
-    this.#isBusy = false
-    this.#goOn()
-    this.#tellIdle()
+  get #lanes(): number {
+    return this.#options.store.lanes ?? 1
+  }
+
+  get #hasRoom(): boolean {
+    return this.#underWay < this.#lanes
+  }
+
+  get #hasWork(): boolean {
+    return this.#held ? !this.#isSending : this.#ready.size > 0
+  }
+
+  get #isIdle(): boolean {
+    return this.#underWay === 0 && this.#aside === 0 && this.#ready.size === 0 && this.#held === null
   }
 
   /**
@@ -159,7 +187,7 @@ export class Committer {
    * timers and connections wait meanwhile.
    */
   #goOn(): void {
-    if (this.#isScheduled) return
+    if (this.#isScheduled || !this.#hasRoom) return
     this.#batchesInTurn += 1
     if (this.#batchesInTurn >= turnBatches || this.#options.clock.elapsed() >= this.#turnEnds) {
       this.#schedule()
@@ -168,16 +196,23 @@ export class Committer {
     this.#isScheduled = true
     this.#options.clock.next(() => {
       this.#isScheduled = false
-      if (this.#ready.size > 0) this.#flush()
+      if (this.#hasWork) this.#flush()
     })
   }
 
   #takeBatch(): PreparedCommit[] {
     const { batchCommits, batchBytes } = this.#options.limits
+    const lanes = this.#lanes
+    const cut = lanes === 1 ? batchCommits : Math.max(cutCommits, Math.ceil(this.#ready.size / (lanes + 1)))
     const batch: PreparedCommit[] = []
     let bytes = 0
+    if (this.#held && !this.#isSending) {
+      batch.push(this.#held)
+      bytes += this.#held.bytes
+      this.#held = null
+    }
     for (const source of this.#ready) {
-      if (batch.length >= batchCommits || bytes >= batchBytes) break
+      if (this.#held || batch.length >= Math.min(cut, batchCommits) || bytes >= batchBytes) break
       this.#ready.delete(source)
       const prepared = source.build()
       if (!prepared) continue
@@ -185,6 +220,10 @@ export class Committer {
         // The user's SQL takes its own time and its own transaction: nobody else waits for it here.
         void this.#commitAside(prepared)
         continue
+      }
+      if (this.#isSending && sends(prepared.commit)) {
+        this.#held = prepared
+        break
       }
       batch.push(prepared)
       bytes += prepared.bytes
@@ -200,7 +239,7 @@ export class Committer {
   }
 
   #tellIdle(): void {
-    if (this.#isBusy || this.#aside > 0 || this.#ready.size > 0) return
+    if (!this.#isIdle) return
     for (const resolve of this.#idle.splice(0)) resolve()
   }
 
@@ -237,7 +276,7 @@ export class Committer {
     }
   }
 
-  #askOnce(commits: readonly Commit[]): Promise<Outcome[]> {
+  #askOnce(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
     try {
       return this.#options.store.commit(commits)
     } catch (error) {
@@ -326,6 +365,10 @@ export class Committer {
 /** Errors after which the work may or may not have been done: worth asking again with the same operation ids. */
 function mayHaveHappened(error: unknown): boolean {
   return isReprise(error, 'STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY', 'TIMEOUT')
+}
+
+function sends({ send }: Commit): boolean {
+  return send !== undefined && send.length > 0
 }
 
 export function sizeOf(commit: Commit): number {

@@ -51,7 +51,7 @@ export class Dispatcher {
   serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
     this.#queues.set(queue, { handler, concurrency: options.concurrency ?? 100, active: 0 })
     this.#kernel.worker.describe(`queue ${queue}`, options.concurrency ?? 100)
-    this.#unlisten ??= this.#kernel.store.listen(() => this.#heard())
+    this.#unlisten ??= this.#kernel.store.listen((mayBeDue = true) => mayBeDue && this.#heard())
     this.wake()
   }
 

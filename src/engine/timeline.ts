@@ -13,7 +13,7 @@ import type { Kernel } from './kernel.ts'
 import type { Recovered } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
 import type { TimelineState } from './state.ts'
-import { type Along, type Draft, Writer, type Written } from './writer.ts'
+import { type Along, type Asker, type Draft, Writer, type Written } from './writer.ts'
 
 /** An entry as the caller gives it. */
 export interface NewEntry {
@@ -115,6 +115,12 @@ export class OpenTimeline<State> {
     } catch (error) {
       return Promise.reject(error)
     }
+  }
+
+  /** Entries alone, without a promise: the asker is told when they are durable. Throws if they cannot be stored. */
+  ask(entries: readonly NewEntry[], asker: Asker): void {
+    this.checkWritable()
+    this.#writer.ask(this.#drafts(entries), null, asker)
   }
 
   /** Throws if it was closed or somebody else owns it: known without asking the store. */

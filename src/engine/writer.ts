@@ -45,11 +45,16 @@ export interface Follower {
   hasKey(key: string): boolean
 }
 
+/** Who is told what became of a request. */
+export interface Asker {
+  resolve(written: Written): void
+  reject(error: unknown): void
+}
+
 interface Request {
   readonly drafts: readonly Draft[]
   readonly along: Along | null
-  resolve(written: Written): void
-  reject(error: unknown): void
+  readonly asker: Asker
 }
 
 export interface WriterHead {
@@ -101,24 +106,30 @@ export class Writer implements CommitSource {
   }
 
   write(drafts: readonly Draft[], along: Along | null, signal?: AbortSignal): Promise<Written> {
-    if (this.#broken) return Promise.reject(this.#broken)
+    return new Promise((resolve, reject) => this.ask(drafts, along, { resolve, reject }, signal))
+  }
+
+  /** The same without a promise: the asker is called once the entries are durable, applied, and known to whoever watches. */
+  ask(drafts: readonly Draft[], along: Along | null, asker: Asker, signal?: AbortSignal): void {
+    if (this.#broken) {
+      asker.reject(this.#broken)
+      return
+    }
     const { committer } = this.#kernel
+    const request = { drafts, along, asker }
     // No await where there is room: this is the hot path, and appends keep the order in which they were called.
-    if (committer.tryEnter()) return this.#enqueue(drafts, along)
-    return committer.enter(signal).then(() => this.#enqueue(drafts, along))
+    if (committer.tryEnter()) this.#enqueue(request)
+    else committer.enter(signal).then(() => this.#enqueue(request), asker.reject)
   }
 
   /** Whoever has entered leaves again when the request is settled. */
-  #enqueue(drafts: readonly Draft[], along: Along | null): Promise<Written> {
-    return new Promise<Written>((resolve, reject) => {
-      const request = { drafts, along, resolve, reject }
-      if (this.#broken) {
-        this.#reject(request, this.#broken)
-        return
-      }
-      this.#queue.push(request)
-      if (!this.#isUnderWay) this.#kernel.committer.ready(this)
-    })
+  #enqueue(request: Request): void {
+    if (this.#broken) {
+      this.#reject(request, this.#broken)
+      return
+    }
+    this.#queue.push(request)
+    if (!this.#isUnderWay) this.#kernel.committer.ready(this)
   }
 
   /** Nothing more can be written through this writer; what waits is refused with the reason. */
@@ -265,8 +276,8 @@ export class Writer implements CommitSource {
       this.#kernel.worker.progressed(entries.length)
     })
     if (hasFollowed) {
-      this.#resolveAll(taken, outcome.ridden)
       this.#orBreak([], () => this.#onWritten(entries, bytes))
+      this.#resolveAll(taken, outcome.ridden)
     }
     if (this.#queue.length > 0 && !this.#broken) this.#kernel.committer.ready(this)
   }
@@ -287,7 +298,7 @@ export class Writer implements CommitSource {
   #resolveAll(taken: readonly { request: Request; first: number; count: number }[], ridden: unknown): void {
     for (const { request, first, count } of taken) {
       this.#kernel.committer.leave()
-      request.resolve({ first, count, wasApplied: request.drafts.length > 0 && count === 0, ridden })
+      request.asker.resolve({ first, count, wasApplied: request.drafts.length > 0 && count === 0, ridden })
     }
   }
 
@@ -301,7 +312,7 @@ export class Writer implements CommitSource {
 
   #reject(request: Request, error: unknown): void {
     this.#kernel.committer.leave()
-    request.reject(error)
+    request.asker.reject(error)
   }
 }
 

@@ -80,7 +80,7 @@ export function closingTests(test: Test): void {
     await store.close()
     await store.close()
     const id = asTimeline('a')
-    const calls: (() => Promise<unknown>)[] = [
+    const calls: (() => unknown)[] = [
       () => store.commit([commit]),
       () => store.read(id, 0, 1),
       () => store.head([id]),

@@ -266,8 +266,11 @@ export function expectRefused(outcome: Outcome | undefined, code: Refusal): Extr
   return outcome
 }
 
-export async function expectRejection(work: () => Promise<unknown>, code: ErrorCode): Promise<void> {
-  await assert.rejects(work, (error) => isReprise(error, code) || assert.fail(`expected ${code}, got ${error}`))
+export async function expectRejection(work: () => unknown, code: ErrorCode): Promise<void> {
+  await assert.rejects(
+    async () => await work(),
+    (error) => isReprise(error, code) || assert.fail(`expected ${code}, got ${error}`),
+  )
 }
 
 /** Waits for something that takes a lease or a notification to come true; how long is never asserted. */

@@ -123,7 +123,7 @@ async function playHistory(kit: Kit, store: Store, faulty: Store): Promise<unkno
   return stripTimes({ ...seen, chunks })
 }
 
-async function insist<Result>(work: () => Promise<Result>): Promise<Result> {
+async function insist<Result>(work: () => Result | Promise<Result>): Promise<Result> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await work()

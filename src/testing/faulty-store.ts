@@ -13,7 +13,7 @@ export type Decide = (method: string, callNumber: number) => Fate
 /** @example faultyStore(store, (method, n) => (method === 'commit' && n === 3 ? 'fail-after' : 'ok')) */
 export function faultyStore(store: Store, decide: Decide): Store {
   let calls = 0
-  const through = async <Result>(method: string, work: () => Promise<Result>): Promise<Result> => {
+  const through = async <Result>(method: string, work: () => Result | Promise<Result>): Promise<Result> => {
     calls += 1
     const callNumber = calls
     const fate = decide(method, callNumber)
@@ -44,7 +44,7 @@ export function faultyStore(store: Store, decide: Decide): Store {
   }
 }
 
-type Through = <Result>(method: string, work: () => Promise<Result>) => Promise<Result>
+type Through = <Result>(method: string, work: () => Result | Promise<Result>) => Promise<Result>
 
 function faultyBlobs(blobs: Blobs, through: Through): Blobs {
   return {

@@ -6,7 +6,6 @@ import { RepriseError } from '../../core/errors.ts'
 import type { StepCall, StepOptions } from './context.ts'
 import type { Instance } from './instance.ts'
 import { enterStep } from './scope.ts'
-import { noCommand, own } from './state.ts'
 
 type Call = (step: StepCall) => unknown
 
@@ -26,12 +25,12 @@ export class Attempt implements StepCall {
   #fail: ((error: unknown) => void) | null = null
   #timers: (() => void)[] | null = null
 
-  constructor(run: Instance, id: string, number: number) {
+  constructor(run: Instance, id: string, number: number, details: unknown) {
     this.#run = run
     this.#id = id
     this.attempt = number
     this.startedAt = run.kernel.clock.elapsed()
-    this.details = own(run.state.open, id, noCommand).details
+    this.details = details
   }
 
   get key(): string {

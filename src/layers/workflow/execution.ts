@@ -5,7 +5,6 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
 import { type Asked, Command, tolerated } from './command.ts'
-import { whenDrained } from './drained.ts'
 import type { Item } from './entries.ts'
 import { cancelledError } from './failure.ts'
 import { leaveScope, readableId, Scope } from './scope.ts'
@@ -13,6 +12,8 @@ import { leaveScope, readableId, Scope } from './scope.ts'
 export interface ExecutionHooks {
   readonly hash: Hash
   soon(call: () => void): void
+  /** Calls once code has run as far as it can. */
+  next(call: () => void): void
   after(delayMs: number, call: () => void): void
   seed(): string
   onSignal(item: Extract<Item, { kind: 'signal' }>): void
@@ -209,7 +210,7 @@ export class Execution {
   #whenDrained(): void {
     this.#delivered += 1
     if (this.#delivered % yieldEvery === 0) this.#hooks.soon(this.#drained)
-    else whenDrained(this.#drained)
+    else this.#hooks.next(this.#drained)
   }
 
   /** `command`: who asked for it, if it is the outcome of one; a straggler has nobody. */

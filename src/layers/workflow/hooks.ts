@@ -36,6 +36,10 @@ export class Hooks implements ExecutionHooks {
     leaveScope(() => this.#run.kernel.clock.soon(call))
   }
 
+  next(call: () => void): void {
+    leaveScope(() => this.#run.kernel.clock.next(call))
+  }
+
   /** Real time: what the code may be waiting for is real, whatever clock the engine has. */
   after(delayMs: number, call: () => void): void {
     leaveScope(() => void setTimeout(call, delayMs))

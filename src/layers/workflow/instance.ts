@@ -23,7 +23,7 @@ import { Recorder } from './recorder.ts'
 import { Saga } from './saga.ts'
 import { enterScope, leaveScope } from './scope.ts'
 import { itemOf, noCommand, own, type RunState } from './state.ts'
-import { Stay } from './stay.ts'
+import { Stay, type Working } from './stay.ts'
 import { Rides, recoverRides } from './transaction.ts'
 import { Signals } from './waits.ts'
 
@@ -40,7 +40,7 @@ const slowMs = 1000
 /** What an instance needs of its timeline: a real one, or history alone when it is only read. */
 export type RunTimeline = Pick<
   OpenTimeline<RunState>,
-  'id' | 'state' | 'seq' | 'broken' | 'recovery' | 'watch' | 'write' | 'inbox' | 'checkpoint' | 'shut' | 'break'
+  'id' | 'state' | 'seq' | 'broken' | 'recovery' | 'watch' | 'ask' | 'write' | 'inbox' | 'checkpoint' | 'shut' | 'break'
 >
 
 /** Entries after which the code runs from its start again. */
@@ -234,7 +234,7 @@ export class Instance {
   }
 
   /** Work on behalf of this run: it stays in memory until that is done. */
-  spawn(work: () => Promise<unknown> | undefined): void {
+  spawn(work: () => Working): void {
     if (!this.isLeaving && !this.isDry) this.stay.during(work)
   }
 

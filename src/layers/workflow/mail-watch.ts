@@ -30,8 +30,8 @@ export class MailWatch {
   start(): void {
     const { store, clock } = this.#kernel
     if (this.#isClosed || this.#cancel) return
-    this.#unlisten ??= store.listen(() => {
-      this.#heardAt = clock.elapsed()
+    this.#unlisten ??= store.listen((mayBeDue = true) => {
+      if (mayBeDue) this.#heardAt = clock.elapsed()
     })
     this.#cancel = clock.after(lookMs, () => {
       this.#cancel = null

@@ -9,6 +9,7 @@ import type { Along, Written } from '../../engine/writer.ts'
 import { type Batcher, batcherOf } from './batcher.ts'
 import type { Instance } from './instance.ts'
 import { leaveScope } from './scope.ts'
+import { toldLater, type Working } from './stay.ts'
 
 type Draft = Omit<NewEntry, 'time'>
 
@@ -54,6 +55,21 @@ export class Recorder {
       return otherwise && isUnstorable(error) ? otherwise(error) : Promise.reject(error)
     }
     return this.write([{ type, data }], along, otherwise)
+  }
+
+  /** One entry during work, without a promise if it can be: the stay is told when it is durable. */
+  recordLater(type: string, data: unknown, otherwise: (error: unknown) => Promise<unknown>): Working {
+    const { open, stay, isLeaving } = this.#run
+    if (this.#batcher || this.#along !== noPending || isLeaving) return this.record(type, data, undefined, otherwise)
+    const entries = [{ type, data, time: this.stamp() }]
+    const refused = (error: unknown) =>
+      this.#refused({ entries, along: undefined, before: noPending, otherwise }, error)
+    try {
+      open.ask(entries, { resolve: stay.done, reject: (error) => void refused(error).then(stay.done, stay.failed) })
+    } catch (error) {
+      return refused(error)
+    }
+    return toldLater
   }
 
   /** Not an async function: this is the hot path, and each of those costs promises. */

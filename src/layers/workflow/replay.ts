@@ -56,9 +56,8 @@ function endDiffers(instance: Instance): RepriseError | null {
 
 function frozen(id: TimelineId, state: RunState): RunTimeline {
   const report = { timeline: id, seq: 0, epoch: 0, checkpoint: null } as unknown as RecoveryReport
-  const refuse = async (): Promise<never> => {
-    throw new RepriseError('BUG', `${id} is only read here`)
-  }
+  const refusal = () => new RepriseError('BUG', `${id} is only read here`)
+  const refuse = () => Promise.reject(refusal())
   return {
     id,
     state,
@@ -66,6 +65,7 @@ function frozen(id: TimelineId, state: RunState): RunTimeline {
     broken: null,
     recovery: report,
     watch: () => () => undefined,
+    ask: (_, asker) => asker.reject(refusal()),
     write: refuse,
     inbox: async () => [],
     checkpoint: refuse,

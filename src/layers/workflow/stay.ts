@@ -9,6 +9,12 @@ const lingerMs = 100
 /** …or at once if all it waits for is a time at least this far away. */
 const farMs = 1000
 
+/** What work gives that says itself when it is done (`done`, `failed`): for the hot path, which makes no promises. */
+export const toldLater = Symbol('told later')
+
+/** Nothing, or what has to be waited for. */
+export type Working = Promise<unknown> | typeof toldLater | undefined
+
 export class Stay {
   readonly #run: Instance
   #busy = 0
@@ -29,25 +35,29 @@ export class Stay {
     return this.#isPaused
   }
 
-  during(work: () => Promise<unknown> | undefined): void {
+  during(work: () => Working): void {
     this.#busy += 1
     this.#cancelLinger?.()
     this.#cancelLinger = null
     try {
       const working = leaveScope(work)
-      if (working) working.then(this.#done, this.#failed)
-      else queueMicrotask(this.#done)
+      if (working === undefined) queueMicrotask(this.done)
+      else if (working !== toldLater) working.then(this.#worked, this.failed)
     } catch (error) {
-      this.#failed(error)
+      this.failed(error)
     }
   }
 
-  readonly #done = (): void => {
+  readonly #worked = (result: unknown): void => {
+    if (result !== toldLater) this.done()
+  }
+
+  readonly done = (): void => {
     this.#busy -= 1
     if (this.#busy === 0 && !this.#run.isLeaving) this.#run.execution?.wake()
   }
 
-  readonly #failed = (error: unknown): void => {
+  readonly failed = (error: unknown): void => {
     this.#busy -= 1
     this.#run.lose(error)
   }

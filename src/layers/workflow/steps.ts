@@ -10,12 +10,10 @@ import { fromFailure, toFailure } from './failure.ts'
 import type { Instance } from './instance.ts'
 import { decideRetry, type ResolvedRetry, resolveRetry } from './retry.ts'
 import { commandName, type Scope } from './scope.ts'
-import { noCommand, own } from './state.ts'
+import { noCommand, type OpenCommand, own } from './state.ts'
+import type { Working } from './stay.ts'
 
 type Call<T> = (step: StepCall) => Promise<T> | T
-
-/** Nothing, or what has to be waited for. */
-type Working = Promise<unknown> | undefined
 
 export function askStep<T>(
   run: Instance,
@@ -81,47 +79,50 @@ class Step implements Asked {
   #begin(command: Command): Working {
     const run = this.#run
     if (command.cancelled && !command.hasUndo) return this.#recordFailed(run.cancelError())
-    const before = own(run.state.open, this.#id, noCommand)
+    const before = this.#before
     if (before.held) return undefined
     if (before.began && (this.#options.inDoubt ?? 'retry') !== 'retry') return this.#decideDoubt(command)
-    return this.#attemptWhenDue(command)
+    return this.#attemptWhenDue(command, before)
+  }
+
+  /** What history says of it. */
+  get #before(): OpenCommand {
+    return own(this.#run.state.open, this.#id, noCommand)
   }
 
   /** It was intended, and nobody knows whether it happened. */
-  async #decideDoubt(command: Command): Promise<void> {
+  async #decideDoubt(command: Command): Promise<unknown> {
     const { inDoubt } = this.#options
     if (typeof inDoubt !== 'function') {
-      await this.#run.record('held', { id: this.#id }, { status: 'held' })
-      return
+      return await this.#run.record('held', { id: this.#id }, { status: 'held' })
     }
     const probed = await this.#run.callOutside(() => inDoubt(this.#run.keyOf(this.#id)))
-    await (probed.happened ? this.#recordDone(probed.result) : this.#attemptWhenDue(command))
+    return await (probed.happened ? this.#recordDone(probed.result) : this.#attemptWhenDue(command, this.#before))
   }
 
-  #attemptWhenDue(command: Command): Working {
-    const { notBefore } = own(this.#run.state.open, this.#id, noCommand)
+  #attemptWhenDue(command: Command, before: OpenCommand): Working {
+    const { notBefore } = before
     if (notBefore > 0 && notBefore > this.#run.now()) {
       this.#attemptAt(command, notBefore)
       return undefined
     }
-    return this.#attempt(command)
+    return this.#attempt(command, before)
   }
 
   #attemptAt(command: Command, at: number): void {
-    this.#run.alarms.set(this.#id, at, () => this.#run.spawn(() => this.#attempt(command)))
+    this.#run.alarms.set(this.#id, at, () => this.#run.spawn(() => this.#attempt(command, this.#before)))
   }
 
-  #attempt(command: Command): Working {
-    const { failures, began } = own(this.#run.state.open, this.#id, noCommand)
-    const needsIntent = (this.#options.inDoubt ?? 'retry') !== 'retry' && !began
-    if (!needsIntent) return this.#callOut(command, failures)
-    return this.#run.record('began', { id: this.#id }).then(() => this.#callOut(command, failures))
+  #attempt(command: Command, before: OpenCommand): Working {
+    const needsIntent = (this.#options.inDoubt ?? 'retry') !== 'retry' && !before.began
+    if (!needsIntent) return this.#callOut(command, before)
+    return this.#run.record('began', { id: this.#id }).then(() => this.#callOut(command, before))
   }
 
-  #callOut(command: Command, failures: number): Working {
+  #callOut(command: Command, { failures, details }: OpenCommand): Working {
     let result: unknown
     try {
-      result = new Attempt(this.#run, this.#id, failures + 1).call(this.#call, this.#options)
+      result = new Attempt(this.#run, this.#id, failures + 1, details).call(this.#call, this.#options)
     } catch (error) {
       return this.#failed(command, failures, error)
     }
@@ -149,10 +150,12 @@ class Step implements Asked {
   }
 
   /** A result that cannot be kept is a failure, and the code is told why. */
-  #recordDone(result: unknown): Promise<unknown> {
+  #recordDone(result: unknown): Working {
     const data = result === undefined ? { id: this.#id } : { id: this.#id, result }
-    return this.#run.recorder.record('done', data, undefined, (error) => this.#recordFailed(error))
+    return this.#run.recorder.recordLater('done', data, this.#unstorable)
   }
+
+  readonly #unstorable = (error: unknown): Promise<unknown> => this.#recordFailed(error)
 
   #recordFailed(error: unknown): Promise<unknown> {
     return this.#run.record('failed', { id: this.#id, error: toFailure(error) })

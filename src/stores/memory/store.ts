@@ -2,6 +2,7 @@
 // promise is only its surface. Nothing survives the process, and facts() says so.
 
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import { mayMakeDue } from '../../core/due.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type {
   Blobs,
@@ -55,7 +56,7 @@ class MemoryStore implements Store {
   readonly #hash: Hash
   readonly #clock: () => number
   readonly #world: MemoryWorld
-  readonly #listeners = new Set<{ readonly space: Space; readonly wake: () => void }>()
+  readonly #listeners = new Set<{ readonly space: Space; readonly wake: (mayBeDue: boolean) => void }>()
   #isClosed = false
 
   constructor({ namespace, hash, clock = Date.now, world = createWorld() }: MemoryOptions) {
@@ -76,7 +77,9 @@ class MemoryStore implements Store {
         : commits.map((one) => transition(space, one, this.#clock()).outcome),
     )
     if (commits.some((commit) => commit.trim || commit.forget)) compactFeed(space)
-    if (outcomes.some((outcome) => outcome.ok && !outcome.wasApplied)) this.#wake(space)
+    if (outcomes.some((outcome) => outcome.ok && !outcome.wasApplied)) {
+      this.#wake(space, commits.some(mayMakeDue))
+    }
     return outcomes
   }
 
@@ -159,10 +162,10 @@ class MemoryStore implements Store {
   async retire(workers: readonly WorkerId[]): Promise<void> {
     const space = this.#space()
     await this.#world.turn.run(() => retire(space, workers, this.#clock()))
-    this.#wake(space)
+    this.#wake(space, true)
   }
 
-  listen(wake: () => void): () => void {
+  listen(wake: (mayBeDue?: boolean) => void): () => void {
     const listener = { space: this.#space(), wake }
     this.#world.listeners.add(listener)
     this.#listeners.add(listener)
@@ -205,11 +208,11 @@ class MemoryStore implements Store {
     return spaceOf(this.#world, this.#namespace)
   }
 
-  #wake(space: Space): void {
+  #wake(space: Space, mayBeDue: boolean): void {
     for (const listener of this.#world.listeners) {
       if (listener.space !== space) continue
       queueMicrotask(() => {
-        if (this.#world.listeners.has(listener)) listener.wake()
+        if (this.#world.listeners.has(listener)) listener.wake(mayBeDue)
       })
     }
   }

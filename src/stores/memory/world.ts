@@ -79,7 +79,7 @@ export interface Space {
 export interface MemoryWorld {
   readonly spaces: Map<string, Space>
   /** Not data: who listens, and whose turn it is to write. A snapshot starts without them. */
-  readonly listeners: Set<{ readonly space: Space; readonly wake: () => void }>
+  readonly listeners: Set<{ readonly space: Space; readonly wake: (mayBeDue: boolean) => void }>
   readonly turn: Turn
 }
 

@@ -138,7 +138,7 @@ describe('appends', () => {
     await take(owner, 'late/a')
     const runs = [appending('late/a', 0, 1), appending('late/a', 1, 1), appending('late/a', 2, 1)]
     for (const run of runs) await owner.commit([run])
-    let again: Promise<unknown> | undefined
+    let again: unknown
     const trim = { seq: 2, digest: runs[1]!.run.digest, restsOn: [] }
     const guard = { timeline: asTimeline('late/a'), epoch: 1 }
     const ride = async () => {

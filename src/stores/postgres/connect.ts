@@ -24,6 +24,7 @@ const firstPauseMs = 20
 const longestPauseMs = 500
 const conflictRetriesMax = 20
 const keepMs = 10
+const keptMax = 2
 
 export class Connections {
   readonly driverConfig: Readonly<Record<string, unknown>>
@@ -33,8 +34,8 @@ export class Connections {
   readonly #statements = new Map<string, { readonly text: string; readonly name: string }>()
   #isPrepared: boolean
   #isClosed = false
-  /** Of the last statement, for the next one: the pool takes a tenth of the time of an append to hand it out and in. */
-  #kept: DriverClient | null = null
+  /** Of the last statements, for the next ones: the pool takes a tenth of the time of an append to hand one out and in. */
+  readonly #kept: DriverClient[] = []
   #keeping: NodeJS.Timeout | null = null
 
   constructor(driver: Driver, url: string, options: ConnectionOptions) {
@@ -155,8 +156,7 @@ export class Connections {
   async #checkOut(doing: string, until: number): Promise<DriverClient> {
     for (let attempt = 1; ; attempt++) {
       this.checkOpen()
-      const kept = this.#kept
-      this.#kept = null
+      const kept = this.#kept.pop()
       if (kept) return kept
       try {
         return await this.#pool.connect()
@@ -170,17 +170,16 @@ export class Connections {
   }
 
   #giveBack(client: DriverClient, isLost = false): void {
-    if (isLost || this.#kept || this.#isClosed || this.#pool.waitingCount > 0) {
+    if (isLost || this.#kept.length >= keptMax || this.#isClosed || this.#pool.waitingCount > 0) {
       client.release(isLost)
       return
     }
-    this.#kept = client
+    this.#kept.push(client)
     this.#keeping = this.#keeping?.refresh() ?? setTimeout(() => this.#letGo(), keepMs).unref()
   }
 
   #letGo(): void {
-    this.#kept?.release()
-    this.#kept = null
+    for (const client of this.#kept.splice(0)) client.release()
   }
 }
 

@@ -11,12 +11,14 @@ import type { Guest, Session, SessionClient } from './session.ts'
 const quietMs = 20
 const pollMs = 500
 const probeMs = 2000
+/** What a notification says if nothing has become due. */
+const onlyHistory = 'history'
 
 export class Bell implements Guest {
   readonly #connections: Connections
   readonly #session: Session
   readonly #channel: string
-  readonly #wakes = new Set<() => void>()
+  readonly #wakes = new Set<(mayBeDue: boolean) => void>()
   readonly #wired = new WeakSet<SessionClient>()
   #client: SessionClient | null = null
   #isHeard = false
@@ -25,7 +27,8 @@ export class Bell implements Guest {
   #isClosed = false
   #poll: NodeJS.Timeout | null = null
   #quiet: NodeJS.Timeout | null = null
-  #isRingDue = false
+  /** Null: there is nothing to tell; else whether anything may be due. */
+  #untold: boolean | null = null
 
   constructor(connections: Connections, session: Session, channel: string) {
     this.#connections = connections
@@ -33,9 +36,9 @@ export class Bell implements Guest {
     this.#channel = channel
   }
 
-  listen(wake: () => void): () => void {
+  listen(wake: (mayBeDue?: boolean) => void): () => void {
     // A wrapper, so that the same function may listen twice.
-    const own = () => wake()
+    const own = (mayBeDue: boolean) => wake(mayBeDue)
     this.#wakes.add(own)
     this.#startPolling()
     if (!this.#client && !this.#isDeaf) this.#session.join(this)
@@ -46,24 +49,26 @@ export class Bell implements Guest {
   }
 
   /** At once for the listeners of this store; for others at most every few milliseconds. */
-  ring(): void {
+  ring(mayBeDue: boolean): void {
     if (this.#isClosed) return
-    queueMicrotask(() => this.#wakeAll())
+    queueMicrotask(() => this.#wakeAll(mayBeDue))
     if (this.#quiet) {
-      this.#isRingDue = true
+      this.#untold = this.#untold === true || mayBeDue
       return
     }
-    this.#isRingDue = false
+    this.#untold = null
     this.#quiet = setTimeout(() => {
       this.#quiet = null
-      if (this.#isRingDue) this.ring()
+      if (this.#untold !== null) this.ring(this.#untold)
     }, quietMs)
     this.#quiet.unref()
-    this.#connections.rows('SELECT pg_notify($1, $2)', [this.#channel, ''], 'unsafe').catch(ignore)
+    const payload = mayBeDue ? '' : onlyHistory
+    this.#connections.rows('SELECT pg_notify($1, $2)', [this.#channel, payload], 'unsafe').catch(ignore)
   }
 
   async settle(client: SessionClient): Promise<void> {
-    if (!this.#wired.has(client)) client.onNotification(() => this.#client === client && this.#heard())
+    if (!this.#wired.has(client))
+      client.onNotification(({ payload }) => this.#client === client && this.#heard(payload !== onlyHistory))
     this.#wired.add(client)
     this.#client = client
     await client.query({ text: `LISTEN ${this.#channel}` })
@@ -85,9 +90,9 @@ export class Bell implements Guest {
     this.#hangUp()
   }
 
-  #wakeAll(): void {
+  #wakeAll(mayBeDue: boolean): void {
     if (this.#isClosed) return
-    for (const wake of [...this.#wakes]) wake()
+    for (const wake of [...this.#wakes]) wake(mayBeDue)
   }
 
   #checkHearing(client: SessionClient): void {
@@ -97,10 +102,10 @@ export class Bell implements Guest {
     this.unsettle()
   }
 
-  #heard(): void {
+  #heard(mayBeDue: boolean): void {
     this.#isHeard = true
     this.#stopPolling()
-    this.#wakeAll()
+    this.#wakeAll(mayBeDue)
   }
 
   #hangUp(): void {
@@ -115,7 +120,7 @@ export class Bell implements Guest {
 
   #startPolling(): void {
     if (this.#isHeard) return
-    this.#poll ??= setInterval(() => this.#wakeAll(), pollMs)
+    this.#poll ??= setInterval(() => this.#wakeAll(true), pollMs)
     this.#poll.unref()
   }
 

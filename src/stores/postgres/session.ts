@@ -9,7 +9,7 @@ import type { DriverClient, QueryConfig, QueryResult } from './driver.ts'
 export interface SessionClient {
   readonly processID: number | null
   query(query: QueryConfig): Promise<QueryResult>
-  onNotification(call: () => void): void
+  onNotification(call: (message: { readonly payload?: string }) => void): void
 }
 
 export interface Guest {

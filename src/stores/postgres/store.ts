@@ -1,6 +1,7 @@
 // The PostgreSQL store: the port's methods, each one statement or one transaction. See docs/decisions/postgres.md.
 
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import { mayMakeDue } from '../../core/due.ts'
 import type {
   Blobs,
   ClaimRequest,
@@ -67,6 +68,7 @@ const readRunsMax = 1000
 const lastRunsMax = 10_000
 
 export class PostgresStore implements Store {
+  readonly lanes = 2
   readonly blobs: Blobs
   readonly #connections: Connections
   readonly #session: Session
@@ -106,7 +108,9 @@ export class PostgresStore implements Store {
       if (rider !== -1) outcomes.push(await commitRiding(port, commits[rider]!, (ids) => this.head(ids)))
       start = end + 1
     }
-    if (outcomes.some((outcome) => outcome.ok && !outcome.wasApplied)) this.#bell.ring()
+    if (outcomes.some((outcome) => outcome.ok && !outcome.wasApplied)) {
+      this.#bell.ring(commits.some(mayMakeDue))
+    }
     return outcomes
   }
 
@@ -212,10 +216,10 @@ export class PostgresStore implements Store {
     this.#connections.checkOpen()
     await retire(this.#connections, this.#s, this.#ns, workers)
     this.#presence.release(workers)
-    this.#bell.ring()
+    this.#bell.ring(true)
   }
 
-  listen(wake: () => void): () => void {
+  listen(wake: (mayBeDue?: boolean) => void): () => void {
     this.#connections.checkOpen()
     return this.#bell.listen(wake)
   }

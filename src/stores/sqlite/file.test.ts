@@ -101,7 +101,7 @@ describe('several processes on one file', () => {
 
   it('listeners hear of what another process wrote', async () => {
     const listening = await open()
-    const heard = new Promise<void>((resolve) => listening.listen(resolve))
+    const heard = new Promise<void>((resolve) => listening.listen(() => resolve()))
     await (await openKit()).create('a')
     await heard
   })

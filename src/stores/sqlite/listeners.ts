@@ -4,18 +4,19 @@
 const pollMs = 50
 
 export class Listeners {
-  readonly #wakes = new Set<{ readonly wake: () => void }>()
+  readonly #wakes = new Set<{ readonly wake: (mayBeDue: boolean) => void }>()
   readonly #version: () => number | null
   #timer: ReturnType<typeof setInterval> | null = null
   #seen: number | null = null
   #isTelling = false
+  #mayBeDue = false
 
   /** `version` changes when another connection has written; null if it cannot be told now. */
   constructor(version: () => number | null) {
     this.#version = version
   }
 
-  add(wake: () => void): () => void {
+  add(wake: (mayBeDue: boolean) => void): () => void {
     const listener = { wake }
     this.#wakes.add(listener)
     if (!this.#timer) {
@@ -30,12 +31,16 @@ export class Listeners {
   }
 
   /** Transactions that follow each other without a turn of the event loop are told of together. */
-  notify(): void {
-    if (this.#isTelling || this.#wakes.size === 0) return
+  notify(mayBeDue: boolean): void {
+    if (this.#wakes.size === 0) return
+    this.#mayBeDue ||= mayBeDue
+    if (this.#isTelling) return
     this.#isTelling = true
     setImmediate(() => {
+      const isDue = this.#mayBeDue
       this.#isTelling = false
-      for (const listener of [...this.#wakes]) if (this.#wakes.has(listener)) listener.wake()
+      this.#mayBeDue = false
+      for (const listener of [...this.#wakes]) if (this.#wakes.has(listener)) listener.wake(isDue)
     })
   }
 
@@ -49,6 +54,6 @@ export class Listeners {
     const version = this.#version()
     if (version === null || version === this.#seen) return
     this.#seen = version
-    this.notify()
+    this.notify(true)
   }
 }

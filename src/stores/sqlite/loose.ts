@@ -14,7 +14,7 @@ import { firstPosition } from './log.ts'
 import { type Frame, looseTime, readFrames } from './log-row.ts'
 
 /** After so many rows, or so many bytes in them, heads are written. */
-export const looseRowsMax = 64
+export const looseRowsMax = 256
 export const looseBytesMax = 256 * 1024
 
 export interface LooseRun {

@@ -84,7 +84,7 @@ class SqliteStore implements Store {
     this.#opened = opened
     this.#reader = new Reader({ ...options, file, connect: () => connectReader(driver, file) })
     this.#listeners = new Listeners(() => this.#version())
-    const onChange = () => this.#listeners.notify()
+    const onChange = (mayBeDue: boolean) => this.#listeners.notify(mayBeDue)
     this.#writer = writer && new Writer({ ...options, ...writer, file, onChange })
     this.blobs = new SqliteBlobs({
       read: (work) => this.#read(({ connection, space }) => work(connection, space)),
@@ -92,8 +92,8 @@ class SqliteStore implements Store {
     })
   }
 
-  /** Not an async function: this is the hot path, and each of those costs a promise more. */
-  commit(commits: readonly Commit[]): Promise<Outcome[]> {
+  /** At once where it can be: a promise costs more than the rest of what is done here. */
+  commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
     try {
       return this.#write().commit(commits)
     } catch (error) {
@@ -158,10 +158,10 @@ class SqliteStore implements Store {
 
   async retire(workers: readonly WorkerId[]): Promise<void> {
     await this.#write().transact('retire workers in', (writing) => retire(writing, workers))
-    this.#listeners.notify()
+    this.#listeners.notify(true)
   }
 
-  listen(wake: () => void): () => void {
+  listen(wake: (mayBeDue?: boolean) => void): () => void {
     this.#checkOpen()
     return this.#listeners.add(wake)
   }

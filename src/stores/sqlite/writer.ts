@@ -2,6 +2,7 @@
 // each commit stands or falls by itself. After the fsync and before anybody is told, the acknowledged mark moves.
 // What is in memory is true as long as nobody else has added a row: whatever matters to others adds one.
 
+import { mayMakeDue } from '../../core/due.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Hash, Outcome } from '../../core/ports.ts'
 import { isChained } from '../../core/run.ts'
@@ -9,6 +10,7 @@ import { checkCommit } from '../../core/shapes.ts'
 import type { AckMark } from './ack-mark.ts'
 import { planAppends } from './append.ts'
 import type { Connection } from './connection.ts'
+import type { Statement } from './driver.ts'
 import { isBusy, isTaken, toStoreError } from './failure.ts'
 import { toHead } from './heads.ts'
 import { isAnchor, needsDigest } from './log.ts'
@@ -31,7 +33,7 @@ export interface WriterOptions {
   readonly busyMs: number
   readonly clock: () => number
   /** Called when a transaction that others may wait for is durable. */
-  readonly onChange: () => void
+  readonly onChange: (mayBeDue: boolean) => void
 }
 
 const sweptPerCommit = 256
@@ -46,6 +48,7 @@ export class Writer {
   readonly #writing: Writing
   readonly #turn = new Turn()
   readonly #rows = new RowEncoder()
+  readonly #insertRow: Statement
   #lastPosition = unknown
   /** Since heads were last written. */
   #looseRows = 0
@@ -56,15 +59,18 @@ export class Writer {
     this.#options = options
     this.#connection = options.connection
     this.#writing = new Writing(options.connection, options.space, options.hash)
+    this.#insertRow = options.connection.prepare(insertRow)
   }
 
-  commit(commits: readonly Commit[]): Promise<Outcome[]> {
+  commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
     const outcomes = this.#appendLoosely(commits)
-    if (outcomes) return Promise.resolve(outcomes)
+    if (outcomes) return outcomes
     for (const commit of commits) checkCommit(commit)
     const hasRider = commits.some((commit) => commit.ride)
     const canSweep = commits.some((commit) => commit.trim || commit.forget)
+    const mayBeDue = commits.some(mayMakeDue)
     return this.transact('commit to', (writing) => {
+      writing.mayBeDue = mayBeDue
       const finish = (outcomes: Outcome[]) => {
         if (canSweep) sweep(writing, sweptPerCommit)
         return outcomes
@@ -84,7 +90,7 @@ export class Writer {
     if (!plan) return null
     const body = this.#encode(position, plan.frames, Math.floor(now))
     try {
-      this.#connection.run(insertRow, position, body)
+      this.#insertRow.run(position, body)
     } catch (error) {
       if (isBusy(error)) return null
       this.#forget()
@@ -96,7 +102,7 @@ export class Writer {
     this.#noteAnchors(plan.frames, position)
     this.#looseRows += 1
     this.#looseBytes += body.length
-    this.#acknowledge(position, body)
+    this.#acknowledge(position, body, false)
     return plan.outcomes
   }
 
@@ -138,6 +144,7 @@ export class Writer {
     writing.position = last + 1
     writing.now = this.#options.clock()
     writing.frames = []
+    writing.mayBeDue = true
     writing.hasOtherChanges = false
     writing.hasAside = false
   }
@@ -147,7 +154,7 @@ export class Writer {
       this.#connection.run(writing.hasAside ? 'COMMIT' : 'ROLLBACK')
       return
     }
-    const { position, frames, loose } = writing
+    const { position, frames, loose, mayBeDue } = writing
     this.#noteAnchors(frames, position)
     this.#writeAnchors()
     writing.timelines.flush()
@@ -159,11 +166,11 @@ export class Writer {
     this.#anchors = []
     this.#looseRows = 0
     this.#looseBytes = 0
-    this.#acknowledge(position, body)
+    this.#acknowledge(position, body, mayBeDue)
   }
 
   /** It is durable. If the mark cannot be written, whoever asks again under the same operation id is told so. */
-  #acknowledge(position: number, body: Uint8Array): void {
+  #acknowledge(position: number, body: Uint8Array, mayBeDue: boolean): void {
     const { ack, file, onChange } = this.#options
     this.#lastPosition = position
     try {
@@ -171,7 +178,7 @@ export class Writer {
     } catch (error) {
       throw new RepriseError('STORE_IO', 'the acknowledged mark cannot be written', { file: `${file}-ack` }, error)
     }
-    onChange()
+    onChange(mayBeDue)
   }
 
   #encode(position: number, frames: readonly FrameDraft[], looseAt: number | null): Uint8Array {

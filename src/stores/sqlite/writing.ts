@@ -26,6 +26,8 @@ export class Writing {
   hasOtherChanges = false
   /** Rows were changed that need no place in the log: a heartbeat, a chunk. */
   hasAside = false
+  /** Something may be due after it that was not before. */
+  mayBeDue = true
 
   constructor(connection: Connection, space: number, hash: Hash) {
     this.connection = connection

@@ -1,13 +1,13 @@
 // Calls that wait until no microtask is left: then code has run as far as it can. All that wait at the same moment share
 // one tick, since a thousand runs may be told of their outcomes at once.
 
-import { leaveScope } from './scope.ts'
-
+const settled = Promise.resolve()
 let waiting: (() => void)[] = []
 
 export function whenDrained(call: () => void): void {
   waiting.push(call)
-  if (waiting.length === 1) leaveScope(() => queueMicrotask(scheduleTick))
+  // Not queueMicrotask: where async hooks are on, it makes an object more.
+  if (waiting.length === 1) settled.then(scheduleTick)
 }
 
 /** A tick that a microtask asks for runs when their queue is empty. */

@@ -65,6 +65,8 @@ class Simulation {
     this.plant = plant
     this.scheduler = new Scheduler(print)
     this.random = new SeededRandom(seed)
+    // Not drawn: what else a seed does stays as it was.
+    this.lanes = 1 + (seed % 2)
     this.models = createModels()
     this.faults = new Faults(this.random)
     this.fail = (promise, message) => {

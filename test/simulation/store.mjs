@@ -15,6 +15,7 @@ export function createStore(sim, process) {
   const read = (name, work) => ask(sim, process, name, async () => ({ value: await work(disk.reader) }))
   const write = (name, change) => ask(sim, process, name, change)
   const store = {
+    lanes: sim.lanes,
     blobs: {
       get: (digests) => read('get', (reader) => reader.blobs.get(digests)),
       list: (after, limit) => read('chunks', (reader) => reader.blobs.list(after, limit)),

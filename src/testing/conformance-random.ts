@@ -14,6 +14,7 @@ import {
   type Store,
 } from '../core/ports.ts'
 import { originDigest, packRun } from '../core/run.ts'
+import type { Writable } from '../core/writable.ts'
 import { openMemory } from '../stores/memory/index.ts'
 import {
   asManifest,
@@ -116,8 +117,6 @@ async function creation(
   return { guard: { ...guard, seq }, take: { ...take, create: { digest, base, ...floor } } }
 }
 
-type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] }
-
 function parts(
   random: Dice,
   head: Head,
@@ -126,7 +125,7 @@ function parts(
   runs: readonly Run[],
 ): Partial<Commit> {
   const { epoch } = guard
-  const commit: Mutable<Partial<Commit>> = {}
+  const commit: Writable<Partial<Commit>> = {}
   if (random.chance(0.2)) commit.take = { worker: random.pick(workers), from: random.pick(['free', 'dead', 'anyone']) }
   if (random.chance(0.06)) {
     const seq = random.below(head.seq + 2)
@@ -164,7 +163,7 @@ function parts(
 }
 
 function fields(random: Dice): Partial<Commit> {
-  const commit: Mutable<Partial<Commit>> = {}
+  const commit: Writable<Partial<Commit>> = {}
   if (random.chance(0.2)) commit.wakeup = random.pick([null, 1, 2, farFuture])
   if (random.chance(0.2)) commit.queue = random.pick([null, 'q', 'p', 'other'])
   if (random.chance(0.1)) commit.priority = random.below(5) - 2

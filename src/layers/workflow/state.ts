@@ -2,6 +2,7 @@
 // boundary drops what its last iteration left there, so the journal is as long as the code since the last boundary.
 
 import { RepriseError } from '../../core/errors.ts'
+import type { Writable } from '../../core/writable.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/history.ts'
 import type { End, Item, Started } from './entries.ts'
@@ -86,14 +87,12 @@ export const workflowFold: Fold<RunState> = {
 // biome-ignore lint/suspicious/noExplicitAny: the fields of each entry are those that entries.ts lists.
 type Data = any
 
-type Writable<T> = { -readonly [Field in keyof T]: T[Field] }
-
 function apply(state: RunState, entry: Entry): RunState {
   const data = entry.data as Data
   const lastAt = Math.max(state.lastAt, entry.time)
   const next: Writable<RunState> = { ...state }
   next.lastAt = lastAt
-  // By far the most frequent. A copy whose fields are set is ten times as fast as two spreads in one.
+  // By far the most frequent.
   if (entry.type === 'done') {
     next.open = without(state.open, data.id)
     next.journal = appended(state.journal, itemOf(entry)!)

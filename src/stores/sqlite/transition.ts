@@ -4,10 +4,11 @@
 import { assert } from '../../core/assert.ts'
 import type { OperationId } from '../../core/coordinate.ts'
 import type { Commit, Outcome, Run, Take } from '../../core/ports.ts'
+import type { Writable } from '../../core/writable.ts'
 import { mergeAttributes } from './attributes.ts'
 import { drop, mark, publish, trim } from './catalog.ts'
 import { moveCursors } from './cursors.ts'
-import { copyDigest } from './head-state.ts'
+import { copyDigest, type HeadState } from './head-state.ts'
 import { branch, draftTimeline, forget, makeTimeline } from './lineage.ts'
 import { consume, send } from './mail.ts'
 import { Refused } from './refused.ts'
@@ -48,8 +49,11 @@ export function transition(writing: Writing, commit: Commit): Outcome & { readon
   timeline = changeCatalog(writing, timeline, commit)
   if (commit.consume || commit.send) timeline = exchangeMail(writing, timeline, commit)
   if (commit.cursors) timeline = moveCursors(writing, timeline, commit.cursors)
-  const owner = commit.release ? null : timeline.head.owner
-  const head = { ...timeline.head, epoch, owner, operation: commit.operation, updatedAt: now }
+  const head: Writable<HeadState> = { ...timeline.head }
+  head.epoch = epoch
+  if (commit.release) head.owner = null
+  head.operation = commit.operation
+  head.updatedAt = now
   timelines.put({ ...timeline, head, row: setFields(timeline.row, commit) })
   return { ok: true, epoch, seq: head.seq, wasApplied: false }
 }
@@ -75,8 +79,11 @@ function append(writing: Writing, timeline: Timeline, run: Run, operation: Opera
   const { head, tid } = timeline
   assert(run.first === head.seq + 1, 'history has no gap')
   writing.frames.push({ tid, previous: head.position, before: head.digest, run, operation })
-  const seq = run.first + run.count - 1
-  return { ...timeline, head: { ...head, seq, digest: copyDigest(run.digest), position: writing.position } }
+  const next: Writable<HeadState> = { ...head }
+  next.seq = run.first + run.count - 1
+  next.digest = copyDigest(run.digest)
+  next.position = writing.position
+  return { ...timeline, head: next }
 }
 
 function changeCatalog(writing: Writing, given: Timeline, commit: Commit): Timeline {
@@ -104,12 +111,11 @@ function setFields(row: TimelineRow, commit: Commit): TimelineRow {
   if (!hasChange) return row
   checkText(queue, 'a queue')
   checkText(status, 'a status')
-  return {
-    ...row,
-    wakeup: wakeup === undefined ? row.wakeup : wakeup,
-    queue: queue === undefined ? row.queue : queue,
-    priority: priority ?? row.priority,
-    status: status ?? row.status,
-    attributes: attributes ? mergeAttributes(row.attributes, attributes) : row.attributes,
-  }
+  const next: Writable<TimelineRow> = { ...row }
+  if (wakeup !== undefined) next.wakeup = wakeup
+  if (queue !== undefined) next.queue = queue
+  if (priority !== undefined) next.priority = priority
+  if (status !== undefined) next.status = status
+  if (attributes) next.attributes = mergeAttributes(row.attributes, attributes)
+  return next
 }

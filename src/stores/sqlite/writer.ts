@@ -300,19 +300,8 @@ async function rideOrRefuse(ride: NonNullable<Commit['ride']>, rider: Rider): Pr
   }
 }
 
-const rowWriters = [
-  'branch',
-  'publish',
-  'marks',
-  'drop',
-  'trim',
-  'consume',
-  'send',
-  'cursors',
-  'forget',
-  'ride',
-] as const
-
 function isPlain(commit: Commit): boolean {
-  return !commit.take?.create?.base && rowWriters.every((field) => commit[field] === undefined)
+  const { take, branch, publish, marks, drop, trim, consume, send, cursors, forget, ride } = commit
+  if (take?.create?.base || branch || publish || marks || drop || trim) return false
+  return !consume && !send && !cursors && !forget && !ride
 }

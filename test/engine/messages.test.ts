@@ -33,6 +33,37 @@ onEveryStore('messages', (world) => {
     expect((await b.head('log/x'))!.seq).toBe(2)
   })
 
+  it('a listener is told whether anything may be due: not after appends and ends, but after mail and releases', async () => {
+    const w = await world()
+    const store = await w.store()
+    const rp = await w.engine({ ports: { store } })
+    const one = await rp.openTimeline(timelineId('log/one'), log.fold)
+    const two = await rp.openTimeline(timelineId('log/two'), log.fold)
+    const three = await rp.openTimeline(timelineId('log/three'), log.fold)
+    // Whatever came before has been told by then, and polls have come by.
+    const quiet = () => new Promise((resolve) => setTimeout(resolve, 150))
+    await quiet()
+    let heard: (boolean | undefined)[] = []
+    const after = async (work: () => Promise<unknown>) => {
+      heard = []
+      await work()
+      await expect.poll(() => heard.length).toBeGreaterThan(0)
+      await quiet()
+      return heard.includes(true)
+    }
+    const stop = store.listen((mayBeDue) => heard.push(mayBeDue))
+    // Until it hears itself it polls, and a poll cannot tell.
+    if (w.kind === 'postgres') await expect.poll(() => heard.length, { timeout: 10_000 }).toBeGreaterThan(0)
+    await quiet()
+    expect(await after(() => one.write([{ type: 'got', data: { text: 'a' } }]))).toBe(false)
+    expect(await after(() => one.write([{ type: 'got', data: { text: 'b' } }], { status: 'busy' }))).toBe(false)
+    expect(await after(() => one.write([], { release: true, queue: null, wakeup: null }))).toBe(false)
+    expect(await after(() => two.write([], { release: true, queue: 'q', wakeup: Date.now() }))).toBe(true)
+    expect(await after(() => three.write([], { send: [rp.message('log/x', 'greet', {}, 'm2')] }))).toBe(true)
+    expect(await after(() => rp.send('log/x', 'greet', {}))).toBe(true)
+    stop()
+  })
+
   it('the dispatcher executes what is due: by wakeup, by mail, by priority, each under a new epoch', async () => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]

@@ -214,9 +214,10 @@ class SqliteStore implements Store {
     if (this.#isClosed) throw new RepriseError('CLOSED', 'the SQLite store is closed', { file: this.#file })
   }
 
+  /** Asked of the connection that writes: to another one, our own transactions would be those of somebody else. */
   #version(): number | null {
     try {
-      return this.#reader.connection().dataVersion()
+      return this.#writer?.dataVersion() ?? this.#reader.connection().dataVersion()
     } catch {
       return null
     }

@@ -129,6 +129,11 @@ export class Writer {
     })
   }
 
+  /** Changes when somebody else has written. */
+  dataVersion(): number {
+    return this.#connection.dataVersion()
+  }
+
   /** Resolves when nothing is under way. */
   async idle(): Promise<void> {
     await this.#turn.run(async () => {})

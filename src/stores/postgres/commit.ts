@@ -1,17 +1,17 @@
-// Committing. A batch that only appends, each commit to a timeline of its own, takes the hot path (append.ts). If that
+// Committing. Commits with runs and little else, each to a timeline of its own, take the hot path (write.ts). If that
 // does not fit (a guard that does not hold, an answer asked for again), and for everything else, there is the general
 // commit, which knows the reasons. Either way: one round trip, one transaction.
 
 import { assert } from '../../core/assert.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Head, Outcome, Refusal } from '../../core/ports.ts'
-import { append, type CommitPort, isAppendOnly } from './append.ts'
 import { callText } from './call.ts'
 import type { RunSql } from './connect.ts'
 import { encodeBatch } from './encode.ts'
 import { functionName } from './functions.ts'
 import { fromJsonHead } from './rows.ts'
 import { arrayOfTexts } from './text.ts'
+import { areWrites, type CommitPort, write } from './write.ts'
 
 type Answer =
   | { readonly seq: number; readonly was: boolean }
@@ -20,9 +20,9 @@ type Answer =
 /** Commits without riders. */
 export async function commitBatch(port: CommitPort, commits: readonly Commit[]): Promise<Outcome[]> {
   if (commits.length === 0) return []
-  if (isAppendOnly(commits) && (await append(port, commits))) {
-    return commits.map(({ guard, run }) => {
-      return { ok: true, epoch: guard.epoch, seq: guard.seq + run.count, wasApplied: false }
+  if (areWrites(commits) && (await write(port, commits))) {
+    return commits.map(({ guard, run, take }) => {
+      return { ok: true, epoch: guard.epoch + (take ? 1 : 0), seq: guard.seq + run.count, wasApplied: false }
     })
   }
   return commitGeneral(port, commits)

@@ -77,13 +77,14 @@ function encodeCommit(commit: Commit, blob: BlobWriter): Json {
       return { id: escapeText(id), to, kind: escapeText(kind), ...blob.add(data) }
     })
   }
-  encodeFields(commit, json)
+  Object.assign(json, encodeFields(commit))
   if (commit.forget) json.forget = true
   if (isRefusedLate(commit)) json.late = true
   return json
 }
 
-function encodeFields(commit: Commit, json: Json): void {
+export function encodeFields(commit: Commit): Json {
+  const json: Json = {}
   if (commit.release) json.release = true
   if (commit.wakeup !== undefined) json.wakeup = commit.wakeup === null ? null : String(commit.wakeup)
   if (commit.queue !== undefined) json.queue = commit.queue === null ? null : escapeText(commit.queue)
@@ -100,6 +101,7 @@ function encodeFields(commit: Commit, json: Json): void {
       .filter(([, position]) => position !== undefined)
       .map(([name, position]) => ({ name: escapeText(name), position }))
   }
+  return json
 }
 
 /** These may be refused after the commit's first write. */

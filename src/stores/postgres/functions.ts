@@ -92,14 +92,17 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- Many appends to different timelines: all of them, or none (false, or an error). They come in the order of their ids, in
--- which rows are locked everywhere; p_numbers is their order in the batch, and so in the feed. All digests and bytes come
--- in one value: arrays of bytea are slow to parse. Heads are locked by one scan of their key, in a statement of their own:
--- the next one sees what the locks' last holders wrote. Runs are looked up row by row (LATERAL, LIMIT): left to itself,
--- the planner compares each with each while the table is small, and keeps doing so.
-CREATE FUNCTION ${f('append_many')}(
+-- Many commits to different timelines, each with a run: all of them, or none (false, or an error). They come in the order
+-- of their ids, in which rows are locked everywhere; p_numbers is their order in the batch, and so in the feed. All digests
+-- and bytes come in one value: arrays of bytea are slow to parse. Heads are locked by one scan of their key, in a statement
+-- of their own: the next one sees what the locks' last holders wrote. Runs are looked up row by row (LATERAL, LIMIT): left
+-- to itself, the planner compares each with each while the table is small, and keeps doing so.
+-- p_made: of those that are made here, what their rows hold. p_set: of those that change more than their history, what.
+-- Neither writes seq, digest or operation: the run above says them.
+CREATE FUNCTION ${f('write_many')}(
   p_ns integer, p_ids text[], p_operations text[], p_epochs bigint[], p_seqs bigint[], p_befores bigint[],
-  p_counts bigint[], p_numbers integer[], p_starts integer[], p_sizes integer[], p_bytes bytea
+  p_counts bigint[], p_numbers integer[], p_starts integer[], p_sizes integer[], p_bytes bytea,
+  p_made jsonb, p_set jsonb
 ) RETURNS boolean LANGUAGE plpgsql ${steadyPlans} AS $$
 DECLARE
   v_now double precision := ${nowMs};
@@ -110,13 +113,34 @@ DECLARE
   v_seqs bigint[];
   v_poss bigint[];
   v_count integer;
+  x jsonb;
 BEGIN
+  IF p_made IS NOT NULL THEN
+    IF EXISTS (SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.retired_at IS NOT NULL
+        AND w.id IN (SELECT m->>'worker' FROM jsonb_array_elements(p_made) m)) THEN
+      RETURN false;
+    END IF;
+    INSERT INTO ${s}.timeline (ns, id, pos_base, epoch, digest, floor_digest, owner, operation, queue, priority, status, wakeup,
+      attributes, created_at, updated_at)
+    SELECT p_ns, m.id, (SELECT pos_base FROM ${s}.namespace WHERE id = p_ns), 1, decode(m.digest, 'hex'), decode(m.digest, 'hex'),
+      m.owner, m.op, m.queue, coalesce(m.priority, 0), coalesce(m.status, ''), m.wakeup, coalesce(m.attributes, '{}'), v_now, v_now
+    FROM jsonb_to_recordset(p_made) AS m(id text, op text, digest text, owner text, queue text, priority double precision,
+      status text, wakeup double precision, attributes jsonb)
+    ORDER BY m.id COLLATE "C" ON CONFLICT (ns, id) DO NOTHING;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    IF v_count < jsonb_array_length(p_made) THEN
+      RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'a timeline is there already';
+    END IF;
+  END IF;
   SELECT array_agg(id), array_agg(epoch), array_agg(tid), array_agg(seq), array_agg(greatest(pos_base + v_number, last_pos))
   INTO v_ids, v_epochs, v_tids, v_seqs, v_poss FROM (
     SELECT id, epoch, tid, seq, last_pos, pos_base FROM ${s}.timeline
     WHERE ns = p_ns AND id = ANY (p_ids) AND NOT is_stub ORDER BY id FOR NO KEY UPDATE
   ) t;
-  IF v_ids IS DISTINCT FROM p_ids OR v_epochs IS DISTINCT FROM p_epochs THEN RETURN false; END IF;
+  IF v_ids IS DISTINCT FROM p_ids OR v_epochs IS DISTINCT FROM p_epochs THEN
+    IF p_made IS NULL THEN RETURN false; END IF;
+    RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'a head is not what was expected';
+  END IF;
   INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
   SELECT p.tid, p.seq + p.count, p.seq + 1, greatest(p.pos, r.pos), v_now, p_ns,
     substr(p_bytes, p.start, 32), p.operation, substr(p_bytes, p.start + 32, p.size)
@@ -128,6 +152,16 @@ BEGIN
   IF v_count < cardinality(p_ids) THEN
     RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'an append does not fit';
   END IF;
+  FOR x IN SELECT e.value FROM jsonb_array_elements(p_set) e LOOP
+    UPDATE ${s}.timeline t SET
+      owner = CASE WHEN x ? 'release' THEN NULL ELSE t.owner END,
+      wakeup = CASE WHEN x ? 'wakeup' THEN (x->>'wakeup')::double precision ELSE t.wakeup END,
+      queue = CASE WHEN x ? 'queue' THEN x->>'queue' ELSE t.queue END,
+      priority = coalesce((x->>'priority')::double precision, t.priority),
+      status = coalesce(x->>'status', t.status),
+      updated_at = v_now
+    WHERE t.tid = v_tids[(x->>'at')::integer];
+  END LOOP;
   RETURN true;
 END $$;
 

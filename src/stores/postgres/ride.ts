@@ -3,13 +3,13 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Commit, Head, Outcome, Sql } from '../../core/ports.ts'
-import type { CommitPort } from './append.ts'
 import { commitInside, riderFailed, toOutcome } from './commit.ts'
 import type { RunSql } from './connect.ts'
 import type { DriverClient } from './driver.ts'
 import { ownTypes } from './driver.ts'
 import { toReprise } from './failure.ts'
 import { toNumbered } from './placeholder.ts'
+import type { CommitPort } from './write.ts'
 
 /** A rider that does nothing for this long loses its transaction, so that it cannot hold locks for ever. */
 const idleTimeoutMs = 60_000

@@ -23,7 +23,6 @@ import type {
   WorkerRow,
 } from '../../core/ports.ts'
 import { checkCommit, checkTimelineQuery } from '../../core/shapes.ts'
-import { LastRuns } from './append.ts'
 import { postgresBlobs } from './blobs.ts'
 import { commitBatch } from './commit.ts'
 import type { Connections } from './connect.ts'
@@ -52,6 +51,7 @@ import type { Session } from './session.ts'
 import { escapeText, isStorable } from './text.ts'
 import { timelinesQuery } from './timelines.ts'
 import { beat, listWorkers, retire, tidy } from './workers.ts'
+import { LastRuns } from './write.ts'
 
 export interface StoreParts {
   readonly connections: Connections

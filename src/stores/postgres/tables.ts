@@ -6,7 +6,7 @@
 // run's id decides, which follows the order of the batch.
 
 /** The version of tables and functions together. Functions carry it in their names: code of another version finds none. */
-export const schemaVersion = 2
+export const schemaVersion = 3
 
 /** What each version changed about the one before it. */
 const upgrades: Readonly<Record<number, (s: string) => string>> = {
@@ -15,6 +15,8 @@ ALTER TABLE ${s}.run DROP CONSTRAINT run_pkey, ADD PRIMARY KEY (tid, first), ALT
 ALTER TABLE ${s}.timeline ADD COLUMN pos_base bigint NOT NULL DEFAULT 0;
 ALTER TABLE ${s}.timeline ALTER COLUMN pos_base DROP DEFAULT;
 UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.id = t.ns AND n.pos_base > 0;`,
+  // Functions only.
+  3: () => '',
 }
 
 export function upgradeTables(s: string, from: number): string {

@@ -1,12 +1,14 @@
-// Appends on their own way: they do not touch the head's row, and history does not fork whoever writes at the same time.
+// Commits on the short way: they leave the head's row alone where they can, do what the general commit does, and history does
+// not fork whoever writes at the same time.
 
+import fc from 'fast-check'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
-import type { Commit, Run, Store } from '../../core/ports.ts'
+import { type Commit, feedStart, type Run, type Store } from '../../core/ports.ts'
 import { appendOperation, originDigest, packRun } from '../../core/run.ts'
 import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance-kit.ts'
-import { LastRuns } from './append.ts'
 import { openPostgres } from './index.ts'
+import { LastRuns } from './write.ts'
 
 const shared = inject('postgresUrl')
 const schema = newSchemaName()
@@ -47,6 +49,127 @@ function appending(id: string, seq: number, count: number, text = ''): Commit & 
 /** Only commits that are more than an append write this. */
 async function headRow(id: string): Promise<unknown> {
   return (await query(shared, `SELECT seq::int FROM "${schema}".timeline WHERE id = '${id}'`))[0]!.seq
+}
+
+interface Draft {
+  readonly name: string
+  readonly kind: 'make' | 'set' | 'append'
+  readonly count: number
+  readonly worker: string
+  /** Off from where the timeline is. */
+  readonly seqOff: number
+  readonly epochOff: number
+  readonly fields: Partial<Commit>
+}
+
+const names = ['a', 'b', '\u{1f600}', '\uffee']
+const rarely = fc.constantFrom(0, 0, 0, 0, 0, 0, 1)
+const drafts = fc.record<Draft>({
+  name: fc.constantFrom(...names),
+  kind: fc.constantFrom('make', 'set', 'append'),
+  count: fc.integer({ min: 1, max: 3 }),
+  worker: fc.constantFrom('w', 'w', 'w', 'gone'),
+  seqOff: rarely,
+  epochOff: rarely,
+  fields: fc.record(
+    {
+      release: fc.constant(true),
+      wakeup: fc.constantFrom(null, 5, 1.5e12),
+      queue: fc.constantFrom(null, 'q', 'a\0b'),
+      priority: fc.constantFrom(0, -1, 2.5),
+      status: fc.constantFrom('', 'busy', 'x\\"y'),
+    },
+    { requiredKeys: [] },
+  ),
+})
+const attributes = { workflow: 'three', 'n"\0': Number.NaN, gone: null }
+
+describe('commits with a run', () => {
+  it('come to the same on the short way as on the general one, whatever fits and whatever does not', async () => {
+    const [short, general] = [await openStore('short'), await openStore('general')]
+    for (const store of [short, general]) {
+      const gone = { id: asWorker('gone'), name: '', host: '', process: '', leaseMs: 1000, info: {}, progress: 0 }
+      await store.beat(gone)
+      await store.retire([gone.id])
+    }
+    let round = 0
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.array(drafts, { minLength: 1, maxLength: 4 }), { minLength: 3, maxLength: 9 }),
+        async (batches) => {
+          round += 1
+          const prefix = `w${round}/`
+          const timelines = names.map((name) => asTimeline(prefix + name))
+          const at = new Map<string, { epoch: number; seq: number }>()
+          let number = 0
+          const commitOf = ({ name, kind, count, worker, seqOff, epochOff, fields }: Draft): Commit => {
+            const id = prefix + name
+            const head = kind === 'make' ? { epoch: 0, seq: 0 } : (at.get(id) ?? { epoch: 1, seq: 0 })
+            const { run, operation } = appending(id, head.seq + seqOff, count, String(++number))
+            const guard = { timeline: asTimeline(id), epoch: head.epoch + epochOff, seq: head.seq + seqOff }
+            if (kind === 'append') return { operation, guard, run }
+            const own = { operation: asOperation(`o${number}`), guard, run, ...fields }
+            const create = { digest: originDigest(hash, asTimeline(id)) }
+            return kind === 'set'
+              ? own
+              : { ...own, attributes, take: { worker: asWorker(worker), from: 'free', create } }
+          }
+          for (const batch of batches) {
+            const commits = batch.map(commitOf)
+            for (const times of [1, 2]) {
+              const outcomes = await short.commit(commits)
+              const expected = await general.commit(commits.map((commit) => ({ ...commit, marks: [] })))
+              expect(outcomes.map(timeless), `asked ${times} times`).toEqual(expected.map(timeless))
+            }
+            for (const head of await general.head(timelines)) if (head) at.set(head.timeline, head)
+          }
+          const heads = await short.head(timelines)
+          expect(heads.map(timeless)).toEqual((await general.head(timelines)).map(timeless))
+          const everything = async (store: Store) =>
+            (await store.feed(feedStart, { prefixes: [prefix] }, 1000)).items.map(({ timeline, run }) => [
+              timeline,
+              run.first,
+              run.count,
+            ])
+          expect(await everything(short)).toEqual(await everything(general))
+          expect(await short.inspect()).toEqual([])
+        },
+      ),
+      { numRuns: 60 },
+    )
+  })
+
+  it('that make a timeline and end it do not take the general way', async () => {
+    const store = await openStore('ends')
+    const create = { digest: originDigest(hash, asTimeline('e/a')) }
+    const { run } = appending('e/a', 0, 1)
+    const take = { worker: asWorker('w'), from: 'free' as const, create }
+    const made = {
+      operation: asOperation('m'),
+      guard: { timeline: asTimeline('e/a'), epoch: 0, seq: 0 },
+      run,
+      take,
+      queue: 'q',
+      status: 'running',
+    }
+    const last = appending('e/a', 1, 1)
+    const end = { ...last, operation: asOperation('e'), release: true, queue: null, wakeup: null, status: 'completed' }
+    expect(await store.commit([made])).toMatchObject([{ ok: true, epoch: 1, seq: 1 }])
+    expect(await store.commit([end])).toMatchObject([{ ok: true, epoch: 1, seq: 2 }])
+    // The general commit would have written it.
+    expect(await headRow('e/a')).toBe(0)
+    const [head] = await store.head([asTimeline('e/a')])
+    expect(head).toMatchObject({ seq: 2, owner: null, queue: null, status: 'completed', operation: 'e' })
+  })
+})
+
+function timeless<T>(value: T): T {
+  return JSON.parse(
+    JSON.stringify(value, (key, each) => {
+      if (key === 'createdAt' || key === 'updatedAt' || key === 'reason') return undefined
+      return typeof each === 'number' && !Number.isFinite(each) ? String(each) : each
+    }),
+  )
 }
 
 describe('appends', () => {

@@ -1,0 +1,179 @@
+// The hot path: commits with a run, each to a timeline of its own, that append, make their timeline, or change some fields of
+// its row as well. One call does them all, set by set. It has to be told where the run before each one begins, which is
+// looked up by its key: quicker than to search for the last one. It is a hint, and kept only for that: where it is wrong,
+// or anything else does not fit, the call does nothing.
+
+import { type TimelineId, toHex } from '../../core/coordinate.ts'
+import type { Commit, Guard, Run } from '../../core/ports.ts'
+import { isAppendOperation } from '../../core/run.ts'
+import type { Connections } from './connect.ts'
+import { encodeFields } from './encode.ts'
+import { isMisfit } from './failure.ts'
+import { functionName } from './functions.ts'
+import { arrayOfTexts, escapeText, isStorable } from './text.ts'
+
+export type Write = Commit & { readonly guard: Guard & { readonly seq: number }; readonly run: Run }
+
+export interface CommitPort {
+  readonly connections: Connections
+  readonly schema: string
+  readonly namespace: number
+  readonly lastRuns: LastRuns
+}
+
+/** The runs that were appended last, by timeline. One that is not remembered is taken to have one entry. */
+export class LastRuns {
+  readonly #runs = new Map<TimelineId, { readonly first: number; readonly last: number }>()
+  readonly #max: number
+
+  constructor(max: number) {
+    this.#max = max
+  }
+
+  /** Where the run that ends at this sequence begins. */
+  before(timeline: TimelineId, seq: number): number {
+    const run = this.#runs.get(timeline)
+    return run?.last === seq ? run.first : seq
+  }
+
+  note(timeline: TimelineId, { first, count }: Run): void {
+    this.#runs.delete(timeline)
+    if (count === 1) return
+    this.#runs.set(timeline, { first, last: first + count - 1 })
+    if (this.#runs.size > this.#max) this.#runs.delete(this.#runs.keys().next().value!)
+  }
+}
+
+type Fields = Readonly<Partial<Record<keyof Commit, true>>>
+
+const appendFields: Fields = { operation: true, guard: true, run: true }
+const setFields: Fields = { ...appendFields, release: true, wakeup: true, queue: true, priority: true, status: true }
+const makeFields: Fields = { ...setFields, take: true, attributes: true }
+
+export function areWrites(commits: readonly Commit[]): commits is readonly Write[] {
+  const timelines = new Set<string>()
+  for (const commit of commits) {
+    const { guard, run, take } = commit
+    if (!run || guard?.seq === undefined || timelines.has(guard.timeline) || !isStorable(guard.timeline)) return false
+    if (take && !isMaking(commit)) return false
+    if (!hasOnly(commit, take ? makeFields : setFields)) return false
+    timelines.add(guard.timeline)
+  }
+  return true
+}
+
+/** A timeline that starts from nothing; forks have more to look at. */
+function isMaking({ guard, take }: Commit): boolean {
+  const create = take?.create
+  return create !== undefined && !create.base && !create.floor && guard?.epoch === 0 && guard.seq === 0
+}
+
+function hasOnly(commit: Commit, fields: Fields): boolean {
+  for (const field in commit) {
+    if (!(field in fields) && commit[field as keyof Commit] !== undefined) return false
+  }
+  return true
+}
+
+/** False: nothing was done. */
+export async function write(port: CommitPort, writes: readonly Write[]): Promise<boolean> {
+  try {
+    const [first] = writes
+    const isDone =
+      writes.length === 1 && hasOnly(first!, appendFields)
+        ? await appendOne(port, first!)
+        : await writeMany(port, writes)
+    if (isDone) for (const { guard, run } of writes) port.lastRuns.note(guard.timeline, run)
+    return isDone
+  } catch (error) {
+    if (isMisfit(error)) return false
+    throw error
+  }
+}
+
+async function appendOne({ connections, schema, namespace, lastRuns }: CommitPort, commit: Write): Promise<boolean> {
+  const { guard, run } = commit
+  const isDone = await connections.call(functionName(schema, 'append_one'), [
+    String(namespace),
+    guard.timeline,
+    operationOf(commit),
+    String(guard.epoch),
+    String(guard.seq),
+    String(lastRuns.before(guard.timeline, guard.seq)),
+    String(run.count),
+    asBuffer(run.digest),
+    asBuffer(run.bytes),
+  ])
+  return isDone === 't'
+}
+
+async function writeMany(
+  { connections, schema, namespace, lastRuns }: CommitPort,
+  writes: readonly Write[],
+): Promise<boolean> {
+  const numbers = sortedById(writes)
+  const sorted = numbers.map((number) => writes[number]!)
+  const pieces: Uint8Array[] = []
+  const starts: number[] = []
+  const made: unknown[] = []
+  const set: unknown[] = []
+  let start = 1
+  for (const [index, commit] of sorted.entries()) {
+    const { run } = commit
+    pieces.push(run.digest, run.bytes)
+    starts.push(start)
+    start += run.digest.length + run.bytes.length
+    if (commit.take) made.push(encodeMade(commit))
+    else if (!hasOnly(commit, appendFields)) set.push({ at: index + 1, ...encodeFields(commit) })
+  }
+  const isDone = await connections.call(functionName(schema, 'write_many'), [
+    String(namespace),
+    arrayOfTexts(sorted.map(({ guard }) => guard.timeline)),
+    arrayOfTexts(sorted.map(operationOf)),
+    arrayOf(sorted.map(({ guard, take }) => (take ? 1 : guard.epoch))),
+    arrayOf(sorted.map(({ guard }) => guard.seq)),
+    arrayOf(sorted.map(({ guard }) => lastRuns.before(guard.timeline, guard.seq))),
+    arrayOf(sorted.map(({ run }) => run.count)),
+    arrayOf(numbers),
+    arrayOf(starts),
+    arrayOf(sorted.map(({ run }) => run.bytes.length)),
+    Buffer.concat(pieces, start - 1),
+    made.length > 0 ? JSON.stringify(made) : null,
+    set.length > 0 ? JSON.stringify(set) : null,
+  ])
+  return isDone === 't'
+}
+
+/** The row of a timeline that is made. */
+function encodeMade(commit: Write) {
+  const { guard, take, operation, release } = commit
+  const worker = escapeText(take!.worker)
+  return {
+    ...encodeFields(commit),
+    id: guard.timeline,
+    op: escapeText(operation),
+    digest: toHex(take!.create!.digest),
+    worker,
+    owner: release ? null : worker,
+  }
+}
+
+/** Rows are locked in the order of their ids, as everywhere. */
+function sortedById(writes: readonly Write[]): number[] {
+  const numbers = Array.from(writes, (_, number) => number)
+  return numbers.sort((a, b) => (writes[a]!.guard.timeline < writes[b]!.guard.timeline ? -1 : 1))
+}
+
+/** Null: the database can tell it from the digest. */
+function operationOf({ operation, run }: Write): string | null {
+  return isAppendOperation(operation, run.digest) ? null : escapeText(operation)
+}
+
+/** Arrays in PostgreSQL's own writing, which is quicker than the driver's. */
+function arrayOf(values: readonly number[]): string {
+  return `{${values.join(',')}}`
+}
+
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+}

@@ -9,6 +9,17 @@ import { type CommitSource, Committer } from './committer.ts'
 import { Events } from './events.ts'
 import { systemClock, systemRandom } from './platform.ts'
 
+function committerOver(store: Partial<Store>): Committer {
+  return new Committer({
+    store: store as Store,
+    clock: systemClock,
+    random: systemRandom,
+    events: new Events(),
+    limits: { ...defaultLimits, batchCommits: 120 },
+    patienceMs: 1000,
+  })
+}
+
 /** Each source has commits to make one after another; a commit may send. */
 const plans = fc.array(fc.array(fc.record({ sends: fc.boolean() }), { minLength: 1, maxLength: 4 }), {
   minLength: 1,
@@ -26,7 +37,7 @@ test.each([undefined, 1, 2, 3])(
         const sent: string[] = []
         const wrong: string[] = []
         let most = 0
-        const store = {
+        const committer = committerOver({
           ...(lanes !== undefined && { lanes }),
           commit: (commits: readonly Commit[]) =>
             new Promise<Outcome[]>((answer) => {
@@ -39,14 +50,6 @@ test.each([undefined, 1, 2, 3])(
               if (new Set(timelines).size < timelines.length) wrong.push('a source has two commits under way')
               for (const { operation, send } of commits) if (send) sent.push(operation)
             }),
-        } as unknown as Store
-        const committer = new Committer({
-          store,
-          clock: systemClock,
-          random: systemRandom,
-          events: new Events(),
-          limits: { ...defaultLimits, batchCommits: 40 },
-          patienceMs: 1000,
         })
         const sentInOrder: string[] = []
         const sources = plan.map((steps, i) => {
@@ -105,21 +108,13 @@ test.each([undefined, 1, 2, 3])(
 
 test('two lanes are used: what is ready is cut, and the second part goes while the first is under way', async () => {
   const sizes: number[] = []
-  const store = {
+  const committer = committerOver({
     lanes: 2,
     commit: (commits: readonly Commit[]) => {
       sizes.push(commits.length)
       return new Promise<Outcome[]>(() => undefined)
     },
-  } as unknown as Store
-  const options = {
-    clock: systemClock,
-    random: systemRandom,
-    events: new Events(),
-    limits: defaultLimits,
-    patienceMs: 1,
-  }
-  const committer = new Committer({ store, ...options })
+  })
   for (let i = 0; i < 300; i++) {
     void committer.submit({ operation: asOperation(`o${i}`), guard: { timeline: asTimeline(`t/${i}`), epoch: 1 } })
   }
@@ -128,22 +123,14 @@ test('two lanes are used: what is ready is cut, and the second part goes while t
 
 test('the last to send, held back until the others have sent, is not forgotten', async () => {
   const sizes: number[] = []
-  const store = {
+  const committer = committerOver({
     lanes: 2,
     commit: async (commits: readonly Commit[]): Promise<Outcome[]> => {
       sizes.push(commits.length)
       await new Promise((resolve) => setTimeout(resolve, 5))
       return commits.map(() => ({ ok: true, epoch: 0, seq: 0, wasApplied: false }))
     },
-  } as unknown as Store
-  const options = {
-    clock: systemClock,
-    random: systemRandom,
-    events: new Events(),
-    limits: defaultLimits,
-    patienceMs: 1,
-  }
-  const committer = new Committer({ store, ...options })
+  })
   const sent = Array.from({ length: 33 }, (_, i) =>
     committer.submit({
       operation: asOperation(`o${i}`),

@@ -18,10 +18,11 @@ export type CapturedParts = Record<string, unknown>
 export class TimelineState<State> implements Follower {
   readonly #fold: Fold<State>
   #value: State
-  #keys: Keyed<number>
+  /** Null as long as there are none: most timelines have neither, and there are many. */
+  #keys: Keyed<number> | null
   #ledger: EffectLedger
   /** The ledger once more, as a checkpoint takes it: by id, so that only the effects that changed are written. */
-  readonly #effects: Keyed<Effect>
+  #effects: Keyed<Effect> | null
   // Looked at once: Keyed parts are there from the start or not at all.
   readonly #isInPlace: boolean
   /** Only then can there be pages that were not read. */
@@ -33,9 +34,9 @@ export class TimelineState<State> implements Follower {
   constructor(fold: Fold<State>, captured?: CapturedParts) {
     this.#fold = fold
     this.#value = captured ? valueFrom<State>(captured) : fold.initial()
-    this.#keys = (captured?.keys as Keyed<number> | undefined) ?? new Keyed<number>()
-    this.#effects = (captured?.ledger as Keyed<Effect> | undefined) ?? new Keyed<Effect>()
-    this.#ledger = ledgerOf(this.#effects.values())
+    this.#keys = (captured?.keys as Keyed<number> | undefined) ?? null
+    this.#effects = (captured?.ledger as Keyed<Effect> | undefined) ?? null
+    this.#ledger = ledgerOf(this.#effects?.values() ?? [])
     this.#isInPlace = holdsKeyed(this.#value)
     this.#isRestored = captured !== undefined
     this.#nextValue = this.#value
@@ -51,7 +52,7 @@ export class TimelineState<State> implements Follower {
   }
 
   hasKey(key: string): boolean {
-    return this.#keys.has(key)
+    return this.#keys?.has(key) ?? false
   }
 
   /** Brings in the pages that these entries touch, before they are applied; null if nothing is missing. */
@@ -115,8 +116,8 @@ export class TimelineState<State> implements Follower {
   /** The parts of a checkpoint. Keyed parts are captured copy-on-write, so this is cheap. */
   parts(): CapturedParts {
     const parts: CapturedParts = { shape: 'value' }
-    if (this.#keys.size > 0) parts.keys = this.#keys
-    if (this.#effects.size > 0) parts.ledger = this.#effects
+    if (this.#keys) parts.keys = this.#keys
+    if (this.#effects) parts.ledger = this.#effects
     if (this.#value instanceof Keyed) return { ...parts, shape: 'keyed', value: this.#value }
     if (!this.#isInPlace) return { ...parts, value: this.#value }
     parts.shape = 'object'
@@ -130,9 +131,13 @@ export class TimelineState<State> implements Follower {
 
   /** Keys and effects of an entry that is part of history now. The ledger has it already. */
   #follow(entry: Entry): void {
-    if (entry.key !== undefined) this.#keys.set(entry.key, entry.seq)
+    if (entry.key !== undefined) {
+      this.#keys ??= new Keyed()
+      this.#keys.set(entry.key, entry.seq)
+    }
     if (!isEffectType(entry.type)) return
     const { id } = entry.data as { readonly id: string }
+    this.#effects ??= new Keyed()
     this.#effects.set(id, getEffect(this.#ledger, id)!)
   }
 

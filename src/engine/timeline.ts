@@ -32,7 +32,6 @@ export interface WriteOptions extends Along {
 
 export class OpenTimeline<State> {
   readonly id: TimelineId
-  readonly effects: Effects
   readonly recovery: RecoveryReport
   readonly #kernel: Kernel
   readonly #fold: Fold<State>
@@ -40,6 +39,8 @@ export class OpenTimeline<State> {
   readonly #writer: Writer
   readonly #checkpointer: Checkpointer<State>
   readonly #onClosed: () => void
+  readonly #parent: TimelineId | undefined
+  #effects: Effects | null = null
   readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
   #holders = 1
   #closing: Promise<void> | null = null
@@ -57,11 +58,17 @@ export class OpenTimeline<State> {
       compressAboveBytes: fold.compressAboveBytes,
     })
     this.#checkpointer = new Checkpointer(kernel, this, fold, recovered)
-    this.effects = new Effects(this, kernel.hash, head.base?.timeline)
+    this.#parent = head.base?.timeline
   }
 
   get state(): State {
     return this.#state.value
+  }
+
+  /** Made when somebody asks for it: most timelines call nothing outside. */
+  get effects(): Effects {
+    this.#effects ??= new Effects(this, this.#kernel.hash, this.#parent)
+    return this.#effects
   }
 
   get ledger(): EffectLedger {

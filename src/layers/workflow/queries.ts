@@ -16,8 +16,9 @@ interface UpdateHandler {
 
 export class Queries {
   readonly #run: Instance
-  readonly #queries = new Map<string, (...args: never[]) => unknown>()
-  readonly #updates = new Map<string, UpdateHandler>()
+  /** Null as long as there are none: few runs have any. */
+  #queries: Map<string, (...args: never[]) => unknown> | null = null
+  #updates: Map<string, UpdateHandler> | null = null
   #waiting: UpdateItem[] = []
   #taken: number[] = []
   #answers: { readonly update: string; readonly result?: unknown; readonly error?: unknown }[] = []
@@ -27,18 +28,20 @@ export class Queries {
   }
 
   clear(): void {
-    this.#queries.clear()
-    this.#updates.clear()
+    this.#queries = null
+    this.#updates = null
     this.#waiting = []
     this.#taken = []
     this.#answers = []
   }
 
   onQuery(name: string, handler: (...args: never[]) => unknown): void {
+    this.#queries ??= new Map()
     this.#queries.set(name, handler)
   }
 
   onUpdate(name: string, handler: UpdateHandler): void {
+    this.#updates ??= new Map()
     this.#updates.set(name, handler)
     const ready = this.#waiting.filter((item) => item.name === name)
     this.#waiting = this.#waiting.filter((item) => item.name !== name)
@@ -46,9 +49,9 @@ export class Queries {
   }
 
   query(name: string, args: readonly unknown[]): unknown {
-    const handler = this.#queries.get(name)
+    const handler = this.#queries?.get(name)
     if (!handler) {
-      const known = [...this.#queries.keys()].join(', ') || 'none'
+      const known = [...(this.#queries?.keys() ?? [])].join(', ') || 'none'
       throw new RepriseError('NOT_FOUND', `${this.#run.id} answers no query ${name}; it knows: ${known}`, {
         query: name,
       })
@@ -57,7 +60,7 @@ export class Queries {
   }
 
   update(item: UpdateItem): void {
-    const handler = this.#updates.get(item.name)
+    const handler = this.#updates?.get(item.name)
     if (handler) this.#handle(item, handler)
     else this.#waiting.push(item)
   }
@@ -69,6 +72,7 @@ export class Queries {
 
   /** Records the answers that history does not have yet. */
   flush(): void {
+    if (this.#answers.length === 0) return
     const { updates } = this.#run.state
     for (const answer of this.#answers.splice(0)) {
       if (Object.hasOwn(updates, answer.update)) continue

@@ -20,9 +20,14 @@ const table = 'workflow_results'
 
 /** Values that the SQL of this run returned, until they are in history. */
 export class Rides {
-  readonly results = new Map<string, unknown>()
   /** Rows that were written and may go. */
-  rows: string[] = []
+  readonly rows: string[] = []
+  #results: Map<string, unknown> | null = null
+
+  get results(): Map<string, unknown> {
+    this.#results ??= new Map()
+    return this.#results
+  }
 }
 
 export function askTransaction<T>(

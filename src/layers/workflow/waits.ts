@@ -26,8 +26,9 @@ type SignalItem = Extract<Item, { kind: 'signal' }>
 /** Signals that came before anybody waited, and waits that came before their signal. Both in order. */
 export class Signals {
   readonly #run: Instance
-  readonly #buffered = new Map<string, SignalItem[]>()
-  readonly #waiting = new Map<string, Command[]>()
+  /** Null as long as there are none: few runs have any. */
+  #buffered: Map<string, SignalItem[]> | null = null
+  #waiting: Map<string, Command[]> | null = null
   /** Which signals were taken by waits, and where. */
   #taken: { readonly seq: number; readonly path: string }[] = []
 
@@ -36,7 +37,7 @@ export class Signals {
   }
 
   get isAwaited(): boolean {
-    return this.#waiting.size > 0
+    return this.#waiting !== null && this.#waiting.size > 0
   }
 
   ask<T>(scope: Scope, name: string, options: { readonly timeout?: Duration; readonly otherwise?: T }): Promise<T> {
@@ -62,11 +63,12 @@ export class Signals {
   }
 
   deliver(item: SignalItem): void {
-    const [command] = this.#waiting.get(item.name) ?? []
+    const [command] = this.#waiting?.get(item.name) ?? []
     if (command) {
       this.#forget(item.name, command)
       this.#give(command, item)
     } else {
+      this.#buffered ??= new Map()
       const list = this.#buffered.get(item.name) ?? []
       list.push(item)
       this.#buffered.set(item.name, list)
@@ -75,7 +77,7 @@ export class Signals {
 
   /** The run was cancelled: nobody waits any more. */
   stopWaiting(): void {
-    this.#waiting.clear()
+    this.#waiting = null
   }
 
   /** Signals that waits below this path took, once each. */
@@ -92,11 +94,15 @@ export class Signals {
   }
 
   #match(name: string, command: Command): void {
-    const list = this.#buffered.get(name)
+    const list = this.#buffered?.get(name)
     const item = list?.shift()
-    if (list?.length === 0) this.#buffered.delete(name)
-    if (item) this.#give(command, item)
-    else this.#waiting.set(name, [...(this.#waiting.get(name) ?? []), command])
+    if (list?.length === 0) this.#buffered?.delete(name)
+    if (item) {
+      this.#give(command, item)
+      return
+    }
+    this.#waiting ??= new Map()
+    this.#waiting.set(name, [...(this.#waiting.get(name) ?? []), command])
   }
 
   #give(command: Command, item: SignalItem): void {
@@ -107,9 +113,9 @@ export class Signals {
 
   #forget(name: string, command: Command): void {
     this.#run.alarms.delete(command.id)
-    const waiting = (this.#waiting.get(name) ?? []).filter((each) => each !== command)
-    if (waiting.length > 0) this.#waiting.set(name, waiting)
-    else this.#waiting.delete(name)
+    const waiting = (this.#waiting?.get(name) ?? []).filter((each) => each !== command)
+    if (waiting.length > 0) this.#waiting?.set(name, waiting)
+    else this.#waiting?.delete(name)
   }
 }
 

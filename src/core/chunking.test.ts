@@ -39,7 +39,9 @@ describe('content-defined chunking', () => {
     )
   })
 
+  // Cuts come together again by chance: each chunk more is about 0.7 times as likely, so one case in 600 has over 20.
   test('an insertion anywhere leaves all but a few chunks as they were', () => {
+    const counts: number[] = []
     fc.assert(
       fc.property(
         fc.integer(),
@@ -54,12 +56,14 @@ describe('content-defined chunking', () => {
           changed.set(bytes.subarray(at), at + added.length)
           const before = new Set(cutAll(bytes, small).map(String))
           const fresh = cutAll(changed, small).filter((chunk) => !before.has(String(chunk)))
-          expect(fresh.length).toBeLessThanOrEqual(20)
+          counts.push(fresh.length)
+          expect(fresh.length).toBeLessThanOrEqual(60)
           expect(before.size).toBeGreaterThan(400)
         },
       ),
-      { numRuns: 50 },
+      { numRuns: 50, examples: [[140079350, 0, Uint8Array.from([0, 0])]] },
     )
+    expect(counts.reduce((sum, count) => sum + count) / counts.length).toBeLessThan(8)
   })
 
   test('sizes of random bytes lie around the stated average', () => {

@@ -97,6 +97,8 @@ async function soundCheckpoints(sim, kernel, row, lineage, damage) {
 /** Without damage only a checkpoint whose chunks were swept before it was published may be called invalid. */
 async function checkInvalid(sim, kernel, row, record) {
   if (record.invalid.includes('published so late')) return
+  const missing = /chunk ([0-9a-f]{64})/.exec(record.invalid)?.[1]
+  if (missing !== undefined && sim.swept.has(missing)) return
   try {
     await restoreState(readManifest(kernel, record), stateIo(kernel))
   } catch {

@@ -67,6 +67,8 @@ class Simulation {
     this.random = new SeededRandom(seed)
     // Not drawn: what else a seed does stays as it was.
     this.lanes = 1 + (seed % 2)
+    /** Digests of chunks that are gone, or were until somebody put them again. */
+    this.swept = new Set()
     this.models = createModels()
     this.faults = new Faults(this.random)
     this.fail = (promise, message) => {

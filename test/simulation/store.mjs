@@ -44,6 +44,7 @@ async function sweep(sim, digests, touchedBefore) {
     if (chunk && chunk.touchedAt < touchedBefore && chunk.touchedAt > youngest) {
       sim.fail('G10', `a chunk was swept ${sim.databaseTime() - chunk.touchedAt} ms after it was put`)
     }
+    if (chunk && chunk.touchedAt < touchedBefore) sim.swept.add(toHex(digest))
   }
   return await sim.disk.change((writer) => writer.blobs.delete(digests, touchedBefore))
 }

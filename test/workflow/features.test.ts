@@ -264,6 +264,20 @@ describe('a run', () => {
     expect(await kit.result(run)).toBe('oslo 1')
   })
 
+  it('hears what cannot wait for a rollback, however much waits for it', async () => {
+    const kit = kitWith()
+    const trip = workflow('trip', async (ctx) => {
+      await ctx.step('a', () => 1, { compensate: () => undefined })
+      await ctx.step('b', () => new Promise(() => undefined))
+    })
+    const run = await kit.run(trip, undefined, { id: 't' })
+    await kit.settle()
+    await run.rollback('a')
+    for (let n = 0; n < 120; n++) await run.signal('go', n)
+    await run.terminate('enough')
+    await expect(kit.result(run)).rejects.toMatchObject({ message: expect.stringContaining('enough') })
+  })
+
   it('is retried from its failure, and only the failed step is called again', async () => {
     const kit = kitWith()
     let isBroken = true

@@ -24,7 +24,8 @@ export class Mail {
   lookedAt: number
   readonly #run: Instance
   #reading: Promise<number> | null = null
-  #hasDeferred = false
+  /** How many messages wait for a rollback that waits. */
+  #deferred = 0
 
   constructor(run: Instance) {
     this.#run = run
@@ -41,23 +42,26 @@ export class Mail {
 
   /** What had to wait until calls in flight came to an end. */
   readDeferred(): void {
-    if (!this.#hasDeferred || !this.#mayRollBack()) return
-    this.#hasDeferred = false
+    if (this.#deferred === 0 || !this.#mayRollBack()) return
+    this.#deferred = 0
     this.#run.spawn(() => this.read())
   }
 
   async #read(): Promise<number> {
     const run = this.#run
     const { state } = run
-    const messages = await run.open.inbox(atOnce)
+    // Those that wait must not hide what comes after them: it may be what the rollback waits for.
+    const limit = atOnce + this.#deferred
+    const messages = await run.open.inbox(limit)
     const consume: MessageId[] = []
     const drafts: Draft[] = []
+    let deferred = 0
     let isDeferring = false
     for (const message of messages) {
       const data = run.host.engine.openMessage(message) as Data
       isDeferring ||= message.kind === 'rollback' && !this.#mayRollBack()
       if (isDeferring && waitsForRollback.has(message.kind)) {
-        this.#hasDeferred = true
+        deferred += 1
         continue
       }
       consume.push(message.id)
@@ -65,7 +69,8 @@ export class Mail {
       // What follows these belongs to the run as it is after them.
       if (message.kind === 'rollback' || message.kind === 'terminate') break
     }
-    if (consume.length === 0) return 0
+    this.#deferred = deferred
+    if (consume.length === 0) return messages.length < limit ? 0 : await this.#read()
     const end = drafts.find((draft) => draft.type === 'terminated')
     if (end) {
       const send = queueMessages(run)

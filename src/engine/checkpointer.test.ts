@@ -79,5 +79,14 @@ test.each([
     await expect.poll(() => verified).toBe(1)
     expect(pauses.map(({ ms }) => ms)).toEqual([100, 200, 400, 800])
     expect(lines.checkpointing).toMatchObject({ lastSeq: 85, entriesSince: 0, failuresInARow: 0 })
+    // One by hand that works ends the pause of the others.
+    isFull = true
+    for (let n = 0; n < 5; n++) await lines.append(line('milestone'))
+    await expect.poll(() => failed.length).toBe(5)
+    isFull = false
+    await lines.checkpoint()
+    for (let n = 0; n < 5; n++) await lines.append(line('milestone'))
+    await expect.poll(() => lines.checkpointing.lastSeq).toBeGreaterThan(90)
+    expect(pauses).toHaveLength(5)
   },
 )

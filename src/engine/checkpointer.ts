@@ -16,6 +16,7 @@ import {
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { defaultKeyedPlanSettings } from '../core/keyed-plan.ts'
 import { encodeManifest, type Manifest } from '../core/manifest.ts'
+import { growingPause } from '../core/pause.ts'
 import type { ManifestRecord } from '../core/ports.ts'
 import { abandonCapture, type CaptureBase, type CaptureSettings, captureState, writeCapture } from './capture.ts'
 import { defaultOutputSettings } from './capture-output.ts'
@@ -132,7 +133,7 @@ export class Checkpointer<State> {
     this.#isStopped = true
     this.#cancelTimer?.()
     await this.#underWay
-    this.#cancelPause?.()
+    this.#endPause()
   }
 
   get #isFirst(): boolean {
@@ -177,11 +178,16 @@ export class Checkpointer<State> {
 
   #pause(): void {
     if (this.#isStopped || this.#timeline.broken) return
-    const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(this.#failuresInARow - 1, 10))
+    const pauseMs = growingPause(this.#failuresInARow, firstPauseMs, longestPauseMs)
     this.#cancelPause = this.#kernel.clock.after(pauseMs, () => {
       this.#cancelPause = null
       this.#decide()
     })
+  }
+
+  #endPause(): void {
+    this.#cancelPause?.()
+    this.#cancelPause = null
   }
 
   /** Time-based triggers fire without an append. */
@@ -250,6 +256,7 @@ export class Checkpointer<State> {
       })
       await this.#verifyPublished(record, manifest, written.addedChunks, ms > graceMs)
       this.#failuresInARow = 0
+      this.#endPause()
       await this.#retain()
       return { id: record.id, coordinate, totalBytes, addedBytes, ms, longestStallMs, kind }
     } catch (error) {

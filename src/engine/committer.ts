@@ -7,6 +7,7 @@ import { assert } from '../core/assert.ts'
 import { equalBytes, type TimelineId } from '../core/coordinate.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import type { Limits } from '../core/limits.ts'
+import { growingPause } from '../core/pause.ts'
 import type { Clock, Commit, Head, Outcome, Random, Run, Store } from '../core/ports.ts'
 import type { Events } from './events.ts'
 
@@ -303,8 +304,7 @@ export class Committer {
           throw new RepriseError('OUTCOME_UNKNOWN', 'the store did not answer a commit', { attempts: attempt }, error)
         }
         events.emit('store-retry', { error, attempt })
-        const pauseMs =
-          Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(attempt - 1, 10)) * (0.5 + random.number())
+        const pauseMs = growingPause(attempt, firstPauseMs, longestPauseMs) * (0.5 + random.number())
         await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
       }
     }

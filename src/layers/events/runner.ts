@@ -3,6 +3,7 @@
 // a version without a path) is tried again too, but whoever waits is told, and the status shows it.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { growingPause } from '../../core/pause.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { PoisonError, quarantinedOf, type Sink } from './sink.ts'
 import type { Events } from './source.ts'
@@ -19,6 +20,7 @@ export interface RunnerStatus {
 }
 
 const pollMs = 500
+const firstPauseMs = 20
 const longestPauseMs = 5000
 
 export class Runner {
@@ -159,7 +161,7 @@ export class Runner {
       this.#trouble = error instanceof Error ? error : new Error(String(error))
       this.#tellWaiters(this.#trouble)
     }
-    return Math.min(longestPauseMs, 20 * 2 ** Math.min(this.#failures, 10))
+    return growingPause(this.#failures + 1, firstPauseMs, longestPauseMs)
   }
 
   #tellWaiters(error: Error | null): void {

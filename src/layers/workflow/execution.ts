@@ -4,6 +4,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
+import { whenDrained } from '../../engine/drained.ts'
 import { type Asked, Command, tolerated } from './command.ts'
 import type { Item } from './entries.ts'
 import { cancelledError } from './failure.ts'
@@ -12,8 +13,6 @@ import { leaveScope, readableId, Scope } from './scope.ts'
 export interface ExecutionHooks {
   readonly hash: Hash
   soon(call: () => void): void
-  /** Calls once code has run as far as it can. */
-  next(call: () => void): void
   after(delayMs: number, call: () => void): void
   seed(): string
   onSignal(item: Extract<Item, { kind: 'signal' }>): void
@@ -210,7 +209,8 @@ export class Execution {
   #whenDrained(): void {
     this.#delivered += 1
     if (this.#delivered % yieldEvery === 0) this.#hooks.soon(this.#drained)
-    else this.#hooks.next(this.#drained)
+    // Not by the engine's clock, which may be a virtual one: the code's own promises are real.
+    else leaveScope(() => whenDrained(this.#drained))
   }
 
   /** `command`: who asked for it, if it is the outcome of one; a straggler has nobody. */

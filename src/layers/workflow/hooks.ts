@@ -3,7 +3,6 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
-import { whenDrained } from '../../engine/drained.ts'
 import type { Command } from './command.ts'
 import { concludeRun } from './ending.ts'
 import type { Item } from './entries.ts'
@@ -35,11 +34,6 @@ export class Hooks implements ExecutionHooks {
 
   soon(call: () => void): void {
     leaveScope(() => this.#run.kernel.clock.soon(call))
-  }
-
-  /** Not by the engine's clock, which may be a virtual one: the code's own promises are real. */
-  next(call: () => void): void {
-    leaveScope(() => whenDrained(call))
   }
 
   /** Real time: what the code may be waiting for is real, whatever clock the engine has. */

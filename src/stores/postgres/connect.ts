@@ -5,6 +5,7 @@
 // sessions. What needs a session has one of its own (session.ts).
 
 import { RepriseError } from '../../core/errors.ts'
+import { growingPause } from '../../core/pause.ts'
 import { Call, type CallValue, callText, statementName } from './call.ts'
 import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryResult } from './driver.ts'
 import { isConnectionLoss, isRetryable, isStatementMisplaced, toReprise } from './failure.ts'
@@ -199,7 +200,7 @@ function isRefusedForGood(error: unknown): boolean {
 }
 
 function pause(attempt: number): Promise<void> {
-  const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(attempt - 1, 10)) * (0.5 + Math.random())
+  const pauseMs = growingPause(attempt, firstPauseMs, longestPauseMs) * (0.5 + Math.random())
   return new Promise((resolve) => setTimeout(resolve, pauseMs))
 }
 

@@ -12,7 +12,7 @@ const quietMs = 20
 const pollMs = 500
 const probeMs = 2000
 /** What a notification says if nothing has become due. */
-const onlyHistory = 'history'
+const nothingDue = 'nothing due'
 
 export class Bell implements Guest {
   readonly #connections: Connections
@@ -62,13 +62,13 @@ export class Bell implements Guest {
       if (this.#untold !== null) this.ring(this.#untold)
     }, quietMs)
     this.#quiet.unref()
-    const payload = mayBeDue ? '' : onlyHistory
+    const payload = mayBeDue ? '' : nothingDue
     this.#connections.rows('SELECT pg_notify($1, $2)', [this.#channel, payload], 'unsafe').catch(ignore)
   }
 
   async settle(client: SessionClient): Promise<void> {
     if (!this.#wired.has(client))
-      client.onNotification(({ payload }) => this.#client === client && this.#heard(payload !== onlyHistory))
+      client.onNotification(({ payload }) => this.#client === client && this.#heard(payload !== nothingDue))
     this.#wired.add(client)
     this.#client = client
     await client.query({ text: `LISTEN ${this.#channel}` })

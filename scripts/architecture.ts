@@ -2,6 +2,7 @@
 // not touch, how long a file may be. It reads text only; test/architecture.test.ts feeds it the real tree.
 
 import { posix } from 'node:path'
+import { findIdComparisons } from './id-matching.ts'
 import { type Token, tokenize } from './tokens.ts'
 
 export interface Source {
@@ -78,6 +79,7 @@ export function checkSource(source: Source): Fault[] {
     if (what !== undefined) faults.push({ line: found.line, what })
   }
   if (zoneName === 'core') faults.push(...checkPurity(tokens))
+  faults.push(...findIdComparisons(source.path, tokens))
   return faults.map((fault) => ({ path: source.path, ...fault }))
 }
 

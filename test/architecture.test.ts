@@ -98,6 +98,12 @@ describe('the checker refuses', () => {
     ['globalThis in core', 'src/core/a.ts', "globalThis['process']"],
     ['a clock inside a template', 'src/core/a.ts', 'const a = `at ${Date.now()} ms`'],
     ['an import on several lines', 'src/core/a.ts', "import {\n  a,\n  b,\n} from 'node:fs'"],
+    ['the beginning of an id', 'src/engine/a.ts', "if (head.timeline.startsWith('x')) go()"],
+    ['the beginning of an id with a kind', 'src/cli/a.ts', "const a = b.startsWith('job/')"],
+    ['the beginning of an id with a prefix', 'src/layers/job/a.ts', 'const a = from.startsWith(definition.prefix)'],
+    ['the beginning of an id with a made prefix', 'src/engine/a.ts', 'const a = b.startsWith(`job/${name}`)'],
+    ['the beginning of an archive', 'src/engine/a.ts', 'const a = b.startsWith(`${id}~`)'],
+    ['the beginning of an id in SQL', 'src/stores/postgres/a.ts', 'const a = `starts_with(t.id, $1)`'],
     ['an import after a regular expression with a quote', 'src/core/a.ts', "const a = /['\"`]/\nimport 'node:fs'"],
   ])('%s', (_name, path, code) => {
     expect(faultsOf(path, code)).toHaveLength(1)
@@ -133,6 +139,9 @@ describe('the checker accepts', () => {
     ['words in strings', 'src/core/a.ts', 'const a = "await Date.now()" + `import \'pg\'`'],
     ['words in regular expressions', 'src/core/a.ts', 'const a = /await|Math.random/'],
     ['a computed import in the cli', 'src/cli/a.ts', 'const a = (path: string) => import(path)'],
+    ['the beginning of a type', 'src/engine/a.ts', 'const a = entry.type.startsWith(systemPrefix)'],
+    ['the beginning of a key', 'src/layers/table/a.ts', 'const a = key.startsWith(prefix)'],
+    ['the beginning of a path', 'src/layers/agent/a.ts', "const a = path.startsWith('/')"],
     ['import.meta', 'src/engine/a.ts', 'const a = import.meta.url'],
   ])('%s', (_name, path, code) => {
     expect(faultsOf(path, code)).toEqual([])

@@ -65,8 +65,8 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'ls',
-    usage: 'ls [PREFIX]',
-    summary: 'list timelines',
+    usage: 'ls [ID]',
+    summary: 'list timelines: all, or an id and what lies below it',
     options: {
       status: { type: 'string', value: 'STATUS', help: 'only with this status' },
       queue: { type: 'string', value: 'QUEUE', help: 'only in this queue' },
@@ -103,7 +103,7 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'tail',
-    usage: 'tail [PREFIX]',
+    usage: 'tail [ID]',
     summary: 'follow new entries of one timeline, of many, or of all',
     options: {
       full: { type: 'boolean', help: 'whole data, not shortened' },

@@ -1,6 +1,6 @@
 // From what a person types to a timeline and a sequence: whole ids, unique beginnings, a job's bare name, and `@SEQ`.
 
-import { timelineId } from '../core/coordinate.ts'
+import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import type { Reprise } from '../engine/reprise.ts'
@@ -24,7 +24,7 @@ export async function findTimeline(engine: Reprise, given: string): Promise<Head
   // The beginning of an id may end with a slash, an id may not.
   const exact = given.endsWith('/') ? null : await engine.head(timelineId(given))
   if (exact) return exact
-  const matches = await engine.list({ prefix: given, limit: 6 })
+  const matches = await startingWith(engine, given, 6)
   if (matches.length === 0 && !given.includes('/')) {
     for (const model of ['job', 'workflow', 'migrate']) {
       const named = await engine.head(timelineId(`${model}/${given}`))
@@ -41,6 +41,13 @@ export async function findTimeline(engine: Reprise, given: string): Promise<Head
       matches: some,
     },
   )
+}
+
+/** What a person began to type: the one comparison that is not by whole segments. It never acts, it only finds. */
+async function startingWith(engine: Reprise, text: string, limit: number): Promise<Head[]> {
+  // Ids that start with a text follow it without a gap, in the order of ids.
+  const found = await engine.list({ after: text as TimelineId, limit })
+  return found.filter((head) => head.timeline.startsWith(text))
 }
 
 /** All timelines of a job: one, or one a shard. */

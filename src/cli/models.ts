@@ -2,6 +2,7 @@
 // user's module exports.
 
 import { RepriseError } from '../core/errors.ts'
+import { isWithin } from '../core/scope.ts'
 import type { Fold } from '../engine/definition.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
@@ -32,7 +33,7 @@ async function knownFolds(module: string | undefined): Promise<Folding[]> {
 export async function foldFor(timeline: string, module: string | undefined): Promise<Folding> {
   let best: Folding | null = null
   for (const folding of await knownFolds(module)) {
-    if (timeline.startsWith(folding.prefix) && folding.prefix.length >= (best?.prefix.length ?? 0)) best = folding
+    if (isWithin(folding.prefix, timeline) && folding.prefix.length >= (best?.prefix.length ?? 0)) best = folding
   }
   if (best) return best
   throw new RepriseError(

@@ -322,11 +322,12 @@ export interface FeedPage {
 }
 
 export interface FeedFilter {
-  /** Timelines whose id starts with one of these. */
+  /** Timelines within one of these scopes (core/scope.ts): ids are matched by whole segments. Of none: nothing. */
   readonly prefixes?: readonly string[]
 }
 
 export interface TimelineQuery {
+  /** Timelines within this scope (core/scope.ts): 'job/' is what lies below `job`; 'save/a' is that id, its archives and what lies below it, never `save/ab`. */
   readonly prefix?: string
   readonly status?: string
   readonly queue?: string

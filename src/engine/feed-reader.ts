@@ -5,6 +5,7 @@ import { type Digest, type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import { type FeedItem, type FeedPosition, feedStart, type Head } from '../core/ports.ts'
 import { lastSeq, originDigest, verifyRun } from '../core/run.ts'
+import { archivedFrom, idBelow } from '../core/scope.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from './history.ts'
 import type { Kernel } from './kernel.ts'
 
@@ -28,23 +29,23 @@ const rememberedMax = 100_000
 
 export class FeedReader {
   readonly #kernel: Kernel
-  readonly #prefixes: readonly string[]
+  readonly #scopes: readonly string[]
   readonly #last = new Map<TimelineId, Point>()
   readonly #mayBeTrimmed: boolean
   /** Read from the very start, and nothing forgotten since: then a timeline that does not start at 1 was trimmed. */
   #isFromStart = false
 
-  /** Without prefixes: every timeline. `mayBeTrimmed`: what is no longer there is passed over, not an error. */
-  constructor(kernel: Kernel, prefixes: readonly string[] = [], options: { readonly mayBeTrimmed?: boolean } = {}) {
+  /** Without scopes: every timeline. `mayBeTrimmed`: what is no longer there is passed over, not an error. */
+  constructor(kernel: Kernel, scopes: readonly string[] = [], options: { readonly mayBeTrimmed?: boolean } = {}) {
     this.#mayBeTrimmed = options.mayBeTrimmed ?? false
     this.#kernel = kernel
-    this.#prefixes = prefixes
+    this.#scopes = scopes
   }
 
   /** `limit` counts runs, so there may be more entries. */
   async page(after: FeedPosition, limit = 1000): Promise<FeedEntries> {
     if (after === feedStart) this.#isFromStart = !this.#mayBeTrimmed
-    const filter = this.#prefixes.length > 0 ? { prefixes: this.#prefixes } : {}
+    const filter = this.#scopes.length > 0 ? { prefixes: this.#scopes } : {}
     const { items, next, isEnd } = await this.#kernel.store.feed(after, filter, limit)
     const runs: FeedRun[] = []
     for (const item of items) {
@@ -53,7 +54,7 @@ export class FeedReader {
       verifyRun(this.#kernel.hash, timeline, run, { seq: run.first - 1, digest: before })
       this.#remember(timeline, { seq: lastSeq(run), digest: run.digest })
       const decoded = entriesOf(this.#kernel, { timeline, run, before, skipTo: run.first - 1 })
-      const entries = isArchiveName(timeline) ? await this.#ofBranch(timeline, decoded) : decoded
+      const entries = archivedFrom(timeline) ? await this.#ofBranch(timeline, decoded) : decoded
       runs.push({ position: item.position, entries })
     }
     return { runs, entries: runs.flatMap((each) => each.entries), next, isEnd }
@@ -68,7 +69,7 @@ export class FeedReader {
   async #before({ timeline, run }: FeedItem): Promise<Digest> {
     const known = this.#last.get(timeline)
     if (known?.seq === run.first - 1) return known.digest
-    if (run.first === 1 && !isArchiveName(timeline)) return originDigest(this.#kernel.hash, timeline)
+    if (run.first === 1 && !archivedFrom(timeline)) return originDigest(this.#kernel.hash, timeline)
     const { store } = this.#kernel
     const [head] = await store.head([timeline])
     if (head && run.first - 1 === head.floor) {
@@ -100,12 +101,22 @@ export class FeedReader {
   /** Of an archived branch only what its successor still builds on counts, and as the successor's. */
   async #ofBranch(archive: TimelineId, entries: readonly Entry[]): Promise<readonly Entry[]> {
     const { store } = this.#kernel
-    const [head] = await store.head([archive])
-    if (head?.status !== 'archived') return entries
-    const successor = timelineId(archive.slice(0, archive.lastIndexOf('~')))
-    const [current] = await store.head([successor])
+    let successor = archive
+    let [current] = await store.head([archive])
+    // An archive that was rolled back itself leads to an archive.
+    for (let from = archivedFrom(archive); current?.status === 'archived' && from !== null; from = archivedFrom(from)) {
+      successor = timelineId(from)
+      ;[current] = await store.head([successor])
+    }
+    // Not an archive: it only has the name of one, and belongs to the scope that names it otherwise.
+    if (successor === archive) return this.#isNamed(archive) ? entries : []
     const upTo = current ? sharedUpTo(await lineageOf(this.#kernel, current), archive) : 0
     return entries.filter((entry) => entry.seq <= upTo).map((entry) => ({ ...entry, timeline: successor }))
+  }
+
+  #isNamed(timeline: TimelineId): boolean {
+    const isNamedBy = (scope: string) => scope === timeline || idBelow(scope, timeline) !== null
+    return this.#scopes.length === 0 || this.#scopes.some(isNamedBy)
   }
 }
 
@@ -119,10 +130,6 @@ function trimmed(timeline: string, first: number): RepriseError {
       seq: first,
     },
   )
-}
-
-function isArchiveName(timeline: string): boolean {
-  return /~\d+$/.test(timeline)
 }
 
 /** The last sequence of the archive that is part of this lineage. */

@@ -1,28 +1,33 @@
-// The folds this process knows, by the prefix of their timelines: how tools that are given only an id (verify, drill,
-// card, savepoint, rollback) find out what its history means.
+// The folds this process knows, by the scope of their timelines (core/scope.ts): how tools that are given only an id
+// (verify, drill, card, savepoint, rollback, collect) find out what its history means. A fold and its policy reach only
+// what was declared with them.
 
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import type { RetentionPolicy } from '../core/retention.ts'
+import { scopesOf } from '../core/scope.ts'
 import type { Fold } from './definition.ts'
+import type { Planted } from './kernel.ts'
 
 export class Folds {
-  readonly #byPrefix = new Map<string, Fold<unknown>>()
+  readonly #byScope = new Map<string, Fold<unknown>>()
+  readonly #isLoose: boolean
 
-  set<State>(prefix: string, fold: Fold<State>): void {
-    this.#byPrefix.set(prefix, fold as Fold<unknown>)
+  constructor(planted: Planted) {
+    this.#isLoose = planted.has('loose-scope')
   }
 
-  /** The one with the longest prefix, or null. */
+  set<State>(scope: string, fold: Fold<State>): void {
+    this.#byScope.set(scope, fold as Fold<unknown>)
+  }
+
+  /** The one with the longest scope, or null. */
   find(id: string): Fold<unknown> | null {
-    let best: Fold<unknown> | null = null
-    let length = -1
-    for (const [prefix, fold] of this.#byPrefix) {
-      if (!id.startsWith(prefix) || prefix.length <= length) continue
-      best = fold
-      length = prefix.length
+    for (const scope of this.#isLoose ? beginningsOf(id) : scopesOf(id)) {
+      const fold = this.#byScope.get(scope)
+      if (fold) return fold
     }
-    return best
+    return null
   }
 
   mustFind(id: string): Fold<unknown> {
@@ -36,4 +41,9 @@ export class Folds {
     const fold = this.find(head.timeline)
     return fold ? { policy: fold.retain ?? {}, foldVersion: fold.version } : null
   }
+}
+
+/** Planted: the beginning of an id, wherever it ends. */
+function* beginningsOf(id: string): Generator<string> {
+  for (let length = id.length; length >= 0; length--) yield id.slice(0, length)
 }

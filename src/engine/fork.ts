@@ -14,6 +14,7 @@ import { type CompensationPlan, compensationPlan, type Effect } from '../core/ef
 import { RepriseError } from '../core/errors.ts'
 import type { Head, ManifestRecord, Run } from '../core/ports.ts'
 import { type EntryDraft, packRun } from '../core/run.ts'
+import { archiveOf, archivesStart, isAmongArchives, isArchiveOf } from '../core/scope.ts'
 import type { Fold, OpenOptions } from './definition.ts'
 import { digestAt, entryContext, floorOf, lineageOf, offBranch, type Point } from './history.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
@@ -41,7 +42,7 @@ export async function locate(kernel: Kernel, where: Where): Promise<Located> {
   const wanted = 'digest' in where ? fromHex(where.digest) : null
   const found = await pointOn(kernel, head, where.seq, wanted)
   if (found) return found
-  for (const archived of await kernel.store.timelines({ prefix: `${id}~`, limit: 1000 })) {
+  for (const archived of await archivesOf(kernel, id)) {
     const elsewhere = await pointOn(kernel, archived, where.seq, wanted).catch(() => null)
     if (elsewhere) return elsewhere
   }
@@ -192,8 +193,8 @@ async function branchOff(kernel: Kernel, epoch: number, where: Where, fold: Fold
   const copies = await restorePoints(kernel, head, before.point.seq, fold)
   const floor = floorFor(copies, before.lineage, fold)
   const carried = carry(kernel, head, before.point, effects.carry)
-  for (let n = await countArchives(kernel, head.timeline); ; n++) {
-    const archive = timelineId(`${head.timeline}~${n + 1}`)
+  for (let n = (await archivesOf(kernel, head.timeline)).length; ; n++) {
+    const archive = timelineId(archiveOf(head.timeline, n + 1))
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: { timeline: head.timeline, epoch: head.epoch, seq: head.seq },
@@ -270,8 +271,18 @@ function floorFor(copies: readonly ManifestRecord[], lineage: readonly Head[], f
   return keepsAll || !oldest || oldest.seq < reach.seq ? reach : { seq: oldest.seq, digest: oldest.digest }
 }
 
-async function countArchives(kernel: Kernel, id: TimelineId): Promise<number> {
-  return (await kernel.store.timelines({ prefix: `${id}~`, limit: 1000 })).length
+const pageOfArchives = 32
+
+/** Not by scope: the timelines below this id, of which there may be many, are none of them. */
+async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
+  const found: Head[] = []
+  for (let after = archivesStart(id) as TimelineId; ; ) {
+    const page = await kernel.store.timelines({ after, limit: pageOfArchives })
+    found.push(...page.filter((head) => isArchiveOf(id, head.timeline)))
+    const last = page.at(-1)
+    if (!last || page.length < pageOfArchives || !isAmongArchives(id, last.timeline)) return found
+    after = last.timeline
+  }
 }
 
 function siblingOf(id: string, name: string): string {

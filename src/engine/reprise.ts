@@ -60,7 +60,7 @@ export class Reprise {
   readonly kernel: Kernel
   readonly dispatcher: Dispatcher
   readonly #holdings: Holdings
-  readonly #folds = new Folds()
+  readonly #folds: Folds
   readonly #closing = new Set<() => Promise<void>>()
   readonly #shut: () => Promise<void>
   #closed: Promise<void> | null = null
@@ -69,6 +69,7 @@ export class Reprise {
   constructor(kernel: Kernel, shut: () => Promise<void>) {
     this.kernel = kernel
     this.#holdings = new Holdings(kernel)
+    this.#folds = new Folds(kernel.planted)
     this.dispatcher = new Dispatcher(kernel, (timeline) => this.#holdings.has(timeline))
     this.#shut = shut
     kernel.worker.onRetired(() => this.#holdings.fenceAll())
@@ -270,9 +271,9 @@ export class Reprise {
     return await this.kernel.store.facts()
   }
 
-  /** For layers: tells the tools how timelines below this prefix fold. */
-  register(prefix: string, fold: Fold<unknown>): void {
-    this.#folds.set(prefix, fold)
+  /** For layers: tells the tools how timelines of this scope (core/scope.ts) fold, and what is kept of them. */
+  register(scope: string, fold: Fold<unknown>): void {
+    this.#folds.set(scope, fold)
   }
 
   /** For layers: the open timeline itself. Opened twice in one process with the same fold, it is shared. */

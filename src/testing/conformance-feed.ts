@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { type FeedItem, feedStart } from '../core/ports.ts'
+import { isWithin } from '../core/scope.ts'
 import { assertSame, asTimeline, expectOk, expectRefused, type Kit, type Test } from './conformance-kit.ts'
 
 export function feedTests(test: Test): void {
@@ -65,17 +66,36 @@ function ordering(test: Test): void {
     assert.deepEqual(firsts((await kit.store.feed(rest.next, {}, 10)).items), [6])
   })
 
-  test('prefixes are literal text, any of several, and an empty page still moves on', async (kit) => {
-    const ids = ['a/1', 'a%', 'a_b', 'ab', 'A/1', 'é/1', '🦊/1', "a'b"]
+  test('prefixes hold whole segments, any of several, and an empty page still moves on', async (kit) => {
+    const ids = [
+      'a/1',
+      'a%',
+      'a_b',
+      'ab',
+      'A/1',
+      'é/1',
+      '🦊/1',
+      "a'b",
+      'a',
+      'a~1',
+      'a~1x',
+      'a/1~3',
+      'ab/1',
+      '.*',
+      'a_b/2',
+    ]
     for (const id of ids) await (await kit.create(id)).append('x')
     const of = async (...prefixes: string[]) => (await kit.readFeed(prefixes, 2)).map((item) => item.timeline as string)
-    assert.deepEqual(await of('a/'), ['a/1'])
-    assert.deepEqual(await of('a%'), ['a%'])
-    assert.deepEqual(await of('a_'), ['a_b'])
+    assert.deepEqual(await of('a/'), ['a/1', 'a/1~3'])
+    assert.deepEqual(await of('a'), ['a/1', 'a', 'a~1', 'a/1~3'])
+    assert.deepEqual(await of('a/1'), ['a/1', 'a/1~3'])
     assert.deepEqual(await of('é', '🦊'), ['é/1', '🦊/1'])
-    assert.deepEqual(await of("a'"), ["a'b"])
     assert.deepEqual(await of(''), ids)
-    assert.deepEqual(await of('a', 'ab'), ['a/1', 'a%', 'a_b', 'ab', "a'b"])
+    assert.deepEqual(await of('a', 'ab'), ['a/1', 'ab', 'a', 'a~1', 'a/1~3', 'ab/1'])
+    for (const scope of [...ids, ...ids.map((id) => `${id}/`), 'a%/', 'b', 'é']) {
+      const expected = ids.filter((id) => isWithin(scope, id))
+      assert.deepEqual(await of(scope), expected, `prefix ${scope}`)
+    }
     assert.deepEqual(await of(), [])
     assert.deepEqual(await of('nothing'), [])
     let after = feedStart

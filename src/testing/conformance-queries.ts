@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict'
 import type { TimelineQuery } from '../core/ports.ts'
+import { isWithin } from '../core/scope.ts'
 import { assertSame, asTimeline, asWorker, expectOk, expectRejection, type Kit, type Test } from './conformance-kit.ts'
 
 export function queryTests(test: Test): void {
@@ -19,7 +20,7 @@ export function queryTests(test: Test): void {
       paged.push(...page.map((head) => head.timeline))
     }
     assert.deepEqual(paged, byBytes)
-    assert.deepEqual(await find(kit, { after: asTimeline('a'), prefix: 'a' }), ['a b', 'a-b', 'a/b'])
+    assert.deepEqual(await find(kit, { after: asTimeline('a'), prefix: 'a' }), ['a/b'])
     assert.deepEqual(await kit.store.timelines({ limit: 0 }), [])
   })
 
@@ -30,18 +31,63 @@ export function queryTests(test: Test): void {
     assertSame(await kit.store.timelines({ limit: 1 }), [await kit.head('a')], 'the head')
   })
 
-  test('a prefix is literal text: %, _, quotes, backslash, case, unicode', async (kit) => {
-    const ids = ['a%b', 'a_b', 'axb', 'a\\b', "a'b", 'a"b', 'A%b', 'ä', 'ab', '🦊x', '🦊', 'a*b', 'a[b]', 'a?b']
+  test('a prefix holds whole segments: the id itself, what lies below it, its archives', async (kit) => {
+    const ids = [
+      'a',
+      'a/b',
+      'a/b/c',
+      'ab',
+      'ab/c',
+      'a~1',
+      'a~12',
+      'a~1~2',
+      'a~',
+      'a~~1',
+      'a~x',
+      'a~1x',
+      'a~1/b',
+      'a-b',
+      'A',
+    ]
     for (const id of ids) await kit.create(id)
-    for (const prefix of ['a%', 'a_', 'a\\', "a'", 'a"', 'A', 'ä', '🦊', '🦊x', 'a*', 'a[', 'a?', 'a', '', 'nothing']) {
-      const expected = ids
-        .filter((id) => id.startsWith(prefix))
-        .sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
-      assert.deepEqual(await find(kit, { prefix }), expected, `prefix ${prefix}`)
-    }
-    for (const id of ids) {
-      const writer = (await kit.head(id)).timeline
-      assert.equal(writer, id)
+    const of = async (prefix: string) => (await find(kit, { prefix })).sort()
+    assert.deepEqual(await of('a'), ['a', 'a/b', 'a/b/c', 'a~1', 'a~12', 'a~1~2'])
+    assert.deepEqual(await of('a/'), ['a/b', 'a/b/c'])
+    assert.deepEqual(await of('a/b'), ['a/b', 'a/b/c'])
+    assert.deepEqual(await of('a~1'), ['a~1', 'a~1/b', 'a~1~2'])
+    assert.deepEqual(await of('ab'), ['ab', 'ab/c'])
+    assert.deepEqual(await of(''), [...ids].sort())
+    assert.deepEqual(await of('nothing'), [])
+  })
+
+  test('a prefix is literal text: %, _, quotes, backslash, case, unicode', async (kit) => {
+    const names = [
+      'a%b',
+      'a_b',
+      'axb',
+      'a\\b',
+      "a'b",
+      'a"b',
+      'A%b',
+      'ä',
+      'ab',
+      '🦊x',
+      '🦊',
+      'a*b',
+      'a[b]',
+      'a?b',
+      '.*',
+      '^a$',
+    ]
+    const ids = names.flatMap((name) => [name, `${name}/x`, `${name}~1`])
+    for (const id of ids) await kit.create(id)
+    for (const name of [...names, 'a', 'a%', '🦊/x', 'a[', 'nothing']) {
+      for (const prefix of [name, `${name}/`, '']) {
+        const expected = ids
+          .filter((id) => isWithin(prefix, id))
+          .sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
+        assert.deepEqual(await find(kit, { prefix }), expected, `prefix ${prefix}`)
+      }
     }
   })
 

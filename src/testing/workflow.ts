@@ -296,7 +296,9 @@ export class WorkflowKit {
   async #nextAt(onlyWork = false): Promise<number | null> {
     const { live } = hostOf(this.#engine)
     if (live > 0) return this.clock.nextAt()
-    const heads = await this.#engine.kernel.store.timelines({ prefix: 'workflow', limit: 10_000 })
+    const { store } = this.#engine.kernel
+    const kinds = ['workflow/', 'workflow-queue/', 'workflow-schedule/']
+    const heads = (await Promise.all(kinds.map((prefix) => store.timelines({ prefix, limit: 10_000 })))).flat()
     let next = Number.POSITIVE_INFINITY
     let isOwned = false
     for (const { wakeup, owner, queue, mail } of heads) {

@@ -97,7 +97,7 @@ describe('reprise', () => {
       expect(text).toContain(`reprise ${spec.usage}`)
       for (const option of Object.keys(spec.options ?? {})) expect(text).toContain(`--${option}`)
     }
-    expect((await cli(['help', 'ls'], at)).stdout).toContain('reprise ls [PREFIX]')
+    expect((await cli(['help', 'ls'], at)).stdout).toContain('reprise ls [ID]')
   })
 
   it('suggests what was meant', async () => {

@@ -1,6 +1,7 @@
 // reprise cancel: asks a run to stop. A workflow compensates; a job finishes what is in flight and stays resumable.
 
 import { RepriseError } from '../../core/errors.ts'
+import { isWithin } from '../../core/scope.ts'
 import { stopJob } from '../../layers/job/index.ts'
 import { type Command, text } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -9,7 +10,7 @@ import { findJob, findTimeline } from '../find.ts'
 const cancel: Command = async ({ engine, args, options, output }) => {
   const reason = text(options, 'reason') ?? 'cancelled by hand'
   const head = await findTimeline(engine, args[0]!).catch(async () => (await findJob(engine, args[0]!))[0]!)
-  if (head.timeline.startsWith('job/')) {
+  if (isWithin('job/', head.timeline)) {
     const heads = await findJob(engine, args[0]!)
     const working = heads.filter((each) => each.owner && each.isOwnerAlive)
     for (const each of working) await stopJob(engine, each.timeline, reason)
@@ -22,7 +23,7 @@ const cancel: Command = async ({ engine, args, options, output }) => {
     )
     return exit.ok
   }
-  if (!head.timeline.startsWith('workflow/')) {
+  if (!isWithin('workflow/', head.timeline)) {
     throw new RepriseError('INVALID_ARGUMENT', `${head.timeline} is neither a job nor a workflow`, {})
   }
   await engine.send(head.timeline, 'cancel', { reason })

@@ -3,6 +3,7 @@
 
 import { once } from 'node:events'
 import { createWriteStream, WriteStream } from 'node:fs'
+import { isWithin } from '../../core/scope.ts'
 import { exportProgress } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -29,7 +30,7 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
   }
   if (flag(options, 'history')) {
     const head = await findTimeline(engine, given)
-    if (!head.timeline.startsWith('workflow/')) throw new UsageError(`${head.timeline} is not a workflow`)
+    if (!isWithin('workflow/', head.timeline)) throw new UsageError(`${head.timeline} is not a workflow`)
     const { saveHistory } = await import('../../layers/workflow/index.ts')
     await saveHistory(engine, head.timeline, file)
     output.result({ file, timeline: head.timeline, entries: head.seq }, () =>

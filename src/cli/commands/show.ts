@@ -1,5 +1,6 @@
 // reprise show: where one timeline stands.
 
+import { isWithin } from '../../core/scope.ts'
 import { lineageOf } from '../../engine/history.ts'
 import { recover } from '../../engine/recover.ts'
 import { type Command, text } from '../command.ts'
@@ -59,7 +60,7 @@ const show: Command = async ({ engine, args, options, output }) => {
 
   /** For jobs: what the state says beyond the head. */
   async function summarize(): Promise<Record<string, unknown> | null> {
-    if (!head.timeline.startsWith('job/')) return null
+    if (!isWithin('job/', head.timeline)) return null
     const { fold } = await foldFor(head.timeline, text(options, 'module'))
     const { state } = await recover(engine.kernel, head, fold)
     const job = state.value as {

@@ -1,6 +1,7 @@
 // reprise signal: a message to a run, durable before this command ends.
 
 import { RepriseError } from '../../core/errors.ts'
+import { isWithin } from '../../core/scope.ts'
 import type { Command } from '../command.ts'
 import { exit, parseJson } from '../exit.ts'
 import { findTimeline } from '../find.ts'
@@ -8,7 +9,7 @@ import { findTimeline } from '../find.ts'
 const signal: Command = async ({ engine, args, output }) => {
   const [given, name, json] = args as [string, string, string | undefined]
   const head = await findTimeline(engine, given)
-  if (!head.timeline.startsWith('workflow/')) {
+  if (!isWithin('workflow/', head.timeline)) {
     throw new RepriseError(
       'INVALID_ARGUMENT',
       `${head.timeline} is not a workflow: only workflows wait for signals`,

@@ -7,6 +7,7 @@ import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Exchange, ProcessHistory, RecoveryLine } from '../../core/recovery-line.ts'
 import { recoveryLine } from '../../core/recovery-line.ts'
+import { idBelow } from '../../core/scope.ts'
 import { existing } from '../../engine/fork.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history.ts'
 import { newId } from '../../engine/kernel.ts'
@@ -65,7 +66,7 @@ export async function receiveMail(group: Group): Promise<Received[]> {
       )?.[0]
       const data = { from, id: message.id, content, ...(cut !== undefined && { cut }) }
       await open.write([entry('received', data)], { consume: [message.id] })
-      received.push({ from: from.startsWith(prefix) ? from.slice(prefix.length) : from, content })
+      received.push({ from: idBelow(prefix, from) ?? from, content })
     }
   }
 }
@@ -171,7 +172,8 @@ export async function restoreCut<Data>(
 }
 
 function isAfterCut(prefix: string, cut: Cut, mail: AgentMail): boolean {
-  const at = cut.at[mail.from?.slice(prefix.length)]
+  const from = typeof mail.from === 'string' ? idBelow(prefix, mail.from) : null
+  const at = from === null ? undefined : cut.at[from]
   return at !== undefined && mail.seq > at
 }
 

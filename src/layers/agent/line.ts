@@ -3,6 +3,7 @@
 // session after a crash goes on from wherever that stopped.
 
 import type { TimelineId } from '../../core/coordinate.ts'
+import { isArchiveOf } from '../../core/scope.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
@@ -132,7 +133,8 @@ export class Line<Data> {
   async #settle(): Promise<void> {
     const head = await this.engine.head(this.timeline)
     this.#branch = head?.base?.timeline
-    const archive = head?.base?.timeline.startsWith(`${this.timeline}~`) ? head.base.timeline : null
+    const base = head?.base?.timeline
+    const archive = base && isArchiveOf(this.timeline, base) ? base : null
     if (archive !== null && this.state.archive !== archive) {
       const asked = await finishBranch(this.engine, this.definition, this.#open, archive, head!.base!.seq)
       this.#asked = asked?.again ? asked : null

@@ -107,7 +107,7 @@ export async function shred(engine: Reprise, name: string, id: string): Promise<
 
 async function keyOf(engine: Reprise, name: string, id: string, make: boolean): Promise<Uint8Array | null> {
   const timeline = timelineId(`keys/${name}/${id}`)
-  engine.register('keys/', keyFold)
+  engine.register(`keys/${name}/`, keyFold)
   for (;;) {
     if (await engine.head(timeline)) {
       const { state } = await recover(engine.kernel, await existing(engine.kernel, timeline), keyFold)

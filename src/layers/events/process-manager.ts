@@ -96,7 +96,7 @@ export function processManager<Sources extends readonly EventSource[], On extend
   const start = (engine: Reprise): Runner => {
     const held = runners.get(engine)
     if (held) return held
-    engine.register('process/', progressFold)
+    engine.register(`process/${name}`, progressFold)
     const sink = new MailSink(engine, name, reactTo)
     const runner = new Runner(
       engine.kernel,

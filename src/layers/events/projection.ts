@@ -110,7 +110,7 @@ function inMemory<State, Shown>(
     checkpoint: options.checkpoint ?? {},
   }
   return define<Shown>(name, version, (engine, generation) => {
-    engine.register(`projection/${name}@`, memoryFold)
+    engine.register(generationTimeline(name, version, generation, null), memoryFold)
     const shares = shareOut(engine, name, version, generation, partitions ?? 1)
     return {
       ...shares.build,
@@ -165,7 +165,7 @@ export function sqlProjection<
   const { partitions = 1 } = options
   checkPartitions(partitions)
   return define<null>(name, version, (engine, generation) => {
-    engine.register(`projection/${name}@`, progressFold as Fold<unknown>)
+    engine.register(generationTimeline(name, version, generation, null), progressFold as Fold<unknown>)
     const shares = shareOut(engine, name, version, generation, partitions)
     return {
       ...shares.build,

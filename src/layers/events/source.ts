@@ -3,6 +3,7 @@
 
 import { upcast } from '../../core/fold.ts'
 import type { FeedPosition } from '../../core/ports.ts'
+import { isWithin } from '../../core/scope.ts'
 import { systemPrefix } from '../../engine/definition.ts'
 import { FeedReader } from '../../engine/feed-reader.ts'
 import type { Kernel } from '../../engine/kernel.ts'
@@ -77,7 +78,7 @@ export class Events {
     for (const entry of entries) {
       if (entry.timeline !== timeline) {
         timeline = entry.timeline
-        source = this.#sources.find(({ prefix }) => timeline.startsWith(prefix))
+        source = this.#sources.find(({ prefix }) => isWithin(prefix, timeline))
         id = source ? timeline.slice(source.prefix.length) : ''
       }
       if (!source || entry.type.startsWith(systemPrefix)) continue

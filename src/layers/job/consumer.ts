@@ -4,6 +4,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { feedStart } from '../../core/ports.ts'
+import { overlaps } from '../../core/scope.ts'
 import { checkName } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/history.ts'
 import type { Reprise } from '../../engine/reprise.ts'
@@ -28,7 +29,7 @@ export interface ConsumerOptions
     | 'checkpoint'
     | 'retain'
   > {
-  /** Definitions, or prefixes of timeline ids. */
+  /** Definitions, or ids: 'log/a' is that timeline and all below it, 'log/' all below `log`. */
   readonly from: readonly (string | { readonly prefix: string })[]
   /** Only entries of these types. */
   readonly types?: readonly string[]
@@ -45,13 +46,17 @@ export function consumer(name: string, options: ConsumerOptions): ConsumerDefini
   checkName('consumer', name)
   const { from, types, follow = true, checkpoint, retain, ...rest } = options
   const prefixes = from.map((each) => (typeof each === 'string' ? each : each.prefix))
-  if (prefixes.some((prefix) => 'job/'.startsWith(prefix) || prefix.startsWith(`job/${name}`))) {
-    throw new RepriseError('INVALID_ARGUMENT', `consumer ${name} would read its own history: leave job/ out of from`, {
-      name,
-    })
+  if (prefixes.some((scope) => overlaps(scope, `job/${name}`))) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `consumer ${name} would read its own history: leave job/${name} out of from`,
+      {
+        name,
+      },
+    )
   }
   if (prefixes.length === 0) {
-    throw new RepriseError('INVALID_ARGUMENT', `consumer ${name}: say from which definitions or prefixes it reads`, {
+    throw new RepriseError('INVALID_ARGUMENT', `consumer ${name}: say from which definitions or ids it reads`, {
       name,
     })
   }

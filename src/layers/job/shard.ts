@@ -5,6 +5,7 @@
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute } from '../../core/ports.ts'
+import { liveIdOf } from '../../core/scope.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import type { Along } from '../../engine/writer.ts'
@@ -197,7 +198,7 @@ export class Shard<T> {
   }
 
   idempotencyKey(task: Task<T>): string {
-    const text = JSON.stringify([this.open.id.split('~')[0], task.key, task.version])
+    const text = JSON.stringify([liveIdOf(this.open.id), task.key, task.version])
     return toHex(this.#kernel.hash(new TextEncoder().encode(text))).slice(0, 32)
   }
 

@@ -38,11 +38,18 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     throw new RepriseError('INVALID_ARGUMENT', 'a state store has 1 to 4096 partitions', { partitions })
   }
   const { fold, model } = tableParts(name, options)
-  const prefix = `${tablePrefix}${name}/p`
+  const timelineOf = (number: number) => `${tablePrefix}${name}/p${number}`
+  const known = new WeakSet<Reprise>()
+  /** Partition by partition: other tables of this name have ids beside theirs. */
+  const register = (engine: Reprise) => {
+    if (known.has(engine)) return
+    for (let number = 0; number < partitions; number++) engine.register(timelineOf(number), fold)
+    known.add(engine)
+  }
   const shared = new WeakMap<object, TableHandle<V>>()
   const partition = async (engine: Reprise, number: number, open: OpenOptions = {}) => {
-    engine.register(prefix, fold)
-    return await openTable(engine, `${prefix}${checkPartition(number, partitions)}`, fold, model, open, shared)
+    register(engine)
+    return await openTable(engine, timelineOf(checkPartition(number, partitions)), fold, model, open, shared)
   }
   return {
     kind: 'state-store',
@@ -52,8 +59,8 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     partitionOf: (key) => partitionOf(key, partitions),
     partition,
     async standby(engine, number) {
-      engine.register(prefix, fold)
-      const timeline = `${prefix}${checkPartition(number, partitions)}`
+      register(engine)
+      const timeline = timelineOf(checkPartition(number, partitions))
       const replica = await engine.follow({ prefix: timeline, fold }, '')
       return new TableStandby(engine, replica, (open) => handleOf(engine, model, open, shared))
     },

@@ -13,6 +13,7 @@ import {
   type TimelineQuery,
   type WorkerRow,
 } from '../../core/ports.ts'
+import { isWithin } from '../../core/scope.ts'
 import { checkTimelineQuery } from '../../core/shapes.ts'
 import type { Space, TimelineRow, WorkerState } from './world.ts'
 
@@ -72,14 +73,14 @@ export function readFeed(space: Space, after: FeedPosition, filter: FeedFilter, 
     const timeline = space.serials.get(serial)
     const row = timeline === undefined ? undefined : space.timelines.get(timeline)
     // What was forgotten or trimmed is gone from the feed too.
-    if (!row || run.first <= row.floor || !hasPrefix(row.id, filter.prefixes)) continue
+    if (!row || run.first <= row.floor || !isWanted(row.id, filter)) continue
     items.push({ position: next, timeline: row.id, run: copyRun(run) })
   }
   return { items, next, isEnd: index >= space.feed.length }
 }
 
-function hasPrefix(id: TimelineId, prefixes: readonly string[] | undefined): boolean {
-  return prefixes === undefined || prefixes.some((prefix) => id.startsWith(prefix))
+function isWanted(id: TimelineId, { prefixes }: FeedFilter): boolean {
+  return prefixes === undefined || prefixes.some((scope) => isWithin(scope, id))
 }
 
 export function toPosition(number: number): FeedPosition {
@@ -99,7 +100,7 @@ export function findTimelines(space: Space, query: TimelineQuery, now: number): 
   const wanted = Object.entries(query.attributes ?? {})
   const found = [...space.timelines.values()].filter(
     (row) =>
-      (query.prefix === undefined || row.id.startsWith(query.prefix)) &&
+      (query.prefix === undefined || isWithin(query.prefix, row.id)) &&
       (query.status === undefined || row.status === query.status) &&
       (query.queue === undefined || row.queue === query.queue) &&
       (query.owner === undefined || row.owner === query.owner) &&

@@ -6,6 +6,7 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import type { FeedFilter, FeedPage, FeedPosition } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 import { fromPosition, toPosition } from './position.ts'
+import { withinSql } from './scope.ts'
 import { isStorable } from './text.ts'
 
 interface FeedRow {
@@ -91,7 +92,7 @@ WITH line AS (
   SELECT pos_base + pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS bound FROM ${s}.namespace WHERE id = $1
 ), scanned AS (
   SELECT r.pos, r.id, r.tid, r.first, r.last, t.id AS timeline, octet_length(r.bytes) AS size,
-    ($5::text[] IS NULL OR EXISTS (SELECT 1 FROM unnest($5::text[]) p(prefix) WHERE starts_with(t.id, p.prefix))) AS is_match
+    ($5::text[] IS NULL OR EXISTS (SELECT 1 FROM unnest($5::text[]) p(scope) WHERE ${withinSql('t.id', 'p.scope')})) AS is_match
   FROM ${s}.run r JOIN ${s}.timeline t ON t.tid = r.tid
   WHERE r.ns = $1 AND (r.pos, r.id) > ($2::bigint, $3::bigint) AND r.pos < (SELECT bound FROM line)
   ORDER BY r.pos, r.id LIMIT $4::bigint + 1

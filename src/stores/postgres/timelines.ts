@@ -1,7 +1,9 @@
 // The query over timelines: every condition is bound, and one that nothing can match is said to match nothing.
 
 import { feedStart, type TimelineQuery } from '../../core/ports.ts'
+import { rangeOf } from '../../core/scope.ts'
 import { headColumns, headTables } from './rows.ts'
+import { withinSql } from './scope.ts'
 import { escapeAttributes, escapeText, isStorable } from './text.ts'
 
 export function timelinesQuery(
@@ -20,9 +22,11 @@ export function timelinesQuery(
   if (Object.values(query.attributes ?? {}).some(Number.isNaN)) return null
 
   if (query.prefix !== undefined && query.prefix !== '') {
-    where((p) => `starts_with(t.id, ${p}::text)`, query.prefix)
-    // The same as a range, which the index can use.
-    where((p) => `t.id >= ${p}::text`, query.prefix)
+    where((p) => withinSql('t.id', `${p}::text`), query.prefix)
+    // The range that it lies in, which the index can use.
+    const { from, to } = rangeOf(query.prefix)
+    where((p) => `t.id >= ${p}::text`, from)
+    if (to !== null) where((p) => `t.id < ${p}::text`, to)
   }
   if (query.status !== undefined) where((p) => `t.status = ${p}::text`, escapeText(query.status))
   if (query.queue !== undefined) where((p) => `t.queue = ${p}::text`, escapeText(query.queue))

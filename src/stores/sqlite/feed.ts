@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/ports.ts'
+import { isWithin } from '../../core/scope.ts'
 import type { Connection } from './connection.ts'
 import { fromPosition, toPosition } from './cursors.ts'
 import { damaged } from './failure.ts'
@@ -45,7 +46,7 @@ function itemsOf(source: FeedSource, position: number, body: Uint8Array, filter:
   for (const frame of framesOf(position, body)) {
     const timeline = source.timelines.byTid(frame.tid)
     // What was forgotten or trimmed is gone from the feed too, and other namespaces do not show.
-    if (!timeline || frame.last <= timeline.head.floor || !hasPrefix(timeline.name, filter.prefixes)) continue
+    if (!timeline || frame.last <= timeline.head.floor || !isWanted(timeline.name, filter)) continue
     const placed: PlacedRun = { position, frame }
     const digest = source.log.digestOf(timeline, placed)
     const run = { first: frame.first, count: frame.last - frame.first + 1, digest, bytes: frame.bytes }
@@ -63,8 +64,8 @@ function framesOf(position: number, body: Uint8Array): Frame[] {
   }
 }
 
-function hasPrefix(name: string, prefixes: readonly string[] | undefined): boolean {
-  return prefixes === undefined || prefixes.some((prefix) => name.startsWith(prefix))
+function isWanted(name: string, { prefixes }: FeedFilter): boolean {
+  return prefixes === undefined || prefixes.some((scope) => isWithin(scope, name))
 }
 
 function missing(position: number): RepriseError {

@@ -2,6 +2,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { ClaimRequest, Head, TimelineQuery } from '../../core/ports.ts'
+import { rangeOf } from '../../core/scope.ts'
 import { checkTimelineQuery } from '../../core/shapes.ts'
 import { searchValue } from './attributes.ts'
 import type { Connection } from './connection.ts'
@@ -30,10 +31,7 @@ export function findTimelines(source: QuerySource, query: TimelineQuery): Head[]
     where.push(condition)
     values.push(value)
   }
-  // Both: the first lets the index be used, the second is exact.
-  ask('name >= ?', query.prefix)
-  ask('substr(name, 1, length(?)) = ?', query.prefix)
-  if (query.prefix !== undefined) values.push(query.prefix)
+  if (query.prefix !== undefined && query.prefix !== '') askWithin(query.prefix)
   ask('name > ?', query.after)
   ask('status = ?', query.status)
   ask('queue = ?', query.queue)
@@ -42,6 +40,17 @@ export function findTimelines(source: QuerySource, query: TimelineQuery): Head[]
   for (const [key, value] of Object.entries(query.attributes ?? {})) {
     ask('tid IN (SELECT tid FROM reprise_attribute WHERE key = ? AND value = ?)', JSON.stringify(key))
     values.push(searchValue(value))
+  }
+  /** By range, which the index can use; what else lies in it is told apart as core/scope.ts does. */
+  function askWithin(scope: string): void {
+    const { from, to } = rangeOf(scope)
+    ask('name >= ?', from)
+    ask('name < ?', to ?? undefined)
+    if (scope.endsWith('/')) return
+    const tail = 'substr(name, length(?) + 1)'
+    const isArchive = `(${tail} GLOB '~[0-9]*' AND ${tail} GLOB '*[0-9]' AND ${tail} NOT GLOB '*[^~0-9]*' AND ${tail} NOT GLOB '*~~*')`
+    where.push(`(name = ? OR substr(${tail}, 1, 1) = '/' OR ${isArchive})`)
+    values.push(...Array<string>(6).fill(scope))
   }
   const sql = `SELECT tid FROM reprise_timeline WHERE ${where.join(' AND ')} ORDER BY name LIMIT ?`
   const rows = source.connection.all(sql, ...values, query.limit)

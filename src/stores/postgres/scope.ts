@@ -1,0 +1,8 @@
+// Whether an id lies within a scope, in SQL: the rule of core/scope.ts, for statements that decide it in the database.
+
+/** Both are expressions of type text that were bound or read, never text of a user. */
+export function withinSql(id: string, scope: string): string {
+  return `(${scope} = '' OR ${id} = ${scope}
+    OR starts_with(${id}, CASE WHEN right(${scope}, 1) = '/' THEN ${scope} ELSE ${scope} || '/' END)
+    OR (starts_with(${id}, ${scope}) AND substr(${id}, length(${scope}) + 1) ~ '^(~[0-9]+)+$'))`
+}

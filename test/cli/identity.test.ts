@@ -1,0 +1,40 @@
+// The command line matches ids by whole segments too: a module that declares `a` decides nothing about `ab`.
+
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, expect, it } from 'vitest'
+import { open } from '../../src/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { cli, json, workFolder } from './support.ts'
+
+const folder = workFolder()
+const at = { cwd: folder.path }
+afterAll(() => folder.remove())
+
+it('prune, drill, ls and show reach only what was declared or named', async () => {
+  writeFileSync(
+    join(folder.path, 'saves.mjs'),
+    "import { save } from 'reprise/save'\nexport const few = save('a', { keep: 2 })\n",
+  )
+  const rp = await open(`sqlite:${join(folder.path, '.reprise/reprise.db')}`)
+  for (const name of ['a', 'ab']) {
+    const handle = await rp.open(save<number>(name, { keep: 8 }))
+    for (let n = 0; n < 8; n++) await handle.put(n)
+  }
+  const saved = async (id: string) => (await rp.checkpoints(id)).length
+  const pruned = await json<{ timelines: { timeline: string }[] }>(['prune', '--yes', '--module', 'saves.mjs'], at)
+  expect(pruned.value.timelines.map((each) => each.timeline)).toEqual(['save/a'])
+  expect([await saved('save/a'), await saved('save/ab')]).toEqual([2, 8])
+  const drilled = await json<{ unknown: string[] }>(['drill', '--module', 'saves.mjs'], at)
+  expect(drilled.value.unknown).toEqual(['save/ab'])
+  const listed = async (...args: string[]) =>
+    (await json<{ timeline: string }[]>(['ls', ...args], at)).value.map((each) => each.timeline)
+  expect(await listed('save/a')).toEqual(['save/a'])
+  expect(await listed('save')).toEqual(['save/a', 'save/ab'])
+  expect(await listed('sav')).toEqual([])
+  // What a person began to type finds the one timeline that starts like that; of two it asks which.
+  expect((await cli(['show', 'save/ab'], at)).code).toBe(0)
+  expect((await json<{ timeline: string }>(['show', 'save/a'], at)).value.timeline).toBe('save/a')
+  expect((await cli(['show', 'sav'], at)).stderr).toContain('save/a, save/ab')
+  await rp.close()
+})

@@ -93,12 +93,16 @@ export function createModels() {
     name,
     ...model,
     every: policy.checkpoint.every,
+    keep: policy.retain.checkpoints,
+    keepsHistory: policy.retain.history !== 'needed',
     definition: timeline(name, { initial: model.initial, apply: model.apply, ...policy }),
   })
   return {
     doc: make('doc', documentModel, { checkpoint: { every: 8 }, retain: { checkpoints: 3 } }),
     map: make('map', tableModel, { checkpoint: { every: 6 }, retain: { checkpoints: 2 } }),
     log: make('log', documentModel, { checkpoint: { every: 4 }, retain: { checkpoints: 2, history: 'needed' } }),
+    // Its name begins like another's, and it keeps more: a policy that reaches too far takes from it.
+    logbook: make('logbook', documentModel, { checkpoint: { every: 2 }, retain: { checkpoints: 9 } }),
     led: make('led', tableModel, { checkpoint: { every: 5 }, retain: { checkpoints: 1, history: 'needed' } }),
     tail: make('tail', tailModel, { checkpoint: { every: 6 }, retain: { checkpoints: 2 } }),
   }

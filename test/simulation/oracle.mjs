@@ -58,8 +58,31 @@ export class Oracle {
       }
     }
     if (before && !isNewBranch && row.floor > before.floor) this.#checkFloor(row, what)
+    if (before && !isNewBranch && (commit.drop || commit.trim)) this.#checkPolicy(row, before, what)
     const parent = isNewBranch && row.base ? space.timelines.get(row.base.timeline)?.serial : null
     return () => this.#learn(commit, row, isNewBranch, parent)
+  }
+
+  /** Only what the timeline's own policy lets go: whoever collects, and whatever else it knows. */
+  #checkPolicy(row, before, what) {
+    const { keep, keepsHistory } = modelOf(this.#models, row.id)
+    if (keepsHistory && row.floor > before.floor) {
+      this.#fail('policy', `${what}: history was trimmed to ${row.floor}, though all of it is to be kept`)
+    }
+    const left = new Set(row.catalog.filter((one) => one.verifiedAt !== null).map((one) => one.seq))
+    const lost = before.catalog.find(
+      (one) =>
+        one.verifiedAt !== null &&
+        one.invalid === null &&
+        one.seq >= row.floor &&
+        !row.catalog.some(({ id }) => id === one.id),
+    )
+    if (lost && !left.has(lost.seq) && left.size < keep) {
+      this.#fail(
+        'policy',
+        `${what}: checkpoint ${lost.id} at ${lost.seq} was dropped; ${left.size} are left of ${keep}`,
+      )
+    }
   }
 
   /** History may go only below the second newest checkpoint that was verified. */

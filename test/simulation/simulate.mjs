@@ -85,7 +85,9 @@ class Simulation {
       grace: isNarrow ? 60 : this.random.pick([60, 250, 1000, 4000]),
       patience: this.random.pick([80, 500]),
     }
+    this.hasStranger = seed % 5 === 3
     this.timelines = isNarrow ? [this.random.pick(['log/a', 'led/a']), 'tail/t'] : this.#drawTimelines()
+    if (this.hasStranger) this.timelines.push('logbook/a')
     this.thinkMs = this.random.pick([5, 40, 150])
     this.operationsLeft = isNarrow ? 30 : 8 + this.random.int(30)
   }

@@ -2,6 +2,8 @@
 // in an order the seed decides. Every answer is told to the oracle; every refusal must be one that a user can expect.
 
 import { toHex } from '../../dist/core/coordinate.js'
+import { collect } from '../../dist/engine/collect.js'
+import { Folds } from '../../dist/engine/folds.js'
 import { isReprise } from '../../dist/index.js'
 import { modelOf } from './models.mjs'
 
@@ -210,8 +212,18 @@ export class User {
   // Tools
 
   async collect() {
-    await this.#process.engine.collect()
+    const { engine } = this.#process
+    await engine.collect()
+    if (this.#sim.hasStranger) await this.#collectOnly('log')
     this.#sim.auditSoon()
+  }
+
+  /** As a process does that knows this one definition and no other. */
+  async #collectOnly(name) {
+    const { kernel } = this.#process.engine
+    const folds = new Folds(kernel.planted)
+    folds.set(name, this.#sim.models[name].definition.fold)
+    await collect(kernel, (head) => folds.policyOf(head))
   }
 
   async verify() {
@@ -271,7 +283,10 @@ export class User {
     try {
       const handle = await this.handle('tail/t')
       const { position } = handle.state
-      const page = await process.engine.feed(position, { prefixes: ['doc/', 'map/', 'log/', 'led/'], limit })
+      const page = await process.engine.feed(position, {
+        prefixes: ['doc/', 'map/', 'log/', 'led/', 'logbook/'],
+        limit,
+      })
       if (page.next === position) return false
       const runs = page.items.map((item) => toHex(item.run.digest))
       const numbers = page.items.map((item) => item.run.first)

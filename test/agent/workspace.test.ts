@@ -147,6 +147,19 @@ describe('workspaces', () => {
         '!*/',
         '/*',
         'a/*',
+        '[a-b]*',
+        '[[:alpha:]]',
+        '[]a]',
+        '[a',
+        'a\\',
+        'a\\*',
+        '*.l?g',
+        '**/b/',
+        '/**',
+        '**',
+        'a/**/**/b',
+        '***',
+        'a**b',
       ),
     )
     const hasGit = (() => {
@@ -181,7 +194,7 @@ describe('workspaces', () => {
           expect(mine.sort()).toEqual(String(git).split('\n').filter(Boolean).sort())
         },
       ),
-      { numRuns: 60 },
+      { numRuns: 150 },
     )
   })
 })

@@ -7,16 +7,17 @@
 //   end   = byte 0, then the SHA-256 of everything before it
 // The last 32 bytes vouch for the whole file: it is checked before anything of it is used.
 
-import { createHash, type Hash as Hasher } from 'node:crypto'
-import { createReadStream, createWriteStream } from 'node:fs'
-import { open as openFile, rename, rm } from 'node:fs/promises'
-import { finished } from 'node:stream/promises'
+import { createHash, type Hash as Hasher, randomUUID } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { type FileHandle, open as openFile, rename, rm } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
 import { ByteWriter } from '../core/bytes.ts'
 import { RepriseError } from '../core/errors.ts'
 
 const magic = new TextEncoder().encode('REPRISE-EXPORT')
 const formatVersion = 1
 const digestBytes = 32
+const pieceBytes = 256 * 1024
 const frameBytesMax = 256 * 1024 * 1024
 
 export type FrameKind = 'header' | 'run' | 'chunk' | 'checkpoint'
@@ -27,39 +28,111 @@ export interface Frame {
   readonly bytes: Uint8Array
 }
 
-/** Writes aside, syncs, then renames: the name never shows half a file. */
+/**
+ * Writes aside, syncs, renames, then syncs the directory: the name never shows half a file, and a file that was
+ * reported is there after a power loss. The file aside is new, with a name of its own: a link that lies in wait is not
+ * written through, and a second export to the same path is not mixed into this one.
+ */
 export async function writeTransfer(path: string, frames: AsyncIterable<Frame>): Promise<number> {
-  const aside = `${path}.partial`
-  const stream = createWriteStream(aside)
-  const hasher = createHash('sha256')
-  let size = 0
-  const write = async (bytes: Uint8Array) => {
-    hasher.update(bytes)
-    size += bytes.length
-    if (!stream.write(bytes)) await new Promise<void>((resolve) => stream.once('drain', () => resolve()))
-  }
+  const aside = `${path}.${randomUUID()}.partial`
+  const file = await openFile(aside, 'wx').catch((error: unknown) => {
+    throw toFileError(error, path)
+  })
   try {
-    await write(magic)
-    await write(new Uint8Array([formatVersion]))
+    const writer = new DigestedWriter(file)
+    await writer.write(magic)
+    await writer.write(new Uint8Array([formatVersion]))
     for await (const { kind, bytes } of frames) {
       const head = new ByteWriter(16)
       head.byte(kinds.indexOf(kind) + 1)
       head.integer(bytes.length)
-      await write(head.take())
-      await write(bytes)
+      await writer.write(head.take())
+      await writer.write(bytes)
     }
-    await write(new Uint8Array([0]))
-    stream.end(hasher.digest())
-    await finished(stream)
-    const file = await openFile(aside, 'r+')
+    await writer.write(new Uint8Array([0]))
+    const size = await writer.end()
     await file.sync()
     await file.close()
     await rename(aside, path)
-    return size + digestBytes
+    await syncFolder(dirname(resolve(path)))
+    return size
   } catch (error) {
-    stream.destroy()
+    await file.close().catch(() => undefined)
     await rm(aside, { force: true })
-    throw error
+    throw toFileError(error, path)
+  }
+}
+
+/** Gathers small pieces, counts, and puts the digest of everything at the end. */
+class DigestedWriter {
+  readonly #file: FileHandle
+  readonly #hasher = createHash('sha256')
+  #waiting: Uint8Array[] = []
+  #waitingBytes = 0
+  #size = 0
+
+  constructor(file: FileHandle) {
+    this.#file = file
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    this.#hasher.update(bytes)
+    this.#add(bytes)
+    if (this.#waitingBytes >= pieceBytes) await this.#flush()
+  }
+
+  /** The size of the whole file. */
+  async end(): Promise<number> {
+    this.#add(this.#hasher.digest())
+    await this.#flush()
+    return this.#size
+  }
+
+  #add(bytes: Uint8Array): void {
+    this.#waiting.push(bytes)
+    this.#waitingBytes += bytes.length
+    this.#size += bytes.length
+  }
+
+  async #flush(): Promise<void> {
+    const all = Buffer.concat(this.#waiting)
+    this.#waiting = []
+    this.#waitingBytes = 0
+    await this.#file.appendFile(all)
+  }
+}
+
+function toFileError(error: unknown, path: string): unknown {
+  switch ((error as NodeJS.ErrnoException).code) {
+    case 'ENOENT':
+      return new RepriseError(
+        'NOT_FOUND',
+        `there is no directory ${dirname(resolve(path))} to write to`,
+        { path },
+        error,
+      )
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return new RepriseError('STORE_FULL', `no space left to write ${path}`, { path }, error)
+    case 'EISDIR':
+    case 'ENOTDIR':
+    case 'EACCES':
+    case 'EPERM':
+    case 'EROFS':
+      return new RepriseError('INVALID_ARGUMENT', `${path} cannot be written: name another file`, { path }, error)
+    default:
+      return error
+  }
+}
+
+/** Windows knows no sync of a directory. */
+async function syncFolder(folder: string): Promise<void> {
+  if (process.platform === 'win32') return
+  const handle = await openFile(folder, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
   }
 }
 

@@ -1,0 +1,61 @@
+// The file of an export: new, whole, and where it was asked for, whatever lies beside it.
+
+import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { writeTransfer } from '../../src/engine/transfer-file.ts'
+import { added, counter } from '../support/definitions.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const code = (expected: string) => expect.objectContaining({ code: expected })
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-export-'))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+onEveryStore(
+  'G15 an export',
+  (world) => {
+    it('is not written through a link that lies in wait, nor mixed with another export to the same path', async () => {
+      const canary = join(folder, 'canary')
+      writeFileSync(canary, 'untouched')
+      const path = join(folder, 'out.reprise')
+      symlinkSync(canary, `${path}.partial`)
+      symlinkSync(canary, path)
+      const w = await world()
+      const engine = await w.engine()
+      const open = await engine.open(counter, 'exported')
+      await open.append(added(5))
+      await open.close()
+      const from = { timeline: 'counter/exported', seq: 1 }
+      await Promise.all([engine.export(from, path), engine.export(from, path)])
+      expect(readFileSync(canary, 'utf8')).toBe('untouched')
+      await engine.import(path, { as: 'counter/imported' })
+      expect(readdirSync(folder).sort()).toEqual(['canary', 'out.reprise', 'out.reprise.partial'])
+    })
+
+    it('into a directory that is not there, or over one that is, is an error with a code and leaves nothing', async () => {
+      const w = await world()
+      const engine = await w.engine()
+      const open = await engine.open(counter, 'exported')
+      await open.append(added(5))
+      await open.close()
+      const from = { timeline: 'counter/exported', seq: 1 }
+      await expect(engine.export(from, join(folder, 'none/out.reprise'))).rejects.toEqual(code('NOT_FOUND'))
+      await expect(engine.export(from, folder)).rejects.toEqual(code('INVALID_ARGUMENT'))
+      expect(readdirSync(folder)).toEqual([])
+    })
+  },
+  ['memory'],
+)
+
+it('G15 an export that fails half-way leaves nothing', async () => {
+  const frames = async function* () {
+    yield { kind: 'header' as const, bytes: new Uint8Array(10) }
+    throw new Error('the store went away')
+  }
+  await expect(writeTransfer(join(folder, 'out.reprise'), frames())).rejects.toThrow('the store went away')
+  expect(readdirSync(folder)).toEqual([])
+})

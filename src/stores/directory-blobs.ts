@@ -3,7 +3,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
-import { mkdir, open, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises'
+import { lstat, lutimes, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { type Digest, fromHex, toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -137,7 +137,7 @@ class DirectoryBlobs implements Blobs {
 /** False if it went away in the meantime. */
 async function touch(path: string, seconds: number): Promise<boolean> {
   try {
-    await utimes(path, seconds, seconds)
+    await lutimes(path, seconds, seconds)
     return true
   } catch (error) {
     if (isMissing(error)) return false
@@ -182,9 +182,10 @@ async function namesIn(folder: string): Promise<string[]> {
   }
 }
 
+/** Of the name itself: a link is not a chunk, so one is replaced, and nothing behind it is touched. */
 async function statOf(path: string): Promise<{ readonly size: number; readonly mtimeMs: number } | null> {
   try {
-    return await stat(path)
+    return await lstat(path)
   } catch (error) {
     if (isMissing(error)) return null
     throw toBlobError(error, path)

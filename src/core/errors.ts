@@ -112,6 +112,14 @@ const kinds = {
     remedy: 'fix',
     hint: 'Put the step back as it was applied and add a new step for the change; nothing was done.',
   },
+  UNSAFE_PATH: {
+    remedy: 'stop',
+    hint: 'A path in stored data would leave its directory, or two of them clash. Nothing was written; do not trust the data.',
+  },
+  TREE_BLOCKED: {
+    remedy: 'fix',
+    hint: 'Something in the directory stands in the way; the message names it. Move it away, or stop who changes it, and try again.',
+  },
   NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a whole Reprise export; export it again.' },
 } as const satisfies Record<string, ErrorKind>
 

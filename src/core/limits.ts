@@ -31,6 +31,10 @@ export interface Limits {
   readonly attributeTextLength: number
   /** How deep forks of forks may nest. */
   readonly forkDepth: number
+  /** Directories below one another in a captured or restored tree of files. */
+  readonly treeDepth: number
+  /** Names in a captured or restored tree of files, those that are left alone included. */
+  readonly treeNames: number
 }
 
 export const defaultLimits: Limits = {
@@ -50,4 +54,6 @@ export const defaultLimits: Limits = {
   attributeKeyLength: 128,
   attributeTextLength: 2048,
   forkDepth: 64,
+  treeDepth: 128,
+  treeNames: 200_000,
 }

@@ -230,7 +230,7 @@ export class Session<Data> {
   }
 
   async restoreWorkspace(options: WorkspaceOptions): Promise<WorkspaceReport> {
-    return await restoreFiles(this.#line.anyOpen.state, options)
+    return await restoreFiles(this.engine.kernel, this.#line.anyOpen.state, options)
   }
 
   checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {

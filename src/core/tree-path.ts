@@ -1,0 +1,91 @@
+// Paths inside a tree of files, as stored data names them: relative, separated by "/", made of plain names. They may come
+// from an import, so every one is checked before the first file is touched: none may leave the tree, and no two of them
+// may need the same place.
+
+import { RepriseError } from './errors.ts'
+import type { Limits } from './limits.ts'
+
+const nameBytesMax = 255
+
+/**
+ * Files that a restore is writing: see `temporaryName`. They are never captured, and a later restore removes them. A
+ * recorded path of that form was not captured, so it is refused.
+ */
+const temporary = /^\.reprise-restore-[0-9a-f]{32}$/i
+
+export function temporaryName(hex: string): string {
+  return `.reprise-restore-${hex}`
+}
+
+export function isTemporary(name: string): boolean {
+  return temporary.test(name)
+}
+
+/** The names of a path, from the root down. @example namesOf('src/a.ts', limits) // ['src', 'a.ts'] */
+export function namesOf(path: string, limits: Pick<Limits, 'treeDepth'>): string[] {
+  const names = path.split('/')
+  const wrong = names.map(whyNotAName).find((why) => why !== null)
+  if (wrong) throw unsafe(path, wrong)
+  if (names.length - 1 > limits.treeDepth) {
+    throw new RepriseError(
+      'LIMIT_EXCEEDED',
+      `${shown(path)} lies ${names.length - 1} directories deep, more than ${limits.treeDepth} (treeDepth)`,
+      { path: shown(path) },
+    )
+  }
+  return names
+}
+
+/** Refuses paths that cannot all be files of one tree. Returns those that differ only in case or composition. */
+export function checkPaths(paths: Iterable<string>, limits: Pick<Limits, 'treeDepth' | 'treeNames'>): string[] {
+  const files = new Set<string>()
+  for (const path of paths) {
+    namesOf(path, limits)
+    files.add(path)
+  }
+  if (files.size > limits.treeNames) throw tooManyNames(limits)
+  const spellings = new Map<string, string>()
+  const clashing: string[] = []
+  for (const path of files) {
+    for (let end = path.indexOf('/'); end >= 0; end = path.indexOf('/', end + 1)) {
+      const folder = path.slice(0, end)
+      if (files.has(folder)) throw unsafe(path, `${shown(folder)} is recorded both as a file and as a directory`)
+      if (!note(folder)) clashing.push(path)
+    }
+    if (!note(path)) clashing.push(path)
+  }
+  return clashing
+
+  function note(path: string): boolean {
+    const folded = path.normalize('NFC').toLowerCase()
+    const known = spellings.get(folded)
+    if (known === undefined) spellings.set(folded, path)
+    return known === undefined || known === path
+  }
+}
+
+export function tooManyNames(limits: Pick<Limits, 'treeNames'>): RepriseError {
+  return new RepriseError('LIMIT_EXCEEDED', `the tree has more than ${limits.treeNames} names (treeNames)`, {
+    treeNames: limits.treeNames,
+  })
+}
+
+export function unsafe(path: string, why: string): RepriseError {
+  return new RepriseError('UNSAFE_PATH', `the recorded path ${shown(path)} is refused: ${why}`, { path: shown(path) })
+}
+
+/** A path as an error may show it: it may be long, and hold anything. */
+export function shown(path: string): string {
+  return JSON.stringify(path.length > 80 ? `${path.slice(0, 80)}…` : path)
+}
+
+function whyNotAName(name: string): string | null {
+  if (name === '') return 'it is absolute, or has an empty name in it'
+  if (name === '.' || name === '..') return `"${name}" is not the name of a file`
+  if (name.includes('\0')) return 'a name in it holds a NUL character'
+  if (/\p{Surrogate}/u.test(name)) return 'a name in it is not valid Unicode'
+  if (name.length * 3 > nameBytesMax && new TextEncoder().encode(name).length > nameBytesMax)
+    return `a name in it has more than ${nameBytesMax} bytes`
+  if (isTemporary(name)) return 'a restore uses names of that form itself'
+  return null
+}

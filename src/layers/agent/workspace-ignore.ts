@@ -1,0 +1,86 @@
+// Which files of a workspace are left alone: what the options and the .gitignore files on the way say. A restore asks the
+// rules twice, those that lie in the directory now and those that were recorded: what either ignores is not deleted, for
+// a capture under these rules could not have known it.
+
+import { RepriseError } from '../../core/errors.ts'
+import { shown } from '../../core/tree-path.ts'
+import type { Folder } from '../../engine/tree/folder.ts'
+import type { Choice } from '../../engine/tree/scan.ts'
+import { isIgnoredBy, parseIgnore, type Rules } from './gitignore.ts'
+import type { SessionState } from './state.ts'
+import type { WorkspaceOptions } from './workspace.ts'
+
+interface Layer {
+  readonly base: string
+  readonly rules: Rules
+}
+
+/** From the root down: the innermost file that says something decides. */
+type Layers = readonly Layer[]
+
+interface Scope {
+  readonly now: Layers
+  readonly recorded: Layers
+}
+
+const ignoreFile = '.gitignore'
+const ignoreBytesMax = 256 * 1024
+
+/** `state`: what is to be restored; null for a capture, where only the directory counts. */
+export function ignoring(options: WorkspaceOptions, state: SessionState<unknown> | null): Choice<Scope> {
+  const own: Layers = [{ base: '', rules: rulesOf(options) }]
+  return {
+    start: { now: own, recorded: own },
+    async descend(scope, path, folder, children) {
+      const isThere = children.some((child) => child.name === ignoreFile && child.kind === 'file')
+      const shownPath = path === '' ? ignoreFile : `${path}/${ignoreFile}`
+      const bytes = isThere ? await readRules(shownPath, folder) : null
+      const before = state && recordedRules(state, shownPath)
+      return {
+        now: bytes ? [...scope.now, { base: path, rules: parse(bytes, shownPath) }] : scope.now,
+        recorded: before ? [...scope.recorded, { base: path, rules: parse(before, shownPath) }] : scope.recorded,
+      }
+    },
+    isLeftAlone: ({ now, recorded }, path, isFolder) =>
+      isIgnored(now, path, isFolder) || (state !== null && isIgnored(recorded, path, isFolder)),
+  }
+}
+
+/** Whether a file lies where these options never look, whatever any .gitignore says. */
+export function isIgnoredByOptions(options: WorkspaceOptions, path: string): boolean {
+  const layers = [{ base: '', rules: rulesOf(options) }]
+  const names = path.split('/')
+  return names.some((_name, i) => isIgnored(layers, names.slice(0, i + 1).join('/'), i < names.length - 1))
+}
+
+/** A store that lies in the workspace is not captured into itself, nor written over by a restore. */
+function rulesOf(options: WorkspaceOptions): Rules {
+  return parseIgnore(['.git/', '.reprise/', ...(options.ignore ?? [])].join('\n'))
+}
+
+async function readRules(path: string, folder: Folder): Promise<Uint8Array | null> {
+  const now = await folder.look(ignoreFile)
+  if (now?.kind === 'file' && now.bytes > ignoreBytesMax) {
+    throw new RepriseError('LIMIT_EXCEEDED', `${shown(path)} has more than ${ignoreBytesMax} bytes`, { path })
+  }
+  return await folder.read(ignoreFile, ignoreBytesMax)
+}
+
+function recordedRules(state: SessionState<unknown>, path: string): Uint8Array | null {
+  const file = state.files.get(path)
+  const content = file && file.link === undefined ? state.contents.get(file.digest) : undefined
+  return content instanceof Uint8Array ? content : null
+}
+
+function parse(bytes: Uint8Array, path: string): Rules {
+  return parseIgnore(new TextDecoder().decode(bytes), path)
+}
+
+function isIgnored(layers: Layers, path: string, isFolder: boolean): boolean {
+  for (let i = layers.length - 1; i >= 0; i--) {
+    const { base, rules } = layers[i]!
+    const verdict = isIgnoredBy(rules, base === '' ? path : path.slice(base.length + 1), isFolder)
+    if (verdict !== null) return verdict
+  }
+  return false
+}

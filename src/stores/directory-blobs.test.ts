@@ -1,5 +1,14 @@
 import { createHash } from 'node:crypto'
-import { mkdtempSync, readdirSync, rmSync, truncateSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
@@ -70,6 +79,24 @@ describe('chunks in a directory', () => {
     truncateSync(join(directory, hex.slice(0, 2), hex.slice(2, 4), hex), 2)
     await blobs.put([whole])
     expect(await blobs.get([whole.digest])).toEqual([whole.bytes])
+  })
+
+  it('a link that has its name is replaced, and what it leads to is neither touched nor deleted', async () => {
+    const blobs = await open()
+    const [put, deleted] = [text('put again'), text('deleted')]
+    await blobs.put([put, deleted])
+    const outside = join(directory, 'outside')
+    writeFileSync(outside, put.bytes)
+    utimesSync(outside, 1, 1)
+    const pathOf = (hex: string) => join(directory, hex.slice(0, 2), hex.slice(2, 4), hex)
+    for (const { digest } of [put, deleted]) {
+      rmSync(pathOf(toHex(digest)))
+      symlinkSync(outside, pathOf(toHex(digest)))
+    }
+    await blobs.put([put])
+    await blobs.delete([deleted.digest], Number.MAX_SAFE_INTEGER)
+    expect(lstatSync(pathOf(toHex(put.digest))).isFile()).toBe(true)
+    expect(lstatSync(outside).mtimeMs).toBe(1000)
   })
 
   it('what a crash left aside goes at the next open, but not what may still be written', async () => {

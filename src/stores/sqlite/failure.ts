@@ -30,9 +30,9 @@ export function isBusy(error: unknown): boolean {
   return code === sqlite.busy || code === sqlite.locked
 }
 
-/** A row of that key is there already. */
-export function isTaken(error: unknown): boolean {
-  return resultCode(error) === sqlite.constraint
+/** The row was not added: its position is not the next one any more, or the tables are others (log-end.ts). */
+export function isNotTheEnd(error: unknown): boolean {
+  return resultCode(error) === sqlite.mismatch
 }
 
 export function isReadOnlyFailure(error: unknown): boolean {
@@ -101,6 +101,7 @@ const texts: readonly (readonly [string, number])[] = [
   ['database or disk is full', sqlite.full],
   ['attempt to write a readonly database', sqlite.readOnly],
   ['database is locked', sqlite.busy],
+  ['datatype mismatch', sqlite.mismatch],
 ]
 
 export function damaged(message: string, data: Readonly<Record<string, unknown>> = {}): RepriseError {

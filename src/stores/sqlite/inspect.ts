@@ -33,6 +33,13 @@ export async function inspect(read: Read): Promise<StoreFault[]> {
 }
 
 async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
+  await read(({ connection, log }) => {
+    const below = `SELECT position FROM reprise_log WHERE position < ? ORDER BY position LIMIT ${faultsMax}`
+    for (const { position } of connection.all(below, log.firstPosition())) {
+      const what = 'it lies before the start of the log, where nobody looks: an older release placed it there'
+      faults.push({ where: `log row ${position}`, what })
+    }
+  })
   const sql = `SELECT position, body FROM reprise_log WHERE position >= ? ORDER BY position LIMIT ${rowsPerSlice}`
   let next = await read(({ log }) => log.firstPosition())
   for (let count = 1; count > 0 && faults.length < faultsMax; ) {

@@ -7,6 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Hash, Run } from '../../core/ports.ts'
 import { chainDigest } from '../../core/run.ts'
 import type { Connection } from './connection.ts'
+import { firstPosition, lastPosition } from './log-end.ts'
 import { type Frame, type FrameDraft, findFrame } from './log-row.ts'
 import type { Timeline } from './timelines.ts'
 
@@ -18,11 +19,6 @@ const digestBytes = 512
 /** Timelines are staggered, so that those that grow in step do not all write an anchor in the same transaction. */
 export function isAnchor(tid: number, first: number, count: number, bytes: number): boolean {
   return bytes >= anchorBytes || crosses(first + tid * 7, count, anchorEvery)
-}
-
-/** Rows below were given back: see tidy.ts. */
-export function firstPosition(connection: Connection): number {
-  return Number(connection.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value ?? 1)
 }
 
 /** Should the row spell out the digest? If not, it is computed from the one before: at most a few small runs away. */
@@ -57,7 +53,7 @@ export class Log {
   }
 
   lastPosition(): number {
-    return (this.#connection.get('SELECT max(position) AS position FROM reprise_log')?.position as number | null) ?? 0
+    return lastPosition(this.#connection)
   }
 
   /** Where the log begins: rows below it were given back by tidy. */

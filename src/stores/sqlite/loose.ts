@@ -10,7 +10,7 @@ import { appendOperation, chainDigest } from '../../core/run.ts'
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
 import type { HeadState } from './head-state.ts'
-import { firstPosition } from './log.ts'
+import { firstPosition } from './log-end.ts'
 import { type Frame, looseTime, readFrames } from './log-row.ts'
 
 /** After so many rows, or so many bytes in them, heads are written. */
@@ -115,7 +115,9 @@ export class LooseRuns {
     const rows: { position: number; time: number; body: Uint8Array }[] = []
     const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position DESC'
     let expected: number | null = null
-    const after = this.#reached
+    // Below where the log starts, tidy gave rows back. They were empty, hence settled.
+    const from = this.#reached
+    const after = Math.max(from, firstPosition(this.#connection) - 1)
     for (const row of this.#connection.iterate(sql, after)) {
       const position = row.position as number
       if (expected === null) this.#reached = position
@@ -129,8 +131,8 @@ export class LooseRuns {
       }
       rows.push({ position, time, body })
     }
-    // Below where the log starts, tidy gave rows back that were empty.
-    if (expected !== null && expected !== after && expected >= firstPosition(this.#connection)) throw missing(expected)
+    if (expected !== null && expected !== after) throw missing(expected)
+    if (after > from) this.#byTid.clear()
     return rows
   }
 }

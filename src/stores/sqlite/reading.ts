@@ -5,6 +5,7 @@ import type { Hash } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import { toStoreError } from './failure.ts'
 import { Log } from './log.ts'
+import { checkVersion } from './log-end.ts'
 import { LooseRuns } from './loose.ts'
 import { retryBusy } from './retry.ts'
 import { findSpace } from './schema.ts'
@@ -65,6 +66,7 @@ export class Reader {
 
   #reading(connection: Connection): Reading {
     const { namespace, hash, clock } = this.#options
+    checkVersion(connection)
     this.#space ??= findSpace(connection, namespace)
     const space = this.#space ?? -1
     this.#loose ??= new LooseRuns(connection, hash)

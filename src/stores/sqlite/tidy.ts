@@ -1,6 +1,7 @@
 // Housekeeping: forgets what nobody asks for any more and gives its space back, in transactions short enough that
 // others get their turn.
 
+import { assert } from '../../core/assert.ts'
 import { emptyRowsFrom } from './feed.ts'
 import { forgetConsumed } from './mail.ts'
 import { sweep } from './sweep.ts'
@@ -26,13 +27,19 @@ export async function tidy(writer: Writer, before: number): Promise<{ messages: 
   return counts
 }
 
-/** Empty rows at the start of the log go; where it starts now is written down, so that this is not taken for damage. */
+/**
+ * Empty rows at the start of the log go; where it starts now is written down, so that this is not taken for damage. The
+ * last row stays, empty or not: no position may be used twice (log-end.ts).
+ */
 function dropEmptyRows(writing: Writing): number {
   const { connection } = writing
   const start = writing.log.firstPosition()
-  const rows = emptyRowsFrom(connection, start, writing.position - 1, rowsPerStep)
+  const last = writing.position - 1
+  const rows = emptyRowsFrom(connection, start, last, rowsPerStep)
   if (rows === 0) return 0
-  connection.run('DELETE FROM reprise_log WHERE position < ?', start + rows)
+  assert(start + rows <= last, 'the last row of the log stays')
+  // Nothing below the start: a row that an older release placed there is evidence, and verify tells of it.
+  connection.run('DELETE FROM reprise_log WHERE position >= ? AND position < ?', start, start + rows)
   connection.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('log_start', ?)`, start + rows)
   writing.hasAside = true
   return rows

@@ -64,6 +64,8 @@ export class Timelines {
   readonly #behind = new Set<number>()
   /** With the attributes that are in the file. */
   readonly #dirtyRows = new Map<number, Attributes>()
+  /** Some were removed in this transaction, from the file as well. */
+  #hasRemoved = false
   /** Not in the file yet. */
   readonly #fresh = new Set<number>()
   /** The highest number given to a timeline; null if it must be looked up. */
@@ -149,6 +151,7 @@ export class Timelines {
       this.#connection.run(`DELETE FROM reprise_${table} WHERE tid = ?`, tid)
     }
     this.#remember(tid)
+    this.#hasRemoved = true
     this.#byName.delete(name)
     this.#byTid.delete(tid)
     this.#dirtyHeads.delete(tid)
@@ -166,8 +169,9 @@ export class Timelines {
     for (const step of this.#undo.splice(0).reverse()) step()
   }
 
+  /** What others may keep has changed: the transaction must add a row (log-end.ts). */
   get isDirty(): boolean {
-    return this.#dirtyHeads.size > 0 || this.#dirtyRows.size > 0
+    return this.#hasRemoved || this.#dirtyHeads.size > 0 || this.#dirtyRows.size > 0
   }
 
   /** Writes what this transaction changed, and every head that is behind, whoever appended to it. */
@@ -181,6 +185,7 @@ export class Timelines {
       this.#writeAttributes(timeline, attributesBefore)
     }
     this.#dirtyRows.clear()
+    this.#hasRemoved = false
     if (this.#byTid.size > keptMax) this.clear()
   }
 
@@ -191,6 +196,7 @@ export class Timelines {
     this.#dirtyHeads.clear()
     this.#behind.clear()
     this.#dirtyRows.clear()
+    this.#hasRemoved = false
     this.#fresh.clear()
     this.#lastTid = null
     this.#undo.length = 0
@@ -201,7 +207,9 @@ export class Timelines {
     const wasHeadDirty = this.#dirtyHeads.has(tid)
     const attributesBefore = this.#dirtyRows.get(tid)
     const wasFresh = this.#fresh.has(tid)
+    const hadRemoved = this.#hasRemoved
     this.#undo.push(() => {
+      this.#hasRemoved = hadRemoved
       const now = this.#byTid.get(tid)
       if (now) this.#byName.delete(now.name)
       this.#byTid.delete(tid)

@@ -1,6 +1,6 @@
 // The writing side: one transaction at a time on one connection. A batch of commits becomes one log row and one fsync;
 // each commit stands or falls by itself. After the fsync and before anybody is told, the acknowledged mark moves.
-// What is in memory is true as long as nobody else has added a row: whatever matters to others adds one.
+// What is in memory is true as long as nobody else has added a row: whatever matters to others adds one (log-end.ts).
 
 import { mayMakeDue } from '../../core/due.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -11,9 +11,10 @@ import type { AckMark } from './ack-mark.ts'
 import { planAppends } from './append.ts'
 import type { Connection } from './connection.ts'
 import type { Statement } from './driver.ts'
-import { isBusy, isTaken, toStoreError } from './failure.ts'
+import { isBusy, isNotTheEnd, toStoreError } from './failure.ts'
 import { toHead } from './heads.ts'
 import { isAnchor, needsDigest } from './log.ts'
+import { checkVersion, insertAtEnd } from './log-end.ts'
 import { type FrameDraft, RowEncoder } from './log-row.ts'
 import { looseBytesMax, looseRowsMax } from './loose.ts'
 import { Refused } from './refused.ts'
@@ -37,7 +38,6 @@ export interface WriterOptions {
 }
 
 const sweptPerCommit = 256
-const insertRow = 'INSERT INTO reprise_log (position, body) VALUES (?, ?)'
 const insertAnchor = 'INSERT OR REPLACE INTO reprise_anchor (tid, last, position) VALUES (?, ?, ?)'
 /** No row has this position: nothing is known of the file. */
 const unknown = -1
@@ -59,7 +59,7 @@ export class Writer {
     this.#options = options
     this.#connection = options.connection
     this.#writing = new Writing(options.connection, options.space, options.hash)
-    this.#insertRow = options.connection.prepare(insertRow)
+    this.#insertRow = options.connection.prepare(insertAtEnd)
   }
 
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
@@ -80,7 +80,7 @@ export class Writer {
     })
   }
 
-  /** Null: not this way. The position is the guard: if anybody else has written, there is a row there. */
+  /** Null: not this way. The end of the log is the guard, in the statement: if anybody else has written, it has moved. */
   #appendLoosely(commits: readonly Commit[]): Outcome[] | null {
     const isDue = this.#looseRows >= looseRowsMax || this.#looseBytes >= looseBytesMax
     if (isDue || this.#lastPosition === unknown || !this.#turn.isFree) return null
@@ -94,7 +94,7 @@ export class Writer {
     } catch (error) {
       if (isBusy(error)) return null
       this.#forget()
-      if (isTaken(error)) return null
+      if (isNotTheEnd(error)) return null
       throw toStoreError(error, 'commit to', this.#options.file)
     }
     for (const timeline of plan.timelines) this.#writing.timelines.putLoose(timeline)
@@ -140,6 +140,7 @@ export class Writer {
   }
 
   #begin(writing: Writing): void {
+    checkVersion(this.#connection)
     const last = writing.log.lastPosition()
     if (last !== this.#lastPosition) {
       this.#forget()
@@ -165,7 +166,7 @@ export class Writer {
     writing.timelines.flush()
     // Last: a settled row says that all heads are written.
     const body = this.#encode(position, frames, null)
-    this.#connection.run(insertRow, position, body)
+    this.#insertRow.run(position, body)
     this.#connection.run('COMMIT')
     loose.pass(position)
     this.#anchors = []

@@ -22,9 +22,9 @@ export class Writing {
   /** Store's clock when the transaction began. */
   now = 0
   frames: FrameDraft[] = []
-  /** Rows were changed other than through timelines and frames, in a way that others must not lose. */
+  /** Rows were changed other than through timelines and frames, in a way that others must learn of (log-end.ts). */
   hasOtherChanges = false
-  /** Rows were changed that need no place in the log: a heartbeat, a chunk. */
+  /** Rows were changed that nobody keeps in memory, so that they need no row of the log: a heartbeat, a chunk. */
   hasAside = false
   /** Something may be due after it that was not before. */
   mayBeDue = true

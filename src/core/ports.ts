@@ -144,6 +144,11 @@ export interface Guard {
   readonly epoch: number
   /** If given: only while this is the last sequence, else CONFLICT. Required with `run`. */
   readonly seq?: number
+  /**
+   * If given: only while this is the head's digest, else CONFLICT. Goes together with `seq`: a store that went back to an
+   * older copy can be at the same epoch and sequence with another history, and the digest is what tells.
+   */
+  readonly digest?: Digest
 }
 
 export interface Take {
@@ -172,9 +177,9 @@ export interface Take {
  * answer is the same success again with `wasApplied`: the epoch it had then (guard.epoch, + 1 after take or branch, even
  * if the timeline was claimed since), without `ridden`, and its rider is not called again. A refused commit leaves no trace.
  *
- * Order inside one commit: operation, guard (missing, epoch, then sequence), take, branch, run, publish, marks, drop, trim,
+ * Order inside one commit: operation, guard (missing, epoch, sequence, then digest), take, branch, run, publish, marks, drop, trim,
  * the rest (consume, send, cursors); the first refusal counts, and within one part they are looked at in the order named. After `take`, `branch` or both the epoch is guard.epoch + 1, and
- * the rest of this commit is written under it. A shape that can never apply (no guard.seq with run, run.first not the next
+ * the rest of this commit is written under it. A shape that can never apply (no guard.seq with run, one of guard.seq and guard.digest without the other, run.first not the next
  * sequence, forget with anything else, no guard with anything but send) is a bug: the whole batch rejects with
  * INVALID_ARGUMENT before anything is applied.
  */

@@ -54,6 +54,8 @@ export function checkCommit(commit: Commit): void {
   }
   if (!isCount(guard.epoch)) refuse('guard.epoch is an integer from 0 on')
   if (guard.seq !== undefined && !isCount(guard.seq)) refuse('guard.seq is an integer from 0 on')
+  if ((guard.seq === undefined) !== (guard.digest === undefined)) refuse('guard.seq and guard.digest go together')
+  if (guard.digest !== undefined && !(guard.digest instanceof Uint8Array)) refuse('guard.digest is bytes')
   if (commit.forget && present.some((field) => !['operation', 'guard', 'forget'].includes(field))) {
     refuse('nothing else goes in a commit that forgets')
   }

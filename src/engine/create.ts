@@ -49,7 +49,7 @@ export async function createTimeline<State>(
     const outcome = await kernel.committer.submit({
       ...along,
       operation: newOperation(kernel.random),
-      guard: { timeline: id, epoch: 0, seq: 0 },
+      guard: { timeline: id, epoch: 0, seq: 0, digest },
       take: { worker, from: 'free', create: { digest } },
       run,
     })

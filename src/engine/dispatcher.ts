@@ -5,6 +5,7 @@
 import type { TimelineId, WorkerId } from '../core/coordinate.ts'
 import type { Head } from '../core/ports.ts'
 import { type Kernel, newOperation } from './kernel.ts'
+import { guardOf } from './ownership.ts'
 
 /** Executes one claimed timeline and lets go of it (or keeps it open). Throwing is reported and leaves it for later. */
 export type Handler = (head: Head) => Promise<void>
@@ -128,8 +129,7 @@ export class Dispatcher {
     for (const queue of this.#queues.keys()) {
       for (const head of await store.timelines({ owner: worker, queue, limit: 1000 })) {
         if (this.#inHand.has(head.timeline) || this.#isHeld(head.timeline)) continue
-        const guard = { timeline: head.timeline, epoch: head.epoch }
-        await committer.submit({ operation: newOperation(random), guard, release: true })
+        await committer.submit({ operation: newOperation(random), guard: guardOf(head), release: true })
       }
     }
     this.#mayHaveLost = false

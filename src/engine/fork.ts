@@ -18,7 +18,7 @@ import { archiveOf, archivesStart, isAmongArchives, isArchiveOf } from '../core/
 import type { Fold, OpenOptions } from './definition.ts'
 import { digestAt, entryContext, floorOf, lineageOf, offBranch, type Point } from './history.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
-import { giveBack, headUnder, takeTimeline } from './ownership.ts'
+import { giveBack, guardOf, headUnder, takeTimeline } from './ownership.ts'
 import { recover } from './recover.ts'
 import { lookAgain } from './second-look.ts'
 import { refusalError } from './writer.ts'
@@ -197,7 +197,7 @@ async function branchOff(kernel: Kernel, epoch: number, where: Where, fold: Fold
     const archive = timelineId(archiveOf(head.timeline, n + 1))
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      guard: { timeline: head.timeline, epoch: head.epoch, seq: head.seq },
+      guard: guardOf(head),
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
       ...(carried && { run: carried }),
       publish: copies,

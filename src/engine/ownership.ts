@@ -5,7 +5,7 @@
 import type { TimelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head, Take } from '../core/ports.ts'
+import type { Guard, Head, Take } from '../core/ports.ts'
 import { originDigest } from '../core/run.ts'
 import type { OpenOptions } from './definition.ts'
 import { type Kernel, newOperation } from './kernel.ts'
@@ -46,9 +46,14 @@ export async function takeTimeline(kernel: Kernel, id: TimelineId, options: Open
 }
 
 /** Taken, and then not usable: free for others at once, not only when this process ends. */
-export async function giveBack(kernel: Kernel, { timeline, epoch }: Head): Promise<void> {
+export async function giveBack(kernel: Kernel, head: Head): Promise<void> {
   const operation = newOperation(kernel.random)
-  await kernel.committer.submit({ operation, guard: { timeline, epoch }, release: true }).catch(() => undefined)
+  await kernel.committer.submit({ operation, guard: guardOf(head), release: true }).catch(() => undefined)
+}
+
+/** The whole guard of a head that nobody else may have moved: where it still is as it was read, or CONFLICT. */
+export function guardOf({ timeline, epoch, seq, digest }: Head): Guard {
+  return { timeline, epoch, seq, digest }
 }
 
 /** The head as it is now, if it is still ours. */

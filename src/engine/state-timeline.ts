@@ -148,8 +148,8 @@ export class StateTimeline {
 
   async #commit(along: Along, run?: ReturnType<typeof packRun>): Promise<void> {
     const { committer, random } = this.#kernel
-    const { seq, epoch } = this.#head
-    const guard = { timeline: this.id, epoch, seq }
+    const { seq, epoch, digest } = this.#head
+    const guard = { timeline: this.id, epoch, seq, digest }
     try {
       const outcome = await committer.submit({ ...along, operation: newOperation(random), guard, ...(run && { run }) })
       if (!outcome.ok) throw refusalError(this.id, outcome)

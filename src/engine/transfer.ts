@@ -162,7 +162,7 @@ async function fill(
     else if (kind === 'run') {
       const run = decodeRun(bytes)
       verifyRun(kernel.hash, id, run, at)
-      await commit(kernel, id, { epoch, seq: at.seq }, { run })
+      await commit(kernel, id, { epoch, ...at }, { run })
       at = { seq: lastSeq(run), digest: run.digest }
     }
   }
@@ -183,7 +183,7 @@ async function fill(
   await commit(
     kernel,
     id,
-    { epoch, seq: at.seq },
+    { epoch, ...at },
     {
       publish,
       marks: publish.map((record) => ({ id: record.id, verifiedAt: at0 })),
@@ -206,7 +206,7 @@ async function checkRecord(kernel: Kernel, record: ManifestRecord): Promise<void
 async function commit(
   kernel: Kernel,
   id: TimelineId,
-  guard: { readonly epoch: number; readonly seq: number },
+  guard: { readonly epoch: number } & Point,
   what: Partial<Parameters<Kernel['committer']['submit']>[0]>,
 ): Promise<void> {
   const outcome = await kernel.committer.submit({

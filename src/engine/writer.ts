@@ -221,7 +221,8 @@ export class Writer implements CommitSource {
       return null
     }
     const run = drafts.length > 0 ? this.#pack(drafts) : null
-    const guard = { timeline: this.#timeline, epoch: this.#head.epoch, seq: this.#head.seq }
+    const { seq, epoch, digest } = this.#head
+    const guard = { timeline: this.#timeline, epoch, seq, digest }
     const commit: Commit =
       run && !along
         ? { operation: appendOperation(run.digest), guard, run }

@@ -65,6 +65,7 @@ export function namespaceTests(test: Test): void {
     expectRefused(await writer.commit({ publish: [writer.manifest('x', { baseId: asManifest('c1') })] }), 'BASE_GONE')
     const fork = new Writer(kit, beta, 'fork', 'w1')
     fork.seq = 1
+    fork.digest = source.digest
     const base = { timeline: source.id, seq: 1, digest: source.digest }
     expectRefused(await fork.take({ create: { digest: source.digest, base } }), 'NOT_FOUND')
     await writer.append('one')

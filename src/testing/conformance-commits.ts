@@ -135,7 +135,7 @@ function guarding(test: Test): void {
       stale.plan({ status: 'never' }),
       { operation: kit.operation(), guard: { timeline: asTimeline('nobody'), epoch: 1 }, status: 'never' },
       b.plan({ run: b.run('one', 'two') }),
-      { operation: kit.operation(), guard: { timeline: b.id, epoch: 1, seq: 0 }, status: 'never' },
+      { operation: kit.operation(), guard: { ...b.guard, epoch: 1, seq: 0 }, status: 'never' },
     ])
     assert.equal(outcomes.length, 5)
     assert.equal(expectOk(outcomes[0]).seq, 1)
@@ -191,7 +191,7 @@ function guarding(test: Test): void {
     ]
     for (const attempt of attempts) {
       for (const epoch of [zombie.epoch, zombie.epoch + 2, 0]) {
-        const commit = { ...zombie.plan(attempt), guard: { timeline: zombie.id, epoch, seq: 1 } }
+        const commit = { ...zombie.plan(attempt), guard: { ...zombie.guard, epoch, seq: 1 } }
         const [outcome] = await kit.store.commit([commit])
         const refused = expectRefused(outcome, 'FENCED')
         assert.equal(refused.head?.epoch, 2)

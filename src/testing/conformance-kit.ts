@@ -10,6 +10,7 @@ import {
   type Commit,
   type FeedItem,
   feedStart,
+  type Guard,
   type Hash,
   type Head,
   type ManifestRecord,
@@ -177,9 +178,14 @@ export class Writer {
     return run
   }
 
-  /** A commit under this writer's epoch and sequence. */
+  /** What this writer believes to be there. */
+  get guard(): Guard & { readonly seq: number; readonly digest: Digest } {
+    return { timeline: this.id, epoch: this.epoch, seq: this.seq, digest: this.digest }
+  }
+
+  /** A commit under this writer's epoch, sequence and digest. */
   plan(parts: Parts): Commit {
-    const guard = { timeline: this.id, epoch: this.epoch, seq: this.seq }
+    const { guard } = this
     return { operation: this.kit.operation(), ...parts, guard }
   }
 

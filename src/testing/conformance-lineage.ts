@@ -107,6 +107,7 @@ function making(test: Test): void {
       const { digest } = parent
       const fork = new Writer(kit, kit.store, 'fork', 'worker-1')
       fork.seq = seq
+      fork.digest = digest
       const place = floor === undefined ? {} : { floor: { seq: floor, digest } }
       return fork.take({ create: { digest, base: { timeline: asTimeline(timeline), seq, digest }, ...place } })
     }

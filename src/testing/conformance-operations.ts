@@ -71,7 +71,7 @@ export function operationTests(test: Test): void {
   test('G4: the creation of a timeline repeated with the same operation id is applied once', async (kit) => {
     const commit: Commit = {
       operation: kit.operation(),
-      guard: { timeline: asTimeline('a'), epoch: 0, seq: 0 },
+      guard: { timeline: asTimeline('a'), epoch: 0, seq: 0, digest: hash(utf8('a')) },
       take: { worker: asWorker('w'), from: 'free', create: { digest: hash(utf8('a')) } },
     }
     const [first, second] = await kit.store.commit([commit, commit])

@@ -77,7 +77,8 @@ async function play(kit: Kit, model: Store, seed: number): Promise<void> {
       batch.push(commit)
     }
     const outcomes: Outcome[][] = []
-    for (const store of both) outcomes.push(await store.commit(await localize(batch, store)))
+    const feeds = batch.some((commit) => commit.cursors) ? await Promise.all(both.map(wholeFeed)) : []
+    for (const [i, store] of both.entries()) outcomes.push(await store.commit(localize(batch, feeds, i)))
     const describe = () => `${what}: ${JSON.stringify(plain(batch))}`
     assert.deepEqual(outcomes[1]!.map(seen), outcomes[0]!.map(seen), describe())
     if (step % stepsPerLook === 0) assert.deepEqual(await look(kit.store), await look(model), describe())
@@ -92,7 +93,8 @@ async function randomCommit(random: Dice, model: Store, name: string): Promise<C
   const [head] = await model.head([timeline])
   if (!head) return { operation, ...(await creation(random, model, timeline)) }
   const epoch = Math.max(0, head.epoch + (random.chance(0.06) ? random.below(3) - 1 : 0))
-  const guard = { timeline, epoch, seq: Math.max(0, head.seq - (random.chance(0.03) ? 1 : 0)) }
+  const digest = random.chance(0.97) ? head.digest : hash(utf8(`other ${name}`))
+  const guard = { timeline, epoch, seq: Math.max(0, head.seq - (random.chance(0.03) ? 1 : 0)), digest }
   if (random.chance(0.03)) return { operation, guard, forget: true }
   const catalog = await model.checkpoints(timeline)
   const runs = await model.read(timeline, 0, 10_000_000)
@@ -105,10 +107,10 @@ async function creation(
   model: Store,
   timeline: Head['timeline'],
 ): Promise<Pick<Commit, 'guard' | 'take' | 'status'>> {
-  const guard = { timeline, epoch: random.chance(0.95) ? 0 : 1, seq: 0 }
+  const digest = originDigest(hash, timeline)
+  const guard = { timeline, epoch: random.chance(0.95) ? 0 : 1, seq: 0, digest }
   if (random.chance(0.1)) return { guard, status: 'nobody' }
   const parent = random.chance(0.5) ? (await model.head([random.pick([...timelines, ...archives])]))[0] : null
-  const digest = originDigest(hash, timeline)
   const take = { worker: random.pick(workers), from: 'free' as const }
   if (!parent) return { guard, take: { ...take, create: { digest } } }
   const seq = random.below(parent.seq + 2)
@@ -214,11 +216,20 @@ function randomManifest(random: Dice, seqMax: number, epoch: number, head: Head)
   }
 }
 
-/** The same commits with this store's own feed positions. */
-async function localize(batch: readonly Commit[], store: Store): Promise<Commit[]> {
-  if (!batch.some((commit) => commit.cursors)) return [...batch]
-  const items = await wholeFeed(store)
-  const place = (text: string) => (text === '0' ? feedStart : (items[Number(text) - 1]?.position ?? feedStart))
+/**
+ * The same commits with this store's own feed positions. Items that were committed together may share one: a cursor is put
+ * behind all of them, in every store.
+ */
+function localize(batch: readonly Commit[], feeds: readonly FeedItem[][], own: number): readonly Commit[] {
+  const items = feeds[own]
+  if (!items) return batch
+  const isInside = (n: number) => feeds.some((feed) => feed[n] && feed[n - 1]!.position === feed[n]!.position)
+  const place = (text: string) => {
+    let n = Number(text)
+    if (n === 0 || n > items.length) return feedStart
+    while (isInside(n)) n += 1
+    return items[n - 1]!.position
+  }
   return batch.map((commit) => {
     if (!commit.cursors) return commit
     const cursors = Object.entries(commit.cursors).map(([name, at]) => [name, at === null ? null : place(at)])

@@ -5,6 +5,7 @@ import { blobTests } from './conformance-blobs.ts'
 import { closingTests, namespaceTests } from './conformance-borders.ts'
 import { catalogTests } from './conformance-catalog.ts'
 import { commitTests } from './conformance-commits.ts'
+import { digestTests } from './conformance-digest.ts'
 import { feedTests } from './conformance-feed.ts'
 import { claimTests, inboxTests } from './conformance-inbox.ts'
 import { type Harness, Kit, type Test } from './conformance-kit.ts'
@@ -31,6 +32,7 @@ export function conformance(runner: Runner, harness: Harness): void {
   const test: Test = (title, body) => runner.it(title, () => inFreshWorld(harness, body))
   const groups: Readonly<Record<string, (test: Test) => void>> = {
     commits: commitTests,
+    digests: digestTests,
     operations: operationTests,
     ownership: ownershipTests,
     lineage: lineageTests,

@@ -59,7 +59,7 @@ async function haunt() {
   const record = { ...catalog[0], id: `zombie-${name}`, baseId: null }
   const attempts = {
     append: { run },
-    'append where the head is now': { run: { ...run, first: head.seq + 1 }, seq: head.seq },
+    'append where the head is now': { run: { ...run, first: head.seq + 1 }, seq: head.seq, digest: head.digest },
     publish: { publish: [record] },
     mark: { marks: [{ id: catalog[0].id, invalid: 'says the zombie', isPinned: true }] },
     drop: { drop: catalog.map((each) => each.id) },
@@ -72,8 +72,8 @@ async function haunt() {
     take: { take: { worker: identity, from: 'anyone' } },
     forget: { forget: true },
   }
-  for (const [op, { seq: expected = seq, ...what }] of Object.entries(attempts)) {
-    const guard = { timeline: id, epoch, ...(what.run && { seq: expected }) }
+  for (const [op, { seq: at = seq, digest: expected = digest, ...what }] of Object.entries(attempts)) {
+    const guard = { timeline: id, epoch, ...(what.run && { seq: at, digest: expected }) }
     const [outcome] = await store.commit([{ operation: `${name}-${op}`, guard, ...what }])
     log({ op: `zombie ${op}`, epoch, ok: outcome.ok, code: outcome.code })
   }

@@ -15,6 +15,8 @@ export interface CampaignOptions {
   readonly from?: number
   readonly seeds: number
   readonly plant?: string | null
+  /** `main` unless the plant has another. */
+  readonly simulation?: string
   readonly threads?: number
   readonly onSeed?: (done: number) => void
 }

@@ -1,14 +1,16 @@
 // Many seeds on several threads, in order, until one fails. What failed comes with the command that repeats it.
 
 import { Worker } from 'node:worker_threads'
+import { plants } from './plants.mjs'
 
 const seedsAtOnce = 20
 
 /**
- * @param {{ from?: number, seeds: number, plant?: string | null, threads?: number, onSeed?: (done: number) => void }} options
+ * @param {{ from?: number, seeds: number, plant?: string | null, simulation?: string, threads?: number, onSeed?: (done: number) => void }} options
  * @returns {Promise<{ done: number, events: number, ms: number, failure: null | { seed: number, message: string, command: string }, replayShare: number }>}
  */
-export async function runCampaign({ from = 1, seeds, plant = null, threads = 2, onSeed = () => {} }) {
+export async function runCampaign({ from = 1, seeds, plant = null, simulation, threads = 2, onSeed = () => {} }) {
+  const name = simulation ?? plants[plant]?.simulation ?? 'main'
   const started = performance.now()
   const end = from + seeds
   let next = from
@@ -23,7 +25,7 @@ export async function runCampaign({ from = 1, seeds, plant = null, threads = 2, 
     for (const one of report.replays) replays.push(one)
     // The lowest seed counts, whichever thread was first: so a campaign says the same each time.
     if (report.message && (!failure || report.seed < failure.seed)) {
-      failure = { seed: report.seed, message: report.message, command: commandFor(report.seed, plant) }
+      failure = { seed: report.seed, message: report.message, command: commandFor(report.seed, plant, name) }
     }
     onSeed(done)
   }
@@ -31,7 +33,7 @@ export async function runCampaign({ from = 1, seeds, plant = null, threads = 2, 
   await Promise.all(
     Array.from({ length: Math.min(threads, seeds) }, async () => {
       const worker = new Worker(new URL('./worker.mjs', import.meta.url), {
-        workerData: { plant },
+        workerData: { plant, simulation: name },
         resourceLimits: { maxYoungGenerationSizeMb: 64 },
       })
       try {
@@ -48,8 +50,9 @@ export async function runCampaign({ from = 1, seeds, plant = null, threads = 2, 
   return { done, events, ms: performance.now() - started, failure, ...replayFigures(replays) }
 }
 
-export function commandFor(seed, plant) {
-  return `npm run simulate -- --seeds 1 --from ${seed}${plant ? ` --plant ${plant}` : ''} --verbose`
+export function commandFor(seed, plant, simulation = 'main') {
+  const which = simulation === 'main' ? '' : ` --simulation ${simulation}`
+  return `npm run simulate -- --seeds 1 --from ${seed}${plant ? ` --plant ${plant}` : ''}${which} --verbose`
 }
 
 function simulatePart(worker, part, hear) {

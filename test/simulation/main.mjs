@@ -1,16 +1,17 @@
-// npm run simulate -- --seeds 10000 --from 1 [--plant BUG] [--threads 2] [--verbose]
+// npm run simulate -- --seeds 10000 --from 1 [--plant BUG] [--simulation main] [--threads 2] [--verbose]
 // Exits with 1 and the command that repeats it when a seed breaks a promise. --verbose prints every event of the seeds.
 
 import { parseArgs } from 'node:util'
 import { commandFor, runCampaign } from './campaign.mjs'
 import { plants } from './plants.mjs'
-import { simulate } from './simulate.mjs'
+import { simulations } from './simulations.mjs'
 
 const { values } = parseArgs({
   options: {
     seeds: { type: 'string', default: '1000' },
     from: { type: 'string', default: '1' },
     plant: { type: 'string' },
+    simulation: { type: 'string' },
     threads: { type: 'string', default: '2' },
     verbose: { type: 'boolean', default: false },
   },
@@ -21,11 +22,14 @@ const threads = wholeNumber('threads', values.threads)
 const plant = values.plant ?? null
 if (plant !== null && !(plant in plants)) stop(`--plant is one of ${Object.keys(plants).join(', ')}`)
 
+const simulation = values.simulation ?? plants[plant]?.simulation ?? 'main'
+if (!(simulation in simulations)) stop(`--simulation is one of ${Object.keys(simulations).join(', ')}`)
+
 const failed = values.verbose ? await printEvents() : await runQuietly()
 process.exitCode = failed ? 1 : 0
 
 async function runQuietly() {
-  const report = await runCampaign({ from, seeds, plant, threads, onSeed: showProgress })
+  const report = await runCampaign({ from, seeds, plant, simulation, threads, onSeed: showProgress })
   const { done, events, ms, failure, recoveries, replay99 } = report
   const rate = (1000 * done) / ms
   console.log(`${done} seeds, ${events} events, ${rate.toFixed(0)} seeds/s`)
@@ -40,10 +44,10 @@ async function printEvents() {
     stray ??= error
   })
   for (let seed = from; seed < from + seeds; seed++) {
-    const { violation } = await simulate(seed, { plant, print: console.log })
+    const { violation } = await simulations[simulation](seed, { plant, print: console.log })
     if (!violation && !stray) continue
     console.log(
-      `seed ${seed} broke a promise: ${violation?.message ?? stray.stack}\nrepeat it: ${commandFor(seed, plant)}`,
+      `seed ${seed} broke a promise: ${violation?.message ?? stray.stack}\nrepeat it: ${commandFor(seed, plant, simulation)}`,
     )
     return true
   }

@@ -21,6 +21,8 @@ export const plants = {
   'no-grace': { in: 'engine', seedsMax: 500 },
   'retry-new-operation': { in: 'store', seedsMax: 100 },
   'skip-dedupe': { in: 'engine', seedsMax: 500 },
+  'guard-ignores-digest': { in: 'store', seedsMax: 1000, simulation: 'failover' },
+  'rider-ends-transaction': { in: 'store', seedsMax: 100, simulation: 'failover' },
 }
 
 /** Runs one commit against the store as the planted bug would have it. */
@@ -71,7 +73,7 @@ export function guessed(space, commit) {
   return {
     ...commit,
     operation: `again ${commit.operation}`,
-    guard: { ...commit.guard, seq: row.seq },
+    guard: { ...commit.guard, seq: row.seq, digest: row.digest },
     run: packRun(sha256, at, unpackRun(commit.run)),
   }
 }

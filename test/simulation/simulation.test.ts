@@ -21,6 +21,16 @@ test(
   hourMs,
 )
 
+test(
+  'G1-G4: no promise is broken by a store that goes back to an older copy, in 1000 seeds',
+  async () => {
+    const { done, failure } = await runCampaign({ seeds: 1000, simulation: 'failover', threads: 2 })
+    expect(failure, failure ? `${failure.message}\nrepeat it: ${failure.command}` : '').toBeNull()
+    expect(done).toBe(1000)
+  },
+  hourMs,
+)
+
 test('the same seed gives the same trace, event for event', async () => {
   for (const seed of [1, 7, 42, 1001, 2024]) {
     const [once, again] = [await simulate(seed), await simulate(seed)]

@@ -1,9 +1,10 @@
 // One thread of a campaign: simulates the seeds it is given, one after another, and reports each.
 
 import { parentPort, workerData } from 'node:worker_threads'
-import { simulate } from './simulate.mjs'
+import { simulations } from './simulations.mjs'
 
-const { plant } = workerData
+const { plant, simulation } = workerData
+const simulate = simulations[simulation]
 let stray = null
 process.on('unhandledRejection', (error) => {
   stray ??= error

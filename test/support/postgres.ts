@@ -30,6 +30,8 @@ export interface TestPostgres {
   kill(): Promise<void>
   /** Starts it again on the same data and port; after kill() it goes through crash recovery. */
   restart(): Promise<void>
+  /** A copy of the whole cluster as it is now. The returned function brings the server up on that copy, as a failover does. */
+  copy(): Promise<() => Promise<void>>
 }
 
 interface Account {
@@ -67,10 +69,10 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
 }
 
 function givenServer(url: string): TestPostgres {
-  const refuse = async (): Promise<void> => {
+  const refuse = async (): Promise<never> => {
     throw new Error('a server given by REPRISE_TEST_POSTGRES is not killed or restarted by tests')
   }
-  return { url, isOurs: false, stop: async () => undefined, kill: refuse, restart: refuse }
+  return { url, isOurs: false, stop: async () => undefined, kill: refuse, restart: refuse, copy: refuse }
 }
 
 class OwnServer implements TestPostgres {
@@ -151,6 +153,20 @@ class OwnServer implements TestPostgres {
 
   async kill(): Promise<void> {
     await this.#end('SIGKILL')
+  }
+
+  async copy(): Promise<() => Promise<void>> {
+    const copy = mkdtempSync(join(this.#folder, 'copy-'))
+    await this.#end('SIGINT')
+    spawnSync('cp', ['-a', `${this.#data}/.`, copy])
+    await this.restart()
+    return async () => {
+      await this.#end('SIGINT')
+      rmSync(this.#data, { recursive: true, force: true })
+      spawnSync('cp', ['-a', copy, this.#data])
+      chmodSync(this.#data, 0o700)
+      await this.restart()
+    }
   }
 
   async stop(): Promise<void> {

@@ -128,10 +128,10 @@ async function append(store: Store, text: string): Promise<Run['digest']> {
   const run = packRun(hash, { before, first: seq + 1, epoch: 1 }, [{ type: 'noted', version: 1, time: 0, data }])
   const operation = `${text} ${seq}` as OperationId
   const commit: Commit = head
-    ? { operation, guard: { timeline: id, epoch: head.epoch, seq }, run }
+    ? { operation, guard: { timeline: id, epoch: head.epoch, seq, digest: before }, run }
     : {
         operation,
-        guard: { timeline: id, epoch: 0, seq },
+        guard: { timeline: id, epoch: 0, seq, digest: before },
         take: { worker: 'w' as WorkerId, from: 'free', create: { digest: before } },
         run,
       }

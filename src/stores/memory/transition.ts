@@ -1,6 +1,7 @@
 // One commit, as a step of the world: every rule of the port's Commit is here and in the two files beside it, in the order
 // the port gives. Either everything in it happens, or a refusal comes back and the world is as before.
 
+import { equalBytes } from '../../core/coordinate.ts'
 import type { Attribute, Commit, Outcome, Run, Take } from '../../core/ports.ts'
 import { drop, mark, publish, trim } from './catalog.ts'
 import { Change, Refused } from './change.ts'
@@ -46,6 +47,9 @@ function decide(change: Change, commit: Commit, now: number): Outcome {
   }
   if (guard.seq !== undefined && row.seq !== guard.seq) {
     throw new Refused('CONFLICT', `${guard.timeline} is at sequence ${row.seq}, the commit expected ${guard.seq}`)
+  }
+  if (guard.digest !== undefined && !equalBytes(row.digest, guard.digest)) {
+    throw new Refused('CONFLICT', `${guard.timeline} has another history up to ${row.seq} than the commit expected`)
   }
   if (commit.forget) {
     forget(change, row)

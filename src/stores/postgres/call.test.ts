@@ -5,7 +5,7 @@ import type { Duplex } from 'node:stream'
 import pg from 'pg'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName } from '../../../test/support/schema.ts'
-import { type Commit, feedStart, type Store } from '../../core/ports.ts'
+import { type Commit, feedStart, type Run, type Store } from '../../core/ports.ts'
 import { originDigest, packRun } from '../../core/run.ts'
 import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance-kit.ts'
 import { callText, statementName } from './call.ts'
@@ -35,10 +35,14 @@ function taking(id: string): Commit {
 
 /** Bytes that differ by sequence are enough here: stores have no part in the chain. */
 function appending(id: string, seq: number, more: Partial<Commit> = {}): Commit {
-  const before = originDigest(hash, asTimeline(id))
+  const digest = seq === 0 ? originDigest(hash, asTimeline(id)) : runAt(id, seq - 1).digest
+  const guard = { timeline: asTimeline(id), epoch: 1, seq, digest }
+  return { operation: asOperation(`${id}-${seq}`), guard, run: runAt(id, seq), ...more }
+}
+
+function runAt(id: string, seq: number): Run {
   const draft = { type: 'noted', version: 1, time: 1, data: utf8(`${id} ${seq}`) }
-  const run = packRun(hash, { before, first: seq + 1, epoch: 1 }, [draft])
-  return { operation: asOperation(`${id}-${seq}`), guard: { timeline: asTimeline(id), epoch: 1, seq }, run, ...more }
+  return packRun(hash, { before: originDigest(hash, asTimeline(id)), first: seq + 1, epoch: 1 }, [draft])
 }
 
 const prepared = "SELECT name FROM pg_prepared_statements WHERE name LIKE 'reprise%'"
@@ -50,7 +54,7 @@ describe('calls', () => {
     for (let seq = 0; seq < 3; seq++) await store.commit([appending('p/a', seq)])
     const [outcome] = await store.commit([appending('p/a', 3, { ride: (sql) => sql.all(prepared) })])
     const names = ['commit', 'append_one'].map((name, i) =>
-      statementName(callText(functionName(`"${schema}"`, name), [5, 9][i]!)),
+      statementName(callText(functionName(`"${schema}"`, name), [5, 10][i]!)),
     )
     expect(outcome).toMatchObject({ ok: true, ridden: expect.arrayContaining(names.map((name) => ({ name }))) })
   })

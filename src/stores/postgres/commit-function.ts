@@ -88,6 +88,10 @@ BEGIN
   IF c ? 'seq' AND t.seq <> (c->>'seq')::bigint THEN
     RETURN jsonb_build_object('code', 'CONFLICT', 'reason', format('last sequence is %s, not %s', t.seq, c->>'seq'));
   END IF;
+  IF c ? 'digest' AND t.digest <> decode(c->>'digest', 'hex') THEN
+    RETURN jsonb_build_object('code', 'CONFLICT', 'reason',
+      format('history up to sequence %s is another one: the store may have gone back to an older copy', t.seq));
+  END IF;
 
   IF c ? 'forget' THEN
     PERFORM ${f('forget')}(t);

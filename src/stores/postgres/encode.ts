@@ -56,6 +56,7 @@ function encodeCommit(commit: Commit, blob: BlobWriter): Json {
     json.t = guard.timeline
     json.epoch = guard.epoch
     if (guard.seq !== undefined) json.seq = guard.seq
+    if (guard.digest !== undefined) json.digest = toHex(guard.digest)
   }
   if (take) {
     json.take = { worker: escapeText(take.worker), from: take.from }

@@ -71,7 +71,10 @@ class Owner {
   #guarded() {
     this.#operations += 1
     const operation = asOperation(`${this.id}-${this.#operations}`)
-    return { operation, guard: { timeline: asTimeline(this.id), epoch: this.epoch, seq: this.seq } }
+    return {
+      operation,
+      guard: { timeline: asTimeline(this.id), epoch: this.epoch, seq: this.seq, digest: this.digest },
+    }
   }
 
   async #settle(commit: Commit): Promise<Outcome> {

@@ -70,31 +70,32 @@ BEGIN
   RETURN t;
 END $$;
 
--- One append. False: nothing was done, and the general commit finds out why. The guard is that a run ends at p_seq (it
--- begins at p_before, says the caller, who may be wrong) and that none begins after it: the first is looked up, the
+-- One append. False: nothing was done, and the general commit finds out why. The guard is that a run ends at p_seq with
+-- the digest p_prior (it begins at p_before, says the caller, who may be wrong) and that none begins after it: the first
+-- is looked up (a server that went back to an older copy may have another run there, under the same epoch), the
 -- second is the key of the table, which holds whatever this statement's snapshot is; who breaks it gets an error. The lock
 -- sees what its last holder wrote to the row, but a run that was trimmed meanwhile would still be found: that the row's
 -- seq lies above tells. A run never gets a place in the feed before the one below it, whatever order their transactions
 -- got their numbers in.
 CREATE FUNCTION ${f('append_one')}(
-  p_ns integer, p_id text, p_operation text, p_epoch bigint, p_seq bigint, p_before bigint, p_count bigint, p_digest bytea,
-  p_bytes bytea
+  p_ns integer, p_id text, p_operation text, p_epoch bigint, p_seq bigint, p_before bigint, p_count bigint, p_prior bytea,
+  p_digest bytea, p_bytes bytea
 ) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
   INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
   SELECT t.tid, p_seq + p_count, p_seq + 1, greatest(t.pos_base + ${transactionNumber}, t.last_pos, r.pos), ${nowMs}, p_ns,
     p_digest, p_operation, p_bytes
   FROM (
-    SELECT tid, seq, last_pos, pos_base FROM ${s}.timeline
+    SELECT tid, seq, digest, last_pos, pos_base FROM ${s}.timeline
     WHERE ns = p_ns AND id = p_id AND epoch = p_epoch AND seq <= p_seq AND NOT is_stub FOR NO KEY UPDATE
   ) t LEFT JOIN ${s}.run r ON r.tid = t.tid AND r.first = p_before
-  WHERE p_seq IN (t.seq, r.last);
+  WHERE (p_seq = t.seq AND p_prior = t.digest) OR (p_seq = r.last AND p_prior = r.digest);
   RETURN FOUND;
 END $$;
 
 -- Many commits to different timelines, each with a run: all of them, or none (false, or an error). They come in the order
--- of their ids, in which rows are locked everywhere; p_numbers is their order in the batch, and so in the feed. All digests
--- and bytes come in one value: arrays of bytea are slow to parse. Heads are locked by one scan of their key, in a statement
+-- of their ids, in which rows are locked everywhere; p_numbers is their order in the batch, and so in the feed. All bytes
+-- come in one value (of each: the digest before it, its own, the run): arrays of bytea are slow to parse. Heads are locked by one scan of their key, in a statement
 -- of their own: the next one sees what the locks' last holders wrote. Runs are looked up row by row (LATERAL, LIMIT): left
 -- to itself, the planner compares each with each while the table is small, and keeps doing so.
 -- p_made: of those that are made here, what their rows hold. p_set: of those that change more than their history, what.
@@ -111,6 +112,7 @@ DECLARE
   v_epochs bigint[];
   v_tids bigint[];
   v_seqs bigint[];
+  v_digests bytea[];
   v_poss bigint[];
   v_count integer;
   x jsonb;
@@ -132,9 +134,10 @@ BEGIN
       RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'a timeline is there already';
     END IF;
   END IF;
-  SELECT array_agg(id), array_agg(epoch), array_agg(tid), array_agg(seq), array_agg(greatest(pos_base + v_number, last_pos))
-  INTO v_ids, v_epochs, v_tids, v_seqs, v_poss FROM (
-    SELECT id, epoch, tid, seq, last_pos, pos_base FROM ${s}.timeline
+  SELECT array_agg(id), array_agg(epoch), array_agg(tid), array_agg(seq), array_agg(digest),
+    array_agg(greatest(pos_base + v_number, last_pos))
+  INTO v_ids, v_epochs, v_tids, v_seqs, v_digests, v_poss FROM (
+    SELECT id, epoch, tid, seq, digest, last_pos, pos_base FROM ${s}.timeline
     WHERE ns = p_ns AND id = ANY (p_ids) AND NOT is_stub ORDER BY id FOR NO KEY UPDATE
   ) t;
   IF v_ids IS DISTINCT FROM p_ids OR v_epochs IS DISTINCT FROM p_epochs THEN
@@ -143,11 +146,12 @@ BEGIN
   END IF;
   INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
   SELECT p.tid, p.seq + p.count, p.seq + 1, greatest(p.pos, r.pos), v_now, p_ns,
-    substr(p_bytes, p.start, 32), p.operation, substr(p_bytes, p.start + 32, p.size)
-  FROM unnest(v_tids, v_seqs, v_poss, p_operations, p_seqs, p_befores, p_counts, p_numbers, p_starts, p_sizes)
-    AS p(tid, head, pos, operation, seq, before, count, number, start, size)
-  LEFT JOIN LATERAL (SELECT last, pos FROM ${s}.run WHERE tid = p.tid AND first = p.before LIMIT 1) r ON true
-  WHERE p.seq IN (p.head, r.last) ORDER BY p.number;
+    substr(p_bytes, p.start + 32, 32), p.operation, substr(p_bytes, p.start + 64, p.size)
+  FROM unnest(v_tids, v_seqs, v_digests, v_poss, p_operations, p_seqs, p_befores, p_counts, p_numbers, p_starts, p_sizes)
+    AS p(tid, head, digest, pos, operation, seq, before, count, number, start, size)
+  LEFT JOIN LATERAL (SELECT last, digest, pos FROM ${s}.run WHERE tid = p.tid AND first = p.before LIMIT 1) r ON true
+  WHERE (p.seq = p.head AND p.digest = substr(p_bytes, p.start, 32))
+    OR (p.seq = r.last AND r.digest = substr(p_bytes, p.start, 32)) ORDER BY p.number;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF v_count < cardinality(p_ids) THEN
     RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'an append does not fit';

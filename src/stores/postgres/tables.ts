@@ -6,7 +6,7 @@
 // run's id decides, which follows the order of the batch.
 
 /** The version of tables and functions together. Functions carry it in their names: code of another version finds none. */
-export const schemaVersion = 3
+export const schemaVersion = 4
 
 /** What each version changed about the one before it. */
 const upgrades: Readonly<Record<number, (s: string) => string>> = {
@@ -17,6 +17,7 @@ ALTER TABLE ${s}.timeline ALTER COLUMN pos_base DROP DEFAULT;
 UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.id = t.ns AND n.pos_base > 0;`,
   // Functions only.
   3: () => '',
+  4: () => '',
 }
 
 export function upgradeTables(s: string, from: number): string {

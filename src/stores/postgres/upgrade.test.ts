@@ -84,7 +84,7 @@ describe('a schema of version 1', () => {
     for (let seq = 7; seq < 10; seq++) {
       const draft = { type: 'noted', version: 1, time: 1, data: utf8(`more ${seq}`) }
       const run = packRun(hash, { before: digest, first: seq + 1, epoch: 1 }, [draft])
-      const commit = { operation: appendOperation(run.digest), guard: { timeline: a, epoch: 1, seq }, run }
+      const commit = { operation: appendOperation(run.digest), guard: { timeline: a, epoch: 1, seq, digest }, run }
       expect(await store.commit([commit])).toMatchObject([{ ok: true, seq: seq + 1, wasApplied: false }])
       expect(await store.commit([commit])).toMatchObject([{ ok: true, seq: seq + 1, wasApplied: true }])
       digest = run.digest

@@ -4,7 +4,8 @@
 import fc from 'fast-check'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
-import { type Commit, feedStart, type Run, type Store } from '../../core/ports.ts'
+import type { Digest } from '../../core/coordinate.ts'
+import { type Commit, feedStart, type Guard, type Head, type Run, type Store } from '../../core/ports.ts'
 import { appendOperation, originDigest, packRun } from '../../core/run.ts'
 import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance-kit.ts'
 import { openPostgres } from './index.ts'
@@ -37,13 +38,21 @@ async function take(store: Store, id: string): Promise<void> {
   ])
 }
 
-/** Stores have no part in the chain, so each run may stand on the origin. */
-function appending(id: string, seq: number, count: number, text = ''): Commit & { readonly run: Run } {
+/** Stores have no part in the chain, so each run may stand on the origin. `before` is the run that ends at `seq`. */
+function appending(
+  id: string,
+  seq: number,
+  count: number,
+  text = '',
+  before: Digest | null = null,
+): Commit & { readonly guard: Guard; readonly run: Run } {
   const drafts = Array.from({ length: count }, (_, i) => {
     return { type: 'noted', version: 1, time: 1, data: utf8(`${text} ${seq + i}`) }
   })
-  const run = packRun(hash, { before: originDigest(hash, asTimeline(id)), first: seq + 1, epoch: 1 }, drafts)
-  return { operation: appendOperation(run.digest), guard: { timeline: asTimeline(id), epoch: 1, seq }, run }
+  const origin = originDigest(hash, asTimeline(id))
+  const run = packRun(hash, { before: origin, first: seq + 1, epoch: 1 }, drafts)
+  const guard = { timeline: asTimeline(id), epoch: 1, seq, digest: before ?? origin }
+  return { operation: appendOperation(run.digest), guard, run }
 }
 
 /** Only commits that are more than an append write this. */
@@ -58,6 +67,7 @@ interface Draft {
   readonly worker: string
   /** Off from where the timeline is. */
   readonly seqOff: number
+  readonly digestOff: boolean
   readonly epochOff: number
   readonly fields: Partial<Commit>
 }
@@ -70,6 +80,7 @@ const drafts = fc.record<Draft>({
   count: fc.integer({ min: 1, max: 3 }),
   worker: fc.constantFrom('w', 'w', 'w', 'gone'),
   seqOff: rarely,
+  digestOff: fc.nat({ max: 19 }).map((n) => n === 0),
   epochOff: rarely,
   fields: fc.record(
     {
@@ -100,16 +111,22 @@ describe('commits with a run', () => {
           round += 1
           const prefix = `w${round}/`
           const timelines = names.map((name) => asTimeline(prefix + name))
-          const at = new Map<string, { epoch: number; seq: number }>()
+          const at = new Map<string, Pick<Head, 'epoch' | 'seq' | 'digest'>>()
           let number = 0
-          const commitOf = ({ name, kind, count, worker, seqOff, epochOff, fields }: Draft): Commit => {
+          const commitOf = ({ name, kind, count, worker, seqOff, epochOff, digestOff, fields }: Draft): Commit => {
             const id = prefix + name
-            const head = kind === 'make' ? { epoch: 0, seq: 0 } : (at.get(id) ?? { epoch: 1, seq: 0 })
+            const digest = originDigest(hash, asTimeline(id))
+            const head = kind === 'make' ? { epoch: 0, seq: 0, digest } : (at.get(id) ?? { epoch: 1, seq: 0, digest })
             const { run, operation } = appending(id, head.seq + seqOff, count, String(++number))
-            const guard = { timeline: asTimeline(id), epoch: head.epoch + epochOff, seq: head.seq + seqOff }
+            const guard = {
+              timeline: asTimeline(id),
+              epoch: head.epoch + epochOff,
+              seq: head.seq + seqOff,
+              digest: digestOff ? hash(utf8('other')) : head.digest,
+            }
             if (kind === 'append') return { operation, guard, run }
             const own = { operation: asOperation(`o${number}`), guard, run, ...fields }
-            const create = { digest: originDigest(hash, asTimeline(id)) }
+            const create = { digest }
             return kind === 'set'
               ? own
               : { ...own, attributes, take: { worker: asWorker(worker), from: 'free', create } }
@@ -146,13 +163,13 @@ describe('commits with a run', () => {
     const take = { worker: asWorker('w'), from: 'free' as const, create }
     const made = {
       operation: asOperation('m'),
-      guard: { timeline: asTimeline('e/a'), epoch: 0, seq: 0 },
+      guard: { timeline: asTimeline('e/a'), epoch: 0, seq: 0, digest: create.digest },
       run,
       take,
       queue: 'q',
       status: 'running',
     }
-    const last = appending('e/a', 1, 1)
+    const last = appending('e/a', 1, 1, '', run.digest)
     const end = { ...last, operation: asOperation('e'), release: true, queue: null, wakeup: null, status: 'completed' }
     expect(await store.commit([made])).toMatchObject([{ ok: true, epoch: 1, seq: 1 }])
     expect(await store.commit([end])).toMatchObject([{ ok: true, epoch: 1, seq: 2 }])
@@ -178,9 +195,15 @@ describe('appends', () => {
     const ids = ['hot/c', 'hot/a', 'hot/b']
     for (const id of ids) await take(store, id)
     let seq = 0
+    const last = new Map<string, Digest>()
+    const next = (id: string, count: number) => {
+      const commit = appending(id, seq, count, '', last.get(id))
+      last.set(id, commit.run.digest)
+      return commit
+    }
     for (const count of [1, 3, 2, 1, 1]) {
-      expect(await store.commit([appending('hot/c', seq, count)])).toMatchObject([{ ok: true, seq: seq + count }])
-      const batch = ['hot/b', 'hot/a'].map((id) => appending(id, seq, count))
+      expect(await store.commit([next('hot/c', count)])).toMatchObject([{ ok: true, seq: seq + count }])
+      const batch = ['hot/b', 'hot/a'].map((id) => next(id, count))
       expect(await store.commit(batch)).toMatchObject([
         { ok: true, seq: seq + count, wasApplied: false },
         { ok: true, seq: seq + count, wasApplied: false },
@@ -199,9 +222,12 @@ describe('appends', () => {
   it('follow a run of another store, of which they do not know where it begins', async () => {
     const [first, second] = [await openStore('two'), await openStore('two')]
     await take(first, 'two/a')
-    await first.commit([appending('two/a', 0, 3)])
-    expect(await second.commit([appending('two/a', 3, 2)])).toMatchObject([{ ok: true, seq: 5, wasApplied: false }])
-    expect(await first.commit([appending('two/a', 5, 1)])).toMatchObject([{ ok: true, seq: 6, wasApplied: false }])
+    const one = appending('two/a', 0, 3)
+    const two = appending('two/a', 3, 2, '', one.run.digest)
+    const three = appending('two/a', 5, 1, '', two.run.digest)
+    await first.commit([one])
+    expect(await second.commit([two])).toMatchObject([{ ok: true, seq: 5, wasApplied: false }])
+    expect(await first.commit([three])).toMatchObject([{ ok: true, seq: 6, wasApplied: false }])
     const runs = await first.read(asTimeline('two/a'), 0, 1e6)
     expect(runs.map(({ first, count }) => [first, count])).toEqual([
       [1, 3],
@@ -225,16 +251,21 @@ describe('appends', () => {
     const stores = await Promise.all(Array.from({ length: 6 }, () => openStore('race')))
     await take(stores[0]!, 'race/a')
     await take(stores[0]!, 'race/b')
+    let last: Digest | null = null
+    let lastBeside: Digest | null = null
     for (let round = 0, seq = 0; round < 40; round++) {
-      const batches = stores.map((_, i) => [appending('race/a', seq, 1 + (i % 3), `${i}`)])
+      const batches = stores.map((_, i) => [appending('race/a', seq, 1 + (i % 3), `${i}`, last)])
       // Some come together with another timeline, which has one writer.
-      batches[round % 6]!.push(appending('race/b', round, 1))
+      const beside = appending('race/b', round, 1, '', lastBeside)
+      batches[round % 6]!.push(beside)
       const outcomes = await Promise.all(stores.map((store, i) => store.commit(batches[i]!)))
       const winners = outcomes.flatMap(([outcome], i) => (outcome!.ok ? [batches[i]![0]!] : []))
       expect(winners).toHaveLength(1)
       for (const [outcome] of outcomes) if (!outcome!.ok) expect(outcome!.code).toBe('CONFLICT')
       expect(outcomes[round % 6]![1]).toMatchObject({ ok: true })
       seq += winners[0]!.run.count
+      last = winners[0]!.run.digest
+      lastBeside = beside.run.digest
     }
     expect(await stores[0]!.inspect()).toEqual([])
   })
@@ -242,13 +273,18 @@ describe('appends', () => {
   it.each([1, 2])('to a server that came back with less are a CONFLICT, after runs of %i', async (count) => {
     const store = await openStore(`less ${count}`)
     const ids = ['less/a', 'less/b'].map((id) => `${id}${count}`)
+    const last = new Map<string, Digest>()
     for (const id of ids) {
       await take(store, id)
-      for (const seq of [0, 1, 2]) await store.commit([appending(id, seq * count, count)])
+      for (const seq of [0, 1, 2]) {
+        const commit = appending(id, seq * count, count, '', last.get(id))
+        expect(await store.commit([commit])).toMatchObject([{ ok: true }])
+        last.set(id, commit.run.digest)
+      }
     }
     // As after the loss of its last transactions: this process goes on and remembers more than the server does.
     await query(shared, `DELETE FROM "${schema}".run WHERE first > ${2 * count}`)
-    const late = ids.map((id) => appending(id, 3 * count, count))
+    const late = ids.map((id) => appending(id, 3 * count, count, '', last.get(id)))
     expect(await store.commit([late[0]!])).toMatchObject([{ ok: false, code: 'CONFLICT', head: { seq: 2 * count } }])
     expect(await store.commit(late)).toMatchObject([
       { ok: false, code: 'CONFLICT' },
@@ -259,7 +295,9 @@ describe('appends', () => {
   it('that waited for a trim are not put back under the floor', async () => {
     const [owner, late] = [await openStore('late'), await openStore('late')]
     await take(owner, 'late/a')
-    const runs = [appending('late/a', 0, 1), appending('late/a', 1, 1), appending('late/a', 2, 1)]
+    const one = appending('late/a', 0, 1)
+    const two = appending('late/a', 1, 1, '', one.run.digest)
+    const runs = [one, two, appending('late/a', 2, 1, '', two.run.digest)]
     for (const run of runs) await owner.commit([run])
     let again: unknown
     const trim = { seq: 2, digest: runs[1]!.run.digest, restsOn: [] }

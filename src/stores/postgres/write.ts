@@ -3,7 +3,7 @@
 // looked up by its key: quicker than to search for the last one. It is a hint, and kept only for that: where it is wrong,
 // or anything else does not fit, the call does nothing.
 
-import { type TimelineId, toHex } from '../../core/coordinate.ts'
+import { type Digest, type TimelineId, toHex } from '../../core/coordinate.ts'
 import type { Commit, Guard, Run } from '../../core/ports.ts'
 import { isAppendOperation } from '../../core/run.ts'
 import type { Connections } from './connect.ts'
@@ -12,7 +12,10 @@ import { isMisfit } from './failure.ts'
 import { functionName } from './functions.ts'
 import { arrayOfTexts, escapeText, isStorable } from './text.ts'
 
-export type Write = Commit & { readonly guard: Guard & { readonly seq: number }; readonly run: Run }
+export type Write = Commit & {
+  readonly guard: Guard & { readonly seq: number; readonly digest: Digest }
+  readonly run: Run
+}
 
 export interface CommitPort {
   readonly connections: Connections
@@ -54,7 +57,14 @@ export function areWrites(commits: readonly Commit[]): commits is readonly Write
   const timelines = new Set<string>()
   for (const commit of commits) {
     const { guard, run, take } = commit
-    if (!run || guard?.seq === undefined || timelines.has(guard.timeline) || !isStorable(guard.timeline)) return false
+    if (
+      !run ||
+      guard?.seq === undefined ||
+      guard.digest?.length !== 32 ||
+      timelines.has(guard.timeline) ||
+      !isStorable(guard.timeline)
+    )
+      return false
     if (take && !isMaking(commit)) return false
     if (!hasOnly(commit, take ? makeFields : setFields)) return false
     timelines.add(guard.timeline)
@@ -101,6 +111,7 @@ async function appendOne({ connections, schema, namespace, lastRuns }: CommitPor
     String(guard.seq),
     String(lastRuns.before(guard.timeline, guard.seq)),
     String(run.count),
+    asBuffer(guard.digest),
     asBuffer(run.digest),
     asBuffer(run.bytes),
   ])
@@ -119,10 +130,10 @@ async function writeMany(
   const set: unknown[] = []
   let start = 1
   for (const [index, commit] of sorted.entries()) {
-    const { run } = commit
-    pieces.push(run.digest, run.bytes)
+    const { guard, run } = commit
+    pieces.push(guard.digest, run.digest, run.bytes)
     starts.push(start)
-    start += run.digest.length + run.bytes.length
+    start += guard.digest.length + run.digest.length + run.bytes.length
     if (commit.take) made.push(encodeMade(commit))
     else if (!hasOnly(commit, appendFields)) set.push({ at: index + 1, ...encodeFields(commit) })
   }

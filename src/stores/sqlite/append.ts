@@ -2,6 +2,7 @@
 // is one statement, the row of the log; heads follow later (loose.ts). It does the same as transition.ts and gives up (null)
 // wherever that would refuse or do more.
 
+import { equalBytes } from '../../core/coordinate.ts'
 import type { Commit, Outcome } from '../../core/ports.ts'
 import { copyDigest } from './head-state.ts'
 import type { FrameDraft } from './log-row.ts'
@@ -33,6 +34,7 @@ export function planAppends(
     const { epoch, floor, floorDigest, base, owner } = head
     // Without an owner a head is taken to be the last word (loose.ts).
     if (owner === null || epoch !== guard!.epoch || head.seq !== guard!.seq || head.operation === operation) return null
+    if (!equalBytes(head.digest, guard!.digest!)) return null
     plan.frames.push({ tid, previous: head.position, before: head.digest, run, operation })
     const seq = run.first + run.count - 1
     const digest = copyDigest(run.digest)
@@ -45,7 +47,7 @@ export function planAppends(
 
 function isAppend(commit: Commit): boolean {
   const { guard, run, operation } = commit
-  if (!guard || !run || typeof operation !== 'string' || operation === '') return false
+  if (!guard?.digest || !run || typeof operation !== 'string' || operation === '') return false
   // Nothing besides these three.
   if (Object.keys(commit).length !== 3) return false
   return run.first === guard.seq! + 1 && Number.isSafeInteger(run.count) && run.count > 0 && run.digest.length === 32

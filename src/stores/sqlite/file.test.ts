@@ -126,7 +126,7 @@ describe('a disk that is full', () => {
     const a = await kit.create('a')
     const commit = (text: string) => ({
       operation: kit.operation(),
-      guard: { timeline: a.id, epoch: a.epoch, seq: a.seq },
+      guard: a.guard,
       run: a.run(text),
     })
     const pages = Number(connection.get('PRAGMA page_count')!.page_count)
@@ -265,7 +265,7 @@ describe('space', () => {
     for (let n = 0; n < 60; n++) {
       const commits = [a, b].map((writer) => ({
         operation: asOperation(`${writer.id}-${n}`),
-        guard: { timeline: writer.id, epoch: writer.epoch, seq: writer.seq },
+        guard: writer.guard,
         run: writer.run(`${'x'.repeat(5000)} ${n}`),
       }))
       for (const outcome of await kit.store.commit(commits)) expectOk(outcome)

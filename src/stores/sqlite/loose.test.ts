@@ -101,7 +101,7 @@ describe('loose rows', () => {
     await a.append('one')
     const commit = {
       operation: kit.operation(),
-      guard: { timeline: a.id, epoch: a.epoch, seq: a.seq },
+      guard: a.guard,
       run: a.run('two'),
     }
     const [first] = await kit.store.commit([commit])

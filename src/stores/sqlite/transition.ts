@@ -2,7 +2,7 @@
 // and the caller takes back what was done (timelines.undo and, where a step writes rows at once, a savepoint).
 
 import { assert } from '../../core/assert.ts'
-import type { OperationId } from '../../core/coordinate.ts'
+import { equalBytes, type OperationId } from '../../core/coordinate.ts'
 import type { Commit, Outcome, Run, Take } from '../../core/ports.ts'
 import type { Writable } from '../../core/writable.ts'
 import { mergeAttributes } from './attributes.ts'
@@ -64,6 +64,9 @@ function checkGuard({ name, head }: Timeline, guard: NonNullable<Commit['guard']
   }
   if (guard.seq !== undefined && head.seq !== guard.seq) {
     throw new Refused('CONFLICT', `${name} is at sequence ${head.seq}, the commit expected ${guard.seq}`)
+  }
+  if (guard.digest !== undefined && !equalBytes(head.digest, guard.digest)) {
+    throw new Refused('CONFLICT', `${name} has another history up to sequence ${head.seq} than the commit expected`)
   }
 }
 

@@ -1,0 +1,193 @@
+// Another, smaller simulation: a store that goes back to an older copy of itself while processes go on with what they
+// remember, as after a failover to a replica that lagged. What was acknowledged after the copy was made is gone, and
+// rightly so; what must hold is that history is whole, that it holds everything else that was acknowledged, and that
+// nothing is in it twice. The user's code rides in some of the commits.
+
+import { createEngine, isReprise, timeline } from '../../dist/index.js'
+import { createWorld, openMemory, snapshot } from '../../dist/stores/memory/index.js'
+import { namespace } from './disk.mjs'
+import { SeededRandom } from './random.mjs'
+import { sha256 } from './sha256.mjs'
+import { Violation } from './violation.mjs'
+
+const log = timeline('log', {
+  initial: () => ({ numbers: [] }),
+  apply: (state, { n }) => ({ numbers: [...state.numbers, n] }),
+})
+const ids = ['a', 'b']
+const steps = 60
+/** What a process may be told that goes on with a past that is gone. */
+const expected = ['FENCED', 'CONFLICT', 'CLOSED', 'NOT_FOUND', 'OUT_OF_RANGE', 'BASE_GONE', 'WORKER_RETIRED']
+
+/** @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: object[] }>} */
+export async function simulateFailover(seed, { plant = null, print = null } = {}) {
+  const sim = new FailoverSimulation(seed, plant, print)
+  try {
+    await sim.run()
+  } catch (error) {
+    sim.violation ??= error instanceof Violation ? error : new Violation('BUG', error?.stack ?? String(error))
+  }
+  return { violation: sim.violation, traceHash: sim.traceHash, events: steps, replays: [] }
+}
+
+class FailoverSimulation {
+  violation = null
+  traceHash = 0x811c9dc5
+  #random
+  #plant
+  #print
+  #world = createWorld()
+  #store
+  #now = 1_800_000_000_000
+  #nextNumber = 1
+  #nextProcess = 1
+  #processes = []
+  #copies = []
+  /** What was acknowledged and not lost by going back: numbers by timeline. */
+  #acknowledged = new Map(ids.map((id) => [id, []]))
+
+  constructor(seed, plant, print) {
+    this.#random = new SeededRandom(seed)
+    this.#plant = plant
+    this.#print = print
+    this.#open()
+  }
+
+  async run() {
+    for (let i = 0; i < 3; i++) this.#processes.push(this.#start())
+    for (let step = 0; step < steps; step++) {
+      this.#now += 1
+      const action = this.#random.weighted({ open: 8, append: 14, change: 2, ride: 3, checkpoint: 2, copy: 2, back: 2 })
+      this.#note(action)
+      if (action === 'copy') this.#copy()
+      else if (action === 'back') await this.#goBack()
+      else await this.#act(action, this.#random.pick(this.#processes), this.#random.pick(ids))
+    }
+    await this.#audit()
+  }
+
+  async #act(action, process, id) {
+    try {
+      if (action === 'open' || !process.handles.has(id)) {
+        const handle = await process.engine.openTimeline(`log/${id}`, log.fold, { takeover: true })
+        process.handles.set(id, handle)
+        return
+      }
+      const handle = process.handles.get(id)
+      if (action === 'checkpoint') return await handle.checkpoint({ trigger: 'asked' })
+      if (action === 'change') return await handle.write([], { status: this.#random.pick(['x', 'y']) })
+      const n = this.#nextNumber++
+      const ride = action === 'ride' && { ride: () => n }
+      await handle.write([{ type: 'n', data: { n } }], ride || undefined)
+      this.#acknowledged.get(id).push(n)
+    } catch (error) {
+      this.#note(`${action} by ${process.name}: ${error.code ?? error}`)
+      if (isReprise(error, 'HISTORY_DAMAGED')) throw new Violation('G3', error.message)
+      if (!isReprise(error, ...expected)) throw error
+      // It finds out, and starts from what is there.
+      process.handles.delete(id)
+      await process.engine.close().catch(() => undefined)
+      this.#processes[this.#processes.indexOf(process)] = this.#start()
+    }
+  }
+
+  #copy() {
+    const acknowledged = new Map([...this.#acknowledged].map(([id, numbers]) => [id, [...numbers]]))
+    this.#copies.push({ world: snapshot(this.#world), acknowledged })
+  }
+
+  /** Everybody keeps what they remember. */
+  async #goBack() {
+    if (this.#copies.length === 0) return
+    const { world, acknowledged } = this.#random.pick(this.#copies)
+    this.#world = snapshot(world)
+    this.#acknowledged = new Map([...acknowledged].map(([id, numbers]) => [id, [...numbers]]))
+    this.#open()
+    if (this.#random.chance(0.3)) await this.#audit()
+  }
+
+  #open() {
+    this.#store = openMemory({ namespace, hash: sha256, clock: () => this.#now, world: this.#world })
+  }
+
+  #start() {
+    const name = `p${this.#nextProcess++}`
+    return { name, engine: this.#engineOver(this.#door(), name), handles: new Map() }
+  }
+
+  /** The store as processes have it: whichever copy is up, with the planted bug. */
+  #door() {
+    return new Proxy(
+      {},
+      {
+        get: (_, key) => {
+          if (key === 'commit') return (commits) => this.#commit(commits)
+          if (key === 'close') return () => Promise.resolve()
+          const member = this.#store[key]
+          return typeof member === 'function' ? member.bind(this.#store) : member
+        },
+      },
+    )
+  }
+
+  async #commit(commits) {
+    if (this.#plant === 'guard-ignores-digest')
+      return await this.#store.commit(commits.map((one) => this.#lenient(one)))
+    const riding = this.#plant === 'rider-ends-transaction' && commits.some((one) => one.ride)
+    if (!riding) return await this.#store.commit(commits)
+    // The rider rolled back what it rode in, and the store said that all is well.
+    const before = snapshot(this.#world)
+    const outcomes = await this.#store.commit(commits)
+    this.#world = before
+    this.#open()
+    return outcomes
+  }
+
+  #lenient(commit) {
+    const row = commit.guard && this.#world.spaces.get(namespace)?.timelines.get(commit.guard.timeline)
+    if (!row || commit.guard.digest === undefined) return commit
+    return { ...commit, guard: { ...commit.guard, digest: row.digest } }
+  }
+
+  #engineOver(store, name) {
+    const clock = {
+      now: () => this.#now,
+      elapsed: () => this.#now,
+      after: () => () => {},
+      soon: (call) => queueMicrotask(call),
+      next: (call) => queueMicrotask(call),
+    }
+    const identity = { host: 'host', process: name }
+    const ports = { store, clock, random: this.#random, hash: sha256, identity, isGone: () => false }
+    const engine = createEngine(ports, { worker: name, lease: 1e9, patience: 0 })
+    engine.register(log.prefix, log.fold)
+    return engine
+  }
+
+  /** By an engine that knows nothing yet, over a copy. */
+  async #audit() {
+    const world = snapshot(this.#world)
+    const store = openMemory({ namespace, hash: sha256, clock: () => this.#now, world })
+    const engine = this.#engineOver(store, 'auditor')
+    const { faults } = await engine.verify()
+    if (faults.length > 0) throw new Violation('G3', `history is broken: ${faults[0].where}: ${faults[0].what}`)
+    for (const id of ids) {
+      const acknowledged = this.#acknowledged.get(id)
+      const head = await engine.head(`log/${id}`)
+      const { numbers } = head
+        ? (await engine.openTimeline(`log/${id}`, log.fold, { takeover: true })).state
+        : { numbers: [] }
+      if (new Set(numbers).size < numbers.length) throw new Violation('G4', `log/${id} holds an entry twice`)
+      const missing = acknowledged.find((n) => !numbers.includes(n))
+      if (missing !== undefined) throw new Violation('G1', `log/${id}: entry ${missing} was acknowledged and is gone`)
+    }
+    await engine.close()
+  }
+
+  #note(text) {
+    let hash = this.traceHash
+    for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)
+    this.traceHash = hash >>> 0
+    this.#print?.(text)
+  }
+}

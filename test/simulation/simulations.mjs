@@ -1,0 +1,6 @@
+// The simulations by name: `main`, and smaller ones for what it cannot express.
+
+import { simulateFailover } from './failover.mjs'
+import { simulate } from './simulate.mjs'
+
+export const simulations = { main: simulate, failover: simulateFailover }

@@ -1,5 +1,6 @@
 // A circuit breaker: after so many failures in a row nothing more is started for a while, then one item is let through as
-// a probe. If it succeeds the job goes on, if it fails the pause doubles.
+// a probe. If it succeeds the job goes on, if it fails the pause doubles. An item that says itself that trying again is of
+// no use tells nothing about the service: it counts neither way, and if it was the probe, the next item is.
 
 export interface BreakerSettings {
   readonly failures: number
@@ -12,7 +13,7 @@ export class Breaker {
   #inARow = 0
   #pauseMs: number
   #openUntil: number | null = null
-  #isProbing = false
+  #probe: object | null = null
 
   constructor(settings: BreakerSettings) {
     this.#settings = settings
@@ -24,33 +25,38 @@ export class Breaker {
   }
 
   /** 0: go. Otherwise: ask again after so many ms. */
-  tryStart(now: number): number {
+  tryStart(now: number, task: object): number {
     if (this.#openUntil === null) return 0
     if (now < this.#openUntil) return this.#openUntil - now
-    if (this.#isProbing) return 50
-    this.#isProbing = true
+    if (this.#probe !== null && this.#probe !== task) return 50
+    this.#probe = task
     return 0
   }
 
-  /** True: it was open and is closed now. */
+  /** True: it was open and is closed now. Any success shows that the service is back, not only the probe's. */
   succeeded(): boolean {
     this.#inARow = 0
+    this.#probe = null
     if (this.#openUntil === null) return false
     this.#openUntil = null
-    this.#isProbing = false
     this.#pauseMs = this.#settings.pauseMs
     return true
   }
 
   /** True: it opened just now, or stays open after a failed probe. */
-  failed(now: number): boolean {
+  failed(now: number, task: object): boolean {
     this.#inARow += 1
     if (this.#openUntil !== null) {
-      if (!this.#isProbing) return false
+      if (this.#probe !== task) return false
       this.#pauseMs = Math.min(this.#settings.maxPauseMs, this.#pauseMs * 2)
     } else if (this.#inARow < this.#settings.failures) return false
-    this.#isProbing = false
+    this.#probe = null
     this.#openUntil = now + this.#pauseMs
     return true
+  }
+
+  /** The task is no longer under way, for whatever reason: if it was the probe, another may be. */
+  left(task: object): void {
+    if (this.#probe === task) this.#probe = null
   }
 }

@@ -1,15 +1,16 @@
 // One pass over the source for some shards of a job: reads items, skips what is finished, starts the rest within the
 // limits, and is over when everything it read is settled. It knows nothing of rounds or of other processes.
 
-import type { RepriseError } from '../../core/errors.ts'
+import { RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { fingerprint } from './digest.ts'
 import type { Cursor } from './entries.ts'
 import { identify } from './identity.ts'
 import type { ResolvedJob } from './options.ts'
+import { PatientReader } from './patient-reader.ts'
 import type { Shard } from './shard.ts'
-import type { Chunk, Reader } from './source.ts'
+import type { Chunk } from './source.ts'
 import { Task } from './task.ts'
 import type { Workbench } from './workbench.ts'
 
@@ -24,7 +25,7 @@ export class Pass<T> {
   readonly #byIndex = new Map<number, Shard<T>>()
   readonly #controller = new AbortController()
   #stopWaiting: (() => void) | null = null
-  #reader: Reader<T> | null = null
+  #reader: PatientReader<T> | null = null
   #ordinal = 0
   #read = 0
   #breathAt = 0
@@ -74,12 +75,19 @@ export class Pass<T> {
       engine: this.#engine,
       timeline: this.shards[0]!.open.id,
     }
-    this.#reader = await this.#job.source.open(start?.position, context)
+    this.#reader = new PatientReader(this.#kernel, this.#job, start?.position, context, {
+      onFailure: (error, attempt, next) => this.#bench.sourceFailed(error, attempt, next),
+      pause: (ms) => this.#pause(ms),
+    })
     try {
       return await this.#readAll(this.#reader)
+    } catch (error) {
+      // Called off while the source was failing: whoever has the shards now reads it.
+      if (this.#isOff) return false
+      throw error
     } finally {
       // A source that will not end when asked must not keep the job from ending.
-      await this.#reader.close?.()
+      await this.#reader.close()
     }
   }
 
@@ -96,7 +104,18 @@ export class Pass<T> {
     return true
   }
 
-  async #readAll(reader: Reader<T>): Promise<boolean> {
+  /** Sleeps in short spells: shards may be lost meanwhile. */
+  async #pause(ms: number): Promise<void> {
+    const { clock } = this.#kernel
+    for (const until = clock.elapsed() + ms; !this.#isOff; ) {
+      const left = until - clock.elapsed()
+      if (left <= 0) return
+      await new Promise<void>((resolve) => clock.after(Math.min(left, 250), resolve, true))
+    }
+    throw new RepriseError('ABORTED', 'the source is not read any further')
+  }
+
+  async #readAll(reader: PatientReader<T>): Promise<boolean> {
     let ahead: Promise<Chunk<T> | null> | Chunk<T> | null = reader.next()
     for (;;) {
       const chunk = ahead instanceof Promise ? await this.#orStop(ahead) : ahead
@@ -106,7 +125,7 @@ export class Pass<T> {
       ahead = reader.next()
       if (ahead instanceof Promise) ahead.catch(() => undefined)
       if (!(await this.#work(chunk))) return false
-      this.#ordinal += chunk.items.length
+      this.#ordinal += chunk.items.length - (chunk.repeated ?? 0)
       if (chunk.after) {
         const cursor = { position: chunk.after.position, ordinal: this.#ordinal }
         for (const shard of this.shards) {
@@ -131,7 +150,8 @@ export class Pass<T> {
   async #work(chunk: Chunk<T>): Promise<boolean> {
     for (let i = 0; i < chunk.items.length; i++) {
       if (this.#isOff) return false
-      const task = this.#taskFor(chunk.items[i]!, chunk.keys?.[i])
+      const isRepeated = chunk.repeated !== undefined && i < chunk.repeated
+      const task = this.#taskFor(chunk.items[i]!, chunk.keys?.[i], isRepeated)
       if (task) {
         if (!this.#bench.tryStart(task) && !(await this.#bench.admit(task))) return false
       } else if ((i & 63) === 0) await this.#breathe()
@@ -139,18 +159,19 @@ export class Pass<T> {
     return true
   }
 
-  #taskFor(item: T, own: string | undefined): Task<T> | null {
-    this.#read += 1
+  #taskFor(item: T, own: string | undefined, isRepeated: boolean): Task<T> | null {
+    if (!isRepeated) this.#read += 1
+    const skipped = (shard: Shard<T>) => (isRepeated ? null : this.#bench.skipped(shard))
     const key = identify(this.#job, item, own)
     const print = fingerprint(key)
     const shard = this.#byIndex.get(this.#job.shards === 1 ? 0 : shardOf(print, this.#job.shards))
     // Another process, or another pass, does the rest.
     if (!shard || shard.isLeaving || shard.lost) return null
     const version = this.#job.version ? this.#job.version(item) : ''
-    if (shard.inFlight.has(key, print)) return this.#bench.skipped(shard)
-    if (shard.isFinished(key, print, version)) return this.#bench.skipped(shard)
+    if (shard.inFlight.has(key, print)) return skipped(shard)
+    if (shard.isFinished(key, print, version)) return skipped(shard)
     const letter = shard.state.dead.size > 0 ? shard.state.dead.get(key) : undefined
-    if (letter && letter.version === version) return this.#bench.skipped(shard)
+    if (letter && letter.version === version) return skipped(shard)
     return new Task(item, key, print, version, shard, shard.mark)
   }
 

@@ -11,6 +11,8 @@ export interface JobReport {
   readonly skipped: number
   /** Dead letters of this run. */
   readonly failed: number
+  /** Dead letters that the job has now, in all processes and of earlier runs too: until they are sent back or discarded. */
+  readonly dead: number
   readonly retried: number
   readonly elapsedMs: number
   /** Where an unfinished run was picked up, or null. */
@@ -49,6 +51,13 @@ export type JobEvent =
       readonly attempt: number
       readonly error: Failure
       readonly next: 'retry' | 'dead'
+    }
+  | {
+      /** The source failed, and is read again from its last position; or its attempts are used up, and the run ends. */
+      readonly type: 'source-failure'
+      readonly attempt: number
+      readonly error: Failure
+      readonly next: 'retry' | 'stop'
     }
   | {
       readonly type: 'ended'

@@ -22,6 +22,12 @@ export function isFinished(head: Head | null | undefined, round: number): boolea
   return head?.status === 'finished' && Number(head.attributes.round ?? 0) >= round
 }
 
+/** Dead letters in all shards, as their heads tell: kept up to date when a shard is let go. */
+export async function deadOf(engine: Reprise, timelines: readonly string[]): Promise<number> {
+  const heads = await engine.kernel.store.head(timelines.map((id) => timelineId(id)))
+  return heads.reduce((sum, head) => sum + Number(head?.attributes.dead ?? 0), 0)
+}
+
 /** Keys are spread over shards by their number: another number would look for them in the wrong place. */
 export async function checkShards(engine: Reprise, name: string, shards: number): Promise<void> {
   const own = timelinesOf(name, shards)[0]!

@@ -20,7 +20,7 @@ import { allotment } from './limiter.ts'
 import type { ResolvedJob } from './options.ts'
 import { Pass } from './pass.ts'
 import type { JobEvent, JobProgress, JobReport } from './progress.ts'
-import { checkShards, isFinished, roundOf, timelinesOf } from './rounds.ts'
+import { checkShards, deadOf, isFinished, roundOf, timelinesOf } from './rounds.ts'
 import { Shard } from './shard.ts'
 import type { JobState } from './state.ts'
 import { Workbench } from './workbench.ts'
@@ -81,6 +81,8 @@ export class JobRun<T = unknown> {
       onChange: () => this.#announcer.changed(),
       onFailure: (task, error, next) =>
         this.#announcer.tell({ type: 'failure', key: task.key, attempt: task.attempts, error: toFailure(error), next }),
+      onSourceFailure: (error, attempt, next) =>
+        this.#announcer.tell({ type: 'source-failure', attempt, error: toFailure(error), next }),
       onFatal: (error) => this.#fail(error),
     })
     this.#result = this.#drive()
@@ -140,7 +142,7 @@ export class JobRun<T = unknown> {
       if (this.#stopping) await this.#stopping
       await Promise.all(this.#passes.values())
       if (this.#fatal) throw this.#fatal
-      const report = this.#report(this.#stopping ? 'stopped' : 'finished')
+      const report = this.#report(this.#stopping ? 'stopped' : 'finished', await deadOf(this.#engine, this.timelines))
       this.#end(report, null)
       return report
     } catch (error) {
@@ -161,13 +163,14 @@ export class JobRun<T = unknown> {
     this.#announcer.tell({ type: 'ended', progress: this.progress, report, error })
   }
 
-  #report(status: JobReport['status']): JobReport {
+  #report(status: JobReport['status'], dead: number): JobReport {
     const { done, skipped, failed, retried } = this.#bench.counts
     return {
       status,
       done,
       skipped,
       failed,
+      dead,
       retried,
       elapsedMs: this.#engine.kernel.clock.elapsed() - this.#startedAt,
       resumedFrom: this.#resumedFrom,

@@ -11,6 +11,8 @@ export interface Chunk<T> {
   readonly keys?: readonly string[]
   /** Read on from here after this chunk; absent: no place to read on from yet. */
   readonly after?: { readonly position: unknown }
+  /** How many of its first items were given before, by a reader that failed after them. */
+  readonly repeated?: number
 }
 
 export interface Reader<T> {
@@ -36,6 +38,8 @@ export interface Source<T> {
   open(position: unknown, context: ReadContext): Promise<Reader<T>> | Reader<T>
   /** The position stays meaningful after the end: the next round goes on from it (a file or table that only grows). */
   readonly goesOn?: boolean
+  /** It can be read only once (a stream, an iterator): if it fails, nothing can be read again. */
+  readonly once?: boolean
 }
 
 /** What a source function is given beside the cursor. */
@@ -111,8 +115,9 @@ export function toSource<T>(given: SourceLike<T>): Source<T> {
   }
   if (Array.isArray(given)) return { kind: 'array', open: () => arrayReader(given as readonly T[]) }
   if (isSource<T>(given)) return given
-  if (isIterable<T>(given)) return { kind: 'iterable', open: () => iterableReader(given) }
-  if (isAsyncIterable<T>(given)) return { kind: 'async iterable', open: () => asyncReader(given) }
+  // Whether one of these could be read again is not to be seen: a stream that broke would look as if it had ended.
+  if (isIterable<T>(given)) return { kind: 'iterable', once: true, open: () => iterableReader(given) }
+  if (isAsyncIterable<T>(given)) return { kind: 'async iterable', once: true, open: () => asyncReader(given) }
   throw new RepriseError(
     'INVALID_ARGUMENT',
     'the source of a job is an array, an iterable, an async iterable, a function, or made by lines(), jsonLines(), csv(), pages() or keyRange()',

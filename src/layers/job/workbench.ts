@@ -25,6 +25,7 @@ export interface Counts {
 export interface WorkbenchEvents<T> {
   onChange(): void
   onFailure(task: Task<T>, error: unknown, next: 'retry' | 'dead'): void
+  onSourceFailure(error: unknown, attempt: number, next: 'retry' | 'stop'): void
   /** Ends the job: a key that cannot be used, a source that broke. */
   onFatal(error: unknown): void
 }
@@ -78,6 +79,10 @@ export class Workbench<T> {
   skipped(_shard: Shard<T>): null {
     this.counts.skipped += 1
     return null
+  }
+
+  sourceFailed(error: unknown, attempt: number, next: 'retry' | 'stop'): void {
+    this.#events.onSourceFailure(error, attempt, next)
   }
 
   /** Takes the task in and resolves when the next one may come. False: the job is stopping, or the shard is lost. */
@@ -210,7 +215,7 @@ export class Workbench<T> {
       }
       return true
     }
-    if (breaker && !(await pass((now) => breaker.tryStart(now)))) return false
+    if (breaker && !(await pass((now) => breaker.tryStart(now, task)))) return false
     if (task.shard.careful > 0) {
       // Noted when there is room, so that it is not blamed for a crash while it only waits…
       if (limiter && !(await pass((now) => limiter.pauseMs(now)))) return false
@@ -264,7 +269,8 @@ export class Workbench<T> {
       this.#refuse(task)
       return
     }
-    if (this.breaker?.failed(clock.elapsed())) {
+    // An item that gives up says something about itself, not about the service.
+    if (!this.#job.retry.isFinal(error) && this.breaker?.failed(clock.elapsed(), task)) {
       this.#note(shard, 'paused', error instanceof Error ? error.message : String(error))
     }
     const decision = decideRetry(this.#job.retry, task.attempts + 1, error, random.number())
@@ -354,6 +360,7 @@ export class Workbench<T> {
   }
 
   #free(task: Task<T>): void {
+    this.breaker?.left(task)
     if (!task.holdsSlot) return
     task.holdsSlot = false
     this.#busy -= 1

@@ -13,7 +13,7 @@ export function barReporter(stream: ReportStream): Reporter {
   let drawnAt = -drawEveryMs
   let failures = 0
   return (event) => {
-    if (event.type === 'failure') {
+    if (event.type === 'failure' || event.type === 'source-failure') {
       failures += 1
       if (failures <= failuresShown) stream.write(`${clearLine}${failureLine(event)}\n`)
       return

@@ -17,7 +17,7 @@ export function lineReporter(stream: ReportStream): Reporter {
   let at = 0
   let isStarted = false
   return (event) => {
-    if (event.type === 'failure') {
+    if (event.type === 'failure' || event.type === 'source-failure') {
       stream.write(`${failureLine(event)}\n`)
       return
     }
@@ -34,12 +34,16 @@ export function lineReporter(stream: ReportStream): Reporter {
 /** One object a line: { type, name, status, done, skipped, failed, total, elapsedMs, … }. */
 export function jsonReporter(stream: ReportStream): Reporter {
   return (event) => {
-    if (event.type === 'failure') stream.write(`${JSON.stringify(event)}\n`)
+    if (event.type === 'failure' || event.type === 'source-failure') stream.write(`${JSON.stringify(event)}\n`)
     else stream.write(`${JSON.stringify({ type: event.type, ...event.progress })}\n`)
   }
 }
 
-export function failureLine(event: Extract<JobEvent, { type: 'failure' }>): string {
+export function failureLine(event: Extract<JobEvent, { type: 'failure' | 'source-failure' }>): string {
+  if (event.type === 'source-failure') {
+    const next = event.next === 'retry' ? 'will read the source again' : 'gave up on the source'
+    return `${next} after attempt ${event.attempt}: ${event.error.message.split('\n')[0]}`
+  }
   const what = event.next === 'dead' ? 'gave up on' : 'will try again'
   return `${what} ${event.key} after attempt ${event.attempt}: ${event.error.message.split('\n')[0]}`
 }

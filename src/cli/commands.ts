@@ -16,7 +16,7 @@ export const commands: readonly CommandSpec[] = [
     usage: 'init [FOLDER]',
     summary: 'write a first job (or another template) that runs as it is',
     options: {
-      template: { type: 'string', value: 'NAME', help: 'job, pages, migrate or timeline' },
+      template: { type: 'string', value: 'NAME', help: 'job, pages, migrate, workflow or timeline' },
       name: { type: 'string', value: 'NAME', help: 'name of the job' },
       language: { type: 'string', value: 'ts|js', help: 'TypeScript or JavaScript' },
       force: { type: 'boolean', help: 'write over files that are there' },
@@ -53,6 +53,14 @@ export const commands: readonly CommandSpec[] = [
     arguments: [1, 2],
     store: 'create',
     load: () => import('./commands/run.ts'),
+  },
+  {
+    name: 'work',
+    usage: 'work FILE [NAME…]',
+    summary: "serve a module's workflows, schedules, queues and jobs until interrupted",
+    arguments: [1, 1000],
+    store: 'create',
+    load: () => import('./commands/work.ts'),
   },
   {
     name: 'resume',

@@ -2,6 +2,7 @@
 // model because they are written against the kernel. It knows no layer; definitions bring their own behaviour.
 
 import { type Coordinate, type MessageId, type TimelineId, timelineId, toHex } from '../core/coordinate.ts'
+import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type {
   FeedPage,
@@ -61,7 +62,7 @@ export class Reprise {
   readonly dispatcher: Dispatcher
   readonly #holdings: Holdings
   readonly #folds: Folds
-  readonly #closing = new Set<() => Promise<void>>()
+  readonly #closing = new Set<(graceMs: number | null) => Promise<void>>()
   readonly #shut: () => Promise<void>
   #closed: Promise<void> | null = null
   #letEnd: (() => void) | null = null
@@ -312,15 +313,18 @@ export class Reprise {
     this.dispatcher.serve(queue, handler, options)
   }
 
-  /** For layers: called when the engine closes, before its timelines are let go. */
-  onClose(call: () => Promise<void>): () => void {
+  /** For layers: called when the engine closes, before its timelines are let go, with the time its caller allows; null: yours. */
+  onClose(call: (graceMs: number | null) => Promise<void>): () => void {
     this.#closing.add(call)
     return () => this.#closing.delete(call)
   }
 
-  /** Lets go of everything that is open, then of the store. */
-  close(): Promise<void> {
-    this.#closed ??= this.#close()
+  /**
+   * Lets go of everything that is open, then of the store. `grace`: how long calls in flight may take to come to an end; a
+   * second for the steps of workflows if left out.
+   */
+  close(options: { readonly grace?: Duration } = {}): Promise<void> {
+    this.#closed ??= this.#close(options.grace === undefined ? null : toMs(options.grace, 'grace'))
     return this.#closed
   }
 
@@ -328,8 +332,8 @@ export class Reprise {
     await this.close()
   }
 
-  async #close(): Promise<void> {
-    await Promise.allSettled([...this.#closing].map((call) => call()))
+  async #close(graceMs: number | null): Promise<void> {
+    await Promise.allSettled([...this.#closing].map((call) => call(graceMs)))
     await this.dispatcher.stop()
     await this.#holdings.shut()
     await this.kernel.committer.drain()

@@ -2,7 +2,7 @@
 // is in flight and leaves one line that resumes it.
 
 import { relative as relativePath } from 'node:path'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type Process, runs, type Workable, works } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { type JobReport, type JobRun, makeReporter, stopOnSignals } from '../../layers/job/index.ts'
@@ -10,8 +10,10 @@ import type { MigrateReport, MigrateRun } from '../../layers/migrate/index.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
 import { count, ms } from '../format.ts'
+import { grace, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
+import { workOn } from './work.ts'
 
 export interface Runnable extends Process<unknown, unknown> {
   readonly kind: string
@@ -37,23 +39,69 @@ export async function execute(
   if (isDryRun && definition.kind !== 'migrations') {
     throw new UsageError(`${definition.name} is no set of migrations: only those have a dry run`)
   }
-  if (flag(options, 'work')) return await work(engine, definition, output)
+  if (flag(options, 'work')) {
+    if (!definition[works]) throw new UsageError(`${definition.name} is not something to work on`)
+    return await workOn(engine, [definition as Workable], output)
+  }
   const json = text(options, 'input')
   const input = json === undefined ? undefined : parseJson(json, '--input')
   if (definition.kind === 'job') return await runJob(engine, definition, file, input, options, output)
-  if (definition.kind === 'migrations') return await runMigrations(engine, definition, isDryRun, output)
+  if (definition.kind === 'migrations') return await runMigrations(engine, definition, file, isDryRun, options, output)
+  return await runOther(engine, definition, file, input, options, output)
+}
+
+/** A workflow, or whatever else has a result. Interrupted, it finishes the step in flight and is left to the next process. */
+async function runOther(
+  engine: Reprise,
+  definition: Runnable,
+  file: string,
+  input: unknown,
+  options: Options,
+  output: Output,
+): Promise<number> {
   const id = text(options, 'id')
+  const interruption = onInterrupt(output, 'finishing the step in flight')
   const handle = (await definition[runs](engine, input, {
     ...(id !== undefined && { id }),
-    attributes: { module: file, definition: definition.name },
+    attributes: startedBy(file, definition),
   })) as {
     readonly id?: string
     result(): Promise<unknown>
   }
   if (handle.id) output.note(handle.id)
-  const result = await handle.result()
-  output.result({ id: handle.id ?? null, result }, () => output.line(toJson(result, 2)))
-  return exit.ok
+  try {
+    const outcome = handle.result().then((result) => ({ result }))
+    const first = await Promise.race([outcome, interruption.asked])
+    if (first === 'interrupted') {
+      outcome.catch(() => undefined)
+      await engine.close({ grace })
+      const given = [
+        ['id', handle.id],
+        ['input', text(options, 'input')],
+      ] as const
+      return tellInterrupted(file, definition.name, options, output, given)
+    }
+    output.result({ id: handle.id ?? null, result: first.result }, () => output.line(toJson(first.result, 2)))
+    return exit.ok
+  } finally {
+    interruption.off()
+  }
+}
+
+/** Kept on the timeline, for `reprise resume`. */
+function startedBy(file: string, definition: Runnable): Record<string, string> {
+  return { module: relativePath(process.cwd(), file) || file, definition: definition.name }
+}
+
+function tellInterrupted(
+  file: string,
+  name: string,
+  options: Options,
+  output: Output,
+  given: readonly (readonly [string, string | undefined])[] = [],
+): number {
+  output.note(`interrupted; nothing is lost. Go on with:\n  ${resumeLine(file, name, options, given)}`)
+  return exit.interrupted
 }
 
 async function runJob(
@@ -66,26 +114,28 @@ async function runJob(
 ): Promise<number> {
   const given = text(options, 'report') ?? 'auto'
   if (!isReporter(given)) throw new UsageError(`there is no reporter ${given}`, 'auto, bar, lines, json or none')
-  const attributes = { module: relativePath(process.cwd(), file) || file, definition: definition.name }
-  const handle = (await definition[runs](engine, input, { attributes })) as JobRun
+  const handle = (await definition[runs](engine, input, { attributes: startedBy(file, definition) })) as JobRun
   if (given !== 'none') handle.watch(makeReporter(given, process.stderr))
   stopOnSignals(handle, (words) => output.note(`\n${words}`))
   const report = await handle.result()
   output.result({ job: definition.name, ...report }, () => tellJob(definition.name, report, output))
-  if (report.status === 'stopped') {
-    output.note(`interrupted; nothing is lost. Go on with:\n  ${resumeLine(file, definition.name, options)}`)
-    return exit.interrupted
-  }
-  if (report.failed > 0) output.note(`look at them with: reprise dead ${definition.name}`)
-  return report.failed > 0 ? exit.partly : exit.ok
+  if (report.status === 'stopped') return tellInterrupted(file, definition.name, options, output)
+  // Those of earlier runs count as well: nobody has looked after them yet, and a scheduler must not take the night for a good one.
+  if (report.dead > 0) output.note(`look at them with: reprise dead ${definition.name}`)
+  return report.dead > 0 ? exit.partly : exit.ok
 }
 
 /** One line that can be pasted. */
-function resumeLine(file: string, name: string, options: Options): string {
+function resumeLine(
+  file: string,
+  name: string,
+  options: Options,
+  given: readonly (readonly [string, string | undefined])[],
+): string {
   const quote = (word: string) => (/^[\w./:@=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)
   const parts = ['reprise', 'run', quote(relativePath(process.cwd(), file) || file), name]
-  for (const option of ['url', 'namespace']) {
-    const value = text(options, option)
+  const stores = ['url', 'namespace'].map((option) => [option, text(options, option)] as const)
+  for (const [option, value] of [...given, ...stores]) {
     if (value !== undefined) parts.push(`--${option}`, quote(value))
   }
   return parts.join(' ')
@@ -96,21 +146,41 @@ function tellJob(name: string, report: JobReport, output: Output): void {
   if (report.skipped > 0) parts.push(`${report.skipped.toLocaleString('en-US')} skipped`)
   if (report.failed > 0) parts.push(output.colours.red(`${report.failed.toLocaleString('en-US')} failed`))
   parts.push(`in ${ms(report.elapsedMs)}`)
+  if (report.dead > report.failed) parts.push(output.colours.red(`${count(report.dead, 'dead letter')} in all`))
   if (report.resumedFrom) parts.push(`resumed from ${report.resumedFrom.timeline}@${report.resumedFrom.seq}`)
   output.line(`${name}: ${parts.join(', ')}`)
 }
 
-async function runMigrations(engine: Reprise, definition: Runnable, dryRun: boolean, output: Output): Promise<number> {
-  const handle = (await definition[runs](engine, undefined, { dryRun })) as MigrateRun
-  handle.watch(({ step, state }) => output.note(`${state} ${step}`))
-  const report: MigrateReport = await handle.result()
-  output.result(report, () => {
-    if (dryRun) return tellPlan(definition.name, report, output)
-    output.line(
-      `${definition.name}: ${count(report.applied.length, 'step')} applied, ${report.before} before, in ${ms(report.elapsedMs)}`,
-    )
-  })
-  return exit.ok
+async function runMigrations(
+  engine: Reprise,
+  definition: Runnable,
+  file: string,
+  dryRun: boolean,
+  options: Options,
+  output: Output,
+): Promise<number> {
+  const { name } = definition
+  const interruption = onInterrupt(output, 'finishing the step in flight')
+  try {
+    const attributes = startedBy(file, definition)
+    const handle = (await definition[runs](engine, undefined, { dryRun, attributes })) as MigrateRun
+    handle.watch(({ step, state }) => output.note(`${state} ${step}`))
+    void interruption.asked.then(() => handle.stop().catch(() => undefined))
+    const report: MigrateReport = await handle.result()
+    output.result(report, () => {
+      if (dryRun) return tellPlan(name, report, output)
+      const done = `${count(report.applied.length, 'step')} applied, ${report.before} before, in ${ms(report.elapsedMs)}`
+      output.line(`${name}: ${done}${report.pending.length > 0 ? `, ${report.pending.length} left` : ''}`)
+    })
+    return report.status === 'stopped' ? tellInterrupted(file, name, options, output) : exit.ok
+  } catch (error) {
+    // The step was cut off because we were asked to stop.
+    if (!interruption.isAsked || !isReprise(error, 'RUN_FAILED')) throw error
+    output.note(error.message)
+    return tellInterrupted(file, name, options, output)
+  } finally {
+    interruption.off()
+  }
 }
 
 function tellPlan(name: string, report: MigrateReport, output: Output): void {
@@ -120,17 +190,6 @@ function tellPlan(name: string, report: MigrateReport, output: Output): void {
   }
   output.line(`${name}: ${count(report.pending.length, 'step')} would be applied, ${report.before} before`)
   output.note('nothing was changed; without --dry-run it is done')
-}
-
-async function work(engine: Reprise, definition: Runnable, output: Output): Promise<number> {
-  if (!definition[works]) throw new UsageError(`${definition.name} is not something to work on`)
-  engine.work([definition as Workable])
-  output.note(`working on ${definition.name}; Ctrl-C ends it`)
-  await new Promise<void>((resolve) => {
-    process.once('SIGINT', () => resolve())
-    process.once('SIGTERM', () => resolve())
-  })
-  return exit.ok
 }
 
 export function pick(module: Record<string, unknown>, name: string | undefined, file: string): Runnable {

@@ -2,8 +2,8 @@
 // that fails. The next run goes on with that step.
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
-import type { Sql } from '../../core/ports.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Attribute, Sql } from '../../core/ports.ts'
 import { recover } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
@@ -18,20 +18,27 @@ export interface MigrateOptions {
   readonly dryRun?: boolean
   /** How long to wait for another process that migrates; 1 minute if left out. */
   readonly wait?: number | string
+  /** Handed to the steps; once it fires, no further step is begun. */
   readonly signal?: AbortSignal
+  /** Searchable, on the timeline of the migrations. */
+  readonly attributes?: Readonly<Record<string, Attribute>>
 }
 
 export interface MigrateReport {
-  readonly status: 'finished' | 'dry run'
+  /** 'stopped': it was asked to stop, and steps are left. */
+  readonly status: 'finished' | 'stopped' | 'dry run'
   /** Applied by this run. */
   readonly applied: readonly { readonly id: string; readonly ms: number }[]
-  /** With dryRun: what would be applied. */
+  /** What is left: with dryRun what would be applied, after a stop what was not begun. */
   readonly pending: readonly { readonly id: string; readonly sql: readonly string[] | null }[]
   readonly before: number
   /** The step that an earlier run did not get through. */
   readonly resumedAt: string | null
   readonly elapsedMs: number
 }
+
+/** As long as jobs give their items. */
+const defaultGraceMs = 30_000
 
 export class MigrateRun {
   readonly name: string
@@ -44,14 +51,33 @@ export class MigrateRun {
     (event: { readonly step: string; readonly state: 'began' | 'applied' | 'failed' }) => void
   >()
 
+  readonly #waiting = new AbortController()
+  readonly #calls = new AbortController()
+  #isStopping = false
+
   constructor(engine: Reprise, name: string, steps: readonly CheckedStep[], options: MigrateOptions) {
     this.name = name
     this.timeline = timelineId(`migrate/${name}`)
     this.#engine = engine
     this.#steps = steps
     this.#options = options
-    this.#result = options.dryRun ? this.#plan() : this.#apply()
+    this.#result = options.dryRun ? this.#plan() : this.#run()
     this.#result.catch(() => undefined)
+  }
+
+  /**
+   * Finishes the step in flight and begins no other; resolves to the report. After `graceMs` the step's signal is aborted;
+   * a step that does not heed it goes on to its end. The next run goes on from there.
+   */
+  async stop(graceMs = defaultGraceMs): Promise<MigrateReport> {
+    this.#isStopping = true
+    this.#waiting.abort()
+    const cancel = this.#engine.kernel.clock.after(graceMs, () => this.#calls.abort())
+    try {
+      return await whileAwaited(this.#result)
+    } finally {
+      cancel()
+    }
   }
 
   result(): Promise<MigrateReport> {
@@ -73,33 +99,68 @@ export class MigrateRun {
     return {
       status: 'dry run',
       applied: [],
-      pending: pending.map(({ id, sql }) => ({ id, sql: sql === undefined ? null : splitSql(sql) })),
+      pending: pending.map(pendingStep),
       before: state.applied.length,
       resumedAt: state.current?.id ?? null,
       elapsedMs: this.#engine.kernel.clock.elapsed() - startedAt,
     }
   }
 
-  async #apply(): Promise<MigrateReport> {
-    const { clock } = this.#engine.kernel
-    const startedAt = clock.elapsed()
+  async #run(): Promise<MigrateReport> {
+    const startedAt = this.#engine.kernel.clock.elapsed()
     const { signal } = this.#options
-    const options = { wait: this.#options.wait ?? '1m', ...(signal && { signal }) }
+    const abort = () => {
+      this.#waiting.abort(signal?.reason)
+      this.#calls.abort(signal?.reason)
+    }
+    signal?.addEventListener('abort', abort, { once: true })
+    if (signal?.aborted) abort()
+    const offClose = this.#engine.onClose(async (graceMs) => {
+      await this.stop(graceMs ?? defaultGraceMs).catch(() => undefined)
+    })
+    try {
+      return await this.#apply(startedAt)
+    } catch (error) {
+      // It was asked to stop while another process migrates: it has done nothing, and says so.
+      if (!this.#isStopping || !isReprise(error, 'ABORTED')) throw error
+      return { ...(await this.#plan()), status: 'stopped' }
+    } finally {
+      signal?.removeEventListener('abort', abort)
+      offClose()
+    }
+  }
+
+  async #apply(startedAt: number): Promise<MigrateReport> {
+    const { clock } = this.#engine.kernel
+    const { signal, attributes = {} } = this.#options
+    const options = { wait: this.#options.wait ?? '1m', signal: this.#waiting.signal }
     const open = await whileAwaited(this.#engine.openTimeline(this.timeline, migrateFold, options))
+    let status = open.state.current ? 'failed' : 'finished'
     try {
       const before = open.state.applied.length
       const resumedAt = open.state.current?.id ?? null
       const applied: { id: string; ms: number }[] = []
-      for (const step of planMigration(this.name, this.#steps, open.state)) {
+      const pending = planMigration(this.name, this.#steps, open.state)
+      if (pending.length > 0) await open.write([], { status: 'running', attributes })
+      while (pending.length > 0 && !this.#isStopping) {
+        const step = pending[0]!
+        status = 'stopped'
         if (signal?.aborted) throw new RepriseError('ABORTED', `migrations ${this.name}: aborted before ${step.id}`, {})
+        status = 'failed'
         applied.push({ id: step.id, ms: await this.#step(open, step) })
+        pending.shift()
       }
-      return { status: 'finished', applied, pending: [], before, resumedAt, elapsedMs: clock.elapsed() - startedAt }
+      status = pending.length > 0 ? 'stopped' : 'finished'
+      return {
+        status: status === 'stopped' ? 'stopped' : 'finished',
+        applied,
+        pending: pending.map(pendingStep),
+        before,
+        resumedAt,
+        elapsedMs: clock.elapsed() - startedAt,
+      }
     } finally {
-      await open.close({
-        attributes: { migrations: this.name, applied: open.state.applied.length },
-        status: statusOf(open.state),
-      })
+      await open.close({ attributes: { migrations: this.name, applied: open.state.applied.length }, status })
     }
   }
 
@@ -145,7 +206,7 @@ export class MigrateRun {
     await step.run!({
       key: toHex(this.#engine.kernel.hash(new TextEncoder().encode(`${this.timeline}\n${step.id}`))).slice(0, 32),
       attempt: current.attempts,
-      signal: this.#options.signal ?? new AbortController().signal,
+      signal: this.#calls.signal,
       saved: current.saved,
       save: async (value) => void (await open.write([{ type: 'saved', data: { id: step.id, value } }])),
       commit: (ride) => void rides.push(ride),
@@ -164,6 +225,6 @@ function sqlRide(text: string) {
   }
 }
 
-function statusOf(state: MigrateState): string {
-  return state.current ? 'failed' : 'finished'
+function pendingStep({ id, sql }: CheckedStep): MigrateReport['pending'][number] {
+  return { id, sql: sql === undefined ? null : splitSql(sql) }
 }

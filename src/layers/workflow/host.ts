@@ -57,7 +57,7 @@ export class Host {
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
     engine.register(workflowPrefix, workflowFold)
     const letGo = installGuard()
-    engine.onClose(() => this.#close().finally(letGo))
+    engine.onClose((graceMs) => this.#close(graceMs ?? closeGraceMs).finally(letGo))
   }
 
   /** This process executes runs of the definition. */
@@ -337,11 +337,11 @@ export class Host {
     this.engine.dispatcher.wake()
   }
 
-  async #close(): Promise<void> {
+  async #close(graceMs: number): Promise<void> {
     this.#isClosed = true
     this.#mail.close()
     const live = [...this.#live.values()]
-    await Promise.all(live.map((instance) => instance.stay.pause(closeGraceMs)))
+    await Promise.all(live.map((instance) => instance.stay.pause(graceMs)))
     await Promise.allSettled(
       live.map(async (instance) => {
         instance.leave({ because: 'closed' })

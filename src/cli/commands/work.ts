@@ -1,0 +1,55 @@
+// reprise work: a process that executes whatever of a module's definitions is due, wherever it was started: runs of
+// workflows, their queues and schedules, jobs, projections. The first Ctrl-C finishes what is in flight.
+
+import { RepriseError } from '../../core/errors.ts'
+import { type Workable, works } from '../../engine/definition.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { Command } from '../command.ts'
+import { exit } from '../exit.ts'
+import { grace, onInterrupt } from '../interrupt.ts'
+import { loadModule } from '../module.ts'
+import type { Output } from '../output.ts'
+
+const work: Command = async ({ engine, args, output }) => {
+  const [file, ...names] = args as [string, ...string[]]
+  return await workOn(engine, choose(await loadModule(file), names, file), output)
+}
+
+export default work
+
+export async function workOn(engine: Reprise, definitions: readonly Workable[], output: Output): Promise<number> {
+  const interruption = onInterrupt(output, 'finishing what is in flight')
+  const off = engine.events.on('problem', ({ where, error }) => {
+    output.note(`${where}: ${error instanceof Error ? error.message : String(error)}`)
+  })
+  try {
+    engine.work(definitions)
+    output.note(`working on ${definitions.map((each) => each.name).join(', ')}; Ctrl-C ends it`)
+    await interruption.asked
+    await engine.close({ grace })
+    return exit.ok
+  } finally {
+    off()
+    interruption.off()
+  }
+}
+
+function choose(module: Record<string, unknown>, names: readonly string[], file: string): Workable[] {
+  const exported = Object.entries(module).flatMap(([key, value]) => (isWorkable(value) ? [{ key, value }] : []))
+  const distinct = [...new Map(exported.map((each) => [each.value, each])).values()]
+  if (distinct.length === 0) {
+    const what = `${file} exports nothing to work on: export a workflow, a schedule, a queue, a job or a projection`
+    throw new RepriseError('NOT_FOUND', what, { file })
+  }
+  if (names.length === 0) return distinct.map(({ value }) => value)
+  return names.flatMap((name) => {
+    const chosen = distinct.filter(({ key, value }) => key === name || value.name === name)
+    if (chosen.length > 0) return chosen.map(({ value }) => value)
+    const known = distinct.map(({ value }) => value.name).join(', ')
+    throw new RepriseError('NOT_FOUND', `${file} exports ${known}, not ${name}`, { file, name })
+  })
+}
+
+function isWorkable(value: unknown): value is Workable {
+  return typeof value === 'object' && value !== null && typeof (value as { [works]?: unknown })[works] === 'function'
+}

@@ -7,7 +7,7 @@ import { whileAwaited } from '../engine/stay-alive.ts'
 import type { CommandSpec, Invocation, Options } from './command.ts'
 import { commands, commonOptions } from './commands.ts'
 import { exit, exitCodeOf, UsageError } from './exit.ts'
-import { Output } from './output.ts'
+import { Output, type Terminal } from './output.ts'
 import { tellTrouble } from './trouble.ts'
 
 export async function main(argv: readonly string[]): Promise<void> {
@@ -23,7 +23,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 export async function runCli(argv: readonly string[]): Promise<number> {
   const isJson = argv.includes('--json')
-  const output = new Output(process, isJson)
+  const output = new Output(isJson ? withStdoutReserved() : process, isJson)
   const isVerbose = argv.includes('--verbose')
   // The engine's timers do not keep a program alive; a command that waits must not end before it has its answer.
   try {
@@ -32,6 +32,14 @@ export async function runCli(argv: readonly string[]): Promise<number> {
     tellTrouble(error, output, isVerbose)
     return exitCodeOf(error)
   }
+}
+
+/** With --json stdout holds that and nothing else: what the user's own code prints goes to stderr. */
+function withStdoutReserved(): Terminal {
+  const { stdout, stderr, env } = process
+  const write = stdout.write.bind(stdout)
+  stdout.write = stderr.write.bind(stderr)
+  return { stdout: { isTTY: stdout.isTTY, columns: stdout.columns, write }, stderr, env }
 }
 
 async function dispatch(argv: readonly string[], output: Output, isVerbose: boolean): Promise<number> {

@@ -6,19 +6,29 @@ import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { RepriseError } from '../core/errors.ts'
+import { notePlace, placeOfSyntaxError } from './place.ts'
 
 export async function loadModule(file: string): Promise<Record<string, unknown>> {
   const path = resolve(file)
   if (!existsSync(path)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
-  if (/\.[cm]?tsx?$/.test(path) && !canStripTypes()) await enableTypeScript(path)
-  return (await import(pathToFileURL(path).href)) as Record<string, unknown>
+  const hooks = /\.[cm]?tsx?$/.test(path) ? await enableTypeScript(path) : null
+  const url = pathToFileURL(path).href
+  try {
+    return (await import(url)) as Record<string, unknown>
+  } catch (error) {
+    notePlace(error, placeOfSyntaxError(error, url, hooks))
+    throw error
+  }
 }
 
 function canStripTypes(): boolean {
   return Boolean((process.features as { typescript?: unknown }).typescript)
 }
 
-async function enableTypeScript(path: string): Promise<void> {
+/** The hooks as another Node is given them. */
+async function enableTypeScript(path: string): Promise<string> {
+  const { registerHooks } = await import('./typescript.ts')
+  if (canStripTypes()) return registerHooks(null)
   // The user's own, from where the user's file is; whoever has tsx has esbuild with it.
   const from = createRequire(path)
   const tsx = find(from, 'tsx/package.json')
@@ -30,8 +40,7 @@ async function enableTypeScript(path: string): Promise<void> {
       { file: path },
     )
   }
-  const { registerHooks } = await import('./typescript.ts')
-  registerHooks(esbuild)
+  return registerHooks(esbuild)
 }
 
 function find(from: NodeJS.Require, name: string): string | null {

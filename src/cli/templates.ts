@@ -9,7 +9,14 @@ export interface Template {
   readonly name: string
   readonly summary: string
   readonly defaultName: string
+  /** What the first file is run with; `reprise run` if left out. */
+  readonly runsWith?: (language: 'ts' | 'js') => string
   readonly files: (name: string, language: 'ts' | 'js') => readonly TemplateFile[]
+}
+
+/** Node itself strips types, from 22.18 on. */
+export function canRunTypeScript(): boolean {
+  return Boolean((process.features as { typescript?: unknown }).typescript)
 }
 
 const extension = (language: 'ts' | 'js') => (language === 'ts' ? 'ts' : 'mjs')
@@ -101,28 +108,72 @@ export const work = migrations('${name}', {
     ],
   },
   {
-    name: 'timeline',
-    summary: 'the kernel itself: history, state, coordinate',
-    defaultName: 'counter',
+    name: 'workflow',
+    summary: 'steps, a timer and a decision, resumed at the step where it stopped',
+    defaultName: 'checkout',
     files: (name, language) => [
       {
         path: `${name}.${extension(language)}`,
-        content: `// A raw timeline: run it several times with node, and it goes on counting.
-import { open, timeline } from 'reprise'
+        content: `// A durable workflow: kill it whenever you like and run it again with the same --id. A step that is done is never done
+// again; if a later one fails, the earlier ones are undone in reverse.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { workflow } from 'reprise/workflow'
+
+${language === 'ts' ? 'interface Order {\n  readonly cents: number\n}\n\n' : ''}// Stands for your bank.
+const bank = {
+  charge: async (${language === 'ts' ? 'cents: number, key: string' : 'cents, key'}) => {
+    await sleep(500)
+    return { payment: \`payment of \${key}\`, cents }
+  },
+  refund: async (${language === 'ts' ? 'payment: string' : 'payment'}) => console.error('refunded', payment),
+}
+
+export const work = workflow('${name}', async (ctx, order${language === 'ts' ? ': Order' : ''} = { cents: 1999 }) => {
+  const charged = await ctx.step('charge', ({ key }) => bank.charge(order.cents, key), {
+    retry: { attempts: 3 },
+    compensate: (done) => bank.refund(done.payment), //      called if a later step fails
+  })
+  await ctx.sleep('2s') //                                   survives a restart; a week costs nothing either
+  const shipped = await ctx.step('ship', async () => {
+    await sleep(500)
+    return 'on its way'
+  })
+  return { ...charged, shipped }
+})
+`,
+      },
+    ],
+  },
+  {
+    name: 'timeline',
+    summary: 'the kernel itself: history, state, coordinate',
+    defaultName: 'counter',
+    runsWith: (language) => (language === 'ts' && !canRunTypeScript() ? 'npx tsx' : 'node'),
+    files: (name, language) => [
+      {
+        path: `count-${name}.${extension(language)}`,
+        content: `// Run it several times: it goes on counting where it was, however it ended.
+import { open } from 'reprise'
+import { work } from './${name}.${extension(language)}'
+
+const rp = await open()
+const visits = await rp.open(work, 'visits')
+await visits.append({ type: 'added', by: 1 })
+console.log(visits.state.total, visits.coordinate)
+await rp.close()
+`,
+      },
+      {
+        path: `${name}.${extension(language)}`,
+        content: `// A raw timeline: history and how it folds into state. Tools find the definition here:
+//   reprise at ${name}/visits --module ${name}.${extension(language)}
+import { timeline } from 'reprise'
 
 export const work = timeline('${name}', {
   initial: () => ({ total: 0 }),
   apply: (state, entry${language === 'ts' ? ": { type: 'added'; by: number }" : ''}) => ({ total: state.total + entry.by }),
   checkpoint: { every: 1000 },
 })
-
-if (import.meta.url === new URL(process.argv[1] ?? '', 'file:').href) {
-  const rp = await open()
-  const visits = await rp.open(work, 'visits')
-  await visits.append({ type: 'added', by: 1 })
-  console.log(visits.state.total, visits.coordinate)
-  await rp.close()
-}
 `,
       },
     ],

@@ -1,9 +1,10 @@
-// How an error looks to a person: its code, what happened, why, and the cure in the words of the command line. The same
-// four go into the JSON.
+// How an error looks to a person: its code, what happened, where in the user's files, why, and the cure in the words of
+// the command line. The same go into the JSON.
 
 import { RepriseError } from '../core/errors.ts'
 import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'
+import { type Place, placeOf } from './place.ts'
 
 export interface Trouble {
   readonly code: string
@@ -15,6 +16,16 @@ export interface Trouble {
 }
 
 export function troubleOf(error: unknown): Trouble {
+  const trouble = describe(error)
+  const place = error instanceof UsageError ? null : placeOf(error)
+  return place ? { ...trouble, data: { ...trouble.data, at: shown(place) } } : trouble
+}
+
+function shown({ file, line, column }: Place): string {
+  return column === null ? `${file}:${line}` : `${file}:${line}:${column}`
+}
+
+function describe(error: unknown): Trouble {
   const message = error instanceof Error ? error.message : String(error)
   const why = error instanceof Error && error.cause instanceof Error ? error.cause.message : null
   if (error instanceof RepriseError) {
@@ -29,6 +40,16 @@ export function troubleOf(error: unknown): Trouble {
     const words = message.replace(`${code}: `, '')
     return { code, message: words, why, hint: 'Check the path and who may use it.', remedy: 'fix', data: { path } }
   }
+  if (error instanceof SyntaxError) {
+    return {
+      code: 'ERROR',
+      message,
+      why,
+      hint: 'Correct the file at the place that is named.',
+      remedy: 'fix',
+      data: {},
+    }
+  }
   // Thrown by the user's own code, or a fault of ours.
   return { code: 'ERROR', message, why, hint: '--verbose shows where it comes from.', remedy: 'stop', data: {} }
 }
@@ -39,6 +60,7 @@ export function tellTrouble(error: unknown, output: Output, isVerbose: boolean):
   const { code, message, why, hint } = trouble
   output.json({ error: trouble })
   output.note(`${red(bold(code))} ${message}`)
+  if (typeof trouble.data.at === 'string') output.note(`${dim('at   ')}${trouble.data.at}`)
   if (why && !message.includes(why)) output.note(`${dim('why  ')}${why}`)
   output.note(`${dim('cure ')}${hint}`)
   if (isVerbose && error instanceof Error) output.note(dim(error.stack ?? ''))

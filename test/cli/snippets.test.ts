@@ -41,12 +41,13 @@ describe('templates', () => {
       cwd: folder.path,
     })
     expect(made.code).toBe(0)
-    const { files } = JSON.parse(made.stdout) as { files: string[] }
+    const { next } = JSON.parse(made.stdout) as { next: string }
+    const [program, ...rest] = next.split(' ')
     const ran =
-      name === 'timeline'
-        ? spawnSync(process.execPath, [files[0]!], { cwd: folder.path, encoding: 'utf8', timeout: 30_000 }).status
-        : (await cli(['run', files[0]!, '--report', 'none'], { cwd: folder.path })).code
-    expect(ran).toBe(0)
+      program === 'reprise'
+        ? (await cli(rest, { cwd: folder.path })).code
+        : spawnSync(program!, rest, { cwd: folder.path, encoding: 'utf8', timeout: 30_000 }).status
+    expect([ran, program]).toEqual([0, name === 'timeline' ? 'node' : 'reprise'])
     expect(
       (await cli(['init', name, '--template', name, '--yes', '--language', 'js'], { cwd: folder.path })).code,
     ).toBe(2)

@@ -6,7 +6,7 @@ import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import type { Output } from '../output.ts'
 import { Prompt } from '../prompt.ts'
-import { templates } from '../templates.ts'
+import { canRunTypeScript, templates } from '../templates.ts'
 
 const nameForm = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
 
@@ -58,13 +58,10 @@ async function write(
     writeFileSync(file.path, file.content)
   }
   const main = relative('.', files[0]!.path)
-  output.result({ template: template.name, files: files.map((file) => file.path), next: `reprise run ${main}` }, () => {
+  const next = `${template.runsWith?.(language) ?? 'reprise run'} ${main}${template.name === 'workflow' ? ' --id first' : ''}`
+  output.result({ template: template.name, files: files.map((file) => file.path), next }, () => {
     for (const file of files) output.line(`wrote ${file.path}`)
-    output.line(`\nrun it:  reprise run ${main}\nthen kill it, and run it again`)
+    output.line(`\nrun it:  ${next}\nthen kill it, and run it again`)
   })
   return exit.ok
-}
-
-function canRunTypeScript(): boolean {
-  return Boolean((process.features as { typescript?: unknown }).typescript)
 }

@@ -1,8 +1,8 @@
 // Accounts as event-sourced aggregates: commands are decided, events are kept, totals follow them, and money moves between
 // two accounts without a transaction over both. `runExample` plays an afternoon at the bank.
 
-import { open } from '../src/index.ts'
-import { aggregate, command, processManager, projection, Refused } from '../src/layers/events/index.ts'
+import { open } from 'reprise'
+import { aggregate, command, processManager, projection, Refused } from 'reprise/events'
 
 export const account = aggregate('account', {
   initial: () => ({ balance: 0 }),
@@ -43,14 +43,20 @@ export const transfers = processManager('transfers', {
 })
 
 export async function runExample(url = 'memory:') {
-  await using rp = await open(url)
-  rp.work([account, transfers])
-  const alice = await rp.open(account, 'alice')
-  await alice.do('deposit', { amount: 10 }, { id: 'till-1', meta: { actor: 'ann' } })
-  await alice.do('deposit', { amount: 10 }, { id: 'till-1' }) // The same command again changes nothing.
-  const refusal = await alice.do('withdraw', { amount: 99 }).catch((error: Error) => error.message)
-  await alice.do('transfer', { amount: 4, to: 'bob' })
-  const view = await rp.open(totals)
-  while (!(await view.catchUp()).has('bob')) await new Promise((resolve) => setTimeout(resolve, 20))
-  return { refusal, totals: Object.fromEntries(view.state), before: (await alice.at({ seq: 1 })).state }
+  const rp = await open(url)
+  try {
+    rp.work([account, transfers])
+    const alice = await rp.open(account, 'alice')
+    await alice.do('deposit', { amount: 10 }, { id: 'till-1', meta: { actor: 'ann' } })
+    await alice.do('deposit', { amount: 10 }, { id: 'till-1' }) // The same command again changes nothing.
+    const refusal = await alice.do('withdraw', { amount: 99 }).catch((error: Error) => error.message)
+    await alice.do('transfer', { amount: 4, to: 'bob' })
+    const view = await rp.open(totals)
+    while (!(await view.catchUp()).has('bob')) await new Promise((resolve) => setTimeout(resolve, 20))
+    return { refusal, totals: Object.fromEntries(view.state), before: (await alice.at({ seq: 1 })).state }
+  } finally {
+    await rp.close()
+  }
 }
+
+if (process.argv[1]?.endsWith('accounts.ts')) console.log(await runExample())

@@ -1,8 +1,8 @@
 // A checkout as a durable workflow: it survives crashes at any point, undoes what it did when it fails, and waits for days
 // without costing anything. The services are stand-ins; `runExample` plays a customer.
 
-import { open, type Reprise } from '../src/index.ts'
-import { workflow } from '../src/layers/workflow/index.ts'
+import { open, type Reprise } from 'reprise'
+import { workflow } from 'reprise/workflow'
 
 interface Payment {
   readonly id: string

@@ -40,14 +40,18 @@ const support = agent('support', {
 })
 
 export async function main(url = 'memory:') {
-  await using rp = await open(url)
-  const session = await rp.open(support, 'ticket-7')
-  const result = await session.turn('My parcel never came.')
-  return {
-    answer: result.content,
-    refunds: [...bank.refunds.values()],
-    rollbacks: session.state.rollbacks['no-loops'],
-    cost: session.usage.cost,
+  const rp = await open(url)
+  try {
+    const session = await rp.open(support, 'ticket-7')
+    const result = await session.turn('My parcel never came.')
+    return {
+      answer: result.content,
+      refunds: [...bank.refunds.values()],
+      rollbacks: session.state.rollbacks['no-loops'],
+      cost: session.usage.cost,
+    }
+  } finally {
+    await rp.close()
   }
 }
 

@@ -24,7 +24,8 @@ function header(codes: readonly ErrorCode[]): string {
 
 # Errors
 
-Every expected failure is a \`RepriseError\` with a stable \`code\`, a \`hint\` for people, a \`remedy\` for programs, and \`data\`.
+Every expected failure is a \`RepriseError\` with a stable \`code\`, a \`hint\` for people, a \`remedy\` for programs, \`data\`, and \`docs\`: its place on
+this page, which is part of the package. \`npx reprise explain CODE\` says the same.
 Codes never change their meaning; wording may improve. Look at \`error.code\`, never at the message:
 
 \`\`\`ts

@@ -63,6 +63,7 @@ export function tellTrouble(error: unknown, output: Output, isVerbose: boolean):
   if (typeof trouble.data.at === 'string') output.note(`${dim('at   ')}${trouble.data.at}`)
   if (why && !message.includes(why)) output.note(`${dim('why  ')}${why}`)
   output.note(`${dim('cure ')}${hint}`)
+  if (error instanceof RepriseError) output.note(`${dim('more ')}reprise explain ${code} (${error.docs})`)
   if (isVerbose && error instanceof Error) output.note(dim(error.stack ?? ''))
 }
 

@@ -140,6 +140,11 @@ export class RepriseError extends Error {
     this.remedy = kinds[code].remedy
     this.data = data
   }
+
+  /** Where the installed package says more about the code: `require.resolve` finds the page, the anchor is behind the #. */
+  get docs(): string {
+    return `reprise/docs/errors.md#${this.code.toLowerCase()}`
+  }
 }
 
 /** @example isReprise(error, 'FENCED') */

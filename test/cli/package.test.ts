@@ -2,10 +2,11 @@
 // the other versions; offline they are left out, with the reason. REPRISE_NODES names others.
 
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, posix } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { RepriseError } from '../../src/core/errors.ts'
 import { root } from './support.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'reprise-pack-'))
@@ -47,6 +48,74 @@ function platformBinaries(home: string): string[] {
   return names.map((name) => join(modules, name, 'bin/node'))
 }
 
+const packed = () =>
+  run('tar', ['-tzf', tarball], folder)
+    .stdout.trim()
+    .split('\n')
+    .map((name) => name.slice('package/'.length))
+
+describe('the docs in the package', () => {
+  it('are there, and every relative link and anchor in them leads somewhere inside the package', () => {
+    const files = packed()
+    for (const name of [
+      'README.md',
+      'docs/errors.md',
+      'docs/api/README.md',
+      'docs/guides/cli.md',
+      'examples/papers.ts',
+    ]) {
+      expect(files).toContain(name)
+    }
+    const dead: string[] = []
+    const pages = files.filter((name) => name.endsWith('.md'))
+    const textOf = new Map(pages.map((name) => [name, readFileSync(join(root, name), 'utf8')]))
+    let followed = 0
+    for (const [page, text] of textOf) {
+      for (const { target, anchor } of linksOf(text)) {
+        followed += 1
+        const path = target === '' ? page : posix.normalize(posix.join(posix.dirname(page), target)).replace(/\/$/, '')
+        const isThere = files.includes(path) || files.some((name) => name.startsWith(`${path}/`))
+        const isAnchored = anchor === '' || anchorsOf(textOf.get(path) ?? '').has(anchor)
+        if (!isThere || !isAnchored) dead.push(`${page}: ${target}${anchor && `#${anchor}`}`)
+      }
+    }
+    expect(dead).toEqual([])
+    expect(followed).toBeGreaterThan(100)
+  })
+
+  it('the page that an error points to is found from a program', () => {
+    const files = packed()
+    const { docs } = new RepriseError('FENCED', 'x')
+    const [, page, anchor] = /^reprise\/(.*)#(.*)$/.exec(docs)!
+    expect(files).toContain(page)
+    expect(anchorsOf(readFileSync(join(root, page!), 'utf8'))).toContain(anchor)
+  })
+})
+
+/** Links that stay in the package: no address with a scheme. */
+function linksOf(text: string): { readonly target: string; readonly anchor: string }[] {
+  const prose = text.replaceAll(/```[\s\S]*?```/g, '').replaceAll(/`[^`\n]*`/g, '')
+  return [...prose.matchAll(/\]\(([^()\s]+)\)/g)].flatMap(([, link]) => {
+    if (/^[a-z]+:/.test(link!)) return []
+    const [target = '', anchor = ''] = link!.split('#')
+    return [{ target, anchor }]
+  })
+}
+
+/** As forges make them of headings. */
+function anchorsOf(text: string): Set<string> {
+  const headings = [...text.replaceAll(/```[\s\S]*?```/g, '').matchAll(/^#+ (.*)$/gm)].map(([, heading]) => heading!)
+  return new Set(
+    headings.map((heading) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\w\s-]/g, '')
+        .trim()
+        .replaceAll(/\s/g, '-'),
+    ),
+  )
+}
+
 describe.each(versions)('the package on Node %s', (version) => {
   it('installs in seconds with fewer than 10 packages, and the commands of the README work', () => {
     const node = nodeOf(version)
@@ -73,6 +142,21 @@ describe.each(versions)('the package on Node %s', (version) => {
     expect([first.code, first.stdout]).toEqual([0, expect.stringContaining('500 items done')])
     expect(cli('ls').stdout).toContain('job/papers')
     expect(cli('doctor').code).toBe(0)
+    const explained = cli('explain', 'FENCED').stdout
+    expect(existsSync(join(home, /^page +(.*)#fenced$/m.exec(explained)![1]!))).toBe(true)
+    const resolved = "console.log(import.meta.resolve('reprise/docs/errors.md'))"
+    expect(run(node, ['--input-type=module', '-e', resolved], home).stdout).toContain('/docs/errors.md')
+    // Node strips no types below node_modules, so people copy the examples out.
+    cpSync(join(home, 'node_modules/reprise/examples'), join(home, 'examples'), { recursive: true })
+    if (Number(version) >= 22) {
+      for (const name of readdirSync(join(home, 'examples'))) {
+        // It needs the packages of LangGraph, which a user of LangGraph has.
+        if (name === 'langgraph-app.ts') continue
+        const example = run(node, [join('examples', name)], home)
+        expect([name, example.code, example.stderr.includes('Error')], example.stderr).toEqual([name, 0, false])
+        expect(example.stdout.trim()).not.toBe('')
+      }
+    }
     const types = cli('init', 'typed', '--yes', '--language', 'ts')
     expect(types.code).toBe(0)
     const typed = cli('run', 'typed/papers.ts', '--report', 'none')

@@ -3,9 +3,9 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { open } from 'reprise'
 import { expect, it } from 'vitest'
 import { runExample, seen } from '../../examples/checkout.ts'
-import { open } from '../../src/index.ts'
 
 it('the checkout ships one order and refunds the other', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-example-'))

@@ -1,8 +1,13 @@
 // reprise explain: what an error code means and what to do about it.
 
+import { relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { type ErrorCode, errorCodes, explain as explainCode } from '../../core/errors.ts'
 import type { Command } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
+
+/** In the package, where this file lies below dist. */
+const page = fileURLToPath(new URL('../../../docs/errors.md', import.meta.url))
 
 const next = {
   retry: 'try the same again',
@@ -32,6 +37,7 @@ const explain: Command = ({ args, output }) => {
     output.facts([
       ['cure', meaning.hint],
       ['next', next[meaning.remedy]],
+      ['page', `${relative('.', page) || page}#${meaning.code.toLowerCase()}`],
     ])
   })
   return exit.ok

@@ -126,6 +126,12 @@ export interface Message extends OutgoingMessage {
   readonly sentAt: number
 }
 
+/** Unread mail. Of what was durable before `now` (the store's clock) and is unread, nothing is missing but what `limit` left out. */
+export interface Inbox {
+  readonly messages: Message[]
+  readonly now: number
+}
+
 /** Opaque; compares as text. `feedStart` is before everything. */
 export type FeedPosition = string
 export const feedStart: FeedPosition = ''
@@ -399,8 +405,8 @@ export interface Store {
   /** Runs that hold sequences above `after`, in order, of this timeline only (not of its base); at least one if there is any, stopping at about `bytesMax` (within one run of it). None of a missing one. */
   read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]>
   head(timelines: readonly TimelineId[]): Promise<(Head | null)[]>
-  /** Unread messages, oldest first. */
-  inbox(timeline: TimelineId, limit: number): Promise<Message[]>
+  /** Unread messages, oldest first, and the store's time at which the reading began. */
+  inbox(timeline: TimelineId, limit: number): Promise<Inbox>
   /**
    * Takes timelines of these queues that are due (wakeup reached or mail waiting) and free or owned by a dead worker, most
    * urgent first (higher priority, then earlier wakeup; where mail without a wakeup falls is the store's choice), each with a

@@ -4,7 +4,7 @@
 import { type Coordinate, isWellFormed, type TimelineId, toHex } from '../core/coordinate.ts'
 import type { EffectLedger } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head, ManifestMark, ManifestRecord, Message } from '../core/ports.ts'
+import type { Head, Inbox, ManifestMark, ManifestRecord, Message } from '../core/ports.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from './checkpointer.ts'
 import type { Fold } from './definition.ts'
 import { Effects } from './effects.ts'
@@ -161,7 +161,12 @@ export class OpenTimeline<State> {
   }
 
   /** Unread messages; consume them with `write(…, { consume })`. */
-  inbox(limit = 100): Promise<Message[]> {
+  async inbox(limit = 100): Promise<Message[]> {
+    return (await this.mail(limit)).messages
+  }
+
+  /** The same, with the store's time at which the reading began: for whoever has a deadline to compare it with. */
+  mail(limit = 100): Promise<Inbox> {
     return this.#kernel.store.inbox(this.id, limit)
   }
 

@@ -28,7 +28,7 @@ export function namespaceTests(test: Test): void {
     assert.deepEqual(await beta.timelines({ limit: 10 }), [])
     assert.deepEqual(await beta.head([asTimeline('a')]), [null])
     assert.deepEqual(await beta.read(asTimeline('a'), 0, 1000), [])
-    assert.deepEqual(await beta.inbox(asTimeline('a'), 10), [])
+    assert.deepEqual((await beta.inbox(asTimeline('a'), 10)).messages, [])
     assert.deepEqual(await beta.checkpoints(asTimeline('a')), [])
     assert.deepEqual(await beta.cursors(), [])
     assert.deepEqual(await beta.workers(), [])

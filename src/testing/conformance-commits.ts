@@ -73,7 +73,7 @@ function appending(test: Test): void {
     assert.deepEqual(await kit.store.head([asTimeline('nobody')]), [null])
     assert.deepEqual(await kit.store.read(asTimeline('nobody'), 0, 1000), [])
     assert.deepEqual(await kit.store.checkpoints(asTimeline('nobody')), [])
-    assert.deepEqual(await kit.store.inbox(asTimeline('nobody'), 10), [])
+    assert.deepEqual((await kit.store.inbox(asTimeline('nobody'), 10)).messages, [])
   })
 
   test('heads come in the order asked, null where missing, twice where asked twice', async (kit) => {
@@ -105,7 +105,7 @@ function appending(test: Test): void {
     attributes.color = 'blue'
     const look = async () => {
       const [stored] = await kit.store.read(writer.id, 0, 1000)
-      const [mail] = await kit.store.inbox(asTimeline('b'), 1)
+      const [mail] = (await kit.store.inbox(asTimeline('b'), 1)).messages
       const [record] = await kit.store.checkpoints(writer.id)
       const [blob] = await kit.store.blobs.get([name])
       const head = await kit.head('a')

@@ -32,7 +32,7 @@ function mail(test: Test): void {
     const before = await kit.now()
     expectOk(await writer.commit({ send: [message('b', 'z', 'first'), message('b', 'y'), message('c', 'x')] }))
     await kit.send('b', 'a')
-    const all = await kit.store.inbox(asTimeline('b'), 10)
+    const { messages: all, now } = await kit.store.inbox(asTimeline('b'), 10)
     assert.deepEqual(
       all.map((one) => one.id),
       ['z', 'y', 'a'],
@@ -40,6 +40,10 @@ function mail(test: Test): void {
     assert.deepEqual([all[0]!.to, all[0]!.kind], ['b', 'signal'])
     assertSame(all[0]!.data, utf8('first'), 'data')
     assert.ok(all[0]!.sentAt >= before - 1, 'sent at the store’s time')
+    assert.ok(
+      all.every((one) => one.sentAt <= now),
+      'and read at the store’s time',
+    )
     assert.deepEqual(await kit.inboxIds('b', 2), ['z', 'y'])
     assert.deepEqual(await kit.inboxIds('c'), ['x'])
   })
@@ -78,7 +82,7 @@ function mail(test: Test): void {
     const writer = await kit.create('a')
     await kit.send('a', 'm1', 'first')
     await kit.send('a', 'm1', 'second')
-    const [found] = await kit.store.inbox(writer.id, 10)
+    const [found] = (await kit.store.inbox(writer.id, 10)).messages
     assertSame(found!.data, utf8('first'), 'the first one counts')
     assert.equal((await kit.head('a')).mail, 1)
     expectOk(await writer.commit({ consume: [asMessage('m1')] }))

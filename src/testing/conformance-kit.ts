@@ -117,7 +117,7 @@ export class Kit {
   }
 
   async inboxIds(id: string, limit = 100): Promise<string[]> {
-    return (await this.store.inbox(asTimeline(id), limit)).map((found) => found.id)
+    return (await this.store.inbox(asTimeline(id), limit)).messages.map((found) => found.id)
   }
 
   async checkpointIds(id: string): Promise<string[]> {

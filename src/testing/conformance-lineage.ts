@@ -214,7 +214,7 @@ function branching(test: Test): void {
   test('messages consumed before a roll back stay consumed', async (kit) => {
     const writer = await kit.create('a')
     await kit.send('a', 'm1')
-    const [found] = await kit.store.inbox(writer.id, 1)
+    const [found] = (await kit.store.inbox(writer.id, 1)).messages
     expectOk(await writer.commit({ run: writer.run('m1'), consume: [found!.id] }))
     expectOk(await writer.commit({ branch: rollBack(writer, 'old', 0) }))
     await kit.send('a', 'm1')
@@ -264,7 +264,7 @@ function forgetting(test: Test): void {
     await writer.publish('c1')
     await kit.send('a', 'm1')
     await kit.send('a', 'm2')
-    const [mail] = await kit.store.inbox(writer.id, 1)
+    const [mail] = (await kit.store.inbox(writer.id, 1)).messages
     expectOk(await writer.commit({ consume: [mail!.id], cursors: { mine: '' }, attributes: { k: 1 } }))
     const outcome = expectOk(await writer.commit({ forget: true }))
     assert.deepEqual([outcome.epoch, outcome.seq], [1, 1])

@@ -120,7 +120,7 @@ export async function everythingIn(kit: Kit, store: Store, ...ids: string[]): Pr
     heads: await store.head(ids.map(asTimeline)),
     runs: await Promise.all(ids.map((id) => store.read(asTimeline(id), 0, 10_000_000))),
     catalog: await Promise.all(ids.map((id) => store.checkpoints(asTimeline(id)))),
-    mail: await Promise.all(ids.map((id) => store.inbox(asTimeline(id), 100))),
+    mail: await Promise.all(ids.map(async (id) => (await store.inbox(asTimeline(id), 100)).messages)),
     cursors: await store.cursors(),
     feed,
   }

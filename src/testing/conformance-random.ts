@@ -263,7 +263,7 @@ async function look(store: Store): Promise<unknown> {
     again: heads((await store.head(found.map((head) => head.timeline))).filter((head) => head !== null)),
     runs: plain(await Promise.all(ids.map((id) => store.read(id, 0, 10_000_000)))),
     catalog: plain(await Promise.all(ids.map((id) => store.checkpoints(id)))),
-    mail: await Promise.all(ids.map(async (id) => (await store.inbox(id, 100)).map((one) => one.id))),
+    mail: await Promise.all(ids.map(async (id) => (await store.inbox(id, 100)).messages.map((one) => one.id))),
     cursors: (await store.cursors())
       .map((row) => [row.name, row.owner, feed.filter((item) => item.position <= row.position).length])
       .sort(byText),

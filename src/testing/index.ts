@@ -3,6 +3,7 @@
 export { type Capabilities, conformance, type Harness, type Runner } from './conformance.ts'
 export { type Given, given, type When, type WhenOptions } from './events.ts'
 export { type Decide, type Fate, faultyStore } from './faulty-store.ts'
+export { type Slowness, slowStore } from './slow-store.ts'
 export { VirtualClock } from './virtual-clock.ts'
 export { Crashed, type CrashPoint, type Disturbance, type KitOptions, WorkflowKit } from './workflow.ts'
 export { type CrashSweep, crashEverywhere } from './workflow-crash.ts'

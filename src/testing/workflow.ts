@@ -11,6 +11,7 @@ import type { StartOptions, WorkflowDefinition } from '../layers/workflow/defini
 import { hostOf } from '../layers/workflow/host.ts'
 import type { WorkflowRun } from '../layers/workflow/run.ts'
 import { createWorld, openMemory } from '../stores/memory/index.ts'
+import { slowStore } from './slow-store.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
 /** Where a process may be made to die. */
@@ -29,6 +30,10 @@ export interface KitOptions {
   /** When virtual time starts; 2026-01-01 if left out. */
   readonly startAt?: Date | number
   readonly crashAt?: readonly Disturbance[]
+  /** How long the store takes, in virtual time, to hear a question and to answer it; at once if left out. */
+  readonly slowness?: (method: string, when: 'before' | 'after') => Duration
+  /** Bugs that are planted on purpose, to see that a test finds them. */
+  readonly planted?: ReadonlySet<string>
   /** Told of every commit, before it is made. */
   readonly onCommit?: (n: number) => void
 }
@@ -49,6 +54,9 @@ export class WorkflowKit {
   readonly #definitions = new Set<Workable>()
   #process = 0
   #engine!: Reprise
+  /** As it is, without crashes and slowness: for the kit's own looks. */
+  #store!: Store
+  #inFlight = 0
   #commits = 0
   #effects = 0
   #crashes = 0
@@ -215,10 +223,11 @@ export class WorkflowKit {
     const name = this.#nameOf(this.#process)
     const isAlive = () => !this.#dead.has(name)
     const store = openMemory({ namespace: 'test', hash: sha256, world: this.#world, clock: () => this.clock.now() })
+    this.#store = store
     let seed = this.#process * 7919
     this.#engine = createEngine(
       {
-        store: this.#mortal(store, isAlive, name),
+        store: this.#mortal(this.#slow(store), isAlive, name),
         clock: this.clock.view(isAlive, () => this.#paused.get(name) ?? null),
         random: {
           bytes: (count) => Uint8Array.from({ length: count }, () => Math.floor(next() * 256)),
@@ -226,6 +235,7 @@ export class WorkflowKit {
         },
         identity: { host: 'test', process: name },
         isGone: (other) => this.#dead.has(other.process),
+        ...(this.#options.planted && { planted: this.#options.planted }),
       },
       { worker: 'test' },
     )
@@ -234,6 +244,23 @@ export class WorkflowKit {
       return seed / 4294967296
     }
     this.#engine.work([...this.#definitions])
+  }
+
+  #slow(store: Store): Store {
+    const { slowness } = this.#options
+    if (!slowness) return store
+    const clock = this.clock.view(() => true)
+    return slowStore(store, (method, when) => {
+      const delayMs = toMs(slowness(method, when), 'slowness')
+      if (delayMs === 0) return undefined
+      this.#inFlight += 1
+      return new Promise<void>((resolve) => {
+        clock.after(delayMs, () => {
+          this.#inFlight -= 1
+          resolve()
+        })
+      })
+    })
   }
 
   #nameOf(process: number): string {
@@ -295,8 +322,8 @@ export class WorkflowKit {
   /** With runs in memory, timer by timer; when all of them sleep, straight to the first that wakes. */
   async #nextAt(onlyWork = false): Promise<number | null> {
     const { live } = hostOf(this.#engine)
-    if (live > 0) return this.clock.nextAt()
-    const { store } = this.#engine.kernel
+    if (live > 0 || this.#inFlight > 0) return this.clock.nextAt()
+    const store = this.#store
     const kinds = ['workflow/', 'workflow-queue/', 'workflow-schedule/']
     const heads = (await Promise.all(kinds.map((prefix) => store.timelines({ prefix, limit: 10_000 })))).flat()
     let next = Number.POSITIVE_INFINITY

@@ -5,7 +5,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
 import { whenDrained } from '../../engine/drained.ts'
-import { type Asked, Command, tolerated } from './command.ts'
+import { type Asked, Command, type CommandKind, tolerated } from './command.ts'
 import type { Item } from './entries.ts'
 import { cancelledError } from './failure.ts'
 import { leaveScope, readableId, Scope } from './scope.ts'
@@ -18,8 +18,8 @@ export interface ExecutionHooks {
   onSignal(item: Extract<Item, { kind: 'signal' }>): void
   onUpdate(item: Extract<Item, { kind: 'update' }>): void
   onCancel(item: Extract<Item, { kind: 'cancel' }>): void
-  /** False while the run is rolled back: its code runs only to say how to undo what it did. */
-  mayStart(): boolean
+  /** False while the run is rolled back: its code runs only to say how to undo what it did. And until its mail was read. */
+  mayStart(kind: CommandKind): boolean
   /** Commands that history says were begun and have no outcome: the code must ask for them again. */
   begun(): readonly string[]
   /** History is used up. */
@@ -49,6 +49,7 @@ export class Execution {
   #isDraining = false
   #suspicion = 0
   #delivered = 0
+  #onQuiet: (() => void)[] = []
   #time: number
   isReplaying = true
   isStopped = false
@@ -78,6 +79,15 @@ export class Execution {
     return !this.isReplaying || this.#at >= this.#queue.length
   }
 
+  /** All was delivered, and the code waits. */
+  get isQuiet(): boolean {
+    return this.isStopped || (!this.isReplaying && !this.#isDraining && this.#at >= this.#queue.length)
+  }
+
+  whenQuiet(): Promise<void> {
+    return this.isQuiet ? Promise.resolve() : new Promise((resolve) => this.#onQuiet.push(resolve))
+  }
+
   /** Calls that can be undone and whose outcome is not known yet. */
   get isUndoable(): boolean {
     if (this.#orphans && this.#orphans.size > 0) return true
@@ -104,7 +114,7 @@ export class Execution {
     scope.commands.set(id, command)
     this.#waiting.add(command)
     asked.onAsked?.(command)
-    if (!this.isReplaying && !this.isStopped && !command.isSettled && this.#hooks.mayStart()) command.start()
+    if (!this.isReplaying && !this.isStopped && !command.isSettled && this.#hooks.mayStart(asked.kind)) command.start()
     return command.promise as Promise<T>
   }
 
@@ -168,6 +178,7 @@ export class Execution {
     this.#queue = []
     this.#waiting.clear()
     this.#orphans = null
+    this.#quiet()
   }
 
   /** True the first time. */
@@ -190,7 +201,7 @@ export class Execution {
       this.#queue = []
       this.#at = 0
       if (this.isReplaying) this.#reachEnd()
-      else this.#hooks.onQuiet()
+      else this.#quiet()
       return
     }
     const command = 'id' in item ? this.#find(item.id) : undefined
@@ -248,13 +259,24 @@ export class Execution {
     this.isReplaying = false
     this.#hooks.onLive()
     if (this.isStopped) return
+    this.startAll()
+    if (!this.isStopped) this.#quiet()
+  }
+
+  /** Starts what was asked for and may start now. */
+  startAll(): void {
+    if (this.isReplaying) return
     for (const command of [...(this.#orphans ?? []), ...this.#waiting]) {
-      if (!this.#hooks.mayStart()) break
+      if (!this.#hooks.mayStart(command.kind)) continue
       // Once the code has ended, only what may have to be undone is still of interest.
       if (this.isOver && !command.hasUndo) continue
       if (!command.isStarted && !this.isStopped) command.start()
     }
+  }
+
+  #quiet(): void {
     if (!this.isStopped) this.#hooks.onQuiet()
+    if (this.#onQuiet.length > 0 && this.isQuiet) for (const call of this.#onQuiet.splice(0)) call()
   }
 
   /** Code may be slow to ask (an await on something else than a command): it gets a little time before it is blamed. */

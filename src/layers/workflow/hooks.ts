@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
-import type { Command } from './command.ts'
+import type { Command, CommandKind } from './command.ts'
 import { concludeRun } from './ending.ts'
 import type { Item } from './entries.ts'
 import type { ExecutionHooks } from './execution.ts'
@@ -11,6 +11,9 @@ import { cancelledError } from './failure.ts'
 import type { Instance } from './instance.ts'
 import { leaveScope } from './scope.ts'
 import { abandonStep } from './steps.ts'
+
+/** They set alarms: what comes before what is known only with these. */
+const waits: ReadonlySet<CommandKind> = new Set(['timer', 'signal'])
 
 export class Hooks implements ExecutionHooks {
   readonly hash: Hash
@@ -46,8 +49,10 @@ export class Hooks implements ExecutionHooks {
     return `${started?.seed ?? 0}.${generation}`
   }
 
-  mayStart(): boolean {
-    return this.#run.state.rolling === null && !this.#run.stay.isPaused && !this.#run.isDry
+  mayStart(kind: CommandKind): boolean {
+    const run = this.#run
+    if (run.isLooking && !waits.has(kind)) return false
+    return run.state.rolling === null && !run.stay.isPaused && !run.isDry
   }
 
   begun(): readonly string[] {
@@ -79,7 +84,7 @@ export class Hooks implements ExecutionHooks {
     if (started?.deadline === undefined || this.#cancelled) return
     const { deadline } = started
     const reason = `the deadline of ${deadline - startedAt} ms passed`
-    run.alarms.set('~deadline', deadline, () => run.spawn(() => run.record('cancel', { reason, why: 'deadline' })))
+    run.alarms.setPassing('~deadline', deadline, () => run.record('cancel', { reason, why: 'deadline' }))
   }
 
   onQuiet(): void {

@@ -232,14 +232,14 @@ export class Host {
       return await this.#setAside(head, error)
     }
     if (open.state.end) return await open.shut({ wakeup: null, queue: null })
-    const instance = this.#run(definition, open)
-    if (head.mail > 0) instance.spawn(() => instance.mail.read())
-    await instance.left
+    await this.#run(definition, open, head.mail > 0).left
   }
 
-  #run(definition: AnyWorkflow, open: OpenTimeline<RunState>): Instance {
+  #run(definition: AnyWorkflow, open: OpenTimeline<RunState>, mayHaveMail = false): Instance {
     const instance = new Instance(this, definition, open)
     this.#live.set(open.id, instance)
+    const { deadline = Number.POSITIVE_INFINITY } = open.state.started ?? {}
+    if (mayHaveMail || deadline <= this.kernel.worker.now()) instance.look()
     leaveScope(() => instance.load())
     this.#mail.start()
     return instance
@@ -280,7 +280,7 @@ export class Host {
       const open = await this.engine.openTimeline(id, workflowFold, { mustExist: true })
       if (this.#live.has(id)) return
       if (open.state.end) await open.shut({ wakeup: null, queue: null })
-      else this.#run(definition, open)
+      else this.#run(definition, open, true)
     } catch (error) {
       if (isReprise(error, 'OWNED', 'NOT_FOUND', 'FENCED', 'CLOSED')) return
       this.#problem(id, error)

@@ -40,7 +40,7 @@ const slowMs = 1000
 /** What an instance needs of its timeline: a real one, or history alone when it is only read. */
 export type RunTimeline = Pick<
   OpenTimeline<RunState>,
-  'id' | 'state' | 'seq' | 'broken' | 'recovery' | 'watch' | 'ask' | 'write' | 'inbox' | 'checkpoint' | 'shut' | 'break'
+  'id' | 'state' | 'seq' | 'broken' | 'recovery' | 'watch' | 'ask' | 'write' | 'mail' | 'checkpoint' | 'shut' | 'break'
 >
 
 /** Entries after which the code runs from its start again. */
@@ -66,6 +66,8 @@ export class Instance {
   execution!: Execution // Undefined until begun.
   outcome: Outcome | null = null
   isConcluding = false
+  /** Nothing is called before the mail was read: it may be cancelled, or its time may be up. */
+  isLooking = false
   readonly #hooks: Hooks
   #left: Left | null = null
   #onLeft: ((left: Left) => void) | null = null
@@ -75,6 +77,7 @@ export class Instance {
   #unwatch: () => void
   #lastCheckpointSeq: number
   #isLoaded = false
+  #onLoaded: (() => void)[] = []
 
   constructor(host: Host, definition: AnyWorkflow, open: RunTimeline, isDry = false) {
     this.host = host
@@ -83,7 +86,11 @@ export class Instance {
     this.open = open
     this.isDry = isDry
     this.id = open.id.slice(definition.prefix.length)
-    this.alarms = new Alarms(this.kernel.clock, () => this.now())
+    this.alarms = new Alarms(
+      this.kernel.clock,
+      () => this.now(),
+      () => this.mail.alarmed(),
+    )
     this.mail = new Mail(this)
     this.queries = new Queries(this)
     this.recorder = new Recorder(this)
@@ -164,12 +171,32 @@ export class Instance {
 
   #loaded(): void {
     this.#isLoaded = true
+    for (const call of this.#onLoaded.splice(0)) call()
     try {
       if (this.state.isAdmitted) this.begin()
       else this.spawn(() => this.#waitForTurn())
     } catch (error) {
       this.leave({ because: 'broken', error })
     }
+  }
+
+  /** Resolves when all of history was delivered and the code waits, or this instance leaves. */
+  async atRest(): Promise<void> {
+    while (!this.isLeaving) {
+      if (!this.#isLoaded) await new Promise<void>((resolve) => this.#onLoaded.push(resolve))
+      else if (!this.execution || this.execution.isQuiet) return
+      else await this.execution.whenQuiet()
+    }
+  }
+
+  /** It was away: what happened meanwhile comes before what it does next. */
+  look(): void {
+    this.isLooking = true
+    this.spawn(async () => {
+      await this.mail.read()
+      this.isLooking = false
+      if (!this.isLeaving) leaveScope(() => this.execution?.startAll())
+    })
   }
 
   /** Its queue has not let it in yet: whatever the mail says is noted, and the run goes back to wait. */
@@ -283,6 +310,7 @@ export class Instance {
     this.#unwatch()
     this.alarms.clear()
     this.execution?.stop()
+    for (const call of this.#onLoaded.splice(0)) call()
     if (this.#stop || this.attempts.size > 0) {
       const error = new RepriseError('ABORTED', `${this.open.id} leaves this process (${left.because})`)
       this.#stop?.abort(error)

@@ -2,10 +2,13 @@
 // commit that takes it out of the inbox, so each message counts once.
 
 import type { MessageId } from '../../core/coordinate.ts'
+import { type DatedMail, dateMail, nextFacts } from '../../core/order-of-facts.ts'
+import type { Message } from '../../core/ports.ts'
 import type { Instance } from './instance.ts'
 import { queueMessages } from './queue.ts'
 import { noCommand, own } from './state.ts'
 
+type Dated = DatedMail<Message>['messages']
 type Draft = { readonly type: string; readonly data: unknown }
 
 // biome-ignore lint/suspicious/noExplicitAny: each kind of message has the fields that its sender gives it.
@@ -15,6 +18,8 @@ const atOnce = 100
 
 /** What makes a run begin that waits for its turn. */
 const begins = new Set(['admitted', 'cancel'])
+
+const isTurn = new Set(['rollback', 'terminate'])
 
 /** Behind a rollback that has to wait, these wait too: they are for the run as it is after it. */
 const waitsForRollback = new Set(['rollback', 'signal', 'update'])
@@ -26,13 +31,15 @@ export class Mail {
   #reading: Promise<number> | null = null
   /** How many messages wait for a rollback that waits. */
   #deferred = 0
+  /** They wait for one that is under way. */
+  #isRolling = false
 
   constructor(run: Instance) {
     this.#run = run
     this.lookedAt = run.kernel.clock.elapsed()
   }
 
-  /** How many messages were taken. */
+  /** Takes what is there, and rings what is due, in the order of facts. Says how many of both. */
   read(): Promise<number> {
     this.#reading ??= this.#read().finally(() => {
       this.#reading = null
@@ -40,37 +47,93 @@ export class Mail {
     return this.#reading
   }
 
+  /** An alarm may be due: only a read that begins now can tell what came before it. */
+  alarmed(): void {
+    const run = this.#run
+    if (run.kernel.planted.has('alarm-before-mail'))
+      for (const alarm of run.alarms.all()) run.spawn(() => run.alarms.ring(alarm))
+    else run.spawn(() => this.#readAnew())
+  }
+
+  /** Mail waits that cannot be taken yet. */
+  get isDeferring(): boolean {
+    return this.#deferred > 0
+  }
+
   /** What had to wait until calls in flight came to an end. */
   readDeferred(): void {
-    if (this.#deferred === 0 || !this.#mayRollBack()) return
+    if (this.#deferred === 0) return
+    if (this.#isRolling ? this.#run.state.rolling !== null : !this.#mayRollBack()) return
     this.#deferred = 0
     this.#run.spawn(() => this.read())
   }
 
+  /** One that is under way may have begun too early. */
+  async #readAnew(): Promise<void> {
+    await this.#reading
+    await this.read()
+  }
+
   async #read(): Promise<number> {
     const run = this.#run
-    const { state } = run
+    // Before that nobody knows which alarms there are.
+    await run.atRest()
+    if (!this.#mayAct) return 0
     // Those that wait must not hide what comes after them: it may be what the rollback waits for.
     const limit = atOnce + this.#deferred
-    const messages = await run.open.inbox(limit)
+    const { messages, now } = await run.open.mail(limit)
+    const isWhole = messages.length < limit
+    const { reach, messages: dated } = dateMail(messages, now, isWhole)
+    run.recorder.noteTime(Math.max(now, reach))
+    let rest = dated
+    let done = 0
+    for (;;) {
+      await run.atRest()
+      if (!this.#mayAct) return done
+      const waiting = this.#waiting(rest.map(({ message }) => message))
+      const alarms = run.isConcluding ? [] : run.alarms.all()
+      const page = { messages: untilTurn(rest, waiting), reach }
+      const next = nextFacts(page, alarms, (message) => waiting.has(message))
+      if (next.messages.length > 0) await this.#take(next.messages)
+      await Promise.all(next.alarms.map((alarm) => run.alarms.ring(alarm)))
+      const count = next.messages.length + next.alarms.length
+      done += count
+      rest = rest.filter(({ message }) => !next.messages.includes(message))
+      if (count > 0) continue
+      this.#deferred = rest.length
+      this.#isRolling = run.state.rolling !== null
+      if (!isWhole) return done + (await this.#read())
+      run.alarms.wasRead(now, next.heldSince)
+      return done
+    }
+  }
+
+  get #mayAct(): boolean {
+    return !this.#run.isLeaving && !this.#run.stay.isPaused
+  }
+
+  /** The messages that wait for a rollback: for one that has to wait itself, or one that is under way. */
+  #waiting(messages: readonly Message[]): ReadonlySet<Message> {
+    const waiting = new Set<Message>()
+    const mayRollBack = this.#mayRollBack()
+    let isWaiting = this.#run.state.rolling !== null
+    for (const message of messages) {
+      isWaiting ||= message.kind === 'rollback' && !mayRollBack
+      if (isWaiting && waitsForRollback.has(message.kind)) waiting.add(message)
+    }
+    return waiting
+  }
+
+  async #take(messages: readonly Message[]): Promise<void> {
+    const run = this.#run
+    const { state } = run
     const consume: MessageId[] = []
     const drafts: Draft[] = []
-    let deferred = 0
-    let isDeferring = false
     for (const message of messages) {
       const data = run.host.engine.openMessage(message) as Data
-      isDeferring ||= message.kind === 'rollback' && !this.#mayRollBack()
-      if (isDeferring && waitsForRollback.has(message.kind)) {
-        deferred += 1
-        continue
-      }
       consume.push(message.id)
       drafts.push(...this.#entriesFor(message.kind, message.id, data))
-      // What follows these belongs to the run as it is after them.
-      if (message.kind === 'rollback' || message.kind === 'terminate') break
     }
-    this.#deferred = deferred
-    if (consume.length === 0) return messages.length < limit ? 0 : await this.#read()
     const end = drafts.find((draft) => draft.type === 'terminated')
     if (end) {
       const send = queueMessages(run)
@@ -78,12 +141,11 @@ export class Mail {
       await run.write([end], { ...along, ...(send.length > 0 && { send }) })
       run.letGoOf()
       run.leave({ because: 'ended' })
-      return consume.length
+      return
     }
     // Due from now on: if this process dies, there is no more mail to bring the run back.
     const isQueued = state.started?.queue && !state.isAdmitted && !drafts.some(({ type }) => begins.has(type))
     await run.write(drafts, { consume, status: isQueued ? 'queued' : 'running', wakeup: run.now() })
-    return consume.length
   }
 
   #entriesFor(kind: string, id: string, data: Data): Draft[] {
@@ -135,6 +197,12 @@ export class Mail {
     const { execution, attempts, state } = this.#run
     return execution && !execution.isReplaying && !execution.isUndoable && attempts.size === 0 && state.rolling === null
   }
+}
+
+/** What follows a rollback or an end belongs to the run as it is after it. */
+function untilTurn(messages: Dated, waiting: ReadonlySet<Message>): Dated {
+  const turn = messages.findIndex(({ message }) => isTurn.has(message.kind) && !waiting.has(message))
+  return turn === -1 ? messages : messages.slice(0, turn + 1)
 }
 
 function splitOnce(text: string): [string, string] {

@@ -119,6 +119,11 @@ export class Recorder {
     return this.#lastStamp
   }
 
+  /** The store's clock showed this time: what is written from now on is not from before. */
+  noteTime(now: number): void {
+    if (now > this.#lastStamp) this.#lastStamp = now
+  }
+
   #stamped(entries: readonly Draft[]): NewEntry[] {
     return entries.map(({ type, data, version, key }) =>
       version === undefined && key === undefined

@@ -67,7 +67,7 @@ function frozen(id: TimelineId, state: RunState): RunTimeline {
     watch: () => () => undefined,
     ask: (_, asker) => asker.reject(refusal()),
     write: refuse,
-    inbox: async () => [],
+    mail: async () => ({ messages: [], now: 0 }),
     checkpoint: refuse,
     shut: async () => undefined,
     break: () => undefined,

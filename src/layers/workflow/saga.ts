@@ -49,7 +49,7 @@ export class Saga {
     const { isStuck, notBefore, failures } = own(undos, next.id, noUndo)
     if (isStuck) return false
     if (notBefore > this.#run.now()) {
-      this.#run.alarms.set('~undo', notBefore, () => this.#run.execution.wake())
+      this.#run.alarms.setPassing('~undo', notBefore, () => void this.#run.execution.wake())
       return false
     }
     this.#isWorking = true

@@ -87,8 +87,8 @@ export class Stay {
   }
 
   letGoSoon(): void {
-    const { alarms, signals, kernel, isLeaving } = this.#run
-    if (this.#busy > 0 || this.#cancelLinger || isLeaving) return
+    const { alarms, mail, signals, kernel, isLeaving } = this.#run
+    if (this.#busy > 0 || this.#cancelLinger || isLeaving || mail.isDeferring) return
     const nearest = alarms.nearest()
     const waitMs = nearest === null ? Number.POSITIVE_INFINITY : nearest - this.#run.now()
     if (waitMs <= lingerMs) return

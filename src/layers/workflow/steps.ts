@@ -110,7 +110,8 @@ class Step implements Asked {
   }
 
   #attemptAt(command: Command, at: number): void {
-    this.#run.alarms.set(this.#id, at, () => this.#run.spawn(() => this.#attempt(command, this.#before)))
+    const attempt = () => this.#run.spawn(() => this.#attempt(command, this.#before))
+    this.#run.alarms.setPassing(this.#id, at, () => void attempt())
   }
 
   #attempt(command: Command, before: OpenCommand): Working {

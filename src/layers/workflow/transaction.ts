@@ -66,7 +66,7 @@ export function askTransaction<T>(
   async function begin(command: Command): Promise<void> {
     if (command.cancelled) return await run.record('failed', { id, error: toFailure(run.cancelError()) })
     const { notBefore } = own(run.state.open, id, noCommand)
-    if (notBefore > run.now()) return run.alarms.set(id, notBefore, () => run.spawn(() => begin(command)))
+    if (notBefore > run.now()) return beginAt(command, notBefore)
     const { failures } = own(run.state.open, id, noCommand)
     try {
       await ride(run, id, call as Call<unknown>)
@@ -77,8 +77,12 @@ export function askTransaction<T>(
       if (!again || command.cancelled) return await run.record('failed', { id, error: toFailure(cause) })
       const at = run.now() + delayMs
       await run.record('retry', { id, n: counts ? failures + 1 : failures, error: toFailure(cause), at })
-      run.alarms.set(id, at, () => run.spawn(() => begin(command)))
+      beginAt(command, at)
     }
+  }
+
+  function beginAt(command: Command, at: number): void {
+    run.alarms.setPassing(id, at, () => void run.spawn(() => begin(command)))
   }
 }
 

@@ -15,7 +15,7 @@ export function askSleep(run: Instance, scope: Scope, until: (now: number) => nu
   const at = until(run.execution.time)
   return run.execution.ask(scope, scope.next('~sleep'), {
     kind: 'timer',
-    start: ({ id }) => run.alarms.set(id, at, () => run.spawn(() => run.record('timer', { id }))),
+    start: ({ id }) => run.alarms.set(id, at, () => run.record('timer', { id })),
     onItem: (command) => command.resolve(undefined),
     onAbandon: ({ id }) => run.alarms.delete(id),
   })
@@ -48,7 +48,7 @@ export class Signals {
       kind: 'signal',
       start: (command) => {
         if (timeoutMs === null || command.isSettled) return
-        run.alarms.set(id, command.askedAt + timeoutMs, () => run.spawn(() => run.record('timer', { id })))
+        run.alarms.set(id, command.askedAt + timeoutMs, () => run.record('timer', { id }))
       },
       onItem: (command) => {
         if (command.isSettled) return

@@ -15,7 +15,7 @@ import type {
   Hash,
   Head,
   ManifestRecord,
-  Message,
+  Inbox,
   Outcome,
   Run,
   Sql,
@@ -118,9 +118,10 @@ class MemoryStore implements Store {
     })
   }
 
-  async inbox(timeline: TimelineId, limit: number): Promise<Message[]> {
-    const messages = (this.#space().unread.get(timeline) ?? []).slice(0, Math.max(0, limit))
-    return messages.map(({ consumedAt: _, ...message }) => ({ ...message, data: new Uint8Array(message.data) }))
+  async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
+    const unread = (this.#space().unread.get(timeline) ?? []).slice(0, Math.max(0, limit))
+    const messages = unread.map(({ consumedAt: _, ...message }) => ({ ...message, data: new Uint8Array(message.data) }))
+    return { messages, now: this.#clock() }
   }
 
   async claim(request: ClaimRequest): Promise<Head[]> {

@@ -1,7 +1,7 @@
 // Rows of the tables as the port's values.
 
 import type { ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../../core/coordinate.ts'
-import type { Attribute, CursorRow, Head, ManifestRecord, Message, Run, WorkerRow } from '../../core/ports.ts'
+import type { Attribute, CursorRow, Head, Inbox, ManifestRecord, Message, Run, WorkerRow } from '../../core/ports.ts'
 import { fromByteaText } from './driver.ts'
 import { isAlive, nowMs, operationOf } from './functions.ts'
 import { unescapeAttributes, unescapeText } from './text.ts'
@@ -84,16 +84,21 @@ export function toRun({ first, last, digest, bytes }: RunRow): Run {
   return { first, count: last - first + 1, digest, bytes }
 }
 
-export interface MessageRow {
-  readonly id: string
+/** Of an empty inbox there is one row, without a message. */
+export interface InboxRow {
+  readonly now: number
+  readonly id: string | null
   readonly kind: string
   readonly data: Uint8Array
   readonly sent_at: number
 }
 
-export function toMessage(row: MessageRow, to: TimelineId): Message {
-  const id = unescapeText(row.id) as MessageId
-  return { id, to, kind: unescapeText(row.kind), data: row.data, sentAt: row.sent_at }
+export function toInbox(rows: readonly InboxRow[], to: TimelineId): Inbox {
+  const messages: Message[] = []
+  for (const { id, kind, data, sent_at: sentAt } of rows) {
+    if (id !== null) messages.push({ id: unescapeText(id) as MessageId, to, kind: unescapeText(kind), data, sentAt })
+  }
+  return { messages, now: rows[0]!.now }
 }
 
 export const manifestColumns = `id, seq, epoch, digest, body, body_digest, base_id, created_at, trigger, label, is_pinned,

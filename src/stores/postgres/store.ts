@@ -12,7 +12,7 @@ import type {
   FeedPosition,
   Head,
   ManifestRecord,
-  Message,
+  Inbox,
   Outcome,
   Run,
   Store,
@@ -28,7 +28,7 @@ import { commitBatch } from './commit.ts'
 import type { Connections } from './connect.ts'
 import { inspectRows, readFacts } from './facts.ts'
 import { readFeed } from './feed.ts'
-import { functionName } from './functions.ts'
+import { functionName, statementMs } from './functions.ts'
 import type { Bell } from './listen.ts'
 import type { Presence } from './presence.ts'
 import { commitRiding } from './ride.ts'
@@ -38,13 +38,13 @@ import {
   headColumns,
   headTables,
   type ManifestRow,
-  type MessageRow,
+  type InboxRow,
   manifestColumns,
   type RunRow,
   toCursor,
   toHead,
   toManifest,
-  toMessage,
+  toInbox,
   toRun,
 } from './rows.ts'
 import type { Session } from './session.ts'
@@ -146,15 +146,16 @@ export class PostgresStore implements Store {
     })
   }
 
-  async inbox(timeline: TimelineId, limit: number): Promise<Message[]> {
+  async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
     this.#connections.checkOpen()
-    if (!isStorable(timeline)) return []
-    const text = `SELECT m.id, m.kind, m.data, m.sent_at FROM ${this.#s}.message m
-      WHERE m.tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) AND m.consumed_at IS NULL
-      ORDER BY m.ord LIMIT $3`
-    const values = [this.#ns, timeline, Math.max(0, limit)]
-    const rows = await this.#connections.rows<MessageRow>(text, values, 'safe', 'inbox')
-    return rows.map((row) => toMessage(row, timeline))
+    // The statement's time is before its snapshot: what is durable by then is in it. An empty inbox is one row without id.
+    const text = `SELECT ${statementMs} AS now, m.* FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
+        SELECT x.ord, x.id, x.kind, x.data, x.sent_at FROM ${this.#s}.message x
+        WHERE x.tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) AND x.consumed_at IS NULL
+        ORDER BY x.ord LIMIT $3) AS m ON true ORDER BY m.ord`
+    const values = [this.#ns, isStorable(timeline) ? timeline : null, Math.max(0, limit)]
+    const rows = await this.#connections.rows<InboxRow>(text, values, 'safe', 'inbox')
+    return toInbox(rows, timeline)
   }
 
   async claim({ worker, queues, limit, except = [] }: ClaimRequest): Promise<Head[]> {

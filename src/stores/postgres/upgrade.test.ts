@@ -73,7 +73,7 @@ describe('a schema of version 1', () => {
     expect(cursor).toMatchObject({ name: 'reader', owner: b })
     expect((await store.feed(feedStart, {}, 100)).items).toHaveLength(7)
     expect((await store.feed(cursor!.position, {}, 100)).items).toHaveLength(4)
-    expect(await store.inbox(a, 10)).toMatchObject([{ id: 'm1', kind: 'hello' }])
+    expect((await store.inbox(a, 10)).messages).toMatchObject([{ id: 'm1', kind: 'hello' }])
     expect(await store.inspect()).toEqual([])
   })
 

@@ -39,7 +39,7 @@ async function tell(store: Store): Promise<string> {
         lines.push([run.first, run.count, toHex(run.bytes)])
       }
     }
-    lines.push((await store.inbox(name, 100)).map(({ id, data }) => [id, toHex(data)]))
+    lines.push((await store.inbox(name, 100)).messages.map(({ id, data }) => [id, toHex(data)]))
     for (const { id, body, invalid } of await store.checkpoints(name)) {
       // Damage to a checkpoint is told by the checkpoint: recovery goes on without it.
       if (invalid !== null) throw new RepriseError('CHECKPOINT_DAMAGED', invalid)

@@ -15,7 +15,7 @@ import type {
   Hash,
   Head,
   ManifestRecord,
-  Message,
+  Inbox,
   Outcome,
   Run,
   Store,
@@ -72,6 +72,7 @@ interface StoreOptions {
 class SqliteStore implements Store {
   readonly blobs: Blobs
   readonly #file: string
+  readonly #clock: () => number
   readonly #opened: OpenedFile
   readonly #reader: Reader
   readonly #writer: Writer | null
@@ -81,6 +82,7 @@ class SqliteStore implements Store {
   constructor(driver: Driver, opened: OpenedFile, options: StoreOptions) {
     const { file, writer } = opened
     this.#file = file
+    this.#clock = options.clock
     this.#opened = opened
     this.#reader = new Reader({ ...options, file, connect: () => connectReader(driver, file) })
     this.#listeners = new Listeners(() => this.#version())
@@ -112,11 +114,14 @@ class SqliteStore implements Store {
     return this.#read(({ timelines, workers, now }) => names.map((name) => toHead(timelines.find(name), workers, now)))
   }
 
-  async inbox(timeline: TimelineId, limit: number): Promise<Message[]> {
-    return this.#read(({ timelines, connection }) => {
+  async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
+    // Before the snapshot: what is durable by then is in it.
+    const now = this.#clock()
+    const messages = await this.#read(({ timelines, connection }) => {
       const found = timelines.find(timeline)
       return found ? readInbox(connection, found, limit) : []
     })
+    return { messages, now }
   }
 
   async claim(request: ClaimRequest): Promise<Head[]> {

@@ -1,0 +1,25 @@
+// A store that takes its time where it is told to: before it looks, or before it answers. What others do meanwhile is
+// what a program must not depend on (docs/decisions/order-of-facts.md).
+
+import type { Store } from '../core/ports.ts'
+
+/** `before`: the question is on its way; `after`: the answer is. Nothing to wait for is undefined. */
+export type Slowness = (method: string, when: 'before' | 'after') => Promise<unknown> | undefined
+
+/** @example slowStore(store, (method) => (method === 'inbox' ? setTimeout(200) : undefined)) */
+export function slowStore(store: Store, wait: Slowness): Store {
+  return new Proxy(store, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target)
+      if (typeof member !== 'function') return member
+      if (name === 'listen' || name === 'close') return member.bind(target)
+      const method = String(name)
+      return async (...args: unknown[]) => {
+        await wait(method, 'before')
+        const answer = await (member as (...args: unknown[]) => unknown).apply(target, args)
+        await wait(method, 'after')
+        return answer
+      }
+    },
+  })
+}

@@ -50,7 +50,7 @@ class Idle {
 
 const folder = newFolder()
 let files = 0
-let processes: Idle[] = []
+const processes: Idle[] = []
 
 afterEach(async () => {
   for (const each of processes.splice(0)) await each.kill()

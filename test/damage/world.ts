@@ -146,12 +146,16 @@ export async function tell(rp: Reprise): Promise<Told> {
       if (record.invalid !== null) fallbacks += 1
       else catalog.push(JSON.stringify([head.timeline, record], asText))
     }
-    lines.push((await kernel.store.inbox(head.timeline, 100)).messages.map((message) => [message.id, rp.openMessage(message)]))
+    lines.push(
+      (await kernel.store.inbox(head.timeline, 100)).messages.map((message) => [message.id, rp.openMessage(message)]),
+    )
   }
   for (const id of ['plain/a', 'ledger/b', 'shelf/c', 'shelf/fork', 'wide/w', 'many/m'])
     lines.push((await rp.head(id))?.seq)
   lines.push((await rp.list({ attributes: { name: 'first' } })).map((head) => head.timeline))
-  lines.push((await kernel.store.inbox('plain/later' as TimelineId, 10)).messages.map((message) => rp.openMessage(message)))
+  lines.push(
+    (await kernel.store.inbox('plain/later' as TimelineId, 10)).messages.map((message) => rp.openMessage(message)),
+  )
   lines.push(await kernel.store.cursors(), await rp.workers())
   for (let after: FeedPosition = feedStart, isEnd = false; !isEnd; ) {
     const page = await rp.feed(after, { limit: 50 })

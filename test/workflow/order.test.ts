@@ -2,7 +2,7 @@
 // store takes its time to read its mail. What was durable before the deadline counts; what came after it does not.
 
 import { expect, it } from 'vitest'
-import { queue, type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
+import { checkDefinitions, queue, type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
 import type { WorkflowKit } from '../../src/testing/index.ts'
 import { kitWith } from './kits.ts'
 
@@ -194,4 +194,57 @@ it('a deadline waits behind a signal that waits for a rollback', async () => {
   finish()
   expect(await kit.result(run)).toBe('paid')
   expect(seen).toEqual(['paid'])
+})
+
+it('a cancel before the end: the run is undone, although its code has returned', async () => {
+  const kit = kitWith()
+  let finish = () => {}
+  const undone: string[] = []
+  const definition = workflow('last', async (ctx) => {
+    const last = () => new Promise<void>((resolve) => (finish = resolve))
+    await ctx.step('last', last, { compensate: () => void undone.push('last') })
+    return 'done'
+  })
+  const run = await kit.run(definition, undefined, { id: 'r' })
+  await kit.advance(10)
+  await kit.rp.send(run.timeline, 'cancel', { reason: 'no' }, { id: 'c' })
+  finish()
+  expect(await kit.result(run).catch((error) => error.code)).toBe('CANCELLED')
+  expect(undone).toEqual(['last'])
+  const check = await checkDefinitions(kit.rp, [definition], { ended: true })
+  expect(check.ok).toBe(true)
+})
+
+it('a cancel before the run starts over: it does not', async () => {
+  const kit = kitWith()
+  let finish = () => {}
+  let turns = 0
+  const definition = workflow('turning', async (ctx): Promise<void> => {
+    turns += 1
+    await ctx.step('last', () => new Promise<void>((resolve) => (finish = resolve)))
+    ctx.continueAsNew(undefined)
+  })
+  const run = await kit.run(definition, undefined, { id: 'r' })
+  await kit.advance(10)
+  await kit.rp.send(run.timeline, 'cancel', { reason: 'no' }, { id: 'c' })
+  finish()
+  expect(await kit.result(run).catch((error) => error.code)).toBe('CANCELLED')
+  expect(turns).toBe(1)
+})
+
+it('a rollback before the end: the run goes back', async () => {
+  const kit = kitWith()
+  const finish: (() => void)[] = []
+  const definition = workflow('back', async (ctx) => {
+    await ctx.step('only', () => new Promise<void>((resolve) => void finish.push(resolve)))
+    return ctx.now()
+  })
+  const run = await kit.run(definition, undefined, { id: 'r' })
+  await kit.advance(10)
+  await kit.rp.send(run.timeline, 'rollback', { to: 'only' }, { id: 'b' })
+  finish[0]!()
+  await kit.advance('1s')
+  finish[1]!()
+  await kit.result(run)
+  expect(finish.length).toBe(2)
 })

@@ -11,18 +11,26 @@ export function within<V>(
   tasks: readonly { abort(reason: Error): void }[],
 ): Promise<V> {
   return new Promise((resolve, reject) => {
-    const cancel = clock.after(timeoutMs, () => {
+    let isSettled = false
+    const late = () => {
+      if (isSettled) return
       const error = new RepriseError('TIMEOUT', `the attempt took longer than ${timeoutMs} ms`)
       for (const task of tasks) task.abort(error)
       reject(error)
-    })
+    }
+    // An answer that is at hand counts first: of a process that stood still, the timers are called before the answers.
+    const cancel = clock.after(timeoutMs, () => clock.soon(late))
+    const settled = () => {
+      isSettled = true
+      cancel()
+    }
     pending.then(
       (value) => {
-        cancel()
+        settled()
         resolve(value)
       },
       (error) => {
-        cancel()
+        settled()
         reject(error)
       },
     )

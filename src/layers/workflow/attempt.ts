@@ -76,13 +76,19 @@ export class Attempt implements StepCall {
 
   #watch({ timeout, heartbeatTimeout }: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): void {
     if (timeout !== undefined) {
+      const { clock } = this.#run.kernel
       const late = () => this.abort(timedOut(this.#id, timeout))
-      this.#timers = [this.#run.kernel.clock.after(toMs(timeout, 'timeout'), late)]
+      // What is at hand counts first: of a process that stood still, the timers are called before the answers.
+      this.#timers = [clock.after(toMs(timeout, 'timeout'), () => clock.soon(() => this.#timers && late()))]
     }
     if (heartbeatTimeout !== undefined) {
       this.#heart ??= new Heart(this.#run, this.#id)
       this.#timers ??= []
-      this.#heart.watch(toMs(heartbeatTimeout, 'heartbeatTimeout'), (error) => this.abort(error), this.#timers)
+      this.#heart.watch(
+        toMs(heartbeatTimeout, 'heartbeatTimeout'),
+        (error) => this.abort(error),
+        () => this.#timers,
+      )
     }
   }
 
@@ -145,15 +151,18 @@ class Heart {
     return this.#writing
   }
 
-  watch(limitMs: number, fail: (error: unknown) => void, timers: (() => void)[]): void {
+  /** `timers` is null once the attempt is over. */
+  watch(limitMs: number, fail: (error: unknown) => void, timers: () => (() => void)[] | null): void {
     const { clock } = this.#run.kernel
-    const look = () => {
+    const look = (isSure: boolean) => {
       const silentMs = clock.elapsed() - this.#last
-      if (silentMs >= limitMs)
-        fail(new RepriseError('TIMEOUT', `step ${this.#id} gave no heartbeat`, { step: this.#id }))
-      else timers.push(clock.after(limitMs - silentMs, look))
+      if (timers() === null) return
+      if (silentMs < limitMs) timers()?.push(clock.after(limitMs - silentMs, () => look(false)))
+      // A beat that is at hand counts first, as above.
+      else if (!isSure) clock.soon(() => look(true))
+      else fail(new RepriseError('TIMEOUT', `step ${this.#id} gave no heartbeat`, { step: this.#id }))
     }
-    timers.push(clock.after(limitMs, look))
+    timers()?.push(clock.after(limitMs, () => look(false)))
   }
 
   async #write(): Promise<void> {

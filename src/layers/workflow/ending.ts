@@ -4,7 +4,7 @@
 import { isReprise } from '../../core/errors.ts'
 import type { OutgoingMessage } from '../../core/ports.ts'
 import { toFailure } from './failure.ts'
-import type { Instance } from './instance.ts'
+import type { Instance, Outcome } from './instance.ts'
 import { itemsOf } from './journal.ts'
 import { queueMessages } from './queue.ts'
 import { endRides } from './transaction.ts'
@@ -20,20 +20,27 @@ export class ContinueAsNew extends Error {
   }
 }
 
+/** Neither failed nor cancelled: the code returned, or wants to start over. */
+export function endsWell(outcome: Outcome): boolean {
+  return 'value' in outcome || outcome.error instanceof ContinueAsNew
+}
+
 /** Called whenever nothing else is going on and the code has ended, or the run is being rolled back. */
 export function concludeRun(run: Instance): void {
   if (run.isConcluding) return
   const { outcome } = run
   if (run.state.rolling) rollBack(run)
   else if (!outcome) return
-  else if ('value' in outcome) conclude(run, () => complete(run, outcome.value))
+  else if ('value' in outcome) conclude(run, () => unlessCancelled(run, outcome, () => complete(run, outcome.value)))
   else if (outcome.error instanceof ContinueAsNew) {
     const { input } = outcome.error
-    const took = [...run.signals.taken(), ...run.queries.taken()]
-    conclude(run, async () => {
-      await run.write([{ type: 'continued', data: { input, took } }])
-      run.checkpointIfDue()
-    })
+    conclude(run, () =>
+      unlessCancelled(run, outcome, async () => {
+        const took = [...run.signals.taken(), ...run.queries.taken()]
+        await run.write([{ type: 'continued', data: { input, took } }])
+        run.checkpointIfDue()
+      }),
+    )
   } else if (!run.execution.isUndoable && run.saga.advance()) conclude(run, () => fail(run, outcome.error))
 }
 
@@ -52,6 +59,20 @@ function rollBack(run: Instance): void {
 function conclude(run: Instance, work: () => Promise<void>): void {
   run.isConcluding = true
   run.spawn(work)
+}
+
+/** The end is a fact as well: what was durable before it comes first, a cancellation or a rollback above all. */
+async function unlessCancelled(run: Instance, outcome: Outcome, end: () => Promise<void>): Promise<void> {
+  const { execution } = run
+  if (await run.host.hasMail(run.open.id)) {
+    await run.mail.read()
+    if (run.isLeaving || run.execution !== execution || run.state.rolling) return
+    if (run.outcome !== outcome) {
+      run.isConcluding = false
+      return
+    }
+  }
+  await end()
 }
 
 async function complete(run: Instance, result: unknown): Promise<void> {

@@ -35,7 +35,10 @@
 import type { Failure } from './failure.ts'
 
 /** Numbered behaviour of this engine, stored in `started`: code that changes what a replay does asks for the number. */
-export const behaviour = 1
+export const behaviour = 2
+
+/** From this behaviour on a run that is cancelled after its code has returned, and before its end is recorded, is undone. */
+export const cancelsReturned = 2
 
 export interface ParentLink {
   readonly timeline: string

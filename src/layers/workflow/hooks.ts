@@ -4,8 +4,8 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
 import type { Command, CommandKind } from './command.ts'
-import { concludeRun } from './ending.ts'
-import type { Item } from './entries.ts'
+import { concludeRun, endsWell } from './ending.ts'
+import { cancelsReturned, type Item } from './entries.ts'
 import type { ExecutionHooks } from './execution.ts'
 import { cancelledError } from './failure.ts'
 import type { Instance } from './instance.ts'
@@ -75,6 +75,9 @@ export class Hooks implements ExecutionHooks {
     run.alarms.delete('~deadline')
     run.signals.stopWaiting()
     for (const command of [...run.execution.open]) this.#cancelCommand(command, error)
+    if (run.outcome && endsWell(run.outcome) && (run.state.started?.behaviour ?? 0) >= cancelsReturned) {
+      run.outcome = { error }
+    }
   }
 
   onLive(): void {

@@ -186,6 +186,10 @@ export class Host {
     else this.engine.dispatcher.wake()
   }
 
+  hasMail(timeline: TimelineId): Promise<boolean> {
+    return this.#mail.hasMail(timeline)
+  }
+
   /** Calls when a run left memory here. */
   watch(timeline: string, call: () => void): () => void {
     const set = this.#watchers.get(timeline) ?? new Set()

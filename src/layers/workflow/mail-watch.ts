@@ -1,6 +1,7 @@
 // Looking for mail of the runs in memory. Runs that wait are looked after at once when the store calls; those at work less
 // often, because most of them end before anybody writes to them. Whoever sends from this process tells the run itself.
 
+import type { TimelineId } from '../../core/coordinate.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Instance } from './instance.ts'
 
@@ -17,6 +18,7 @@ export class MailWatch {
   readonly #onProblem: (error: unknown) => void
   #unlisten: (() => void) | null = null
   #cancel: (() => void) | null = null
+  readonly #asking: { timeline: TimelineId; resolve(has: boolean): void; reject(error: unknown): void }[] = []
   #heardAt = Number.NEGATIVE_INFINITY
   #isClosed = false
 
@@ -24,6 +26,24 @@ export class MailWatch {
     this.#kernel = kernel
     this.#live = live
     this.#onProblem = onProblem
+  }
+
+  /** Whether there is mail for a run by now. Those who ask in the same moment are answered together. */
+  hasMail(timeline: TimelineId): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      this.#asking.push({ timeline, resolve, reject })
+      if (this.#asking.length === 1) this.#kernel.clock.soon(() => void this.#answer())
+    })
+  }
+
+  async #answer(): Promise<void> {
+    const asking = this.#asking.splice(0)
+    try {
+      const heads = await this.#kernel.store.head(asking.map(({ timeline }) => timeline))
+      for (const [i, { resolve }] of asking.entries()) resolve((heads[i]?.mail ?? 0) > 0)
+    } catch (error) {
+      for (const { reject } of asking) reject(error)
+    }
   }
 
   /** There are runs in memory. */

@@ -85,13 +85,14 @@ export class Mail {
     const isWhole = messages.length < limit
     const { reach, messages: dated } = dateMail(messages, now, isWhole)
     run.recorder.noteTime(Math.max(now, reach))
+    const ignoresAlarms = run.kernel.planted.has('mail-before-alarm')
     let rest = dated
     let done = 0
     for (;;) {
       await run.atRest()
       if (!this.#mayAct) return done
       const waiting = this.#waiting(rest.map(({ message }) => message))
-      const alarms = run.isConcluding ? [] : run.alarms.all()
+      const alarms = run.isConcluding || (ignoresAlarms && rest.length > 0) ? [] : run.alarms.all()
       const page = { messages: untilTurn(rest, waiting), reach }
       const next = nextFacts(page, alarms, (message) => waiting.has(message))
       if (next.messages.length > 0) await this.#take(next.messages)

@@ -116,14 +116,15 @@ export class WorkflowRun<Output = unknown> {
     const id = await this.#mail('update', { name, args })
     for (;;) {
       const changed = this.#changed(Math.min(pollMs, until - clock.elapsed()), undefined)
+      // Late only if it is missing from what was read after the deadline.
+      const isLate = clock.elapsed() >= until
       const { updates, end } = await this.state()
       const outcome = Object.hasOwn(updates, id) ? updates[id] : undefined
       if (outcome?.error) throw fromFailure(outcome.error)
       if (outcome) return outcome.result as T
       if (end)
         throw new RepriseError('CONFLICT', `${this.timeline} ended before it took the update ${name}`, { update: name })
-      if (clock.elapsed() >= until)
-        throw new RepriseError('TIMEOUT', `no answer to the update ${name} yet`, { update: name })
+      if (isLate) throw new RepriseError('TIMEOUT', `no answer to the update ${name} yet`, { update: name })
       await changed
     }
   }
@@ -266,6 +267,7 @@ export class WorkflowRun<Output = unknown> {
         await changed
         if (live.state.end) return live.state.end
       }
+      const isLate = clock.elapsed() >= until
       const [head] = await this.#host.kernel.store.head([timelineId(this.timeline)])
       if (!head) throw new RepriseError('NOT_FOUND', `there is no run ${this.timeline}`, { run: this.id })
       if (endings.has(head.status)) {
@@ -273,8 +275,7 @@ export class WorkflowRun<Output = unknown> {
         if (end) return end
       }
       if (halted.has(head.status)) throw haltedError(head)
-      if (clock.elapsed() >= until)
-        throw new RepriseError('TIMEOUT', `${this.timeline} has not ended yet`, { run: this.id })
+      if (isLate) throw new RepriseError('TIMEOUT', `${this.timeline} has not ended yet`, { run: this.id })
       if (!live) await changed
     }
   }

@@ -1,0 +1,102 @@
+// A process that stood still finds its timers due and its answers waiting. What is at hand counts before the timeout.
+
+import { stat } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { open, type Reprise } from '../../src/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+import { slowStore } from '../../src/testing/index.ts'
+import { onEveryStore, type World } from '../support/worlds.ts'
+
+let rp: Reprise
+beforeEach(async () => {
+  rp = await open('memory:')
+})
+afterEach(() => rp.close())
+
+/** The answer is there long before the process looks at anything again. */
+function answerWhileStopped(): Promise<string> {
+  const answer = new Promise<string>((resolve) => stat(process.cwd(), () => resolve('answer')))
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 150)
+  return answer
+}
+
+it('the answer of a step counts before its timeout', async () => {
+  const asking = workflow('asking', (ctx) =>
+    ctx.step('ask', answerWhileStopped, { timeout: '20ms', retry: { attempts: 1 } }),
+  )
+  expect(await (await rp.run(asking, undefined, { id: '1' })).result()).toBe('answer')
+})
+
+it('a heartbeat counts before its timeout', async () => {
+  const beating = workflow('beating', (ctx) =>
+    ctx.step(
+      'beat',
+      async ({ heartbeat }) => {
+        await answerWhileStopped()
+        await heartbeat()
+        return await new Promise((resolve) => stat(process.cwd(), () => resolve('alive')))
+      },
+      { heartbeatTimeout: '20ms', retry: { attempts: 1 } },
+    ),
+  )
+  expect(await (await rp.run(beating, undefined, { id: '1' })).result()).toBe('alive')
+})
+
+/** Another process; what it asks about heads is answered late: as it was when it asked, when `isOver` says so. */
+async function lateReader(world: World, isOver: () => Promise<boolean>) {
+  const late = { isOn: false, isOnAfterCommit: false }
+  const store = slowStore(await world.store(), (method, when) => {
+    if (method === 'commit' && when === 'after' && late.isOnAfterCommit) late.isOn = true
+    if (!late.isOn || method !== 'head' || when === 'before') return undefined
+    late.isOn = false
+    return (async () => {
+      while (!(await isOver())) await pause(5)
+    })()
+  })
+  return { late, rp: await world.engine({ ports: { store } }) }
+}
+
+onEveryStore(
+  'waiting with a timeout',
+  (world) => {
+    it('gives the result that was durable before it, although the store told of it late', async () => {
+      const w = await world()
+      const here = await w.engine()
+      let finish = () => {}
+      const ending = workflow('ending', (ctx) =>
+        ctx.step('last', () => new Promise<string>((resolve) => (finish = () => resolve('result')))),
+      )
+      const run = await here.run(ending, undefined, { id: 'r' })
+      const calledAt = Date.now()
+      const { late, rp: there } = await lateReader(w, async () => {
+        finish()
+        return (await run.status()).isEnded && Date.now() > calledAt + 1500
+      })
+      const handle = await there.run(ending, undefined, { id: 'r', here: false })
+      late.isOn = true
+      expect(await handle.result({ timeout: '1s' })).toBe('result')
+    })
+
+    it('gives the answer to an update that was durable before it', async () => {
+      const w = await world()
+      const here = await w.engine()
+      const updated = workflow('updated', async (ctx) => {
+        ctx.onUpdate('add', (n: number) => n + 1)
+        await ctx.signal('end')
+      })
+      const run = await here.run(updated, undefined, { id: 'r' })
+      const calledAt = Date.now()
+      const { late, rp: there } = await lateReader(w, async () => {
+        const isAnswered = Object.keys((await run.state()).updates).length > 0
+        return isAnswered && Date.now() > calledAt + 1500
+      })
+      const handle = await there.run(updated, undefined, { id: 'r', here: false })
+      late.isOnAfterCommit = true
+      expect(await handle.update<number>('add', 1, { timeout: '1s' })).toBe(2)
+      late.isOnAfterCommit = false
+      await run.signal('end')
+    })
+  },
+  ['memory'],
+)

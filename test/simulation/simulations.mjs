@@ -1,6 +1,7 @@
 // The simulations by name: `main`, and smaller ones for what it cannot express.
 
 import { simulateFailover } from './failover.mjs'
+import { simulateFile } from './file-simulate.mjs'
 import { simulate } from './simulate.mjs'
 
-export const simulations = { main: simulate, failover: simulateFailover }
+export const simulations = { main: simulate, failover: simulateFailover, file: simulateFile }

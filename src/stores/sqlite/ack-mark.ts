@@ -13,7 +13,7 @@ import { isAsCommitted } from './log-row.ts'
 
 const slotBytes = 24
 
-interface Mark {
+export interface Mark {
   readonly position: number
   readonly bytes: number
   readonly bodyCrc: number
@@ -39,9 +39,17 @@ export class AckMark {
     writeSync(this.#handle, slot, 0, slotBytes, (position % 2) * slotBytes)
   }
 
-  /** Throws STORE_DAMAGED if the log (null: there is none) does not reach the mark, or is another there. */
-  check(log: Log | null): void {
-    const mark = this.#read()
+  /** How far the log must reach, for whoever looks at the log after this; null if nobody was told "durable". */
+  read(): Mark | null {
+    const marks = [0, 1].map((index) => readSlot(this.#file, index)).filter((mark) => mark !== null)
+    return marks.reduce<Mark | null>((best, mark) => (best && best.position > mark.position ? best : mark), null)
+  }
+
+  /**
+   * Throws STORE_DAMAGED if the log (null: there is none) does not reach the mark, or is another there. The log must be
+   * one state of the file, and not older than the mark: others may write and tidy at the same time.
+   */
+  check(mark: Mark | null, log: Log | null): void {
     // Below the start of the log is what tidy gave back: a mark so old was left by a process that slept.
     if (!mark || (log && mark.position < log.firstPosition())) return
     const body = log?.body(mark.position)
@@ -58,11 +66,6 @@ export class AckMark {
   close(): void {
     if (this.#handle !== null) closeSync(this.#handle)
     this.#handle = null
-  }
-
-  #read(): Mark | null {
-    const marks = [0, 1].map((index) => readSlot(this.#file, index)).filter((mark) => mark !== null)
-    return marks.reduce<Mark | null>((best, mark) => (best && best.position > mark.position ? best : mark), null)
   }
 }
 

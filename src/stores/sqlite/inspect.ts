@@ -41,9 +41,11 @@ async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
     }
   })
   const sql = `SELECT position, body FROM reprise_log WHERE position >= ? ORDER BY position LIMIT ${rowsPerSlice}`
-  let next = await read(({ log }) => log.firstPosition())
+  let next = 1
   for (let count = 1; count > 0 && faults.length < faultsMax; ) {
-    count = await read(({ connection }) => {
+    count = await read(({ connection, log }) => {
+      // Rows may be given back between two slices.
+      next = Math.max(next, log.firstPosition())
       const rows = connection.all(sql, next)
       for (const { position, body } of rows) {
         if (position !== next) faults.push({ where: `log row ${next}`, what: `it is missing, ${position} follows` })

@@ -66,9 +66,11 @@ export function connectReader(driver: Driver, file: string): Connection {
 
 function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOptions): OpenedFile['writer'] {
   const ack = new AckMark(file)
+  // Before anything of the file: whoever makes it in this moment, or writes to it, leaves a mark as well.
+  const mark = ack.read()
   const isEmpty = !existsSync(file) || statSync(file).size === 0
-  if (isEmpty) ack.check(null)
-  else checkBeforeWriting(driver, file, ack, hash)
+  if (isEmpty) ack.check(mark, null)
+  else checkBeforeWriting(driver, file, hash, (log) => ack.check(mark, log))
   const connection = new Connection(driver, file, false)
   try {
     // First of all: the next statements may write, and a commit that is not synced before the next looks like damage.
@@ -86,7 +88,7 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
 }
 
 /** Through a connection that cannot write: closing it leaves the write-ahead log as it is. */
-function checkBeforeWriting(driver: Driver, file: string, ack: AckMark, hash: Hash): void {
+function checkBeforeWriting(driver: Driver, file: string, hash: Hash, check: (log: Log | null) => void): void {
   const fault = scanWal(file)
   if (fault) {
     const { frame, commitsBehind } = fault
@@ -98,7 +100,7 @@ function checkBeforeWriting(driver: Driver, file: string, ack: AckMark, hash: Ha
   if (existsSync(`${file}-journal`)) rollBackCreation(driver, file)
   const connection = new Connection(driver, file, true)
   try {
-    ack.check(readVersion(connection) === 0 ? null : new Log(connection, hash))
+    connection.snapshot(() => check(readVersion(connection) === 0 ? null : new Log(connection, hash)))
   } finally {
     connection.close()
   }

@@ -50,12 +50,14 @@ export interface SqliteOptions {
   readonly busyMs?: number
   /** The store's clock, in milliseconds since 1970: leases and wakeups follow it. */
   readonly clock?: () => number
+  /** For simulations: a driver that decides when a statement runs. */
+  readonly driver?: Driver
 }
 
 /** @example const store = await openSqlite('.reprise/reprise.db', { namespace: 'shop', hash }) */
 export async function openSqlite(location: string, options: SqliteOptions): Promise<Store> {
   const { namespace, hash, readOnly: isReadOnly = false, busyMs = 10_000, clock = Date.now } = options
-  const driver = await loadDriver()
+  const driver = options.driver ?? (await loadDriver())
   const opened = await openFile(driver, location, { namespace, hash, isReadOnly, busyMs })
   const store = new SqliteStore(driver, opened, { namespace, hash, busyMs, clock })
   if (isReadOnly) await store.facts()

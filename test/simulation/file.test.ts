@@ -1,0 +1,20 @@
+// Several processes on one SQLite file, with anything between any two of their statements. More of them:
+// REPRISE_FILE_SEEDS=10000 npx vitest run test/simulation/file.test.ts
+
+import { expect, test } from 'vitest'
+import { runCampaign } from './campaign.mjs'
+
+const seeds = Number(process.env.REPRISE_FILE_SEEDS ?? 120)
+const hourMs = 3_600_000
+
+test(
+  `G1, G3: what several processes on one file are told is true in ${seeds} schedules of their statements`,
+  async () => {
+    const { done, events, failure } = await runCampaign({ seeds, simulation: 'file', threads: 2 })
+    console.log(`${done} schedules, ${events} statements apart`)
+    expect(failure, failure ? `${failure.message}\nrepeat it: ${failure.command}` : '').toBeNull()
+    expect(done).toBe(seeds)
+    expect(events).toBeGreaterThan(100 * seeds)
+  },
+  hourMs,
+)

@@ -53,7 +53,7 @@ const operations = {
   async append({ appends }) {
     const commits = appends.map(({ timeline, operation, epoch, seq, digest, texts, ...more }) => ({
       operation,
-      guard: { timeline, epoch, seq },
+      guard: { timeline, epoch, seq, digest },
       run: packRun(
         sha256,
         { before: digest, first: seq + 1, epoch },
@@ -74,7 +74,7 @@ const operations = {
       ...{ trigger: 'count', label: null, isPinned: false, foldVersion: '1', totalBytes: 1, addedBytes: 1 },
       ...{ verifiedAt: now, invalid: null, drilledAt: null, drill: null },
     }
-    const commit = { operation, guard: { timeline, epoch, seq }, publish: [record] }
+    const commit = { operation, guard: { timeline, epoch, seq, digest }, publish: [record] }
     return answerOf([commit], await store.commit([commit]))
   },
   tidy: () => store.tidy(now - 50),
@@ -152,10 +152,10 @@ function ruleOf() {
 
 async function retake(timeline, operation, partsFor) {
   const [head] = await store.head([timeline])
-  const guard = { timeline, epoch: head?.epoch ?? 0, seq: head?.seq ?? 0 }
+  const digest = head?.digest ?? originDigest(sha256, timeline)
+  const guard = { timeline, epoch: head?.epoch ?? 0, seq: head?.seq ?? 0, digest }
   const commit = { operation, guard, ...partsFor(head) }
-  const answer = answerOf([commit], await store.commit([commit]))
-  return { ...answer, digest: head?.digest ?? originDigest(sha256, timeline) }
+  return { ...answerOf([commit], await store.commit([commit])), digest }
 }
 
 /** Riders and functions cannot cross threads; none are sent. */

@@ -3,6 +3,7 @@
 
 import { expect, test } from 'vitest'
 import { runCampaign } from './campaign.mjs'
+import { simulateFile } from './file-simulate.mjs'
 
 const seeds = Number(process.env.REPRISE_FILE_SEEDS ?? 120)
 const hourMs = 3_600_000
@@ -18,3 +19,10 @@ test(
   },
   hourMs,
 )
+
+test('the same seed gives the same schedule', async () => {
+  for (const seed of [1, 7, 42]) {
+    const [once, again] = [await simulateFile(seed), await simulateFile(seed)]
+    expect(again).toEqual(once)
+  }
+})

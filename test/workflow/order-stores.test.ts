@@ -20,19 +20,20 @@ onEveryStore('the order of facts', (world) => {
   it('runs that slept through their deadline take the signal that was acknowledged before it', async () => {
     const w = await world()
     refunded.length = 0
-    const deadlines = await asleep(w, 40, 3000)
+    const deadlines = await asleep(w, 20, 5000)
     const inTime: string[] = []
     const sender = await w.engine()
+    const store = await w.store()
     for (const [id, deadline] of deadlines) {
-      await sender.run(order, 3000, { id, here: false }).then((run) => run.signal('paid', 'money'))
-      if ((await storeNow(w)) < deadline) inTime.push(id)
+      await sender.run(order, 5000, { id, here: false }).then((run) => run.signal('paid', 'money'))
+      if ((await store.inbox(timelineId('nobody'), 1)).now < deadline) inTime.push(id)
     }
     expect(inTime.length).toBeGreaterThan(0)
     await passed(w, Math.max(...deadlines.values()))
 
     const rp = await slowEngine(w)
     rp.work([order])
-    const results = await Promise.all(inTime.map(async (id) => (await rp.run(order, 3000, { id })).result()))
+    const results = await Promise.all(inTime.map(async (id) => (await rp.run(order, 5000, { id })).result()))
     expect(new Set(results)).toEqual(new Set(['money']))
     expect(refunded.filter((id) => inTime.includes(id))).toEqual([])
   })
@@ -58,11 +59,11 @@ onEveryStore('the order of facts', (world) => {
 async function asleep(world: World, count: number, timeoutMs: number, here = true): Promise<Map<string, number>> {
   const rp = await world.engine()
   const deadlines = new Map<string, number>()
-  for (let i = 0; i < count; i++) await rp.run(order, timeoutMs, { id: `r${i}`, here })
-  for (let i = 0; i < count; i++) {
-    const { startedAt } = await (await rp.run(order, timeoutMs, { id: `r${i}`, here })).state()
-    deadlines.set(`r${i}`, startedAt + timeoutMs)
+  const start = async (id: string) => {
+    const run = await rp.run(order, timeoutMs, { id, here })
+    deadlines.set(id, (await run.state()).startedAt + timeoutMs)
   }
+  await Promise.all(Array.from({ length: count }, (_, i) => start(`r${i}`)))
   await rp.close()
   return deadlines
 }
@@ -71,10 +72,6 @@ async function asleep(world: World, count: number, timeoutMs: number, here = tru
 async function slowEngine(world: World): Promise<Reprise> {
   const store = slowStore(await world.store(), (method) => (method === 'inbox' ? pause(60) : undefined))
   return await world.engine({ ports: { store } })
-}
-
-async function storeNow(world: World): Promise<number> {
-  return (await (await world.store()).inbox(timelineId('nobody'), 1)).now
 }
 
 async function passed(world: World, at: number): Promise<void> {

@@ -89,7 +89,7 @@ it('an update before the end of a sleep', async () => {
     const seen: unknown[] = []
     ctx.onUpdate('pay', (args) => void seen.push(args))
     await ctx.sleep('6s')
-    return seen
+    return [...seen]
   }
   const send = (run: { timeline: string }, kit: WorkflowKit) =>
     kit.survive((rp) => rp.send(run.timeline, 'update', { name: 'pay', args: 7 }, { id: 'u' }))

@@ -248,9 +248,20 @@ test('a run in a format that is not known is refused as newer, not guessed at', 
   const run = packRun(sha256, { before: origin, first: 1, epoch: 1 }, [
     { type: 'a', version: 1, time: 1, data: new Uint8Array() },
   ])
-  expect(codeOf(() => unpackRun({ ...run, bytes: Uint8Array.from([2, ...run.bytes.slice(1)]) }))).toBe(
+  expect(codeOf(() => unpackRun({ ...run, bytes: Uint8Array.from([3, ...run.bytes.slice(1)]) }))).toBe(
     'INCOMPATIBLE_VERSION',
   )
+})
+
+test('two runs of the same entries at the same place differ by their nonce, and read back the same', () => {
+  const drafts = [{ type: 'a', version: 1, time: 1, key: 'k', data: Uint8Array.of(7) }]
+  const of = (fill: number) =>
+    packRun(sha256, { before: origin, first: 1, epoch: 1, nonce: new Uint8Array(8).fill(fill) }, drafts)
+  const [one, two] = [of(1), of(2)]
+  expect(equalBytes(one.digest, two.digest)).toBe(false)
+  verifyRun(sha256, 'a', one, { seq: 0, digest: origin })
+  expect(unpackRun(one)).toEqual(unpackRun(two))
+  expect(unpackRun(one)).toMatchObject([{ seq: 1, type: 'a', key: 'k', data: Uint8Array.of(7) }])
 })
 
 test('runs hold at least one entry, start at 1, and take a large one whole', () => {

@@ -3,12 +3,16 @@
 //
 // Format (bytes.ts has the small pieces):
 //   run   = version(byte 1) first(integer) epoch(integer) time(integer, ms) entry*
+//         | version(byte 2) first(integer) epoch(integer) time(integer, ms) nonce(8 bytes) entry*
 //   entry = size(integer, of what follows) type(text) version(integer) delay(integer, ms after the run's time)
 //           flags(byte; 1 = has a key) [key(text)] data(rest; an envelope, see engine/seal)
 //
 // Chain: digest(seq) = H(digest before the run ++ the run's bytes up to and including entry seq), and
 // digest(0) = H("reprise/1" ++ timeline id). So one hash checks a whole run, any prefix of a run has a digest of its
 // own, and the digest of the head vouches for every byte below it, for their order and for whose they are.
+//
+// Version 2 is for a run that takes the timeline in the same commit: several processes may offer the same entries under the
+// same epoch then, and the nonce makes their digests differ, so that a lost answer is never taken for somebody else's.
 
 import { assert } from './assert.ts'
 import { ByteReader, ByteWriter, integerSize, Slab, textBytesMax, writeInteger, writeText } from './bytes.ts'
@@ -17,6 +21,8 @@ import { RepriseError } from './errors.ts'
 import type { Hash, Run } from './ports.ts'
 
 const formatVersion = 1
+const formatWithNonce = 2
+export const nonceBytes = 8
 const hasKey = 1
 const operationBytes = 8
 
@@ -61,14 +67,14 @@ const scratch = new Uint8Array(16 * 1024)
 /** @example packRun(hash, { before: head.digest, first: head.seq + 1, epoch: 3 }, [draft]) */
 export function packRun(
   hash: Hash,
-  at: { readonly before: Digest; readonly first: number; readonly epoch: number },
+  at: { readonly before: Digest; readonly first: number; readonly epoch: number; readonly nonce?: Uint8Array | null },
   drafts: readonly EntryDraft[],
 ): Run {
   assert(drafts.length > 0, 'a run has at least one entry')
   assert(at.first >= 1, 'sequences start at 1')
   let time = Number.MAX_SAFE_INTEGER
   const digestBytes = at.before.length
-  let sizeMax = digestBytes + 32
+  let sizeMax = digestBytes + 32 + nonceBytes
   for (const { type, key, data, time: entryTime } of drafts) {
     time = Math.min(time, entryTime)
     sizeMax += data.length + textBytesMax(type) + (key === undefined ? 0 : textBytesMax(key)) + 40
@@ -77,10 +83,15 @@ export function packRun(
   const start = slab.reserve(sizeMax)
   const { bytes } = slab
   bytes.set(at.before, start)
-  bytes[start + digestBytes] = formatVersion
+  bytes[start + digestBytes] = at.nonce ? formatWithNonce : formatVersion
   let end = writeInteger(bytes, start + digestBytes + 1, at.first)
   end = writeInteger(bytes, end, at.epoch)
   end = writeInteger(bytes, end, time)
+  if (at.nonce) {
+    assert(at.nonce.length === nonceBytes, 'a nonce has 8 bytes')
+    bytes.set(at.nonce, end)
+    end += nonceBytes
+  }
   for (const draft of drafts) end = writeEntry(bytes, end, time, draft)
   const chained = slab.take(end)
   const run = { first: at.first, count: drafts.length, digest: hash(chained), bytes: chained.subarray(digestBytes) }
@@ -218,15 +229,16 @@ export function lastSeq(run: Run): number {
 export function eachEntry(run: Run, visit: (entry: StoredEntry, endOffset: number) => void): void {
   const reader = new ByteReader(run.bytes)
   const version = reader.byte()
-  if (version !== formatVersion) {
+  if (version !== formatVersion && version !== formatWithNonce) {
     throw new RepriseError('INCOMPATIBLE_VERSION', `run format ${version} is not known`, {
       version,
-      known: formatVersion,
+      known: formatWithNonce,
     })
   }
   const first = reader.integer()
   const epoch = reader.integer()
   const time = reader.integer()
+  if (version === formatWithNonce) reader.raw(nonceBytes)
   if (first !== run.first)
     throw new RepriseError('MALFORMED', `a run says it starts at ${first}, its place says ${run.first}`)
   let seq = first

@@ -31,6 +31,10 @@ const kinds = {
   FENCED: { remedy: 'reload', hint: 'Another owner took this timeline over. Open it again to go on from its head.' },
   OWNED: { remedy: 'retry', hint: 'A live worker owns this timeline. Wait for it, or open with { takeover: true }.' },
   CONFLICT: { remedy: 'reload', hint: 'History moved since it was read. Reload and decide again.' },
+  CONTENDED: {
+    remedy: 'retry',
+    hint: 'Others wrote to this timeline all the time. Nothing was written: try again, wait longer, or route its commands to one process.',
+  },
   NOT_FOUND: { remedy: 'fix', hint: 'Check the id and the namespace; list() shows what exists.' },
   EXISTS: { remedy: 'fix', hint: 'Choose another id, or open the existing timeline.' },
   OUT_OF_RANGE: { remedy: 'fix', hint: 'Choose a sequence between the floor and the head of the timeline.' },

@@ -7,6 +7,7 @@ import type { Coordinate, ManifestId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
 import {
   type CheckpointInterval,
+  type CheckpointPolicy,
   chooseInterval,
   decideCheckpoint,
   type MeasuredCosts,
@@ -77,6 +78,8 @@ export class Checkpointer<State> {
   #isQueued = false
   #milestone: string | null = null
   #isStopped = false
+  /** Others have written since the last look at the catalog. */
+  #isFollowing = false
   #decision: { because: string; intervalEntries: number | null; intervalMs: number | null }
   #cancelTimer: (() => void) | null = null
   /** Not null after a failure, until it is tried again: whatever is wrong does not get better by trying all the time. */
@@ -95,8 +98,24 @@ export class Checkpointer<State> {
     if (report.checkpoint) costs = observe(costs, { kind: 'restore', ms: report.restoreMs })
     this.#costs = costs
     this.#decision = { because: 'nothing was appended yet', intervalEntries: 0, intervalMs: 0 }
-    if (report.entriesReplayed > 0) this.#decide()
-    this.#scheduleTimer()
+  }
+
+  /** The timeline is this process's to checkpoint, from here on or again. */
+  start(): void {
+    if (this.#entriesSince > 0) this.#decide()
+    if (!this.#cancelTimer) this.#scheduleTimer()
+  }
+
+  /** What was just read took so long to replay that the next reader should not have to, whoever owns the timeline. */
+  startReading(): void {
+    this.#isFollowing = true
+    if (this.#entriesSince > 0) this.#decide(true)
+  }
+
+  /** Entries of other processes: they may have made checkpoints too. */
+  followed(entries: number): void {
+    this.#entriesSince += entries
+    this.#isFollowing ||= entries > 0
   }
 
   get status(): CheckpointingStatus {
@@ -145,9 +164,10 @@ export class Checkpointer<State> {
     return intervalEntries !== null && this.#entriesSince >= intervalEntries
   }
 
-  #decide(): void {
+  #decide(isReader = false): void {
     const policy = this.#fold.checkpoint
     if (!policy || this.#isQueued || this.#isStopped || this.#cancelPause) return
+    if (!isReader && !this.#timeline.isOwner) return
     const decision = decideCheckpoint(policy, this.#costs, {
       entries: this.#entriesSince,
       ms: this.#kernel.clock.elapsed() - this.#lastAt,
@@ -160,9 +180,14 @@ export class Checkpointer<State> {
     this.#milestone = null
     this.#isQueued = true
     const trigger = decision.trigger ?? 'policy'
-    const next = this.#underWay.then(() => (this.#isStopped ? null : this.#make({}, trigger, decision.because)))
+    const next = this.#underWay.then(async () => {
+      if (this.#isStopped || (this.#isFollowing && (await this.#isDone(policy)))) return null
+      return await this.#make({}, trigger, decision.because)
+    })
     this.#underWay = next
       .catch((error) => {
+        // Another process has it now, and its checkpoints are as good as ours.
+        if (this.#timeline.isShared && !this.#timeline.isOwner) return
         this.#failuresInARow += 1
         const { id } = this.#timeline
         this.#kernel.events.emit('checkpoint-failed', { timeline: id, error, failuresInARow: this.#failuresInARow })
@@ -174,6 +199,21 @@ export class Checkpointer<State> {
         // What came while this one was written may want another.
         if (this.#milestone !== null || this.#isNear()) this.#decide()
       })
+  }
+
+  /** Another process has made the checkpoint that would be due. */
+  async #isDone(policy: CheckpointPolicy): Promise<boolean> {
+    this.#isFollowing = false
+    const { version } = this.#fold
+    const known = (await this.#kernel.store.checkpoints(this.#timeline.id)).find(
+      ({ seq, invalid, foldVersion }) => seq <= this.#timeline.seq && invalid === null && foldVersion === version,
+    )
+    if (!known || known.seq <= (this.#lastSeq ?? 0)) return false
+    this.#lastSeq = known.seq
+    this.#entriesSince = this.#timeline.seq - known.seq
+    this.#lastAt = this.#kernel.clock.elapsed()
+    const standing = { entries: this.#entriesSince, ms: 0, types: [], isFirst: false }
+    return !decideCheckpoint(policy, this.#costs, standing).isDue
   }
 
   #pause(): void {
@@ -214,7 +254,7 @@ export class Checkpointer<State> {
 
   async #attempt(request: CheckpointRequest, trigger: string, because: string): Promise<PublishedCheckpoint> {
     const { clock, events, graceMs } = this.#kernel
-    if (this.#timeline.broken) throw this.#timeline.broken
+    if (this.#timeline.broken && !this.#timeline.isShared) throw this.#timeline.broken
     const started = clock.elapsed()
     // Captured in one go with the coordinate: nothing can be appended in between.
     const coordinate = this.#timeline.coordinate
@@ -322,7 +362,7 @@ export class Checkpointer<State> {
 
   async #retain(): Promise<void> {
     const [head] = await this.#kernel.store.head([this.#timeline.id])
-    if (!head || head.epoch !== this.#timeline.epoch) return
+    if (!head || (head.epoch !== this.#timeline.epoch && !this.#timeline.isShared)) return
     await retain(this.#kernel, head, this.#fold.retain ?? {}, this.#fold.version)
   }
 }

@@ -331,7 +331,8 @@ export class Committer {
         seq: run.first,
       })
     }
-    return { ok: true, epoch: guard.epoch, seq: run.first + run.count - 1, wasApplied: true }
+    const epoch = guard.epoch + (commit.take || commit.branch ? 1 : 0)
+    return { ok: true, epoch, seq: run.first + run.count - 1, wasApplied: true }
   }
 
   async #find(timeline: TimelineId, run: Run): Promise<'here' | 'nowhere' | 'trimmed'> {

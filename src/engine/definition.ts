@@ -18,14 +18,24 @@ export interface OpenOptions {
   readonly takeover?: boolean
   /** How long to wait for a live owner to let go, in ms or as '10s'. */
   readonly wait?: number | string
+  /**
+   * Written in turns with other processes, and not owned by this one: no OWNED, no FENCED. For timelines; aggregates always are.
+   * `wait` is then how long a write tries to get its turn, 30 seconds if left out.
+   */
+  readonly shared?: boolean
   /** Only open what exists; NOT_FOUND otherwise. */
   readonly mustExist?: boolean
   readonly signal?: AbortSignal
 }
 
+/** How long a write tries to get its turn. */
+export const turnWaitMs = 30_000
+
 /** Something with an identity that is opened: a timeline, an aggregate, a table, a session. */
 export interface Entity<Handle> {
   readonly name: string
+  /** It can be opened as shared. */
+  readonly canShare?: boolean
   [opens](engine: Reprise, id: string | undefined, options: OpenOptions): Promise<Handle>
 }
 

@@ -23,6 +23,8 @@ interface Held {
 export class Holdings {
   readonly #kernel: Kernel
   readonly #held = new Map<TimelineId, Held>()
+  /** Those that are written in turns, whoever owns them now. */
+  readonly #shared = new Set<OpenTimeline<unknown>>()
 
   constructor(kernel: Kernel) {
     this.#kernel = kernel
@@ -61,6 +63,33 @@ export class Holdings {
     return this.#keepOpen(fold, this.#make(head, fold, recovered))
   }
 
+  /** Read, and written in turns with other processes (turns.ts): held here only while this process owns it. */
+  share<State>(
+    head: Pick<Head, 'timeline' | 'epoch' | 'base'>,
+    fold: Fold<State>,
+    recovered: Recovered<State>,
+  ): OpenTimeline<State> {
+    const forget = () => {
+      if (this.#held.get(head.timeline)?.opening === (open as unknown)) this.#held.delete(head.timeline)
+    }
+    const end = () => {
+      forget()
+      this.#shared.delete(open as unknown as OpenTimeline<unknown>)
+    }
+    let { damaged } = recovered
+    const open: OpenTimeline<State> = new OpenTimeline(this.#kernel, head, fold, recovered, end, {
+      isOwner: false,
+      onTaken: () => {
+        this.#keepOpen(fold, open)
+        this.#markDamaged(open, damaged)
+        damaged = []
+      },
+      onLost: forget,
+    })
+    this.#shared.add(open as unknown as OpenTimeline<unknown>)
+    return open
+  }
+
   /** With its first entries, in one commit. Null if there is one already. */
   async create<State>(
     id: TimelineId,
@@ -77,6 +106,7 @@ export class Holdings {
   async shut(): Promise<void> {
     const open = await Promise.allSettled([...this.#held.values()].map((held) => held.opening))
     await Promise.allSettled(open.map((result) => (result.status === 'fulfilled' ? result.value.shut() : undefined)))
+    await Promise.allSettled([...this.#shared].map((each) => each.shut()))
   }
 
   /** This worker was declared dead: nothing of it may be written any more. */
@@ -139,6 +169,15 @@ export class Holdings {
     events.emit('recovered', { timeline: head.timeline, report: recovered.report })
     events.emit('opened', { timeline: head.timeline, epoch: head.epoch, report: recovered.report })
     return open
+  }
+
+  /** Found while it was read, by one who owned nothing: noted once it does. */
+  #markDamaged<State>(open: OpenTimeline<State>, damaged: Recovered<State>['damaged']): void {
+    for (const { record, reason } of damaged) {
+      open.mark({ id: record.id, invalid: reason }).catch((error) => {
+        this.#kernel.events.emit('problem', { where: open.id, error })
+      })
+    }
   }
 
   #make<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {

@@ -1,19 +1,21 @@
 // A raw timeline: the kernel for people who build on it. A definition says how entries fold into state; the handle
 // appends, and has the state, the coordinate and the report of how it came back.
 
-import type { Coordinate } from '../core/coordinate.ts'
-import { timelineId } from '../core/coordinate.ts'
+import { type Coordinate, type TimelineId, timelineId } from '../core/coordinate.ts'
+import { toMs } from '../core/duration.ts'
 import { type CheckpointPolicy, checkPolicy } from '../core/economics.ts'
 import { RepriseError } from '../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../core/fold.ts'
 import { type RetentionPolicy, resolveRetention } from '../core/retention.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from './checkpointer.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens, systemPrefix } from './definition.ts'
+import { checkName, type Entity, type Fold, type OpenOptions, opens, systemPrefix, turnWaitMs } from './definition.ts'
 import type { Effects } from './effects.ts'
 import type { Entry } from './history.ts'
 import type { RecoveryReport } from './report.ts'
 import type { Reprise } from './reprise.ts'
 import type { OpenTimeline } from './timeline.ts'
+import { TurnWriter } from './turn-writer.ts'
+import type { TurnTimeline } from './turns.ts'
 import type { Written } from './writer.ts'
 
 /** What `apply` learns about an entry besides the entry itself. */
@@ -67,6 +69,7 @@ export function timeline<State, E extends { readonly type: string }>(
   const prefix = `${name}/`
   return {
     kind: 'timeline',
+    canShare: true,
     name,
     fold,
     prefix,
@@ -74,14 +77,31 @@ export function timeline<State, E extends { readonly type: string }>(
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       engine.register(prefix, fold)
-      return new TimelineHandle<State, E>(await engine.openTimeline(timelineId(prefix + id), fold, open))
+      if (!open.shared)
+        return new TimelineHandle<State, E>(await engine.openTimeline(timelineId(prefix + id), fold, open))
+      return await openShared<State, E>(engine, timelineId(prefix + id), fold, open)
     },
   }
+}
+
+async function openShared<State, E extends { readonly type: string }>(
+  engine: Reprise,
+  id: TimelineId,
+  fold: Fold<State>,
+  options: OpenOptions,
+): Promise<TimelineHandle<State, E>> {
+  const { mustExist = false, takeover = false, signal, wait = turnWaitMs } = options
+  const waitMs = toMs(wait, 'wait')
+  const turns = await engine.openTurns(id, fold, { mustExist })
+  if (takeover) await turns.own(waitMs, () => !signal?.aborted)
+  return new TimelineHandle<State, E>(turns.open, { turns, writer: new TurnWriter(turns, waitMs) })
 }
 
 export interface AppendOptions {
   /** Applied at most once in this timeline: a second append with the same key is skipped. */
   readonly key?: string
+  /** Only if this is still the last sequence, else CONFLICT. */
+  readonly expect?: number
   readonly signal?: AbortSignal
 }
 
@@ -90,11 +110,22 @@ export interface Appended {
   readonly wasApplied: boolean
 }
 
-export class TimelineHandle<State, E extends { readonly type: string }> {
-  readonly #open: OpenTimeline<State>
+interface SharedWriting<State> {
+  readonly turns: TurnTimeline<State>
+  readonly writer: TurnWriter<State>
+}
 
-  constructor(open: OpenTimeline<State>) {
-    this.#open = open
+export class TimelineHandle<State, E extends { readonly type: string }> {
+  readonly #own: OpenTimeline<State>
+  readonly #shared: SharedWriting<State> | null
+
+  constructor(open: OpenTimeline<State>, shared: SharedWriting<State> | null = null) {
+    this.#own = open
+    this.#shared = shared
+  }
+
+  get #open(): OpenTimeline<State> {
+    return this.#shared?.turns.open ?? this.#own
   }
 
   get id(): string {
@@ -115,6 +146,10 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
   }
 
   get effects(): Effects {
+    if (this.#shared) {
+      const what = `${this.id} is shared: who calls the outside has to own its timeline, so open it without { shared }`
+      throw new RepriseError('INVALID_ARGUMENT', what, { timeline: this.id })
+    }
     return this.#open.effects
   }
 
@@ -123,18 +158,39 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
     return this.#open.checkpointing
   }
 
-  /** Durable when it resolves. Several entries become visible together. */
-  append(entries: E | readonly E[], options: AppendOptions = {}): Promise<Appended> {
-    const { key, signal } = options
+  /**
+   * Durable when it resolves. Several entries become visible together. A function makes them from the state of now; where the
+   * timeline is shared it is called again, on newer state, if another process wrote first.
+   */
+  append(entries: E | readonly E[] | Make<State, E>, options: AppendOptions = {}): Promise<Appended> {
+    const { key, signal, expect } = options
     try {
-      const list = Array.isArray(entries)
-        ? (entries as readonly E[]).map((entry, i) => toEntry(entry, keyOf(key, i)))
-        : [toEntry(entries as E, key)]
-      if (list.length === 0) return Promise.resolve({ seq: this.#open.seq, wasApplied: false })
+      const make = typeof entries === 'function' ? (entries as Make<State, E>) : null
+      if (this.#shared) {
+        const { writer } = this.#shared
+        if (make) return writer.write((state) => listOf(make(state), key), { signal, expect }).then(toAppended)
+        return writer.append(listOf(entries as E | readonly E[], key), { signal, expect }).then(toAppended)
+      }
+      const { seq } = this.#open
+      if (expect !== undefined && expect !== seq) {
+        throw new RepriseError('CONFLICT', `${this.id} is at ${seq}, not at ${expect}`, {
+          timeline: this.id,
+          seq,
+          expect,
+        })
+      }
+      const list = listOf(make ? make(this.state) : (entries as E | readonly E[]), key)
+      if (list.length === 0) return Promise.resolve({ seq, wasApplied: false })
       return this.#open.write(list, signal ? { signal } : undefined).then(toAppended)
     } catch (error) {
       return Promise.reject(error)
     }
+  }
+
+  /** Where the timeline is shared: reads what others have written by now, and takes nothing. */
+  async refresh(): Promise<State> {
+    if (this.#shared) await this.#shared.writer.inTurn(() => this.#shared!.turns.refresh())
+    return this.state
   }
 
   checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
@@ -142,7 +198,8 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
   }
 
   watch(call: (entries: readonly (E & EntryInfo)[]) => void): () => void {
-    return this.#open.watch((entries) =>
+    const source = this.#shared?.turns ?? this.#open
+    return source.watch((entries) =>
       call(
         entries
           .filter((entry) => !entry.type.startsWith(systemPrefix))
@@ -152,12 +209,20 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
   }
 
   close(): Promise<void> {
-    return this.#open.close()
+    return this.#shared ? this.#shared.writer.inTurn(() => this.#shared!.turns.close()) : this.#open.close()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
   }
+}
+
+/** What to append to this state: pure, since it may be called several times. */
+type Make<State, E> = (state: State) => E | readonly E[]
+
+function listOf<E extends { readonly type: string }>(entries: E | readonly E[], key: string | undefined) {
+  if (!Array.isArray(entries)) return [toEntry(entries as E, key)]
+  return (entries as readonly E[]).map((entry, i) => toEntry(entry, keyOf(key, i)))
 }
 
 function keyOf(key: string | undefined, index: number): string | undefined {

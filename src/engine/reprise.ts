@@ -40,6 +40,7 @@ import { lookAgain } from './second-look.ts'
 import { stayAlive } from './stay-alive.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
 import { type ExportOptions, exportTimeline, importTimeline } from './transfer.ts'
+import { TurnTimeline } from './turns.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
 import { type Along, refusalError } from './writer.ts'
 
@@ -80,9 +81,13 @@ export class Reprise {
     return this.kernel.events
   }
 
-  /** Opens an entity: takes ownership under a new epoch and recovers it from checkpoint and history. */
+  /** Opens an entity: recovers it from checkpoint and history, and takes ownership under a new epoch unless it is shared. */
   async open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Promise<Handle> {
     this.#check()
+    if (options.shared && !definition.canShare) {
+      const what = `${definition.name} has one owner at a time and cannot be opened as shared; give { wait } or { takeover }`
+      throw new RepriseError('INVALID_ARGUMENT', what, { name: definition.name })
+    }
     return await definition[opens](this, id, options)
   }
 
@@ -285,6 +290,16 @@ export class Reprise {
   ): Promise<OpenTimeline<State>> {
     this.#check()
     return await this.#holdings.open(id, fold, options)
+  }
+
+  /** For layers: a timeline that is read without taking it, and written in turns with other processes. */
+  async openTurns<State>(
+    id: TimelineId,
+    fold: Fold<State>,
+    options: { readonly mustExist?: boolean } = {},
+  ): Promise<TurnTimeline<State>> {
+    this.#check()
+    return await TurnTimeline.open(this.kernel, this.#holdings, id, fold, options.mustExist)
   }
 
   /** For layers: a timeline that was claimed already, under the epoch of that claim. */

@@ -1,17 +1,19 @@
 // An open timeline: the handle a user (or a layer) holds while it owns one. It keeps head and state in memory, writes
-// through the group commit, checkpoints by policy, and stops for good when it is fenced.
+// through the group commit, checkpoints by policy, and stops for good when it is fenced. A shared one (turns.ts) may be
+// read without owning, takes the timeline with its first write, and goes on after others have written.
 
 import { type Coordinate, isWellFormed, type TimelineId, toHex } from '../core/coordinate.ts'
 import type { EffectLedger } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head, Inbox, ManifestMark, ManifestRecord, Message } from '../core/ports.ts'
+import type { Head, Inbox, ManifestMark, ManifestRecord, Message, Take } from '../core/ports.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from './checkpointer.ts'
 import type { Fold } from './definition.ts'
 import { Effects } from './effects.ts'
-import type { Entry } from './history.ts'
+import type { Entry, Point } from './history.ts'
 import type { Kernel } from './kernel.ts'
 import type { Recovered } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
+import { commitAside, publishAside } from './shared-commit.ts'
 import type { TimelineState } from './state.ts'
 import { type Along, type Asker, type Draft, Writer, type Written } from './writer.ts'
 
@@ -30,6 +32,13 @@ export interface WriteOptions extends Along {
   readonly signal?: AbortSignal
 }
 
+/** For one that is written in turns with other processes. */
+export interface Sharing {
+  readonly isOwner: boolean
+  onTaken(): void
+  onLost(): void
+}
+
 export class OpenTimeline<State> {
   readonly id: TimelineId
   readonly recovery: RecoveryReport
@@ -40,24 +49,37 @@ export class OpenTimeline<State> {
   readonly #checkpointer: Checkpointer<State>
   readonly #onClosed: () => void
   readonly #parent: TimelineId | undefined
+  readonly #sharing: Sharing | null
   #effects: Effects | null = null
   readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
   #holders = 1
   #closing: Promise<void> | null = null
 
-  constructor(kernel: Kernel, head: Head, fold: Fold<State>, recovered: Recovered<State>, onClosed: () => void) {
+  constructor(
+    kernel: Kernel,
+    head: Pick<Head, 'timeline' | 'epoch' | 'base'>,
+    fold: Fold<State>,
+    recovered: Recovered<State>,
+    onClosed: () => void,
+    sharing: Sharing | null = null,
+  ) {
     this.id = head.timeline
     this.#kernel = kernel
     this.#fold = fold
     this.#state = recovered.state
     this.recovery = recovered.report
     this.#onClosed = onClosed
+    this.#sharing = sharing
     this.#writer = new Writer(kernel, head.timeline, { ...recovered.point, epoch: head.epoch }, recovered.state, {
       onBroken: (error) => this.#broke(error),
       onWritten: (entries, bytes) => this.#wrote(entries, bytes),
+      onTaken: () => this.#taken(),
       compressAboveBytes: fold.compressAboveBytes,
+      isOwner: sharing?.isOwner ?? true,
     })
     this.#checkpointer = new Checkpointer(kernel, this, fold, recovered)
+    if (this.isOwner) this.#checkpointer.start()
+    else this.#checkpointer.startReading()
     this.#parent = head.base?.timeline
   }
 
@@ -69,6 +91,15 @@ export class OpenTimeline<State> {
   get effects(): Effects {
     this.#effects ??= new Effects(this, this.#kernel.hash, this.#parent)
     return this.#effects
+  }
+
+  /** Whether this process owns it, as far as it knows. */
+  get isOwner(): boolean {
+    return this.#writer.isOwner && !this.#writer.broken
+  }
+
+  get isShared(): boolean {
+    return this.#sharing !== null
   }
 
   get ledger(): EffectLedger {
@@ -151,13 +182,38 @@ export class OpenTimeline<State> {
     return this.#state.parts()
   }
 
-  /** For the checkpointer: the fence of this handle guards what it publishes. */
+  /**
+   * For the checkpointer: the fence of this handle guards what it publishes. Where others write in between, what guards it is
+   * that its digest is part of their history.
+   */
   async publish(record: ManifestRecord): Promise<void> {
-    await this.#writer.write([], { publish: [record] })
+    if (this.#sharing) await publishAside(this.#kernel, this.id, record)
+    else await this.#writer.write([], { publish: [record] })
   }
 
   async mark(mark: ManifestMark): Promise<void> {
-    await this.#writer.write([], { marks: [mark] })
+    if (this.#sharing) await commitAside(this.#kernel, this.id, { marks: [mark] })
+    else await this.#writer.write([], { marks: [mark] })
+  }
+
+  /** For one that is shared and not owned: the next write takes it. */
+  attempt(take: Take): void {
+    this.#writer.attempt(take)
+  }
+
+  /** For one that is shared: entries that others wrote, in order, up to `point`. */
+  async follow(entries: readonly Entry[], point: Point, epoch: number): Promise<void> {
+    await this.#state.fetch(entries)
+    this.#state.replay(entries)
+    this.#writer.renew({ ...point, epoch }, false)
+    this.#checkpointer.followed(entries.length)
+    for (const call of this.#watchers) call(entries)
+  }
+
+  /** For one that is shared, when all is followed: it can be written again, as its owner or with an attempt to take it. */
+  renew(epoch: number, isOwner: boolean): void {
+    this.#writer.renew({ ...this.#writer.head, epoch }, isOwner)
+    if (isOwner) this.#taken()
   }
 
   /** Unread messages; consume them with `write(…, { consume })`. */
@@ -202,7 +258,7 @@ export class OpenTimeline<State> {
   async #shut(along: Along): Promise<void> {
     try {
       await this.#checkpointer.stop()
-      if (!this.#writer.broken) await this.#writer.write([], { ...along, release: true })
+      if (this.isOwner) await this.#writer.write([], { ...along, release: true })
     } finally {
       this.#end()
     }
@@ -254,7 +310,16 @@ export class OpenTimeline<State> {
     this.#checkpointer.wrote(entries, bytes)
   }
 
+  #taken(): void {
+    this.#sharing?.onTaken()
+    this.#checkpointer.start()
+  }
+
   #broke(error: RepriseError): void {
+    if (this.#sharing) {
+      this.#sharing.onLost()
+      return
+    }
     if (error.code === 'FENCED') this.#kernel.events.emit('fenced', { timeline: this.id, epoch: this.epoch })
     void this.#checkpointer.stop()
     this.#end()

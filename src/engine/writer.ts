@@ -5,8 +5,8 @@
 import { assert } from '../core/assert.ts'
 import type { Digest, TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Commit, Outcome, Run } from '../core/ports.ts'
-import { appendOperation, type EntryDraft, packRun } from '../core/run.ts'
+import type { Commit, Outcome, Refusal, Run, Take } from '../core/ports.ts'
+import { appendOperation, type EntryDraft, nonceBytes, packRun } from '../core/run.ts'
 import { type CommitSource, type PreparedCommit, sizeOf } from './committer.ts'
 import { type Entry, entryContext } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
@@ -71,7 +71,11 @@ export class Writer implements CommitSource {
   readonly #follower: Follower
   readonly #onBroken: (error: RepriseError) => void
   readonly #onWritten: (entries: readonly Entry[], bytes: number) => void
+  readonly #onTaken: () => void
   readonly #compressAboveBytes: number | undefined
+  #isOwner: boolean
+  /** Goes with the first commit of one who is not the owner; it applies only if nothing has moved. */
+  #take: Take | null = null
   #head: WriterHead
   #queue: Request[] = []
   #isUnderWay = false
@@ -85,7 +89,10 @@ export class Writer implements CommitSource {
     options: {
       onBroken(error: RepriseError): void
       onWritten(entries: readonly Entry[], bytes: number): void
+      onTaken?(): void
       readonly compressAboveBytes?: number | undefined
+      /** True if left out. */
+      readonly isOwner?: boolean
     },
   ) {
     this.#kernel = kernel
@@ -94,7 +101,27 @@ export class Writer implements CommitSource {
     this.#follower = follower
     this.#onBroken = options.onBroken
     this.#onWritten = options.onWritten
+    this.#onTaken = options.onTaken ?? (() => undefined)
     this.#compressAboveBytes = options.compressAboveBytes
+    this.#isOwner = options.isOwner ?? true
+  }
+
+  get isOwner(): boolean {
+    return this.#isOwner
+  }
+
+  /** For one that does not own the timeline: its next commit takes it, and applies only if nothing has moved. */
+  attempt(take: Take): void {
+    if (!this.#isOwner) this.#take = take
+  }
+
+  /** Others have written: history is followed up to this point, and what was broken by that is whole again. */
+  renew(head: WriterHead, isOwner: boolean): void {
+    assert(!this.#isUnderWay && this.#queue.length === 0, 'a writer is renewed between its commits')
+    this.#broken = null
+    this.#head = head
+    this.#isOwner = isOwner
+    this.#take = null
   }
 
   get head(): WriterHead {
@@ -115,6 +142,7 @@ export class Writer implements CommitSource {
       asker.reject(this.#broken)
       return
     }
+    assert(this.#isOwner || this.#take, 'who writes owns the timeline, or takes it')
     const { committer } = this.#kernel
     const request = { drafts, along, asker }
     // No await where there is room: this is the hot path, and appends keep the order in which they were called.
@@ -194,7 +222,8 @@ export class Writer implements CommitSource {
 
   /** The entries as a replay would see them, offered to the follower, which may refuse them before they are written. */
   #offer(drafts: readonly Draft[], offset: number): Entry[] | Error {
-    const { seq, epoch } = this.#head
+    const { seq } = this.#head
+    const epoch = this.#nextEpoch
     const timeline = this.#timeline
     try {
       const entries: Entry[] = []
@@ -223,10 +252,11 @@ export class Writer implements CommitSource {
     const run = drafts.length > 0 ? this.#pack(drafts) : null
     const { seq, epoch, digest } = this.#head
     const guard = { timeline: this.#timeline, epoch, seq, digest }
+    const take = this.#take
     const commit: Commit =
-      run && !along
+      run && !along && !take
         ? { operation: appendOperation(run.digest), guard, run }
-        : { ...along, operation: newOperation(this.#kernel.random), guard, ...(run && { run }) }
+        : { ...along, operation: newOperation(this.#kernel.random), guard, ...(take && { take }), ...(run && { run }) }
     this.#isUnderWay = true
     const bytes = sizeOf(commit)
     return {
@@ -237,9 +267,14 @@ export class Writer implements CommitSource {
     }
   }
 
+  /** What it writes is written under this. */
+  get #nextEpoch(): number {
+    return this.#head.epoch + (this.#take ? 1 : 0)
+  }
+
   #pack(drafts: readonly Draft[]): Run {
-    const { hash, sealer } = this.#kernel
-    const { seq, epoch, digest } = this.#head
+    const { hash, sealer, random } = this.#kernel
+    const { seq, digest } = this.#head
     // Only encryption looks at the context.
     const isBound = sealer.keyId !== null
     const above = this.#compressAboveBytes
@@ -247,7 +282,8 @@ export class Writer implements CommitSource {
       if (sealer.isBare(data, above)) return { type, version, time, key, lead: Sealer.bare, data }
       return { type, version, time, key, data: sealer.seal(data, isBound ? entryContext(digest, i) : noContext, above) }
     })
-    return packRun(hash, { before: digest, first: seq + 1, epoch }, sealed)
+    const nonce = this.#take && !this.#kernel.planted.has('no-nonce') ? random.bytes(nonceBytes) : null
+    return packRun(hash, { before: digest, first: seq + 1, epoch: this.#nextEpoch, nonce }, sealed)
   }
 
   #settle(
@@ -263,15 +299,19 @@ export class Writer implements CommitSource {
       const error = refusalError(this.#timeline, outcome)
       for (const { request } of taken) this.#reject(request, error)
       // Guards that fail mean that the head moved without us: this writer's picture is no longer true.
-      if (outcome.code === 'FENCED' || outcome.code === 'NOT_FOUND' || (outcome.code === 'CONFLICT' && run))
-        this.break(error)
+      if (this.#isLost(outcome.code, run !== null)) this.break(error)
       else if (this.#queue.length > 0) this.#kernel.committer.ready(this)
       return
     }
+    const isTaken = this.#take !== null
+    const epoch = this.#nextEpoch
+    this.#take = null
+    this.#isOwner = true
     if (run) {
       assert(outcome.seq === this.#head.seq + run.count, 'the head moves by what was appended')
-      this.#head = { seq: outcome.seq, epoch: this.#head.epoch, digest: run.digest }
-    }
+      this.#head = { seq: outcome.seq, epoch, digest: run.digest }
+    } else if (isTaken) this.#head = { ...this.#head, epoch }
+    if (isTaken) this.#onTaken()
     const hasFollowed = this.#orBreak(taken, () => {
       this.#follower.accept()
       this.#kernel.worker.progressed(entries.length)
@@ -281,6 +321,12 @@ export class Writer implements CommitSource {
       this.#resolveAll(taken, outcome.ridden)
     }
     if (this.#queue.length > 0 && !this.#broken) this.#kernel.committer.ready(this)
+  }
+
+  #isLost(code: Refusal, isAppend: boolean): boolean {
+    if (code === 'FENCED' || code === 'NOT_FOUND') return true
+    if (this.#take && (code === 'OWNED' || code === 'WORKER_RETIRED')) return true
+    return code === 'CONFLICT' && (isAppend || this.#take !== null)
   }
 
   /** The entries are durable: where the state cannot follow, this handle must not be used further. */

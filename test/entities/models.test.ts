@@ -112,7 +112,8 @@ function pagedSubject(id: string): Subject<Writes> {
 }
 
 function logSubject(id: string): Subject<readonly number[]> {
-  const openLog = (rp: Reprise) => rp.open(log, id)
+  // Taken at once, so that nothing of the engine before it can still arrive.
+  const openLog = (rp: Reprise) => rp.open(log, id, { takeover: true })
   let a: Awaited<ReturnType<typeof openLog>>
   let commands = 0
   return {

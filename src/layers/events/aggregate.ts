@@ -106,6 +106,7 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
   }
   return {
     kind: 'aggregate',
+    canShare: true,
     name,
     prefix,
     fold: model.fold,

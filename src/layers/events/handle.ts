@@ -30,7 +30,7 @@ export class AggregateHandle<State, Evolve, Decide> {
     this.timeline = live.timeline
   }
 
-  /** As of the last event that this process has seen; `refresh()` sees what others wrote. */
+  /** As of `coordinate`: the last event that this process has seen. `refresh()` sees what others wrote. */
   get state(): State {
     return this.#live.open.state
   }
@@ -51,7 +51,7 @@ export class AggregateHandle<State, Evolve, Decide> {
     return this.#live.open.checkpointing
   }
 
-  /** Decides and writes; durable when it resolves. Lost to another process in between, it reloads and decides again. */
+  /** Decides and writes; durable when it resolves. If another process wrote first, it reads that and decides again. */
   do<Name extends keyof Decide & string>(
     command: Name,
     ...args: InputArgs<Decide, Name>
@@ -76,14 +76,9 @@ export class AggregateHandle<State, Evolve, Decide> {
     return await this.#live.append(list, { ...options, meta: { ...options.meta, corrects: seq, reason } })
   }
 
-  /** Sees what other processes wrote since, and owns it from here on. To read without owning: `definition.read(rp, id)`. */
+  /** Sees what other processes have written by now. Takes nothing from them. */
   async refresh(): Promise<State> {
     this.#check()
-    const head = await this.#engine.head(this.timeline)
-    const { open } = this.#live
-    if (head && head.epoch !== open.epoch && !open.broken) {
-      open.break(new RepriseError('FENCED', `${this.timeline} is owned elsewhere now`, { timeline: this.timeline }))
-    }
     await this.#live.refresh()
     return this.state
   }
@@ -108,8 +103,9 @@ export class AggregateHandle<State, Evolve, Decide> {
     return shred(this.#engine, this.#model.name, this.id)
   }
 
+  /** Publishes the state as of now. Takes nothing from whoever writes. */
   checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
-    return this.#live.open.checkpoint(request)
+    return this.#live.checkpoint(request)
   }
 
   /** Takes commands that came by mail into history now; true if there were any. */

@@ -1,35 +1,40 @@
 // One aggregate that is open in this process, shared by all its handles. Commands wait in one queue; all that wait in the
 // same moment are decided one after another, each on the state that the ones before it leave, and written as one commit.
-// Whoever lost the aggregate to another process takes it back, reloads, and decides again: that is the optimistic
-// concurrency of this layer. Nothing is answered before it is durable.
+// The commit applies only if nobody else wrote since that state was read: else what is new is read, and all are decided
+// again. Nothing is answered before it is durable, nor a refusal before it is known that the state it rests on is that of now.
 
-import type { TimelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { MessageId, TimelineId } from '../../core/coordinate.ts'
+import { toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed.ts'
-import type { OpenOptions } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/history.ts'
+import type { Head } from '../../core/ports.ts'
+import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpointer.ts'
+import { type OpenOptions, turnWaitMs } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import { isLost, type TurnTimeline } from '../../engine/turns.ts'
 import type { Along } from '../../engine/writer.ts'
 import type { Model } from './aggregate.ts'
 import { entryOf, toEntry } from './envelope.ts'
 import { validate } from './schema.ts'
 import type { CommandOptions, Done, Metadata } from './types.ts'
 
-/** How often a command is decided again before it gives up on a contended aggregate. */
-const attemptsMax = 20
 /** Entries that one batch of commands may make. */
 const batchEntries = 1000
 
-/** This process is no longer the owner, or does not know: reload, then decide again. */
-const lost = ['FENCED', 'CONFLICT', 'OWNED', 'WORKER_RETIRED', 'CLOSED', 'OUTCOME_UNKNOWN'] as const
-
 interface Request<State> {
   readonly decide: (state: State, seq: number, now: number) => readonly unknown[]
+  /** Entries of this layer itself: nothing is decided. */
+  readonly entries?: readonly NewEntry[]
   readonly options: CommandOptions
   readonly along: Along | null
   resolve(done: Done<State, never>): void
   reject(error: unknown): void
+}
+
+/** Something else that must not happen in the middle of a write. */
+interface Task {
+  readonly task: () => Promise<void>
 }
 
 interface Decided<State> {
@@ -38,44 +43,66 @@ interface Decided<State> {
   readonly events: readonly unknown[]
 }
 
-interface Failed<State> {
+/** What was decided on one state. Verdicts are given once it is known that this was the state of now. */
+interface Round<State> {
   readonly decided: readonly Decided<State>[]
-  readonly error: unknown
+  readonly verdicts: readonly (() => void)[]
+  readonly rest: readonly Request<State>[]
 }
 
-const nothingToWrite = Promise.resolve()
+interface Failed<State> {
+  readonly round: Round<State>
+  readonly error: unknown
+}
 
 export class Live<State> {
   readonly timeline: TimelineId
   readonly id: string
   readonly #engine: Reprise
   readonly #model: Model<State>
-  readonly #options: OpenOptions
-  #open: OpenTimeline<State>
-  #queue: Request<State>[] = []
+  readonly #turns: TurnTimeline<State>
+  readonly #waitMs: number
+  #queue: (Request<State> | Task)[] = []
   #isBusy = false
   holders = 0
 
-  constructor(engine: Reprise, model: Model<State>, id: string, open: OpenTimeline<State>, options: OpenOptions) {
+  constructor(engine: Reprise, model: Model<State>, id: string, turns: TurnTimeline<State>, options: OpenOptions) {
     this.#engine = engine
     this.#model = model
     this.id = id
-    this.timeline = open.id
-    this.#open = open
-    this.#options = options
+    this.timeline = turns.id
+    this.#turns = turns
+    this.#waitMs = options.wait === undefined ? turnWaitMs : toMs(options.wait, 'wait')
   }
 
   get open(): OpenTimeline<State> {
-    return this.#open
+    return this.#turns.open
   }
 
-  get isIdle(): boolean {
-    return !this.#isBusy && this.#queue.length === 0
+  /** It was claimed for this process, under a new epoch. */
+  adopt(head: Head): Promise<void> {
+    return this.#inTurn(() => this.#turns.adopt(head))
   }
 
-  /** It was claimed again for this process, under a new epoch. */
-  adopt(open: OpenTimeline<State>): void {
-    this.#open = open
+  /** This process owns it when it resolves. */
+  own(signal?: AbortSignal): Promise<OpenTimeline<State>> {
+    return this.#inTurn(() => this.#turns.own(this.#waitMs, () => !signal?.aborted))
+  }
+
+  /** On what is there now; of one that was never written, its first state. */
+  async checkpoint(request: CheckpointRequest): Promise<PublishedCheckpoint> {
+    await this.refresh()
+    if (!this.#turns.exists) await this.own()
+    return await this.open.checkpoint(request)
+  }
+
+  /** Reads what others have written since; takes nothing. */
+  refresh(): Promise<void> {
+    return this.#inTurn(() => this.#turns.refresh())
+  }
+
+  close(): Promise<void> {
+    return this.#inTurn(() => this.#turns.close())
   }
 
   command(name: string, input: unknown, options: CommandOptions, along: Along | null = null) {
@@ -89,48 +116,60 @@ export class Live<State> {
       const checked = validate(decision, `command ${name}`, input)
       return listOf(decision(state, checked as never, { id: this.id, seq, now, meta }), name)
     }
-    return this.#submit(decide, options, along)
+    return this.#submit({ decide, options, along })
   }
 
   /** Events without a command: corrections, imports. */
   append(events: readonly unknown[], options: CommandOptions, along: Along | null = null) {
-    return this.#submit(() => events, options, along)
-  }
-
-  /** Reads what others have written since: takes the aggregate if it was lost. */
-  async refresh(): Promise<void> {
-    if (this.#open.broken) await this.#reopen()
+    return this.#submit({ decide: () => events, options, along })
   }
 
   /** Entries of this layer itself, in a commit of their own. */
   async note(type: string, fields: unknown, meta: Metadata, along: Along): Promise<void> {
-    await this.#open.write([entryOf(type, fields, meta, undefined)], along)
+    await this.#submit({ decide: () => [], entries: [entryOf(type, fields, meta, undefined)], options: {}, along })
   }
 
-  #submit(decide: Request<State>['decide'], options: CommandOptions, along: Along | null): Promise<Done<State, never>> {
-    return new Promise((resolve, reject) => {
-      this.#queue.push({ decide, options, along, resolve, reject })
-      if (!this.#isBusy) this.#next()
-    })
+  #submit(request: Omit<Request<State>, 'resolve' | 'reject'>): Promise<Done<State, never>> {
+    return new Promise((resolve, reject) => this.#enqueue({ ...request, resolve, reject }))
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => this.#enqueue({ task: () => work().then(resolve, reject) }))
+  }
+
+  #enqueue(item: Request<State> | Task): void {
+    this.#queue.push(item)
+    if (!this.#isBusy) this.#next()
   }
 
   /** Not an async function, nor what it calls while all goes well: each of those costs promises a command. */
   #next(): void {
     this.#isBusy = this.#queue.length > 0
     if (!this.#isBusy) return
-    const batch = this.#takeBatch()
-    if (this.#open.broken) {
+    const first = this.#queue[0]!
+    if ('task' in first) {
+      this.#queue.shift()
+      void first.task().finally(() => this.#next())
+      return
+    }
+    const batch = this.#takeBatch(first)
+    if (!this.#turns.tryReady()) {
       this.#settleThenNext(batch)
       return
     }
-    const { decided, rest } = this.#decideAll(batch)
-    this.#write(decided).then(
+    const round = this.#decideAll(batch)
+    const writing = this.#write(round)
+    if (!writing) {
+      this.#settleThenNext(batch, { round, error: null })
+      return
+    }
+    writing.then(
       () => {
-        this.#answer(decided)
-        if (rest.length > 0) this.#settleThenNext(rest)
+        this.#answer(round)
+        if (round.rest.length > 0) this.#settleThenNext(round.rest)
         else this.#next()
       },
-      (error) => this.#settleThenNext(batch, { decided, error }),
+      (error) => this.#settleThenNext(batch, { round, error }),
     )
   }
 
@@ -139,136 +178,194 @@ export class Live<State> {
   }
 
   /** All that wait, or the first alone if something must go along in its commit. */
-  #takeBatch(): Request<State>[] {
-    const isAlone = this.#model.inline !== null || holdsKeyed(this.#open.state)
-    let count = 1
-    while (!isAlone && !this.#queue[0]!.along && count < this.#queue.length && !this.#queue[count]!.along) count += 1
-    return this.#queue.splice(0, count)
+  #takeBatch(first: Request<State>): Request<State>[] {
+    const batch = [first]
+    this.#queue.shift()
+    if (first.along || holdsKeyed(this.open.state)) return batch
+    while (this.#queue.length > 0) {
+      const next = this.#queue[0]!
+      if ('task' in next || next.along) break
+      batch.push(next)
+      this.#queue.shift()
+    }
+    return batch
   }
 
-  /** `failed`: what became of the first attempt. */
+  /** `failed`: what became of the first attempt; with a null error, nothing was to be written. */
   async #settle(batch: readonly Request<State>[], failed?: Failed<State>): Promise<void> {
     let waiting = batch
-    for (let attempt = 1; waiting.length > 0; attempt++) {
-      let decided: readonly Decided<State>[] = []
+    let contest = this.#turns.contest(this.#waitMs)
+    let known = failed
+    let before: Round<State> | null = null
+    const { planted } = this.#engine.kernel
+    while (waiting.length > 0) {
+      let round: Round<State> | null = null
       try {
-        if (failed && attempt === 1) {
-          decided = failed.decided
-          throw failed.error
+        if (known) {
+          round = known.round
+          const { error } = known
+          known = undefined
+          if (error) throw error
+        } else {
+          await this.#turns.ready()
+          round = before && planted.has('stale-decision') ? before : this.#decideAll(waiting)
         }
-        if (this.#open.broken) await this.#reopen()
-        const round = this.#decideAll(waiting)
-        decided = round.decided
-        await this.#write(decided)
-        this.#answer(decided)
+        const writing = this.#write(round)
+        if (writing) await writing
+        else if (round.verdicts.length > 0 && !(await this.#turns.isCurrent())) throw outdated(this.timeline)
+        this.#answer(round)
         waiting = round.rest
-        attempt = 0
+        contest = this.#turns.contest(this.#waitMs)
       } catch (error) {
-        if (decided.length > 1 && !isReprise(error, ...lost)) {
+        if (!isLost(error) && waiting.length > 1) {
           // One of them is at fault, perhaps for a value that cannot be stored: each for itself then.
           for (const request of waiting) await this.#settle([request])
           return
         }
-        const again = waiting.filter((request) => this.#mayRepeat(request, error, attempt))
-        for (const request of waiting) if (!again.includes(request)) request.reject(error)
-        waiting = again
-        if (waiting.length > 0) await this.#pause(attempt)
+        waiting = this.#rejectSome(waiting, (request) => (mayRepeat(request, error) ? null : error))
+        if (waiting.length > 0 && isLost(error)) waiting = await this.#lose(waiting, contest, error)
+        before = round
       }
     }
   }
 
-  /** Decides in order on the state that each leaves to the next. Refusals are answered at once. */
-  #decideAll(batch: readonly Request<State>[]): { decided: Decided<State>[]; rest: readonly Request<State>[] } {
+  /** Waits until it is worth trying again; those that nobody wants any more are rejected. */
+  async #lose(
+    waiting: readonly Request<State>[],
+    contest: ReturnType<TurnTimeline<State>['contest']>,
+    error: RepriseError,
+  ): Promise<readonly Request<State>[]> {
+    let rest = waiting
+    const isWanted = () => {
+      rest = this.#rejectSome(rest, ({ options: { signal } }) =>
+        signal?.aborted ? aborted(this.timeline, signal) : null,
+      )
+      return rest.length > 0
+    }
+    try {
+      await this.#turns.lose(contest, error, isWanted)
+      const consumed = rest.flatMap((request) => request.along?.consume ?? [])
+      if (consumed.length === 0 || (await this.#areUnread(consumed))) return rest
+      const taken = new RepriseError('CONFLICT', `${this.timeline}: another process took the message into history`)
+      return this.#rejectSome(rest, (request) => (request.along?.consume ? taken : null))
+    } catch (failure) {
+      return this.#rejectSome(rest, () => failure)
+    }
+  }
+
+  /** Another process may have taken the message into history: then there is nothing to repeat. */
+  async #areUnread(ids: readonly MessageId[]): Promise<boolean> {
+    const unread = new Set((await this.open.inbox(1000)).map(({ id }) => id))
+    return ids.every((id) => unread.has(id))
+  }
+
+  #rejectSome(
+    requests: readonly Request<State>[],
+    reasonFor: (request: Request<State>) => unknown,
+  ): readonly Request<State>[] {
+    return requests.filter((request) => {
+      const reason = reasonFor(request)
+      if (reason !== null) request.reject(reason)
+      return reason === null
+    })
+  }
+
+  /** Decides in order on the state that each leaves to the next. */
+  #decideAll(batch: readonly Request<State>[]): Round<State> {
     const { clock } = this.#engine.kernel
+    const { open } = this
     const decided: Decided<State>[] = []
+    const verdicts: (() => void)[] = []
     const keys = new Set<string>()
-    let { state, seq } = this.#open
+    let { state, seq } = open
     const now = clock.now()
     for (let i = 0; i < batch.length; i++) {
       const request = batch[i]!
       const { id, expect, signal } = request.options
       // The same id twice in one moment: the second is answered when the first is durable.
-      if (decided.length > 0 && ((id !== undefined && keys.has(id)) || seq - this.#open.seq >= batchEntries)) {
-        return { decided, rest: batch.slice(i) }
+      if (decided.length > 0 && ((id !== undefined && keys.has(id)) || seq - open.seq >= batchEntries)) {
+        return { decided, verdicts, rest: batch.slice(i) }
       }
       try {
-        if (signal?.aborted) throw new RepriseError('ABORTED', `${this.timeline}: aborted`, {}, signal.reason)
-        if (id !== undefined && this.#open.hasKey(id) && !request.along) {
-          request.resolve({ events: [], seq: this.#open.seq, state: this.#open.state, wasApplied: true })
+        if (signal?.aborted) throw aborted(this.timeline, signal)
+        if (id !== undefined && open.hasKey(id) && !request.along) {
+          verdicts.push(() =>
+            request.resolve({ events: [], seq: this.open.seq, state: this.open.state, wasApplied: true }),
+          )
           continue
         }
         if (expect !== undefined && expect !== seq) {
           throw new RepriseError('CONFLICT', `${this.timeline} is at ${seq}, not at ${expect}`, { seq, expect })
         }
-        const events = id !== undefined && this.#open.hasKey(id) ? [] : request.decide(state, seq, now)
+        const events = id !== undefined && open.hasKey(id) ? [] : request.decide(state, seq, now)
         const meta = request.options.meta ?? {}
-        const entries = events.map((event, n) => toEntry(this.#model.check(event), meta, keyOf(id, n)))
+        const entries =
+          request.entries ?? events.map((event, n) => toEntry(this.#model.check(event), meta, keyOf(id, n)))
         // Also for the last one: an event that cannot be folded must fail its own command, not its neighbours.
         if (batch.length > 1) state = this.#model.evolveAll(state, entries, this.timeline, seq, now)
         seq += entries.length
         if (id !== undefined) keys.add(id)
         decided.push({ request, entries, events })
       } catch (error) {
-        request.reject(error)
+        verdicts.push(() => request.reject(error))
       }
     }
-    return { decided, rest: [] }
+    for (const { request, entries, events } of decided) {
+      if (entries.length === 0 && !request.along) verdicts.push(() => this.#tell(request, events))
+    }
+    return {
+      decided: decided.filter(({ entries, request }) => entries.length > 0 || request.along),
+      verdicts,
+      rest: [],
+    }
   }
 
-  #write(decided: readonly Decided<State>[]): Promise<unknown> {
+  /** Null: there is nothing to write. */
+  #write({ decided }: Round<State>): Promise<unknown> | null {
+    if (decided.length === 0) return null
     try {
-      if (decided.length === 0) return nothingToWrite
       const entries = decided.length === 1 ? decided[0]!.entries : decided.flatMap((each) => each.entries)
-      const along = this.#alongOf(decided)
-      if (entries.length === 0 && !along) return nothingToWrite
+      const along = this.#alongOf(decided, entries)
+      const { open } = this
       const sealed = this.#model.seal(this.#engine, this.id, entries)
-      const write = (ready: readonly NewEntry[]) => this.#open.write(ready, along ?? undefined)
+      const write = (ready: readonly NewEntry[]) => open.write(ready, along ?? undefined)
       return sealed instanceof Promise ? sealed.then(write) : write(sealed)
     } catch (error) {
       return Promise.reject(error)
     }
   }
 
-  #answer(decided: readonly Decided<State>[]): void {
-    const { seq, state } = this.#open
-    for (const { request, events } of decided) {
-      request.resolve({ events: events as readonly never[], seq, state, wasApplied: false })
-    }
+  #answer({ decided, verdicts }: Round<State>): void {
+    for (const { request, events } of decided) this.#tell(request, events)
+    for (const verdict of verdicts) verdict()
   }
 
-  #alongOf(decided: readonly Decided<State>[]): Along | null {
+  #tell(request: Request<State>, events: readonly unknown[]): void {
+    const { seq, state } = this.open
+    request.resolve({ events: events as readonly never[], seq, state, wasApplied: false })
+  }
+
+  #alongOf(decided: readonly Decided<State>[], entries: readonly NewEntry[]): Along | null {
     const along = decided[0]!.request.along
     const { inline } = this.#model
-    if (!inline || decided.every((each) => each.entries.length === 0)) return along
-    const first = this.#open.seq + 1
-    const entries = decided.flatMap((each) => each.entries)
+    if (!inline || entries.length === 0) return along
+    const first = this.open.seq + 1
     return { ...along, ride: (sql) => inline(sql, entries, { timeline: this.timeline, first }) }
   }
+}
 
-  #mayRepeat(request: Request<State>, error: unknown, attempt: number): boolean {
-    if (attempt >= attemptsMax) return false
-    // Not written, as the fence or the guard says; a handle that was closed beside us has written nothing either. With an
-    // unknown outcome it is perhaps written: only an id can tell.
-    if (isReprise(error, 'CLOSED')) return attempt === 1
-    if (isReprise(error, ...lost)) return !isReprise(error, 'OUTCOME_UNKNOWN') || request.options.id !== undefined
-    return false
-  }
+/** Not written, as the guard says. With an unknown outcome it is perhaps written: only an id can tell. */
+function mayRepeat<State>(request: Request<State>, error: unknown): boolean {
+  if (!isLost(error)) return false
+  return error.code !== 'OUTCOME_UNKNOWN' || request.options.id !== undefined
+}
 
-  async #reopen(): Promise<void> {
-    this.#open = await this.#engine.openTimeline(this.timeline, this.#model.fold, { ...this.#options, mustExist: true })
-  }
+function outdated(timeline: string): RepriseError {
+  return new RepriseError('CONFLICT', `${timeline} moved since it was read`, { timeline })
+}
 
-  async #pause(attempt: number): Promise<void> {
-    const { clock, random } = this.#engine.kernel
-    const pauseMs = attempt === 1 ? 0 : random.number() * Math.min(200, 4 * 2 ** attempt)
-    await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
-    // A closed handle looks whole; only a new one can be written through.
-    if (!this.#open.broken && attempt === 1) await this.#reopen().catch(() => undefined)
-  }
-
-  watch(call: (entries: readonly Entry[]) => void): () => void {
-    return this.#open.watch(call)
-  }
+function aborted(timeline: string, signal: AbortSignal): RepriseError {
+  return new RepriseError('ABORTED', `${timeline}: aborted`, {}, signal.reason)
 }
 
 function keyOf(id: string | undefined, n: number): string | undefined {

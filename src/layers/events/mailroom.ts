@@ -43,7 +43,7 @@ export class Mailroom<State> {
     engine.register(model.prefix, model.fold)
   }
 
-  /** An aggregate moves to whoever commands it, unless the caller wants to wait for its owner. */
+  /** Reads it, and takes nothing: whoever commands it next owns it then. */
   async open(id: string, options: OpenOptions): Promise<Live<State>> {
     const opening = this.#lives.get(id) ?? this.#begin(id, options)
     const live = await opening
@@ -55,7 +55,7 @@ export class Mailroom<State> {
     live.holders -= 1
     if (live.holders > 0) return
     this.#lives.delete(live.id)
-    if (!live.open.broken) await live.open.close()
+    await live.close()
   }
 
   /** This process takes mail of these aggregates, wherever they are. */
@@ -77,22 +77,28 @@ export class Mailroom<State> {
   async receive(live: Live<State>): Promise<boolean> {
     let hadMail = false
     for (;;) {
-      await live.refresh()
       const messages = await live.open.inbox()
       if (messages.length === 0) return hadMail
-      for (const message of messages) await this.#deliver(live, message)
+      for (const message of messages) {
+        await this.#deliver(live, message).catch((error) => {
+          // Another process took it into history meanwhile: what is left is read anew.
+          if (!isReprise(error, 'CONFLICT')) throw error
+        })
+      }
       hadMail = true
     }
   }
 
   async #begin(id: string, options: OpenOptions): Promise<Live<State>> {
-    const wanted: OpenOptions = options.wait === undefined ? { takeover: true, ...options } : options
+    const { mustExist = false, takeover = false } = options
     const opening = this.#engine
-      .openTimeline(timelineId(this.#model.prefix + id), this.#model.fold, wanted)
-      .then((open) => new Live(this.#engine, this.#model, id, open, wanted))
+      .openTurns(timelineId(this.#model.prefix + id), this.#model.fold, { mustExist })
+      .then((turns) => new Live(this.#engine, this.#model, id, turns, options))
     this.#lives.set(id, opening)
     try {
-      return await opening
+      const live = await opening
+      if (takeover) await live.own(options.signal)
+      return live
     } catch (error) {
       this.#lives.delete(id)
       throw error
@@ -102,13 +108,9 @@ export class Mailroom<State> {
   /** Due by mail, and claimed for us by the dispatcher. */
   async #claimed(head: Head): Promise<void> {
     const id = head.timeline.slice(this.#model.prefix.length)
-    const held = await this.#lives.get(id)?.catch(() => undefined)
-    const open = await this.#engine.adopt(head, this.#model.fold)
-    const live = held ?? new Live(this.#engine, this.#model, id, open, { takeover: true })
-    if (held) held.adopt(open)
-    else this.#lives.set(id, Promise.resolve(live))
-    live.holders += 1
+    const live = await this.open(id, { mustExist: true })
     try {
+      await live.adopt(head)
       await this.receive(live)
     } finally {
       await this.close(live)
@@ -160,7 +162,7 @@ export class Mailroom<State> {
 
   async #look(): Promise<void> {
     const lives = await Promise.all([...this.#lives.values()].map((live) => live.catch(() => null)))
-    const open = lives.filter((live): live is Live<State> => live !== null && live.open.broken === null)
+    const open = lives.filter((live): live is Live<State> => live?.open.isOwner === true)
     const heads = open.length > 0 ? await this.#engine.kernel.store.head(open.map((live) => live.timeline)) : []
     for (let i = 0; i < open.length; i++) if ((heads[i]?.mail ?? 0) > 0) await this.receive(open[i]!)
   }

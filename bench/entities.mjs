@@ -7,6 +7,7 @@ import { aggregate, projection } from '../dist/layers/events/index.js'
 import { save } from '../dist/layers/save/index.js'
 import { pagedTable, table } from '../dist/layers/table/index.js'
 import { longestStall, pair, perSecond, time } from './measure.mjs'
+import { hotAggregate } from './support/hot.mjs'
 import { emmett, level, lmdb } from './support/peers.mjs'
 import { bareSqlite, benchPostgres, temporaryFolder } from './support/stores.mjs'
 
@@ -535,6 +536,28 @@ const pagedGet = {
   }),
 }
 
+function hotBench(kind) {
+  let server
+  return {
+    name: `hot-aggregate-8-processes-${kind}`,
+    unit: 'commands/s',
+    target: { ratioMin: 0.3 },
+    note: '8 processes command one aggregate, each one command after another; baseline: one process, the same way',
+    setup: async () => {
+      if (kind === 'postgres') server = await benchPostgres()
+    },
+    teardown: async () => await server?.stop(),
+    run: fresh(async ({ index, url }) => {
+      const count = times(500)
+      const place = (name) => (server ? `${server.url}?schema=hot_${name}_${index}_${Date.now()}` : url(`${name}.db`))
+      return await pair({
+        value: () => hotAggregate(place('eight'), 8, count),
+        baseline: () => hotAggregate(place('one'), 1, 4 * count),
+      })({ index })
+    }),
+  }
+}
+
 function pairWithDetails(sides, details) {
   const run = pair(sides)
   return async (context) => ({ ...(await run(context)), details: await details() })
@@ -546,6 +569,8 @@ export default [
   appendBench('append-100-events-sqlite', 'sqlite', hundred, 100, 15, { ratioMin: 5 }),
   appendBench('append-events-postgres', 'postgres', single, 1, 120, { ratioMin: 20 }),
   appendBench('append-100-events-postgres', 'postgres', hundred, 100, 8, { ratioMin: 5 }),
+  hotBench('sqlite'),
+  hotBench('postgres'),
   loadBench('load-10k-events', true),
   loadBench('load-10k-events-without-checkpoint', false),
   projectionBench('projection-catch-up', 200_000, { ratioMin: 0.4 }, false),

@@ -92,7 +92,7 @@ function anywhere(space, commit) {
   const row = commit.guard && space?.timelines.get(commit.guard.timeline)
   if (!row || !commit.run) return commit
   const at = { before: row.digest, first: row.seq + 1, epoch: row.epoch + (commit.take ? 1 : 0) }
-  const guard = { ...commit.guard, epoch: row.epoch, seq: row.seq }
+  const guard = { ...commit.guard, epoch: row.epoch, seq: row.seq, digest: row.digest }
   return { ...commit, guard, run: packRun(sha256, at, unpackRun(commit.run)) }
 }
 

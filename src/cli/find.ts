@@ -1,8 +1,10 @@
-// From what a person types to a timeline and a sequence: whole ids, unique beginnings, a job's bare name, and `@SEQ`.
+// From what a person types to a timeline and a sequence: whole ids, unique beginnings, the name of a definition without
+// its kind, and `@SEQ`.
 
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
+import { idBelow, liveIdOf } from '../core/scope.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
 export interface Place {
@@ -24,40 +26,47 @@ export async function findTimeline(engine: Reprise, given: string): Promise<Head
   // The beginning of an id may end with a slash, an id may not.
   const exact = given.endsWith('/') ? null : await engine.head(timelineId(given))
   if (exact) return exact
-  const matches = await startingWith(engine, given, 6)
-  if (matches.length === 0 && !given.includes('/')) {
-    for (const model of ['job', 'workflow', 'migrate']) {
-      const named = await engine.head(timelineId(`${model}/${given}`))
-      if (named) return named
-    }
-  }
+  const named = await byName(engine, given)
+  if (named.length === 1) return named[0]!
+  const matches = named.length > 0 ? named : await startingWith(engine, given, 6)
   if (matches.length === 1) return matches[0]!
   if (matches.length === 0) throw new RepriseError('NOT_FOUND', `there is no timeline ${given}`, { timeline: given })
   const some = matches.map((head) => head.timeline)
-  throw new RepriseError(
-    'INVALID_ARGUMENT',
-    `${given} could be ${some.slice(0, 5).join(', ')}${some.length > 5 ? ', …' : ''}`,
-    {
-      matches: some,
-    },
-  )
+  const shown = `${some.slice(0, 5).join(', ')}${some.length > 5 ? ', …' : ''}`
+  throw new RepriseError('INVALID_ARGUMENT', `${given} could be ${shown}`, { matches: some })
 }
 
-/** What a person began to type: the one comparison that is not by whole segments. It never acts, it only finds. */
+/** Without its kind: `papers` is `job/papers`, `checkout/order-42` is `workflow/checkout/order-42`. */
+async function byName(engine: Reprise, given: string): Promise<Head[]> {
+  if (given.endsWith('/')) return []
+  const kinds = engine.models.all().filter((model) => model.name === null)
+  const heads = await engine.kernel.store.head(kinds.map((model) => timelineId(model.scope + given)))
+  return heads.filter((head) => head !== null)
+}
+
+/**
+ * What a person began to type: the one comparison that is not by whole segments. It never acts, it only finds. What was
+ * rolled back is not meant, unless its own name was begun.
+ */
 async function startingWith(engine: Reprise, text: string, limit: number): Promise<Head[]> {
-  // Ids that start with a text follow it without a gap, in the order of ids.
-  const found = await engine.list({ after: text as TimelineId, limit })
-  return found.filter((head) => head.timeline.startsWith(text))
+  const found: Head[] = []
+  for (let after = text as TimelineId; ; ) {
+    // Ids that start with a text follow it without a gap, in the order of ids.
+    const page = await engine.list({ after, limit: 100 })
+    const like = page.filter((head) => head.timeline.startsWith(text))
+    found.push(...like.filter((head) => head.status !== 'archived' || liveIdOf(text) !== text))
+    const last = page.at(-1)
+    if (!last || like.length < 100 || found.length >= limit) return found.slice(0, limit)
+    after = last.timeline
+  }
 }
 
-/** All timelines of a job: one, or one a shard. */
+/** All timelines of a job: one, or one for each shard. */
 export async function findJob(engine: Reprise, given: string): Promise<Head[]> {
-  const name = given.replace(/^job\//, '')
-  const whole = await engine.head(timelineId(`job/${name}`))
-  if (whole) return [whole]
-  const shards = (await engine.list({ prefix: `job/${name}/`, limit: 256 })).filter((head) =>
-    /\/\d+$/.test(head.timeline),
-  )
-  if (shards.length > 0) return shards
-  return [await findTimeline(engine, given)]
+  const scope = `job/${idBelow('job/', given) ?? given}`
+  const first = (await engine.head(timelineId(scope))) ?? (await engine.head(timelineId(`${scope}/0`)))
+  const head = first ?? (await findTimeline(engine, given))
+  const family = (await engine.models.find(head.timeline)?.family?.(engine, head)) ?? [head.timeline]
+  const heads = await engine.kernel.store.head(family.map((id) => timelineId(id)))
+  return heads.filter((each) => each !== null)
 }

@@ -1,41 +1,67 @@
-// How timelines fold, for the commands that need state: the models that this package brings, and whatever definitions the
-// user's module exports.
+// The models that commands know: the kinds that this package brings, and whatever definitions the user's module exports.
+// Commands ask the model what a timeline is and what can be done to it; none of them knows a model by its id.
 
 import { RepriseError } from '../core/errors.ts'
-import { isWithin } from '../core/scope.ts'
 import type { Fold } from '../engine/definition.ts'
+import { type Model, modelsOf } from '../engine/model.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
-export interface Folding {
-  readonly prefix: string
-  readonly fold: Fold<unknown>
-}
-
 export async function registerKnown(engine: Reprise, module: string | undefined): Promise<void> {
-  for (const { prefix, fold } of await knownFolds(module)) engine.register(prefix, fold)
+  for (const model of await kinds()) engine.declare(model)
+  if (module === undefined) return
+  const { loadModule } = await import('./module.ts')
+  declareAll(engine, await loadModule(module))
 }
 
-async function knownFolds(module: string | undefined): Promise<Folding[]> {
-  const { jobFold } = await import('../layers/job/index.ts')
-  const folds: Folding[] = [{ prefix: 'job/', fold: jobFold() as Fold<unknown> }]
-  const { migrateFold } = await import('../layers/migrate/index.ts')
-  folds.push({ prefix: 'migrate/', fold: migrateFold as Fold<unknown> })
-  const { workflowFold } = await import('../layers/workflow/state.ts')
-  folds.push({ prefix: 'workflow/', fold: workflowFold as Fold<unknown> })
-  if (module !== undefined) {
-    const { loadModule } = await import('./module.ts')
-    for (const value of Object.values(await loadModule(module))) if (isFolding(value)) folds.push(value)
+/** Everything that a module exports and that says what it is. */
+export function declareAll(engine: Reprise, module: Record<string, unknown>): void {
+  for (const value of Object.values(module)) {
+    const described = modelsOf(value)
+    for (const model of described) engine.declare(model)
+    if (described.length === 0 && isFolding(value)) engine.register(value.prefix, value.fold)
   }
-  return folds
+}
+
+/** Those whose peer dependency may be missing are described apart from what needs it. */
+async function kinds(): Promise<Model[]> {
+  const [jobs, migrations, workflows, queues, schedules, events, tables, saves, agents, recorders, threads, sessions] =
+    await Promise.all([
+      import('../layers/job/model.ts'),
+      import('../layers/migrate/model.ts'),
+      import('../layers/workflow/model.ts'),
+      import('../layers/workflow/queue.ts'),
+      import('../layers/workflow/schedule.ts'),
+      import('../layers/events/model.ts'),
+      import('../layers/table/model.ts'),
+      import('../layers/save/model.ts'),
+      import('../layers/agent/model.ts'),
+      import('../layers/ai-sdk/model.ts'),
+      import('../layers/langgraph/model.ts'),
+      import('../layers/openai-agents/model.ts'),
+    ])
+  return [
+    jobs.jobKind,
+    migrations.migrateKind,
+    workflows.workflowKind,
+    queues.queueKind(),
+    schedules.scheduleKind,
+    events.aggregateKind,
+    events.projectionKind,
+    events.processKind,
+    events.keysKind,
+    tables.tableKind,
+    saves.saveKind,
+    agents.agentKind,
+    recorders.recorderKind,
+    threads.threadKind,
+    sessions.sessionKind,
+  ]
 }
 
 /** The fold for a timeline, or an error that says how to name it. */
-export async function foldFor(timeline: string, module: string | undefined): Promise<Folding> {
-  let best: Folding | null = null
-  for (const folding of await knownFolds(module)) {
-    if (isWithin(folding.prefix, timeline) && folding.prefix.length >= (best?.prefix.length ?? 0)) best = folding
-  }
-  if (best) return best
+export function foldFor(engine: Reprise, timeline: string): Fold<unknown> {
+  const fold = engine.models.foldOf(timeline)
+  if (fold) return fold
   throw new RepriseError(
     'INVALID_ARGUMENT',
     `the state of ${timeline} needs its definition: name the module that exports it with --module FILE`,
@@ -43,7 +69,7 @@ export async function foldFor(timeline: string, module: string | undefined): Pro
   )
 }
 
-function isFolding(value: unknown): value is Folding {
+function isFolding(value: unknown): value is { readonly prefix: string; readonly fold: Fold<unknown> } {
   const { prefix, fold } = (value ?? {}) as { prefix?: unknown; fold?: { apply?: unknown } }
   return typeof prefix === 'string' && typeof fold?.apply === 'function'
 }

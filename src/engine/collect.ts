@@ -8,7 +8,8 @@
 import { toHex } from '../core/coordinate.ts'
 import { isReprise } from '../core/errors.ts'
 import type { ChunkRow, Head } from '../core/ports.ts'
-import type { RetentionPlan, RetentionPolicy } from '../core/retention.ts'
+import type { RetentionPlan } from '../core/retention.ts'
+import { policyOf } from './declaration.ts'
 import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
 import { readManifest } from './recover.ts'
@@ -33,6 +34,8 @@ export interface CollectReport {
     readonly floor: RetentionPlan['floor']
     readonly refused: readonly string[]
   }[]
+  /** Left as they are: nobody here knows what is to be kept of them. */
+  readonly unknown: readonly { readonly timeline: string; readonly because: string }[]
   readonly chunks: {
     readonly live: number
     readonly swept: number
@@ -41,19 +44,19 @@ export interface CollectReport {
   }
 }
 
-/** The policy of a timeline, by whoever defines it. */
-export type PolicyOf = (head: Head) => { readonly policy: RetentionPolicy; readonly foldVersion: string } | null
-
 export async function collect(
   kernel: Kernel,
-  policyOf: PolicyOf,
   options: CollectOptions = {},
 ): Promise<CollectReport> {
   await kernel.worker.register()
   const timelines: CollectReport['timelines'][number][] = []
+  const unknown: CollectReport['unknown'][number][] = []
   for await (const head of headsOf(kernel, options.timelines)) {
-    const known = policyOf(head)
-    if (!known) continue
+    const known = await policyOf(kernel, head)
+    if (typeof known === 'string') {
+      unknown.push({ timeline: head.timeline, because: known })
+      continue
+    }
     const { policy, foldVersion } = known
     const { plan, refused } = options.dryRun
       ? { plan: await planFor(kernel, head, policy, foldVersion), refused: [] }
@@ -65,7 +68,7 @@ export async function collect(
     await kernel.store.tidy(kernel.worker.earliest() - kernel.graceMs)
     kernel.events.emit('collected', { chunks: chunks.swept, bytes: chunks.sweptBytes })
   }
-  return { isDryRun: options.dryRun ?? false, timelines, chunks }
+  return { isDryRun: options.dryRun ?? false, timelines, unknown, chunks }
 }
 
 async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectReport['chunks']> {

@@ -4,6 +4,7 @@
 import type { Digest, TimelineId } from '../core/coordinate.ts'
 import type { Head } from '../core/ports.ts'
 import { originDigest, packRun } from '../core/run.ts'
+import { declare } from './declaration.ts'
 import type { Fold } from './definition.ts'
 import { type Entry, entryContext } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
@@ -46,8 +47,10 @@ export async function createTimeline<State>(
         }),
       ),
     )
+    const declared = declare(kernel, id, null)
     const outcome = await kernel.committer.submit({
       ...along,
+      ...(declared && { attributes: { ...along.attributes, ...declared } }),
       operation: newOperation(kernel.random),
       guard: { timeline: id, epoch: 0, seq: 0, digest },
       take: { worker, from: 'free', create: { digest } },

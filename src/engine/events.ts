@@ -29,6 +29,8 @@ export interface EngineEvents {
   }
   readonly 'checkpoint-verified': { readonly timeline: string; readonly id: string }
   readonly 'checkpoint-failed': { readonly timeline: string; readonly error: unknown; readonly failuresInARow: number }
+  /** Code declared another policy than the one that was stored. */
+  readonly declared: { readonly timeline: string; readonly from: unknown; readonly to: unknown }
   readonly retained: { readonly timeline: string; readonly dropped: number; readonly floor: number }
   readonly collected: { readonly chunks: number; readonly bytes: number }
   readonly drilled: { readonly timeline: string; readonly ok: boolean; readonly ms: number }

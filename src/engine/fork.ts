@@ -151,12 +151,14 @@ async function isOnParent(kernel: Kernel, id: TimelineId, point: Point): Promise
 
 export interface Rollback {
   readonly timeline: TimelineId
-  /** Where the abandoned part of history is kept. */
-  readonly archive: TimelineId
+  /** Where the abandoned part of history is kept; null where the model undoes it in its own history. */
+  readonly archive: TimelineId | null
   readonly from: number
   readonly to: Coordinate
   /** Effects done after that point: to be compensated in this order, those that cannot be, and those in doubt. */
   readonly effects: CompensationPlan
+  /** Where whoever executes it does it, and has been asked to: from which step on, and what is undone in this order. */
+  readonly asked?: { readonly from: string; readonly undoes: readonly string[] }
 }
 
 /** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */
@@ -165,7 +167,7 @@ export async function rollback(
   where: Where,
   fold: Fold<unknown>,
   options: OpenOptions = {},
-): Promise<Rollback> {
+): Promise<Rollback & { readonly archive: TimelineId }> {
   await locateOnBranch(kernel, where)
   const taken = await takeTimeline(kernel, timelineId(where.timeline), { ...options, mustExist: true })
   try {
@@ -183,7 +185,12 @@ async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
 }
 
 /** Looks for the point once more: under our own epoch nobody else can move the branch any more. */
-async function branchOff(kernel: Kernel, epoch: number, where: Where, fold: Fold<unknown>): Promise<Rollback> {
+async function branchOff(
+  kernel: Kernel,
+  epoch: number,
+  where: Where,
+  fold: Fold<unknown>,
+): Promise<Rollback & { readonly archive: TimelineId }> {
   const before = await locateOnBranch(kernel, where)
   const head = await headUnder(kernel, before.head.timeline, epoch)
   // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
@@ -285,7 +292,7 @@ async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
   }
 }
 
-function siblingOf(id: string, name: string): string {
+export function siblingOf(id: string, name: string): string {
   return id.includes('/') ? `${id.slice(0, id.lastIndexOf('/'))}/${name}` : name
 }
 

@@ -6,13 +6,14 @@ import type { TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { createTimeline } from './create.ts'
+import { declare } from './declaration.ts'
 import type { Fold, OpenOptions } from './definition.ts'
-import type { Kernel } from './kernel.ts'
+import { type Kernel, newOperation } from './kernel.ts'
 import { giveBack, headUnder, takeTimeline } from './ownership.ts'
 import { type Recovered, recover } from './recover.ts'
 import { lookAgain } from './second-look.ts'
 import { type NewEntry, OpenTimeline } from './timeline.ts'
-import type { Along } from './writer.ts'
+import { type Along, refusalError } from './writer.ts'
 
 interface Held {
   readonly fold: Fold<unknown>
@@ -55,7 +56,7 @@ export class Holdings {
 
   /** Under the epoch of a claim. */
   async adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
-    return await this.#keep(head.timeline, fold, this.#recover(head, fold))
+    return await this.#keep(head.timeline, fold, this.#adopt(head, fold))
   }
 
   /** With state that is already there. */
@@ -154,6 +155,18 @@ export class Holdings {
       await giveBack(this.#kernel, head)
       throw error
     }
+  }
+
+  /** A claim writes nothing but the epoch: what this code declares is written now, if it is not what is stored. */
+  async #adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
+    const attributes = declare(this.#kernel, head.timeline, head)
+    if (attributes) {
+      const guard = { timeline: head.timeline, epoch: head.epoch }
+      const operation = newOperation(this.#kernel.random)
+      const outcome = await this.#kernel.committer.submit({ operation, guard, attributes })
+      if (!outcome.ok) throw refusalError(head.timeline, outcome)
+    }
+    return await this.#recover(head, fold)
   }
 
   async #recover<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {

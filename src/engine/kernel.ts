@@ -7,6 +7,7 @@ import type { Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import type { Committer } from './committer.ts'
 import type { Events } from './events.ts'
+import type { Models } from './models.ts'
 import type { Sealer } from './seal.ts'
 import type { Worker } from './worker.ts'
 
@@ -24,6 +25,8 @@ export interface Kernel {
   readonly events: Events
   readonly committer: Committer
   readonly worker: Worker
+  /** What this process knows of the timelines. */
+  readonly models: Models
   readonly planted: Planted
   /** Chunks younger than this are never collected, and no capture may take longer than half of it. */
   readonly graceMs: number

@@ -10,6 +10,7 @@ import type { Blobs, Clock, Hash, Random, Store } from '../core/ports.ts'
 import { Committer } from './committer.ts'
 import { Events } from './events.ts'
 import type { Kernel } from './kernel.ts'
+import { Models } from './models.ts'
 import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
 import { Reprise } from './reprise.ts'
 import { type KeyRing, Sealer } from './seal.ts'
@@ -61,6 +62,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const limits: Limits = { ...defaultLimits, ...options.limits }
   const events = new Events()
   const identity = ports.identity ?? identifyProcess()
+  const planted = ports.planted ?? new Set<string>()
   const kernel: Kernel = {
     store,
     clock,
@@ -88,7 +90,8 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
       leaseMs: toMs(options.lease ?? '15s', 'lease'),
       ...(ports.isGone && { isGone: ports.isGone }),
     }),
-    planted: ports.planted ?? new Set(),
+    models: new Models(planted),
+    planted,
     graceMs: toMs(options.grace ?? '1h', 'grace'),
   }
   return new Reprise(kernel, () => store.close())

@@ -7,6 +7,7 @@ import { toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Guard, Head, Take } from '../core/ports.ts'
 import { originDigest } from '../core/run.ts'
+import { declare } from './declaration.ts'
 import type { OpenOptions } from './definition.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { refusalError } from './writer.ts'
@@ -27,10 +28,12 @@ export async function takeTimeline(kernel: Kernel, id: TimelineId, options: Open
       from: options.takeover ? 'anyone' : 'dead',
       ...(options.mustExist ? {} : { create: { digest: originDigest(kernel.hash, id) } }),
     }
+    const attributes = declare(kernel, id, head ?? null)
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: { timeline: id, epoch: head?.epoch ?? 0 },
       take,
+      ...(attributes && { attributes }),
     })
     if (outcome.ok) return await headUnder(kernel, id, outcome.epoch)
     // Somebody moved between our look and our take, or this worker was declared dead meanwhile: look again.

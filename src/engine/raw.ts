@@ -8,9 +8,11 @@ import { RepriseError } from '../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../core/fold.ts'
 import { type RetentionPolicy, resolveRetention } from '../core/retention.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from './checkpointer.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens, systemPrefix, turnWaitMs } from './definition.ts'
+import { type Entity, type Fold, type OpenOptions, opens, systemPrefix, turnWaitMs } from './definition.ts'
 import type { Effects } from './effects.ts'
 import type { Entry } from './history.ts'
+import { checkFirstSegment } from './kinds.ts'
+import { type Described, describes, type Model } from './model.ts'
 import type { RecoveryReport } from './report.ts'
 import type { Reprise } from './reprise.ts'
 import type { OpenTimeline } from './timeline.ts'
@@ -40,7 +42,8 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
 }
 
 export interface TimelineDefinition<State, E extends { readonly type: string }>
-  extends Entity<TimelineHandle<State, E>> {
+  extends Entity<TimelineHandle<State, E>>,
+    Described {
   readonly kind: 'timeline'
   readonly name: string
   readonly fold: Fold<State>
@@ -53,7 +56,7 @@ export function timeline<State, E extends { readonly type: string }>(
   name: string,
   options: TimelineOptions<State, E>,
 ): TimelineDefinition<State, E> {
-  checkName('timeline', name)
+  checkFirstSegment('timeline', name)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   if (options.upcasters) checkUpcasters(options.upcasters)
@@ -67,7 +70,9 @@ export function timeline<State, E extends { readonly type: string }>(
     authority: options.authority,
   }
   const prefix = `${name}/`
+  const model: Model = { kind: 'timeline', name, scope: prefix, fold: fold as Fold<unknown>, policy: 'declared', usual: {} }
   return {
+    [describes]: model,
     kind: 'timeline',
     canShare: true,
     name,
@@ -76,7 +81,7 @@ export function timeline<State, E extends { readonly type: string }>(
     handle: (open) => new TimelineHandle<State, E>(open),
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
-      engine.register(prefix, fold)
+      engine.declare(model)
       if (!open.shared)
         return new TimelineHandle<State, E>(await engine.openTimeline(timelineId(prefix + id), fold, open))
       return await openShared<State, E>(engine, timelineId(prefix + id), fold, open)

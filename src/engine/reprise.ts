@@ -29,7 +29,9 @@ import {
 import { Dispatcher, type Handler, type ServeOptions } from './dispatcher.ts'
 import { type DrillOptions, type DrillReport, drill } from './drill.ts'
 import type { Events } from './events.ts'
-import { Folds } from './folds.ts'
+import { isReserved } from './kinds.ts'
+import { actionOf, idOf, type Model, modelsOf } from './model.ts'
+import type { Models } from './models.ts'
 import { type FollowOptions, follow, type Replica } from './follow.ts'
 import { existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
 import { Holdings } from './holdings.ts'
@@ -62,7 +64,6 @@ export class Reprise {
   readonly kernel: Kernel
   readonly dispatcher: Dispatcher
   readonly #holdings: Holdings
-  readonly #folds: Folds
   readonly #closing = new Set<(graceMs: number | null) => Promise<void>>()
   readonly #shut: () => Promise<void>
   #closed: Promise<void> | null = null
@@ -71,7 +72,6 @@ export class Reprise {
   constructor(kernel: Kernel, shut: () => Promise<void>) {
     this.kernel = kernel
     this.#holdings = new Holdings(kernel)
-    this.#folds = new Folds(kernel.planted)
     this.dispatcher = new Dispatcher(kernel, (timeline) => this.#holdings.has(timeline))
     this.#shut = shut
     kernel.worker.onRetired(() => this.#holdings.fenceAll())
@@ -116,12 +116,12 @@ export class Reprise {
   /** State as of a sequence or coordinate, recovered aside. */
   async at<State>(
     definition: Folding<State>,
-    id: string,
+    id: string | undefined,
     where: { readonly seq: number } | Coordinate,
   ): Promise<Past<State>> {
     this.#check()
-    const timeline = definition.prefix + id
-    this.register(definition.prefix, definition.fold)
+    const timeline = idOf(definition.prefix, id)
+    this.#know(definition)
     return await lookAgain(async () => {
       const { head, point } = await locate(this.kernel, 'digest' in where ? where : { timeline, seq: where.seq })
       const { state } = await recover(this.kernel, head, definition.fold, { to: point.seq })
@@ -130,18 +130,40 @@ export class Reprise {
     })
   }
 
-  /** A new timeline that starts at a coordinate and shares history and chunks with its parent. */
+  /** A new timeline that starts at a coordinate and shares history and chunks with its parent, as its model forks. */
   async fork(where: Where, to: string): Promise<Coordinate & { readonly parent: string }> {
     this.#check()
-    return await fork(this.kernel, where, to, this.#folds.find(where.timeline))
+    const { model, head } = await this.#target(where.timeline)
+    if (!model?.actions?.fork) return await this.forkTimeline(where, to)
+    await locate(this.kernel, where)
+    return await actionOf(model, 'fork', where.timeline)({ engine: this, head }, { seq: where.seq, to })
   }
 
-  /** Continues from an earlier coordinate on a new branch. What came after is archived, its effects are listed. */
+  /**
+   * Continues from an earlier coordinate, as its model goes back. Of most: on a new branch; what came after is archived,
+   * its effects are listed. A workflow undoes its steps itself.
+   */
   async rollback(where: Where, options: OpenOptions = {}): Promise<Rollback> {
+    this.#check()
+    const { model, head } = await this.#target(where.timeline)
+    if (!model?.actions?.rollback) return await this.rollbackTimeline(where, options)
+    await locate(this.kernel, where)
+    const act = actionOf(model, 'rollback', where.timeline)
+    return await act({ engine: this, head }, { seq: where.seq, takeover: options.takeover ?? false })
+  }
+
+  /** For layers: the kernel's own fork, whatever the model says. */
+  async forkTimeline(where: Where, to: string): Promise<Coordinate & { readonly parent: string }> {
+    this.#check()
+    return await fork(this.kernel, where, to, this.models.foldOf(where.timeline))
+  }
+
+  /** For layers: the kernel's own rollback, whatever the model says. */
+  async rollbackTimeline(where: Where, options: OpenOptions = {}): Promise<Rollback & { readonly archive: TimelineId }> {
     this.#check()
     const id = timelineId(where.timeline)
     await (await this.#holdings.get(id))?.shut()
-    return await rollback(this.kernel, where, this.#folds.find(id) ?? ledgerOnly, options)
+    return await rollback(this.kernel, where, this.models.foldOf(id) ?? ledgerOnly, options)
   }
 
   /** A checkpoint that is kept until it is released. */
@@ -153,7 +175,7 @@ export class Reprise {
       const made = await open.checkpoint({ trigger: 'savepoint', pin: true, full: true, ...options })
       return { id: made.id, coordinate: made.coordinate, label: options.label ?? null, bytes: made.totalBytes }
     }
-    return await savepointAside(this.kernel, where, this.#folds.mustFind(id), options)
+    return await savepointAside(this.kernel, where, this.models.mustFold(id), options)
   }
 
   async release(timeline: string, savepoint: string): Promise<void> {
@@ -183,29 +205,29 @@ export class Reprise {
 
   async drill(options: DrillOptions = {}): Promise<DrillReport> {
     this.#check()
-    return await drill(this.kernel, (head) => this.#folds.find(head.timeline), options)
+    return await drill(this.kernel, (head) => this.models.foldOf(head.timeline), options)
   }
 
   async collect(options: CollectOptions = {}): Promise<CollectReport> {
     this.#check()
-    return await collect(this.kernel, (head) => this.#folds.policyOf(head), options)
+    return await collect(this.kernel, options)
   }
 
   async card(timeline: string): Promise<RecoveryCard> {
     this.#check()
     const id = timelineId(timeline)
-    return await card(this.kernel, id, this.#folds.find(id))
+    return await card(this.kernel, id, this.models.foldOf(id))
   }
 
   /** A read-only replica that follows history, and can take over. */
   async follow<State, Handle = OpenTimeline<State>>(
     definition: Folding<State, Handle>,
-    id: string,
+    id: string | undefined,
     options: FollowOptions = {},
   ): Promise<Replica<State, Handle>> {
     this.#check()
-    this.register(definition.prefix, definition.fold)
-    const head = await existing(this.kernel, timelineId(definition.prefix + id))
+    this.#know(definition)
+    const head = await existing(this.kernel, timelineId(idOf(definition.prefix, id)))
     const promote = async (taken: Head, recovered: Recovered<State>) => {
       const open = this.#holdings.promote(taken, definition.fold, recovered)
       return (definition.handle ? definition.handle(open) : open) as Handle
@@ -277,9 +299,38 @@ export class Reprise {
     return await this.kernel.store.facts()
   }
 
-  /** For layers: tells the tools how timelines of this scope (core/scope.ts) fold, and what is kept of them. */
+  /** What this process knows of its timelines. */
+  get models(): Models {
+    return this.kernel.models
+  }
+
+  /** Tells the tools what the timelines of a scope are, and what is kept of them. Layers do it when they are used. */
+  declare(model: Model): void {
+    this.models.declare(model)
+  }
+
+  /** For a definition without a model of its own: tells the tools how timelines of this scope (core/scope.ts) fold. */
   register(scope: string, fold: Fold<unknown>): void {
-    this.#folds.set(scope, fold)
+    const known = this.models.all().find((model) => model.scope === scope)
+    this.declare(known ? { ...known, fold } : { kind: 'timeline', name: scope, scope, fold, policy: 'declared', usual: {} })
+  }
+
+  #know(definition: Folding<unknown>): void {
+    const described = modelsOf(definition)
+    if (described.length > 0) for (const model of described) this.declare(model)
+    else this.register(definition.prefix, definition.fold)
+  }
+
+  /** A model with verbs of its own must be known: the kernel's would do the wrong thing to it. */
+  async #target(timeline: string): Promise<{ readonly model: Model | null; readonly head: Head }> {
+    const id = timelineId(timeline)
+    const head = await existing(this.kernel, id)
+    const model = this.models.find(id)
+    if (!model && isReserved(id)) {
+      const what = `what ${id} is, is not known here: open its definition first, or tell the engine with declare()`
+      throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
+    }
+    return { model, head }
   }
 
   /** For layers: the open timeline itself. Opened twice in one process with the same fold, it is shared. */

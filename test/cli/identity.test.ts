@@ -3,6 +3,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
+import { newOperation } from '../../src/engine/kernel.ts'
 import { open } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { cli, json, workFolder } from './support.ts'
@@ -20,6 +21,11 @@ it('prune, drill, ls and show reach only what was declared or named', async () =
   for (const name of ['a', 'ab']) {
     const handle = await rp.open(save<number>(name, { keep: 8 }))
     for (let n = 0; n < 8; n++) await handle.put(n)
+  }
+  for (const { timeline, epoch } of await rp.list()) {
+    // As an earlier version left them: only what a module declares says what is kept.
+    const operation = newOperation(rp.kernel.random)
+    await rp.kernel.committer.submit({ operation, guard: { timeline, epoch }, attributes: { $declared: null } })
   }
   const saved = async (id: string) => (await rp.checkpoints(id)).length
   const pruned = await json<{ timelines: { timeline: string }[] }>(['prune', '--yes', '--module', 'saves.mjs'], at)

@@ -91,7 +91,7 @@ onEveryStore('branches', (world) => {
     expect(back.effects.compensate.map(({ key }) => key)).not.toContain(oldKey)
     await again.append(added(2))
     expect((await rp.at(counter, 'x', bad)).state.total).toBe(51)
-    expect((await rp.head(back.archive))?.status).toBe('archived')
+    expect((await rp.head(back.archive!))?.status).toBe('archived')
     const twice = await rp.rollback({ timeline: 'counter/x', seq: 1 })
     expect(twice.archive).not.toBe(back.archive)
     expect((await rp.open(counter, 'x')).state.total).toBe(1)

@@ -2,6 +2,7 @@
 // for its own, nor reads its events. Archives belong to what was rolled back; forks belong where their id says.
 
 import { expect, it } from 'vitest'
+import { newOperation } from '../../src/engine/kernel.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { agent, restoreCut } from '../../src/layers/agent/index.ts'
@@ -22,6 +23,14 @@ async function fill(rp: Reprise, definition: typeof few, id: string | undefined,
   await handle.close()
 }
 
+/** As an earlier version left them, which stored no policies: only what a process declares says what is kept. */
+async function withoutStored(rp: Reprise): Promise<void> {
+  for (const { timeline, epoch } of await rp.list({ limit: 1000 })) {
+    const operation = newOperation(rp.kernel.random)
+    await rp.kernel.committer.submit({ operation, guard: { timeline, epoch }, attributes: { $declared: null } })
+  }
+}
+
 const saved = async (rp: Reprise, id: string) => (await rp.checkpoints(id)).length
 
 onEveryStore('a policy', (world) => {
@@ -32,6 +41,7 @@ onEveryStore('a policy', (world) => {
     await fill(writer, many, 'x', 8)
     await fill(writer, few, undefined, 4)
     await fill(writer, few, 'x', 4)
+    await withoutStored(writer)
     await writer.close()
     const rp = await w.engine()
     few.read(rp)
@@ -53,6 +63,7 @@ onEveryStore('a policy', (world) => {
     }
     await (await writer.open(table<number>('counts'), 'people')).set('k', 1)
     await (await writer.open(table<number>('counts'), 'p10')).set('k', 1)
+    await withoutStored(writer)
     await writer.close()
     const rp = await w.engine()
     await (await rp.run(make('night'))).result()
@@ -102,7 +113,7 @@ onEveryStore('a definition', (world) => {
     const rp = await w.engine()
     const night = job('night', { source: ['1'], key: (item) => item, each: () => undefined })
     await (await rp.run(night)).result()
-    const other = timeline('job', { initial: () => 0, apply: (n, _entry: { type: 'tick' }) => n + 1 })
+    const other = timeline('other', { initial: () => 0, apply: (n, _entry: { type: 'tick' }) => n + 1 })
     // Somebody else's history under an id that begins like the job's.
     const line = await rp.openTimeline('job/nights' as never, other.fold)
     await line.write(
@@ -113,9 +124,9 @@ onEveryStore('a definition', (world) => {
       { status: 'theirs' },
     )
     await line.close()
-    await rp.rollback({ timeline: 'job/nights', seq: 1 })
+    await rp.rollbackTimeline({ timeline: 'job/nights', seq: 1 })
     expect(await rp.head('job/nights')).toMatchObject({ seq: 1, attributes: {} })
-    await rp.fork({ timeline: 'job/nights', seq: 1 }, 'job/nights2')
+    await rp.forkTimeline({ timeline: 'job/nights', seq: 1 }, 'job/nights2')
     expect(await rp.head('job/nights2')).toMatchObject({ seq: 1, attributes: {} })
   })
 })

@@ -3,7 +3,7 @@
 
 import { toHex } from '../../dist/core/coordinate.js'
 import { collect } from '../../dist/engine/collect.js'
-import { Folds } from '../../dist/engine/folds.js'
+import { Models } from '../../dist/engine/models.js'
 import { isReprise } from '../../dist/index.js'
 import { modelOf } from './models.mjs'
 
@@ -221,9 +221,10 @@ export class User {
   /** As a process does that knows this one definition and no other. */
   async #collectOnly(name) {
     const { kernel } = this.#process.engine
-    const folds = new Folds(kernel.planted)
-    folds.set(name, this.#sim.models[name].definition.fold)
-    await collect(kernel, (head) => folds.policyOf(head))
+    const models = new Models(kernel.planted)
+    const { fold } = this.#sim.models[name].definition
+    models.declare({ kind: 'timeline', name, scope: name, fold, policy: 'declared' })
+    await collect({ ...kernel, models })
   }
 
   async verify() {

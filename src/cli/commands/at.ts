@@ -1,16 +1,15 @@
 // reprise at: state as of a sequence.
 
-import { type Command, text } from '../command.ts'
+import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findPlace } from '../find.ts'
 import { foldFor } from '../models.ts'
 import { toJson } from '../output.ts'
 import { plainState } from '../values.ts'
 
-const at: Command = async ({ engine, args, options, output }) => {
+const at: Command = async ({ engine, args, output }) => {
   const { head, seq } = await findPlace(engine, args[0]!)
-  const { prefix, fold } = await foldFor(head.timeline, text(options, 'module'))
-  const past = await engine.at({ prefix, fold }, head.timeline.slice(prefix.length), { seq })
+  const past = await engine.at({ prefix: head.timeline, fold: foldFor(engine, head.timeline) }, undefined, { seq })
   const state = plainState(past.state)
   output.result({ coordinate: past.coordinate, state }, () => output.line(toJson(state, 2)))
   return exit.ok

@@ -1,6 +1,9 @@
 // reprise dead: items that a job gave up on.
 
 import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { verbsOf } from '../../engine/model.ts'
+import type { Reprise } from '../../engine/reprise.ts'
 import { type DeadLetter, discardLetters, readLetters } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -11,7 +14,7 @@ import { toJson } from '../output.ts'
 const dead: Command = async ({ engine, args, options, output }) => {
   const heads =
     args[0] === undefined
-      ? (await engine.list({ prefix: 'job/', limit: 1000 })).filter((head) => Number(head.attributes.dead ?? 0) > 0)
+      ? await withLetters(engine)
       : await findJob(engine, args[0])
   const discard = (options.discard ?? []) as readonly string[]
   if (discard.length > 0) {
@@ -58,6 +61,13 @@ const dead: Command = async ({ engine, args, options, output }) => {
     return undefined
   })
   return exit.ok
+}
+
+/** Timelines of every kind that gives up on items and can have them sent back. */
+async function withLetters(engine: Reprise): Promise<Head[]> {
+  const kinds = engine.models.all().filter((model) => model.name === null && verbsOf(model).includes('redrive'))
+  const pages = await Promise.all(kinds.map((model) => engine.list({ prefix: model.scope, limit: 1000 })))
+  return pages.flat().filter((head) => Number(head.attributes.dead ?? 0) > 0)
 }
 
 export default dead

@@ -1,6 +1,6 @@
 // reprise diff: what changed between two coordinates.
 
-import { type Command, text } from '../command.ts'
+import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findPlace } from '../find.ts'
 import { brief } from '../format.ts'
@@ -8,7 +8,7 @@ import { foldFor } from '../models.ts'
 import { toJson } from '../output.ts'
 import { differences, plainState } from '../values.ts'
 
-const diff: Command = async ({ engine, args, options, output }) => {
+const diff: Command = async ({ engine, args, output }) => {
   const [before, after] = await Promise.all([stateAt(args[0]!), stateAt(args[1]!)])
   const changes = differences(before.state, after.state)
   output.result({ before: before.coordinate, after: after.coordinate, changes }, () => {
@@ -25,8 +25,7 @@ const diff: Command = async ({ engine, args, options, output }) => {
 
   async function stateAt(given: string) {
     const { head, seq } = await findPlace(engine, given)
-    const { prefix, fold } = await foldFor(head.timeline, text(options, 'module'))
-    const past = await engine.at({ prefix, fold }, head.timeline.slice(prefix.length), { seq })
+    const past = await engine.at({ prefix: head.timeline, fold: foldFor(engine, head.timeline) }, undefined, { seq })
     return { state: plainState(past.state), coordinate: past.coordinate }
   }
 }

@@ -3,7 +3,6 @@
 
 import { once } from 'node:events'
 import { createWriteStream, WriteStream } from 'node:fs'
-import { isWithin } from '../../core/scope.ts'
 import { exportProgress } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -30,7 +29,9 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
   }
   if (flag(options, 'history')) {
     const head = await findTimeline(engine, given)
-    if (!isWithin('workflow/', head.timeline)) throw new UsageError(`${head.timeline} is not a workflow`)
+    if (engine.models.find(head.timeline)?.kind !== 'workflow') {
+      throw new UsageError(`${head.timeline} is not a workflow`)
+    }
     const { saveHistory } = await import('../../layers/workflow/index.ts')
     await saveHistory(engine, head.timeline, file)
     output.result({ file, timeline: head.timeline, entries: head.seq }, () =>

@@ -1,6 +1,7 @@
 // reprise ls: what there is.
 
 import type { Attribute, Head, TimelineQuery } from '../../core/ports.ts'
+import { isOwnAttribute } from '../../engine/declaration.ts'
 import { type Command, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { relative } from '../format.ts'
@@ -31,7 +32,7 @@ const ls: Command = async ({ engine, args, options, output }) => {
         String(head.seq),
         head.owner ? `${head.owner}${head.isOwnerAlive ? '' : ' (gone)'}` : '-',
         relative(head.updatedAt, now),
-        Object.entries(head.attributes)
+        shownAttributes(head)
           .map(([key, value]) => `${key}=${value}`)
           .join(' '),
       ]),
@@ -48,10 +49,16 @@ const ls: Command = async ({ engine, args, options, output }) => {
 
 export default ls
 
+/** Without those of the engine itself. */
+export function shownAttributes(head: Head): [string, Attribute][] {
+  return Object.entries(head.attributes).filter(([key]) => !isOwnAttribute(key))
+}
+
 /** The documented shape of a timeline in JSON. */
 export function shownHead(head: Head) {
   const { timeline, seq, epoch, digest, owner, isOwnerAlive, floor, base, queue, priority, status, wakeup, mail } = head
-  const { attributes, createdAt, updatedAt } = head
+  const { createdAt, updatedAt } = head
+  const attributes = Object.fromEntries(shownAttributes(head))
   return {
     ...{ timeline, status, seq, epoch, digest: Buffer.from(digest).toString('hex'), owner, isOwnerAlive, floor },
     base: base && { timeline: base.timeline, seq: base.seq },

@@ -14,6 +14,7 @@ const prune: Command = async ({ engine, options, output }) => {
       if (floor.seq > 0) output.line(`${timeline}: history up to ${floor.seq} may go: ${floor.because}`)
       for (const reason of refused) output.line(output.colours.yellow(`${timeline}: refused: ${reason}`))
     }
+    for (const { timeline, because } of report.unknown) output.note(`${timeline}: left as it is: ${because}`)
     const { swept, sweptBytes, tooYoung, live } = report.chunks
     output.line(
       `${dryRun ? 'would free' : 'freed'} ${count(swept, 'chunk')}, ${bytes(sweptBytes)}; ${live} in use, ${tooYoung} too young to judge`,

@@ -1,49 +1,100 @@
-// reprise resume: goes on with what was started by `reprise run` and did not finish.
+// reprise resume: goes on with what was started by `reprise run` and did not finish. It starts nothing new: a job goes on
+// with its round, a run of a workflow under its own id, with its own input.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import type { Command } from '../command.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { act } from '../act.ts'
+import { type Command, text } from '../command.ts'
 import { exit } from '../exit.ts'
-import { findJob } from '../find.ts'
+import { findJob, findTimeline } from '../find.ts'
+import { declareAll } from '../models.ts'
 import { loadModule } from '../module.ts'
+import { toJson } from '../output.ts'
 import { execute, pick } from './run.ts'
 
-const unfinished = ['running', 'stopped']
+interface Started {
+  readonly file: string
+  readonly name: string
+  readonly heads: Head[]
+}
 
 const resume: Command = async ({ engine, args, options, output }) => {
-  const heads = args[0] === undefined ? await open() : await findJob(engine, args[0])
-  const started = new Map<string, { file: string; name: string }>()
-  for (const { attributes } of heads) {
-    if (typeof attributes.module !== 'string' || typeof attributes.definition !== 'string') continue
-    started.set(`${attributes.module}#${attributes.definition}`, {
-      file: attributes.module,
-      name: attributes.definition,
-    })
+  const given = args[0]
+  const heads = given === undefined ? await unfinished(engine) : [await find(engine, given)]
+  const groups = new Map<string, Started>()
+  for (const head of heads) {
+    const { module = text(options, 'module'), definition } = head.attributes
+    const name = typeof definition === 'string' ? definition : (engine.models.find(head.timeline)?.name ?? null)
+    if (typeof module !== 'string' || name === null) continue
+    const group = groups.get(`${module}#${name}`) ?? { file: module, name, heads: [] }
+    group.heads.push(head)
+    groups.set(`${module}#${name}`, group)
   }
-  if (started.size === 0) {
-    if (args[0] !== undefined && heads.length > 0) {
-      throw new RepriseError(
-        'NOT_FOUND',
-        `${args[0]} was not started by reprise run: run its program again to go on`,
-        {},
-      )
+  if (groups.size === 0) {
+    if (given !== undefined) {
+      const what = `${heads[0]!.timeline} was not started by reprise run: run its program again, or name its file with --module`
+      throw new RepriseError('NOT_FOUND', what, {})
     }
     output.note('nothing to resume: all that was started is finished')
     return exit.ok
   }
   let worst: number = exit.ok
-  for (const { file, name } of started.values()) {
-    const definition = pick(await loadModule(file), name, file)
-    worst = Math.max(worst, await execute(engine, definition, file, options, output))
+  for (const group of groups.values()) {
+    const module = await loadModule(group.file)
+    declareAll(engine, module)
+    const isOneByOne = group.heads.every((head) => hasResume(engine, head))
+    const code = isOneByOne
+      ? await goOn(group.heads)
+      : await execute(engine, pick(module, group.name, group.file), group.file, options, output)
+    worst = Math.max(worst, code)
     if (worst === exit.interrupted) break
   }
   return worst
 
-  async function open(): Promise<Head[]> {
-    const found: Head[] = []
-    for (const status of unfinished) found.push(...(await engine.list({ prefix: 'job/', status, limit: 1000 })))
-    return found.filter((head) => !(head.owner && head.isOwnerAlive))
+  /** Each is executed here until it ends; Ctrl-C leaves them where they are. */
+  async function goOn(runs: readonly Head[]): Promise<number> {
+    let interrupt: () => void = () => undefined
+    const interrupted = new Promise<'interrupted'>((resolve) => {
+      interrupt = () => resolve('interrupted')
+      process.once('SIGINT', interrupt)
+      process.once('SIGTERM', interrupt)
+    })
+    const results = Promise.allSettled(
+      runs.map(async (head) => {
+        const { facts } = await act(engine, head, 'resume', {})
+        output.result(facts, () => output.line(`${head.timeline}: ${toJson(facts.result)}`))
+      }),
+    )
+    const first = await Promise.race([results, interrupted])
+    process.off('SIGINT', interrupt)
+    process.off('SIGTERM', interrupt)
+    if (first === 'interrupted') {
+      output.note('interrupted; nothing is lost. Go on with:\n  reprise resume')
+      return exit.interrupted
+    }
+    const failed = first.find((each) => each.status === 'rejected')
+    if (failed) throw failed.reason
+    return exit.ok
   }
+}
+
+/** Its own code brings one timeline to its end; a job is run as a whole instead. */
+function hasResume(engine: Reprise, head: Head): boolean {
+  return typeof engine.models.find(head.timeline)?.actions?.resume === 'function'
+}
+
+async function find(engine: Reprise, given: string): Promise<Head> {
+  return await findTimeline(engine, given).catch(async () => (await findJob(engine, given))[0]!)
+}
+
+async function unfinished(engine: Reprise): Promise<Head[]> {
+  const found: Head[] = []
+  for (const { name, scope, unfinished } of engine.models.all()) {
+    if (name !== null) continue
+    for (const status of unfinished ?? []) found.push(...(await engine.list({ prefix: scope, status, limit: 1000 })))
+  }
+  return found.filter((head) => !(head.owner && head.isOwnerAlive))
 }
 
 export default resume

@@ -9,7 +9,7 @@ import { confirm } from '../prompt.ts'
 const rollback: Command = async ({ engine, args, options, output, stdin }) => {
   if (!/@\d+$/.test(args[0]!)) throw new UsageError('say where to: reprise rollback TIMELINE@SEQ')
   const { head, seq } = await findPlace(engine, args[0]!)
-  const question = `${head.timeline} goes back from ${head.seq} to ${seq}; ${count(head.seq - seq, 'entry', 'entries')} will be archived. Go on?`
+  const question = `${head.timeline} goes back from ${head.seq} to ${seq}; what came after (${count(head.seq - seq, 'entry', 'entries')}) no longer counts. Go on?`
   if (!flag(options, 'yes') && !(await confirm(question, stdin, output))) {
     output.note('nothing was changed; --yes does it without asking')
     return exit.usage
@@ -19,7 +19,12 @@ const rollback: Command = async ({ engine, args, options, output, stdin }) => {
     flag(options, 'takeover') ? { takeover: true } : {},
   )
   output.result(done, () => {
-    output.line(`${done.timeline} goes on from ${done.to.seq}; what came after is ${done.archive}`)
+    if (done.asked) {
+      const { from, undoes } = done.asked
+      output.line(`${done.timeline} goes back to before ${from}; it does so where it is executed`)
+      output.line(undoes.length > 0 ? `undone in this order: ${undoes.join(', ')}` : 'nothing has to be undone')
+    }
+    if (done.archive) output.line(`${done.timeline} goes on from ${done.to.seq}; what came after is ${done.archive}`)
     const { compensate, cannot, inDoubt } = done.effects
     if (compensate.length > 0)
       output.line(

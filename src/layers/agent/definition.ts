@@ -6,9 +6,11 @@ import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { Guardrail } from './guardrail.ts'
 import type { Model, Settings } from './message.ts'
+import { agentModel, usualCheckpoint } from './model.ts'
 import { Session } from './session.ts'
 import { applyEntry, emptySession, type SessionState } from './state.ts'
 import type { Tools } from './tool.ts'
@@ -41,7 +43,7 @@ export interface AgentOptions<Data> {
   readonly version?: string | number
 }
 
-export interface AgentDefinition<Data> extends Entity<Session<Data>> {
+export interface AgentDefinition<Data> extends Entity<Session<Data>>, Described {
   readonly kind: 'agent'
   readonly name: string
   readonly prefix: string
@@ -53,7 +55,7 @@ export interface AgentDefinition<Data> extends Entity<Session<Data>> {
  * A turn costs its entries and nothing more: they are what a session is restored from. A capture only shortens the way
  * there, and one a turn would write about ten times what the turn changed, so there is one in some forty turns.
  */
-const defaultPolicy: CheckpointPolicy = { every: 256, on: ['rolled-back'] }
+const defaultPolicy: CheckpointPolicy = usualCheckpoint
 
 /** @example const support = agent('support', { initial: () => ({ order: '' }), model, tools: { refund } }) */
 export function agent<Data = null>(name: string, options: AgentOptions<Data> = {}): AgentDefinition<Data> {
@@ -70,6 +72,9 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
     retain: options.retain,
   }
   const definition: AgentDefinition<Data> = {
+    get [describes]() {
+      return model
+    },
     kind: 'agent',
     name,
     prefix,
@@ -77,9 +82,10 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
     options,
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
-      engine.register(prefix, fold)
+      engine.declare(model)
       return await Session.open(engine, definition, timelineId(prefix + id), open)
     },
   }
+  const model = agentModel(definition)
   return definition
 }

@@ -123,7 +123,7 @@ export class Line<Data> {
   async #finish(): Promise<string> {
     const asked = this.state.rollingBack!
     await compensateAll(this.anyOpen, this.plan({ seq: asked.seq }), this.definition.options.tools ?? {})
-    const { archive } = await this.engine.rollback({ timeline: this.timeline, seq: asked.seq })
+    const { archive } = await this.engine.rollbackTimeline({ timeline: this.timeline, seq: asked.seq })
     this.#open = await this.engine.openTimeline(this.timeline, this.definition.fold)
     await this.#settle()
     return archive

@@ -10,6 +10,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
+import { recorderKind } from './model.ts'
 
 type Wrap<K extends 'wrapGenerate' | 'wrapStream'> = NonNullable<LanguageModelMiddleware[K]>
 type GenerateResult = Awaited<ReturnType<Wrap<'wrapGenerate'>>>
@@ -43,7 +44,7 @@ export function record(name: string, options: RecorderOptions = {}): Entity<Reco
     name,
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
-      engine.register(prefix, fold)
+      engine.declare({ ...recorderKind, name, scope: prefix, fold: fold as Fold<unknown> })
       return new Recorder(engine, await engine.openTimeline(timelineId(prefix + id), fold, open), options)
     },
   }

@@ -20,12 +20,14 @@ import {
 } from '../../engine/definition.ts'
 import { existing } from '../../engine/fork.ts'
 import type { Entry } from '../../engine/history.ts'
+import { type Described, describes } from '../../engine/model.ts'
 import type { Past, Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 import { eventOf, fieldsOf, infoOf, layerPrefix, takeEvent, wrapUpcasters } from './envelope.ts'
 import { AggregateHandle } from './handle.ts'
 import { stateAt } from './history.ts'
 import { Mailroom } from './mailroom.ts'
+import { aggregateModel } from './model.ts'
 import { holdsPersonal, sealPersonal } from './personal.ts'
 import { validate } from './schema.ts'
 import type { CommandInfo, DecideMap, EventInfo, EventOf, EvolveMap, Valid } from './types.ts'
@@ -68,7 +70,8 @@ export interface Model<State> {
 
 export interface AggregateDefinition<State, Evolve, Decide>
   extends Entity<AggregateHandle<State, Evolve, Decide>>,
-    Workable {
+    Workable,
+    Described {
   readonly kind: 'aggregate'
   readonly name: string
   readonly prefix: string
@@ -105,6 +108,7 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
     return room
   }
   return {
+    [describes]: aggregateModel(name, prefix, model.fold as Fold<never>),
     kind: 'aggregate',
     canShare: true,
     name,

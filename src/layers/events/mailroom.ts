@@ -6,10 +6,11 @@ import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/ports.ts'
 import { originDigest } from '../../core/run.ts'
-import type { OpenOptions } from '../../engine/definition.ts'
+import type { Fold, OpenOptions } from '../../engine/definition.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { Model } from './aggregate.ts'
+import { aggregateModel } from './model.ts'
 import { refusedType } from './envelope.ts'
 import { Live } from './live.ts'
 import type { CommandOptions, Metadata } from './types.ts'
@@ -40,7 +41,7 @@ export class Mailroom<State> {
   constructor(engine: Reprise, model: Model<State>) {
     this.#engine = engine
     this.#model = model
-    engine.register(model.prefix, model.fold)
+    engine.declare(aggregateModel(model.name, model.prefix, model.fold as Fold<never>))
   }
 
   /** Reads it, and takes nothing: whoever commands it next owns it then. */

@@ -12,6 +12,7 @@ import { existing } from '../../engine/fork.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { helperModel, keysKind } from './model.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 
 declare const plain: unique symbol
@@ -107,7 +108,7 @@ export async function shred(engine: Reprise, name: string, id: string): Promise<
 
 async function keyOf(engine: Reprise, name: string, id: string, make: boolean): Promise<Uint8Array | null> {
   const timeline = timelineId(`keys/${name}/${id}`)
-  engine.register(`keys/${name}/`, keyFold)
+  engine.declare(helperModel(keysKind, name, `keys/${name}/`, keyFold as Fold<never>))
   for (;;) {
     if (await engine.head(timeline)) {
       const { state } = await recover(engine.kernel, await existing(engine.kernel, timeline), keyFold)

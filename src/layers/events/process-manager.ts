@@ -4,11 +4,12 @@
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { type FeedPosition, feedStart, type OutgoingMessage } from '../../core/ports.ts'
-import { checkName, type Entity, opens, type Workable, works } from '../../engine/definition.ts'
+import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
 import { messageContext, type Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { refusedType } from './envelope.ts'
 import { address, type Letter, letterKind, sendCommand } from './mailroom.ts'
+import { helperModel, processKind } from './model.ts'
 import { Runner } from './runner.ts'
 import { Ahead, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import { type EventAt, type EventFrom, type EventSource, Events, type Occurrence } from './source.ts'
@@ -96,7 +97,7 @@ export function processManager<Sources extends readonly EventSource[], On extend
   const start = (engine: Reprise): Runner => {
     const held = runners.get(engine)
     if (held) return held
-    engine.register(`process/${name}`, progressFold)
+    engine.declare(helperModel(processKind, name, `process/${name}`, progressFold as Fold<never>))
     const sink = new MailSink(engine, name, reactTo)
     const runner = new Runner(
       engine.kernel,

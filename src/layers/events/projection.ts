@@ -9,6 +9,7 @@ import { checkName, type Entity, type Fold, opens, type Workable, works } from '
 import type { Reprise } from '../../engine/reprise.ts'
 import { endGeneration, forgetGeneration, generationTimeline, liveGeneration } from './generations.ts'
 import { MemorySink } from './memory-sink.ts'
+import { helperModel, projectionKind } from './model.ts'
 import { type Build, ProjectionHandle } from './projection-handle.ts'
 import type { Sink } from './sink.ts'
 import { type EventSource, Events, type Handlers, partitionOf } from './source.ts'
@@ -110,7 +111,8 @@ function inMemory<State, Shown>(
     checkpoint: options.checkpoint ?? {},
   }
   return define<Shown>(name, version, (engine, generation) => {
-    engine.register(generationTimeline(name, version, generation, null), memoryFold)
+    const scope = generationTimeline(name, version, generation, null)
+    engine.declare(helperModel(projectionKind, name, scope, memoryFold as Fold<never>))
     const shares = shareOut(engine, name, version, generation, partitions ?? 1)
     return {
       ...shares.build,
@@ -165,7 +167,8 @@ export function sqlProjection<
   const { partitions = 1 } = options
   checkPartitions(partitions)
   return define<null>(name, version, (engine, generation) => {
-    engine.register(generationTimeline(name, version, generation, null), progressFold as Fold<unknown>)
+    const scope = generationTimeline(name, version, generation, null)
+    engine.declare(helperModel(projectionKind, name, scope, progressFold as Fold<never>))
     const shares = shareOut(engine, name, version, generation, partitions)
     return {
       ...shares.build,

@@ -62,7 +62,8 @@ export function consumer(name: string, options: ConsumerOptions): ConsumerDefini
   }
   const source = feedSource({ prefixes, follow, types: types && new Set(types) })
   const resolved = { ...resolveJob<Entry>(name, { ...rest, source }), cursorName: cursorOf(name) }
-  return { ...defineJob(name, resolved, jobFold({ checkpoint, retain: retain ?? { history: 'needed' } })), prefixes }
+  const fold = jobFold({ checkpoint, retain: retain ?? { history: 'needed' } })
+  return { ...defineJob(name, resolved, fold, 'consumer'), prefixes }
 }
 
 export function cursorOf(name: string): string {

@@ -4,7 +4,9 @@ import type { Attribute, Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
 import { newOperation } from '../../engine/kernel.ts'
+import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { jobModel } from './model.ts'
 import { type JobOptions, type ResolvedJob, resolveJob } from './options.ts'
 import { attachReporter, type ReporterName } from './report/index.ts'
 import { timelinesOf } from './rounds.ts'
@@ -23,7 +25,7 @@ export interface RunOptions {
   readonly signal?: AbortSignal
 }
 
-export interface JobDefinition<T> extends Process<unknown, JobRun<T>, RunOptions>, Workable {
+export interface JobDefinition<T> extends Process<unknown, JobRun<T>, RunOptions>, Workable, Described {
   readonly kind: 'job'
   readonly name: string
   readonly prefix: string
@@ -43,12 +45,18 @@ export function job<T, Result = unknown>(name: string, options: JobOptions<T, Re
   return defineJob(name, resolved, jobFold({ checkpoint: options.checkpoint, retain: options.retain }))
 }
 
-export function defineJob<T>(name: string, resolved: ResolvedJob<T>, fold: Fold<JobState>): JobDefinition<T> {
-  const prefix = `job/${name}`
+export function defineJob<T>(
+  name: string,
+  resolved: ResolvedJob<T>,
+  fold: Fold<JobState>,
+  kind: 'job' | 'consumer' = 'job',
+): JobDefinition<T> {
+  const model = jobModel(kind, name, fold)
+  const prefix = model.scope
   // Asked for twice in one process, it is the same run.
   const live = new WeakMap<Reprise, JobRun<T>>()
   const start = (engine: Reprise, options: RunStart) => {
-    engine.register(prefix, fold)
+    engine.declare(model)
     const run = new JobRun(engine, name, resolved, fold, options)
     live.set(engine, run)
     const forget = () => void (live.get(engine) === run && live.delete(engine))
@@ -56,6 +64,7 @@ export function defineJob<T>(name: string, resolved: ResolvedJob<T>, fold: Fold<
     return run
   }
   return {
+    [describes]: model,
     kind: 'job',
     name,
     prefix,
@@ -71,7 +80,7 @@ export function defineJob<T>(name: string, resolved: ResolvedJob<T>, fold: Fold<
       return run
     },
     [works](engine) {
-      engine.register(prefix, fold)
+      engine.declare(model)
       const handler = async (head: Head) => {
         const underWay = live.get(engine)
         if (underWay) {

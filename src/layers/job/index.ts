@@ -12,6 +12,7 @@ export type { BatchContext, ItemContext } from './context.ts'
 export { type JobDefinition, job, type RunOptions } from './definition.ts'
 export type { Failure } from './entries.ts'
 export { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
+export { jobKind } from './model.ts'
 export type { JobOptions } from './options.ts'
 export type { JobEvent, JobProgress, JobReport } from './progress.ts'
 export {

@@ -15,10 +15,12 @@ import {
 } from '@langchain/langgraph-checkpoint'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkName } from '../../engine/definition.ts'
+import type { Fold } from '../../engine/definition.ts'
+import { checkFirstSegment } from '../../engine/kinds.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { packId, type ThreadState, threadFold } from './fold.ts'
 import { packChannel } from './names.ts'
+import { threadKind } from './model.ts'
 import { Portable } from './portable.ts'
 import { type PruneOptions, planPrune } from './prune.ts'
 import { prepareCheckpoint } from './put.ts'
@@ -57,14 +59,15 @@ export class RepriseSaver extends BaseCheckpointSaver {
   constructor(engine: Reprise, options: RepriseSaverOptions = {}) {
     super(options.serde)
     const { hash, limits } = engine.kernel
-    const prefix = `${checkName('saver', options.name ?? 'langgraph')}/`
+    const name = checkFirstSegment('saver', options.name ?? 'langgraph', 'langgraph')
+    const prefix = `${name}/`
     this.#engine = engine
     this.#customSerde = options.serde ?? null
     this.#ttlMs = options.ttl === undefined ? null : toMs(options.ttl, 'ttl')
     this.#portable = new Portable(hash, limits)
     this.#threads = new Threads(engine, prefix, this.#portable, options.openThreadsMax ?? 100)
     this.#tuples = new TupleMaker(this.#portable, this.#customSerde, (current) => this.getNextVersion(current))
-    engine.register(prefix, threadFold)
+    engine.declare({ ...threadKind, name, scope: prefix, fold: threadFold as Fold<unknown> })
   }
 
   override async getTuple(config: Config): Promise<CheckpointTuple | undefined> {

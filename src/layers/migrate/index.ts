@@ -2,7 +2,9 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkName, type Process, runs } from '../../engine/definition.ts'
+import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { migrateModel } from './model.ts'
 import { type MigrateOptions, MigrateRun } from './run.ts'
 import { migrateFold } from './state.ts'
 import { checkSteps, type Step, stepsFrom } from './steps.ts'
@@ -13,7 +15,7 @@ export interface MigrationsOptions {
   readonly folder?: string
 }
 
-export interface MigrationsDefinition extends Process<void, MigrateRun, MigrateOptions> {
+export interface MigrationsDefinition extends Process<void, MigrateRun, MigrateOptions>, Described {
   readonly kind: 'migrations'
   readonly prefix: string
   readonly fold: typeof migrateFold
@@ -30,20 +32,23 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
     throw new RepriseError('INVALID_ARGUMENT', `migrations ${name}: give either steps or a folder`, { name })
   }
   if (options.steps) checkSteps(name, options.steps)
-  const prefix = `migrate/${name}`
+  const model = migrateModel(name)
+  const prefix = model.scope
   return {
+    [describes]: model,
     kind: 'migrations',
     name,
     prefix,
     fold: migrateFold,
     async [runs](engine: Reprise, _input: void, run: MigrateOptions) {
-      engine.register(prefix, migrateFold)
+      engine.declare(model)
       // A folder is read when it is run, so that a long-lived program sees new files.
       return new MigrateRun(engine, name, checkSteps(name, options.steps ?? stepsFrom(options.folder!)), run)
     },
   }
 }
 
+export { migrateKind } from './model.ts'
 export type { MigrateOptions, MigrateReport, MigrateRun } from './run.ts'
 export { splitSql } from './split.ts'
 export { type MigrateState, migrateFold } from './state.ts'

@@ -5,10 +5,12 @@ import type { AgentInputItem, Session } from '@openai/agents'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type Keyed, keyed } from '../../core/keyed.ts'
-import { checkName, type Fold } from '../../engine/definition.ts'
+import type { Fold } from '../../engine/definition.ts'
 import { newId } from '../../engine/kernel.ts'
+import { checkFirstSegment } from '../../engine/kinds.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { SharedTimeline } from '../../engine/shared.ts'
+import { sessionKind } from './model.ts'
 
 export interface RepriseSessionOptions {
   /** First part of the timeline's id; 'openai-agents' if left out. */
@@ -75,11 +77,12 @@ export class RepriseSession implements Session {
   readonly #timeline: SharedTimeline<State>
 
   constructor(engine: Reprise, id: string, options: RepriseSessionOptions = {}) {
-    const prefix = `${checkName('session', options.name ?? 'openai-agents')}/`
+    const name = checkFirstSegment('session', options.name ?? 'openai-agents', 'openai-agents')
+    const prefix = `${name}/`
     this.#id = id
     this.#engine = engine
     this.#timeline = new SharedTimeline(engine, timelineId(prefix + id), fold)
-    engine.register(prefix, fold)
+    engine.declare({ ...sessionKind, name, scope: prefix, fold: fold as Fold<unknown> })
   }
 
   async getSessionId(): Promise<string> {

@@ -10,10 +10,12 @@ import type { ManifestRecord } from '../../core/ports.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
+import { type Described, describes } from '../../engine/model.ts'
 import { readManifest } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { StateTimeline } from '../../engine/state-timeline.ts'
 import { type ByteSource, ChunkWriter, heldBy } from './chunks.ts'
+import { saveModel } from './model.ts'
 import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader, streamPart } from './reader.ts'
 
 export interface SaveOptions {
@@ -32,7 +34,7 @@ export interface PutOptions {
   readonly signal?: AbortSignal
 }
 
-export interface SaveDefinition<T> extends Entity<SaveHandle<T>> {
+export interface SaveDefinition<T> extends Entity<SaveHandle<T>>, Described {
   readonly kind: 'save'
   readonly name: string
   readonly prefix: string
@@ -57,19 +59,21 @@ export function save<T>(name: string, options: SaveOptions = {}): SaveDefinition
     retain: { checkpoints: model.keep, history: 'needed' },
     authority: 'state',
   }
+  const described = saveModel(name, prefix, fold)
   const open = new WeakMap<Reprise, Map<string, Promise<SaveHandle<T>>>>()
   const timelineOf = (id: string | undefined) => timelineId(id === undefined ? prefix : `${prefix}/${id}`)
   return {
+    [describes]: described,
     kind: 'save',
     name,
     prefix,
     fold,
     read(engine, id) {
-      engine.register(prefix, fold)
+      engine.declare(described)
       return new SaveReader<T>(engine.kernel, model, timelineOf(id))
     },
     async [opens](engine: Reprise, id: string | undefined, options: OpenOptions) {
-      engine.register(prefix, fold)
+      engine.declare(described)
       const handles = open.get(engine) ?? new Map<string, Promise<SaveHandle<T>>>()
       open.set(engine, handles)
       return await openShared(engine, handles, timelineOf(id), model, options)

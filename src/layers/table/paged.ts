@@ -6,8 +6,10 @@ import type { Duration } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { type Described, describes, idOf } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { IndexFunction } from './indexes.ts'
+import { tableModel } from './model.ts'
 import { PagedTable } from './paged-handle.ts'
 import { openPaged } from './paged-open.ts'
 import { applyEntry, type TableState } from './state.ts'
@@ -25,7 +27,7 @@ export interface PagedOptions<V> {
   readonly retain?: RetentionPolicy
 }
 
-export interface PagedDefinition<V> extends Entity<PagedTable<V>> {
+export interface PagedDefinition<V> extends Entity<PagedTable<V>>, Described {
   readonly kind: 'paged-table'
   readonly name: string
   readonly prefix: string
@@ -45,15 +47,17 @@ export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): Page
   // Checkpoints are made here, page by page; the engine's own would need all rows in memory.
   const fold: Fold<TableState<V>> = { version, initial: resident.initial, apply: applyEntry, retain: policy }
   const prefix = `${tablePrefix}${name}`
+  const described = tableModel(name, prefix, resident as Fold<never>)
   const held = new WeakMap<Reprise, Map<string, PagedTable<V>>>()
   return {
+    [describes]: described,
     kind: 'paged-table',
     name,
     prefix,
     fold: resident,
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
-      engine.register(prefix, resident)
-      const timeline = timelineId(id === undefined ? prefix : `${prefix}/${id}`)
+      engine.declare(described)
+      const timeline = timelineId(idOf(prefix, id))
       const tables = held.get(engine) ?? new Map<string, PagedTable<V>>()
       held.set(engine, tables)
       const shared = tables.get(timeline)

@@ -5,8 +5,10 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { TableHandle } from './handle.ts'
+import { partitionModel } from './model.ts'
 import { TableStandby } from './standby.ts'
 import type { TableState } from './state.ts'
 import { handleOf, openTable, type TableOptions, tableParts, tablePrefix } from './table.ts'
@@ -17,7 +19,7 @@ export interface StoreOptions<V> extends TableOptions<V> {
   readonly partitions: number
 }
 
-export interface StoreDefinition<V> extends Entity<PartitionedStore<V>> {
+export interface StoreDefinition<V> extends Entity<PartitionedStore<V>>, Described {
   readonly kind: 'state-store'
   readonly name: string
   readonly partitions: number
@@ -39,11 +41,12 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
   }
   const { fold, model } = tableParts(name, options)
   const timelineOf = (number: number) => `${tablePrefix}${name}/p${number}`
+  const models = Array.from({ length: partitions }, (_, n) => partitionModel(name, timelineOf(n), fold as Fold<never>))
   const known = new WeakSet<Reprise>()
   /** Partition by partition: other tables of this name have ids beside theirs. */
   const register = (engine: Reprise) => {
     if (known.has(engine)) return
-    for (let number = 0; number < partitions; number++) engine.register(timelineOf(number), fold)
+    for (let number = 0; number < partitions; number++) engine.declare(models[number]!)
     known.add(engine)
   }
   const shared = new WeakMap<object, TableHandle<V>>()
@@ -52,6 +55,7 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     return await openTable(engine, timelineOf(checkPartition(number, partitions)), fold, model, open, shared)
   }
   return {
+    [describes]: models,
     kind: 'state-store',
     name,
     partitions,

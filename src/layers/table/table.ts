@@ -6,10 +6,12 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { type Described, describes, idOf } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { TableHandle, type TableModel } from './handle.ts'
 import type { IndexFunction } from './indexes.ts'
+import { tableModel, usualPolicy } from './model.ts'
 import { TableStandby } from './standby.ts'
 import { applyEntry, initialState, type TableState } from './state.ts'
 
@@ -23,7 +25,7 @@ export interface TableOptions<V> {
   readonly retain?: RetentionPolicy
 }
 
-export interface TableDefinition<V> extends Entity<TableHandle<V>> {
+export interface TableDefinition<V> extends Entity<TableHandle<V>>, Described {
   readonly kind: 'table'
   readonly name: string
   readonly prefix: string
@@ -40,22 +42,24 @@ export function table<V>(name: string, options: TableOptions<V> = {}): TableDefi
   checkName('table', name)
   const { fold, model } = tableParts(name, options)
   const prefix = `${tablePrefix}${name}`
+  const described = tableModel(name, prefix, fold as Fold<never>)
   // Handles of one open table share its indexes and its queue.
   const shared = new WeakMap<object, TableHandle<V>>()
   return {
+    [describes]: described,
     kind: 'table',
     name,
     prefix,
     fold,
     model,
     async standby(engine, id) {
-      engine.register(prefix, fold)
-      const replica = await engine.follow({ prefix: id === undefined ? prefix : `${prefix}/${id}`, fold }, '')
+      engine.declare(described)
+      const replica = await engine.follow(this, id)
       return new TableStandby(engine, replica, (open) => handleOf(engine, model, open, shared))
     },
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
-      engine.register(prefix, fold)
-      return await openTable(engine, id === undefined ? prefix : `${prefix}/${id}`, fold, model, open, shared)
+      engine.declare(described)
+      return await openTable(engine, idOf(prefix, id), fold, model, open, shared)
     },
   }
 }
@@ -93,8 +97,8 @@ export function tableParts<V>(name: string, options: TableOptions<V>) {
     version: 'table/1',
     initial: initialState<V>,
     apply: applyEntry,
-    checkpoint: options.checkpoint ?? { every: 10_000, recoverWithin: '2s' },
-    retain: options.retain ?? { checkpoints: 2, history: 'needed' },
+    checkpoint: options.checkpoint ?? usualPolicy.checkpoint,
+    retain: options.retain ?? usualPolicy.retain,
   }
   const model: TableModel<V> = {
     name,

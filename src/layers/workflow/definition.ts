@@ -5,9 +5,11 @@ import type { Duration } from '../../core/duration.ts'
 import { toMs } from '../../core/duration.ts'
 import type { Attribute } from '../../core/ports.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
+import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { WorkflowContext } from './context.ts'
 import { hostOf } from './host.ts'
+import { workflowModel } from './model.ts'
 import type { QueueDefinition } from './queue.ts'
 import { type RetryPolicy, resolveRetry } from './retry.ts'
 import type { WorkflowRun } from './run.ts'
@@ -49,7 +51,8 @@ export interface StartOptions {
 
 export interface WorkflowDefinition<Input = unknown, Output = unknown>
   extends Process<Input, WorkflowRun<Output>, StartOptions>,
-    Workable {
+    Workable,
+    Described {
   readonly kind: 'workflow'
   readonly name: string
   readonly prefix: string
@@ -78,12 +81,18 @@ export function workflow<Input = void, Output = unknown>(
     prefix: `${workflowPrefix}${name}/`,
     run,
     options,
+    get [describes]() {
+      return model
+    },
     [runs](engine: Reprise, input: Input, start: StartOptions) {
+      engine.declare(model)
       return hostOf(engine).run<Output>(definition, input, start)
     },
     [works](engine: Reprise) {
+      engine.declare(model)
       hostOf(engine).work(definition)
     },
   }
+  const model = workflowModel(definition)
   return definition
 }

@@ -9,11 +9,12 @@ import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { ChildOptions } from './context.ts'
-import { type AnyWorkflow, type StartOptions, workflowPrefix } from './definition.ts'
+import type { AnyWorkflow, StartOptions } from './definition.ts'
 import { behaviour, type ParentLink } from './entries.ts'
 import { installGuard } from './guard.ts'
 import { Instance, type Left } from './instance.ts'
 import { MailWatch } from './mail-watch.ts'
+import { workflowKind } from './model.ts'
 import { ensureQueue, enterMessage, serveQueue } from './queue.ts'
 import { WorkflowRun } from './run.ts'
 import { leaveScope } from './scope.ts'
@@ -55,7 +56,7 @@ export class Host {
     this.engine = engine
     this.kernel = engine.kernel
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
-    engine.register(workflowPrefix, workflowFold)
+    engine.declare(workflowKind)
     const letGo = installGuard()
     engine.onClose((graceMs) => this.#close(graceMs ?? closeGraceMs).finally(letGo))
   }

@@ -8,8 +8,10 @@ import { Keyed } from '../../core/keyed.ts'
 import type { Head, OutgoingMessage } from '../../core/ports.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/history.ts'
+import type { Model } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { Instance } from './instance.ts'
+import { helperModel } from './model.ts'
 import type { RunState } from './state.ts'
 
 export interface QueueOptions {
@@ -95,9 +97,13 @@ const queueFold: Fold<QueueState> = {
 
 const prefix = 'workflow-queue/'
 
+export function queueKind(): Model {
+  return helperModel('queue', prefix, queueFold as Fold<unknown>)
+}
+
 export function enterMessage(
   engine: Reprise,
-  to: QueueDefinition,
+  to: Pick<QueueDefinition, 'name'>,
   run: string,
   key: string,
   priority: number,
@@ -124,7 +130,7 @@ export function serveQueue(engine: Reprise, definition: QueueDefinition): void {
   served.set(engine, names)
   if (names.has(definition.name)) return
   names.add(definition.name)
-  engine.register(prefix, queueFold)
+  engine.declare(queueKind())
   const claims = prefix + definition.name
   engine.serve(claims, (head) => lookAfter(engine, definition, head), { concurrency: 1 })
 }

@@ -171,7 +171,7 @@ export class WorkflowRun<Output = unknown> {
     const { engine, kernel } = this.#host
     const item = findStep(await this.state(), from, this.timeline)
     const id = options.id ?? `${this.id}.fork-${newId(kernel.random)}`
-    await engine.fork({ timeline: this.timeline, seq: item.seq - 1 }, this.definition.prefix + id)
+    await engine.forkTimeline({ timeline: this.timeline, seq: item.seq - 1 }, this.definition.prefix + id)
     const run = new WorkflowRun<Output>(this.#host, this.definition, id)
     const data = { from: this.timeline, ...('input' in options && { input: options.input }) }
     await run.#change(() => [{ type: 'forked', data }])

@@ -10,6 +10,7 @@ import { checkName, type Fold, type Workable, works } from '../../engine/definit
 import type { Reprise } from '../../engine/reprise.ts'
 import type { AnyWorkflow } from './definition.ts'
 import { hostOf } from './host.ts'
+import { helperModel } from './model.ts'
 import { endings } from './run.ts'
 
 export interface ScheduleOptions<Input> {
@@ -66,6 +67,7 @@ type AnySchedule = ScheduleOptions<any>
 
 const prefix = 'workflow-schedule/'
 const lateMs = 60_000
+export const scheduleKind = helperModel('schedule', prefix, scheduleFold as Fold<unknown>)
 const againMs = 10_000
 const catchUpMax = 1000
 
@@ -109,7 +111,7 @@ export function nextAfter(options: AnySchedule, after: number): number | null {
 
 function serveSchedule(engine: Reprise, definition: ScheduleDefinition): void {
   const id = timelineId(prefix + definition.name)
-  engine.register(prefix, scheduleFold)
+  engine.declare(scheduleKind)
   hostOf(engine).work(definition.options.workflow)
   engine.serve(id, (head) => fire(engine, definition, head), { concurrency: 1 })
   void begin(engine, definition).catch((error) => engine.events.emit('problem', { where: id, error }))

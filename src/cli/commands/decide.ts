@@ -1,0 +1,15 @@
+// reprise decide: a person's word on what a session waits for.
+
+import { act, tell } from '../act.ts'
+import { type Command, text } from '../command.ts'
+import { findTimeline } from '../find.ts'
+
+const decide: Command = async ({ engine, args, options, output }) => {
+  const [given, verdict] = args as [string, string]
+  const by = text(options, 'by') ?? process.env.USER ?? 'somebody'
+  const reason = text(options, 'reason')
+  const said = { verdict, by, ...(reason !== undefined && { reason }) }
+  return tell(output, await act(engine, await findTimeline(engine, given), 'decide', said))
+}
+
+export default decide

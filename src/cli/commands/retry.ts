@@ -1,0 +1,10 @@
+// reprise retry: takes the last failure of a run back, so that it goes on.
+
+import { act, tell } from '../act.ts'
+import type { Command } from '../command.ts'
+import { findTimeline } from '../find.ts'
+
+const retry: Command = async ({ engine, args, output }) =>
+  tell(output, await act(engine, await findTimeline(engine, args[0]!), 'retry', {}))
+
+export default retry

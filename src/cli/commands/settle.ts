@@ -1,0 +1,19 @@
+// reprise settle: a person says what became of a step that is held, or of a compensation that is stuck.
+
+import { act, tell } from '../act.ts'
+import { type Command, text } from '../command.ts'
+import { parseJson } from '../exit.ts'
+import { findTimeline } from '../find.ts'
+
+const settle: Command = async ({ engine, args, options, output }) => {
+  const [given, step, outcome] = args as [string, string, string]
+  const json = text(options, 'result')
+  const result = json === undefined ? {} : { result: parseJson(json, '--result') }
+  const by = text(options, 'by') ?? process.env.USER ?? 'somebody'
+  return tell(
+    output,
+    await act(engine, await findTimeline(engine, given), 'settle', { step, outcome, by, ...result }),
+  )
+}
+
+export default settle

@@ -1,0 +1,49 @@
+// The first segments of ids, and whose they are. Users name raw timelines, savers and sessions themselves, and their names
+// are first segments too: these are not for them.
+
+import { RepriseError } from '../core/errors.ts'
+import { checkName } from './definition.ts'
+
+const reserved: Readonly<Record<string, string>> = {
+  agent: 'agents',
+  'ai-sdk': 'recorders of the AI SDK',
+  events: 'aggregates',
+  job: 'jobs and consumers',
+  keys: 'keys of personal data',
+  langgraph: 'threads of LangGraph',
+  memo: 'remembered calls',
+  migrate: 'migrations',
+  'openai-agents': 'sessions of OpenAI agents',
+  pipeline: 'pipelines',
+  process: 'process managers',
+  projection: 'projections',
+  reprise: 'the store itself',
+  resource: 'resources',
+  save: 'saves',
+  table: 'tables and state stores',
+  workflow: 'workflows',
+  'workflow-queue': 'queues',
+  'workflow-schedule': 'schedules',
+}
+
+/** A name that becomes the first segment of ids. `own`: the one that this kind has by default. */
+export function checkFirstSegment(kind: string, name: string, own?: string): string {
+  checkName(kind, name)
+  if (name !== own && Object.hasOwn(reserved, name)) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `a ${kind} cannot be called ${name}: ids that start with ${name}/ belong to ${reserved[name]}`,
+      { name, kind },
+    )
+  }
+  return name
+}
+
+export function isReserved(id: string): boolean {
+  return Object.hasOwn(reserved, id.slice(0, id.indexOf('/') < 0 ? id.length : id.indexOf('/')))
+}
+
+/** For tools and tests. */
+export function reservedSegments(): readonly string[] {
+  return Object.keys(reserved)
+}

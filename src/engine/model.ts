@@ -1,0 +1,131 @@
+// The descriptor of a model: one value that says what a kind of timeline is called, where its ids lie, how its history
+// folds, how its state reads to people, and how each verb is done to it. Tools (the command line, a server, a dashboard)
+// read it and know no layer; a layer exports it and knows no tool.
+//
+// A kind as a whole has a descriptor without a name (`jobKind`): what can be said and done without the user's code. A
+// definition has one with its name, its own scope, and what only its code can do.
+
+import type { Coordinate } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Head } from '../core/ports.ts'
+import type { Fold } from './definition.ts'
+import type { Rollback } from './fork.ts'
+import type { Reprise } from './reprise.ts'
+
+export const describes: unique symbol = Symbol.for('reprise.describes')
+
+export interface Model {
+  /** job, workflow, table, …: one word, the same in code, ids and tools. */
+  readonly kind: string
+  /** Of the definition; null: the kind as a whole. */
+  readonly name: string | null
+  /** Where its timelines lie (core/scope.ts). */
+  readonly scope: string
+  /** Null where only the user's code knows. */
+  readonly fold: Fold<unknown> | null
+  /**
+   * 'fixed': every definition of this kind has the policy of `fold`. 'declared': definitions have their own, which is
+   * stored with the timeline when it is not `usual`.
+   */
+  readonly policy: 'fixed' | 'declared'
+  /** The policy of a definition that declares none; left out, the policy is always stored. */
+  readonly usual?: Pick<Fold<unknown>, 'retain' | 'checkpoint'>
+  /** The statuses in which something is left to do, if this kind ends at all. */
+  readonly unfinished?: readonly string[]
+  /** What the state says beyond the head, for people; names are those of `reprise show`. */
+  summarize?(state: unknown, head: Head): Readonly<Record<string, unknown>>
+  /** The timelines that only make sense together with this one: shards, partitions. They are moved together. */
+  family?(engine: Reprise, head: Head): Promise<readonly string[]>
+  readonly actions?: Actions
+}
+
+export interface Target {
+  readonly engine: Reprise
+  readonly head: Head
+}
+
+/** What was done: in words, and as facts for programs. */
+export interface Done {
+  readonly said: string
+  readonly facts: Readonly<Record<string, unknown>>
+}
+
+/** A verb that this model does not have, and the words that lead to the right one. */
+export interface Instead {
+  readonly instead: string
+}
+
+export type Act<Args = void, Result = Done> = ((target: Target, args: Args) => Promise<Result>) | Instead
+
+export interface Actions {
+  /** Goes on with what was left, and does not end before it has. Needs the user's code. */
+  readonly resume?: Act
+  /** Asks it to stop. */
+  readonly cancel?: Act<{ readonly reason: string }>
+  /** Ends it at once, without cleaning up. */
+  readonly terminate?: Act<{ readonly reason: string }>
+  /** Takes the last failure back and goes on. */
+  readonly retry?: Act
+  readonly signal?: Act<{ readonly name: string; readonly value?: unknown }>
+  /** A person says what became of something in doubt. */
+  readonly settle?: Act<{
+    readonly step: string
+    readonly outcome: string
+    readonly by: string
+    readonly result?: unknown
+  }>
+  /** A person decides what it waits for. */
+  readonly decide?: Act<{ readonly verdict: string; readonly by: string; readonly reason?: string }>
+  /** Sends what was given up back; all of it without keys. */
+  readonly redrive?: Act<{ readonly keys?: readonly string[]; readonly items?: Readonly<Record<string, unknown>> }>
+  /** Left out: the kernel's own, which archives what came after. */
+  readonly rollback?: Act<{ readonly seq: number; readonly takeover?: boolean }, Rollback>
+  /** Left out: the kernel's own. */
+  readonly fork?: Act<{ readonly seq: number; readonly to: string }, Coordinate & { readonly parent: string }>
+}
+
+export type Verb = keyof Actions
+
+/** The action, or an error that says why there is none and what to do instead. */
+export function actionOf<V extends Verb>(
+  model: Model | null,
+  verb: V,
+  timeline: string,
+): Exclude<NonNullable<Actions[V]>, Instead> {
+  const action = model?.actions?.[verb]
+  if (typeof action === 'function') return action as Exclude<NonNullable<Actions[V]>, Instead>
+  const kind = model ? `a ${model.kind}` : 'a timeline whose definition is not known here'
+  const verbs = verbsOf(model)
+  const instead = action
+    ? (action as Instead).instead
+    : verbs.length > 0
+      ? `it has ${verbs.join(', ')}`
+      : 'name the module that exports its definition'
+  const what = `${timeline} is ${kind}, which has no ${verb}: ${instead}`
+  throw new RepriseError('INVALID_ARGUMENT', what, { timeline, kind: model?.kind ?? null, verb })
+}
+
+/** The verbs that it has beside those that every timeline has. */
+export function verbsOf(model: Model | null): Verb[] {
+  const entries = Object.entries(model?.actions ?? {}) as [Verb, Act][]
+  return entries.flatMap(([verb, action]) => (typeof action === 'function' ? [verb] : []))
+}
+
+/** What a definition says of itself. */
+export interface Described {
+  /** Several where its timelines are declared one by one. */
+  readonly [describes]: Model | readonly Model[]
+}
+
+/** What an exported value says of itself; none if it is no definition. */
+export function modelsOf(value: unknown): readonly Model[] {
+  if (typeof value !== 'object' || value === null || !(describes in value)) return []
+  const described = (value as Described)[describes]
+  return 'kind' in described ? [described] : described
+}
+
+/** The id of one timeline of a definition. @example idOf('table/rows', 'ann') // 'table/rows/ann' */
+export function idOf(scope: string, id: string | undefined): string {
+  if (id === undefined || id === '') return scope
+  return scope.endsWith('/') ? scope + id : `${scope}/${id}`
+}

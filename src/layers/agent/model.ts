@@ -1,0 +1,87 @@
+// What tools know of agents. Without the agent's code its sessions can be read, checked, forked and decided; going back
+// undoes what its tools did, which only they can, and going on takes the model.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { toHex } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { idBelow } from '../../core/scope.ts'
+import type { Fold } from '../../engine/definition.ts'
+import { locate, type Rollback } from '../../engine/fork.ts'
+import type { Actions, Instead, Model, Target } from '../../engine/model.ts'
+import { sendDecision, type Verdict } from './decision.ts'
+import type { AgentDefinition } from './definition.ts'
+import type { SessionState } from './state.ts'
+
+const needsCode: Instead = { instead: "it takes the agent's own tools: name the module that exports the agent" }
+const verdicts: readonly Verdict[] = ['approve', 'refuse', 'replay', 'done', 'retry']
+
+const actions: Actions = {
+  rollback: needsCode,
+  resume: needsCode,
+  signal: { instead: 'decide what it waits for, or send it a message from another session' },
+  cancel: { instead: 'interrupt it from its own code; a turn that was cut off goes on with resume' },
+  async decide({ engine, head }, { verdict, by, reason }) {
+    const known = verdicts.find((each) => each === verdict)
+    if (!known) throw new RepriseError('INVALID_ARGUMENT', `a decision is ${verdicts.join(', ')}, not ${verdict}`, {})
+    await sendDecision(engine, head.timeline, { verdict: known, by, ...(reason !== undefined && { reason }) })
+    return { said: `told ${head.timeline}: ${known}; it counts when the session resumes`, facts: { verdict: known, by } }
+  },
+}
+
+export const agentKind: Model = {
+  kind: 'agent',
+  name: null,
+  scope: 'agent/',
+  fold: null,
+  policy: 'declared',
+  actions,
+}
+
+/** When a session's state is captured unless the agent says otherwise. */
+export const usualCheckpoint = { every: 256, on: ['rolled-back'] }
+
+export function agentModel<Data>(definition: AgentDefinition<Data>): Model {
+  const sessionOf = async ({ engine, head }: Target) =>
+    await engine.open(definition, idBelow(definition.prefix, head.timeline) ?? '', { mustExist: true })
+  return {
+    ...agentKind,
+    name: definition.name,
+    scope: definition.prefix,
+    fold: definition.fold as Fold<unknown>,
+    usual: { checkpoint: usualCheckpoint },
+    summarize(state) {
+      const { turn, status, waiting } = state as SessionState<unknown>
+      return { turn, status, ...(waiting && { waitsFor: waiting.reason ?? waiting.kind }) }
+    },
+    actions: {
+      ...actions,
+      async resume(target) {
+        const session = await sessionOf(target)
+        try {
+          const result = await session.resume()
+          return { said: `${target.head.timeline}: turn ${result.turn} ${result.status}`, facts: { result } }
+        } finally {
+          await session.close()
+        }
+      },
+      async rollback(target, { seq }): Promise<Rollback> {
+        const { engine, head } = target
+        const { point } = await locate(engine.kernel, { timeline: head.timeline, seq })
+        const session = await sessionOf(target)
+        try {
+          const { plan, archive } = await session.rollbackTo(seq)
+          return {
+            timeline: head.timeline,
+            archive: archive as TimelineId,
+            from: head.seq,
+            to: { timeline: head.timeline, seq, epoch: head.epoch, digest: toHex(point.digest) },
+            effects: { compensate: [], cannot: [], inDoubt: [], carry: [] },
+            asked: { from: `sequence ${seq}`, undoes: plan.compensate.map((call) => `${call.tool} (${call.id})`) },
+          }
+        } finally {
+          await session.close()
+        }
+      },
+    },
+  }
+}

@@ -1,0 +1,82 @@
+// What tools know of jobs and consumers: where they lie, how their state reads, and what can be done to them.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { idBelow, liveIdOf } from '../../core/scope.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { Actions, Model } from '../../engine/model.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { readLetters, redriveLetters, stopJob } from './letters.ts'
+import { type JobState, jobFold } from './state.ts'
+
+export const jobPrefix = 'job/'
+
+const actions: Actions = {
+  resume: { instead: 'run its definition again, or name the module that exports it: it goes on where it stopped' },
+  signal: { instead: 'only workflows wait for signals; cancel asks a job to stop' },
+  terminate: { instead: 'cancel finishes what is in flight and stops; kill -9 is safe too' },
+  retry: { instead: 'redrive sends dead letters back, resume goes on with the rest' },
+  async cancel({ engine, head }, { reason }) {
+    const heads = await Promise.all((await familyOf(engine, head)).map((id) => engine.head(id)))
+    const working = heads.filter((each): each is Head => each?.owner != null && each.isOwnerAlive)
+    for (const each of working) await stopJob(engine, each.timeline, reason)
+    const name = nameOf(head)
+    const said =
+      working.length > 0
+        ? `asked ${name} to stop; resume it whenever you like`
+        : `nobody is working on ${name}: there is nothing to stop`
+    return { said, facts: { asked: working.map((each) => each.timeline) } }
+  },
+  async redrive({ engine, head }, { keys, items = {} }) {
+    const sent: string[] = []
+    for (const timeline of await familyOf(engine, head)) {
+      const held = new Set((await readLetters(engine, timeline)).map((letter) => letter.key))
+      const here = keys ? keys.filter((key) => held.has(key)) : [...held]
+      if (here.length === 0) continue
+      const edits = Object.fromEntries(here.flatMap((key) => (Object.hasOwn(items, key) ? [[key, items[key]]] : [])))
+      await redriveLetters(engine, timeline, here, edits)
+      sent.push(...here)
+    }
+    const missing = (keys ?? []).filter((key) => !sent.includes(key))
+    if (missing.length > 0 && sent.length === 0) {
+      throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')} in ${nameOf(head)}`, { missing })
+    }
+    return { said: `${sent.length} will be tried again`, facts: { redriven: sent, missing } }
+  },
+}
+
+/** Jobs as a kind: what can be known without their code. */
+export const jobKind: Model = {
+  kind: 'job',
+  name: null,
+  scope: jobPrefix,
+  fold: jobFold() as Fold<unknown>,
+  policy: 'declared',
+  unfinished: ['running', 'stopped'],
+  summarize,
+  family: familyOf,
+  actions,
+}
+
+/** Always stored: jobs and consumers share their ids, and a tool must not prune by a policy that nobody declared. */
+export function jobModel(kind: 'job' | 'consumer', name: string, fold: Fold<JobState>): Model {
+  return { ...jobKind, kind, name, scope: jobPrefix + name, fold: fold as Fold<unknown> }
+}
+
+function summarize(state: unknown) {
+  const { done, round, dead, waiting, cursor } = state as JobState
+  return { finished: done, round, deadLetters: dead.size, waitingForRetry: waiting.size, cursor }
+}
+
+/** All timelines of the job: one, or one for each shard. */
+async function familyOf(engine: Reprise, head: Head): Promise<string[]> {
+  const scope = jobPrefix + nameOf(head)
+  const shards = (await engine.list({ prefix: `${scope}/`, limit: 1000 })).map((each) => each.timeline as string)
+  const own = shards.filter((id) => liveIdOf(id) === id && /^\d+$/.test(idBelow(scope, id) ?? ''))
+  const whole = await engine.head(scope)
+  return whole ? [whole.timeline, ...own] : own.length > 0 ? own : [head.timeline]
+}
+
+function nameOf(head: Head): string {
+  return liveIdOf(head.timeline).split('/')[1] ?? head.timeline
+}

@@ -1,0 +1,32 @@
+// What tools know of tables and state stores.
+
+import type { Fold } from '../../engine/definition.ts'
+import type { Model } from '../../engine/model.ts'
+import type { TableState } from './state.ts'
+
+type Policy = NonNullable<Model['usual']>
+
+export const usualPolicy: Policy = {
+  checkpoint: { every: 10_000, recoverWithin: '2s' },
+  retain: { checkpoints: 2, history: 'needed' },
+}
+
+/** Tables as a kind. Rows are values of the user, but the fold is the same for all. */
+export const tableKind: Model = { kind: 'table', name: null, scope: 'table/', fold: null, policy: 'declared' }
+
+export function tableModel(name: string, scope: string, fold: Fold<never>): Model {
+  return {
+    ...tableKind,
+    name,
+    scope,
+    fold: fold as unknown as Fold<unknown>,
+    usual: usualPolicy,
+    summarize: (state) => ({ rows: (state as TableState<unknown>).rows.size }),
+  }
+}
+
+/** A partition lies where a table of that id would: its kind is always stored, so that one is not opened as the other. */
+export function partitionModel(name: string, scope: string, fold: Fold<never>): Model {
+  const { usual: _, ...model } = tableModel(name, scope, fold)
+  return { ...model, kind: 'state-store' }
+}

@@ -1,0 +1,187 @@
+// What tools know of workflows, their queues and their schedules. A run goes back and forks in its own way: what was done
+// is undone by the code that did it, history stays, and whoever works on the workflow executes it.
+
+import { timelineId, toHex } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { idBelow } from '../../core/scope.ts'
+import type { Fold } from '../../engine/definition.ts'
+import { locate, type Rollback, siblingOf } from '../../engine/fork.ts'
+import type { Actions, Model, Target } from '../../engine/model.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { AnyWorkflow } from './definition.ts'
+import type { Item } from './entries.ts'
+import { hostOf, nameOf, queueOf } from './host.ts'
+import { itemsOf } from './journal.ts'
+import { enterMessage } from './queue.ts'
+import { endings, WorkflowRun } from './run.ts'
+import { readableId } from './scope.ts'
+import { type RunState, workflowFold } from './state.ts'
+
+const outcomes = ['done', 'failed', 'retry', 'compensated'] as const
+
+const actions: Actions = {
+  resume: { instead: 'it goes on in a process that works on it: name the module that exports it' },
+  redrive: { instead: 'retry takes the failure of a run back, settle says what became of a held step' },
+  decide: { instead: 'signal or settle it' },
+  cancel: async (target, { reason }) => {
+    await runOf(target).cancel(reason)
+    return done(target, `asked ${target.head.timeline} to stop`, { asked: [target.head.timeline] })
+  },
+  terminate: async (target, { reason }) => {
+    await runOf(target).terminate(reason)
+    return done(target, `${target.head.timeline} ends without compensation`, {})
+  },
+  retry: async (target) => {
+    await runOf(target).retry()
+    return done(target, `${target.head.timeline} goes on after its failure`, {})
+  },
+  signal: async (target, { name, ...rest }) => {
+    await runOf(target).signal(name, rest.value)
+    return done(target, `sent ${name} to ${target.head.timeline}`, { signal: name })
+  },
+  settle: async (target, { step, outcome, by, ...rest }) => {
+    const known = outcomes.find((each) => each === outcome)
+    if (!known) {
+      throw new RepriseError('INVALID_ARGUMENT', `a step is settled as ${outcomes.join(', ')}, not ${outcome}`, {})
+    }
+    await runOf(target).settle(step, known, { by, ...('result' in rest && { result: rest.result }) })
+    return done(target, `${step} of ${target.head.timeline} counts as ${known}`, { step, outcome: known })
+  },
+  rollback: (target, { seq }) => rollBack(target, seq),
+  fork: (target, { seq, to }) => forkRun(target, seq, to),
+}
+
+/** Runs as a kind: what can be known and asked for without their code. */
+export const workflowKind: Model = {
+  kind: 'workflow',
+  name: null,
+  scope: 'workflow/',
+  fold: workflowFold as Fold<unknown>,
+  policy: 'fixed',
+  unfinished: [
+    ...['queued', 'waiting', 'running', 'held', 'compensating', 'compensation-stuck'],
+    ...['diverged', 'quarantined'],
+  ],
+  summarize,
+  actions,
+}
+
+export function workflowModel(definition: AnyWorkflow): Model {
+  const resume = async ({ engine, head }: Target) => {
+    const result = await goOn(engine, definition, head)
+    return { said: `${head.timeline} ended`, facts: { timeline: head.timeline, result } }
+  }
+  return { ...workflowKind, name: definition.name, scope: definition.prefix, actions: { ...actions, resume } }
+}
+
+export function helperModel(kind: 'queue' | 'schedule', scope: string, fold: Fold<unknown>): Model {
+  const instead = `a ${kind} is not a run: change its definition, or cancel the runs`
+  return {
+    kind,
+    name: null,
+    scope,
+    fold,
+    policy: 'fixed',
+    actions: { rollback: { instead }, fork: { instead }, cancel: { instead }, resume: { instead } },
+  }
+}
+
+/** Executes this run, and no new one, in this process until it ends. */
+async function goOn(engine: Reprise, definition: AnyWorkflow, head: Head): Promise<unknown> {
+  const host = hostOf(engine)
+  host.work(definition)
+  const run = host.handle(definition, idBelow(definition.prefix, head.timeline) ?? '')
+  if (head.status === 'compensation-stuck') await run.resume('reprise resume')
+  else if (!endings.has(head.status)) await host.makeDue(head)
+  return await run.result()
+}
+
+/** From a sequence to the step that follows it: that one and all after it are undone, in reverse, by the run's own code. */
+async function rollBack(target: Target, seq: number): Promise<Rollback> {
+  const { engine, head } = target
+  const run = runOf(target)
+  const { point } = await locate(engine.kernel, { timeline: head.timeline, seq })
+  const later = itemsOf((await run.state()).journal).filter((item) => item.seq > seq)
+  const first = later.find((item) => 'id' in item)
+  if (!first || !('id' in first)) {
+    const what = `${head.timeline} has done nothing after ${seq} that could be undone`
+    throw new RepriseError('OUT_OF_RANGE', what, { timeline: head.timeline, seq })
+  }
+  await run.rollback(first.id)
+  return {
+    timeline: head.timeline,
+    archive: null,
+    from: head.seq,
+    to: { timeline: head.timeline, seq, epoch: head.epoch, digest: toHex(point.digest) },
+    effects: { compensate: [], cannot: [], inDoubt: [], carry: [] },
+    asked: { from: readableId(first.id), undoes: later.flatMap(stepOf).reverse() },
+  }
+}
+
+/** A fork is a run: it has keys of its own, and whoever works on the workflow executes it. */
+async function forkRun(target: Target, seq: number, to: string) {
+  const { engine, head } = target
+  const scope = `workflow/${nameOf(head.timeline)}/`
+  const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
+  if (idBelow(scope, id) === null) {
+    const what = `a fork of ${head.timeline} is a run of the same workflow: its id starts with ${scope}`
+    throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline, to })
+  }
+  const made = await engine.forkTimeline({ timeline: head.timeline, seq }, id)
+  await beginFork(engine, id, head.timeline)
+  return made
+}
+
+async function beginFork(engine: Reprise, id: string, from: string): Promise<void> {
+  const host = hostOf(engine)
+  const open = await host.take(id)
+  const { state } = open
+  const priority = (await engine.head(id))?.priority ?? 0
+  const queued = state.started?.queue && !state.isAdmitted ? state.started.queue : null
+  const now = engine.kernel.worker.now()
+  try {
+    await open.write([{ type: 'forked', data: { from }, time: Math.max(now, state.lastAt) }], {
+      queue: queueOf({ name: nameOf(id) }),
+      wakeup: queued ? null : now,
+      status: queued ? 'queued' : 'waiting',
+      // It waits for a turn of its own.
+      ...(queued && { send: [enterMessage(engine, queued, id, queued.key ?? '', priority)] }),
+    })
+  } finally {
+    await open.close()
+  }
+  engine.dispatcher.wake()
+}
+
+function runOf({ engine, head }: Target): WorkflowRun {
+  const host = hostOf(engine)
+  const name = nameOf(head.timeline)
+  // Without code: what asks a run for something by mail needs none.
+  const definition = host.definition(name) ?? ({ name, prefix: `workflow/${name}/` } as AnyWorkflow)
+  return new WorkflowRun(host, definition, idBelow(definition.prefix, head.timeline) ?? '')
+}
+
+function stepOf(item: Item): string[] {
+  return item.kind === 'done' ? [readableId(item.id)] : []
+}
+
+function done({ head }: Target, said: string, facts: Record<string, unknown>) {
+  return { said, facts: { timeline: head.timeline, ...facts } }
+}
+
+function summarize(state: unknown, head: Head): Record<string, unknown> {
+  const { input, journal, open, end, generation, rolling } = state as RunState
+  const waiting = Object.entries(open).map(([id, { failures, held }]) => {
+    return `${readableId(id)}${held ? ' (held)' : failures > 0 ? ` (${failures} failed attempts)` : ''}`
+  })
+  return {
+    input,
+    steps: itemsOf(journal).filter((item) => item.kind === 'done').length,
+    ...(waiting.length > 0 && { open: waiting }),
+    ...(generation > 0 && { generation }),
+    ...(rolling && { rollingBackTo: readableId(rolling.to) }),
+    ...(head.attributes.problem !== undefined && { problem: head.attributes.problem }),
+    ...(end && { end }),
+  }
+}

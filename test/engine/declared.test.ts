@@ -1,0 +1,159 @@
+// Policies that decide about stored data lie with that data: tools go by what is stored, code that says otherwise changes
+// it where it takes the timeline, on record, and a timeline of another kind is refused.
+
+import { expect, it } from 'vitest'
+import { declarationOf } from '../../src/engine/declaration.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { timeline } from '../../src/index.ts'
+import { consumer, job } from '../../src/layers/job/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { stateStore, table } from '../../src/layers/table/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const code = (expected: string) => expect.objectContaining({ code: expected })
+
+const counter = (retain: object) =>
+  timeline('counter', {
+    initial: () => 0,
+    apply: (n, _entry: { type: 'tick' }) => n + 1,
+    checkpoint: { every: 2 },
+    retain,
+  })
+
+async function tick(rp: Reprise, retain: object, times: number): Promise<void> {
+  const open = await rp.open(counter(retain), 'x')
+  for (let n = 0; n < times; n++) {
+    await open.append({ type: 'tick' })
+    await open.checkpoint()
+  }
+  await rp.close()
+}
+
+const stored = async (rp: Reprise, id: string) => declarationOf((await rp.head(id))!.attributes)
+
+onEveryStore('a stored policy', (world) => {
+  it('is what collect goes by, in a process that knows nothing and in one that would keep less', async () => {
+    const w = await world()
+    await tick(await w.engine(), { checkpoints: 5 }, 8)
+    const nobody = await w.engine()
+    expect((await nobody.collect()).timelines.map((each) => each.timeline)).toEqual(['counter/x'])
+    expect(await nobody.checkpoints('counter/x')).toHaveLength(5)
+    const frugal = await w.engine()
+    frugal.register('counter/', counter({ checkpoints: 2, history: 'needed' }).fold as never)
+    await frugal.collect()
+    expect(await frugal.checkpoints('counter/x')).toHaveLength(5)
+    expect((await frugal.head('counter/x'))!.floor).toBe(0)
+  })
+
+  it('is changed by the code that takes the timeline, and the change says what it was before', async () => {
+    const w = await world()
+    await tick(await w.engine(), { checkpoints: 5 }, 8)
+    const rp = await w.engine()
+    const changes: unknown[] = []
+    rp.events.on('declared', (change) => changes.push(change))
+    await tick(rp, { checkpoints: 2 }, 1)
+    const next = await w.engine()
+    expect(changes).toHaveLength(1)
+    expect(await stored(next, 'counter/x')).toMatchObject({
+      retain: { checkpoints: 2 },
+      changed: { from: { retain: { checkpoints: 5 } }, at: expect.any(Number), by: expect.any(String) },
+    })
+    await next.collect()
+    expect(await next.checkpoints('counter/x')).toHaveLength(2)
+    // Opened again by the same code, it stays as it is.
+    const before = await stored(next, 'counter/x')
+    await tick(next, { checkpoints: 2 }, 1)
+    expect(await stored(await w.engine(), 'counter/x')).toEqual(before)
+  })
+
+  it('holds for the archives and goes along with forks', async () => {
+    const w = await world()
+    await tick(await w.engine(), { checkpoints: 5 }, 8)
+    const rp = await w.engine()
+    rp.register('counter/', counter({ checkpoints: 5 }).fold as never)
+    await rp.rollback({ timeline: 'counter/x', seq: 4 })
+    await rp.fork({ timeline: 'counter/x', seq: 3 }, 'fork')
+    const nobody = await w.engine()
+    await nobody.collect()
+    expect(await nobody.checkpoints('counter/x~1')).toHaveLength(5)
+    expect(await stored(nobody, 'counter/fork')).toMatchObject({ retain: { checkpoints: 5 } })
+  })
+
+  it('is always there for jobs and saves, and left out where a kind has its usual one', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    await (await rp.run(job('night', { source: ['1'], key: (item) => item, each: () => undefined }))).result()
+    await (await rp.open(save<number>('weights', { keep: 7 }))).put(1)
+    await (await rp.open(table<number>('rows'))).set('k', 1)
+    await (await rp.open(table<number>('few', { retain: { checkpoints: 9 } }))).set('k', 1)
+    expect(await stored(rp, 'job/night')).toMatchObject({ kind: 'job' })
+    expect(await stored(rp, 'save/weights')).toMatchObject({ kind: 'save', retain: { checkpoints: 7 } })
+    expect(await stored(rp, 'table/rows')).toBeNull()
+    expect(await stored(rp, 'table/few')).toMatchObject({ kind: 'table', retain: { checkpoints: 9 } })
+  })
+
+  it('that nobody knows leaves a timeline as it is, and the report says why', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    await (await rp.open(table<number>('rows'))).set('k', 1)
+    await rp.close()
+    const report = await (await w.engine()).collect()
+    expect(report.timelines).toEqual([])
+    expect(report.unknown).toMatchObject([{ timeline: 'table/rows', because: expect.stringContaining('not known') }])
+  })
+})
+
+onEveryStore('one id', (world) => {
+  const items = { source: ['1'], key: (item: string) => item, each: () => undefined }
+
+  it('is not a job and a consumer: neither in one process nor in two', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const mail = consumer('mail', { from: ['log'], follow: false, each: () => undefined })
+    await (await rp.run(job('mail', items))).result()
+    await expect(rp.run(mail)).rejects.toEqual(code('INVALID_ARGUMENT'))
+    await rp.close()
+    const other = await w.engine()
+    await expect((await other.run(mail)).result()).rejects.toEqual(code('CONFLICT'))
+    expect((await other.kernel.store.cursors()).map((cursor) => cursor.name)).toEqual([])
+    expect(await stored(other, 'job/mail')).toMatchObject({ kind: 'job' })
+  })
+
+  it('is not a table and a partition of a state store', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    await rp.open(stateStore<number>('counts', { partitions: 2 }))
+    await rp.close()
+    const other = await w.engine()
+    await expect(other.open(table<number>('counts', { retain: { checkpoints: 9 } }), 'p0')).rejects.toEqual(
+      code('CONFLICT'),
+    )
+  })
+})
+
+onEveryStore('an id', (world) => {
+  it('of one table of many is built by segments, for at and follow too', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const rows = table<number>('rows')
+    const ann = await rp.open(rows, 'ann')
+    await ann.set('k', 1)
+    await (await rp.open(rows)).set('k', 2)
+    expect((await rp.at(rows, 'ann', { seq: 1 })).coordinate.timeline).toBe('table/rows/ann')
+    expect((await rp.at(rows, undefined, { seq: 1 })).coordinate.timeline).toBe('table/rows')
+    const replica = await rp.follow(rows, 'ann')
+    expect(replica.state.rows.get('k')).toBe(1)
+    replica.close()
+    const standby = await rows.standby(rp, 'ann')
+    expect(standby.get('k')).toBe(1)
+    standby.close()
+  })
+})
+
+it('a raw timeline cannot have the name of a kind', () => {
+  const make = (name: string) => () => timeline(name, { initial: () => 0, apply: (n, _e: { type: 'x' }) => n })
+  for (const name of ['workflow', 'job', 'table', 'save', 'events', 'workflow-queue', 'langgraph', 'reprise']) {
+    expect(make(name), name).toThrow(code('INVALID_ARGUMENT'))
+  }
+  expect(make('workflows')).not.toThrow()
+})

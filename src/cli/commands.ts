@@ -66,7 +66,10 @@ export const commands: readonly CommandSpec[] = [
     name: 'resume',
     usage: 'resume [NAME]',
     summary: 'go on with what was started by `reprise run` and is not finished',
-    options: { report: { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' }, module: moduleOption },
+    options: {
+      report: { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' },
+      module: moduleOption,
+    },
     arguments: [0, 1],
     store: 'existing',
     load: () => import('./commands/resume.ts'),

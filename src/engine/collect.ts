@@ -44,10 +44,7 @@ export interface CollectReport {
   }
 }
 
-export async function collect(
-  kernel: Kernel,
-  options: CollectOptions = {},
-): Promise<CollectReport> {
+export async function collect(kernel: Kernel, options: CollectOptions = {}): Promise<CollectReport> {
   await kernel.worker.register()
   const timelines: CollectReport['timelines'][number][] = []
   const unknown: CollectReport['unknown'][number][] = []

@@ -42,8 +42,3 @@ export function checkFirstSegment(kind: string, name: string, own?: string): str
 export function isReserved(id: string): boolean {
   return Object.hasOwn(reserved, id.slice(0, id.indexOf('/') < 0 ? id.length : id.indexOf('/')))
 }
-
-/** For tools and tests. */
-export function reservedSegments(): readonly string[] {
-  return Object.keys(reserved)
-}

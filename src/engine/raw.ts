@@ -70,7 +70,14 @@ export function timeline<State, E extends { readonly type: string }>(
     authority: options.authority,
   }
   const prefix = `${name}/`
-  const model: Model = { kind: 'timeline', name, scope: prefix, fold: fold as Fold<unknown>, policy: 'declared', usual: {} }
+  const model: Model = {
+    kind: 'timeline',
+    name,
+    scope: prefix,
+    fold: fold as Fold<unknown>,
+    policy: 'declared',
+    usual: {},
+  }
   return {
     [describes]: model,
     kind: 'timeline',

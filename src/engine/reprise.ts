@@ -29,13 +29,13 @@ import {
 import { Dispatcher, type Handler, type ServeOptions } from './dispatcher.ts'
 import { type DrillOptions, type DrillReport, drill } from './drill.ts'
 import type { Events } from './events.ts'
-import { isReserved } from './kinds.ts'
-import { actionOf, idOf, type Model, modelsOf } from './model.ts'
-import type { Models } from './models.ts'
 import { type FollowOptions, follow, type Replica } from './follow.ts'
 import { existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
 import { Holdings } from './holdings.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
+import { isReserved } from './kinds.ts'
+import { actionOf, idOf, type Model, modelsOf } from './model.ts'
+import type { Models } from './models.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
 import { lookAgain } from './second-look.ts'
@@ -159,7 +159,10 @@ export class Reprise {
   }
 
   /** For layers: the kernel's own rollback, whatever the model says. */
-  async rollbackTimeline(where: Where, options: OpenOptions = {}): Promise<Rollback & { readonly archive: TimelineId }> {
+  async rollbackTimeline(
+    where: Where,
+    options: OpenOptions = {},
+  ): Promise<Rollback & { readonly archive: TimelineId }> {
     this.#check()
     const id = timelineId(where.timeline)
     await (await this.#holdings.get(id))?.shut()
@@ -312,7 +315,9 @@ export class Reprise {
   /** For a definition without a model of its own: tells the tools how timelines of this scope (core/scope.ts) fold. */
   register(scope: string, fold: Fold<unknown>): void {
     const known = this.models.all().find((model) => model.scope === scope)
-    this.declare(known ? { ...known, fold } : { kind: 'timeline', name: scope, scope, fold, policy: 'declared', usual: {} })
+    this.declare(
+      known ? { ...known, fold } : { kind: 'timeline', name: scope, scope, fold, policy: 'declared', usual: {} },
+    )
   }
 
   #know(definition: Folding<unknown>): void {

@@ -2,6 +2,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { commands } from '../../src/cli/commands.ts'
 import { cli, root, workFolder } from './support.ts'
@@ -49,11 +50,17 @@ export const few = job('few', {
 })
 export const schema = migrations('schema', { steps: [{ id: '001', sql: 'CREATE TABLE t (id INTEGER)' }] })
 export const greet = workflow('greet', async (ctx, name) => 'hello ' + name + (await ctx.signal('more', { timeout: '1ms', otherwise: '' })))
+export const waits = workflow('waits', (ctx) => ctx.signal('go'))
 `,
   )
   await cli(['run', 'few.mjs', 'few', '--report', 'none'], at)
   await cli(['run', 'few.mjs', 'greet', '--id', 'one', '--input', '"ann"'], at)
   writeFileSync(join(folder.path, 'done.jsonl'), '"x"\n')
+  const { open } = await import(pathToFileURL(join(root, 'dist/index.js')).href)
+  const { waits } = await import(pathToFileURL(join(folder.path, 'few.mjs')).href)
+  const rp = await open(`sqlite:${join(folder.path, '.reprise/reprise.db')}`)
+  for (const id of ['one', 'two']) await rp.run(waits, undefined, { id, here: false })
+  await rp.close()
 })
 
 /** In an order that works: later ones change what earlier ones look at. */
@@ -83,7 +90,9 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['rollback', ['few@2', '--yes']],
   ['workers', ['--all']],
   ['queues', []],
-  ['signal', ['workflow/greet/one', 'more']],
+  ['signal', ['waits/one', 'go']],
+  ['settle', ['waits/one', 'x', 'done']],
+  ['terminate', ['waits/two', '--yes']],
   ['cancel', ['few']],
   ['card', ['few']],
   ['doctor', []],

@@ -12,10 +12,7 @@ import { brief, count, relative } from '../format.ts'
 import { toJson } from '../output.ts'
 
 const dead: Command = async ({ engine, args, options, output }) => {
-  const heads =
-    args[0] === undefined
-      ? await withLetters(engine)
-      : await findJob(engine, args[0])
+  const heads = args[0] === undefined ? await withLetters(engine) : await findJob(engine, args[0])
   const discard = (options.discard ?? []) as readonly string[]
   if (discard.length > 0) {
     const discarded: string[] = []

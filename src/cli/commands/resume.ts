@@ -89,6 +89,9 @@ async function find(engine: Reprise, given: string): Promise<Head> {
 }
 
 async function unfinished(engine: Reprise): Promise<Head[]> {
+  // What was killed a moment ago still has its lease; on this host its process is known to be gone.
+  await engine.kernel.worker.register()
+  await engine.kernel.worker.retireGone()
   const found: Head[] = []
   for (const { name, scope, unfinished } of engine.models.all()) {
     if (name !== null) continue

@@ -10,10 +10,7 @@ const settle: Command = async ({ engine, args, options, output }) => {
   const json = text(options, 'result')
   const result = json === undefined ? {} : { result: parseJson(json, '--result') }
   const by = text(options, 'by') ?? process.env.USER ?? 'somebody'
-  return tell(
-    output,
-    await act(engine, await findTimeline(engine, given), 'settle', { step, outcome, by, ...result }),
-  )
+  return tell(output, await act(engine, await findTimeline(engine, given), 'settle', { step, outcome, by, ...result }))
 }
 
 export default settle

@@ -13,10 +13,7 @@ const terminate: Command = async ({ engine, args, options, output, stdin }) => {
     output.note('nothing was changed; --yes does it without asking')
     return exit.usage
   }
-  return tell(
-    output,
-    await act(engine, head, 'terminate', { reason: text(options, 'reason') ?? 'terminated by hand' }),
-  )
+  return tell(output, await act(engine, head, 'terminate', { reason: text(options, 'reason') ?? 'terminated by hand' }))
 }
 
 export default terminate

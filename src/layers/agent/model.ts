@@ -24,7 +24,10 @@ const actions: Actions = {
     const known = verdicts.find((each) => each === verdict)
     if (!known) throw new RepriseError('INVALID_ARGUMENT', `a decision is ${verdicts.join(', ')}, not ${verdict}`, {})
     await sendDecision(engine, head.timeline, { verdict: known, by, ...(reason !== undefined && { reason }) })
-    return { said: `told ${head.timeline}: ${known}; it counts when the session resumes`, facts: { verdict: known, by } }
+    return {
+      said: `told ${head.timeline}: ${known}; it counts when the session resumes`,
+      facts: { verdict: known, by },
+    }
   },
 }
 

@@ -190,7 +190,10 @@ export class Session<Data> {
   /** A new session that starts where this one was after a turn (or is now), and never touches this one again. */
   async fork(id: string, options: { readonly turn?: number } = {}): Promise<string> {
     const seq = options.turn === undefined ? this.#line.open.seq : this.planRollback(options.turn).seq
-    const made = await this.engine.forkTimeline({ timeline: this.timeline, seq }, this.definition.prefix + timelineId(id))
+    const made = await this.engine.forkTimeline(
+      { timeline: this.timeline, seq },
+      this.definition.prefix + timelineId(id),
+    )
     return made.timeline.slice(this.definition.prefix.length)
   }
 

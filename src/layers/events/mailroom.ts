@@ -10,9 +10,9 @@ import type { Fold, OpenOptions } from '../../engine/definition.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { Model } from './aggregate.ts'
-import { aggregateModel } from './model.ts'
 import { refusedType } from './envelope.ts'
 import { Live } from './live.ts'
+import { aggregateModel } from './model.ts'
 import type { CommandOptions, Metadata } from './types.ts'
 
 /** A command as it travels. */

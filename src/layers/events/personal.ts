@@ -12,8 +12,8 @@ import { existing } from '../../engine/fork.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { helperModel, keysKind } from './model.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
+import { helperModel, keysKind } from './model.ts'
 
 declare const plain: unique symbol
 

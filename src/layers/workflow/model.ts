@@ -26,7 +26,7 @@ const actions: Actions = {
   decide: { instead: 'signal or settle it' },
   cancel: async (target, { reason }) => {
     await runOf(target).cancel(reason)
-    return done(target, `asked ${target.head.timeline} to stop`, { asked: [target.head.timeline] })
+    return { said: `asked ${target.head.timeline} to stop`, facts: { asked: [target.head.timeline] } }
   },
   terminate: async (target, { reason }) => {
     await runOf(target).terminate(reason)

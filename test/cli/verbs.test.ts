@@ -1,0 +1,161 @@
+// Generic verbs go through the model: a run of a workflow goes back, forks and resumes as a run, and a verb that a model
+// does not have is refused with the one that is meant.
+
+import { spawn } from 'node:child_process'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { bin, cli, json, workFolder } from './support.ts'
+
+const pay = `
+import { appendFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { workflow } from 'reprise/workflow'
+const note = (what) => appendFileSync(new URL('./notes.txt', import.meta.url), what + '\\n')
+export const pay = workflow('pay', async (ctx, order) => {
+  await ctx.step('charge', ({ key }) => { note('charge ' + order.cents + ' ' + key); return { paid: order.cents } },
+    { compensate: () => note('refund') })
+  if (order.slow) await ctx.step('ship', async () => { note('ship'); await sleep(order.slow) })
+  else await ctx.signal('go')
+  return { shipped: order.cents }
+})
+`
+
+let folder: ReturnType<typeof workFolder>
+const at = () => ({ cwd: folder.path })
+const notes = () => {
+  const path = join(folder.path, 'notes.txt')
+  return existsSync(path) ? readFileSync(path, 'utf8').trim().split('\n') : []
+}
+const kinds = () => notes().map((line) => line.split(' ')[0])
+
+beforeEach(() => {
+  folder = workFolder()
+  writeFileSync(join(folder.path, 'pay.mjs'), pay)
+})
+afterEach(() => folder.remove())
+
+/** The built package, as the module imports it: definitions of both must be of one copy. */
+async function withEngine<T>(use: (rp: Reprise, definition: never) => Promise<T>): Promise<T> {
+  const { open } = await import(pathToFileURL(join(folder.path, 'node_modules/reprise/dist/index.js')).href)
+  const module = await import(pathToFileURL(join(folder.path, 'pay.mjs')).href)
+  const rp = (await open(`sqlite:${join(folder.path, '.reprise/reprise.db')}`)) as Reprise
+  try {
+    return await use(rp, module.pay as never)
+  } finally {
+    await rp.close()
+  }
+}
+
+async function until(isDone: () => boolean | Promise<boolean>): Promise<void> {
+  const end = Date.now() + 30_000
+  while (!(await isDone())) {
+    if (Date.now() > end) throw new Error(`waited too long; notes: ${notes().join(', ')}`)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
+
+/** Started, charged, and waiting for its signal, with nobody there. */
+async function waitingRun(): Promise<void> {
+  await withEngine(async (rp, definition) => {
+    await rp.run(definition, { cents: 500 } as never, { id: 'o1' } as never)
+    await until(() => kinds().includes('charge'))
+    await until(async () => (await rp.head('workflow/pay/o1'))!.seq >= 2)
+  })
+}
+
+it('reprise rollback of a waiting run says what is undone, undoes it where it is executed, and it goes on', async () => {
+  await waitingRun()
+  const back = await json<{ asked: { undoes: string[] }; archive: string | null }>(
+    ['rollback', 'pay/o1@1', '--yes'],
+    at(),
+  )
+  expect(back).toMatchObject({ code: 0, value: { asked: { from: 'charge', undoes: ['charge'] }, archive: null } })
+  expect((await cli(['signal', 'pay/o1', 'go'], at())).code).toBe(0)
+  const result = await withEngine(async (rp, definition) => {
+    rp.work([definition])
+    await until(async () => (await rp.head('workflow/pay/o1'))!.status === 'completed')
+    return (await rp.head('workflow/pay/o1'))!
+  })
+  expect(result.status).toBe('completed')
+  expect(kinds()).toEqual(['charge', 'refund', 'charge'])
+  const keys = notes().flatMap((line) => (line.startsWith('charge') ? [line.split(' ')[2]] : []))
+  expect(new Set(keys).size).toBe(2)
+})
+
+it('reprise fork of a run makes a run that is executed, with keys of its own', async () => {
+  await waitingRun()
+  const forked = await json<{ timeline: string }>(['fork', 'pay/o1@1', 'o2'], at())
+  expect(forked).toMatchObject({ code: 0, value: { timeline: 'workflow/pay/o2' } })
+  expect((await cli(['signal', 'pay/o2', 'go'], at())).code).toBe(0)
+  await withEngine(async (rp, definition) => {
+    rp.work([definition])
+    await until(async () => (await rp.head('workflow/pay/o2'))!.status === 'completed')
+    expect((await rp.head('workflow/pay/o1'))!.status).not.toBe('completed')
+  })
+  expect(kinds()).toEqual(['charge', 'charge'])
+  expect((await cli(['fork', 'pay/o1@1', 'job/x'], at())).stderr).toContain('workflow/pay/')
+})
+
+it.each([
+  ['what was started and killed', []],
+  ['one by its id', ['workflow/pay/o7']],
+  ['one by its name', ['pay/o7']],
+])('reprise resume goes on with %s: the same run, its own input, charged once', async (_what, args) => {
+  const input = JSON.stringify({ cents: 700, slow: 200 })
+  const child = spawn(process.execPath, [bin, 'run', 'pay.mjs', '--id', 'o7', '--input', input], {
+    cwd: folder.path,
+    stdio: 'ignore',
+  })
+  await until(() => kinds().includes('ship'))
+  child.kill('SIGKILL')
+  await new Promise((resolve) => child.once('close', resolve))
+  const resumed = await json<{ result: unknown }>(['resume', ...args], at())
+  expect(resumed).toMatchObject({ code: 0, value: { result: { shipped: 700 } } })
+  expect(kinds().filter((kind) => kind === 'charge')).toHaveLength(1)
+  expect(kinds().filter((kind) => kind === 'ship').length).toBeLessThanOrEqual(2)
+  const runs = await json<{ timeline: string }[]>(['ls', 'workflow'], at())
+  expect(runs.value.map((run) => run.timeline)).toEqual(['workflow/pay/o7'])
+  // Once it has ended there is nothing to resume, and nothing new is started.
+  expect((await cli(['resume'], at())).stderr).toContain('nothing to resume')
+  const again = await json<{ result: unknown }>(['resume', 'pay/o7'], at())
+  expect(again.value.result).toEqual({ shipped: 700 })
+  expect(kinds().filter((kind) => kind === 'charge')).toHaveLength(1)
+})
+
+it('terminate and settle reach a run, and verbs that a model lacks name the right one', async () => {
+  await waitingRun()
+  writeFileSync(
+    join(folder.path, 'more.mjs'),
+    `import { job } from 'reprise/job'
+     import { migrations } from 'reprise/migrate'
+     export const night = job('night', { source: ['1'], key: (item) => item, each: () => undefined })
+     export const schema = migrations('schema', { steps: [{ id: '001', run: () => undefined }] })`,
+  )
+  expect((await cli(['run', 'more.mjs', 'night'], at())).code).toBe(0)
+  expect((await cli(['run', 'more.mjs', 'schema'], at())).code).toBe(0)
+  const refused = async (...args: string[]) => {
+    const ran = await cli(args, at())
+    expect(ran.code, args.join(' ')).toBe(2)
+    return ran.stderr
+  }
+  expect(await refused('signal', 'night', 'go')).toContain('cancel asks a job to stop')
+  expect(await refused('retry', 'night')).toContain('redrive')
+  expect(await refused('rollback', 'migrate/schema@1', '--yes')).toContain('add a step that undoes it')
+  expect(await refused('fork', 'migrate/schema@1', 'other')).toContain('add a step that undoes it')
+  expect(await refused('redrive', 'pay/o1', '--all')).toContain('retry')
+  expect(await refused('decide', 'pay/o1', 'approve')).toContain('signal')
+  expect(await refused('settle', 'pay/o1', 'charge', 'nonsense')).toContain('done, failed, retry, compensated')
+  expect((await cli(['terminate', 'pay/o1', '--yes'], at())).code).toBe(0)
+  const shown = await json<{ kind: string; status: string; summary: { end: { kind: string } } }>(
+    ['show', 'pay/o1'],
+    at(),
+  )
+  expect(shown.value).toMatchObject({
+    kind: 'workflow',
+    status: 'terminated',
+    summary: { end: { kind: 'terminated' } },
+  })
+})

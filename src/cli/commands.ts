@@ -227,6 +227,20 @@ export const commands: readonly CommandSpec[] = [
     load: () => import('./commands/drill.ts'),
   },
   {
+    name: 'move',
+    usage: 'move TIMELINE [FILE]',
+    summary: 'stop a timeline and move it: into a file, or into another store; it goes on there',
+    options: {
+      to: { type: 'string', value: 'URL', help: 'the other store' },
+      back: { type: 'boolean', help: 'take it back, if its file was not imported anywhere' },
+      takeover: { type: 'boolean', help: 'also from a live owner' },
+      module: moduleOption,
+    },
+    arguments: [1, 2],
+    store: 'existing',
+    load: () => import('./commands/move.ts'),
+  },
+  {
     name: 'prune',
     usage: 'prune',
     summary: 'say what retention would remove and why; remove it with --yes',

@@ -7,7 +7,7 @@
 
 import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head } from '../core/ports.ts'
+import type { Head, OutgoingMessage } from '../core/ports.ts'
 import type { Fold } from './definition.ts'
 import type { Rollback } from './fork.ts'
 import type { Reprise } from './reprise.ts'
@@ -37,6 +37,19 @@ export interface Model {
   /** The timelines that only make sense together with this one: shards, partitions. They are moved together. */
   family?(engine: Reprise, head: Head): Promise<readonly string[]>
   readonly actions?: Actions
+  readonly transfer?: Transfer
+}
+
+/** What else a move to another store takes; history, state, mail and wakeup are carried for every model. */
+export interface Transfer {
+  /** Why it cannot leave its store: always, or as its state is now (null: it can). */
+  readonly stays?: string | ((state: unknown, head: Head) => string | null)
+  /** Asks whoever executes it to stop, if it can be asked. */
+  stop?(target: Target): Promise<void>
+  /** Told to others in the old store, in the commit that closes it there. */
+  leaves?(target: Target): Promise<readonly OutgoingMessage[]>
+  /** Told to others in the new store, in the commit that makes it visible there. */
+  arrives?(target: Target): Promise<readonly OutgoingMessage[]>
 }
 
 export interface Target {

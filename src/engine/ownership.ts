@@ -10,6 +10,7 @@ import { originDigest } from '../core/run.ts'
 import { declare } from './declaration.ts'
 import type { OpenOptions } from './definition.ts'
 import { type Kernel, newOperation } from './kernel.ts'
+import { refuseMoved } from './moved.ts'
 import { refusalError } from './writer.ts'
 
 const pollMs = 50
@@ -23,6 +24,7 @@ export async function takeTimeline(kernel: Kernel, id: TimelineId, options: Open
     const workerId = await worker.register()
     const [head] = await store.head([id])
     if (!head && options.mustExist) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+    if (head) refuseMoved(head)
     const take: Take = {
       worker: workerId,
       from: options.takeover ? 'anyone' : 'dead',

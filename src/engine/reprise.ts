@@ -1,7 +1,7 @@
 // Reprise, the engine as a user holds it: two verbs (open an entity, run a process), and the tools that work for every
 // model because they are written against the kernel. It knows no layer; definitions bring their own behaviour.
 
-import { type Coordinate, type MessageId, type TimelineId, timelineId, toHex } from '../core/coordinate.ts'
+import { type Coordinate, type TimelineId, timelineId, toHex } from '../core/coordinate.ts'
 import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type {
@@ -32,19 +32,22 @@ import type { Events } from './events.ts'
 import { type FollowOptions, follow, type Replica } from './follow.ts'
 import { existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
 import { Holdings } from './holdings.ts'
-import { type Kernel, newId, newOperation } from './kernel.ts'
+import { type ImportOptions, importTimelines } from './import.ts'
+import type { Kernel } from './kernel.ts'
 import { isReserved } from './kinds.ts'
+import { messageTo, openMessage, sendMessage } from './message.ts'
 import { actionOf, idOf, type Model, modelsOf } from './model.ts'
 import type { Models } from './models.ts'
+import { type Moved, type MoveOptions, move, moveBack } from './move.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
 import { lookAgain } from './second-look.ts'
 import { stayAlive } from './stay-alive.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
-import { type ExportOptions, exportTimeline, importTimeline } from './transfer.ts'
+import { type ExportOptions, exportTimeline } from './transfer.ts'
 import { TurnTimeline } from './turns.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
-import { type Along, refusalError } from './writer.ts'
+import type { Along } from './writer.ts'
 
 /** State as of a coordinate; read-only. */
 export interface Past<State> {
@@ -165,7 +168,7 @@ export class Reprise {
   ): Promise<Rollback & { readonly archive: TimelineId }> {
     this.#check()
     const id = timelineId(where.timeline)
-    await (await this.#holdings.get(id))?.shut()
+    await this.letGo(id)
     return await rollback(this.kernel, where, this.models.foldOf(id) ?? ledgerOnly, options)
   }
 
@@ -196,9 +199,29 @@ export class Reprise {
     return await exportTimeline(this.kernel, where, path, options)
   }
 
-  async import(path: string, options: { readonly as?: string } = {}): Promise<Coordinate> {
+  /** What was exported, or moved out, as it stood: what waits for it and its wakeup come along. The first of the file. */
+  async import(path: string, options: ImportOptions = {}): Promise<Coordinate> {
     this.#check()
-    return await importTimeline(this.kernel, path, options)
+    const made = await importTimelines(this.kernel, path, options, async (head) => {
+      return (await this.models.find(head.timeline)?.transfer?.arrives?.({ engine: this, head })) ?? []
+    })
+    this.dispatcher.wake()
+    return made[0]!
+  }
+
+  /**
+   * Stops a timeline, and those that belong with it, and moves it: into a file, for another machine to import, or into
+   * another store at once. It goes on there, and can no longer be opened here. Interrupted, it is asked for again.
+   */
+  async move(timeline: string, to: string | Reprise, options: MoveOptions = {}): Promise<Moved> {
+    this.#check()
+    return await move(this, timelineId(timeline), to, options)
+  }
+
+  /** A timeline that was moved out, and whose file was not imported anywhere, is here again as it stood. */
+  async moveBack(timeline: string): Promise<void> {
+    this.#check()
+    await moveBack(this, timelineId(timeline))
   }
 
   async verify(options: VerifyOptions = {}): Promise<VerifyReport> {
@@ -241,30 +264,17 @@ export class Reprise {
   /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */
   async send(timeline: string, kind: string, data: unknown, options: { readonly id?: string } = {}): Promise<string> {
     this.#check()
-    const { codec, random, committer } = this.kernel
-    const to = timelineId(timeline)
-    const id = (options.id ?? newId(random)) as MessageId
-    const envelope = this.kernel.sealer.sealChecked(codec.encode(data), messageContext(to, id))
-    const outcome = await committer.submit({
-      operation: newOperation(random),
-      guard: null,
-      send: [{ id, to, kind, data: envelope }],
-    })
-    if (!outcome.ok) throw refusalError(to, outcome)
-    return id
+    return await sendMessage(this.kernel, timeline, kind, data, options.id)
   }
 
   /** For layers: a message to go along with a commit. */
   message(timeline: string, kind: string, data: unknown, id: string): OutgoingMessage {
-    const to = timelineId(timeline)
-    const envelope = this.kernel.sealer.sealChecked(this.kernel.codec.encode(data), messageContext(to, id))
-    return { id: id as MessageId, to, kind, data: envelope }
+    return messageTo(this.kernel, timeline, kind, data, id)
   }
 
   /** The data of a message from `inbox()`, checked and decoded. */
   openMessage(message: { readonly id: string; readonly to: string; readonly data: Uint8Array }): unknown {
-    const { codec, sealer } = this.kernel
-    return codec.decode(sealer.openChecked(message.data, messageContext(message.to, message.id)))
+    return openMessage(this.kernel, message)
   }
 
   async head(timeline: string): Promise<Head | null> {
@@ -318,6 +328,11 @@ export class Reprise {
     this.declare(
       known ? { ...known, fold } : { kind: 'timeline', name: scope, scope, fold, policy: 'declared', usual: {} },
     )
+  }
+
+  /** For layers and tools: lets go of a timeline that is open in this process. */
+  async letGo(id: TimelineId): Promise<void> {
+    await (await this.#holdings.get(id))?.shut()
   }
 
   #know(definition: Folding<unknown>): void {
@@ -418,9 +433,7 @@ export class Reprise {
   }
 }
 
+export { messageContext } from './message.ts'
+
 /** For timelines whose definition is not known: their effects can be listed all the same. */
 const ledgerOnly: Fold<unknown> = { version: '$ledger', initial: () => null, apply: () => null }
-
-export function messageContext(to: string, id: string): Uint8Array {
-  return new TextEncoder().encode(`${to}\n${id}`)
-}

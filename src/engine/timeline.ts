@@ -197,8 +197,8 @@ export class OpenTimeline<State> {
   }
 
   /** For one that is shared and not owned: the next write takes it. */
-  attempt(take: Take): void {
-    this.#writer.attempt(take)
+  attempt(take: Take, attributes: Along['attributes'] | null): void {
+    this.#writer.attempt(take, attributes)
   }
 
   /** For one that is shared: entries that others wrote, in order, up to `point`. */

@@ -1,9 +1,10 @@
-// The export file: one timeline, self-contained, portable between stores and versions.
+// The export file: one timeline, or several that belong together, self-contained, portable between stores and versions.
 //
 //   file  = "REPRISE-EXPORT" version(byte 1) frame* end
-//   frame = kind(byte 1…3) size(integer) bytes
+//   frame = kind(byte 1…5) size(integer) bytes
 //           1 header: an encoded value (codec)   2 run: first, count, digest, bytes   3 chunk: bytes as stored
-//           4 checkpoint: an encoded value (codec)
+//           4 checkpoint: an encoded value (codec)          5 message that nobody read: an encoded value (codec)
+//           (a header begins the next timeline)
 //   end   = byte 0, then the SHA-256 of everything before it
 // The last 32 bytes vouch for the whole file: it is checked before anything of it is used.
 
@@ -15,13 +16,15 @@ import { ByteWriter } from '../core/bytes.ts'
 import { RepriseError } from '../core/errors.ts'
 
 const magic = new TextEncoder().encode('REPRISE-EXPORT')
-const formatVersion = 1
+const formatVersion = 2
+/** Format 1 had no messages. */
+const readable = [1, 2]
 const digestBytes = 32
 const pieceBytes = 256 * 1024
 const frameBytesMax = 256 * 1024 * 1024
 
-export type FrameKind = 'header' | 'run' | 'chunk' | 'checkpoint'
-const kinds: readonly FrameKind[] = ['header', 'run', 'chunk', 'checkpoint']
+export type FrameKind = 'header' | 'run' | 'chunk' | 'checkpoint' | 'message'
+const kinds: readonly FrameKind[] = ['header', 'run', 'chunk', 'checkpoint', 'message']
 
 export interface Frame {
   readonly kind: FrameKind
@@ -167,7 +170,7 @@ async function checkTransfer(path: string): Promise<void> {
   }
   if (start.length <= magic.length || !magic.every((byte, i) => start[i] === byte))
     throw notWhole('it is not an export of Reprise')
-  if (start[magic.length] !== formatVersion) {
+  if (!readable.includes(start[magic.length]!)) {
     throw new RepriseError('INCOMPATIBLE_VERSION', `export format ${start[magic.length]} is not known`, {
       known: formatVersion,
     })

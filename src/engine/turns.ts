@@ -11,10 +11,12 @@ import { equalBytes, type TimelineId } from '../core/coordinate.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { lastSeq, originDigest } from '../core/run.ts'
+import { declare } from './declaration.ts'
 import type { Fold } from './definition.ts'
 import { type Entry, entriesOf, lineageOf, readHistory } from './history.ts'
 import type { Holdings } from './holdings.ts'
 import { type Kernel, newOperation } from './kernel.ts'
+import { refuseMoved } from './moved.ts'
 import { type Recovered, recover } from './recover.ts'
 import { lookAgain } from './second-look.ts'
 import { TimelineState } from './state.ts'
@@ -131,7 +133,8 @@ export class TurnTimeline<State> {
     if (this.#wasOwner) return true
     if (worker.registered === null) return false
     const create = this.exists ? {} : { create: { digest: originDigest(hash, this.id) } }
-    this.#open.attempt({ worker: worker.registered, from: 'anyone', ...create })
+    const take = { worker: worker.registered, from: 'anyone', ...create } as const
+    this.#open.attempt(take, declare(this.#kernel, this.id, this.#head))
     return true
   }
 
@@ -225,6 +228,7 @@ export class TurnTimeline<State> {
 
   async #look(): Promise<Head | null> {
     const [head] = await this.#kernel.store.head([this.id])
+    if (head) refuseMoved(head)
     return head ?? null
   }
 
@@ -233,10 +237,12 @@ export class TurnTimeline<State> {
     const { committer, random, worker, hash } = this.#kernel
     if (!head && this.#mustExist) throw missing(this.id)
     const create = head ? {} : { create: { digest: originDigest(hash, this.id) } }
+    const attributes = declare(this.#kernel, this.id, head)
     const outcome = await committer.submit({
       operation: newOperation(random),
       guard: { timeline: this.id, epoch: head?.epoch ?? 0 },
       take: { worker: await worker.register(), from: 'anyone', ...create },
+      ...(attributes && { attributes }),
     })
     if (outcome.ok) {
       if (head) await this.#follow(head, outcome.epoch, outcome.seq)
@@ -331,6 +337,7 @@ async function load<State>(
   return await lookAgain(async () => {
     const [head = null] = await kernel.store.head([id])
     if (!head && mustExist) throw missing(id)
+    if (head) refuseMoved(head)
     const recovered = head ? await recover(kernel, head, fold, { isPaged: true }) : nothingYet(kernel, id, fold)
     if (head) kernel.events.emit('recovered', { timeline: id, report: recovered.report })
     return { head, recovered }

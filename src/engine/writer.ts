@@ -76,6 +76,8 @@ export class Writer implements CommitSource {
   #isOwner: boolean
   /** Goes with the first commit of one who is not the owner; it applies only if nothing has moved. */
   #take: Take | null = null
+  /** Attributes that go along with the take: what this process declares of the timeline. */
+  #declared: Along['attributes'] | null = null
   #head: WriterHead
   #queue: Request[] = []
   #isUnderWay = false
@@ -111,8 +113,10 @@ export class Writer implements CommitSource {
   }
 
   /** For one that does not own the timeline: its next commit takes it, and applies only if nothing has moved. */
-  attempt(take: Take): void {
-    if (!this.#isOwner) this.#take = take
+  attempt(take: Take, declared: Along['attributes'] | null): void {
+    if (this.#isOwner) return
+    this.#take = take
+    this.#declared = declared ?? null
   }
 
   /** Others have written: history is followed up to this point, and what was broken by that is whole again. */
@@ -256,7 +260,7 @@ export class Writer implements CommitSource {
     const commit: Commit =
       run && !along && !take
         ? { operation: appendOperation(run.digest), guard, run }
-        : { ...along, operation: newOperation(this.#kernel.random), guard, ...(take && { take }), ...(run && { run }) }
+        : { ...along, ...this.#taking(along), operation: newOperation(this.#kernel.random), guard, ...(run && { run }) }
     this.#isUnderWay = true
     const bytes = sizeOf(commit)
     return {
@@ -265,6 +269,12 @@ export class Writer implements CommitSource {
       settle: (outcome) => this.#settle(outcome, run, taken, entries, bytes),
       fail: (error) => this.#fail(error, taken),
     }
+  }
+
+  #taking(along: Along | null): Pick<Commit, 'take' | 'attributes'> {
+    if (!this.#take) return {}
+    const attributes = this.#declared && { ...along?.attributes, ...this.#declared }
+    return { take: this.#take, ...(attributes && { attributes }) }
   }
 
   /** What it writes is written under this. */

@@ -59,7 +59,7 @@ export const waits = workflow('waits', (ctx) => ctx.signal('go'))
   const { open } = await import(pathToFileURL(join(root, 'dist/index.js')).href)
   const { waits } = await import(pathToFileURL(join(folder.path, 'few.mjs')).href)
   const rp = await open(`sqlite:${join(folder.path, '.reprise/reprise.db')}`)
-  for (const id of ['one', 'two']) await rp.run(waits, undefined, { id, here: false })
+  for (const id of ['one', 'two', 'three']) await rp.run(waits, undefined, { id, here: false })
   await rp.close()
 })
 
@@ -81,6 +81,7 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['export', ['workflow/greet/one', 'one.json', '--history']],
   ['import', ['done.jsonl', '--progress', 'moved']],
   ['savepoint', ['few']],
+  ['move', ['waits/one', '--to', 'sqlite:other.db']],
   ['verify', []],
   ['drill', ['few']],
   ['prune', []],
@@ -90,8 +91,8 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['rollback', ['few@2', '--yes']],
   ['workers', ['--all']],
   ['queues', []],
-  ['signal', ['waits/one', 'go']],
-  ['settle', ['waits/one', 'x', 'done']],
+  ['signal', ['waits/three', 'go']],
+  ['settle', ['waits/three', 'x', 'done']],
   ['terminate', ['waits/two', '--yes']],
   ['cancel', ['few']],
   ['card', ['few']],

@@ -1,6 +1,9 @@
 // Policies that decide about stored data lie with that data: tools go by what is stored, code that says otherwise changes
 // it where it takes the timeline, on record, and a timeline of another kind is refused.
 
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { declarationOf } from '../../src/engine/declaration.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
@@ -64,6 +67,24 @@ onEveryStore('a stored policy', (world) => {
     const before = await stored(next, 'counter/x')
     await tick(next, { checkpoints: 2 }, 1)
     expect(await stored(await w.engine(), 'counter/x')).toEqual(before)
+  })
+
+  it('is stored by shared handles too, and a moved timeline takes no more of their writes', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const shared = await rp.open(counter({ checkpoints: 5 }), 'x', { shared: true })
+    await shared.append({ type: 'tick' })
+    const stale = await (await w.engine()).open(counter({ checkpoints: 5 }), 'x', { shared: true })
+    expect(await stored(rp, 'counter/x')).toMatchObject({ kind: 'timeline', retain: { checkpoints: 5 } })
+    const other = await w.engine()
+    const again = await other.open(counter({ checkpoints: 2 }), 'x', { shared: true })
+    await again.append({ type: 'tick' })
+    expect(await stored(rp, 'counter/x')).toMatchObject({ retain: { checkpoints: 2 } })
+    await other.move('counter/x', join(mkdtempSync(join(tmpdir(), 'reprise-declared-')), 'moved.file'))
+    await expect(stale.append({ type: 'tick' })).rejects.toThrow(code('NOT_FOUND'))
+    const late = await w.engine()
+    await expect(late.open(counter({ checkpoints: 2 }), 'x', { shared: true })).rejects.toThrow(code('NOT_FOUND'))
+    expect((await late.head('counter/x'))!.seq).toBe(2)
   })
 
   it('holds for the archives and goes along with forks', async () => {

@@ -3,22 +3,26 @@
 import type { Fold } from '../../engine/definition.ts'
 import type { Instead, Model } from '../../engine/model.ts'
 
-function kindOf(kind: string, scope: string, policy: Model['policy'], actions?: Model['actions']): Model {
-  return { kind, name: null, scope, fold: null, policy, ...(actions && { actions }) }
+function kindOf(kind: string, scope: string, policy: Model['policy'], more: Partial<Model> = {}): Model {
+  return { kind, name: null, scope, fold: null, policy, ...more }
 }
 
 const rebuild: Instead = {
   instead: 'a projection is a view: rebuild it from the events, or roll back the aggregate that made them',
 }
+const key: Instead = { instead: 'a key is made once; forgetting it erases what it sealed' }
 const reads: Instead = { instead: 'a process manager reads a feed that only goes forward' }
 
 export const aggregateKind = kindOf('aggregate', 'events/', 'declared')
-export const projectionKind = kindOf('projection', 'projection/', 'fixed', { rollback: rebuild, fork: rebuild })
-export const processKind = kindOf('process-manager', 'process/', 'fixed', { rollback: reads, fork: reads })
-export const keysKind = kindOf('personal-keys', 'keys/', 'fixed', {
-  rollback: { instead: 'a key is made once; forgetting it erases what it sealed' },
-  fork: { instead: 'a key is made once; forgetting it erases what it sealed' },
+export const projectionKind = kindOf('projection', 'projection/', 'fixed', {
+  actions: { rollback: rebuild, fork: rebuild },
+  transfer: { stays: 'it reads the feed of its own store: move the aggregates, and let it build itself there' },
 })
+export const processKind = kindOf('process-manager', 'process/', 'fixed', {
+  actions: { rollback: reads, fork: reads },
+  transfer: { stays: 'it reads the feed of its own store' },
+})
+export const keysKind = kindOf('personal-keys', 'keys/', 'fixed', { actions: { rollback: key, fork: key } })
 
 export function aggregateModel(name: string, scope: string, fold: Fold<never>): Model {
   return { ...aggregateKind, name, scope, fold: fold as unknown as Fold<unknown>, usual: {} }

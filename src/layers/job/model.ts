@@ -56,11 +56,13 @@ export const jobKind: Model = {
   summarize,
   family: familyOf,
   actions,
+  transfer: { stop: ({ engine, head }) => stopJob(engine, head.timeline, 'it is moved') },
 }
 
 /** Always stored: jobs and consumers share their ids, and a tool must not prune by a policy that nobody declared. */
 export function jobModel(kind: 'job' | 'consumer', name: string, fold: Fold<JobState>): Model {
-  return { ...jobKind, kind, name, scope: jobPrefix + name, fold: fold as Fold<unknown> }
+  const model: Model = { ...jobKind, kind, name, scope: jobPrefix + name, fold: fold as Fold<unknown> }
+  return kind === 'job' ? model : { ...model, transfer: { stays: 'a consumer reads the feed of its own store' } }
 }
 
 function summarize(state: unknown) {

@@ -1,8 +1,18 @@
 // What tools know of tables and state stores.
 
+import type { Head } from '../../core/ports.ts'
+import { idBelow } from '../../core/scope.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Model } from '../../engine/model.ts'
+import type { Reprise } from '../../engine/reprise.ts'
 import type { TableState } from './state.ts'
+
+/** All partitions of the store: its keys are spread over them. */
+async function family(engine: Reprise, head: Head): Promise<string[]> {
+  const name = head.timeline.split('/')[1]!
+  const heads = await engine.list({ prefix: `table/${name}/`, limit: 10_000 })
+  return heads.map((each) => each.timeline as string).filter((id) => /^p\d+$/.test(idBelow(`table/${name}/`, id) ?? ''))
+}
 
 type Policy = NonNullable<Model['usual']>
 
@@ -28,5 +38,5 @@ export function tableModel(name: string, scope: string, fold: Fold<never>): Mode
 /** A partition lies where a table of that id would: its kind is always stored, so that one is not opened as the other. */
 export function partitionModel(name: string, scope: string, fold: Fold<never>): Model {
   const { usual: _, ...model } = tableModel(name, scope, fold)
-  return { ...model, kind: 'state-store' }
+  return { ...model, kind: 'state-store', family }
 }

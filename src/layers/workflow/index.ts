@@ -22,6 +22,7 @@ export {
 } from './definition.ts'
 export { exportHistory, loadHistory, type RecordedHistory, saveHistory } from './export.ts'
 export { NonRetryable, RetryLater } from './failure.ts'
+export { workflowKind } from './model.ts'
 export { type QueueDefinition, type QueueOptions, queue } from './queue.ts'
 export type { RetryPolicy } from './retry.ts'
 export { type RunStatus, WorkflowRun } from './run.ts'

@@ -8,12 +8,13 @@ import { idBelow } from '../../core/scope.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { locate, type Rollback, siblingOf } from '../../engine/fork.ts'
 import type { Actions, Model, Target } from '../../engine/model.ts'
+import { recover } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { AnyWorkflow } from './definition.ts'
 import type { Item } from './entries.ts'
 import { hostOf, nameOf, queueOf } from './host.ts'
 import { itemsOf } from './journal.ts'
-import { enterMessage } from './queue.ts'
+import { enterMessage, leaveMessages } from './queue.ts'
 import { endings, WorkflowRun } from './run.ts'
 import { readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
@@ -65,6 +66,16 @@ export const workflowKind: Model = {
   ],
   summarize,
   actions,
+  transfer: {
+    stays: whyItStays,
+    // Its place is free for others, and it waits for one where it arrives.
+    leaves: async ({ engine, head }) => leaveMessages(engine, head.timeline, await stateOf(engine, head)),
+    arrives: async ({ engine, head }) => {
+      const { started, end } = await stateOf(engine, head)
+      if (!started?.queue || end) return []
+      return [enterMessage(engine, started.queue, head.timeline, started.queue.key ?? '', head.priority)]
+    },
+  },
 }
 
 export function workflowModel(definition: AnyWorkflow): Model {
@@ -84,7 +95,21 @@ export function helperModel(kind: 'queue' | 'schedule', scope: string, fold: Fol
     fold,
     policy: 'fixed',
     actions: { rollback: { instead }, fork: { instead }, cancel: { instead }, resume: { instead } },
+    transfer: { stays: `a ${kind} is made where its definition is used` },
   }
+}
+
+async function stateOf(engine: Reprise, head: Head): Promise<RunState> {
+  return (await recover(engine.kernel, head, workflowFold)).state.value
+}
+
+/** What others of its store wait for, or it for them, stays with them. */
+function whyItStays(state: unknown): string | null {
+  const { started, open, end } = state as RunState
+  if (end) return null
+  if (started?.parent && !started.parent.detached) return `${started.parent.timeline} waits for it: move that one`
+  const child = Object.keys(open).find((id) => id.includes('~child:'))
+  return child ? `it waits for its child ${readableId(child)}: let that one end first` : null
 }
 
 /** Executes this run, and no new one, in this process until it ends. */

@@ -1,0 +1,44 @@
+// reprise move: stops a timeline and moves it, into a file for another machine or straight into another store.
+
+import { type Command, flag, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { findTimeline } from '../find.ts'
+import { bytes, count } from '../format.ts'
+import { openEngine } from '../store.ts'
+
+const move: Command = async ({ engine, args, options, output }) => {
+  const [given, file] = args as [string, string | undefined]
+  const url = text(options, 'to')
+  const isBack = flag(options, 'back')
+  if ([file, url, isBack || undefined].filter((each) => each !== undefined).length !== 1) {
+    throw new UsageError('say where to: a FILE, --to URL, or --back')
+  }
+  const head = await findTimeline(engine, given)
+  if (isBack) {
+    await engine.moveBack(head.timeline)
+    output.result({ timelines: [head.timeline] }, () => output.line(`${head.timeline} is here again`))
+    return exit.ok
+  }
+  const how = { takeover: flag(options, 'takeover') }
+  const target =
+    url === undefined ? null : await openEngine({ url, create: true, namespace: text(options, 'namespace') })
+  try {
+    const { registerKnown } = await import('../models.ts')
+    if (target) await registerKnown(target, text(options, 'module'))
+    const moved = await engine.move(head.timeline, target ?? file!, how)
+    output.result({ ...moved, to: url ?? file }, () => {
+      const what = moved.timelines.length === 1 ? head.timeline : count(moved.timelines.length, 'timeline')
+      output.line(`${what} in ${url ?? file}, ${bytes(moved.bytes)}`)
+      if (target) output.note('it goes on there; here it can no longer be opened')
+      else
+        output.note(
+          `it goes on where this is run: reprise import ${file}; to take it back: reprise move ${given} --back`,
+        )
+    })
+  } finally {
+    await target?.close()
+  }
+  return exit.ok
+}
+
+export default move

@@ -1,0 +1,294 @@
+// "Stop with a savepoint, move to another machine, go on", for every model, in the middle of its work, between SQLite and
+// PostgreSQL. What is moved goes on there with what it waited for, and can no longer be written to where it was.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
+import { describes } from '../../src/engine/model.ts'
+import { createEngine } from '../../src/engine/open.ts'
+import { sha256 } from '../../src/engine/platform.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { timeline } from '../../src/index.ts'
+import { agent } from '../../src/layers/agent/index.ts'
+import { aggregate } from '../../src/layers/events/index.ts'
+import { consumer, job } from '../../src/layers/job/index.ts'
+import { migrations } from '../../src/layers/migrate/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { stateStore, table } from '../../src/layers/table/index.ts'
+import { queue, type WorkflowDefinition, workflow, workflowKind } from '../../src/layers/workflow/index.ts'
+import { openPostgres } from '../../src/stores/postgres/index.ts'
+import { openSqlite } from '../../src/stores/sqlite/index.ts'
+import { dropSchema, newSchemaName } from '../support/schema.ts'
+
+const code = (expected: string) => expect.objectContaining({ code: expected })
+
+let folder: string
+let schema: string
+let engines: Reprise[]
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-move-'))
+  schema = newSchemaName()
+  engines = []
+})
+afterEach(async () => {
+  for (const engine of engines.reverse()) await engine.close()
+  await dropSchema(inject('postgresUrl'), schema)
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const places = {
+  sqlite: () => openSqlite(join(folder, 'store.db'), { namespace: 'default', hash: sha256 }),
+  postgres: () => openPostgres(inject('postgresUrl'), { namespace: 'default', schema, hash: sha256 }),
+}
+type Place = keyof typeof places
+
+async function engineAt(place: Place): Promise<Reprise> {
+  const engine = createEngine({ store: await places[place]() }, { worker: place })
+  engines.push(engine)
+  return engine
+}
+
+async function until(isDone: () => boolean | Promise<boolean>): Promise<void> {
+  const end = Date.now() + 30_000
+  while (!(await isDone())) {
+    if (Date.now() > end) throw new Error('waited too long')
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
+
+/** Moved by another process than the one that used it, once straight and once by a file. */
+async function moved(
+  from: Place,
+  to: Place,
+  id: string,
+  known: (rp: Reprise) => void,
+  byFile: boolean,
+): Promise<Reprise> {
+  const [source, target] = [await engineAt(from), await engineAt(to)]
+  known(source)
+  known(target)
+  if (byFile) {
+    const file = join(folder, 'moved.reprise')
+    await source.move(id, file)
+    await target.import(file)
+  } else await source.move(id, target)
+  expect((await source.head(id))!.status).toBe('moved')
+  return target
+}
+
+const counter = timeline('counter', {
+  initial: () => ({ total: 0 }),
+  apply: (state, entry: { type: 'added'; by: number }) => ({ total: state.total + entry.by }),
+  retain: { checkpoints: 7 },
+})
+const account = aggregate('account', {
+  initial: () => ({ balance: 0 }),
+  evolve: { deposited: (s, e: { amount: number }) => ({ balance: s.balance + e.amount }) },
+  decide: { deposit: (_s, c: { amount: number }) => ({ type: 'deposited', amount: c.amount }) },
+})
+const helper = agent('helper', { model: ({ messages }) => ({ content: `answer ${messages.length}` }) })
+
+describe.each([
+  ['sqlite', 'postgres', false],
+  ['postgres', 'sqlite', true],
+] as const)('moved from %s to %s (by a file: %s)', (from, to, byFile) => {
+  it('a timeline, a table and an aggregate go on with their state, and the old place refuses', async () => {
+    const rp = await engineAt(from)
+    const ticks = await rp.open(counter, 'x')
+    await ticks.append({ type: 'added', by: 2 })
+    const rows = await rp.open(table<number>('rows'))
+    await rows.set('k', 1)
+    await (await rp.open(account, 'ann')).do('deposit', { amount: 5 })
+    await rp.close()
+    const target = await moved(from, to, 'counter/x', () => undefined, byFile)
+    const there = await target.open(counter, 'x')
+    await there.append({ type: 'added', by: 3 })
+    expect(there.state.total).toBe(5)
+    expect((await target.head('counter/x'))!.attributes.$declared).toContain('"checkpoints":7')
+    const old = await engineAt(from)
+    await expect(old.open(counter, 'x')).rejects.toEqual(code('NOT_FOUND'))
+    const [tables, accounts] = [
+      await moved(from, to, 'table/rows', () => undefined, byFile),
+      await moved(from, to, 'events/account/ann', () => undefined, byFile),
+    ]
+    expect((await tables.open(table<number>('rows'))).get('k')).toBe(1)
+    const ann = await accounts.open(account, 'ann')
+    await ann.do('deposit', { amount: 1 })
+    expect(ann.state.balance).toBe(6)
+    expect((await target.verify()).faults).toEqual([])
+  })
+
+  it('a state store goes with all of its partitions, saves with their chunks, a session with its turns', async () => {
+    const counts = stateStore<number>('counts', { partitions: 3 })
+    const weights = save<Uint8Array>('weights', { keep: 3 })
+    const rp = await engineAt(from)
+    const s = await rp.open(counts)
+    for (let n = 0; n < 20; n++) await s.set(`k${n}`, n)
+    const saves = await rp.open(weights)
+    for (let n = 0; n < 2; n++) await saves.put(new Uint8Array(300_000).fill(n))
+    const session = await rp.open(helper, 'ann')
+    await session.turn('hello')
+    await rp.close()
+    const know = (engine: Reprise) => {
+      for (const model of [counts, weights].flatMap((each) => each[describes] as never)) engine.declare(model)
+    }
+    const target = await moved(from, to, 'table/counts/p0', know, byFile)
+    const again = await target.open(counts)
+    expect([again.size, again.get('k7')]).toEqual([20, 7])
+    const restored = await (await moved(from, to, 'save/weights', know, byFile)).open(weights)
+    expect((await restored.latest()).value[0]).toBe(1)
+    const there = await (await moved(from, to, 'agent/helper/ann', know, byFile)).open(helper, 'ann')
+    await there.turn('again')
+    expect(there.messages.map((message) => message.role)).toEqual(['user', 'assistant', 'user', 'assistant'])
+  })
+
+  it('a job stops in the middle and does the rest, each item once', async () => {
+    const done: string[] = []
+    let isSlow = true
+    const items = Array.from({ length: 30 }, (_, n) => String(n))
+    const night = job('night', {
+      source: items,
+      key: (item) => item,
+      concurrency: 1,
+      each: async (item) => {
+        if (isSlow) await new Promise((resolve) => setTimeout(resolve, 20))
+        done.push(item)
+      },
+    })
+    const rp = await engineAt(from)
+    const run = await rp.run(night)
+    await until(() => done.length > 3)
+    const stopped = run.result()
+    const target = await moved(from, to, 'job/night', (engine) => engine.declare(night[describes] as never), byFile)
+    expect((await stopped).status).toBe('stopped')
+    expect(done.length).toBeLessThan(30)
+    isSlow = false
+    expect(await (await target.run(night)).result()).toMatchObject({ status: 'finished' })
+    expect([...done].sort()).toEqual([...items].sort())
+    await expect((await rp.run(night)).result()).rejects.toEqual(code('NOT_FOUND'))
+  })
+
+  it('migrations go on at the step that failed', async () => {
+    const ran: string[] = []
+    let isBroken = true
+    const schemaSteps = migrations('schema', {
+      steps: [
+        { id: '001', run: () => void ran.push('001') },
+        {
+          id: '002',
+          run: () => {
+            if (isBroken) throw new Error('not yet')
+            ran.push('002')
+          },
+        },
+      ],
+    })
+    const rp = await engineAt(from)
+    await expect((await rp.run(schemaSteps)).result()).rejects.toThrow()
+    await rp.close()
+    isBroken = false
+    const target = await moved(from, to, 'migrate/schema', () => undefined, byFile)
+    await (await target.run(schemaSteps)).result()
+    expect(ran).toEqual(['001', '002'])
+  })
+
+  it('a workflow goes on with its wakeup, its queue and the signals that nobody read', async () => {
+    const charged: string[] = []
+    const lane = queue('lane', { concurrency: 1 })
+    const pay: WorkflowDefinition<number, string> = workflow(
+      'pay',
+      async (ctx, cents: number) => {
+        await ctx.step('charge', ({ key }) => void charged.push(key))
+        const said = await ctx.signal<string>('go')
+        await ctx.sleep(50)
+        return `${cents} ${said}`
+      },
+      { queue: lane },
+    )
+    const rp = await engineAt(from)
+    await rp.run(pay, 7, { id: 'o1' })
+    await until(async () => charged.length === 1 && (await rp.head('workflow/pay/o1'))!.seq >= 3)
+    // Not admitted: the first one keeps its place while it waits.
+    await rp.run(pay, 8, { id: 'o2' })
+    await rp.close()
+    const sender = await engineAt(from)
+    await sender.send('workflow/pay/o1', 'signal', { name: 'go', value: 'yes' })
+    const know = (engine: Reprise) => engine.declare(workflowKind)
+    const target = await moved(from, to, 'workflow/pay/o1', know, byFile)
+    expect(await target.head('workflow/pay/o1')).toMatchObject({ queue: 'workflow/pay', mail: 1 })
+    target.work([pay])
+    await until(async () => (await target.head('workflow/pay/o1'))!.status === 'completed')
+    expect(await (await target.run(pay, 0, { id: 'o1' })).result()).toBe('7 yes')
+    expect(charged).toHaveLength(1)
+    // Its place in the old queue is free for the one that waited for it.
+    const old = await engineAt(from)
+    old.work([pay])
+    await until(() => charged.length === 2)
+    await old.send('workflow/pay/o2', 'signal', { name: 'go', value: 'too' })
+    await until(async () => (await old.head('workflow/pay/o2'))!.status === 'completed')
+    expect((await old.head('workflow/pay/o1'))!.status).toBe('moved')
+  })
+})
+
+describe('a move', () => {
+  it('that is asked for again goes on, and one that was not imported can be taken back', async () => {
+    const rp = await engineAt('sqlite')
+    const ticks = await rp.open(counter, 'x')
+    await ticks.append({ type: 'added', by: 2 })
+    await ticks.close()
+    const target = await engineAt('postgres')
+    await rp.move('counter/x', join(folder, 'once.reprise'))
+    await expect(rp.open(counter, 'x')).rejects.toEqual(code('NOT_FOUND'))
+    await rp.move('counter/x', target)
+    await rp.move('counter/x', target)
+    expect((await target.open(counter, 'x')).state.total).toBe(2)
+    await rp.moveBack('counter/x')
+    expect((await rp.open(counter, 'x')).state.total).toBe(2)
+  })
+
+  it('and a move back bring what was done elsewhere; another history under the same id is refused', async () => {
+    const rp = await engineAt('sqlite')
+    const ticks = await rp.open(counter, 'x')
+    await ticks.append({ type: 'added', by: 2 })
+    await ticks.close()
+    const target = await engineAt('postgres')
+    await rp.move('counter/x', target)
+    const there = await target.open(counter, 'x')
+    await there.append({ type: 'added', by: 3 })
+    await there.close()
+    await rp.export({ timeline: 'counter/x', seq: 1 }, join(folder, 'old.reprise'))
+    await target.move('counter/x', rp)
+    const again = await rp.open(counter, 'x')
+    await again.append({ type: 'added', by: 4 })
+    expect(again.state.total).toBe(9)
+    await again.close()
+    await expect(target.open(counter, 'x')).rejects.toEqual(code('NOT_FOUND'))
+    await rp.move('counter/x', join(folder, 'away.reprise'))
+    const stranger = await engineAt('postgres')
+    const other = await stranger.open(counter, 'y')
+    for (let n = 0; n < 3; n++) await other.append({ type: 'added', by: 1 })
+    await other.close()
+    await stranger.export({ timeline: 'counter/y', seq: 3 }, join(folder, 'y.reprise'))
+    await expect(rp.import(join(folder, 'y.reprise'), { as: 'counter/x' })).rejects.toThrow()
+    expect((await rp.head('counter/x'))!.status).toBe('moved')
+    expect((await rp.verify()).faults).toEqual([])
+  })
+
+  it('is refused for what reads the feed of its store, and for a run that others wait for', async () => {
+    const rp = await engineAt('sqlite')
+    const target = await engineAt('postgres')
+    const mail = consumer('mail', { from: ['counter/'], follow: false, each: () => undefined })
+    await (await rp.run(mail)).result()
+    await expect(rp.move('job/mail', target)).rejects.toEqual(code('INVALID_ARGUMENT'))
+    const child = workflow('child', (ctx) => ctx.signal('go'))
+    const parent = workflow('parent', async (ctx) => await ctx.child(child, undefined, { id: 'c' }))
+    await rp.run(parent, undefined, { id: 'p' })
+    await until(async () => (await rp.head('workflow/child/c')) !== null)
+    await rp.close()
+    const mover = await engineAt('sqlite')
+    mover.declare(workflowKind)
+    await expect(mover.move('workflow/child/c', target)).rejects.toEqual(code('INVALID_ARGUMENT'))
+  })
+})

@@ -194,6 +194,8 @@ async function run(
   try {
     result = await tool.run(wanted.args, { key, attempt, signal })
   } catch (error) {
+    // Given up half-way: whether it happened is not known, and not for us to guess.
+    if (signal?.aborted) throw abortError(signal, error)
     await fail(host, wanted.id, messageOf(error))
     return { kind: 'failed', error: messageOf(error), wasRecorded: false }
   }
@@ -238,6 +240,29 @@ function reversalOf(tool: AnyTool): Reversal {
 function callOf(wanted: Wanted, tool: Pick<AnyTool, 'kind' | 'run'>): Omit<CallRecord, 'state'> {
   const { id, turn, name, args, digest } = wanted
   return { id, turn, tool: name, kind: tool.kind, digest, args, attempt: 1 }
+}
+
+export function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw abortError(signal)
+}
+
+export function abortError(signal: AbortSignal, cause: unknown = signal.reason): RepriseError {
+  return new RepriseError('ABORTED', 'the turn was given up; resume goes on with it', {}, cause)
+}
+
+/** What the work gives, or ABORTED as soon as the signal fires. */
+export async function unlessAborted<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
+  if (!signal) return await work
+  let stop: () => void = () => undefined
+  const aborted = new Promise<never>((_resolve, reject) => {
+    stop = () => reject(abortError(signal))
+    signal.addEventListener('abort', stop, { once: true })
+  })
+  try {
+    return await Promise.race([work, aborted])
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
 }
 
 export function messageOf(error: unknown): string {

@@ -2,7 +2,7 @@
 // last good turn, a bounded number of times and with other settings if it wants, and then hands over to a person.
 
 import type { Message, Settings } from './message.ts'
-import type { CallRecord, SessionState } from './state.ts'
+import { type CallRecord, type SessionState, spentBy, spentInTurn } from './state.ts'
 
 export interface GuardrailView<Data> {
   readonly state: Readonly<SessionState<Data>>
@@ -15,6 +15,11 @@ export interface Guardrail<Data = unknown> {
   readonly name: string
   /** Nothing, or what is wrong. */
   check(view: GuardrailView<Data>): string | undefined | null | false
+  /**
+   * What it watches is not undone by a rollback. It is then looked at before a turn asks the model as well: the session
+   * is handed over instead of going further over.
+   */
+  readonly outlastsRollback?: boolean
   /** How often it may roll back before a person is asked; 2 if left out. */
   readonly rollbacksMax?: number
   /** What the next attempt is made with, so that it does not go wrong in the same way. */
@@ -42,7 +47,11 @@ export function noLoops<Data = unknown>(
   }
 }
 
-/** Tokens or cost, of one turn or of the whole session. @example withinBudget({ turnCost: 0.5 }) */
+/**
+ * Tokens or cost, of one turn (its attempts that were rolled back included) or of the whole session. At most one model
+ * call goes beyond it. It hands over at once, unless `rollbacksMax` says to undo the turn before.
+ * @example withinBudget({ turnCost: 0.5 })
+ */
 export function withinBudget<Data = unknown>(
   options: {
     readonly turnCost?: number
@@ -54,14 +63,17 @@ export function withinBudget<Data = unknown>(
   const { turnCost, sessionCost, turnTokens, sessionTokens, ...rest } = options
   return {
     name: 'within-budget',
+    outlastsRollback: true,
+    rollbacksMax: 0,
     ...rest,
     check({ state }) {
-      const turn = [...state.turns.values({ reverse: true, limit: 1 })][0]?.usage
+      const turn = spentInTurn(state, state.turn)
+      const session = spentBy(state)
       const checks: [string, number | undefined, number][] = [
-        ['the turn cost', turnCost, turn?.cost ?? 0],
-        ['the session cost', sessionCost, state.usage.cost],
-        ['the turn took tokens', turnTokens, (turn?.inputTokens ?? 0) + (turn?.outputTokens ?? 0)],
-        ['the session took tokens', sessionTokens, state.usage.inputTokens + state.usage.outputTokens],
+        ['the turn cost', turnCost, turn.cost],
+        ['the session cost', sessionCost, session.cost],
+        ['the turn took tokens', turnTokens, turn.inputTokens + turn.outputTokens],
+        ['the session took tokens', sessionTokens, session.inputTokens + session.outputTokens],
       ]
       for (const [what, max, is] of checks) if (max !== undefined && is > max) return `${what}: ${is} of ${max}`
       return null

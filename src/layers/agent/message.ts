@@ -39,6 +39,14 @@ export function addUsage(a: Usage, b: Partial<Usage> | undefined): Usage {
   }
 }
 
+export function lessUsage(a: Usage, b: Usage): Usage {
+  return {
+    inputTokens: a.inputTokens - b.inputTokens,
+    outputTokens: a.outputTokens - b.outputTokens,
+    cost: a.cost - b.cost,
+  }
+}
+
 /** What may be changed when a session goes on from an earlier turn, so that it does not fail the same way again. */
 export interface Settings {
   readonly prompt?: string

@@ -12,7 +12,8 @@ import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { entry, messageOf } from './calls.ts'
 import type { AgentDefinition } from './definition.ts'
-import { type CallRecord, place, type SessionState, type Standing } from './state.ts'
+import { addUsage, lessUsage, noUsage } from './message.ts'
+import { type CallRecord, place, type RollbackAsked, type SessionState, type Standing, spentInTurn } from './state.ts'
 import type { Tools } from './tool.ts'
 
 /** A call as a plan shows it. */
@@ -139,10 +140,18 @@ export async function finishBranch<Data>(
   const rollbacks =
     counted === undefined ? past.rollbacks : { ...past.rollbacks, [counted]: (past.rollbacks[counted] ?? 0) + 1 }
   const standing = standingAfter(past, state.ledger, seq)
-  await open.write([entry('rolled-back', { archive, rollbacks, standing, settings: asked?.settings ?? {} })], {
-    status: 'idle',
-  })
+  const settings = asked?.settings ?? {}
+  const spent = spending(past, open.state, asked)
+  await open.write([entry('rolled-back', { archive, rollbacks, standing, settings, ...spent })], { status: 'idle' })
   return asked
+}
+
+/** Money is not undone: what the archive spent after the point stays on the bill, and on that of a turn asked again. */
+function spending(past: SessionState<unknown>, now: SessionState<unknown>, asked: RollbackAsked | null) {
+  const lost = addUsage(past.lost ?? noUsage, lessUsage(past.usage, now.usage))
+  if (!asked?.again) return { lost }
+  const turn = asked.toTurn + 1
+  return { lost, carried: { turn, usage: spentInTurn(past, turn) } }
 }
 
 /** Done after the point and not undone, whether it was to be undone or not. */

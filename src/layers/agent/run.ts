@@ -2,8 +2,9 @@
 // at after each. A broken guardrail sends the session back to the last good turn, a bounded number of times, and then
 // hands over to a person.
 
-import { entry, needModel } from './calls.ts'
+import { entry, needModel, throwIfAborted } from './calls.ts'
 import { type Decision, writeDecision } from './decision.ts'
+import type { GuardrailView } from './guardrail.ts'
 import type { Line } from './line.ts'
 import { resultOf, type TurnOptions, type TurnResult } from './options.ts'
 import { place } from './state.ts'
@@ -22,8 +23,10 @@ export async function runTurn<Data>(
   for (;;) {
     await takeDecisions(line)
     if (line.state.status !== 'running') return soFar()
+    throwIfAborted(options.signal)
     const step = nextStep(line.anyOpen.state)
     if (step.kind === 'end') break
+    if (step.kind === 'model' && modelCalls(line) === 0 && (await isOverBefore(line))) return soFar()
     if (step.kind === 'model' && modelCalls(line) >= stepsMax && !line.state.calls.has(step.id)) {
       await handOver(line, `the turn took ${stepsMax} model calls`)
       return soFar()
@@ -56,14 +59,31 @@ function modelCalls<Data>(line: Line<Data>): number {
   return count
 }
 
-/** True if it was handed over; a turn that was rolled back has begun anew. */
-async function isStopped<Data>(line: Line<Data>): Promise<boolean> {
+/** Before anything is spent on a turn: a budget that is used up already. A person may have overruled it. */
+async function isOverBefore<Data>(line: Line<Data>): Promise<boolean> {
+  if (line.state.overruled === line.state.turn) return false
+  for (const guardrail of line.definition.options.guardrails ?? []) {
+    const reason = guardrail.outlastsRollback && guardrail.check(viewOf(line))
+    if (!reason) continue
+    await handOver(line, `${guardrail.name}: ${reason}`)
+    return true
+  }
+  return false
+}
+
+function viewOf<Data>(line: Line<Data>): GuardrailView<Data> {
   const { turn } = line.state
-  const view = {
+  return {
     state: line.state,
     messages: messagesOfTurn(line.anyOpen.state, turn),
     calls: [...line.state.calls.values({ prefix: `${place(turn)}.` })],
   }
+}
+
+/** True if it was handed over; a turn that was rolled back has begun anew. */
+async function isStopped<Data>(line: Line<Data>): Promise<boolean> {
+  const { turn } = line.state
+  const view = viewOf(line)
   for (const guardrail of line.definition.options.guardrails ?? []) {
     const reason = guardrail.check(view)
     if (!reason) continue

@@ -9,7 +9,7 @@ import type { OpenOptions } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/history.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { type CallOutcome, callTool, entry } from './calls.ts'
+import { type CallOutcome, callTool, entry, throwIfAborted, unlessAborted } from './calls.ts'
 import { type Verdict, writeDecision } from './decision.ts'
 import type { AgentDefinition } from './definition.ts'
 import { type Group, joinCut, type Received, receiveMail, sendMail } from './group.ts'
@@ -18,13 +18,15 @@ import type { Message, Model, Settings, Usage } from './message.ts'
 import { type RollbackOptions, resultOf, type SessionRollback, type TurnOptions, type TurnResult } from './options.ts'
 import type { SessionRollbackPlan } from './rollback.ts'
 import { runTurn, takeDecisions } from './run.ts'
-import { place, type SessionState } from './state.ts'
+import { place, type SessionState, spentBy } from './state.ts'
 import type { TurnHost } from './turn.ts'
 import { captureFiles, restoreFiles, type WorkspaceOptions, type WorkspaceReport } from './workspace.ts'
 
 export class Session<Data> {
   readonly #line: Line<Data>
   #manualCalls = { turn: -1, count: 0 }
+  /** A turn whose caller gave it up, until its last step has ended. */
+  #abandoned: Promise<unknown> = Promise.resolve()
 
   static async open<Data>(
     engine: Reprise,
@@ -68,8 +70,9 @@ export class Session<Data> {
     return [...this.#line.state.messages.values()]
   }
 
+  /** All that was spent, on what was rolled back too. `state.usage` is that of the messages that are here. */
   get usage(): Usage {
-    return this.#line.state.usage
+    return spentBy(this.#line.anyOpen.state)
   }
 
   get coordinate(): Coordinate {
@@ -91,8 +94,12 @@ export class Session<Data> {
 
   /** Runs one turn: asks the model, makes its calls, until it is done or a person is needed. */
   async turn(input: unknown, options: TurnOptions<Data> = {}): Promise<TurnResult> {
+    return await this.#giveUpOn(options.signal, () => this.#turn(input, options))
+  }
+
+  async #turn(input: unknown, options: TurnOptions<Data>): Promise<TurnResult> {
     const known = options.key === undefined ? null : this.#turnOf(options.key)
-    if (known !== null) return known === this.state.turn ? await this.resume(options) : this.#result(known)
+    if (known !== null) return known === this.state.turn ? await this.#resume(options) : this.#result(known)
     if (this.state.status !== 'idle') {
       throw new RepriseError('CONFLICT', `${this.timeline} is ${this.state.status}: resume or decide first`, {
         status: this.state.status,
@@ -105,6 +112,10 @@ export class Session<Data> {
 
   /** Goes on with what a crash, a disconnect or an approval left. Nothing that is on record is done again. */
   async resume(options: TurnOptions<Data> = {}): Promise<TurnResult> {
+    return await this.#giveUpOn(options.signal, () => this.#resume(options))
+  }
+
+  async #resume(options: TurnOptions<Data>): Promise<TurnResult> {
     await takeDecisions(this.#line)
     await this.#line.askAgain()
     return this.state.status === 'running' ? await this.#run(options) : this.#result(this.state.turn)
@@ -115,6 +126,7 @@ export class Session<Data> {
    * the recorded results; one that differs is settled by the agent's policy for similar calls.
    */
   async use(tool: string, args: unknown, options: { readonly signal?: AbortSignal } = {}): Promise<CallOutcome> {
+    throwIfAborted(options.signal)
     const { turn } = this.state
     if (this.#manualCalls.turn !== turn) this.#manualCalls = { turn, count: 0 }
     const id = `${place(turn)}.m${String(this.#manualCalls.count++).padStart(4, '0')}`
@@ -175,6 +187,7 @@ export class Session<Data> {
   }
 
   async #rollback(plan: SessionRollbackPlan, options: RollbackOptions): Promise<SessionRollback> {
+    await this.#abandoned
     if (plan.inDoubt.length > 0) {
       const [first] = plan.inDoubt
       throw new RepriseError('EFFECT_IN_DOUBT', `${first!.tool} (${first!.id}) may have happened: decide that first`, {
@@ -295,6 +308,21 @@ export class Session<Data> {
 
   async #run(options: TurnOptions<Data>): Promise<TurnResult> {
     return await runTurn(this.#line, () => this.#host(options.signal, options.model), options)
+  }
+
+  /**
+   * The caller is free as soon as its signal fires. The step under way goes on to its end, so that what it did is
+   * recorded; whoever comes next waits for that.
+   */
+  async #giveUpOn<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+    throwIfAborted(signal)
+    await unlessAborted(signal, this.#abandoned)
+    const running = work()
+    const result = await unlessAborted(signal, running).catch((error: unknown) => {
+      if (signal?.aborted) this.#abandoned = running.catch(() => undefined)
+      throw error
+    })
+    return result
   }
 
   #turnOf(key: string): number | null {

@@ -62,7 +62,14 @@ export interface SessionState<Data> {
   status: 'idle' | 'running' | 'waiting'
   data: Data
   plan: unknown
+  /** Of the messages that are here. What was spent in all is `spentBy`. */
   usage: Usage
+  /** Spent on what rollbacks took back. */
+  lost?: Usage
+  /** Of that, on earlier attempts of a turn that is asked again. */
+  carried?: { readonly turn: number; readonly usage: Usage }
+  /** A turn for which a person overruled a handover. */
+  overruled?: number
   settings: Settings
   waiting: Waiting | null
   rollbacks: Readonly<Record<string, number>>
@@ -123,6 +130,17 @@ export function emptySession<Data>(data: Data): SessionState<Data> {
   }
 }
 
+/** All that the session has spent: a rollback gives none of it back. */
+export function spentBy(state: Readonly<SessionState<unknown>>): Usage {
+  return addUsage(state.usage, state.lost)
+}
+
+/** What a turn has spent, with its attempts that were rolled back. */
+export function spentInTurn(state: Readonly<SessionState<unknown>>, turn: number): Usage {
+  const own = state.turns.get(place(turn))?.usage ?? noUsage
+  return addUsage(own, state.carried?.turn === turn ? state.carried.usage : undefined)
+}
+
 /** Keys that sort as their numbers do. @example place(3, 1) // '00000003.0001' */
 export function place(turn: number, index?: number): string {
   const first = String(turn).padStart(8, '0')
@@ -154,6 +172,8 @@ export interface Entries {
     rollbacks: Record<string, number>
     standing: readonly Standing[]
     settings: Settings
+    lost?: Usage
+    carried?: { readonly turn: number; readonly usage: Usage }
   }
   sent: { to: string; id: string; content: unknown }
   received: { from: string; id: string; content: unknown; cut?: string }
@@ -255,7 +275,8 @@ const appliers: Appliers = {
     state.waiting = waiting
   },
   decided(state, { verdict, reason, args }) {
-    const { call, standing } = state.waiting ?? {}
+    const { call, standing, kind } = state.waiting ?? {}
+    if (kind === 'handover' && verdict === 'approve') state.overruled = state.turn
     const record = call === undefined ? undefined : state.calls.get(call)
     if (record && verdict === 'approve') {
       state.calls.set(record.id, { ...record, state: 'approved', ...(args !== undefined && { args }) })
@@ -279,7 +300,10 @@ const appliers: Appliers = {
   'rollback.asked'(state, asked) {
     state.rollingBack = asked
   },
-  'rolled-back'(state, { archive, rollbacks, standing, settings }) {
+  'rolled-back'(state, { archive, rollbacks, standing, settings, lost, carried }) {
+    if (lost) state.lost = lost
+    if (carried) state.carried = carried
+    else delete state.carried
     state.rollingBack = null
     state.archive = archive
     state.rollbacks = rollbacks

@@ -2,7 +2,7 @@
 // state alone, so a turn that was cut off anywhere goes on exactly where its history ends.
 
 import { getEffect } from '../../core/effects.ts'
-import { type CallHost, callTool, entry, fail, intend, messageOf } from './calls.ts'
+import { abortError, type CallHost, callTool, entry, fail, intend, messageOf } from './calls.ts'
 import type { ModelInDoubt } from './definition.ts'
 import type { Message, Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from './message.ts'
 import { type CallRecord, place, type SessionState, type Waiting } from './state.ts'
@@ -96,6 +96,8 @@ async function callModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: str
     ])
     return null
   } catch (error) {
+    // Given up half-way: it stays in doubt, and is asked again under the same key.
+    if (host.signal?.aborted) throw abortError(host.signal, error)
     if (!host.open.broken) await fail(host, id, messageOf(error))
     throw error
   }

@@ -106,6 +106,93 @@ describe('the AI SDK', () => {
         expect(undone).toEqual([refunds[0]!.key])
       })
 
+      it('goes on after a rollback: the model is asked anew, what was undone is done anew, what stands is not', async () => {
+        const w = await world()
+        const done: string[] = []
+        const toolsFor = (recorder: Recorder) => {
+          const inputSchema = z.object({ to: z.string() })
+          const acting = (name: string) =>
+            tool({ inputSchema, execute: async ({ to }) => `${name} ${to} ${done.push(`${name} ${to}`)}` })
+          return recorder.tools(
+            { book: acting('book'), mail: acting('mail') },
+            {
+              book: { kind: 'compensatable', compensate: ({ to }: { to: string }) => done.push(`unbook ${to}`) },
+              mail: { kind: 'irreversible' },
+            },
+          )
+        }
+        const { url } = await startServer()
+        const run = async (recorder: Recorder) => {
+          const tools = toolsFor(recorder)
+          return await generateText({ model: modelOf(url, recorder), prompt: 'go', tools, stopWhen: stepCountIs(4) })
+        }
+        const recorder = await (await w.engine()).open(definition, 'rolled')
+        await run(recorder)
+        expect(done).toEqual(['book a', 'mail a'])
+        expect(await recorder.rollback()).toMatchObject({ undone: [expect.any(String)], cannot: [expect.any(String)] })
+        // In the same process: a different booking; the mail is out, and is not sent again.
+        const again = await run(recorder)
+        expect(again.text).toBe('done')
+        expect(done).toEqual(['book a', 'mail a', 'unbook a', 'book b'])
+        expect(server!.requests).toBe(4)
+        // In another one: everything from the record.
+        await recorder.close()
+        const second = await (await w.engine()).open(definition, 'rolled')
+        expect((await run(second)).text).toBe('done')
+        expect(done).toHaveLength(4)
+        expect(server!.requests).toBe(4)
+        // And once more.
+        expect(await second.rollback()).toMatchObject({ undone: [expect.any(String)], cannot: [expect.any(String)] })
+        await run(second)
+        expect(done.slice(4)).toEqual(['unbook b', 'book c'])
+
+        async function startServer(): Promise<ModelServer> {
+          let runs = 0
+          server = await startModelServer((request) => {
+            if (isAfterTool(request)) return { text: 'done' }
+            const to = 'abc'[runs++]!
+            const call = (name: string, where: string) => ({ id: `call-${name}`, name, args: { to: where } })
+            return { calls: [call('book', to), call('mail', 'a')] }
+          })
+          return server
+        }
+      })
+
+      it('finishes a rollback that was cut off before anything else', async () => {
+        const w = await world()
+        const { url } = await serve(() => 500)
+        const refunds: { cents: number; key: string }[] = []
+        const first = await (await w.engine()).open(definition, 'cut')
+        const options = (recorder: Recorder, undone: string[]) => ({
+          model: modelOf(url, recorder),
+          prompt: 'refund',
+          tools: toolsOf(recorder, refunds, undone),
+          stopWhen: stepCountIs(4),
+        })
+        await generateText(options(first, []))
+        first.tools(
+          { refund: tool({ inputSchema: z.object({}), execute: async () => 1 }) },
+          {
+            refund: {
+              kind: 'compensatable',
+              compensate: () => {
+                throw new Error('the bank is closed')
+              },
+            },
+          },
+        )
+        await expect(first.rollback()).rejects.toThrow('the bank is closed')
+        await first.close()
+        const second = await (await w.engine()).open(definition, 'cut')
+        const undone: string[] = []
+        const asked = options(second, undone)
+        await expect(generateText({ ...asked, maxRetries: 0 })).rejects.toEqual(code('CONFLICT'))
+        expect((await second.rollback()).undone).toHaveLength(1)
+        expect((await generateText(asked)).text).toBe('refunded it')
+        expect(refunds).toHaveLength(2)
+        expect(refunds[0]!.key).not.toBe(refunds[1]!.key)
+      })
+
       it('goes on reading a stream whose client went away, records it whole, and replays it without a request', async () => {
         const w = await world()
         const text = Array.from({ length: 30 }, (_, i) => `word-${i} `).join('')

@@ -30,10 +30,22 @@ export interface RecorderOptions {
   readonly similarCalls?: 'conflict' | 'new'
 }
 
-const fold: Fold<{ calls: number }> = {
+interface RunState {
+  readonly calls: number
+  /** How often the run was rolled back: after it, the program asks and acts anew. */
+  readonly rollbacks?: number
+  /** A rollback was decided and is not finished. */
+  readonly isRollingBack?: boolean
+}
+
+const fold: Fold<RunState> = {
   version: 'ai-sdk 1',
   initial: () => ({ calls: 0 }),
-  apply: (state) => state,
+  apply(state, { type }) {
+    if (type === 'rollback.asked') return { ...state, isRollingBack: true }
+    if (type !== 'rolled-back') return state
+    return { ...state, rollbacks: (state.rollbacks ?? 0) + 1, isRollingBack: false }
+  },
   checkpoint: { every: 200 },
 }
 
@@ -52,22 +64,19 @@ export function record(name: string, options: RecorderOptions = {}): Entity<Reco
 
 export class Recorder {
   readonly #engine: Reprise
-  readonly #open: OpenTimeline<{ calls: number }>
+  readonly #open: OpenTimeline<RunState>
   readonly #options: RecorderOptions
   readonly #counts = new Map<string, number>()
-  /** Done by an earlier run of the program, and not asked for again yet. */
-  readonly #unclaimed: Map<string, Effect>
+  /** Done by an earlier run of the program, or left standing by a rollback, and not asked for again yet. */
+  #unclaimed: Map<string, Effect>
   readonly #tools = new Map<string, EffectTool>()
   readonly #underWay = new Set<Promise<unknown>>()
 
-  constructor(engine: Reprise, open: OpenTimeline<{ calls: number }>, options: RecorderOptions) {
+  constructor(engine: Reprise, open: OpenTimeline<RunState>, options: RecorderOptions) {
     this.#engine = engine
     this.#open = open
     this.#options = options
-    const done = listEffects(open.ledger).filter(
-      (effect) => effect.outcome === 'done' && effect.name.startsWith('tool '),
-    )
-    this.#unclaimed = new Map(done.map((effect) => [effect.id, effect]))
+    this.#unclaimed = this.#standing()
   }
 
   get effects(): readonly Effect[] {
@@ -109,13 +118,17 @@ export class Recorder {
     return Object.fromEntries(wrapped) as T
   }
 
-  /** Undoes the tools' effects, last first; says what it undid and what it could not. */
+  /**
+   * Undoes the tools' effects, last first; says what it undid and what it could not. After it the program runs anew: the
+   * model is asked again and tools act again, but for calls that could not be undone: those give their recorded result.
+   * If it is cut off, or a compensation fails, nothing else works until it was called again.
+   */
   async rollback(): Promise<{ readonly undone: readonly string[]; readonly cannot: readonly string[] }> {
     await this.settle()
-    const done = this.effects.filter((effect) => effect.outcome === 'done' && effect.name.startsWith('tool '))
+    if (!this.#open.state.isRollingBack) await this.#open.write([{ type: 'rollback.asked', data: null }])
     const undone: string[] = []
     const cannot: string[] = []
-    for (const effect of [...done].sort((a, b) => b.endedSeq! - a.endedSeq!)) {
+    for (const effect of [...this.#standing().values()].sort((a, b) => b.endedSeq! - a.endedSeq!)) {
       const kind = this.#tools.get(effect.name.slice(5))
       if (kind?.kind === 'read-only') continue
       const undo = kind?.compensate as
@@ -128,6 +141,9 @@ export class Recorder {
       await this.#open.effects.compensate(effect.id, (each, key) => undo(each.input, each.result, { key }))
       undone.push(effect.id)
     }
+    await this.#open.write([{ type: 'rolled-back', data: null }])
+    this.#counts.clear()
+    this.#unclaimed = this.#standing()
     return { undone, cannot }
   }
 
@@ -155,7 +171,11 @@ export class Recorder {
     const id = this.#identify(`tool ${name}`, input)
     const retries =
       (kind.inDoubt ?? (kind.kind === 'read-only' || kind.kind === 'idempotent' ? 'retry' : 'hold')) === 'retry'
-    if (!this.#unclaimed.delete(id)) this.#checkSimilar(name, kind, id)
+    if (!this.#unclaimed.delete(id)) {
+      const standing = kind.kind === 'read-only' ? undefined : this.#claimStanding(id)
+      if (standing) return standing.result
+      this.#checkSimilar(name, kind, id)
+    }
     return await this.#open.effects.run(
       `tool ${name}`,
       async ({ key }) =>
@@ -169,6 +189,24 @@ export class Recorder {
         inDoubt: retries ? 'retry' : 'hold',
       },
     )
+  }
+
+  /** Tool calls that were made and not undone. */
+  #standing(): Map<string, Effect> {
+    const done = listEffects(this.#open.ledger).filter(
+      ({ name, outcome, state }) => outcome === 'done' && state !== 'compensated' && name.startsWith('tool '),
+    )
+    return new Map(done.map((effect) => [effect.id, effect]))
+  }
+
+  /** The same call, made before a rollback that could not undo it: it is not made a second time. */
+  #claimStanding(id: string): Effect | undefined {
+    for (const [key, effect] of this.#unclaimed) {
+      if (isOfThisRun(key, this.#open.state) || contentOf(key) !== contentOf(id)) continue
+      this.#unclaimed.delete(key)
+      return effect
+    }
+    return undefined
   }
 
   /** Never a second charge in silence: a call of this tool is on record, was not asked for in this run, and differs. */
@@ -205,14 +243,27 @@ export class Recorder {
     return await first
   }
 
-  /** The nth call with this content. */
+  /** The nth call with this content since the last rollback. */
   #identify(kind: string, content: unknown): string {
+    const { isRollingBack, rollbacks = 0 } = this.#open.state
+    if (isRollingBack) {
+      throw new RepriseError('CONFLICT', `${this.#open.id}: a rollback was cut off; call rollback() again to finish it`)
+    }
     const { codec, hash } = this.#engine.kernel
     const digest = toHex(hash(codec.encode([kind, plain(content)]))).slice(0, 32)
     const count = this.#counts.get(digest) ?? 0
     this.#counts.set(digest, count + 1)
-    return `${kind} ${digest} ${count}`
+    return `${rollbacks > 0 ? `${rollbacks}~` : ''}${kind} ${digest} ${count}`
   }
+}
+
+function isOfThisRun(id: string, { rollbacks = 0 }: RunState): boolean {
+  return (/^(\d+)~/.exec(id)?.[1] ?? '0') === String(rollbacks)
+}
+
+/** What is called with what: an id without the rollbacks before it and the number behind it. */
+function contentOf(id: string): string {
+  return id.replace(/^\d+~/, '').replace(/ \d+$/, '')
 }
 
 interface Pipe {

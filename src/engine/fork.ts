@@ -281,7 +281,7 @@ function floorFor(copies: readonly ManifestRecord[], lineage: readonly Head[], f
 const pageOfArchives = 32
 
 /** Not by scope: the timelines below this id, of which there may be many, are none of them. */
-async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
+export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
   const found: Head[] = []
   for (let after = archivesStart(id) as TimelineId; ; ) {
     const page = await kernel.store.timelines({ after, limit: pageOfArchives })

@@ -6,8 +6,10 @@
 import type { TimelineId } from '../core/coordinate.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { UnreadPages } from '../core/keyed-page.ts'
+import type { Head } from '../core/ports.ts'
 import type { Fold } from './definition.ts'
 import type { Replica } from './follow.ts'
+import { archivesOf } from './fork.ts'
 import { newOperation } from './kernel.ts'
 import { damageOf, isDamage, recover } from './recover.ts'
 import type { Reprise } from './reprise.ts'
@@ -109,20 +111,35 @@ export class SharedTimeline<State> {
     await (await this.#own()).checkpoint({ trigger })
   }
 
-  /** Removes it and all of it. */
+  /**
+   * Removes it with its history, its captures and the archives that rollbacks made of it. PINNED if a fork or a savepoint
+   * needs any of that; what had to stay is then untouched. No other write of this process goes on beside it.
+   */
   async remove(): Promise<void> {
+    const turn = this.#alone.then(async () => {
+      while (this.#writesUnderWay > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+      await this.close()
+      await this.#forget(this.id)
+      // The newest first: each is a fork of the one before it.
+      const archives = await archivesOf(this.#engine.kernel, this.id)
+      for (const { timeline } of archives.sort((a, b) => numberOf(b) - numberOf(a))) await this.#forget(timeline)
+    })
+    this.#alone = turn.catch(() => undefined)
+    await turn
+  }
+
+  async #forget(id: TimelineId): Promise<void> {
     const { kernel } = this.#engine
     for (let attempt = 1; ; attempt++) {
-      await this.close()
-      const head = await this.#engine.head(this.id)
+      const head = await this.#engine.head(id)
       if (!head) return
       const outcome = await kernel.committer.submit({
         operation: newOperation(kernel.random),
-        guard: { timeline: this.id, epoch: head.epoch },
+        guard: { timeline: id, epoch: head.epoch },
         forget: true,
       })
       if (outcome.ok) return
-      if (attempt >= attemptsMax || outcome.code !== 'FENCED') throw refusalError(this.id, outcome)
+      if (attempt >= attemptsMax || outcome.code !== 'FENCED') throw refusalError(id, outcome)
     }
   }
 
@@ -248,4 +265,8 @@ export class SharedTimeline<State> {
 /** A rollback in this process closes it too, whoever holds it. */
 function isUsable(open: OpenTimeline<unknown>): boolean {
   return !open.broken && !open.closing
+}
+
+function numberOf({ timeline }: Head): number {
+  return Number(/~(\d+)$/.exec(timeline)?.[1])
 }

@@ -4,6 +4,7 @@ import { Agent, type AgentInputItem, OpenAIProvider, Runner, tool } from '@opena
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { feedStart } from '../../src/core/ports.ts'
 import { RepriseSession } from '../../src/layers/openai-agents/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
@@ -48,6 +49,44 @@ describe('the OpenAI Agents SDK', () => {
       expect(await second.getItems()).toEqual(items)
       expect((await runner.run(agent, 'and now?', { session: second })).finalOutput).toBe('6 messages')
       expect(await second.getItems(1)).toMatchObject([{ role: 'assistant' }])
+    })
+
+    it('cleared is gone: its items are in no history, no archive, no capture that can be read', async () => {
+      const w = await world()
+      const rp = await w.engine()
+      const session = new RepriseSession(rp, 'secret')
+      await session.addItems([user('my number is 4711'), user('b')])
+      await session.addItems([user('c')])
+      await session.close()
+      await rp.rollback({ timeline: 'openai-agents/secret', seq: 1 })
+      await session.addItems([user('d')])
+      await session.close()
+      await rp.rollback({ timeline: 'openai-agents/secret', seq: 1 })
+      await session.addItems([user('e')])
+      expect((await rp.list({ prefix: 'openai-agents/secret' })).length).toBe(3)
+      const other = new RepriseSession(await w.engine(), 'secret')
+      expect(await other.getItems()).toHaveLength(3)
+      await session.clearSession()
+      expect(await rp.list({ prefix: 'openai-agents/secret' })).toEqual([])
+      expect((await rp.feed(feedStart)).items).toEqual([])
+      // Both go on, from nothing.
+      expect(await other.getItems()).toEqual([])
+      await other.addItems([user('anew')])
+      expect(await session.getItems()).toEqual([user('anew')])
+      await session.clearSession()
+      await session.clearSession()
+      expect(await other.getItems()).toEqual([])
+    })
+
+    it('cleared while a savepoint holds it is empty, and says that it can still be read', async () => {
+      const w = await world()
+      const rp = await w.engine()
+      const session = new RepriseSession(rp, 'held')
+      await session.addItems([user('a')])
+      await session.close()
+      await rp.savepoint({ timeline: 'openai-agents/held', seq: 1 })
+      await expect(session.clearSession()).rejects.toEqual(code('PINNED'))
+      expect(await session.getItems()).toEqual([])
     })
 
     it('applies a transaction once, and refuses one that does not fit, changing nothing', async () => {

@@ -3,7 +3,7 @@
 
 import type { AgentInputItem, Session } from '@openai/agents'
 import { timelineId, toHex } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type Keyed, keyed } from '../../core/keyed.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { newId } from '../../engine/kernel.ts'
@@ -112,8 +112,24 @@ export class RepriseSession implements Session {
     return popped && structuredClone(popped)
   }
 
+  /**
+   * Removes the items for good, with the history that brought them: nothing can read them any more. If a fork or a
+   * savepoint still holds them, the session is empty all the same, and PINNED says what is left.
+   */
   async clearSession(): Promise<void> {
-    await this.#timeline.writeAlone(() => ({ entry: { type: 'cleared', data: null }, done: () => undefined }))
+    try {
+      await this.#timeline.remove()
+    } catch (error) {
+      if (!isReprise(error, 'PINNED')) throw error
+      if (await this.#timeline.read())
+        await this.#timeline.writeAlone(() => ({ entry: { type: 'cleared', data: null }, done: () => undefined }))
+      throw new RepriseError(
+        'PINNED',
+        `the session ${this.#id} is empty now, but its items can still be read: ${error.message}`,
+        { session: this.#id },
+        error,
+      )
+    }
   }
 
   async replaceHistoryWithCompaction(items: AgentInputItem[]): Promise<void> {

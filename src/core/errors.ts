@@ -116,6 +116,10 @@ const kinds = {
     remedy: 'fix',
     hint: 'Put the step back as it was applied and add a new step for the change; nothing was done.',
   },
+  CALLS_SUSPENDED: {
+    remedy: 'retry',
+    hint: 'The model or tool failed too often in a row. Try again after the time in the data; the turn can be resumed.',
+  },
   UNSAFE_PATH: {
     remedy: 'stop',
     hint: 'A path in stored data would leave its directory, or two of them clash. Nothing was written; do not trust the data.',

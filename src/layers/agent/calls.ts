@@ -4,12 +4,13 @@
 
 import { toHex } from '../../core/coordinate.ts'
 import { effectKey, getEffect, type Reversal } from '../../core/effects.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import type { SimilarCalls } from './definition.ts'
+import { type CallGuards, CallWatch, pause } from './policy.ts'
 import type { CallRecord, Entries, SessionState, Standing, Waiting } from './state.ts'
-import { type AnyTool, retriesInDoubt, type Tools } from './tool.ts'
+import { type AnyTool, checkArgs, retriesInDoubt, type Tools } from './tool.ts'
 
 /** What the calls need of their session. */
 export interface CallHost {
@@ -18,6 +19,7 @@ export interface CallHost {
   /** The timeline this branch left, so that its keys differ. */
   readonly branch: string | undefined
   readonly tools: Tools
+  readonly guards: CallGuards
   /** Names of those that may be called now; all if undefined. */
   readonly allowed: readonly string[] | undefined
   readonly similarCalls: SimilarCalls
@@ -58,15 +60,18 @@ export async function callTool(
   if (!tool) return await refuse(host, wanted, `there is no tool ${name}`)
   // What was begun before the settings changed is still brought to its end.
   if (!record && !isAllowed(host, name)) return await refuse(host, wanted, `${name} may not be used now`)
+  // Its arguments were checked before it was intended.
   if (record?.state === 'intended') return await resolveDoubt(host, wanted, tool, signal)
+  const checked = await checkArgs(tool, wanted.args)
+  if (!checked.isValid) return await refuse(host, wanted, `the arguments of ${name} are not valid: ${checked.why}`)
   if (!record) {
     const standing = findStanding(open.state, name, digest)
     if (standing?.digest === digest) return await replayStanding(host, wanted, tool, standing)
     if (standing && host.similarCalls !== 'new') return await conflict(host, wanted, tool, standing)
-    const needsApproval = typeof tool.approve === 'function' ? tool.approve(args) : tool.approve === true
+    const needsApproval = typeof tool.approve === 'function' ? tool.approve(checked.value) : tool.approve === true
     if (needsApproval) return await wait(host, wanted, tool, { kind: 'approval', reason: `${name} needs an approval` })
   }
-  return await intendAndRun(host, wanted, tool, signal)
+  return await intendAndRun(host, { ...wanted, args: checked.value }, tool, signal)
 }
 
 interface Wanted {
@@ -100,7 +105,10 @@ async function settleSimilar(
   if (!tool) return await refuse(host, wanted, `there is no tool ${wanted.name}`)
   if (!isAllowed(host, wanted.name)) return await refuse(host, wanted, `${wanted.name} may not be used now`)
   if (tool.kind === 'read-only' || record.kind === 'read-only' || host.similarCalls === 'new') {
-    return await intendAndRun(host, wanted, tool, signal)
+    const checked = await checkArgs(tool, wanted.args)
+    if (!checked.isValid)
+      return await refuse(host, wanted, `the arguments of ${wanted.name} are not valid: ${checked.why}`)
+    return await intendAndRun(host, { ...wanted, args: checked.value }, tool, signal)
   }
   const { tool: name, digest, args, result } = record
   const key = getEffect(host.open.ledger, record.id)?.key ?? ''
@@ -147,17 +155,22 @@ async function resolveDoubt(
   tool: AnyTool,
   signal: AbortSignal | undefined,
 ): Promise<CallOutcome> {
+  if (!tool.probe && retriesInDoubt(tool)) return await intendAndRun(host, wanted, tool, signal)
+  return (await settleUnknown(host, wanted, tool)) ?? (await intendAndRun(host, wanted, tool, signal))
+}
+
+/** Asks the outside, or a person, what became of a call. Null: it did not happen. */
+async function settleUnknown(host: CallHost, wanted: Wanted, tool: AnyTool): Promise<CallOutcome | null> {
   const { key } = getEffect(host.open.ledger, wanted.id)!
   if (tool.probe) {
     const probed = await tool.probe(key, wanted.args)
-    if (!probed.happened) return await intendAndRun(host, wanted, tool, signal)
+    if (!probed.happened) return null
     await host.open.write([
       { type: '$effect.settled', data: { id: wanted.id, outcome: 'done', by: 'probe' } },
       entry('returned', { id: wanted.id, result: probed.result }),
     ])
     return { kind: 'result', result: probed.result, wasRecorded: true }
   }
-  if (retriesInDoubt(tool)) return await intendAndRun(host, wanted, tool, signal)
   return await wait(host, wanted, tool, {
     kind: 'in-doubt',
     reason: `${wanted.name} was called, and whether it happened is not known`,
@@ -170,40 +183,57 @@ async function intendAndRun(
   tool: AnyTool,
   signal: AbortSignal | undefined,
 ): Promise<CallOutcome> {
-  let args = wanted.args
-  if (tool.check) {
+  const guard = host.guards.tool(wanted.name, tool)
+  const { clock } = host.kernel
+  for (let failed = 1; ; failed++) {
+    await intend(host, { ...callOf(wanted, tool), state: 'intended' }, reversalOf(tool))
+    let result: unknown
     try {
-      args = tool.check(args)
+      guard.checkOpen(clock, wanted)
+      result = await attempt(host, wanted, tool, guard.timeoutMs, signal)
+      guard.succeeded()
     } catch (error) {
-      return await refuse(host, wanted, messageOf(error))
+      // Given up half-way: whether it happened is not known, and not for us to guess.
+      if (signal?.aborted) throw abortError(signal, error)
+      const pauseMs = guard.failed(failed, error, wanted, host.kernel)
+      if (isReprise(error, 'TIMEOUT') && !retriesInDoubt(tool)) {
+        const settled = await settleUnknown(host, wanted, tool)
+        if (settled) return settled
+      }
+      if (pauseMs === null) {
+        await fail(host, wanted.id, messageOf(error))
+        return { kind: 'failed', error: messageOf(error), wasRecorded: false }
+      }
+      await pause(clock, pauseMs, signal)
+      throwIfAborted(signal)
+      continue
+    } finally {
+      guard.left(wanted)
     }
+    await host.open.write([
+      { type: '$effect.done', data: { id: wanted.id } },
+      entry('returned', { id: wanted.id, result: result === undefined ? null : result }),
+    ])
+    return { kind: 'result', result, wasRecorded: false }
   }
-  await intend(host, { ...callOf({ ...wanted, args }, tool), state: 'intended' }, reversalOf(tool))
-  return await run(host, { ...wanted, args }, tool, signal)
 }
 
-async function run(
+async function attempt(
   host: CallHost,
   wanted: Wanted,
   tool: AnyTool,
+  timeoutMs: number | null,
   signal: AbortSignal | undefined,
-): Promise<CallOutcome> {
+): Promise<unknown> {
   const { key } = getEffect(host.open.ledger, wanted.id)!
   const attempt = host.open.state.calls.get(wanted.id)?.attempt ?? 1
-  let result: unknown
+  if (timeoutMs === null) return await tool.run(wanted.args, { key, attempt, signal })
+  const watch = new CallWatch(host.kernel.clock, timeoutMs, signal)
   try {
-    result = await tool.run(wanted.args, { key, attempt, signal })
-  } catch (error) {
-    // Given up half-way: whether it happened is not known, and not for us to guess.
-    if (signal?.aborted) throw abortError(signal, error)
-    await fail(host, wanted.id, messageOf(error))
-    return { kind: 'failed', error: messageOf(error), wasRecorded: false }
+    return await watch.wait(tool.run(wanted.args, { key, attempt, signal: watch.signal }))
+  } finally {
+    watch.end()
   }
-  await host.open.write([
-    { type: '$effect.done', data: { id: wanted.id } },
-    entry('returned', { id: wanted.id, result: result === undefined ? null : result }),
-  ])
-  return { kind: 'result', result, wasRecorded: false }
 }
 
 /** The intent of a call, before it is made. A call whose intent is on record already goes on under the same key. */

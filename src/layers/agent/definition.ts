@@ -11,6 +11,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import type { Guardrail } from './guardrail.ts'
 import type { Model, Settings } from './message.ts'
 import { agentModel, usualCheckpoint } from './model.ts'
+import { CallGuards, type CallPolicy } from './policy.ts'
 import { Session } from './session.ts'
 import { applyEntry, emptySession, type SessionState } from './state.ts'
 import type { Tools } from './tool.ts'
@@ -34,6 +35,8 @@ export interface AgentOptions<Data> {
   readonly similarCalls?: SimilarCalls
   /** 'retry' if left out. */
   readonly modelInDoubt?: ModelInDoubt
+  /** Retry, timeout and breaker of model calls; a failure that looks like passing is tried again four times in all. */
+  readonly modelCalls?: CallPolicy
   /** Model calls in one turn at most; 32 if left out. */
   readonly stepsMax?: number
   /** When to capture the state; after 256 entries if left out. A turn is durable and can be gone back to without it. */
@@ -49,6 +52,7 @@ export interface AgentDefinition<Data> extends Entity<Session<Data>>, Described 
   readonly prefix: string
   readonly fold: Fold<SessionState<Data>>
   readonly options: AgentOptions<Data>
+  readonly guards: CallGuards
 }
 
 /**
@@ -80,6 +84,7 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
     prefix,
     fold,
     options,
+    guards: new CallGuards(options.modelCalls),
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       engine.declare(model)

@@ -1,5 +1,7 @@
 // reprise/agent: sessions of agents, one timeline each. See docs/guides/agents.md.
 
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
+export type { StandardSchema } from '../../engine/schema.ts'
 export { type BranchView, type Comparison, compareSessions, mergeBranch } from './branches.ts'
 export type { CallOutcome } from './calls.ts'
 export { type Decision, sendDecision, type Verdict } from './decision.ts'
@@ -17,10 +19,11 @@ export type {
   Usage,
 } from './message.ts'
 export type { RollbackOptions, SessionRollback, TurnOptions, TurnResult } from './options.ts'
+export type { CallPolicy } from './policy.ts'
 export { type Evaluation, evaluateSession, type Replay, type ReplayedStep, replaySession } from './replay.ts'
 export type { PlannedCall, SessionRollbackPlan } from './rollback.ts'
 export type { Session } from './session.ts'
 export type { CallRecord, SessionState, Standing, TurnRecord, Waiting } from './state.ts'
 export { readTurn, type StreamEvent, type StreamPosition } from './stream.ts'
-export { type Tool, type ToolContext, type ToolKind, tool } from './tool.ts'
+export { type Tool, type ToolContext, type ToolDefinition, type ToolKind, tool } from './tool.ts'
 export type { WorkspaceOptions, WorkspaceReport } from './workspace.ts'

@@ -1,5 +1,7 @@
 // The words of a session: messages, model calls and their answers, usage. Plain data, so that any model can be behind it.
 
+import type { ToolDefinition } from './tool.ts'
+
 export interface ToolRequest {
   /** The model's own id for the call, if it gives one. */
   readonly id?: string
@@ -65,11 +67,15 @@ export interface ModelCall<Data> {
   readonly notes: readonly string[]
   readonly settings: Settings
   readonly tools: readonly string[]
+  /** The same tools with what a model is told about them. */
+  readonly toolDefinitions: readonly ToolDefinition[]
   /** The same when the call is made again after a crash: hand it to the provider as the idempotency key. */
   readonly key: string
   readonly attempt: number
   /** What an earlier attempt had streamed before it was cut off. */
   readonly partial: string
+  /** The answer is put behind `partial` (`modelInDoubt: 'continue'`): give the rest only. */
+  readonly isContinued: boolean
   readonly signal: AbortSignal | undefined
 }
 

@@ -14,7 +14,7 @@ import type { AgentDefinition } from './definition.ts'
 import type { Message, Model, ModelAnswer, ModelPart, Settings, ToolRequest, Usage } from './message.ts'
 import { addUsage, noUsage } from './message.ts'
 import type { SessionState } from './state.ts'
-import { allowedTools } from './tool.ts'
+import { allowedTools, toolDefinitions } from './tool.ts'
 
 export interface ReplayedStep<Data = unknown> {
   readonly seq: number
@@ -114,10 +114,12 @@ export async function evaluateSession<Data>(
   candidate: { readonly model: Model<Data>; readonly settings?: Settings },
 ): Promise<Evaluation> {
   const { steps } = await replaySession(engine, definition, id)
+  const tools = definition.options.tools ?? {}
   const evaluated: EvaluatedStep[] = []
   for (const step of steps) {
     if (step.kind !== 'model') continue
     const settings = { ...definition.options.settings, ...step.settings, ...candidate.settings }
+    const names = allowedTools(tools, settings)
     const answer = await settle(
       candidate.model({
         messages: step.input as readonly Message[],
@@ -125,10 +127,12 @@ export async function evaluateSession<Data>(
         plan: step.plan,
         notes: step.notes,
         settings,
-        tools: allowedTools(definition.options.tools ?? {}, settings),
+        tools: names,
+        toolDefinitions: toolDefinitions(tools, names),
         key: `evaluation ${definition.prefix}${id}@${step.seq}`,
         attempt: 1,
         partial: '',
+        isContinued: false,
         signal: undefined,
       }),
     )

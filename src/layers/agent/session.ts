@@ -284,6 +284,7 @@ export class Session<Data> {
       },
       branch: line.branch,
       tools: options.tools ?? {},
+      guards: this.definition.guards,
       allowed: settings.tools,
       similarCalls: settings.similarCalls ?? options.similarCalls ?? 'conflict',
       model: model ?? options.model,

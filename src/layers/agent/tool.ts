@@ -3,6 +3,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Probed } from '../../engine/effects.ts'
+import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/schema.ts'
+import type { CallPolicy } from './policy.ts'
 
 export interface ToolContext {
   /** The same for every attempt: hand it to the outside system. */
@@ -13,9 +15,15 @@ export interface ToolContext {
 
 export type ToolKind = 'read-only' | 'idempotent' | 'compensatable' | 'irreversible'
 
-export interface Tool<Args = unknown, Result = unknown> {
+export interface Tool<Args = unknown, Result = unknown> extends CallPolicy {
   readonly kind: ToolKind
   readonly description?: string
+  /** What the arguments must be, by any Standard Schema (zod, valibot, …). What is wrong is told to the model. */
+  readonly input?: StandardSchema<unknown, Args>
+  /** The same as JSON Schema, for the model; `input` says it by itself if its library can. */
+  readonly parameters?: Readonly<Record<string, unknown>>
+  /** May run beside other tools of the same answer. If left out: read-only ones do. */
+  readonly parallel?: boolean
   run(args: Args, context: ToolContext): Promise<Result> | Result
   /** Undoes it. Called with the same key after a crash, so it must be harmless to repeat. */
   compensate?(args: Args, result: Result, context: { readonly key: string }): Promise<unknown> | unknown
@@ -25,7 +33,7 @@ export interface Tool<Args = unknown, Result = unknown> {
   readonly inDoubt?: 'retry' | 'hold'
   /** A person has to approve the call first. */
   readonly approve?: boolean | ((args: Args) => boolean)
-  /** Throws, or gives the arguments as they should be. */
+  /** Throws, or gives the arguments as they should be; after `input`, if there is one. */
   check?(args: unknown): Args
 }
 
@@ -47,6 +55,32 @@ export function retriesInDoubt(of: Tool): boolean {
 // biome-ignore lint/suspicious/noExplicitAny: tools of any arguments go into one record
 export type AnyTool = Tool<any, any>
 export type Tools = Readonly<Record<string, AnyTool>>
+
+/** The arguments as the tool gets them, or what is wrong with them. */
+export async function checkArgs(tool: AnyTool, args: unknown): Promise<Checked<unknown>> {
+  const checked = tool.input ? await checkWith(tool.input, args) : { isValid: true as const, value: args }
+  if (!checked.isValid || !tool.check) return checked
+  try {
+    return { isValid: true, value: tool.check(checked.value) }
+  } catch (error) {
+    return { isValid: false, why: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+/** A tool as a model is told about it. */
+export interface ToolDefinition {
+  readonly name: string
+  readonly description: string
+  /** JSON Schema of the arguments. */
+  readonly parameters: Readonly<Record<string, unknown>>
+}
+
+export function toolDefinitions(tools: Tools, names: readonly string[]): ToolDefinition[] {
+  return names.map((name) => {
+    const { description = '', parameters, input } = tools[name]!
+    return { name, description, parameters: parameters ?? (input && jsonSchemaOf(input)) ?? { type: 'object' } }
+  })
+}
 
 /** The names that a model may ask for. */
 export function allowedTools(tools: Tools, settings: { readonly tools?: readonly string[] }): string[] {

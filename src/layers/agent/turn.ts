@@ -2,16 +2,23 @@
 // state alone, so a turn that was cut off anywhere goes on exactly where its history ends.
 
 import { getEffect } from '../../core/effects.ts'
-import { abortError, type CallHost, callTool, entry, fail, intend, messageOf } from './calls.ts'
+import { abortError, type CallHost, callTool, entry, fail, intend, messageOf, throwIfAborted } from './calls.ts'
 import type { ModelInDoubt } from './definition.ts'
 import type { Message, Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from './message.ts'
+import { CallWatch, pause } from './policy.ts'
 import { type CallRecord, place, type SessionState, type Waiting } from './state.ts'
 import { StreamWriter } from './stream.ts'
-import { allowedTools } from './tool.ts'
+import { allowedTools, retriesInDoubt, toolDefinitions } from './tool.ts'
+
+interface RequestedCall {
+  readonly id: string
+  readonly request: ToolRequest
+}
 
 export type NextStep =
   | { readonly kind: 'model'; readonly id: string; readonly index: number }
-  | { readonly kind: 'tool'; readonly id: string; readonly request: ToolRequest }
+  /** Calls that are not answered yet, in their order. */
+  | { readonly kind: 'tools'; readonly calls: readonly RequestedCall[] }
   | { readonly kind: 'end' }
 
 export function messagesOfTurn(state: Readonly<SessionState<unknown>>, turn: number): Message[] {
@@ -37,11 +44,12 @@ export function nextStep(state: SessionState<unknown>): NextStep {
     index += 1 + requests.length
   }
   if (!asked) return { kind: 'model', id: place(turn, 0), index: 0 }
-  for (const [i, request] of asked.requests.entries()) {
-    const id = place(turn, asked.first + i)
-    if (!answered.has(id) && !answered.has(`${id}+`)) return { kind: 'tool', id, request }
-  }
-  return asked.requests.length === 0 ? { kind: 'end' } : { kind: 'model', id: place(turn, index), index }
+  const { first, requests } = asked
+  const calls = requests
+    .map((request, i) => ({ id: place(turn, first + i), request }))
+    .filter(({ id }) => !answered.has(id) && !answered.has(`${id}+`))
+  if (calls.length > 0) return { kind: 'tools', calls }
+  return requests.length === 0 ? { kind: 'end' } : { kind: 'model', id: place(turn, index), index }
 }
 
 export interface TurnHost<Data> extends CallHost {
@@ -58,48 +66,95 @@ export async function takeStep<Data>(
   step: Exclude<NextStep, { kind: 'end' }>,
 ): Promise<Waiting | null> {
   if (step.kind === 'model') return await callModel(host, model, step.id)
-  const { tool, args } = step.request
-  const outcome = await callTool(host, step.id, host.open.state.turn, tool, args, host.signal)
-  return outcome.kind === 'waiting' ? outcome.waiting : null
+  const { turn } = host.open.state
+  const outcomes = await Promise.allSettled(
+    together(host, step.calls).map(({ id, request: { tool, args } }) =>
+      callTool(host, id, turn, tool, args, host.signal),
+    ),
+  )
+  // All have come to an end: what one of them did is not lost to the failure of another.
+  for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason
+  const waiting = outcomes.flatMap((each) =>
+    each.status === 'fulfilled' && each.value.kind === 'waiting' ? [each.value.waiting] : [],
+  )
+  return waiting[0] ?? null
+}
+
+/** The first call, and those behind it that may run beside it and beside one another. */
+function together(host: CallHost, calls: readonly RequestedCall[]): readonly RequestedCall[] {
+  const end = calls.findIndex(({ id, request }) => !mayRunBeside(host, id, request.tool))
+  return calls.slice(0, end < 0 ? calls.length : Math.max(1, end))
+}
+
+/** Not if a person may have to be asked about it: a session waits for one answer at a time. */
+function mayRunBeside(host: CallHost, id: string, name: string): boolean {
+  const tool = Object.hasOwn(host.tools, name) ? host.tools[name]! : undefined
+  if (!tool || !(tool.parallel ?? tool.kind === 'read-only') || tool.approve) return false
+  if (tool.kind !== 'read-only' && host.open.state.standing.some((one) => one.tool === name)) return false
+  const record = host.open.state.calls.get(id)
+  return record === undefined || (record.state === 'intended' && !tool.probe && retriesInDoubt(tool))
 }
 
 async function callModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: string): Promise<Waiting | null> {
+  const guard = host.guards.model
+  const call = {}
+  for (let failed = 1; ; failed++) {
+    const record = host.open.state.calls.get(id)
+    const isCut = record !== undefined && getEffect(host.open.ledger, id)?.outcome === null
+    if (isCut && host.modelInDoubt === 'hold' && record.state !== 'approved') return await holdModel(host, record)
+    guard.checkOpen(host.kernel.clock, call)
+    try {
+      await askModel(host, model, id, isCut)
+      guard.succeeded()
+      return null
+    } catch (error) {
+      // Given up half-way: it stays in doubt, and is asked again under the same key.
+      if (host.signal?.aborted) throw abortError(host.signal, error)
+      if (host.open.broken) throw error
+      await fail(host, id, messageOf(error))
+      const pauseMs = guard.failed(failed, error, call, host.kernel)
+      if (pauseMs === null) throw error
+      await pause(host.kernel.clock, pauseMs, host.signal)
+      throwIfAborted(host.signal)
+    } finally {
+      guard.left(call)
+    }
+  }
+}
+
+async function askModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: string, isCut: boolean): Promise<void> {
   const state = host.open.state as SessionState<Data>
-  const { turn } = state
-  const call = { id, turn, tool: 'model', kind: 'model' as const, args: null, digest: id, attempt: 1 }
-  const record = state.calls.get(id)
-  const isCut = record !== undefined && getEffect(host.open.ledger, id)?.outcome === null
-  if (isCut && host.modelInDoubt === 'hold' && record.state !== 'approved') return await holdModel(host, record)
+  const call = { id, turn: state.turn, tool: 'model', kind: 'model' as const, args: null, digest: id, attempt: 1 }
   const before = isCut ? state.streams.get(id) : undefined
   const { key, attempt } = await intend(host, { ...call, state: 'intended' }, 'none')
-  const request: ModelCall<Data> = {
-    messages: [...state.messages.values()],
-    data: state.data,
-    plan: state.plan,
-    notes: [...state.notes.values()],
-    settings: host.settings,
-    tools: allowedTools(host.tools, host.settings),
-    key,
-    attempt,
-    partial: before?.text ?? '',
-    signal: host.signal,
-  }
   // A continued answer stays the attempt that it began as: whoever reads along notices nothing.
   const begun = before && host.modelInDoubt === 'continue' ? before : null
+  const names = allowedTools(host.tools, host.settings)
+  const watch = new CallWatch(host.kernel.clock, host.guards.model.timeoutMs, host.signal)
   try {
-    const made = model(request)
-    const answer = isStream(made) ? await readStream(host, id, attempt, begun, made) : joined(begun, await made)
-    const shown = begun ? { attempt: begun.attempt } : {}
+    const made = model({
+      messages: [...state.messages.values()],
+      data: state.data,
+      plan: state.plan,
+      notes: [...state.notes.values()],
+      settings: host.settings,
+      tools: names,
+      toolDefinitions: toolDefinitions(host.tools, names),
+      key,
+      attempt,
+      partial: before?.text ?? '',
+      isContinued: begun !== null,
+      signal: watch.signal,
+    })
+    const answer = isStream(made)
+      ? await readStream(host, id, attempt, begun, made, watch)
+      : joined(begun, await watch.wait(made))
     await host.open.write([
       { type: '$effect.done', data: { id } },
-      entry('answered', { id, answer: plain(answer), ...shown }),
+      entry('answered', { id, answer: plain(answer), ...(begun && { attempt: begun.attempt }) }),
     ])
-    return null
-  } catch (error) {
-    // Given up half-way: it stays in doubt, and is asked again under the same key.
-    if (host.signal?.aborted) throw abortError(host.signal, error)
-    if (!host.open.broken) await fail(host, id, messageOf(error))
-    throw error
+  } finally {
+    watch.end()
   }
 }
 
@@ -122,12 +177,23 @@ async function readStream(
   attempt: number,
   begun: { readonly attempt: number; readonly text: string } | null,
   parts: AsyncIterable<ModelPart>,
+  watch: CallWatch,
 ): Promise<ModelAnswer> {
   const writer = new StreamWriter(host, id, begun ?? { attempt, text: '' })
   let rest: Omit<Partial<ModelAnswer>, 'content'> = {}
-  for await (const part of parts) {
-    if ('text' in part) await writer.add(part.text)
-    else rest = { ...rest, ...part }
+  const iterator = parts[Symbol.asyncIterator]()
+  try {
+    for (;;) {
+      const next = await watch.wait(iterator.next())
+      if (next.done) break
+      watch.alive()
+      if ('text' in next.value) await writer.add(next.value.text)
+      else rest = { ...rest, ...next.value }
+    }
+  } catch (error) {
+    // Not waited for: a stream that went silent may never answer.
+    void Promise.resolve(iterator.return?.()).catch(() => undefined)
+    throw error
   }
   return { ...rest, content: await writer.end() }
 }

@@ -2,8 +2,8 @@
 
 import type { Duration } from '../../core/duration.ts'
 import type { Sql } from '../../core/ports.ts'
+import { RetryLater } from '../../core/retry.ts'
 import type { EffectCall, EffectOptions } from '../../engine/effects.ts'
-import { RetryLater } from './retry.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
 

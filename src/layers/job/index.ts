@@ -1,5 +1,6 @@
 // reprise/job: resumable jobs over anything that can be iterated. See docs/guides/jobs.md.
 
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
 export {
   type ConsumerDefinition,
   type ConsumerOptions,
@@ -23,7 +24,6 @@ export {
   type ProgressLine,
 } from './progress-file.ts'
 export { attachReporter, makeReporter, type Reporter, type ReporterName, type ReportStream } from './report/index.ts'
-export { GiveUp, RetryLater, type RetryPolicy } from './retry.ts'
 export type { JobRun } from './run.ts'
 export { stopOnSignals } from './signals.ts'
 export {

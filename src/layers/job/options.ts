@@ -1,12 +1,12 @@
 // What a job is told, checked when it is defined, so that a mistake shows at the definition and not in the night.
 
+import type { BreakerSettings } from '../../core/breaker.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
-import type { BreakerSettings } from './breaker.ts'
+import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { BatchContext, ItemContext } from './context.ts'
-import { type ResolvedRetry, type RetryPolicy, resolveRetry } from './retry.ts'
 import { type Source, type SourceLike, toSource } from './source.ts'
 
 export interface JobOptions<T, Result = unknown> {

@@ -3,9 +3,9 @@
 // fails at once.
 
 import { RepriseError } from '../../core/errors.ts'
+import { decideRetry } from '../../core/retry.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { ResolvedJob } from './options.ts'
-import { decideRetry } from './retry.ts'
 import type { Chunk, ReadContext, Reader } from './source.ts'
 
 export interface PatientHooks {

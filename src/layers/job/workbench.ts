@@ -1,17 +1,17 @@
 // The workbench of one process: slots for items in flight, the rate limit, the circuit breaker, attempts with their
 // timeouts, retries and dead letters. A slot is held from the start of an attempt until its outcome is durable.
 
+import { Breaker } from '../../core/breaker.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { decideRetry } from '../../core/retry.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { isPromise, within } from './attempt.ts'
 import { Batcher } from './batcher.ts'
-import { Breaker } from './breaker.ts'
 import { Condition } from './condition.ts'
 import { TaskContext } from './context.ts'
 import { entry } from './entries.ts'
 import { RateLimiter } from './limiter.ts'
 import type { ResolvedJob } from './options.ts'
-import { decideRetry } from './retry.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
 

@@ -1,7 +1,7 @@
 // When an item that failed is tried again: after a growing pause with some chance in it, or when the item itself says.
 
-import { type Duration, toMs } from '../../core/duration.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { type Duration, toMs } from './duration.ts'
+import { RepriseError } from './errors.ts'
 
 export interface RetryPolicy {
   /** Calls in all, the first included; 3 if left out. Then the item is a dead letter. */
@@ -79,15 +79,23 @@ export function decideRetry(policy: ResolvedRetry, failed: number, error: unknow
   return { again: true, delayMs: Math.max(asked ?? 0, Math.min(policy.maxBackoffMs, delayMs)), counts: true }
 }
 
-/** An error of any kind may say when: `retryAfter` as a duration, or seconds as in the HTTP header. */
+/** An error of any kind may say when: `retryAfter` as a duration, or seconds as in the HTTP header, or that header. */
 function retryAfterOf(error: unknown): number | null {
-  const given = (error as { retryAfter?: unknown } | null)?.retryAfter
+  const given = (error as { retryAfter?: unknown } | null)?.retryAfter ?? headerOf(error, 'retry-after')
   if (typeof given !== 'number' && typeof given !== 'string') return null
   try {
     return toMs(typeof given === 'string' && /^\d+$/.test(given) ? Number(given) * 1000 : given)
   } catch {
     return null
   }
+}
+
+/** Errors of HTTP clients carry the headers of the answer, as a map or as an object. */
+function headerOf(error: unknown, name: string): unknown {
+  const headers = (error as { headers?: unknown } | null)?.headers
+  if (typeof headers !== 'object' || headers === null) return undefined
+  const { get } = headers as { get?: unknown }
+  return typeof get === 'function' ? get.call(headers, name) : (headers as Record<string, unknown>)[name]
 }
 
 function invalid(what: string, given: unknown): RepriseError {

@@ -1,0 +1,57 @@
+// Schemas of any library that speaks Standard Schema (standardschema.dev): zod, valibot, arktype and others. A value is
+// checked and, if the schema says so, changed; where the schema can say itself as JSON Schema, that is asked for too.
+
+/** The part of the standard that is used here. */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  readonly '~standard': {
+    readonly version: 1
+    readonly vendor: string
+    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined
+  }
+}
+
+type SchemaResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly SchemaIssue[] }
+
+interface SchemaIssue {
+  readonly message: string
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
+}
+
+export type Checked<Output> =
+  | { readonly isValid: true; readonly value: Output }
+  /** One line that says what is wrong where. */
+  | { readonly isValid: false; readonly why: string }
+
+const issuesShownMax = 8
+
+/** @example await checkWith(z.object({ cents: z.number() }), { cents: '1' }) // { isValid: false, why: 'cents: …' } */
+export async function checkWith<Output>(
+  schema: StandardSchema<unknown, Output>,
+  value: unknown,
+): Promise<Checked<Output>> {
+  const result = await schema['~standard'].validate(value)
+  if (!result.issues) return { isValid: true, value: result.value }
+  const shown = result.issues.slice(0, issuesShownMax).map(issueText)
+  const more = result.issues.length - shown.length
+  return { isValid: false, why: [...shown, ...(more > 0 ? [`and ${more} more`] : [])].join('; ') }
+}
+
+/** Null: the schema cannot say itself as JSON Schema. */
+export function jsonSchemaOf(schema: StandardSchema): Readonly<Record<string, unknown>> | null {
+  const standard = schema['~standard'] as {
+    readonly jsonSchema?: { input?(options: { readonly target: string }): Record<string, unknown> }
+  }
+  try {
+    return standard.jsonSchema?.input?.({ target: 'draft-2020-12' }) ?? null
+  } catch {
+    return null
+  }
+}
+
+function issueText({ message, path = [] }: SchemaIssue): string {
+  const names = path.map((part) => String(typeof part === 'object' ? part.key : part))
+  return names.length === 0 ? message : `${names.join('.')}: ${message}`
+}

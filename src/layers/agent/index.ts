@@ -18,6 +18,9 @@ export type {
   ToolRequest,
   Usage,
 } from './message.ts'
+export { type AnthropicModelOptions, anthropicModel } from './models/anthropic.ts'
+export { type HttpModelOptions, ModelHttpError } from './models/http.ts'
+export { openAIModel } from './models/openai.ts'
 export type { RollbackOptions, SessionRollback, TurnOptions, TurnResult } from './options.ts'
 export type { CallPolicy } from './policy.ts'
 export { type Evaluation, evaluateSession, type Replay, type ReplayedStep, replaySession } from './replay.ts'

@@ -1,0 +1,199 @@
+// A model behind Anthropic's Messages API, or a service that speaks it. Streams, tool calls, usage, and going on with an
+// answer that was cut off; no package needed. Thinking is kept as a note; its blocks are not sent back.
+
+import type { Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
+import { cutOff, type HttpModelOptions, parseArgs, post, readEvents, streamError, usageOf } from './http.ts'
+import { type Line, transcript } from './transcript.ts'
+
+export interface AnthropicModelOptions extends HttpModelOptions {
+  /** Longest answer, which the service wants to be told; 4096 if left out. */
+  readonly maxTokens?: number
+  /** Version of the API. */
+  readonly version?: string
+}
+
+interface Block {
+  readonly type: string
+  readonly text?: string
+  readonly thinking?: string
+  readonly id?: string
+  readonly name?: string
+  readonly input?: unknown
+}
+
+interface Tokens {
+  readonly input_tokens?: number
+  readonly output_tokens?: number
+  readonly cache_creation_input_tokens?: number
+  readonly cache_read_input_tokens?: number
+}
+
+interface Event {
+  readonly type: string
+  readonly index?: number
+  readonly message?: { readonly usage?: Tokens }
+  readonly content_block?: Block
+  readonly delta?: {
+    readonly type?: string
+    readonly text?: string
+    readonly partial_json?: string
+    readonly thinking?: string
+  }
+  readonly usage?: Tokens
+  readonly error?: unknown
+}
+
+/**
+ * A model by Anthropic's Messages API.
+ * @example agent('support', { model: anthropicModel({ model: 'claude-sonnet-4-5', apiKey: process.env.ANTHROPIC_API_KEY }) })
+ */
+export function anthropicModel<Data = unknown>(options: AnthropicModelOptions): Model<Data> {
+  const url = `${(options.url ?? 'https://api.anthropic.com').replace(/\/$/, '')}/v1/messages`
+  const send = async (call: ModelCall<Data>): Promise<Response> => {
+    const headers = {
+      ...(options.apiKey !== undefined && { 'x-api-key': options.apiKey }),
+      'anthropic-version': options.version ?? '2023-06-01',
+      'idempotency-key': call.key,
+      ...options.headers,
+    }
+    return await post(url, headers, requestOf(call, options), call.signal, options.fetch)
+  }
+  return options.stream === false
+    ? async (call) => wholeAnswer((await (await send(call)).json()) as WholeBody, call, options)
+    : (call) => streamAnswer(() => send(call), call, options)
+}
+
+type WholeBody = { readonly content?: readonly Block[]; readonly usage?: Tokens; readonly error?: unknown }
+
+function requestOf(call: ModelCall<unknown>, options: AnthropicModelOptions): object {
+  const { settings, toolDefinitions } = call
+  return {
+    model: settings.model ?? options.model,
+    max_tokens: options.maxTokens ?? 4096,
+    ...(settings.prompt !== undefined && { system: settings.prompt }),
+    messages: messagesOf(call),
+    ...(toolDefinitions.length > 0 && {
+      tools: toolDefinitions.map(({ name, description, parameters }) => ({
+        name,
+        description,
+        input_schema: parameters,
+      })),
+    }),
+    ...(options.stream !== false && { stream: true }),
+    ...options.parameters,
+    ...settings.parameters,
+  }
+}
+
+interface WireMessage {
+  readonly role: 'user' | 'assistant'
+  readonly content: object[]
+}
+
+/** Roles take turns: what follows in the same role is put into one message. */
+function messagesOf(call: ModelCall<unknown>): WireMessage[] {
+  const messages: WireMessage[] = []
+  const add = (role: WireMessage['role'], blocks: object[]) => {
+    const last = messages.at(-1)
+    if (last?.role === role) last.content.push(...blocks)
+    else if (blocks.length > 0) messages.push({ role, content: blocks })
+  }
+  for (const line of transcript(call.messages)) {
+    if (line.kind === 'user') add('user', userBlocks(line.content))
+    else {
+      add('assistant', assistantBlocks(line))
+      add('user', resultBlocks(line))
+    }
+  }
+  // The service goes on where the last message ends; one that ends in a space is refused.
+  const begun = call.isContinued ? call.partial.trimEnd() : ''
+  if (begun !== '') add('assistant', [{ type: 'text', text: begun }])
+  return messages
+}
+
+function userBlocks(content: unknown): object[] {
+  if (Array.isArray(content)) return content as object[]
+  return [{ type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content ?? '') }]
+}
+
+function assistantBlocks({ text, calls }: Extract<Line, { kind: 'assistant' }>): object[] {
+  const said = text.trim() === '' ? [] : [{ type: 'text', text: text.trimEnd() }]
+  return [
+    ...said,
+    ...calls.map(({ id, tool, args }) => ({
+      type: 'tool_use',
+      id: wireId(id),
+      name: tool,
+      input: args,
+    })),
+  ]
+}
+
+function resultBlocks({ calls }: Extract<Line, { kind: 'assistant' }>): object[] {
+  return calls.map(({ id, result, isError }) => ({
+    type: 'tool_result',
+    tool_use_id: wireId(id),
+    content: result,
+    ...(isError && { is_error: true }),
+  }))
+}
+
+/** Ids of another service may have characters that this one refuses. */
+function wireId(id: string): string {
+  return id.replace(/[^A-Za-z0-9_-]/g, '_')
+}
+
+function wholeAnswer(body: WholeBody, call: ModelCall<unknown>, options: AnthropicModelOptions): ModelAnswer {
+  if (body.error !== undefined) throw streamError(body.error)
+  const blocks = body.content ?? []
+  const text = blocks.map((block) => block.text ?? '').join('')
+  const note = blocks.map((block) => block.thinking ?? '').join('')
+  const requests = blocks.flatMap((block): ToolRequest[] =>
+    block.type === 'tool_use' ? [{ id: block.id!, tool: block.name!, args: block.input ?? {} }] : [],
+  )
+  return { content: afterPartial(call, text), ...rest(requests, note, body.usage ?? {}, options) }
+}
+
+async function* streamAnswer(
+  send: () => Promise<Response>,
+  call: ModelCall<unknown>,
+  options: AnthropicModelOptions,
+): AsyncGenerator<ModelPart, void> {
+  const calls = new Map<number, { readonly id: string; readonly tool: string; args: string }>()
+  let tokens: Tokens = {}
+  let note = ''
+  let isWhole = false
+  let isFirst = true
+  for await (const data of readEvents(await send())) {
+    const event = JSON.parse(data) as Event
+    const { index = 0, delta, content_block: block } = event
+    if (event.type === 'error') throw streamError(event.error)
+    if (event.type === 'message_stop') isWhole = true
+    tokens = { ...tokens, ...event.message?.usage, ...event.usage }
+    if (block?.type === 'tool_use') calls.set(index, { id: block.id!, tool: block.name!, args: '' })
+    if (delta?.partial_json !== undefined) calls.get(index)!.args += delta.partial_json
+    note += delta?.thinking ?? ''
+    if (!delta?.text) continue
+    const text = isFirst ? afterPartial(call, delta.text) : delta.text
+    isFirst = false
+    if (text !== '') yield { text }
+  }
+  if (!isWhole) throw cutOff()
+  const requests = [...calls.values()].map(({ id, tool, args }): ToolRequest => ({ id, tool, args: parseArgs(args) }))
+  yield rest(requests, note, tokens, options)
+}
+
+/** The space that was cut from the end of what is continued is there already. */
+function afterPartial({ isContinued, partial }: ModelCall<unknown>, text: string): string {
+  return isContinued && partial !== partial.trimEnd() ? text.trimStart() : text
+}
+
+function rest(requests: readonly ToolRequest[], note: string, tokens: Tokens, options: AnthropicModelOptions) {
+  const { input_tokens = 0, output_tokens = 0, cache_creation_input_tokens = 0, cache_read_input_tokens = 0 } = tokens
+  const input = input_tokens + cache_creation_input_tokens + cache_read_input_tokens
+  return {
+    ...(requests.length > 0 && { requests }),
+    ...(note !== '' && { note }),
+    usage: usageOf(input, output_tokens, options.price),
+  }
+}

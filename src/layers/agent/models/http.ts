@@ -1,0 +1,112 @@
+// What the adapters for model services share: one POST by `fetch`, errors that say their status and when to try again,
+// and server-sent events read piece by piece. Nothing here knows a vendor.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { Usage } from '../message.ts'
+
+export interface HttpModelOptions {
+  readonly model: string
+  readonly apiKey?: string
+  /** Without the path of the call. */
+  readonly url?: string
+  readonly headers?: Readonly<Record<string, string>>
+  /** Further fields of the request. `settings.parameters` of the session go over them. */
+  readonly parameters?: Readonly<Record<string, unknown>>
+  /** Whether the answer is read as it is made; true if left out. */
+  readonly stream?: boolean
+  /** For a million tokens, in the currency of your choice: then the usage has a cost. */
+  readonly price?: { readonly input: number; readonly output: number }
+  /** Another `fetch`. */
+  readonly fetch?: typeof fetch
+}
+
+/** The service refused, or failed. `status` and `retryAfter` tell the retry policy what to do. */
+export class ModelHttpError extends Error {
+  override readonly name: string = 'ModelHttpError'
+  readonly status: number
+  /** Seconds, as the header gave them. */
+  readonly retryAfter: string | undefined
+  readonly body: string
+
+  constructor(status: number, body: string, retryAfter: string | undefined) {
+    super(`the model service answered ${status}: ${body.slice(0, 500)}`)
+    this.status = status
+    this.body = body
+    this.retryAfter = retryAfter
+  }
+}
+
+const errorBytesMax = 64 * 1024
+const lineLengthMax = 16 * 1024 * 1024
+
+export async function post(
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  body: unknown,
+  signal: AbortSignal | undefined,
+  send: typeof fetch = fetch,
+): Promise<Response> {
+  const response = await send(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+    ...(signal && { signal }),
+  })
+  if (response.ok) return response
+  const text = (await response.text().catch(() => '')).slice(0, errorBytesMax)
+  throw new ModelHttpError(response.status, text, response.headers.get('retry-after') ?? undefined)
+}
+
+/** The data of each event, in order. A connection that ends in the middle of one gives what was whole. */
+export async function* readEvents(response: Response): AsyncGenerator<string> {
+  if (!response.body) return
+  const decoder = new TextDecoder()
+  let rest = ''
+  let data: string[] = []
+  for await (const piece of response.body as unknown as AsyncIterable<Uint8Array>) {
+    rest += decoder.decode(piece, { stream: true })
+    const lines = rest.split(/\r\n|\n|\r(?!$)/)
+    rest = lines.pop()!
+    if (rest.length > lineLengthMax) throw new RepriseError('LIMIT_EXCEEDED', 'the model service sent too long a line')
+    for (const line of lines) {
+      if (line === '') {
+        if (data.length > 0) yield data.join('\n')
+        data = []
+      } else if (line.startsWith('data:')) data.push(line.slice(5).replace(/^ /, ''))
+    }
+  }
+  if (data.length > 0) yield data.join('\n')
+}
+
+/** An error that came inside a stream that had begun well. */
+export function streamError(error: unknown): Error {
+  const { message, type, code, status } = (error ?? {}) as Record<string, unknown>
+  const busy = ['overloaded_error', 'rate_limit_error', 'api_error', 'server_error', 'timeout_error']
+  const isBusy = busy.includes(String(type)) || busy.includes(String(code))
+  const known = typeof status === 'number' ? status : isBusy ? 503 : 400
+  return new ModelHttpError(known, String(message ?? JSON.stringify(error)), undefined)
+}
+
+/** A stream that ended before its last event: the connection was cut. It is asked for again. */
+export function cutOff(): Error {
+  return new ModelHttpError(503, 'the stream ended before the answer was complete', undefined)
+}
+
+export function usageOf(
+  inputTokens: number,
+  outputTokens: number,
+  price: HttpModelOptions['price'],
+): Pick<Usage, 'inputTokens' | 'outputTokens'> & Partial<Usage> {
+  if (!price) return { inputTokens, outputTokens }
+  return { inputTokens, outputTokens, cost: (inputTokens * price.input + outputTokens * price.output) / 1e6 }
+}
+
+/** What a model wrote as arguments; if that is no JSON, the text: the tool's schema then tells the model. */
+export function parseArgs(text: string): unknown {
+  if (text.trim() === '') return {}
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}

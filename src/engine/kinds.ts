@@ -11,6 +11,7 @@ const reserved: Readonly<Record<string, string>> = {
   job: 'jobs and consumers',
   keys: 'keys of personal data',
   langgraph: 'threads of LangGraph',
+  'langgraph-store': 'the memory of LangGraph',
   memo: 'remembered calls',
   migrate: 'migrations',
   'openai-agents': 'sessions of OpenAI agents',

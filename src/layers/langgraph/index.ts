@@ -1,3 +1,4 @@
-// reprise/langgraph: checkpoints of LangGraph.js graphs as timelines, one a thread.
+// reprise/langgraph: checkpoints of LangGraph.js graphs as timelines, one a thread, and their long-term memory beside them.
 
 export { RepriseSaver, type RepriseSaverOptions } from './saver.ts'
+export { RepriseStore, type RepriseStoreOptions } from './store.ts'

@@ -1,5 +1,14 @@
-// What tools know of threads of LangGraph: every one of them has the same fold and the same policy.
+// What tools know of threads of LangGraph and of its memory: all of a kind have the same fold and the same policy.
 
 import type { Model } from '../../engine/model.ts'
+
+/** Namespaces of the long-term memory beside them. */
+export const memoryKind: Model = {
+  kind: 'memory',
+  name: null,
+  scope: 'langgraph-store/',
+  fold: null,
+  policy: 'fixed',
+}
 
 export const threadKind: Model = { kind: 'thread', name: null, scope: 'langgraph/', fold: null, policy: 'fixed' }

@@ -1,11 +1,13 @@
-// Replay: a session from its recorded inputs, for audit and for evaluation. Exact replay folds history anew, checks it
+// Replay: a session from its recorded inputs, for audit and for evaluation. Exact replay folds history anew (where it was
+// trimmed, from the oldest capture that is left), checks it
 // against what is stored, and lists every step with what went in and what came out. Evaluation asks another model (or
 // the same with another prompt) the recorded questions; tools answer from the record and are never called.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { Keyed } from '../../core/keyed.ts'
+import type { Head } from '../../core/ports.ts'
 import { existing } from '../../engine/fork.ts'
-import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history.ts'
+import { entriesOf, floorOf, lineageOf, type Point, readHistory } from '../../engine/history.ts'
 import { recover } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { TimelineState } from '../../engine/state.ts'
@@ -33,6 +35,8 @@ export interface ReplayedStep<Data = unknown> {
 export interface Replay<Data> {
   readonly steps: readonly ReplayedStep<Data>[]
   readonly entries: number
+  /** The sequence that replay started after: 0, or that of the oldest capture if history before it was trimmed. */
+  readonly from: number
   /** Digest of the state that replay leads to, and whether what is stored (checkpoint and history) leads to the same. */
   readonly digest: string
   readonly isExact: boolean
@@ -47,10 +51,10 @@ export async function replaySession<Data>(
   const { kernel } = engine
   const head = await existing(kernel, (definition.prefix + id) as TimelineId)
   const lineage = await lineageOf(kernel, head)
-  const state = new TimelineState(definition.fold)
+  const { state, point } = await beginningOf(engine, definition, head, lineage)
   const steps: ReplayedStep<Data>[] = []
   let entries = 0
-  const history = readHistory(kernel, lineage, floorOf(lineage), head.seq)
+  const history = readHistory(kernel, lineage, point, head.seq)
   for (let step = await history.next(); !step.done; step = await history.next()) {
     for (const each of entriesOf(kernel, step.value)) {
       entries += 1
@@ -61,7 +65,31 @@ export async function replaySession<Data>(
   }
   const stored = await recover(kernel, head, definition.fold)
   const digest = digestOfState(engine, state.value)
-  return { steps, entries, digest, isExact: digest === digestOfState(engine, stored.state.value) }
+  const isExact = digest === digestOfState(engine, stored.state.value)
+  return { steps, entries, from: point.seq, digest, isExact }
+}
+
+/** The origin, or where history was trimmed the oldest capture that can still be gone on from. */
+async function beginningOf<Data>(
+  engine: Reprise,
+  definition: AgentDefinition<Data>,
+  head: Head,
+  lineage: readonly Head[],
+): Promise<{ readonly state: TimelineState<SessionState<Data>>; readonly point: Point }> {
+  const { kernel } = engine
+  const floor = floorOf(lineage)
+  if (floor.seq === 0) return { state: new TimelineState(definition.fold), point: floor }
+  const oldest: number[] = []
+  for (const { timeline, seq } of lineage) {
+    const records = await kernel.store.checkpoints(timeline)
+    oldest.push(...records.filter((record) => record.seq >= floor.seq && record.seq <= seq).map(({ seq: at }) => at))
+  }
+  for (const seq of oldest.sort((a, b) => a - b)) {
+    const recovered = await recover(kernel, head, definition.fold, { to: seq }).catch(() => null)
+    if (recovered) return { state: recovered.state, point: recovered.point }
+  }
+  const { state, point } = await recover(kernel, head, definition.fold)
+  return { state, point }
 }
 
 function stepOf<Data>(state: SessionState<Data>, type: string, seq: number, data: unknown): ReplayedStep<Data> | null {

@@ -162,6 +162,8 @@ export class Replica<State, Handle = unknown> {
     for (let step = await history.next(); !step.done; step = await history.next()) {
       const entries = entriesOf(this.#kernel, step.value)
       await this.#state.fetch(entries)
+      // Taken over: the state belongs to whoever writes now, and gets its entries from there.
+      if (this.#isClosed) return
       this.#state.replay(entries)
       this.#point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
       for (const call of this.#watchers) call(entries)

@@ -1,7 +1,7 @@
 // A timeline that several processes use in turns, as adapters for other people's frameworks have to: whoever writes owns
-// it, under an epoch; a process that was overtaken notices by that epoch, takes it back and tries again on what is there
-// now. Reads never show less than what was acknowledged anywhere: the head is asked each time, and what another live
-// process owns is followed without disturbing it.
+// it, under an epoch; a process that was overtaken notices by that epoch, waits for its turn (shared-turns.ts), takes it
+// and tries again on what is there now. Reads take nothing, and never show less than what was acknowledged anywhere: the
+// head is asked each time, and what this process does not own is followed.
 
 import type { TimelineId } from '../core/coordinate.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
@@ -13,6 +13,7 @@ import { archivesOf } from './fork.ts'
 import { newOperation } from './kernel.ts'
 import { damageOf, isDamage, recover } from './recover.ts'
 import type { Reprise } from './reprise.ts'
+import { Turns } from './shared-turns.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
 import { refusalError, type Written } from './writer.ts'
 
@@ -23,6 +24,8 @@ export interface Intended<T> {
 }
 
 const attemptsMax = 8
+/** How long a write waits for its turn before it gives up. */
+const patienceMs = 30_000
 const overtaken = ['FENCED', 'CONFLICT', 'OUTCOME_UNKNOWN', 'OWNED', 'WORKER_RETIRED', 'NOT_FOUND'] as const
 
 export class SharedTimeline<State> {
@@ -32,10 +35,12 @@ export class SharedTimeline<State> {
   readonly #onReload: () => void
   #open: OpenTimeline<State> | null = null
   #opening: Promise<OpenTimeline<State>> | null = null
-  #replica: Replica<State> | null = null
-  #isReadOnly: boolean | null = null
+  #replica: Replica<State, OpenTimeline<State>> | null = null
   /** Since a page was damaged: what is followed is read whole, so that damage is found before it is relied on. */
   #isWhole = false
+  readonly #turns: Turns
+  /** Whether anything was written since it was taken. */
+  #hasWritten = false
   #writesUnderWay = 0
   #alone: Promise<unknown> = Promise.resolve()
   #idle: (() => void)[] = []
@@ -46,6 +51,7 @@ export class SharedTimeline<State> {
     this.id = id
     this.#fold = fold
     this.#onReload = onReload
+    this.#turns = new Turns(engine.kernel)
   }
 
   get isBusy(): boolean {
@@ -108,7 +114,7 @@ export class SharedTimeline<State> {
 
   /** Captures the state. */
   async checkpoint(trigger: string): Promise<void> {
-    await (await this.#own()).checkpoint({ trigger })
+    await this.#owning(async (open) => ({ result: await open.checkpoint({ trigger }) }))
   }
 
   /**
@@ -147,7 +153,10 @@ export class SharedTimeline<State> {
   async close(): Promise<void> {
     const open = this.#open ?? (await this.#opening?.catch(() => null))
     this.#drop()
-    await open?.close()
+    // Another process may have it by now: then there is nothing to let go of.
+    await open?.close().catch((error: unknown) => {
+      if (!isReprise(error, ...overtaken)) throw error
+    })
   }
 
   async #read(): Promise<State | null> {
@@ -158,28 +167,45 @@ export class SharedTimeline<State> {
     }
     const open = this.#open ?? (await this.#opening)
     if (open && isUsable(open) && open.epoch === head.epoch) return open.state
-    const isElsewhere = head.owner !== null && head.isOwnerAlive && head.owner !== this.#engine.kernel.worker.id
-    this.#isReadOnly ??= (await this.#engine.facts()).isReadOnly
-    if (!this.#isReadOnly && !isElsewhere) return (await this.#own()).state
-    // Its owner may have rolled it back meanwhile: what was cached of it may belong to another branch.
-    this.#onReload()
-    if (this.#replica) await this.#replica.refresh()
-    else this.#replica = await this.#follow()
-    return this.#replica.state
+    const isFirst = this.#replica === null
+    const replica = await this.#following()
+    const owned = isFirst && replica.recovery.skipped.length > 0 ? await this.#ownToMark(head) : null
+    return (owned ?? replica).state
   }
 
   async #write<T>(make: (state: State) => Intended<T>): Promise<T> {
-    for (let attempt = 1; ; attempt++) {
+    return await this.#owning(async (open) => {
+      const made = await this.#see(open.state, make, (intended) => intended.entry && open.fetch(intended.entry))
+      if (!made) return null
+      const { entry, done } = made.result
+      const written = await open.write(entry ? [entry] : [])
+      this.#hasWritten = true
+      this.#turns.written()
+      return { result: done(written) }
+    })
+  }
+
+  /** Does it as the owner, again if this process was overtaken. The work gives null if the state has to be read anew. */
+  async #owning<T>(work: (open: OpenTimeline<State>) => Promise<{ readonly result: T } | null>): Promise<T> {
+    const { clock } = this.#engine.kernel
+    const until = clock.elapsed() + patienceMs
+    for (let unread = 0; ; ) {
       try {
-        const open = await this.#own()
-        const made = await this.#see(open.state, make, (intended) => intended.entry && open.fetch(intended.entry))
-        if (!made && attempt < attemptsMax) continue
-        if (!made) throw new RepriseError('CHECKPOINT_DAMAGED', `${this.id}: its pages cannot be read`)
-        const { entry, done } = made.result
-        return done(await open.write(entry ? [entry] : []))
+        const done = await work(await this.#own(until))
+        if (done) return done.result
+        unread += 1
+        if (unread >= attemptsMax) {
+          throw new RepriseError('CHECKPOINT_DAMAGED', `${this.id}: its pages cannot be read`, { timeline: this.id })
+        }
       } catch (error) {
-        if (attempt >= attemptsMax || !isReprise(error, ...overtaken)) throw error
+        if (!isReprise(error, ...overtaken)) throw error
+        if (clock.elapsed() >= until) {
+          const seconds = patienceMs / 1000
+          throw new RepriseError('TIMEOUT', `${this.id}: other processes left no turn within ${seconds} s`, {}, error)
+        }
+        if (!this.#hasWritten) this.#turns.lost()
         this.#drop()
+        await this.#turns.pause(1)
       }
     }
   }
@@ -218,7 +244,7 @@ export class SharedTimeline<State> {
       const { damaged } = await recover(this.#engine.kernel, head, this.#fold).catch((error) => {
         throw isReprise(error, 'UNRECOVERABLE') ? damage : error
       })
-      const open = this.#open
+      const open = this.#open ?? (damaged.length > 0 ? await this.#ownToMark(head) : null)
       if (open && !open.broken) {
         for (const { record, reason } of damaged) await open.mark({ id: record.id, invalid: reason })
         open.break(new RepriseError('FENCED', `${this.id}: ${damage.message}`, { timeline: this.id }, damage))
@@ -229,29 +255,67 @@ export class SharedTimeline<State> {
     this.#drop()
   }
 
-  async #follow(): Promise<Replica<State>> {
+  /** Whoever only reads takes a timeline that nobody has, to note what is damaged; the others then need not find it. */
+  async #ownToMark(head: Head): Promise<OpenTimeline<State> | null> {
+    if (this.#isElsewhere(head) || (await this.#engine.facts()).isReadOnly) return null
+    this.#drop()
+    return await this.#own(this.#engine.kernel.clock.elapsed() + patienceMs).catch((error: unknown) => {
+      if (isReprise(error, ...overtaken)) return null
+      throw error
+    })
+  }
+
+  /** What others write is read, as far as it is there now. */
+  async #following(): Promise<Replica<State, OpenTimeline<State>>> {
+    const known = this.#replica
+    const replica = known ?? (await this.#follow())
+    this.#replica = replica
+    const { state, coordinate } = replica
+    if (known) await replica.refresh()
+    // What was cached of the state may have been changed by others, or belong to a branch that was rolled back.
+    if (!known || replica.state !== state || replica.coordinate.seq !== coordinate.seq) this.#onReload()
+    return replica
+  }
+
+  async #follow(): Promise<Replica<State, OpenTimeline<State>>> {
     const cut = this.id.indexOf('/') + 1
     const definition = { prefix: this.id.slice(0, cut), fold: this.#fold }
     return await this.#engine.follow(definition, this.id.slice(cut), { isPassive: true, isWhole: this.#isWhole })
   }
 
-  async #own(): Promise<OpenTimeline<State>> {
+  async #own(until: number): Promise<OpenTimeline<State>> {
     if (this.#open && isUsable(this.#open)) return this.#open
     if (this.#open) this.#drop()
-    this.#opening ??= this.#take().finally(() => {
+    this.#opening ??= this.#take(until).finally(() => {
       this.#opening = null
     })
     return await this.#opening
   }
 
-  async #take(): Promise<OpenTimeline<State>> {
-    const open = await this.#engine.openTimeline(this.id, this.#fold).catch(async (error) => {
-      if (!isReprise(error, 'OWNED')) throw error
-      return await this.#engine.openTimeline(this.id, this.#fold, { takeover: true })
-    })
+  async #take(until: number): Promise<OpenTimeline<State>> {
+    const look = () => this.#engine.head(this.id)
+    await this.#turns.mine(look, (head) => this.#isElsewhere(head), until)
+    this.#hasWritten = false
+    const head = await look()
+    const isElsewhere = head !== null && this.#isElsewhere(head)
+    // What was read already is gone on with, unless another handle of this process has it.
+    if (head && this.#replica && head.owner !== this.#engine.kernel.worker.id) {
+      const replica = this.#replica
+      const { state, coordinate } = replica
+      this.#replica = null
+      const open = await replica.takeOver({ takeover: isElsewhere })
+      if (open.state !== state || open.seq !== coordinate.seq) this.#onReload()
+      this.#open = open
+      return open
+    }
+    const open = await this.#engine.openTimeline(this.id, this.#fold, { takeover: isElsewhere })
     this.#drop()
     this.#open = open
     return open
+  }
+
+  #isElsewhere(head: Head): boolean {
+    return head.owner !== null && head.isOwnerAlive && head.owner !== this.#engine.kernel.worker.id
   }
 
   #drop(): void {

@@ -91,7 +91,7 @@ describe('the long-term memory of LangGraph', () => {
         return new StateGraph(State)
           .addNode('remember', async ({ text }, { store }) => {
             const before = await store!.get(['users', '7'], 'count')
-            const n = Number(before?.value['n'] ?? 0) + 1
+            const n = Number(before?.value.n ?? 0) + 1
             await store!.put(['users', '7'], 'count', { n, text })
             return { seen: n }
           })
@@ -119,7 +119,7 @@ describe('the long-term memory of LangGraph', () => {
         const store = new RepriseStore(await w.engine(), { openNamespacesMax: 2 })
         for (let i = 0; i < 10; i++) await store.put(['n', String(i)], 'k', { list: [i] })
         const item = (await store.get(['n', '3'], 'k'))!
-        ;(item.value['list'] as number[]).push(99)
+        ;(item.value.list as number[]).push(99)
         expect((await store.get(['n', '3'], 'k'))!.value).toEqual({ list: [3] })
         expect(await store.search(['n'], { limit: 3, offset: 4 })).toHaveLength(3)
         expect(await store.listNamespaces({ maxDepth: 1 })).toEqual([['n']])

@@ -31,7 +31,7 @@ const stores: Record<string, () => string> = {
   },
 }
 
-const each = Number(process.env['REPRISE_REPLICA_INVOKES'] ?? 8)
+const each = Number(process.env.REPRISE_REPLICA_INVOKES ?? 8)
 
 for (const [store, make] of Object.entries(stores)) {
   describe(`four processes (${store})`, () => {

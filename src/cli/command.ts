@@ -18,8 +18,13 @@ export interface CommandSpec {
   readonly options?: Readonly<Record<string, OptionSpec>>
   /** Positional arguments: how many at least and at most. */
   readonly arguments: readonly [number, number]
-  /** Opens the store before it is called. 'create' makes one if there is none; 'none' does not need it. */
-  readonly store: 'existing' | 'create' | 'none'
+  /**
+   * Which store it is given: 'reading' one that is only read, so that it needs neither the write lock nor the right to
+   * write; 'existing' one that is there; 'create' one that is made when it is first used; 'none'.
+   */
+  readonly store: 'reading' | 'existing' | 'create' | 'none'
+  /** Options with which a command that reads writes after all. */
+  readonly writesWith?: readonly string[]
   readonly load: () => Promise<{ readonly default: Command }>
 }
 

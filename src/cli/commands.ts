@@ -86,7 +86,7 @@ export const commands: readonly CommandSpec[] = [
       limit,
     },
     arguments: [0, 1],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/ls.ts'),
   },
   {
@@ -95,7 +95,7 @@ export const commands: readonly CommandSpec[] = [
     summary: 'where one timeline stands',
     options: { module: moduleOption },
     arguments: [1, 1],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/show.ts'),
   },
   {
@@ -109,7 +109,7 @@ export const commands: readonly CommandSpec[] = [
       limit,
     },
     arguments: [1, 1],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/log.ts'),
   },
   {
@@ -122,7 +122,7 @@ export const commands: readonly CommandSpec[] = [
       once: { type: 'boolean', help: 'stop at the end' },
     },
     arguments: [0, 1],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/tail.ts'),
   },
   {
@@ -130,7 +130,7 @@ export const commands: readonly CommandSpec[] = [
     usage: 'checkpoints TIMELINE',
     summary: 'its catalog of checkpoints and savepoints',
     arguments: [1, 1],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/checkpoints.ts'),
   },
   {
@@ -139,7 +139,7 @@ export const commands: readonly CommandSpec[] = [
     summary: 'state as of a sequence',
     options: { module: moduleOption },
     arguments: [1, 1],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/at.ts'),
   },
   {
@@ -148,7 +148,7 @@ export const commands: readonly CommandSpec[] = [
     summary: 'what changed between two coordinates',
     options: { module: moduleOption },
     arguments: [2, 2],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/diff.ts'),
   },
   {
@@ -192,7 +192,7 @@ export const commands: readonly CommandSpec[] = [
       history: { type: 'boolean', help: 'the history of a workflow, for reprise check --history' },
     },
     arguments: [2, 2],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/export.ts'),
   },
   {
@@ -214,7 +214,7 @@ export const commands: readonly CommandSpec[] = [
     usage: 'verify [TIMELINE…]',
     summary: 'read everything and believe nothing',
     arguments: [0, 1000],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/verify.ts'),
   },
   {
@@ -258,7 +258,8 @@ export const commands: readonly CommandSpec[] = [
       full: { type: 'boolean', help: 'with items and stacks' },
     },
     arguments: [0, 1],
-    store: 'existing',
+    store: 'reading',
+    writesWith: ['discard'],
     load: () => import('./commands/dead.ts'),
   },
   {
@@ -279,7 +280,7 @@ export const commands: readonly CommandSpec[] = [
     summary: 'processes at work, and whether they get anywhere',
     options: { all: { type: 'boolean', help: 'also those that are gone' } },
     arguments: [0, 0],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/workers.ts'),
   },
   {
@@ -287,7 +288,7 @@ export const commands: readonly CommandSpec[] = [
     usage: 'queues',
     summary: 'what waits in each queue',
     arguments: [0, 0],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/queues.ts'),
   },
   {
@@ -354,7 +355,7 @@ export const commands: readonly CommandSpec[] = [
     summary: 'the recovery card: what is captured, what it would cost to come back',
     options: { module: moduleOption },
     arguments: [1, 1],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/card.ts'),
   },
   {
@@ -366,7 +367,7 @@ export const commands: readonly CommandSpec[] = [
       ended: { type: 'boolean', help: 'runs that have ended, too' },
     },
     arguments: [1, 1],
-    store: 'existing',
+    store: 'reading',
     load: () => import('./commands/check.ts'),
   },
   {

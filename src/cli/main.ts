@@ -93,6 +93,7 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
     url: options.url as string | undefined,
     namespace: options.namespace as string | undefined,
     create: spec.store === 'create',
+    readOnly: spec.store === 'reading' && !spec.writesWith?.some((name) => options[name] !== undefined),
     isDryRun: options['dry-run'] === true,
   })
   await registerKnown(engine, options.module as string | undefined)

@@ -10,8 +10,10 @@ import type { Reprise } from '../engine/reprise.ts'
 export interface StoreOptions {
   readonly url?: string | undefined
   readonly namespace?: string | undefined
-  /** Make it if it is not there. */
+  /** Make it if it is not there, when it is first used: what fails before leaves nothing behind. */
   readonly create?: boolean
+  /** Nothing will be written, and nobody is waited for who writes. */
+  readonly readOnly?: boolean
   /** Nothing will be written: if there is none, an empty one in memory stands for it. */
   readonly isDryRun?: boolean
   readonly timeoutMs?: number
@@ -40,11 +42,58 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
       url,
     })
   }
-  const timeoutMs = options.timeoutMs ?? answerWithinMs
-  const opening = openStore(url, options.namespace ? { namespace: options.namespace } : {})
-  const store = await within(opening, timeoutMs, `${shownUrl(url)} did not open`)
+  const { namespace, readOnly = false, timeoutMs = answerWithinMs } = options
+  // Whoever waits for the lock of a file is told who holds it, before anything is said of a store that does not answer.
+  const busyMs = timeoutMs / 2
+  const wanted = { ...(namespace && { namespace }), readOnly, refusesDamage: readOnly, busyMs }
+  const open = () => within(openStore(url, wanted), timeoutMs, `${shownUrl(url)} did not open`)
+  const store = isMissing && !options.isDryRun ? openLater(open) : await open()
   const worker = options.worker ?? 'cli'
-  return createEngine({ store: withTimeouts(store, timeoutMs) }, { worker, patience: timeoutMs })
+  return createEngine(
+    { store: withTimeouts(store, timeoutMs) },
+    { worker, patience: file === undefined ? timeoutMs : busyMs },
+  )
+}
+
+/** A store that is made by the first call to it. */
+function openLater(open: () => Promise<Store>): Store {
+  let opening: Promise<Store> | null = null
+  const opened = () => {
+    opening ??= open()
+    return opening
+  }
+  const call = (pick: (store: Store) => object, name: PropertyKey) => {
+    return async (...given: unknown[]) => {
+      const target = pick(await opened())
+      return Reflect.apply(Reflect.get(target, name) as (...given: unknown[]) => unknown, target, given)
+    }
+  }
+  const through = (pick: (store: Store) => object) =>
+    new Proxy({}, { get: (_, name) => (name === 'then' ? undefined : call(pick, name)) })
+  const blobs = through((store) => store.blobs)
+  const own: Readonly<Record<PropertyKey, unknown>> = {
+    blobs,
+    close: async () => (await opening)?.close(),
+    listen: (wake: (mayBeDue?: boolean) => void) => listenLater(opened(), wake),
+  }
+  const rest = through((store) => store) as Record<PropertyKey, unknown>
+  return new Proxy({} as Store, { get: (_, name) => own[name] ?? (name === 'lanes' ? undefined : rest[name]) })
+}
+
+function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void): () => void {
+  let isOver = false
+  let end = () => {}
+  opened.then(
+    (store) => {
+      if (!isOver) end = store.listen(wake)
+    },
+    // Whoever asks the store for something is told why.
+    () => {},
+  )
+  return () => {
+    isOver = true
+    end()
+  }
 }
 
 const untimed = new Set<PropertyKey>(['listen', 'blobs'])

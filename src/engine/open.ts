@@ -97,8 +97,16 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   return new Reprise(kernel, () => store.close())
 }
 
+/** What a tool asks for beyond what an application does. */
+export interface ToolOptions extends Options {
+  /** With readOnly: a damaged store is refused, as it would be for writing. */
+  readonly refusesDamage?: boolean
+  /** SQLite: how long to wait for the write lock. */
+  readonly busyMs?: number
+}
+
 /** For tools that put something between the engine and its store. */
-export async function openStore(url: string, options: Options): Promise<Store> {
+export async function openStore(url: string, options: ToolOptions): Promise<Store> {
   const namespace = checkNamespace(options.namespace ?? 'default')
   const scheme = /^([a-z0-9+]+):/i.exec(url)?.[1]?.toLowerCase()
   const store = await openByScheme(scheme, url, namespace, options)
@@ -109,7 +117,7 @@ async function openByScheme(
   scheme: string | undefined,
   url: string,
   namespace: string,
-  options: Options,
+  options: ToolOptions,
 ): Promise<Store> {
   switch (scheme) {
     case 'memory': {
@@ -118,11 +126,13 @@ async function openByScheme(
     }
     case 'sqlite': {
       const { openSqlite } = await import('../stores/sqlite/index.ts')
-      const readOnly = options.readOnly ?? false
+      const { readOnly = false, refusesDamage = false, busyMs } = options
       return await openSqlite(url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, ''), {
         namespace,
         hash: sha256,
         readOnly,
+        refusesDamage,
+        ...(busyMs !== undefined && { busyMs }),
       })
     }
     case 'postgres':

@@ -1,6 +1,7 @@
 // What went wrong beneath us, in our own codes: the caller decides by them whether to wait, to free space or to stop.
 
 import { type ErrorCode, RepriseError } from '../../core/errors.ts'
+import { describeHolder, lockHolder } from './lock-holder.ts'
 
 /** Primary result codes of SQLite (the low byte of the extended ones). */
 const sqlite = {
@@ -22,7 +23,10 @@ export function toStoreError(error: unknown, doing: string, location: string): u
   const code = codeOf(error)
   if (!code) return error
   const text = error instanceof Error ? error.message : String(error)
-  return new RepriseError(code, `${doing} ${location}: ${text}`, { location, sqlite: resultCode(error) }, error)
+  const holder = code === 'STORE_BUSY' ? lockHolder(location) : null
+  const what = holder ? `${text}: ${describeHolder(holder)}` : text
+  const data = { location, sqlite: resultCode(error), ...(holder && { holder }) }
+  return new RepriseError(code, `${doing} ${location}: ${what}`, data, error)
 }
 
 export function isBusy(error: unknown): boolean {
@@ -35,8 +39,10 @@ export function isNotTheEnd(error: unknown): boolean {
   return resultCode(error) === sqlite.mismatch
 }
 
-export function isReadOnlyFailure(error: unknown): boolean {
-  return codeOf(error) === 'STORE_READ_ONLY'
+/** A file beside it could not be made or written, or the file itself cannot be opened. */
+export function isUnopenable(error: unknown): boolean {
+  const code = resultCode(error)
+  return code === sqlite.cannotOpen || code === sqlite.readOnly
 }
 
 function codeOf(error: unknown): ErrorCode | undefined {
@@ -102,6 +108,7 @@ const texts: readonly (readonly [string, number])[] = [
   ['attempt to write a readonly database', sqlite.readOnly],
   ['database is locked', sqlite.busy],
   ['datatype mismatch', sqlite.mismatch],
+  ['unable to open database file', sqlite.cannotOpen],
 ]
 
 export function damaged(message: string, data: Readonly<Record<string, unknown>> = {}): RepriseError {

@@ -1,17 +1,19 @@
 // Opening the file, in this order: look through the write-ahead log, look (without writing) at the version and at what
 // was acknowledged, and only then open it for writing, which lets SQLite recover and clean up.
 
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs'
-import { dirname, resolve } from 'node:path'
+import { accessSync, closeSync, constants, existsSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
-import type { Hash } from '../../core/ports.ts'
-import { AckMark } from './ack-mark.ts'
+import type { Hash, StoreFault } from '../../core/ports.ts'
+import { AckMark, type Mark } from './ack-mark.ts'
 import { Connection } from './connection.ts'
 import type { Driver } from './driver.ts'
-import { damaged, isReadOnlyFailure, toStoreError } from './failure.ts'
+import { damaged, isUnopenable, toStoreError } from './failure.ts'
 import { Log } from './log.ts'
+import { connectToRead, type ReadingConnection } from './reading-connection.ts'
+import { realPath } from './real-path.ts'
 import { retryBusy } from './retry.ts'
-import { makeSpace, migrate, readVersion, schemaVersion } from './schema.ts'
+import { findSpace, makeSpace, migrate, readVersion, schemaVersion } from './schema.ts'
 import { scanWal } from './wal-scan.ts'
 
 export interface OpenedFile {
@@ -24,6 +26,8 @@ export interface OpenOptions {
   readonly namespace: string
   readonly hash: Hash
   readonly isReadOnly: boolean
+  /** When it is only read: damage is refused, as when it is written. */
+  readonly refusesDamage?: boolean
   readonly busyMs: number
 }
 
@@ -31,35 +35,44 @@ export interface OpenOptions {
 const checkpointPages = 2000
 
 export async function openFile(driver: Driver, location: string, options: OpenOptions): Promise<OpenedFile> {
-  const file = resolve(location)
+  const file = realPath(location)
+  const read = (how: OpenOptions) => retryBusy(options.busyMs, () => openToRead(driver, file, how))
+  // A file that cannot be written opens all the same: reads work, writes say why not.
+  const readAllTheSame = () => read({ ...options, refusesDamage: true })
   try {
-    if (options.isReadOnly) return { file, writer: openToRead(file) }
+    if (options.isReadOnly) return await read(options)
     const isNew = !existsSync(file)
+    if (!isNew && !canWrite(file)) return await readAllTheSame()
     if (isNew) makeFolder(dirname(file))
     // Two processes that make a new file in the same moment can find it locked in spite of any timeout: try again.
     const writer = await retryBusy(options.busyMs, () => openToWrite(driver, file, options))
     if (isNew) syncDirectory(dirname(file))
     return { file, writer }
   } catch (error) {
+    if (isUnopenable(error) && existsSync(file) && !canWrite(dirname(file))) return await readAllTheSame()
     throw toStoreError(error, 'open', file)
   }
 }
 
-/** A damaged file can be read as far as it goes: that is what this mode is for. */
-function openToRead(file: string): null {
+/** A damaged file can be read as far as it goes, unless it is to be refused. */
+function openToRead(driver: Driver, file: string, { hash, refusesDamage }: OpenOptions): OpenedFile {
   if (!existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no store at ${file}`, { file })
-  return null
+  if (refusesDamage) {
+    const ack = new AckMark(file)
+    checkBeforeUse(driver, file, hash, ack, ack.read())
+  }
+  return { file, writer: null }
 }
 
-export function connectReader(driver: Driver, file: string): Connection {
-  const connection = new Connection(driver, file, true)
+export function connectReader(driver: Driver, file: string): ReadingConnection {
+  const reading = connectToRead(driver, file)
   try {
-    const version = readVersion(connection)
+    const version = readVersion(reading.connection)
     if (version === 0) throw new RepriseError('NOT_FOUND', `${file} is not a store of Reprise`, { file })
-    connection.requireDurability()
-    return connection
+    if (reading.state === null) reading.connection.requireDurability()
+    return reading
   } catch (error) {
-    connection.close()
+    reading.close()
     throw error
   }
 }
@@ -70,7 +83,7 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
   const mark = ack.read()
   const isEmpty = !existsSync(file) || statSync(file).size === 0
   if (isEmpty) ack.check(mark, null)
-  else checkBeforeWriting(driver, file, hash, (log) => ack.check(mark, log))
+  else checkBeforeUse(driver, file, hash, ack, mark)
   const connection = new Connection(driver, file, false)
   try {
     // First of all: the next statements may write, and a commit that is not synced before the next looks like damage.
@@ -87,8 +100,11 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
   }
 }
 
-/** Through a connection that cannot write: closing it leaves the write-ahead log as it is. */
-function checkBeforeWriting(driver: Driver, file: string, hash: Hash, check: (log: Log | null) => void): void {
+/**
+ * Throws STORE_DAMAGED where the write-ahead log, or the log in it, does not reach as far as it must. Through a connection
+ * that cannot write: closing it leaves the write-ahead log as it is.
+ */
+export function checkBeforeUse(driver: Driver, file: string, hash: Hash, ack: AckMark, mark: Mark | null): void {
   const fault = scanWal(file)
   if (fault) {
     const { frame, commitsBehind } = fault
@@ -98,11 +114,23 @@ function checkBeforeWriting(driver: Driver, file: string, hash: Hash, check: (lo
     )
   }
   if (existsSync(`${file}-journal`)) rollBackCreation(driver, file)
-  const connection = new Connection(driver, file, true)
+  const { connection, close } = connectToRead(driver, file)
   try {
-    connection.snapshot(() => check(readVersion(connection) === 0 ? null : new Log(connection, hash)))
+    connection.snapshot(() => ack.check(mark, readVersion(connection) === 0 ? null : new Log(connection, hash)))
   } finally {
-    connection.close()
+    close()
+  }
+}
+
+/** For verify, which also looks at what was opened in spite of damage. */
+export function inspectEnd(driver: Driver, file: string, hash: Hash): StoreFault[] {
+  const ack = new AckMark(file)
+  try {
+    checkBeforeUse(driver, file, hash, ack, ack.read())
+    return []
+  } catch (error) {
+    if (!(error instanceof RepriseError) || error.code !== 'STORE_DAMAGED') throw error
+    return [{ where: 'log', what: error.message }]
   }
 }
 
@@ -116,14 +144,13 @@ function rollBackCreation(driver: Driver, file: string): void {
   }
 }
 
-/** A file that cannot be written opens all the same, if it is up to date: reads work, writes say why not. */
+/** Nobody waits for the write lock to open what is up to date: whoever holds it may be stopped. */
 function prepare(connection: Connection, namespace: string): number {
-  try {
-    connection.run('BEGIN IMMEDIATE')
-  } catch (error) {
-    if (isReadOnlyFailure(error) && readVersion(connection) === schemaVersion) return -1
-    throw error
+  if (readVersion(connection) === schemaVersion) {
+    const space = findSpace(connection, namespace)
+    if (space !== null) return space
   }
+  connection.run('BEGIN IMMEDIATE')
   try {
     migrate(connection)
     const space = makeSpace(connection, namespace)
@@ -132,6 +159,15 @@ function prepare(connection: Connection, namespace: string): number {
   } catch (error) {
     connection.rollback()
     throw error
+  }
+}
+
+function canWrite(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK)
+    return true
+  } catch {
+    return false
   }
 }
 

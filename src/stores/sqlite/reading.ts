@@ -1,12 +1,15 @@
 // The reading side: a connection of its own, so that reads never see a transaction that is still under way. Each read
 // sees one state of the file.
 
+import { crc32 } from 'node:zlib'
+import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import { toStoreError } from './failure.ts'
 import { Log } from './log.ts'
 import { checkVersion } from './log-end.ts'
 import { LooseRuns } from './loose.ts'
+import { type ReadingConnection, stateOf } from './reading-connection.ts'
 import { retryBusy } from './retry.ts'
 import { findSpace } from './schema.ts'
 import { Timelines } from './timelines.ts'
@@ -23,7 +26,7 @@ export interface Reading {
 }
 
 export interface ReaderOptions {
-  readonly connect: () => Connection
+  readonly connect: () => ReadingConnection
   readonly namespace: string
   readonly hash: Hash
   readonly file: string
@@ -31,9 +34,11 @@ export interface ReaderOptions {
   readonly clock: () => number
 }
 
+const attemptsMax = 10
+
 export class Reader {
   readonly #options: ReaderOptions
-  #connection: Connection | null = null
+  #connected: ReadingConnection | null = null
   #loose: LooseRuns | null = null
   #space: number | null = null
 
@@ -44,24 +49,56 @@ export class Reader {
   async read<Result>(work: (reading: Reading) => Result): Promise<Result> {
     const { busyMs, file } = this.#options
     try {
-      return await retryBusy(busyMs, () => {
-        const connection = this.connection()
-        return connection.snapshot(() => work(this.#reading(connection)))
-      })
+      return await retryBusy(busyMs, () => this.#readOnce(work))
     } catch (error) {
       throw toStoreError(error, 'read', file)
     }
   }
 
   connection(): Connection {
-    this.#connection ??= this.#options.connect()
-    return this.#connection
+    this.#connected ??= this.#options.connect()
+    return this.#connected.connection
+  }
+
+  /** A file that is read as it lies tells nothing of how it is written. */
+  durability(): Readonly<Record<string, string>> {
+    const connection = this.connection()
+    return this.#connected!.state === null ? { ...connection.durability() } : { access: 'read only' }
+  }
+
+  /** Changes when somebody has written. */
+  dataVersion(): number {
+    const connection = this.connection()
+    const state = this.#connected!.state === null ? null : stateOf(this.#options.file)
+    return state === null ? connection.dataVersion() : crc32(state)
   }
 
   close(): void {
-    this.#connection?.close()
-    this.#connection = null
+    this.#connected?.close()
+    this.#connected = null
     this.#loose = null
+  }
+
+  #readOnce<Result>(work: (reading: Reading) => Result): Result {
+    for (let attempt = 1; ; attempt++) {
+      this.#forgetOldState()
+      const connection = this.connection()
+      try {
+        const result = connection.snapshot(() => work(this.#reading(connection)))
+        if (!this.#forgetOldState()) return result
+      } catch (error) {
+        if (!this.#forgetOldState()) throw error
+      }
+      if (attempt === attemptsMax) throw new RepriseError('STORE_BUSY', 'the file changes whenever it is read')
+    }
+  }
+
+  /** A file that is read as it lies may have changed: what was read of it before does not count. */
+  #forgetOldState(): boolean {
+    const state = this.#connected?.state ?? null
+    if (state === null || state === stateOf(this.#options.file)) return false
+    this.close()
+    return true
   }
 
   #reading(connection: Connection): Reading {

@@ -34,9 +34,10 @@ import { toHead } from './heads.ts'
 import { inspect } from './inspect.ts'
 import { Listeners } from './listeners.ts'
 import { readInbox } from './mail.ts'
-import { connectReader, type OpenedFile, openFile } from './open.ts'
+import { connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
 import { claim, findDue, findTimelines, retire } from './query.ts'
 import { Reader, type Reading } from './reading.ts'
+import { retryBusy } from './retry.ts'
 import { schemaVersion } from './schema.ts'
 import { tidy } from './tidy.ts'
 import { Writer } from './writer.ts'
@@ -46,6 +47,8 @@ export interface SqliteOptions {
   readonly hash: Hash
   /** Never writes, and reads a damaged file as far as it goes. */
   readonly readOnly?: boolean
+  /** With readOnly: damage is refused, as when it is opened to write. */
+  readonly refusesDamage?: boolean
   /** How long to wait for another process's write lock before STORE_BUSY. */
   readonly busyMs?: number
   /** The store's clock, in milliseconds since 1970: leases and wakeups follow it. */
@@ -58,8 +61,9 @@ export interface SqliteOptions {
 export async function openSqlite(location: string, options: SqliteOptions): Promise<Store> {
   const { namespace, hash, readOnly: isReadOnly = false, busyMs = 10_000, clock = Date.now } = options
   const driver = options.driver ?? (await loadDriver())
-  const opened = await openFile(driver, location, { namespace, hash, isReadOnly, busyMs })
-  const store = new SqliteStore(driver, opened, { namespace, hash, busyMs, clock })
+  const { refusesDamage = false } = options
+  const opened = await openFile(driver, location, { namespace, hash, isReadOnly, refusesDamage, busyMs })
+  const store = new SqliteStore(driver, opened, { namespace, hash, busyMs, clock, isReadOnly })
   if (isReadOnly) await store.facts()
   return store
 }
@@ -69,23 +73,30 @@ interface StoreOptions {
   readonly hash: Hash
   readonly busyMs: number
   readonly clock: () => number
+  readonly isReadOnly: boolean
 }
 
 class SqliteStore implements Store {
   readonly blobs: Blobs
   readonly #file: string
   readonly #clock: () => number
+  readonly #busyMs: number
   readonly #opened: OpenedFile
   readonly #reader: Reader
   readonly #writer: Writer | null
   readonly #listeners: Listeners
+  readonly #isForReading: boolean
+  readonly #inspectEnd: () => StoreFault[]
   #isClosed = false
 
   constructor(driver: Driver, opened: OpenedFile, options: StoreOptions) {
     const { file, writer } = opened
     this.#file = file
     this.#clock = options.clock
+    this.#busyMs = options.busyMs
     this.#opened = opened
+    this.#isForReading = options.isReadOnly
+    this.#inspectEnd = () => inspectEnd(driver, file, options.hash)
     this.#reader = new Reader({ ...options, file, connect: () => connectReader(driver, file) })
     this.#listeners = new Listeners(() => this.#version())
     const onChange = (mayBeDue: boolean) => this.#listeners.notify(mayBeDue)
@@ -174,17 +185,19 @@ class SqliteStore implements Store {
   }
 
   async inspect(): Promise<StoreFault[]> {
-    return inspect((work) => this.#read(work))
+    this.#checkOpen()
+    const faults = await retryBusy(this.#busyMs, this.#inspectEnd)
+    return [...faults, ...(await inspect((work) => this.#read(work)))]
   }
 
   async facts(): Promise<StoreFacts> {
-    const durability = await this.#read(() => this.#reader.connection().durability())
+    const durability = await this.#read(() => this.#reader.durability())
     return {
       kind: 'sqlite',
       location: `sqlite:${this.#file}`,
       schemaVersion,
       durability: { ...durability },
-      isReadOnly: this.#writer === null || this.#opened.writer?.space === -1,
+      isReadOnly: this.#writer === null,
       sizeBytes: sizeOf(this.#file) + sizeOf(`${this.#file}-wal`),
     }
   }
@@ -212,7 +225,8 @@ class SqliteStore implements Store {
   #write(): Writer {
     this.#checkOpen()
     if (!this.#writer) {
-      throw new RepriseError('STORE_READ_ONLY', `${this.#file} was opened to read only`, { file: this.#file })
+      const why = this.#isForReading ? 'was opened to read only' : 'cannot be written'
+      throw new RepriseError('STORE_READ_ONLY', `${this.#file} ${why}`, { file: this.#file })
     }
     return this.#writer
   }
@@ -224,7 +238,7 @@ class SqliteStore implements Store {
   /** Asked of the connection that writes: to another one, our own transactions would be those of somebody else. */
   #version(): number | null {
     try {
-      return this.#writer?.dataVersion() ?? this.#reader.connection().dataVersion()
+      return this.#writer?.dataVersion() ?? this.#reader.dataVersion()
     } catch {
       return null
     }

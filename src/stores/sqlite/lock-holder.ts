@@ -1,0 +1,65 @@
+// Who holds the write lock of the file, where the system tells: on Linux every lock is listed with its process. The write
+// lock of a write-ahead log is one byte of the file `-shm`; of the file itself, before there is such a log, another.
+
+import { readFileSync, statSync } from 'node:fs'
+
+export interface LockHolder {
+  readonly pid: number
+  /** As it was started, if it can be seen. */
+  readonly command: string | null
+  /** Stopped (SIGSTOP, a debugger): it does not let go until it goes on. */
+  readonly isStopped: boolean
+}
+
+/** WAL_WRITE_LOCK: sqlite.org/walformat.html, section 2.3.1. */
+const writeLockByte = 120
+/** RESERVED_LOCK: sqlite.org/fileformat2.html, section 1.3. */
+const reservedByte = 0x40000001
+
+/** Null: nobody, or nobody can tell. */
+export function lockHolder(file: string): LockHolder | null {
+  const locks = readText('/proc/locks')
+  if (locks === null) return null
+  const pid = holderOf(locks, `${file}-shm`, writeLockByte) ?? holderOf(locks, file, reservedByte)
+  if (pid === null) return null
+  return { pid, command: commandOf(pid), isStopped: /^State:\s+[Tt]/m.test(readText(`/proc/${pid}/status`) ?? '') }
+}
+
+export function describeHolder({ pid, command, isStopped }: LockHolder): string {
+  const name = pid === process.pid ? 'this process' : `process ${pid}${command === null ? '' : ` (${command})`}`
+  return `${name} holds the write lock${isStopped ? ' and is stopped' : ''}`
+}
+
+/** `1: POSIX  ADVISORY  WRITE 1234 fd:00:5678 120 120`, by inode: the numbers of devices differ between mounts. */
+function holderOf(locks: string, path: string, byte: number): number | null {
+  const inode = inodeOf(path)
+  for (const line of locks.split('\n')) {
+    const [, , , kind, pid, where, first, last] = line.trim().split(/\s+/)
+    if (kind !== 'WRITE' || where?.split(':')[2] !== inode) continue
+    if (Number(first) <= byte && (last === 'EOF' || Number(last) >= byte) && Number(pid) > 0) return Number(pid)
+  }
+  return null
+}
+
+function inodeOf(path: string): string | null {
+  try {
+    return String(statSync(path).ino)
+  } catch {
+    return null
+  }
+}
+
+function commandOf(pid: number): string | null {
+  const words = readText(`/proc/${pid}/cmdline`)?.split('\0').filter(Boolean)
+  // Two words say which program it is; what comes after may be secret.
+  const names = words?.slice(0, 2).map((word) => word.split('/').at(-1)!)
+  return names && names.length > 0 ? names.join(' ') : null
+}
+
+function readText(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,85 @@
+// A connection that only reads, whatever the file allows. SQLite reads a file with a write-ahead log through two files
+// beside it, and must make them if they are not there. Where it cannot (a read-only folder or mount), the file is read as
+// it lies: at once if there is nothing in the log, else from a copy. Such a connection sees no change of the file, so each
+// read is compared with the state of the file before and after.
+
+import { cpSync, mkdtempSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { Connection } from './connection.ts'
+import type { Driver } from './driver.ts'
+import { isUnopenable } from './failure.ts'
+
+export interface ReadingConnection {
+  readonly connection: Connection
+  /** Null: SQLite notices changes itself. Else what it has read was of this state of the file. */
+  readonly state: string | null
+  close(): void
+}
+
+/** Fails as SQLite does if the file is no database, or is not there. */
+export function connectToRead(driver: Driver, file: string): ReadingConnection {
+  try {
+    const connection = connect(driver, file)
+    return { connection, state: null, close: () => connection.close() }
+  } catch (error) {
+    if (!isUnopenable(error)) throw error
+    const state = stateOf(file)
+    if (state === null) throw error
+    return { ...(isLogEmpty(file) ? asItLies(driver, file) : fromCopy(driver, file)), state }
+  }
+}
+
+/** Changes whenever the file or its log does; null if there is no such file. */
+export function stateOf(file: string): string | null {
+  const [main, log] = [look(file), look(`${file}-wal`)]
+  return main && JSON.stringify([main, log])
+}
+
+function connect(driver: Driver, location: string): Connection {
+  const connection = new Connection(driver, location, true)
+  try {
+    // Opening does not read: whether it can be done shows here.
+    connection.get('SELECT count(*) FROM sqlite_schema')
+    return connection
+  } catch (error) {
+    connection.close()
+    throw error
+  }
+}
+
+/** Without locks, and without the log: nobody may write, and its state says whether somebody did. */
+function asItLies(driver: Driver, file: string): Omit<ReadingConnection, 'state'> {
+  const connection = connect(driver, `${pathToFileURL(file).href}?immutable=1`)
+  return { connection, close: () => connection.close() }
+}
+
+function fromCopy(driver: Driver, file: string): Omit<ReadingConnection, 'state'> {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-read-'))
+  const remove = () => rmSync(folder, { recursive: true, force: true })
+  try {
+    const copy = join(folder, basename(file))
+    for (const end of ['', '-wal']) cpSync(file + end, copy + end)
+    const connection = connect(driver, copy)
+    return {
+      connection,
+      close() {
+        connection.close()
+        remove()
+      },
+    }
+  } catch (error) {
+    remove()
+    throw error
+  }
+}
+
+function isLogEmpty(file: string): boolean {
+  return (look(`${file}-wal`)?.size ?? 0) === 0
+}
+
+function look(file: string): { readonly ino: number; readonly size: number; readonly changed: number } | null {
+  const found = statSync(file, { throwIfNoEntry: false })
+  return found ? { ino: found.ino, size: found.size, changed: found.mtimeMs + found.ctimeMs } : null
+}

@@ -1,7 +1,7 @@
 // Opening the file, in this order: look through the write-ahead log, look (without writing) at the version and at what
 // was acknowledged, and only then open it for writing, which lets SQLite recover and clean up.
 
-import { accessSync, closeSync, constants, existsSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs'
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash, StoreFault } from '../../core/ports.ts'
@@ -10,7 +10,7 @@ import { Connection } from './connection.ts'
 import type { Driver } from './driver.ts'
 import { damaged, isUnopenable, toStoreError } from './failure.ts'
 import { Log } from './log.ts'
-import { connectToRead, type ReadingConnection } from './reading-connection.ts'
+import { canWrite, connectToRead, type ReadingConnection } from './reading-connection.ts'
 import { realPath } from './real-path.ts'
 import { retryBusy } from './retry.ts'
 import { findSpace, makeSpace, migrate, readVersion, schemaVersion } from './schema.ts'
@@ -159,15 +159,6 @@ function prepare(connection: Connection, namespace: string): number {
   } catch (error) {
     connection.rollback()
     throw error
-  }
-}
-
-function canWrite(path: string): boolean {
-  try {
-    accessSync(path, constants.W_OK)
-    return true
-  } catch {
-    return false
   }
 }
 

@@ -3,9 +3,9 @@
 // it lies: at once if there is nothing in the log, else from a copy. Such a connection sees no change of the file, so each
 // read is compared with the state of the file before and after.
 
-import { cpSync, mkdtempSync, rmSync, statSync } from 'node:fs'
+import { accessSync, constants, cpSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Connection } from './connection.ts'
 import type { Driver } from './driver.ts'
@@ -24,7 +24,9 @@ export function connectToRead(driver: Driver, file: string): ReadingConnection {
     const connection = connect(driver, file)
     return { connection, state: null, close: () => connection.close() }
   } catch (error) {
-    if (!isUnopenable(error)) throw error
+    // Copying the file opens and closes it, which lets go of every lock that this process has on it: only where it cannot
+    // have any.
+    if (!isUnopenable(error) || canWrite(dirname(file))) throw error
     const state = stateOf(file)
     if (state === null) throw error
     return { ...(isLogEmpty(file) ? asItLies(driver, file) : fromCopy(driver, file)), state }
@@ -72,6 +74,15 @@ function fromCopy(driver: Driver, file: string): Omit<ReadingConnection, 'state'
   } catch (error) {
     remove()
     throw error
+  }
+}
+
+export function canWrite(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK)
+    return true
+  } catch {
+    return false
   }
 }
 

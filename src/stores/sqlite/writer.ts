@@ -10,7 +10,6 @@ import { checkCommit } from '../../core/shapes.ts'
 import type { AckMark } from './ack-mark.ts'
 import { planAppends } from './append.ts'
 import type { Connection } from './connection.ts'
-import type { Statement } from './driver.ts'
 import { isBusy, isNotTheEnd, toStoreError } from './failure.ts'
 import { toHead } from './heads.ts'
 import { isAnchor, needsDigest } from './log.ts'
@@ -48,7 +47,6 @@ export class Writer {
   readonly #writing: Writing
   readonly #turn = new Turn()
   readonly #rows = new RowEncoder()
-  readonly #insertRow: Statement
   #lastPosition = unknown
   /** Since heads were last written. */
   #looseRows = 0
@@ -59,7 +57,6 @@ export class Writer {
     this.#options = options
     this.#connection = options.connection
     this.#writing = new Writing(options.connection, options.space, options.hash)
-    this.#insertRow = options.connection.prepare(insertAtEnd)
   }
 
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
@@ -90,7 +87,7 @@ export class Writer {
     if (!plan) return null
     const body = this.#encode(position, plan.frames, Math.floor(now))
     try {
-      this.#insertRow.run(position, body)
+      this.#connection.run(insertAtEnd, position, body)
     } catch (error) {
       if (isBusy(error)) return null
       this.#forget()
@@ -166,7 +163,7 @@ export class Writer {
     writing.timelines.flush()
     // Last: a settled row says that all heads are written.
     const body = this.#encode(position, frames, null)
-    this.#insertRow.run(position, body)
+    this.#connection.run(insertAtEnd, position, body)
     this.#connection.run('COMMIT')
     loose.pass(position)
     this.#anchors = []

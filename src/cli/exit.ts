@@ -39,6 +39,7 @@ const byCode: Partial<Record<ErrorCode, number>> = {
   DRIVER_MISSING: exit.unreachable,
   HISTORY_DAMAGED: exit.damage,
   STORE_DAMAGED: exit.damage,
+  STORE_MOVED: exit.damage,
   CHECKPOINT_DAMAGED: exit.damage,
   CHUNK_DAMAGED: exit.damage,
   CHUNK_MISSING: exit.damage,

@@ -72,6 +72,10 @@ const kinds = {
     hint: 'The store file is damaged. Keep it, open it read-only and export, or restore a backup.',
   },
   STORE_READ_ONLY: { remedy: 'fix', hint: 'Reads and export work. Make the file writable to write again.' },
+  STORE_MOVED: {
+    remedy: 'stop',
+    hint: 'The file was moved, removed or replaced while it was open. Nothing was acknowledged; restart what uses it.',
+  },
   STORE_FULL: { remedy: 'retry', hint: 'Free some disk space; nothing was lost and writing resumes by itself.' },
   STORE_BUSY: {
     remedy: 'retry',

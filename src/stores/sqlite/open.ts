@@ -9,6 +9,7 @@ import { AckMark, type Mark } from './ack-mark.ts'
 import { Connection } from './connection.ts'
 import type { Driver } from './driver.ts'
 import { damaged, isUnopenable, toStoreError } from './failure.ts'
+import { InPlace } from './in-place.ts'
 import { Log } from './log.ts'
 import { canWrite, connectToRead, type ReadingConnection } from './reading-connection.ts'
 import { realPath } from './real-path.ts'
@@ -19,7 +20,12 @@ import { scanWal } from './wal-scan.ts'
 export interface OpenedFile {
   readonly file: string
   /** Null: reading only. */
-  readonly writer: { readonly connection: Connection; readonly space: number; readonly ack: AckMark } | null
+  readonly writer: {
+    readonly connection: Connection
+    readonly space: number
+    readonly ack: AckMark
+    readonly inPlace: InPlace
+  } | null
 }
 
 export interface OpenOptions {
@@ -93,7 +99,7 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
     connection.exec('PRAGMA journal_mode = WAL')
     connection.requireDurability()
     connection.exec(`PRAGMA wal_autocheckpoint = ${checkpointPages}`)
-    return { connection, space: prepare(connection, namespace), ack }
+    return { connection, space: prepare(connection, namespace), ack, inPlace: new InPlace(file) }
   } catch (error) {
     connection.close()
     throw error

@@ -7,6 +7,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  renameSync,
   rmSync,
   symlinkSync,
   writeFileSync,
@@ -15,7 +16,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Store } from '../../core/ports.ts'
-import { expectOk, hash, Kit } from '../../testing/conformance-kit.ts'
+import { expectOk, hash, Kit, message } from '../../testing/conformance-kit.ts'
 import { openSqlite, type SqliteOptions } from './index.ts'
 import { describeHolder, lockHolder } from './lock-holder.ts'
 import { realPath } from './real-path.ts'
@@ -128,6 +129,39 @@ describe('a lock', () => {
     expect(seen).toBe('this process holds the write lock')
     expect(lockHolder(file)).toBeNull()
   })
+})
+
+describe('a store that is moved, removed or replaced while it is open', () => {
+  const file = () => join(directory, 'store.db')
+  const ends = ['', '-wal', '-shm', '-ack']
+  const changes: Readonly<Record<string, (other: string) => void>> = {
+    'the file is removed': () => rmSync(file()),
+    'an older copy is put in its place': (other) => renameSync(other, file()),
+    'all of it is moved away': () => {
+      for (const end of ends) renameSync(file() + end, join(directory, `moved.db${end}`))
+    },
+    'another process removes the log': () => {
+      for (const end of ['-wal', '-shm']) rmSync(file() + end)
+    },
+  }
+
+  for (const [name, change] of Object.entries(changes)) {
+    it(`G1: nothing is acknowledged after ${name}, asked once or again`, async () => {
+      const kit = await openKit(file())
+      const a = await kit.create('a')
+      await a.append('kept')
+      copyFileSync(file(), join(directory, 'older.db'))
+      const mark = readFileSync(`${file()}-ack`)
+      change(join(directory, 'older.db'))
+      const commit = a.plan({ run: a.run('lost') })
+      for (const more of [{}, {}, { send: [message('b', 'm')] }]) {
+        await expect(kit.store.commit([{ ...commit, ...more }])).rejects.toMatchObject({ code: 'STORE_MOVED' })
+      }
+      await expect(kit.beat('w')).rejects.toMatchObject({ code: 'STORE_MOVED' })
+      // The mark is the other file's by now.
+      if (existsSync(`${file()}-ack`)) expect(readFileSync(`${file()}-ack`).equals(mark)).toBe(true)
+    })
+  }
 })
 
 describe('a store that was closed', () => {

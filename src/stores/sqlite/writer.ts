@@ -12,6 +12,7 @@ import { planAppends } from './append.ts'
 import type { Connection } from './connection.ts'
 import { isBusy, isNotTheEnd, toStoreError } from './failure.ts'
 import { toHead } from './heads.ts'
+import type { InPlace } from './in-place.ts'
 import { isAnchor, needsDigest } from './log.ts'
 import { checkVersion, insertAtEnd } from './log-end.ts'
 import { type FrameDraft, RowEncoder } from './log-row.ts'
@@ -29,6 +30,7 @@ export interface WriterOptions {
   readonly space: number
   readonly hash: Hash
   readonly ack: AckMark
+  readonly inPlace: InPlace
   readonly file: string
   readonly busyMs: number
   readonly clock: () => number
@@ -155,6 +157,8 @@ export class Writer {
   #finish(writing: Writing): void {
     if (!writing.hasChanges) {
       this.#connection.run(writing.hasAside ? 'COMMIT' : 'ROLLBACK')
+      // "It was applied before" is an acknowledgement as well.
+      this.#options.inPlace.check()
       return
     }
     const { position, frames, loose, mayBeDue } = writing
@@ -174,8 +178,9 @@ export class Writer {
 
   /** It is durable. If the mark cannot be written, whoever asks again under the same operation id is told so. */
   #acknowledge(position: number, body: Uint8Array, mayBeDue: boolean): void {
-    const { ack, file, onChange } = this.#options
+    const { ack, inPlace, file, onChange } = this.#options
     this.#lastPosition = position
+    inPlace.check()
     try {
       ack.write(position, body)
     } catch (error) {

@@ -97,6 +97,10 @@ const kinds = {
     hint: 'This worker was declared dead while it was away; it starts again under a new identity.',
   },
   RIDER_FAILED: { remedy: 'fix', hint: 'The SQL that rode in the transaction failed; nothing of the commit was kept.' },
+  SQL_REFUSED: {
+    remedy: 'fix',
+    hint: 'SQL inside a commit is one statement per call, without transaction control or settings of the session.',
+  },
   EFFECT_IN_DOUBT: {
     remedy: 'stop',
     hint: 'The effect was intended and its outcome is unknown: settle it by hand or give it a probe.',

@@ -110,22 +110,27 @@ export class Connections {
     })
   }
 
+  /** `spend`: the connection is not to be used by others after this. */
   async use<Result>(
     doing: string,
     repeat: Repeat,
-    work: (client: DriverClient) => Promise<Result>,
+    work: (client: DriverClient, spend: () => void) => Promise<Result>,
     isRaw = false,
   ): Promise<Result> {
     const until = performance.now() + this.#options.connectTimeoutMs
     for (let attempt = 1; ; attempt++) {
       const client = await this.#checkOut(doing, until)
+      let isSpent = false
+      const spend = () => {
+        isSpent = true
+      }
       try {
-        const result = await work(client)
-        this.#giveBack(client)
+        const result = await work(client, spend)
+        this.#giveBack(client, isSpent)
         return result
       } catch (error) {
         const isLost = isConnectionLoss(error)
-        this.#giveBack(client, isLost)
+        this.#giveBack(client, isLost || isSpent)
         if (isRaw) throw error
         const isWorthAnother = isRetryable(error)
           ? attempt <= conflictRetriesMax

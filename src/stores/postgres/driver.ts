@@ -13,6 +13,7 @@ export interface QueryResult {
 export interface QueryConfig {
   readonly text: string
   readonly values?: readonly unknown[]
+  readonly name?: string
   readonly query_timeout?: number
   readonly types?: { getTypeParser(oid: number, format?: string): (value: string) => unknown }
 }
@@ -21,15 +22,22 @@ export interface QueryConfig {
 export interface DriverConnection {
   readonly stream: { cork(): void; uncork(): void }
   /** By name: the statements that this session has. */
-  readonly parsedStatements: Readonly<Record<string, string>>
+  readonly parsedStatements: Record<string, string>
   parse(statement: { readonly name: string; readonly text: string }): void
-  bind(portal: { readonly statement: string; readonly values: readonly (string | Buffer | null)[] }): void
+  bind(portal: { readonly statement?: string; readonly values?: readonly (string | Buffer | null)[] }): void
+  close(what: { readonly type: 'S'; readonly name: string }): void
   execute(portal: object): void
   sync(): void
 }
 
 /** A query that sends its own messages and takes the answers. */
 export interface Submittable {
+  submit(connection: DriverConnection): null
+}
+
+/** The driver's own query, with its result. Several statements give a list of results. */
+export interface DriverQuery extends Submittable {
+  callback: (error: unknown, result?: QueryResult | QueryResult[]) => void
   submit(connection: DriverConnection): null
 }
 
@@ -56,6 +64,7 @@ export interface DriverPool {
 export interface Driver {
   readonly Pool: new (config: Readonly<Record<string, unknown>>) => DriverPool
   readonly Client: new (config: Readonly<Record<string, unknown>>) => DriverClient
+  readonly Query: new (config: QueryConfig) => DriverQuery
 }
 
 export async function loadDriver(): Promise<Driver> {

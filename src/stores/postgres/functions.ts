@@ -33,6 +33,9 @@ export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.be
 /** The operation that wrote a run. */
 export const operationOf = (r: string) => `coalesce(${r}.operation, encode(substr(${r}.digest, 1, 8), 'hex'))`
 
+/** The prepared statement that riders use, each of them anew. */
+export const riderStatement = 'reprise_rider'
+
 /** The number of this transaction, which it gets at this moment if it has none. */
 export const transactionNumber = 'pg_current_xact_id()::text::bigint'
 
@@ -55,6 +58,37 @@ export function createFunctions(s: string): string {
 CREATE FUNCTION ${f('refuse')}(p_code text, p_reason text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION USING ERRCODE = 'RP001', MESSAGE = p_code, DETAIL = p_reason;
+END $$;
+
+-- A statement of the user's that is not SELECT, INSERT, UPDATE, DELETE or MERGE: definitions, mostly. EXECUTE has no
+-- transaction control. Says how many rows it is about.
+CREATE FUNCTION ${f('rider_run')}(p_text text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_count bigint;
+BEGIN
+  EXECUTE p_text;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END $$;
+
+-- The same for one that has rows (EXPLAIN, SHOW): the name of a cursor over them.
+CREATE FUNCTION ${f('rider_open')}(p_text text) RETURNS refcursor LANGUAGE plpgsql AS $$
+DECLARE
+  v_cursor refcursor;
+BEGIN
+  OPEN v_cursor FOR EXECUTE p_text;
+  RETURN v_cursor;
+END $$;
+
+-- The last look before the commit of a rider: this is still its transaction, and no session lock stays. Says how many
+-- prepared statements the session has.
+CREATE FUNCTION ${f('rider_end')}(p_xact text) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_current_xact_id_if_assigned()::text IS DISTINCT FROM p_xact THEN
+    RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'the transaction of the commit is over';
+  END IF;
+  PERFORM pg_advisory_unlock_all();
+  RETURN (SELECT count(*) FROM pg_prepared_statements WHERE name <> '${riderStatement}');
 END $$;
 
 -- The head of a row that the caller has locked: its last run says where it is, if it lies above seq.

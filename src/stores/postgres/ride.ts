@@ -1,14 +1,16 @@
 // The user's SQL in the transaction of a commit. The commit decides: if it is refused, or turns out to have been
 // applied before (its answer was lost), the rider is not called. If the rider throws, nothing of the commit is kept.
+// What the rider can send is in rider-sql.ts; here its transaction ends, with the session as it was before.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { Commit, Head, Outcome, Sql } from '../../core/ports.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Commit, Head, Outcome } from '../../core/ports.ts'
 import { commitInside, riderFailed, toOutcome } from './commit.ts'
 import type { RunSql } from './connect.ts'
-import type { DriverClient } from './driver.ts'
-import { ownTypes } from './driver.ts'
-import { toReprise } from './failure.ts'
-import { toNumbered } from './placeholder.ts'
+import { type DriverClient, ownTypes, type QueryResult } from './driver.ts'
+import { isConnectionLoss, isRetryable, toReprise } from './failure.ts'
+import { functionName, riderStatement } from './functions.ts'
+import { riderSql } from './rider-sql.ts'
 import type { CommitPort } from './write.ts'
 
 /** A rider that does nothing for this long loses its transaction, so that it cannot hold locks for ever. */
@@ -25,7 +27,8 @@ class RiderFailure {
 
 export async function commitRiding(port: CommitPort, commit: Commit, heads: ReadHeads): Promise<Outcome> {
   try {
-    return await port.connections.use('a commit with a rider', 'unsafe', (client) => ride(port, client, commit), true)
+    const ridden = (client: DriverClient, spend: () => void) => ride(port, client, commit, spend)
+    return await port.connections.use('a commit with a rider', 'unsafe', ridden, true)
   } catch (error) {
     if (!(error instanceof RiderFailure)) throw toReprise(error, 'a commit with a rider')
     const head = commit.guard ? (await heads([commit.guard.timeline]))[0]! : null
@@ -33,33 +36,67 @@ export async function commitRiding(port: CommitPort, commit: Commit, heads: Read
   }
 }
 
-async function ride(port: CommitPort, client: DriverClient, commit: Commit): Promise<Outcome> {
+async function ride(port: CommitPort, client: DriverClient, commit: Commit, spend: () => void): Promise<Outcome> {
   const run: RunSql = (text, values = []) => client.query({ text, values, types: ownTypes })
-  await run('BEGIN')
+  const started = await run(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = ${idleTimeoutMs};
+    SELECT pg_current_xact_id()::text AS xact, (SELECT count(*) FROM pg_prepared_statements WHERE name <> '${riderStatement}') AS statements`)
+  const before = lastRow(started) as { xact: string; statements: number }
+  // Whoever prepared statements, or dropped ours, leaves a session that nobody else should have.
+  const keepOrSpend = (statements: unknown) => {
+    if (statements !== before.statements) spend()
+  }
   try {
     // The commit goes first: the user's code is called only when it stands, and its locks keep it standing.
-    await run(`SET LOCAL idle_in_transaction_session_timeout = ${idleTimeoutMs}`)
     const outcome = toOutcome(commit, await commitInside(run, port, commit))
     if (!outcome.ok || outcome.wasApplied) {
       await run('ROLLBACK')
       return outcome
     }
-    const ridden = await callRider(client, commit)
-    // A transaction in which a statement failed cannot commit: the server answers COMMIT with ROLLBACK, without an error.
-    const { command } = await run('COMMIT')
-    if (command !== 'COMMIT')
-      throw new RiderFailure(new Error('a statement of the rider failed, which ends its transaction'))
+    const ridden = await callRider(port, client, commit)
+    keepOrSpend(await finish(run, port, before.xact))
     return { ...outcome, ridden }
   } catch (error) {
-    await run('ROLLBACK').catch(() => undefined)
+    await run('ROLLBACK')
+      .then(() =>
+        run(`SELECT pg_advisory_unlock_all(), (SELECT count(*) FROM pg_prepared_statements
+        WHERE name <> '${riderStatement}') AS statements`),
+      )
+      .then((result) => keepOrSpend(result.rows[0]!.statements), spend)
     throw error
   }
 }
 
-async function callRider(client: DriverClient, commit: Commit): Promise<unknown> {
+/**
+ * Everything that the rider set is undone before the COMMIT, in the same round trip and the same transaction: settings (also
+ * the one that this commit's durability rests on), role, channels, cursors, temporary tables, locks. Deferred constraints come
+ * first, since their triggers are user code as well. The first error ends it, before the COMMIT. Says how many prepared
+ * statements the session has.
+ */
+async function finish(run: RunSql, { schema }: CommitPort, xact: string): Promise<unknown> {
+  try {
+    const results =
+      (await run(`SET CONSTRAINTS ALL IMMEDIATE; CLOSE ALL; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL;
+      UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES;
+      SELECT ${functionName(schema, 'rider_end')}('${xact}') AS statements; COMMIT`)) as unknown as QueryResult[]
+    // A transaction that cannot commit is answered with ROLLBACK, without an error.
+    if (results.at(-1)!.command !== 'COMMIT') throw new RiderFailure(new Error('the transaction was rolled back'))
+    return results.at(-2)!.rows[0]!.statements
+  } catch (error) {
+    if (error instanceof RiderFailure || isConnectionLoss(error) || isRetryable(error)) throw error
+    const { code } = error as { code?: string }
+    if (code === '25P02')
+      throw new RiderFailure(new Error('a statement of the rider failed, which ends its transaction'))
+    if (code === 'RP003')
+      throw new RiderFailure(new RepriseError('SQL_REFUSED', 'the rider ended the transaction of its commit'))
+    // What the server refuses at the end is what the rider did: a deferred constraint, mostly.
+    throw new RiderFailure(error)
+  }
+}
+
+async function callRider({ connections, schema }: CommitPort, client: DriverClient, commit: Commit): Promise<unknown> {
   let isOver = false
   try {
-    return await commit.ride!(sqlOf(client, () => isOver))
+    return await commit.ride!(riderSql({ client, driver: connections.driver, schema, isOver: () => isOver }))
   } catch (cause) {
     throw new RiderFailure(cause)
   } finally {
@@ -67,20 +104,6 @@ async function callRider(client: DriverClient, commit: Commit): Promise<unknown>
   }
 }
 
-function sqlOf(client: DriverClient, isOver: () => boolean): Sql {
-  const query = async (text: string, values: readonly unknown[]) => {
-    if (isOver()) throw new Error('this transaction is over; await every call inside the rider')
-    return client.query({ text: toNumbered(text), values: values.map(toParameter) })
-  }
-  return {
-    dialect: 'postgres',
-    run: async (text, ...values) => ({ changes: (await query(text, values)).rowCount ?? 0 }),
-    all: async (text, ...values) => (await query(text, values)).rows,
-    get: async (text, ...values) => (await query(text, values)).rows[0],
-  }
-}
-
-/** The driver takes bytes as a Buffer only. */
-function toParameter(value: unknown): unknown {
-  return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value
+function lastRow(results: QueryResult | QueryResult[]): Record<string, unknown> {
+  return (Array.isArray(results) ? results.at(-1)! : results).rows[0]!
 }

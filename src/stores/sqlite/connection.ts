@@ -74,6 +74,17 @@ export class Connection {
     }
   }
 
+  /** Asked by trying: the drivers do not all tell. */
+  isInTransaction(): boolean {
+    try {
+      this.run('BEGIN')
+    } catch {
+      return true
+    }
+    this.rollback()
+    return false
+  }
+
   /** Changes when another connection has written. */
   dataVersion(): number {
     return this.get('PRAGMA data_version')!.data_version as number

@@ -252,7 +252,7 @@ describe('riders', () => {
     const kit = await openKit()
     const a = await kit.create('a')
     const refused = await a.commit({ run: a.run('one'), ride: (sql) => sql.run(text) })
-    expect(refused).toMatchObject({ ok: false, code: 'RIDER_FAILED', cause: { code: 'INVALID_ARGUMENT' } })
+    expect(refused).toMatchObject({ ok: false, code: 'RIDER_FAILED', cause: { code: 'SQL_REFUSED' } })
     expect((await kit.head('a')).seq).toBe(0)
   })
 })

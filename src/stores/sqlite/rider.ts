@@ -1,13 +1,13 @@
 // The user's SQL in a commit's transaction. It speaks to the writing connection, so it must not end the transaction,
-// change how the connection works, or touch our tables.
+// change how the connection works, or touch our tables. What it may send is in rider-text.ts; here is what only shows
+// afterwards: that SQLite rolled back by itself, or that something temporary was made.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue, Statement } from './driver.ts'
+import { checkRiderText, noTemporary, refused } from './rider-text.ts'
 
-const comments = /^(?:\s|;|--[^\n]*(?:\n|$)|\/\*[\s\S]*?(?:\*\/|$))+/
-const forbidden = /^(BEGIN|COMMIT|END|ROLLBACK|SAVEPOINT|RELEASE|ATTACH|DETACH|PRAGMA|VACUUM)\b/i
 const reserved = /\breprise_\w+/i
 
 /** The door closes with `end`: a rider that kept it cannot write outside its commit. */
@@ -15,41 +15,57 @@ export class Rider implements Sql {
   readonly dialect = 'sqlite'
   readonly #connection: Connection
   #isOver = false
+  #isLost = false
 
   constructor(connection: Connection) {
     this.#connection = connection
   }
 
+  /** SQLite rolled the transaction back: nothing of the batch is there any more. */
+  get isLost(): boolean {
+    return this.#isLost
+  }
+
   async run(text: string, ...values: readonly unknown[]): Promise<{ readonly changes: number }> {
-    return { changes: Number(this.#prepare(text).run(...(values as SqlValue[])).changes) }
+    return this.#do(text, (statement) => ({ changes: Number(statement.run(...(values as SqlValue[])).changes) }))
   }
 
   async all(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown>[]> {
-    return this.#prepare(text)
-      .all(...(values as SqlValue[]))
-      .map(toPlain)
+    return this.#do(text, (statement) => statement.all(...(values as SqlValue[])).map(toPlain))
   }
 
   async get(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown> | undefined> {
-    const row = this.#prepare(text).get(...(values as SqlValue[]))
+    const row = this.#do(text, (statement) => statement.get(...(values as SqlValue[])))
     return row && toPlain(row)
+  }
+
+  /** After the rider, before its commit is kept. */
+  checkLeftovers(): void {
+    if (this.#connection.get('SELECT 1 FROM sqlite_temp_master LIMIT 1')) throw refused(noTemporary)
   }
 
   end(): void {
     this.#isOver = true
   }
 
-  #prepare(text: string): Statement {
+  #do<Result>(text: string, work: (statement: Statement) => Result): Result {
     if (this.#isOver) throw new RepriseError('CLOSED', 'the commit that this SQL rode in is over')
-    const word = forbidden.exec(text.replace(comments, ''))?.[1]
-    if (word) {
-      throw new RepriseError('INVALID_ARGUMENT', `${word.toUpperCase()} cannot ride: the transaction is the commit's`)
-    }
+    if (this.#isLost) throw lost()
+    checkRiderText(text)
     const table = reserved.exec(text)?.[0]
-    if (table)
-      throw new RepriseError('INVALID_ARGUMENT', `${table} is reserved: names with reprise_ are the store's own`)
-    return this.#connection.once(text)
+    if (table) throw refused(`${table} is reserved: names with reprise_ are the store's own`)
+    try {
+      return work(this.#connection.once(text))
+    } catch (error) {
+      // A rule of the schema (ON CONFLICT ROLLBACK), or a disk that failed: what follows would stand outside the commit.
+      this.#isLost = !this.#connection.isInTransaction()
+      throw error
+    }
   }
+}
+
+export function lost(): RepriseError {
+  return refused('SQLite rolled back the transaction of the commit because of a statement in it')
 }
 
 /** Drivers give rows without a prototype; users expect plain objects. */

@@ -19,7 +19,7 @@ import { type FrameDraft, RowEncoder } from './log-row.ts'
 import { looseBytesMax, looseRowsMax } from './loose.ts'
 import { Refused } from './refused.ts'
 import { retryBusy } from './retry.ts'
-import { Rider } from './rider.ts'
+import { lost, Rider } from './rider.ts'
 import { sweep } from './sweep.ts'
 import { transition } from './transition.ts'
 import { Turn } from './turn.ts'
@@ -68,15 +68,30 @@ export class Writer {
     const hasRider = commits.some((commit) => commit.ride)
     const canSweep = commits.some((commit) => commit.trim || commit.forget)
     const mayBeDue = commits.some(mayMakeDue)
-    return this.transact('commit to', (writing) => {
-      writing.mayBeDue = mayBeDue
-      const finish = (outcomes: Outcome[]) => {
-        if (canSweep) sweep(writing, sweptPerCommit)
-        return outcomes
+    const attempt = (lost: ReadonlySet<Commit>) =>
+      this.transact('commit to', (writing) => {
+        writing.mayBeDue = mayBeDue
+        const finish = (outcomes: Outcome[]) => {
+          if (canSweep) sweep(writing, sweptPerCommit)
+          return outcomes
+        }
+        if (hasRider) return this.#applyRiding(writing, commits, lost).then(finish)
+        return finish(commits.map((commit) => this.#apply(writing, commit)))
+      })
+    return hasRider ? this.#despiteRiders(attempt) : attempt(new Set())
+  }
+
+  /** Where a rider made SQLite roll back, its commit has failed, and the others of the batch are done again. */
+  async #despiteRiders(attempt: (lost: ReadonlySet<Commit>) => Promise<Outcome[]>): Promise<Outcome[]> {
+    const lost = new Set<Commit>()
+    for (;;) {
+      try {
+        return await attempt(lost)
+      } catch (error) {
+        if (!(error instanceof TransactionLost)) throw error
+        lost.add(error.commit)
       }
-      if (hasRider) return this.#applyRiding(writing, commits).then(finish)
-      return finish(commits.map((commit) => this.#apply(writing, commit)))
-    })
+    }
   }
 
   /** Null: not this way. The end of the log is the guard, in the statement: if anybody else has written, it has moved. */
@@ -245,12 +260,12 @@ export class Writer {
     }
   }
 
-  async #applyRiding(writing: Writing, commits: readonly Commit[]): Promise<Outcome[]> {
+  async #applyRiding(writing: Writing, commits: readonly Commit[], failed: ReadonlySet<Commit>): Promise<Outcome[]> {
     const outcomes: Outcome[] = []
     for (const commit of commits) {
-      outcomes.push(
-        commit.ride ? await this.#applyOneRiding(writing, commit, commit.ride) : this.#apply(writing, commit),
-      )
+      if (failed.has(commit)) outcomes.push(this.#refusal(writing, commit, riderFailed(lost())))
+      else if (commit.ride) outcomes.push(await this.#applyOneRiding(writing, commit, commit.ride))
+      else outcomes.push(this.#apply(writing, commit))
     }
     return outcomes
   }
@@ -268,6 +283,7 @@ export class Writer {
       release(true)
       return { ...outcome, ridden }
     } catch (error) {
+      if (rider.isLost) throw new TransactionLost(commit)
       if (!(error instanceof Refused)) throw error
       release(false)
       return this.#refusal(writing, commit, error)
@@ -302,9 +318,26 @@ export class Writer {
 
 async function rideOrRefuse(ride: NonNullable<Commit['ride']>, rider: Rider): Promise<unknown> {
   try {
-    return await ride(rider)
+    const ridden = await ride(rider)
+    if (rider.isLost) throw lost()
+    rider.checkLeftovers()
+    return ridden
   } catch (cause) {
-    throw new Refused('RIDER_FAILED', 'the rider of the commit threw', cause)
+    throw riderFailed(cause)
+  }
+}
+
+function riderFailed(cause: unknown): Refused {
+  return new Refused('RIDER_FAILED', 'the rider of the commit threw', cause)
+}
+
+/** Nothing of the batch is there any more, because of this one. */
+class TransactionLost extends RepriseError {
+  readonly commit: Commit
+
+  constructor(commit: Commit) {
+    super('SQL_REFUSED', 'a rider made SQLite roll back')
+    this.commit = commit
   }
 }
 

@@ -1,0 +1,135 @@
+// The SQL of a rider on its way to the server. That it cannot end the commit's transaction is the server's doing: what
+// has rows and values goes through PREPARE, whose grammar has SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES and nothing
+// else; everything besides goes through EXECUTE in a function, which has no transaction control. Both take one statement.
+// Our own look at the first word only chooses between the two, and refuses the well-known ones with a better message.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Sql } from '../../core/ports.ts'
+import type { Driver, DriverClient, DriverConnection, QueryResult } from './driver.ts'
+import { functionName, riderStatement } from './functions.ts'
+import { toNumbered } from './placeholder.ts'
+
+const lead = /^(?:\s|;|\(|--[^\n]*(?:\n|$)|\/\*[\s\S]*?(?:\*\/|$))+/
+const control =
+  /^(BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE|PREPARE|EXECUTE|DEALLOCATE|DECLARE|FETCH|MOVE|CLOSE|LISTEN|UNLISTEN|DISCARD|RESET|LOAD|COPY|SET(?!\s+(?:LOCAL|CONSTRAINTS)\b))\b/i
+const preparable = /^(SELECT|INSERT|UPDATE|DELETE|MERGE|VALUES|WITH|TABLE)\b/i
+const withRows = /^(EXPLAIN|SHOW)\b/i
+
+export interface RiderPort {
+  readonly client: DriverClient
+  readonly driver: Driver
+  /** Of our functions. */
+  readonly schema: string
+  isOver(): boolean
+}
+
+export function riderSql(port: RiderPort): Sql {
+  const query = async (text: string, values: readonly unknown[]): Promise<QueryResult> => {
+    if (port.isOver()) throw new RepriseError('CLOSED', 'this transaction is over; await every call inside the rider')
+    const first = text.replace(lead, '')
+    const word = control.exec(first)?.[1]
+    if (word)
+      throw refused(`${word.toUpperCase()} cannot run inside a commit: its transaction and its session are the store's`)
+    if (preparable.test(first)) return await runPrepared(port, toNumbered(text), values.map(toParameter))
+    if (values.length > 0) throw refused('only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES take values')
+    return await runOther(port, text, withRows.test(first))
+  }
+  return {
+    dialect: 'postgres',
+    run: async (text, ...values) => ({ changes: (await query(text, values)).rowCount ?? 0 }),
+    all: async (text, ...values) => (await query(text, values)).rows,
+    get: async (text, ...values) => (await query(text, values)).rows[0],
+  }
+}
+
+const prefix = `PREPARE ${riderStatement} AS `
+
+/**
+ * One round trip: PREPARE, and the statement it made. SQL's PREPARE and the protocol's share their names. One that an
+ * error left behind is closed first.
+ */
+function runPrepared({ client, driver }: RiderPort, text: string, values: readonly unknown[]): Promise<QueryResult> {
+  const query = new driver.Query({ name: riderStatement, text, values })
+  const submit = query.submit.bind(query)
+  let used: DriverConnection | undefined
+  query.submit = (connection) => {
+    used = connection
+    connection.stream.cork()
+    try {
+      connection.close({ type: 'S', name: riderStatement })
+      connection.parse({ name: '', text: prefix + text })
+      connection.bind({})
+      connection.execute({})
+      // The driver then takes the statement for parsed.
+      connection.parsedStatements[riderStatement] = text
+      return submit(connection)
+    } finally {
+      connection.stream.uncork()
+    }
+  }
+  return new Promise((resolve, reject) => {
+    query.callback = (error, result) => {
+      if (used) delete used.parsedStatements[riderStatement]
+      if (error) reject(withoutPrefix(error))
+      else resolve((Array.isArray(result) ? result.at(-1) : result)!)
+    }
+    client.query(query)
+  })
+}
+
+/** The server parses it first, as one statement or not at all; it runs inside a function of ours. */
+async function runOther({ client, schema }: RiderPort, text: string, hasRows: boolean): Promise<QueryResult> {
+  await parseOnly(client, text)
+  const name = functionName(schema, hasRows ? 'rider_open' : 'rider_run')
+  const { rows } = await client.query({ text: `SELECT ${name}($1) AS answer`, values: [text] })
+  const { answer } = rows[0] as { answer: string }
+  if (!hasRows) return { rows: [], rowCount: Number(answer), command: '' }
+  return await client.query({ text: `FETCH ALL FROM "${answer.replaceAll('"', '""')}"` })
+}
+
+function parseOnly(client: DriverClient, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const noResult = () => undefined
+    client.query({
+      callback: (error: unknown) => (error ? reject(error) : resolve()),
+      submit(connection: DriverConnection) {
+        connection.stream.cork()
+        connection.parse({ name: '', text })
+        connection.sync()
+        connection.stream.uncork()
+        return null
+      },
+      handleReadyForQuery() {
+        this.callback(null)
+      },
+      handleError(error: unknown) {
+        this.callback(error)
+      },
+      handleRowDescription: noResult,
+      handleCommandComplete: noResult,
+      handleEmptyQuery: noResult,
+    } as Parsing)
+  })
+}
+
+type Parsing = {
+  callback: (error: unknown) => void
+  submit(connection: DriverConnection): null
+  [handler: `handle${string}`]: (value: never) => void
+}
+
+/** The server counts from the start of what it was sent. */
+function withoutPrefix(error: unknown): unknown {
+  const { position } = error as { position?: string }
+  if (position !== undefined) Object.assign(error as object, { position: String(Number(position) - prefix.length) })
+  return error
+}
+
+function refused(message: string): RepriseError {
+  return new RepriseError('SQL_REFUSED', message)
+}
+
+/** The driver takes bytes as a Buffer only. */
+function toParameter(value: unknown): unknown {
+  return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value
+}

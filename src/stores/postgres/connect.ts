@@ -8,7 +8,8 @@ import { RepriseError } from '../../core/errors.ts'
 import { growingPause } from '../../core/pause.ts'
 import { Call, type CallValue, callText, statementName } from './call.ts'
 import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryResult } from './driver.ts'
-import { isConnectionLoss, isRetryable, isStatementMisplaced, toReprise } from './failure.ts'
+import { isConnectionLoss, isRetryable, isStartupRefused, isStatementMisplaced, toReprise } from './failure.ts'
+import { functionName } from './functions.ts'
 
 export interface ConnectionOptions {
   readonly poolSize: number
@@ -21,6 +22,7 @@ export interface ConnectionOptions {
 /** What may be done when an answer did not come: ask again, or tell the caller. */
 export type Repeat = 'safe' | 'unsafe'
 
+const graceMs = 500
 const firstPauseMs = 20
 const longestPauseMs = 500
 const conflictRetriesMax = 20
@@ -28,9 +30,9 @@ const keepMs = 10
 const keptMax = 2
 
 export class Connections {
-  readonly driverConfig: Readonly<Record<string, unknown>>
   readonly driver: Driver
-  readonly #pool: DriverPool
+  #config: Readonly<Record<string, unknown>>
+  #pool: DriverPool
   readonly #options: ConnectionOptions
   readonly #statements = new Map<string, { readonly text: string; readonly name: string }>()
   #isPrepared: boolean
@@ -43,22 +45,42 @@ export class Connections {
     this.driver = driver
     this.#options = options
     this.#isPrepared = options.isPrepared
-    this.driverConfig = {
+    this.#config = {
       connectionString: url,
       connectionTimeoutMillis: options.connectTimeoutMs,
-      query_timeout: options.statementTimeoutMs,
+      // The server stops first, so that what we give up on is not done later; we wait a little longer for its word.
+      statement_timeout: options.statementTimeoutMs,
+      query_timeout: options.statementTimeoutMs + graceMs,
       keepAlive: true,
       application_name: 'reprise',
     }
-    this.#pool = new driver.Pool({
-      ...this.driverConfig,
-      max: options.poolSize,
+    this.#pool = this.#makePool()
+  }
+
+  get driverConfig(): Readonly<Record<string, unknown>> {
+    return this.#config
+  }
+
+  #makePool(): DriverPool {
+    const pool = new this.driver.Pool({
+      ...this.#config,
+      max: this.#options.poolSize,
       idleTimeoutMillis: 30_000,
       allowExitOnIdle: true,
     })
     // A connection that breaks while nobody uses it is replaced by the next call; there is nobody to tell.
-    this.#pool.on('error', ignore)
-    this.#pool.on('connect', (client: DriverClient) => client.on('error', ignore))
+    pool.on('error', ignore)
+    pool.on('connect', (client: DriverClient) => client.on('error', ignore))
+    return pool
+  }
+
+  /** A pooler may take no settings at connect. Then only we give up on a statement, and the server does as it is set up. */
+  #goWithoutTimeout(pool: DriverPool): void {
+    if (this.#pool !== pool) return
+    const { statement_timeout: _, ...rest } = this.#config
+    this.#config = rest
+    this.#pool = this.#makePool()
+    pool.end().catch(ignore)
   }
 
   /** Rows of one statement. A conflict between transactions is retried here: every write of ours can be repeated. */
@@ -66,6 +88,21 @@ export class Connections {
     const query = { text, values, types: ownTypes }
     const result = await this.use(doing, repeat, (client) => client.query(query))
     return result.rows as Row[]
+  }
+
+  /**
+   * Rows of a read that is planned without regard to statistics (functions.ts, steady). Its values are $1[1], $1[2], … in
+   * the text; `columns` names and types what it gives.
+   */
+  steadyRows<Row>(
+    s: string,
+    text: string,
+    columns: string,
+    values: readonly (string | null)[],
+    doing: string,
+  ): Promise<Row[]> {
+    const outer = `SELECT * FROM ${functionName(s, 'steady')}($1, $2) AS x(${columns})`
+    return this.rows<Row>(outer, [text, values], 'safe', doing)
   }
 
   /** The value of one of our functions, which writes. As with any write, it is not asked for again if its answer is lost. */
@@ -94,12 +131,14 @@ export class Connections {
   async transaction<Result>(
     doing: string,
     work: (run: RunSql) => Promise<Result>,
-    query_timeout = this.#options.statementTimeoutMs,
+    timeoutMs = this.#options.statementTimeoutMs,
   ): Promise<Result> {
     return this.use(doing, 'unsafe', async (client) => {
+      const query_timeout = timeoutMs + graceMs
       const run: RunSql = (text, values = []) => client.query({ text, values, types: ownTypes, query_timeout })
       await run('BEGIN')
       try {
+        if (timeoutMs !== this.#options.statementTimeoutMs) await run(`SET LOCAL statement_timeout = ${timeoutMs}`)
         const result = await work(run)
         await run('COMMIT')
         return result
@@ -164,9 +203,14 @@ export class Connections {
       this.checkOpen()
       const kept = this.#kept.pop()
       if (kept) return kept
+      const pool = this.#pool
       try {
-        return await this.#pool.connect()
+        return await pool.connect()
       } catch (error) {
+        if (isStartupRefused(error) && 'statement_timeout' in this.#config) {
+          this.#goWithoutTimeout(pool)
+          continue
+        }
         const failure = toReprise(error, doing)
         const isHopeless = failure.code !== 'STORE_UNREACHABLE' || isRefusedForGood(error)
         if (isHopeless || performance.now() >= until) throw failure

@@ -38,6 +38,12 @@ export function isStatementMisplaced(error: unknown): boolean {
   return code === '26000' || code === '42P05'
 }
 
+/** A setting that we give at connect is not taken: a pooler is in between. */
+export function isStartupRefused(error: unknown): boolean {
+  const { code, message } = (error ?? {}) as DriverError
+  return code === '08P01' && String(message).includes('startup parameter')
+}
+
 /** The connection is gone, or was never there. */
 export function isConnectionLoss(error: unknown): boolean {
   return toReprise(error, '').code === 'STORE_UNREACHABLE'

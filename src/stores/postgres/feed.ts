@@ -33,6 +33,10 @@ const pageBytesMax = 16 * 1024 * 1024
 const scanMin = 256
 const scanMax = 4096
 const waitsMax = 6
+/** Values before the prefixes. */
+const numbersCount = 6
+const feedColumns =
+  'pos bigint, id bigint, first bigint, last bigint, timeline text, digest bytea, bytes bytea, is_waiting boolean, is_cut boolean'
 
 export async function readFeed(
   connections: Connections,
@@ -61,8 +65,9 @@ async function readPage(
   const from = fromPosition(after)
   const prefixes = filter.prefixes?.filter(isStorable) ?? null
   const scan = prefixes ? Math.min(scanMax, Math.max(scanMin, limit * 4)) : Math.max(0, limit)
-  const values = [ns, from.pos, from.id, scan, prefixes, limit, pageBytesMax]
-  const rows = await connections.rows<FeedRow & Line>(feedQuery(s), values, 'safe', 'feed')
+  const numbers = [ns, from.pos, from.id, scan, limit, pageBytesMax].map(String)
+  const values = [...numbers, ...(prefixes ?? [])]
+  const rows = await connections.steadyRows<FeedRow & Line>(s, feedQuery(s, prefixes), feedColumns, values, 'feed')
   // One row is always there, for the line: its own columns are null if nothing was found.
   const isWaiting = rows[0]!.is_waiting
   const found = rows.filter((row) => row.pos !== null)
@@ -83,30 +88,42 @@ async function readPage(
 }
 
 /**
- * scanned: the next runs in order, without their bytes, and one more to see whether there is more. ranked: which of them match, and how many and how many bytes
- * have matched up to each. The page ends where it is full.
+ * scanned: the next runs in order, without their bytes, and one more to see whether there is more. ranked: which of them match,
+ * and how many and how many bytes have matched up to each. The page ends where it is full.
+ *
+ * The plan must not depend on statistics. So there is no join, only rows looked up one by one (LATERAL, LIMIT 1), and whether
+ * runs wait above the line is asked of the last one there is (ORDER BY, LIMIT 1), once: "is there any" is planned as a scan
+ * of all runs where statistics say that many are above, and none is.
  */
-function feedQuery(s: string): string {
+function feedQuery(s: string, prefixes: readonly string[] | null): string {
+  const matches = prefixes?.map((_, i) => withinSql('t.timeline', `$1[${numbersCount + i + 1}]`))
+  const isMatch = matches ? matches.join(' OR ') || 'false' : 'true'
   return `
-WITH line AS (
-  SELECT pos_base + pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS bound FROM ${s}.namespace WHERE id = $1
-), scanned AS (
-  SELECT r.pos, r.id, r.tid, r.first, r.last, t.id AS timeline, octet_length(r.bytes) AS size,
-    ($5::text[] IS NULL OR EXISTS (SELECT 1 FROM unnest($5::text[]) p(scope) WHERE ${withinSql('t.id', 'p.scope')})) AS is_match
-  FROM ${s}.run r JOIN ${s}.timeline t ON t.tid = r.tid
-  WHERE r.ns = $1 AND (r.pos, r.id) > ($2::bigint, $3::bigint) AND r.pos < (SELECT bound FROM line)
-  ORDER BY r.pos, r.id LIMIT $4::bigint + 1
+WITH line AS MATERIALIZED (
+  SELECT n.bound, coalesce(n.bound <= (SELECT x.pos FROM ${s}.run x WHERE x.ns = $1[1]::integer ORDER BY x.pos DESC, x.id DESC LIMIT 1), false)
+    AS is_waiting
+  FROM (SELECT pos_base + pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS bound FROM ${s}.namespace WHERE id = $1[1]::integer) n
+), scanned AS MATERIALIZED (
+  SELECT r.*, t.timeline,
+    (${isMatch}) AS is_match
+  FROM (
+    SELECT pos, id, tid, first, last, octet_length(bytes) AS size FROM ${s}.run
+    WHERE ns = $1[1]::integer AND (pos, id) > ($1[2]::bigint, $1[3]::bigint) AND pos < (SELECT bound FROM line)
+    ORDER BY pos, id LIMIT $1[4]::bigint + 1
+  ) r CROSS JOIN LATERAL (SELECT id AS timeline FROM ${s}.timeline WHERE tid = r.tid LIMIT 1) t
 ), ranked AS (
   SELECT *, row_number() OVER w AS n, count(*) FILTER (WHERE is_match) OVER w AS matches,
     coalesce(sum(size) FILTER (WHERE is_match) OVER w, 0) AS bytes_so_far
   FROM scanned WINDOW w AS (ORDER BY pos, id)
-), page AS (
-  SELECT * FROM ranked WHERE n <= $4 AND matches <= $6 AND (bytes_so_far <= $7 OR matches <= 1)
+), page AS MATERIALIZED (
+  SELECT * FROM ranked WHERE n <= $1[4]::bigint AND matches <= $1[5]::bigint AND (bytes_so_far <= $1[6]::bigint OR matches <= 1)
+), counts AS MATERIALIZED (
+  SELECT (SELECT count(*) FROM page) < (SELECT count(*) FROM scanned) AS is_cut
 )
-SELECT page.pos, page.id, page.first, page.last, page.timeline, r.digest, r.bytes,
-  EXISTS (SELECT 1 FROM ${s}.run x WHERE x.ns = $1 AND x.pos >= line.bound) AS is_waiting,
-  (SELECT count(*) FROM page) < (SELECT count(*) FROM scanned) AS is_cut
-FROM line LEFT JOIN page ON true
-  LEFT JOIN ${s}.run r ON page.is_match AND r.tid = page.tid AND r.first = page.first
+SELECT page.pos, page.id, page.first, page.last, page.timeline, r.digest, r.bytes, line.is_waiting, counts.is_cut
+FROM line CROSS JOIN counts LEFT JOIN page ON true
+  LEFT JOIN LATERAL (
+    SELECT digest, bytes FROM ${s}.run WHERE page.is_match AND tid = page.tid AND first = page.first LIMIT 1
+  ) r ON true
 ORDER BY page.pos, page.id`
 }

@@ -206,6 +206,14 @@ BEGIN
   RETURN true;
 END $$;
 
+-- A read whose plan does not depend on statistics: rows come by an index, in its order. p_values are $1[1], $1[2], … in the
+-- text, which is one of ours.
+CREATE FUNCTION ${f('steady')}(p_text text, p_values text[]) RETURNS SETOF record LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+  RETURN QUERY EXECUTE p_text USING p_values;
+END $$;
+
 -- Takes what is due. First the rows are picked and locked, then looked at again: while we waited for nobody, an owner
 -- may have changed between the picture we picked from and the lock, and a join is not looked at again by the lock.
 CREATE FUNCTION ${f('claim')}(
@@ -213,21 +221,22 @@ CREATE FUNCTION ${f('claim')}(
 ) RETURNS SETOF bigint LANGUAGE plpgsql ${steadyPlans} AS $$
 DECLARE
   v_now double precision := ${nowMs};
+  v_due bigint[];
   v_picked bigint[];
 BEGIN
   IF EXISTS (SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = p_worker AND w.retired_at IS NOT NULL) THEN
     PERFORM ${f('refuse')}('WORKER_RETIRED', 'the worker was retired');
   END IF;
+  -- Two small indexes, one for each reason to be due: those that sleep are not looked at. A statement for itself, without
+  -- an order: asked for distinct numbers, the planner would go through all timelines by theirs.
+  SELECT array_agg(d.tid) INTO v_due FROM unnest(p_queues) q(queue) CROSS JOIN LATERAL (
+    SELECT w.tid FROM ${s}.timeline w WHERE w.ns = p_ns AND w.queue = q.queue AND w.queue IS NOT NULL AND w.wakeup <= v_now
+    UNION ALL
+    SELECT m.tid FROM ${s}.timeline m WHERE m.ns = p_ns AND m.queue = q.queue AND m.queue IS NOT NULL AND m.mail > 0
+  ) d;
   SELECT array_agg(x.tid) INTO v_picked FROM (
-    -- Two small indexes, one for each reason to be due: those that sleep are not looked at.
     SELECT t.tid FROM ${s}.timeline t
-    WHERE t.tid IN (
-        SELECT d.tid FROM ${s}.timeline d
-        WHERE d.ns = p_ns AND d.queue = ANY (p_queues) AND d.queue IS NOT NULL AND d.wakeup <= v_now
-        UNION
-        SELECT d.tid FROM ${s}.timeline d
-        WHERE d.ns = p_ns AND d.queue = ANY (p_queues) AND d.queue IS NOT NULL AND d.mail > 0
-      ) AND t.queue = ANY (p_queues) AND (t.mail > 0 OR t.wakeup <= v_now)
+    WHERE t.tid = ANY (v_due) AND t.queue = ANY (p_queues) AND (t.mail > 0 OR t.wakeup <= v_now)
       AND NOT t.is_stub AND t.id <> ALL (p_except) AND t.owner IS DISTINCT FROM p_worker
       AND (t.owner IS NULL OR NOT EXISTS (
         SELECT 1 FROM ${s}.worker w WHERE w.ns = t.ns AND w.id = t.owner AND ${isAlive('v_now')}))

@@ -12,13 +12,19 @@ export const headColumns = `t.id, coalesce(r.last, t.seq) AS seq, t.epoch, coale
   t.base_seq, t.base_digest, t.queue, t.priority, t.status, t.wakeup, t.mail, t.attributes,
   coalesce(r.operation, t.operation) AS operation, t.created_at, greatest(t.updated_at, r.written_at) AS updated_at`
 
-export function headTables(s: string): string {
-  return `${s}.timeline t
+/** Looked up one by one: a join may be planned as one of all with all. */
+export function headTables(s: string, timelines = `${s}.timeline`): string {
+  return `${timelines} t
     LEFT JOIN LATERAL (SELECT l.last, l.digest, l.written_at, ${operationOf('l')} AS operation FROM ${s}.run l
       WHERE l.tid = t.tid AND l.first > t.seq ORDER BY l.first DESC LIMIT 1) r ON true
-    LEFT JOIN ${s}.timeline b ON b.tid = t.base_tid
-    LEFT JOIN ${s}.worker w ON w.ns = t.ns AND w.id = t.owner`
+    LEFT JOIN LATERAL (SELECT p.id FROM ${s}.timeline p WHERE p.tid = t.base_tid LIMIT 1) b ON true
+    LEFT JOIN LATERAL (SELECT o.* FROM ${s}.worker o WHERE o.ns = t.ns AND o.id = t.owner LIMIT 1) w ON true`
 }
+
+/** What headColumns are, for a function that gives records. */
+export const headRecord = `id text, seq bigint, epoch bigint, digest bytea, owner text, is_owner_alive boolean, floor bigint,
+  floor_digest bytea, base_id text, base_seq bigint, base_digest bytea, queue text, priority double precision, status text,
+  wakeup double precision, mail integer, attributes jsonb, operation text, created_at double precision, updated_at double precision`
 
 export interface HeadRow {
   readonly id: TimelineId

@@ -36,6 +36,7 @@ import {
   type CursorDbRow,
   type HeadRow,
   headColumns,
+  headRecord,
   headTables,
   type InboxRow,
   type ManifestRow,
@@ -118,25 +119,29 @@ export class PostgresStore implements Store {
     this.#connections.checkOpen()
     if (!isStorable(timeline)) return []
     // The first of them may begin at or below `after`: it is the one before those that begin above.
-    const text = `WITH h AS (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2)
+    const run = `${this.#s}.run`
+    const text = `WITH h AS MATERIALIZED (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1[1]::integer AND id = $1[2])
       SELECT x.first, x.last, r.digest, r.bytes FROM (
-        SELECT tid, first, last, row_number() OVER w AS n, sum(octet_length(bytes)) OVER w AS size
-        FROM (SELECT r.* FROM ${this.#s}.run r
-          WHERE r.tid = (SELECT tid FROM h) AND r.last > $3 AND r.first >= coalesce((SELECT b.first FROM ${this.#s}.run b
-            WHERE b.tid = (SELECT tid FROM h) AND b.first <= $3 ORDER BY b.first DESC LIMIT 1), $3)
-          ORDER BY r.first LIMIT ${readRunsMax}) r
+        SELECT tid, first, last, row_number() OVER w AS n, sum(size) OVER w AS size
+        FROM (SELECT tid, first, last, octet_length(bytes) AS size FROM ${run}
+          WHERE tid = (SELECT tid FROM h) AND last > $1[3]::bigint AND first >= coalesce((SELECT b.first FROM ${run} b
+            WHERE b.tid = (SELECT tid FROM h) AND b.first <= $1[3]::bigint ORDER BY b.first DESC LIMIT 1), $1[3]::bigint)
+          ORDER BY first LIMIT ${readRunsMax}) s
         WINDOW w AS (ORDER BY first)
-      ) x JOIN ${this.#s}.run r ON r.tid = x.tid AND r.first = x.first
-      WHERE x.n = 1 OR x.size <= $4 ORDER BY x.first`
-    const rows = await this.#connections.rows<RunRow>(text, [this.#ns, timeline, after, bytesMax], 'safe', 'read')
+      ) x CROSS JOIN LATERAL (SELECT digest, bytes FROM ${run} WHERE tid = x.tid AND first = x.first LIMIT 1) r
+      WHERE x.n = 1 OR x.size <= $1[4]::numeric ORDER BY x.first`
+    const columns = 'first bigint, last bigint, digest bytea, bytes bytea'
+    const values = [String(this.#ns), timeline, String(after), String(bytesMax)]
+    const rows = await this.#connections.steadyRows<RunRow>(this.#s, text, columns, values, 'read')
     return rows.map(toRun)
   }
 
   async head(timelines: readonly TimelineId[]): Promise<(Head | null)[]> {
     this.#connections.checkOpen()
     if (timelines.length === 0) return []
-    const text = `SELECT ${headColumns} FROM ${headTables(this.#s)}
-      WHERE t.ns = $1 AND t.id = ANY ($2::text[]) AND NOT t.is_stub`
+    const asked = `unnest($2::text[]) k(id) CROSS JOIN LATERAL (
+      SELECT x.* FROM ${this.#s}.timeline x WHERE x.ns = $1 AND x.id = k.id AND NOT x.is_stub LIMIT 1)`
+    const text = `SELECT ${headColumns} FROM ${headTables(this.#s, asked)}`
     const values = [this.#ns, timelines.filter(isStorable)]
     const rows = await this.#connections.rows<HeadRow>(text, values, 'safe', 'head')
     const found = new Map(rows.map((row) => [row.id, row]))
@@ -149,12 +154,13 @@ export class PostgresStore implements Store {
   async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
     this.#connections.checkOpen()
     // The statement's time is before its snapshot: what is durable by then is in it. An empty inbox is one row without id.
-    const text = `SELECT ${statementMs} AS now, m.* FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
+    const text = `SELECT ${statementMs} AS now, m.id, m.kind, m.data, m.sent_at FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
         SELECT x.ord, x.id, x.kind, x.data, x.sent_at FROM ${this.#s}.message x
-        WHERE x.tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) AND x.consumed_at IS NULL
-        ORDER BY x.ord LIMIT $3) AS m ON true ORDER BY m.ord`
-    const values = [this.#ns, isStorable(timeline) ? timeline : null, Math.max(0, limit)]
-    const rows = await this.#connections.rows<InboxRow>(text, values, 'safe', 'inbox')
+        WHERE x.tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1[1]::integer AND id = $1[2]) AND x.consumed_at IS NULL
+        ORDER BY x.ord LIMIT $1[3]::bigint) AS m ON true ORDER BY m.ord`
+    const columns = 'now double precision, id text, kind text, data bytea, sent_at double precision'
+    const values = [String(this.#ns), isStorable(timeline) ? timeline : null, String(Math.max(0, limit))]
+    const rows = await this.#connections.steadyRows<InboxRow>(this.#s, text, columns, values, 'inbox')
     return toInbox(rows, timeline)
   }
 
@@ -180,7 +186,10 @@ export class PostgresStore implements Store {
     checkTimelineQuery(query)
     const built = timelinesQuery(this.#s, this.#ns, query)
     if (!built) return []
-    const rows = await this.#connections.rows<HeadRow>(built.text, built.values, 'safe')
+    const { text, values, isSteady } = built
+    const rows = isSteady
+      ? await this.#connections.steadyRows<HeadRow>(this.#s, text, headRecord, values, 'timelines')
+      : await this.#connections.rows<HeadRow>(text, [values], 'safe', 'timelines')
     return rows.map(toHead)
   }
 

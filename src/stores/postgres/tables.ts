@@ -17,7 +17,9 @@ ALTER TABLE ${s}.timeline ALTER COLUMN pos_base DROP DEFAULT;
 UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.id = t.ns AND n.pos_base > 0;`,
   // Functions only.
   3: () => '',
-  4: () => '',
+  // Functions, and forks of what is gone.
+  4: (s) =>
+    `CREATE INDEX timeline_orphan ON ${s}.timeline (ns, base_id) WHERE base_tid IS NULL AND base_id IS NOT NULL;`,
 }
 
 export function upgradeTables(s: string, from: number): string {
@@ -74,6 +76,7 @@ CREATE TABLE ${s}.timeline (
   UNIQUE (ns, id)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX timeline_base ON ${s}.timeline (base_tid) WHERE base_tid IS NOT NULL;
+CREATE INDEX timeline_orphan ON ${s}.timeline (ns, base_id) WHERE base_tid IS NULL AND base_id IS NOT NULL;
 CREATE INDEX timeline_owner ON ${s}.timeline (ns, owner) WHERE owner IS NOT NULL;
 CREATE INDEX timeline_wakeup ON ${s}.timeline (ns, queue, wakeup) WHERE wakeup IS NOT NULL AND queue IS NOT NULL;
 CREATE INDEX timeline_mail ON ${s}.timeline (ns, queue) WHERE mail > 0 AND queue IS NOT NULL;

@@ -1,4 +1,6 @@
-// The query over timelines: every condition is bound, and one that nothing can match is said to match nothing.
+// The query over timelines: every condition is bound, and one that nothing can match is said to match nothing. Who asks for
+// an owner's or a parent's gets those looked up by their index; other conditions are looked at in the order of ids. So a
+// status or a queue that few have makes the server go through the timelines of the namespace.
 
 import { feedStart, type TimelineQuery } from '../../core/ports.ts'
 import { rangeOf } from '../../core/scope.ts'
@@ -6,37 +8,61 @@ import { headColumns, headTables } from './rows.ts'
 import { withinSql } from './scope.ts'
 import { escapeAttributes, escapeText, isStorable } from './text.ts'
 
-export function timelinesQuery(
-  s: string,
-  ns: number,
-  query: TimelineQuery,
-): { readonly text: string; readonly values: readonly unknown[] } | null {
-  const values: unknown[] = [ns]
-  const conditions = ['t.ns = $1', 'NOT t.is_stub']
-  const where = (condition: (parameter: string) => string, value: unknown): void => {
+export interface BuiltQuery {
+  readonly text: string
+  /** One array, the only parameter of the text. */
+  readonly values: readonly string[]
+  /** Plans are to be steady. With attributes they are not: that index can only be used by a bitmap. */
+  readonly isSteady: boolean
+}
+
+export function timelinesQuery(s: string, ns: number, query: TimelineQuery): BuiltQuery | null {
+  const values: string[] = [String(ns)]
+  const at = (n: number) => `($1::text[])[${n}]`
+  const isOurs = (row: string) => `${row}.ns = ${at(1)}::integer`
+  const conditions = [isOurs('t'), 'NOT t.is_stub']
+  const where = (condition: (parameter: string) => string, value: string): void => {
     values.push(value)
-    conditions.push(condition(`$${values.length}`))
+    conditions.push(condition(at(values.length)))
   }
   for (const raw of [query.prefix, query.parent, query.after]) if (raw !== undefined && !isStorable(raw)) return null
   // Nothing equals NaN.
   if (Object.values(query.attributes ?? {}).some(Number.isNaN)) return null
 
   if (query.prefix !== undefined && query.prefix !== '') {
-    where((p) => withinSql('t.id', `${p}::text`), query.prefix)
+    where((p) => withinSql('t.id', p), query.prefix)
     // The range that it lies in, which the index can use.
     const { from, to } = rangeOf(query.prefix)
-    where((p) => `t.id >= ${p}::text`, from)
-    if (to !== null) where((p) => `t.id < ${p}::text`, to)
+    where((p) => `t.id >= ${p}`, from)
+    if (to !== null) where((p) => `t.id < ${p}`, to)
   }
-  if (query.status !== undefined) where((p) => `t.status = ${p}::text`, escapeText(query.status))
-  if (query.queue !== undefined) where((p) => `t.queue = ${p}::text`, escapeText(query.queue))
-  if (query.owner !== undefined) where((p) => `t.owner = ${p}::text`, escapeText(query.owner))
-  if (query.parent !== undefined) where((p) => `coalesce(b.id, t.base_id) = ${p}::text`, query.parent)
-  if (query.after !== undefined && query.after !== feedStart) where((p) => `t.id > ${p}::text`, query.after)
-  if (query.attributes && Object.keys(query.attributes).length > 0) {
-    where((p) => `t.attributes @> ${p}::jsonb`, JSON.stringify(escapeAttributes(query.attributes)))
+  if (query.status !== undefined) where((p) => `t.status = ${p}`, escapeText(query.status))
+  if (query.queue !== undefined) where((p) => `t.queue = ${p}`, escapeText(query.queue))
+  if (query.owner !== undefined) {
+    where(
+      (p) => among(`SELECT o.tid FROM ${s}.timeline o WHERE ${isOurs('o')} AND o.owner = ${p}`),
+      escapeText(query.owner),
+    )
   }
-  values.push(query.limit)
-  const text = `SELECT ${headColumns} FROM ${headTables(s)} WHERE ${conditions.join(' AND ')} ORDER BY t.id LIMIT $${values.length}`
-  return { text, values }
+  if (query.parent !== undefined) {
+    // A parent that is gone is known by its id only: it has an index of its own.
+    const parent = (p: string) => `SELECT p.tid FROM ${s}.timeline p WHERE ${isOurs('p')} AND p.id = ${p}`
+    const forks = (p: string) => `SELECT f.tid FROM ${s}.timeline f WHERE f.base_tid = (${parent(p)}) UNION ALL
+      SELECT g.tid FROM ${s}.timeline g WHERE ${isOurs('g')} AND g.base_id = ${p} AND g.base_tid IS NULL`
+    where((p) => among(forks(p)), query.parent)
+  }
+  if (query.after !== undefined && query.after !== feedStart) where((p) => `t.id > ${p}`, query.after)
+  const hasAttributes = Object.keys(query.attributes ?? {}).length > 0
+  if (hasAttributes) {
+    where((p) => `t.attributes @> ${p}::jsonb`, JSON.stringify(escapeAttributes(query.attributes!)))
+  }
+  values.push(String(query.limit))
+  const picked = `(SELECT t.* FROM ${s}.timeline t WHERE ${conditions.join(' AND ')} ORDER BY t.id LIMIT ${at(values.length)}::bigint)`
+  const text = `SELECT ${headColumns} FROM ${headTables(s, picked)} ORDER BY t.id`
+  return { text, values, isSteady: !hasAttributes }
+}
+
+/** By their numbers: the planner then does not go through the others in the order of their ids. */
+function among(numbers: string): string {
+  return `t.tid = ANY (ARRAY(${numbers}))`
 }

@@ -160,7 +160,9 @@ function prepare(connection: Connection, namespace: string): number {
   try {
     migrate(connection)
     const space = makeSpace(connection, namespace)
+    const hadStatistics = forgetStatistics(connection)
     connection.run('COMMIT')
+    if (hadStatistics) connection.exec('ANALYZE sqlite_schema')
     return space
   } catch (error) {
     connection.rollback()
@@ -195,4 +197,13 @@ function syncDirectory(directory: string): void {
   } finally {
     closeSync(handle)
   }
+}
+
+/**
+ * Statistics of our tables, made by whoever ran ANALYZE. Taken while the store was small they make SQLite go through whole
+ * tables when it has grown; our statements are planned well without. Those of the user's tables stay. Says whether there were any.
+ */
+function forgetStatistics(connection: Connection): boolean {
+  if (!connection.get("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'")) return false
+  return connection.run("DELETE FROM sqlite_stat1 WHERE tbl GLOB 'reprise_*'") > 0
 }

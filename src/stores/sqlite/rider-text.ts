@@ -31,6 +31,8 @@ export function checkRiderText(text: string): void {
   if (!allowed.has(word)) {
     throw refused(`${word} cannot run inside a commit: its transaction and its connection are the store's`)
   }
+  if (word === 'ANALYZE' && /^;?$/.test(found[at + 1] ?? ''))
+    throw refused('ANALYZE needs the name of a table of yours')
   if (word === 'CREATE' && (found[at + 1] === 'TEMP' || found[at + 1] === 'TEMPORARY')) throw refused(noTemporary)
   // OR ROLLBACK, ON CONFLICT ROLLBACK, RAISE(ROLLBACK, …): they would end the transaction of the commit.
   if (found.includes('ROLLBACK'))

@@ -148,6 +148,7 @@ describe('the text of a rider', () => {
     'CREATE TRIGGER t AFTER INSERT ON a BEGIN DELETE FROM c; END;',
     'EXPLAIN QUERY PLAN SELECT 1',
     'REPLACE INTO a VALUES (1)',
+    'ANALYZE notes',
     'ALTER TABLE a RENAME TO b',
     'SELECT "rollback" FROM a',
   ])('may be %s', (text) => {
@@ -161,6 +162,8 @@ describe('the text of a rider', () => {
     ';;commit',
     'explain query plan commit',
     'EXPLAIN EXPLAIN SELECT 1',
+    'ANALYZE',
+    'ANALYZE;',
     'anything else',
     '',
     '-- only a comment',

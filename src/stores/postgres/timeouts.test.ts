@@ -1,0 +1,114 @@
+// Time limits that reach the server: what this process gave up on does not run later, and does not pile up.
+
+import { type AddressInfo, connect, createServer } from 'node:net'
+import pg from 'pg'
+import { afterAll, afterEach, expect, inject, it } from 'vitest'
+import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
+import { isReprise } from '../../core/errors.ts'
+import type { Store } from '../../core/ports.ts'
+import { asWorker, hash, Kit } from '../../testing/conformance-kit.ts'
+import { openPostgres } from './index.ts'
+
+const shared = inject('postgresUrl')
+const schema = newSchemaName()
+const opened: Store[] = []
+
+async function openKit(namespace: string, statementTimeoutMs: number): Promise<Kit> {
+  const open = async () => {
+    const store = await openPostgres(shared, { namespace, schema, hash, poolSize: 4, statementTimeoutMs })
+    opened.push(store)
+    return store
+  }
+  return new Kit(await open(), open, { sql: true })
+}
+
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((store) => store.close()))
+})
+afterAll(() => dropSchema(shared, schema))
+
+/** Statements of ours that the server is still busy with. */
+async function running(): Promise<number> {
+  const text = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%${schema}%' AND pid <> pg_backend_pid()`
+  return (await query(shared, text))[0]!.n as number
+}
+
+it('an append and a takeover that were given up while somebody held the row do not happen later', async () => {
+  const kit = await openKit('locked', 400)
+  const writer = await kit.create('a')
+  await writer.append('one')
+  const before = await kit.head('a')
+  const blocker = new pg.Client(shared)
+  await blocker.connect()
+  await blocker.query('BEGIN')
+  await blocker.query(`SELECT 1 FROM "${schema}".timeline WHERE id = 'a' FOR UPDATE`)
+  const attempts = [
+    writer.commit({ run: writer.run('late') }),
+    writer.twin().take({ worker: asWorker('late'), from: 'anyone' }),
+    writer.twin().commit({ run: writer.run('late'), status: 'late' }),
+  ]
+  for (const attempt of await Promise.allSettled(attempts)) {
+    expect(attempt.status).toBe('rejected')
+    if (attempt.status === 'rejected') expect(isReprise(attempt.reason, 'TIMEOUT', 'STORE_UNREACHABLE')).toBe(true)
+  }
+  // The server gives up as well, while the lock is still held.
+  for (let i = 0; i < 100 && (await running()) > 0; i++) await new Promise((resolve) => setTimeout(resolve, 50))
+  expect(await running()).toBe(0)
+  await blocker.query('ROLLBACK')
+  await blocker.end()
+  expect(await kit.head('a')).toEqual(before)
+  await writer.append('two')
+})
+
+it('a rider has the time limit of the store, and gives it back', async () => {
+  const kit = await openKit('long', 300)
+  const writer = await kit.create('a')
+  const slow = await writer.commit({ ride: (sql) => sql.get('SELECT 1 AS n') })
+  expect(slow).toMatchObject({ ok: true, ridden: { n: 1 } })
+  const settings = await writer.commit({ ride: (sql) => sql.get('SHOW statement_timeout') })
+  expect(settings).toMatchObject({ ok: true, ridden: { statement_timeout: '300ms' } })
+  await writer.commit({ ride: (sql) => sql.run("SET LOCAL statement_timeout = '5s'") })
+  const after = await writer.commit({ ride: (sql) => sql.get('SHOW statement_timeout') })
+  expect(after).toMatchObject({ ok: true, ridden: { statement_timeout: '300ms' } })
+})
+
+it('a pooler that takes no settings at connect is gone through without', async () => {
+  const { hostname, port } = new URL(shared)
+  let refusals = 0
+  const pooler = createServer((client) => {
+    client.once('data', (first) => {
+      client.on('error', () => undefined)
+      if (first.includes('statement_timeout')) {
+        refusals += 1
+        client.end(errorMessage('08P01', 'unsupported startup parameter: statement_timeout'))
+        return
+      }
+      const upstream = connect(Number(port), hostname)
+      upstream.on('error', () => client.destroy())
+      upstream.write(first)
+      client.pipe(upstream).pipe(client)
+    })
+  })
+  await new Promise<void>((resolve) => pooler.listen(0, '127.0.0.1', resolve))
+  const url = new URL(shared)
+  url.host = `127.0.0.1:${(pooler.address() as AddressInfo).port}`
+  const store = await openPostgres(url.href, { namespace: 'pooled', schema, hash, poolSize: 2 })
+  try {
+    const kit = new Kit(store, async () => store, {})
+    await (await kit.create('a')).append('one')
+    expect((await kit.head('a')).seq).toBe(1)
+    expect(refusals).toBeGreaterThan(0)
+  } finally {
+    await store.close()
+    pooler.close()
+  }
+})
+
+/** An ErrorResponse of the protocol. */
+function errorMessage(code: string, text: string): Buffer {
+  const fields = Buffer.from(`SFATAL\0VFATAL\0C${code}\0M${text}\0\0`)
+  const head = Buffer.alloc(5)
+  head.write('E')
+  head.writeInt32BE(fields.length + 4, 1)
+  return Buffer.concat([head, fields])
+}

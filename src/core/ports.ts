@@ -19,6 +19,8 @@ export interface Clock {
   soon(call: () => void): void
   /** Calls once the promises that are ready have run, before anything from outside gets its turn. */
   next(call: () => void): void
+  /** Somebody waits for us: the program does not end before the returned function is called. Virtual time has none. */
+  stayAlive?(): () => void
 }
 
 export interface Random {

@@ -6,6 +6,7 @@ import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Clock, Hash, Random } from '../core/ports.ts'
 import { whenDrained } from './drained.ts'
+import { stayAlive } from './stay-alive.ts'
 
 const digestBytes = 32
 
@@ -38,6 +39,7 @@ export const systemClock: Clock = {
     setImmediate(call)
   },
   next: whenDrained,
+  stayAlive,
 }
 
 export const systemRandom: Random = pooledRandom()

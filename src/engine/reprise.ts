@@ -42,7 +42,7 @@ import { type Moved, type MoveOptions, move, moveBack } from './move.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
 import { lookAgain } from './second-look.ts'
-import { stayAlive } from './stay-alive.ts'
+import { whileAwaited } from './stay-alive.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
 import { type ExportOptions, exportTimeline } from './transfer.ts'
 import { TurnTimeline } from './turns.ts'
@@ -113,7 +113,7 @@ export class Reprise {
   work(definitions: readonly Workable[]): void {
     this.#check()
     for (const definition of definitions) definition[works](this)
-    this.#letEnd ??= stayAlive()
+    this.#letEnd ??= this.kernel.clock.stayAlive?.() ?? null
   }
 
   /** State as of a sequence or coordinate, recovered aside. */
@@ -410,7 +410,8 @@ export class Reprise {
    * second for the steps of workflows if left out.
    */
   close(options: { readonly grace?: Duration } = {}): Promise<void> {
-    this.#closed ??= this.#close(options.grace === undefined ? null : toMs(options.grace, 'grace'))
+    const graceMs = options.grace === undefined ? null : toMs(options.grace, 'grace')
+    this.#closed ??= whileAwaited(this.#close(graceMs), this.kernel.clock)
     return this.#closed
   }
 

@@ -60,6 +60,7 @@ export class WorkflowKit {
   #commits = 0
   #effects = 0
   #crashes = 0
+  readonly #onCrash = new Set<() => void>()
   /** Calls in flight that were given real time, and did nothing with it. */
   #waitedFor = -1
 
@@ -126,17 +127,19 @@ export class WorkflowKit {
   /** The same, for a call that is made again by the next process if this one dies. */
   async survive<T>(call: (rp: Reprise) => Promise<T>): Promise<T> {
     for (;;) {
-      const crashes = this.#crashes
+      let isDead = () => {}
       const died = new Promise<typeof Crashed>((resolve) => {
-        const look = () => (this.#crashes > crashes ? resolve(Crashed) : setImmediate(look))
-        look()
+        isDead = () => resolve(Crashed)
+        this.#onCrash.add(isDead)
       })
       let isOver = false
       const called = call(this.#engine).finally(() => {
         isOver = true
       })
       called.catch(() => undefined)
-      const first = await this.until(Promise.race([called, isOver ? called : died]))
+      const first = await this.until(Promise.race([called, isOver ? called : died])).finally(() =>
+        this.#onCrash.delete(isDead),
+      )
       if (first !== Crashed) return first as T
     }
   }
@@ -181,7 +184,7 @@ export class WorkflowKit {
 
   /** The process dies without a word, and another one starts. */
   crash(): void {
-    this.#crashes += 1
+    this.#crashed()
     // Those that only stood still go down with it.
     for (let n = 1; n <= this.#process; n++) this.#dead.add(this.#nameOf(n))
     this.#engine.kernel.worker.abandon()
@@ -200,9 +203,14 @@ export class WorkflowKit {
         })
     })
     this.#paused.set(name, thawed)
-    this.#crashes += 1
+    this.#crashed()
     this.#boot()
     return thawed
+  }
+
+  #crashed(): void {
+    this.#crashes += 1
+    for (const call of [...this.#onCrash]) call()
   }
 
   async close(): Promise<void> {

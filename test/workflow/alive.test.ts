@@ -1,11 +1,33 @@
-// A program that awaits a sleeping run must not end before its answer.
+// A program that awaits something must not end before its answer, and one that awaits nothing more must end.
 
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 
+function runProgram(name: string, args: readonly string[], node: readonly string[] = []) {
+  const program = fileURLToPath(new URL(`../programs/${name}`, import.meta.url))
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env
+  const { stdout, status } = spawnSync(process.execPath, [...node, program, ...args], {
+    encoding: 'utf8',
+    timeout: 60_000,
+    env,
+  })
+  return { stdout, status }
+}
+
 it('a program that only awaits the result of a sleeping run stays alive until it has it, and then ends', () => {
-  const program = fileURLToPath(new URL('../programs/workflow-alive.mjs', import.meta.url))
-  const { stdout, status } = spawnSync(process.execPath, [program, 'memory:'], { encoding: 'utf8', timeout: 60_000 })
-  expect({ stdout, status }).toEqual({ stdout: 'rested\n', status: 0 })
+  expect(runProgram('workflow-alive.mjs', ['memory:'])).toEqual({ stdout: 'rested\n', status: 0 })
+})
+
+it('a program that only awaits an update, and then the end of the engine, stays alive until it has both', () => {
+  expect(runProgram('workflow-update.mjs', ['memory:'])).toEqual({ stdout: '2\nclosed\n', status: 0 })
+})
+
+it('a process ends when its kit is closed, also after a crash', () => {
+  expect(runProgram('workflow-kit.mjs', ['plain'])).toEqual({ stdout: 'rested\n', status: 0 })
+})
+
+it('and so does node --test', () => {
+  const { stdout, status } = runProgram('workflow-kit.mjs', [], ['--test'])
+  expect({ status, isOk: /# pass 1/.test(stdout) || /pass 1/.test(stdout) }).toEqual({ status: 0, isOk: true })
 })

@@ -51,7 +51,7 @@ export class WorkflowRun<Output = unknown> {
 
   /** The result, or what the run threw. Waits for the end, wherever the run executes. */
   async result(options: { readonly timeout?: Duration; readonly signal?: AbortSignal } = {}): Promise<Output> {
-    const end = await whileAwaited(this.#ended(options))
+    const end = await whileAwaited(this.#ended(options), this.#host.kernel.clock)
     switch (end.kind) {
       case 'completed':
         return end.result as Output
@@ -111,6 +111,10 @@ export class WorkflowRun<Output = unknown> {
 
   /** Changes the run through its handler, and gives what the handler gave. */
   async update<T = unknown>(name: string, args?: unknown, options: { readonly timeout?: Duration } = {}): Promise<T> {
+    return (await whileAwaited(this.#update(name, args, options), this.#host.kernel.clock)) as T
+  }
+
+  async #update(name: string, args: unknown, options: { readonly timeout?: Duration }): Promise<unknown> {
     const { clock } = this.#host.kernel
     const until = clock.elapsed() + toMs(options.timeout ?? '1m', 'timeout')
     const id = await this.#mail('update', { name, args })
@@ -121,7 +125,7 @@ export class WorkflowRun<Output = unknown> {
       const { updates, end } = await this.state()
       const outcome = Object.hasOwn(updates, id) ? updates[id] : undefined
       if (outcome?.error) throw fromFailure(outcome.error)
-      if (outcome) return outcome.result as T
+      if (outcome) return outcome.result
       if (end)
         throw new RepriseError('CONFLICT', `${this.timeline} ended before it took the update ${name}`, { update: name })
       if (isLate) throw new RepriseError('TIMEOUT', `no answer to the update ${name} yet`, { update: name })
@@ -216,7 +220,7 @@ export class WorkflowRun<Output = unknown> {
     entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown }[],
     along: Along = this.#due(),
   ): Promise<void> {
-    const open = await this.#host.take(this.timeline)
+    const open = await whileAwaited(this.#host.take(this.timeline), this.#host.kernel.clock)
     const time = Math.max(this.#host.kernel.worker.now(), open.state.lastAt)
     try {
       await open.write(

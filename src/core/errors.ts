@@ -118,6 +118,10 @@ const kinds = {
     hint: 'Nothing was done. Guard the change with ctx.patch, fork the run from a step, or roll it back.',
   },
   CANCELLED: { remedy: 'stop', hint: 'The run was cancelled: clean up and let this error pass.' },
+  HELD: {
+    remedy: 'stop',
+    hint: 'A person must say how it goes on: run.settle(step, outcome), or run.resume(); run.waitsFor() tells what for.',
+  },
   RUN_FAILED: { remedy: 'stop', hint: 'The run ended without a result; the cause says why.' },
   REFUSED: { remedy: 'fix', hint: 'The aggregate refused the command; the message says why. Nothing was written.' },
   MIGRATION_DRIFT: {

@@ -6,6 +6,7 @@ import type { TimelineId, WorkerId } from '../core/coordinate.ts'
 import type { Head } from '../core/ports.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { guardOf } from './ownership.ts'
+import { Wakeups } from './wakeups.ts'
 
 /** Executes one claimed timeline and lets go of it (or keeps it open). Throwing is reported and leaves it for later. */
 export type Handler = (head: Head) => Promise<void>
@@ -40,6 +41,9 @@ export class Dispatcher {
   #wantsAnother = false
   #isStopped = false
   #lastRetireAt = Number.NEGATIVE_INFINITY
+  readonly #wakeups = new Wakeups()
+  /** Database time. */
+  #lookedAt = 0
   #lastClaimAt = Number.NEGATIVE_INFINITY
   #idle: (() => void)[] = []
 
@@ -78,14 +82,13 @@ export class Dispatcher {
         if (this.#wantsAnother) {
           this.#wantsAnother = false
           this.wake()
-        } else this.#sleepUntil(this.#kernel.worker.now() + pollMs)
+        } else this.#sleepUntil(this.#wakeups.next(this.#lookedAt, this.#kernel.worker.now() + pollMs))
       })
   }
 
   /** A timeline was let go with this wakeup (database time): look again then, not only at the next poll. */
   expect(wakeup: number): void {
-    // A little late rather than a little early: a look before its time finds nothing, and the next is far away.
-    this.#sleepUntil(wakeup + 2)
+    this.#sleepUntil(this.#wakeups.add(wakeup))
   }
 
   /** Claims no more and waits for what is in hand. */
@@ -104,6 +107,7 @@ export class Dispatcher {
     const id = await worker.register()
     if (this.#mayHaveLost) await this.#findLost(id)
     this.#lastClaimAt = this.#kernel.clock.elapsed()
+    this.#lookedAt = worker.now()
     for (const { queues, limit } of this.#requests(free)) {
       if (limit <= 0) continue
       this.#mayHaveLost = true

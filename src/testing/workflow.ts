@@ -108,6 +108,18 @@ export class WorkflowKit {
     this.#engine.work([definition])
   }
 
+  /** The process dies, and the next one has this code in place of what had its name: a deployment. */
+  deploy(...definitions: readonly (Workable & { readonly kind: string; readonly name: string })[]): void {
+    for (const next of definitions) {
+      for (const each of this.#definitions) {
+        const { kind, name } = each as Workable & { readonly kind?: string; readonly name?: string }
+        if (kind === next.kind && name === next.name) this.#definitions.delete(each)
+      }
+      this.#definitions.add(next)
+    }
+    this.crash()
+  }
+
   /** Lets virtual time pass as fast as nothing happens, until the promise settles. */
   async until<T>(promise: Promise<T>): Promise<T> {
     let isSettled = false

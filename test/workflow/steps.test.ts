@@ -72,7 +72,7 @@ describe('steps', () => {
     })
   })
 
-  it('that nobody awaits may fail: neither the process nor the run ends over it', async () => {
+  it('that fail and that nobody ever awaits end the run, not the process', async () => {
     const kit = kitWith()
     const careless = workflow('careless', async (ctx) => {
       void ctx.step('left alone', () => Promise.reject(new Error('nobody looks')))
@@ -80,7 +80,12 @@ describe('steps', () => {
       await ctx.sleep('1s')
       return await ctx.step('seen', () => 'done')
     })
-    expect(await kit.result(await kit.run(careless, undefined, { id: 'c' }))).toBe('done')
+    await expect(kit.result(await kit.run(careless, undefined, { id: 'c' }))).rejects.toThrow('nobody looks')
+    const group = workflow('group', async (ctx) => {
+      void ctx.parallel([(own) => own.step('left alone', () => Promise.reject(new Error('nor here')))])
+      await ctx.sleep('1s')
+    })
+    await expect(kit.result(await kit.run(group, undefined, { id: 'g' }))).rejects.toThrow('nor here')
   })
 
   it('that throw NonRetryable are not called again', async () => {
@@ -154,14 +159,14 @@ describe('steps', () => {
     expect(isReprise(error, 'UNSERIALIZABLE')).toBe(true)
   })
 
-  it('that fail while nobody waits for them end neither the run nor the process', async () => {
+  it('that fail while nobody waits for them do not end the process, nor the run if they are awaited later', async () => {
     const kit = kitWith()
     const unhandled: unknown[] = []
     const hear = (reason: unknown) => unhandled.push(reason)
     process.on('unhandledRejection', hear)
     const careless = workflow('careless', async (ctx) => {
-      void ctx.step('forgotten', () => Promise.reject(new Error('nobody looks')))
-      void ctx.parallel([async () => Promise.reject(new Error('nor here'))])
+      ctx.step('forgotten', () => Promise.reject(new Error('nobody looks'))).catch(() => undefined)
+      ctx.parallel([async () => Promise.reject(new Error('nor here'))]).catch(() => undefined)
       const late = ctx.step('late', () => Promise.reject(new Error('too late')))
       const first = await ctx
         .step('first', () => Promise.reject(new Error('first')))

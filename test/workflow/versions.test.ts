@@ -18,8 +18,7 @@ async function change(before: Code, after: Code) {
   log.length = 0
   const next = workflow('changing', async (ctx) => await after(ctx, log))
   const check = await checkDefinitions(kit.rp, [next])
-  kit.crash()
-  kit.rp.work([next])
+  kit.deploy(next)
   const result = await kit.result(run).catch((error) => error)
   return { kit, run, log, check, result }
 }
@@ -59,8 +58,7 @@ describe('a change that history contradicts stops the run before any effect (G13
   it('and once the code is mended, the run goes on', async () => {
     const { kit, run } = await change(original, async (ctx, log) => await step(ctx, log, 'A'))
     const log: string[] = []
-    kit.crash()
-    kit.rp.work([workflow('changing', async (ctx) => await original(ctx, log))])
+    kit.deploy(workflow('changing', async (ctx) => await original(ctx, log)))
     await kit.advance('1s')
     expect(await kit.result(run)).toBe('end')
     expect(log).toEqual(['c'])

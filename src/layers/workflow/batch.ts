@@ -4,6 +4,7 @@ import type { Attribute, Head } from '../../core/ports.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { type AnyWorkflow, workflowPrefix } from './definition.ts'
 import { hostOf, nameOf } from './host.ts'
+import { type Carried, messageName, type SignalDefinition } from './messages.ts'
 import { WorkflowRun } from './run.ts'
 
 export interface RunQuery {
@@ -75,8 +76,10 @@ export class WorkflowRuns<Output> {
     return await this.#each(query, (run) => run.terminate(reason))
   }
 
-  async signal(query: RunQuery, name: string, value?: unknown): Promise<BatchReport> {
-    return await this.#each(query, (run) => run.signal(name, value))
+  signal<T>(query: RunQuery, signal: SignalDefinition<T>, ...value: Carried<T>): Promise<BatchReport>
+  signal(query: RunQuery, name: string, value?: unknown): Promise<BatchReport>
+  async signal(query: RunQuery, signal: string | SignalDefinition<unknown>, value?: unknown): Promise<BatchReport> {
+    return await this.#each(query, (run) => run.signal(messageName(signal), value))
   }
 
   async retry(query: RunQuery): Promise<BatchReport> {
@@ -107,9 +110,22 @@ export class WorkflowRuns<Output> {
 }
 
 const pageSize = 500
+const limitDefault = 10_000
 
+/** Runs that wait in memory here wait as well, whatever the store was last told. */
 async function find(engine: Reprise, prefix: string, query: RunQuery): Promise<Head[]> {
-  const { status, attributes, limit = 10_000 } = query
+  const found = await findStored(engine, prefix, query)
+  if (query.status !== 'waiting') return found
+  const running = await findStored(engine, prefix, { ...query, status: 'running' })
+  const host = hostOf(engine)
+  const asleep = running
+    .filter(({ timeline }) => host.isAsleep(timeline))
+    .map((head) => ({ ...head, status: 'waiting' }))
+  return [...found, ...asleep].slice(0, query.limit ?? limitDefault)
+}
+
+async function findStored(engine: Reprise, prefix: string, query: RunQuery): Promise<Head[]> {
+  const { status, attributes, limit = limitDefault } = query
   const found: Head[] = []
   while (found.length < limit) {
     const after = found.at(-1)

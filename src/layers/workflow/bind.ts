@@ -9,6 +9,7 @@ import type { AnyWorkflow } from './definition.ts'
 import { ContinueAsNew } from './ending.ts'
 import { loop, parallel, race } from './flow.ts'
 import type { Instance } from './instance.ts'
+import { messageName } from './messages.ts'
 import { commandName, currentPlace, type Scope } from './scope.ts'
 import { askStep } from './steps.ts'
 import { askTransaction } from './transaction.ts'
@@ -47,6 +48,8 @@ class Binding {
 // biome-ignore lint/suspicious/noExplicitAny: WorkflowContext has the types; here methods only pass on what they get.
 type Method = (...args: any[]) => unknown
 
+type Named = string | { readonly name: string }
+
 /** Made when code first asks for them: a run uses a few of its many methods, and may take them out of the context. */
 const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   step: (bound) =>
@@ -69,8 +72,8 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
       return askSleep(bound.run, bound.here('sleepUntil'), () => at)
     }),
   signal: (bound) =>
-    tolerant((name: string, options: { timeout?: Duration } = {}) =>
-      bound.run.signals.ask(bound.here('signal'), name, options),
+    tolerant((signal: Named, options: { timeout?: Duration } = {}) =>
+      bound.run.signals.ask(bound.here('signal'), messageName(signal), options),
     ),
   child: (bound) =>
     tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
@@ -80,9 +83,21 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
       askStart(bound.run, bound.here('start'), definition, input, options),
     ),
-  parallel: (bound) => tolerant((branches) => parallel(bound.run, bound.here('parallel'), branches, bound.again)),
-  race: (bound) => tolerant((branches) => race(bound.run, bound.here('race'), branches, bound.again)),
-  loop: (bound) => tolerant((state, body) => loop(bound.run, bound.here('loop'), state, body, bound.again)),
+  parallel: (bound) =>
+    tolerant((branches) => {
+      const scope = bound.here('parallel')
+      return bound.execution.given(scope, parallel(bound.run, scope, branches, bound.again))
+    }),
+  race: (bound) =>
+    tolerant((branches) => {
+      const scope = bound.here('race')
+      return bound.execution.given(scope, race(bound.run, scope, branches, bound.again))
+    }),
+  loop: (bound) =>
+    tolerant((state, body) => {
+      const scope = bound.here('loop')
+      return bound.execution.given(scope, loop(bound.run, scope, state, body, bound.again))
+    }),
   patch: (bound) => (name: string) => patch(bound.run, bound.here('patch'), name),
   continueAsNew: () => (input) => {
     throw new ContinueAsNew(input)
@@ -90,11 +105,11 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   now: (bound) => () => bound.execution.time,
   random: (bound) => () => bound.here('random').random(),
   uuid: (bound) => () => uuidOf(bound.here('uuid')),
-  onQuery: (bound) => (name: string, handler) => bound.run.queries.onQuery(name, handler),
+  onQuery: (bound) => (query: Named, handler) => bound.run.queries.onQuery(messageName(query), handler),
   onUpdate:
     (bound) =>
-    (name: string, call, options: { validate?: (args: never) => void } = {}) =>
-      bound.run.queries.onUpdate(name, { call, validate: options.validate }),
+    (update: Named, call, options: { validate?: (args: never) => void } = {}) =>
+      bound.run.queries.onUpdate(messageName(update), { call, validate: options.validate }),
   heartbeat: () => async (details?: unknown) => {
     const step = currentPlace()?.step
     if (!step) throw new RepriseError('INVALID_ARGUMENT', 'ctx.heartbeat is for inside a step')

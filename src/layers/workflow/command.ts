@@ -9,11 +9,31 @@ export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop'
 export interface Asked {
   readonly kind: CommandKind
   readonly hasUndo?: boolean
+  /** When it is over whatever happens. */
+  readonly until?: number
   start(command: Command): void
   onItem(command: Command, item: Item): void
   onAbandon?(command: Command): void
   /** At once, also in a replay. */
   onAsked?(command: Command): void
+}
+
+/** A promise that knows whether anybody looks at it: a failure that nobody looks at would be lost in silence. */
+export class Given extends Promise<unknown> {
+  isObserved = false
+
+  static override get [Symbol.species]() {
+    return Promise
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: it is a promise, and counts who asks.
+  override then<A = unknown, B = never>(
+    onfulfilled?: ((value: unknown) => A | PromiseLike<A>) | null,
+    onrejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    this.isObserved = true
+    return super.then(onfulfilled, onrejected)
+  }
 }
 
 export class Command {
@@ -23,14 +43,16 @@ export class Command {
   /** Workflow time when it was asked for. */
   readonly askedAt: number
   readonly hasUndo: boolean
+  readonly until: number | null
   isStarted = false
   isSettled = false
   /** Nobody waits for it any more: another branch won. */
   isAbandoned = false
   /** Asked for before the run was cancelled, and not settled then. */
   cancelled: string | null = null
+  failure: { readonly error: unknown } | null = null
   /** What the code is given. */
-  readonly promise: Promise<unknown>
+  readonly promise: Given
   readonly #asked: Asked
   readonly #settle: (command: Command) => boolean
   #resolve!: (value: unknown) => void
@@ -42,12 +64,18 @@ export class Command {
     this.scope = scope
     this.askedAt = askedAt
     this.hasUndo = asked.hasUndo ?? false
+    this.until = asked.until ?? null
     this.#asked = asked
     this.#settle = settle
-    this.promise = new Promise((resolve, reject) => {
+    this.promise = new Given((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
     })
+  }
+
+  /** The code has awaited it, or handed it to something that does. */
+  get isObserved(): boolean {
+    return this.promise.isObserved
   }
 
   resolve(value: unknown): void {
@@ -55,6 +83,7 @@ export class Command {
   }
 
   reject(error: unknown): void {
+    if (!this.isSettled) this.failure = { error }
     if (!this.#settle(this)) return
     tolerated(this.promise)
     this.#reject(error)
@@ -77,7 +106,8 @@ export class Command {
 
 /** A failure that nobody awaits must not end the process. */
 export function tolerated<T>(promise: Promise<T>): Promise<T> {
-  promise.catch(ignore)
+  // Not by its own method: that somebody looks at it is said by others.
+  Promise.prototype.then.call(promise, undefined, ignore)
   return promise
 }
 

@@ -4,6 +4,7 @@
 import type { Duration } from '../../core/duration.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import type { WorkflowDefinition } from './definition.ts'
+import type { QueryDefinition, SignalDefinition, UpdateDefinition } from './messages.ts'
 import type { RetryPolicy } from './retry.ts'
 
 /** What the call of a step is given. */
@@ -88,6 +89,11 @@ export interface WorkflowContext {
   sleep(duration: Duration): Promise<void>
   sleepUntil(when: Date | number): Promise<void>
   /** The next signal of that name. Rejects with TIMEOUT when it runs out, or gives `otherwise` if that is there. */
+  signal<T>(signal: SignalDefinition<T>, options?: { readonly timeout?: Duration }): Promise<T>
+  signal<T, O>(
+    signal: SignalDefinition<T>,
+    options: { readonly timeout?: Duration; readonly otherwise: O },
+  ): Promise<T | O>
   signal<T = unknown>(name: string, options?: { readonly timeout?: Duration; readonly otherwise?: T }): Promise<T>
   /** Starts a child and waits for its result. */
   child<Input, Output>(
@@ -102,13 +108,19 @@ export interface WorkflowContext {
     options?: ChildOptions,
   ): Promise<string>
   /** Branches with a scope each: they interleave as they like, now and in every replay. */
+  parallel<const B extends readonly Branch<unknown>[]>(
+    branches: B,
+  ): Promise<{ -readonly [K in keyof B]: Awaited<ReturnType<B[K]>> }>
+  parallel<const B extends Readonly<Record<string, Branch<unknown>>>>(
+    branches: B,
+  ): Promise<{ -readonly [K in keyof B]: Awaited<ReturnType<B[K]>> }>
   parallel<T>(branches: readonly Branch<T>[]): Promise<T[]>
-  parallel<T extends Readonly<Record<string, Branch<unknown>>>>(
-    branches: T,
-  ): Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }>
-  /** The first branch to settle wins; the others are abandoned. */
+  /** The first branch to settle wins; the others are abandoned. With names, `winner` tells what `value` is. */
+  race<const B extends readonly Branch<unknown>[]>(branches: B): Promise<Awaited<ReturnType<B[number]>>>
+  race<const B extends Readonly<Record<string, Branch<unknown>>>>(
+    branches: B,
+  ): Promise<{ [K in keyof B]: { readonly winner: K; readonly value: Awaited<ReturnType<B[K]>> } }[keyof B]>
   race<T>(branches: readonly Branch<T>[]): Promise<T>
-  race<T>(branches: Readonly<Record<string, Branch<T>>>): Promise<{ readonly winner: string; readonly value: T }>
   /** True for runs that reach this point for the first time with this code; false for those that passed it before. */
   patch(name: string): boolean
   /** Endless work with bounded history: replay starts at the last iteration. */
@@ -119,7 +131,16 @@ export interface WorkflowContext {
   now(): number
   random(): number
   uuid(): string
+  onQuery<Args extends readonly unknown[], Result>(
+    query: QueryDefinition<Args, Result>,
+    handler: (...args: Args) => Result,
+  ): void
   onQuery(name: string, handler: (...args: never[]) => unknown): void
+  onUpdate<Args, Result>(
+    update: UpdateDefinition<Args, Result>,
+    handler: (args: Args) => Promise<Result> | Result,
+    options?: { readonly validate?: (args: Args) => void },
+  ): void
   onUpdate<Args, Result>(
     name: string,
     handler: (args: Args) => Promise<Result> | Result,

@@ -34,7 +34,10 @@ export interface WorkflowOptions {
 export interface StartOptions {
   /** A run is started once under an id; made up if left out. */
   readonly id?: string
-  /** What to do if a run with this id exists: give that one (default), refuse, or run again if it has ended. */
+  /**
+   * What to do if a run with this id exists: give that one if its input is the same and refuse otherwise (default), refuse,
+   * or run again if it has ended.
+   */
   readonly ifExists?: 'use' | 'reject' | 'restart'
   readonly attributes?: Readonly<Record<string, Attribute>>
   /** Higher goes first when workers have more to do than they can. */

@@ -3,6 +3,7 @@
 
 import { isReprise } from '../../core/errors.ts'
 import type { OutgoingMessage } from '../../core/ports.ts'
+import { failsUnseen } from './entries.ts'
 import { toFailure } from './failure.ts'
 import type { Instance, Outcome } from './instance.ts'
 import { itemsOf } from './journal.ts'
@@ -28,6 +29,9 @@ export function endsWell(outcome: Outcome): boolean {
 /** Called whenever nothing else is going on and the code has ended, or the run is being rolled back. */
 export function concludeRun(run: Instance): void {
   if (run.isConcluding) return
+  if (run.outcome && endsWell(run.outcome) && !run.cancelled && (run.state.started?.behaviour ?? 0) >= failsUnseen) {
+    run.outcome = run.execution.lostFailure ?? run.outcome
+  }
   const { outcome } = run
   if (run.state.rolling) rollBack(run)
   else if (!outcome) return

@@ -2,6 +2,7 @@
 // them; this file is the format.
 //
 //   started    { input, seed, behaviour, parent?, deadline?, queue? }   the first entry
+//   waits      { for }                      what it waited for when it left memory: for people, see summary.ts
 //   began      { id }                       a step was about to be called (policies that ask first, and slow steps)
 //   retry      { id, n, error, at, details? }  an attempt failed; n of them by now; the next not before `at`
 //   beat       { id, details }              a heartbeat with details
@@ -39,6 +40,9 @@ export const behaviour = 2
 
 /** From this behaviour on a run that is cancelled after its code has returned, and before its end is recorded, is undone. */
 export const cancelsReturned = 2
+
+/** From this behaviour on a run fails if a step or child failed and its code never looked at it. */
+export const failsUnseen = 2
 
 export interface ParentLink {
   readonly timeline: string

@@ -5,7 +5,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
 import { whenDrained } from '../../engine/drained.ts'
-import { type Asked, Command, type CommandKind, tolerated } from './command.ts'
+import { type Asked, Command, type CommandKind, Given, tolerated } from './command.ts'
 import type { Item } from './entries.ts'
 import { cancelledError } from './failure.ts'
 import { leaveScope, readableId, Scope } from './scope.ts'
@@ -36,6 +36,9 @@ const yieldEvery = 256
 const patienceTurns = 20
 const patienceMs = [1, 4, 15, 60]
 
+/** What does something outside: its failure must not be lost. */
+const canBeLost: ReadonlySet<CommandKind> = new Set(['step', 'child'])
+
 export class Execution {
   readonly root: Scope
   readonly #hooks: ExecutionHooks
@@ -50,6 +53,8 @@ export class Execution {
   #suspicion = 0
   #delivered = 0
   #onQuiet: (() => void)[] = []
+  /** They failed before anybody looked at them. */
+  #unseen: Unseen[] = []
   #time: number
   isReplaying = true
   isStopped = false
@@ -77,6 +82,11 @@ export class Execution {
   /** Everything in history was delivered: from here on code goes where it was not before. */
   get isAtEnd(): boolean {
     return !this.isReplaying || this.#at >= this.#queue.length
+  }
+
+  /** A failure that nobody ever looked at, if there is one; meant to be asked for when the code has ended. */
+  get lostFailure(): { readonly error: unknown } | null {
+    return this.#unseen.find((command) => !command.isObserved && !command.isAbandoned)?.failure ?? null
   }
 
   /** All was delivered, and the code waits. */
@@ -116,6 +126,19 @@ export class Execution {
     asked.onAsked?.(command)
     if (!this.isReplaying && !this.isStopped && !command.isSettled && this.#hooks.mayStart(asked.kind)) command.start()
     return command.promise as Promise<T>
+  }
+
+  /** What is more than one command, as code is given it: that too must not fail unseen. */
+  given(scope: Scope, work: Promise<unknown>): Promise<unknown> {
+    const given = new Given((resolve, reject) => {
+      const failed = (error: unknown) => {
+        const unseen = { isAbandoned: scope.abandoned !== null, failure: { error } }
+        this.#noteUnseen(Object.defineProperty(unseen, 'isObserved', { get: () => given.isObserved }) as Unseen)
+        reject(error)
+      }
+      work.then(resolve, failed)
+    })
+    return tolerated(given)
   }
 
   /** Entries became durable: deliver them in turn. */
@@ -186,7 +209,13 @@ export class Execution {
     if (command.isSettled) return false
     command.isSettled = true
     this.#waiting.delete(command)
+    if (command.failure && canBeLost.has(command.kind)) this.#noteUnseen(command)
     return true
+  }
+
+  #noteUnseen(failed: Unseen): void {
+    if (failed.isObserved) return
+    this.#unseen = [...this.#unseen.filter((each) => !each.isObserved), failed]
   }
 
   readonly #drained = (): void => {
@@ -308,6 +337,13 @@ export class Execution {
       code: this.isOver ? ['(ended)'] : asks,
     })
   }
+}
+
+/** A failure, and whether anybody has looked at it by now. */
+interface Unseen {
+  readonly isObserved: boolean
+  readonly isAbandoned: boolean
+  readonly failure: { readonly error: unknown } | null
 }
 
 /** What history says the code asked for. */

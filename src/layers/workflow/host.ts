@@ -1,7 +1,7 @@
 // The workflows of one engine in this process: which definitions it knows, which runs are in memory, and how a run is
 // started, claimed, let go and found again. A run that cannot be loaded is set aside; the others go on.
 
-import { type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { equalBytes, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
@@ -63,10 +63,13 @@ export class Host {
 
   /** This process executes runs of the definition. */
   work(definition: AnyWorkflow): void {
-    if (this.#definitions.get(definition.name) === definition) return
-    const isNew = !this.#definitions.has(definition.name)
+    const known = this.#definitions.get(definition.name)
+    if (known === definition) return
+    if (known) {
+      const why = `two definitions are called ${definition.name}: their runs could not be told apart`
+      throw new RepriseError('INVALID_ARGUMENT', `${why}; rename one of them`, { workflow: definition.name })
+    }
     this.#definitions.set(definition.name, definition)
-    if (!isNew) return
     if (definition.options.queue) serveQueue(this.engine, definition.options.queue)
     const concurrency = definition.options.concurrency ?? 1000
     this.engine.serve(queueOf(definition), (head) => this.#claimed(head), { concurrency })
@@ -97,6 +100,12 @@ export class Host {
     return this.#live.get(timeline)
   }
 
+  /** In memory here, with nothing to do but wait. */
+  isAsleep(timeline: string): boolean {
+    const instance = this.#live.get(timeline)
+    return instance?.execution !== undefined && instance.isAsleep
+  }
+
   run<Output>(definition: AnyWorkflow, input: unknown, options: StartOptions): Promise<WorkflowRun<Output>> {
     const id = options.id ?? newId(this.kernel.random)
     if (options.here !== false) this.work(definition)
@@ -111,7 +120,21 @@ export class Host {
       throw new RepriseError('EXISTS', `there is already a run ${run.definition.name}/${run.id}`, { run: run.id })
     }
     if (options.ifExists === 'restart') await run.restart(input)
+    else await this.#checkInput(run, input)
     return run
+  }
+
+  /** Who asks for the same again is given the run; who asks for something else must not take its result for theirs. */
+  async #checkInput(run: WorkflowRun, input: unknown): Promise<void> {
+    const { codec } = this.kernel
+    const { started, input: last } = await run.state()
+    const asked = codec.encode(input)
+    // A restart, or the run itself, may have given it another since.
+    if ([started?.input, last].some((each) => equalBytes(codec.encode(each), asked))) return
+    const why = `there is already a run ${run.definition.name}/${run.id}, with another input`
+    const how =
+      'choose another id, pass the same input, or take a handle of it with workflows(rp).of(definition).get(id)'
+    throw new RepriseError('EXISTS', `${why}: ${how}`, { run: run.id })
   }
 
   /** True if this call started it. */

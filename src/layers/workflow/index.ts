@@ -23,7 +23,17 @@ export {
 export { exportHistory, loadHistory, type RecordedHistory, saveHistory } from './export.ts'
 export { NonRetryable, RetryLater } from './failure.ts'
 export { workflowKind } from './model.ts'
+export {
+  type QueryDefinition,
+  query,
+  type SignalDefinition,
+  signal,
+  type UpdateDefinition,
+  update,
+} from './messages.ts'
 export { type QueueDefinition, type QueueOptions, queue } from './queue.ts'
 export type { RetryPolicy } from './retry.ts'
 export { type RunStatus, WorkflowRun } from './run.ts'
 export { type ScheduleDefinition, type ScheduleOptions, schedule } from './schedule.ts'
+export type { RunState } from './state.ts'
+export { summarizeWorkflow, type Wait, type WorkflowSummary } from './summary.ts'

@@ -123,6 +123,11 @@ export class Instance {
     return this.#left !== null
   }
 
+  /** The code waits, and nothing works for it. */
+  get isAsleep(): boolean {
+    return this.execution.isQuiet && !this.execution.isOver && this.stay.isIdle && this.attempts.size === 0
+  }
+
   /** Resolves when it has left memory. */
   get left(): Promise<Left> {
     return new Promise((resolve) => {

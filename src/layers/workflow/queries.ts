@@ -65,6 +65,11 @@ export class Queries {
     else this.#waiting.push(item)
   }
 
+  /** The names that it has handlers for. */
+  get updates(): readonly string[] {
+    return [...(this.#updates?.keys() ?? [])]
+  }
+
   /** Updates that were handled; the others stay with the run when it starts over. */
   taken(): readonly number[] {
     return this.#taken

@@ -14,10 +14,18 @@ import type { End, Item } from './entries.ts'
 import { fromFailure } from './failure.ts'
 import type { Host } from './host.ts'
 import { itemsOf } from './journal.ts'
+import {
+  type Carried,
+  messageName,
+  type QueryDefinition,
+  type SignalDefinition,
+  type UpdateDefinition,
+} from './messages.ts'
 import { leaveMessages } from './queue.ts'
 import { replayAside } from './replay.ts'
 import { commandName, leaveScope, readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
+import { notedWaits, summarizeWorkflow, type Wait, waitsOf } from './summary.ts'
 
 export interface RunStatus {
   readonly id: string
@@ -34,7 +42,19 @@ export interface RunStatus {
 export const endings: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled', 'terminated'])
 const halted: ReadonlySet<string> = new Set(['diverged', 'quarantined'])
 
+/** Only a person can end these waits. */
+const held: ReadonlySet<string> = new Set(['held', 'compensation-stuck'])
+
 const pollMs = 250
+/** An update without an answer for this long: is there anybody who could give one? */
+const doubtMs = 1000
+
+export interface ResultOptions {
+  readonly timeout?: Duration
+  readonly signal?: AbortSignal
+  /** If the run is held, or stuck in a compensation: reject with HELD (default), or go on waiting for a person. */
+  readonly whenHeld?: 'reject' | 'wait'
+}
 
 export class WorkflowRun<Output = unknown> {
   readonly id: string
@@ -50,7 +70,7 @@ export class WorkflowRun<Output = unknown> {
   }
 
   /** The result, or what the run threw. Waits for the end, wherever the run executes. */
-  async result(options: { readonly timeout?: Duration; readonly signal?: AbortSignal } = {}): Promise<Output> {
+  async result(options: ResultOptions = {}): Promise<Output> {
     const end = await whileAwaited(this.#ended(options), this.#host.kernel.clock)
     switch (end.kind) {
       case 'completed':
@@ -66,10 +86,11 @@ export class WorkflowRun<Output = unknown> {
     const head = await this.#head()
     const { status, wakeup, attributes, createdAt, updatedAt } = head
     const isRunning = status === 'waiting' && head.owner !== null && head.isOwnerAlive
+    const isAsleep = status === 'running' && this.#host.isAsleep(this.timeline)
     return {
       id: this.id,
       workflow: this.definition.name,
-      status: isRunning ? 'running' : status,
+      status: isRunning ? 'running' : isAsleep ? 'waiting' : status,
       isEnded: endings.has(status),
       wakeup,
       attributes,
@@ -78,8 +99,23 @@ export class WorkflowRun<Output = unknown> {
     }
   }
 
+  /** What it waits for: signals, timers, children, steps to be tried again or held, and until when. */
+  async waitsFor(): Promise<readonly Wait[]> {
+    const live = this.#host.instance(this.timeline)
+    if (!live) return summarizeWorkflow(await this.state()).waits
+    await Promise.race([live.replayed, live.left])
+    return live.state.end ? [] : waitsOf(live.state, live.execution ? notedWaits(live.execution.open) : [])
+  }
+
   /** Delivered once, also before the run waits for it. The same `key` counts once. */
-  async signal(name: string, value?: unknown, options: { readonly key?: string } = {}): Promise<void> {
+  signal<T>(signal: SignalDefinition<T>, ...value: [...Carried<T>, options?: { readonly key?: string }]): Promise<void>
+  signal(name: string, value?: unknown, options?: { readonly key?: string }): Promise<void>
+  async signal(
+    signal: string | SignalDefinition<unknown>,
+    value?: unknown,
+    options: { readonly key?: string } = {},
+  ): Promise<void> {
+    const name = messageName(signal)
     await this.#mail('signal', value === undefined ? { name } : { name, value }, options.key)
   }
 
@@ -88,35 +124,51 @@ export class WorkflowRun<Output = unknown> {
   }
 
   /** What the handler of that query says; the run itself does not notice. Without a handler, 'status' is the run's own. */
-  async query<T = unknown>(name: string, ...args: readonly unknown[]): Promise<T> {
+  query<Args extends readonly unknown[], Result>(
+    query: QueryDefinition<Args, Result>,
+    ...args: Args
+  ): Promise<Awaited<Result>>
+  query<T = unknown>(name: string, ...args: readonly unknown[]): Promise<T>
+  async query(query: string | { readonly name: string }, ...args: readonly unknown[]): Promise<unknown> {
+    const name = messageName(query)
     try {
-      return await this.#query<T>(name, args)
+      return await this.#query(name, args)
     } catch (error) {
-      if (name === 'status' && isReprise(error, 'NOT_FOUND')) return (await this.status()).status as T
+      if (name === 'status' && isReprise(error, 'NOT_FOUND')) return (await this.status()).status
       throw error
     }
   }
 
-  async #query<T>(name: string, args: readonly unknown[]): Promise<T> {
+  async #query(name: string, args: readonly unknown[]): Promise<unknown> {
     const live = this.#host.instance(this.timeline)
     if (live) {
       await Promise.race([live.replayed, live.left])
-      if (!live.isLeaving) return leaveScope(() => live.queries.query(name, args)) as T
+      if (!live.isLeaving) return leaveScope(() => live.queries.query(name, args))
     }
     const state = await this.state()
     const { instance, divergence } = await replayAside(this.#host, this.definition, timelineId(this.timeline), state)
     if (divergence) throw divergence
-    return instance.queries.query(name, args) as T
+    return instance.queries.query(name, args)
   }
 
   /** Changes the run through its handler, and gives what the handler gave. */
-  async update<T = unknown>(name: string, args?: unknown, options: { readonly timeout?: Duration } = {}): Promise<T> {
-    return (await whileAwaited(this.#update(name, args, options), this.#host.kernel.clock)) as T
+  update<Args, Result>(
+    update: UpdateDefinition<Args, Result>,
+    ...args: [...Carried<Args>, options?: { readonly timeout?: Duration }]
+  ): Promise<Result>
+  update<T = unknown>(name: string, args?: unknown, options?: { readonly timeout?: Duration }): Promise<T>
+  async update(
+    update: string | { readonly name: string },
+    args?: unknown,
+    options: { readonly timeout?: Duration } = {},
+  ): Promise<unknown> {
+    return await whileAwaited(this.#update(messageName(update), args, options), this.#host.kernel.clock)
   }
 
   async #update(name: string, args: unknown, options: { readonly timeout?: Duration }): Promise<unknown> {
     const { clock } = this.#host.kernel
     const until = clock.elapsed() + toMs(options.timeout ?? '1m', 'timeout')
+    let doubtAt = clock.elapsed() + doubtMs
     const id = await this.#mail('update', { name, args })
     for (;;) {
       const changed = this.#changed(Math.min(pollMs, until - clock.elapsed()), undefined)
@@ -128,9 +180,34 @@ export class WorkflowRun<Output = unknown> {
       if (outcome) return outcome.result
       if (end)
         throw new RepriseError('CONFLICT', `${this.timeline} ended before it took the update ${name}`, { update: name })
+      if (clock.elapsed() >= doubtAt) {
+        doubtAt = Number.POSITIVE_INFINITY
+        await this.#checkUpdate(name, id)
+      }
       if (isLate) throw new RepriseError('TIMEOUT', `no answer to the update ${name} yet`, { update: name })
       await changed
     }
+  }
+
+  /** It was taken into history, the code waits, and has no handler of that name: nobody will answer, as things are. */
+  async #checkUpdate(name: string, id: string): Promise<void> {
+    const state = await this.state()
+    if (!itemsOf(state.journal).some((item) => item.kind === 'update' && item.update === id)) return
+    const known = await this.#updates(state)
+    if (known === null || known.includes(name)) return
+    const names = known.join(', ') || 'none'
+    throw new RepriseError('NOT_FOUND', `${this.timeline} takes no update ${name} now; it knows: ${names}`, {
+      update: name,
+      known,
+    })
+  }
+
+  /** The updates that the code has handlers for; null if that cannot be told. */
+  async #updates(state: RunState): Promise<readonly string[] | null> {
+    const live = this.#host.instance(this.timeline)
+    if (live) return live.execution?.isQuiet ? live.queries.updates : null
+    const { instance, divergence } = await replayAside(this.#host, this.definition, timelineId(this.timeline), state)
+    return divergence ? null : instance.queries.updates
   }
 
   /** Ends it at once: no clean-up, no compensation. */
@@ -255,7 +332,7 @@ export class WorkflowRun<Output = unknown> {
     return head
   }
 
-  async #ended(options: { readonly timeout?: Duration; readonly signal?: AbortSignal }): Promise<End> {
+  async #ended(options: ResultOptions): Promise<End> {
     const { clock } = this.#host.kernel
     const until =
       options.timeout === undefined ? Number.POSITIVE_INFINITY : clock.elapsed() + toMs(options.timeout, 'timeout')
@@ -279,9 +356,21 @@ export class WorkflowRun<Output = unknown> {
         if (end) return end
       }
       if (halted.has(head.status)) throw haltedError(head)
+      // With mail on its way somebody may have settled it.
+      if (held.has(head.status) && head.mail === 0 && options.whenHeld !== 'wait') throw await this.#heldError(head)
       if (isLate) throw new RepriseError('TIMEOUT', `${this.timeline} has not ended yet`, { run: this.id })
       if (!live) await changed
     }
+  }
+
+  async #heldError({ status }: Head): Promise<RepriseError> {
+    const waits = (await this.waitsFor()).filter(({ needsPerson }) => needsPerson)
+    const what = waits.map(({ kind, name, error }) => `${kind} ${name}${error ? ` (${error})` : ''}`).join(', ')
+    return new RepriseError('HELD', `${this.timeline} is ${status} and waits for a person: ${what}`, {
+      run: this.id,
+      status,
+      waits,
+    })
   }
 
   /** Something may have happened: it left memory here, or a while has passed. */

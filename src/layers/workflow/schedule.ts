@@ -8,20 +8,25 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import type { AnyWorkflow } from './definition.ts'
+import type { WorkflowDefinition } from './definition.ts'
 import { hostOf } from './host.ts'
 import { helperModel } from './model.ts'
 import { endings } from './run.ts'
 
-export interface ScheduleOptions<Input> {
-  readonly workflow: AnyWorkflow
+export type ScheduleOptions<Input> = ScheduleTimes<Input> &
+  (undefined extends Input
+    ? { readonly input?: NoInfer<Input> | ((at: Date) => NoInfer<Input>) }
+    : { readonly input: NoInfer<Input> | ((at: Date) => NoInfer<Input>) })
+
+interface ScheduleTimes<Input> {
+  // biome-ignore lint/suspicious/noExplicitAny: the output is not looked at.
+  readonly workflow: WorkflowDefinition<Input, any>
   /** Five or six fields, as cron writes them… */
   readonly cron?: string
   /** …in this time zone (UTC if left out). */
   readonly timezone?: string
   /** Or: at this interval, counted from 1970. */
   readonly every?: Duration
-  readonly input?: Input | ((at: Date) => Input)
   /** While the last run is still going: leave this one out (default), start it anyway, wait for it, or cancel it. */
   readonly overlap?: 'skip' | 'allow' | 'wait' | 'cancel'
   /** Times that passed while nobody was there: none, the last one (default), or all of them. */

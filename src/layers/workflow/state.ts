@@ -8,6 +8,7 @@ import type { Entry } from '../../engine/history.ts'
 import type { End, Item, Started } from './entries.ts'
 import type { Failure } from './failure.ts'
 import { appended, itemsOf, type Journal, journalOf, journalUpTo } from './journal.ts'
+import type { NotedWait } from './summary.ts'
 
 /** A command that began and has no outcome yet. */
 export interface OpenCommand {
@@ -44,6 +45,8 @@ export interface RunState {
   readonly undos: Readonly<Record<string, Undo>>
   readonly updates: Readonly<Record<string, { readonly result?: unknown; readonly error?: Failure }>>
   readonly rolling: { readonly to: string; readonly input?: unknown; readonly hasInput: boolean } | null
+  /** What it waited for when it last left memory; null once anything happened since. */
+  readonly waits: readonly NotedWait[] | null
   readonly end: End | null
 }
 
@@ -72,6 +75,7 @@ const initial: RunState = {
   undos: {},
   updates: {},
   rolling: null,
+  waits: null,
   end: null,
 }
 
@@ -92,6 +96,7 @@ function apply(state: RunState, entry: Entry): RunState {
   const lastAt = Math.max(state.lastAt, entry.time)
   const next: Writable<RunState> = { ...state }
   next.lastAt = lastAt
+  next.waits = null
   // By far the most frequent.
   if (entry.type === 'done') {
     next.open = without(state.open, data.id)
@@ -144,6 +149,9 @@ function apply(state: RunState, entry: Entry): RunState {
     case 'loop':
       return { ...next, ...afterIteration(state, data.id, new Set(data.took), itemOf(entry)!) }
     case 'undoing':
+      return next
+    case 'waits':
+      next.waits = data.for
       return next
     case 'admitted':
       return { ...next, isAdmitted: true }

@@ -3,6 +3,7 @@
 
 import type { Instance } from './instance.ts'
 import { leaveScope } from './scope.ts'
+import { notedWaits } from './summary.ts'
 
 /** A run that waits is let go when nothing has happened for this long… */
 const lingerMs = 100
@@ -109,7 +110,8 @@ export class Stay {
     const wakeup = run.alarms.nearest()
     const isStuck = Object.values(run.state.undos).some((undo) => undo.isStuck)
     const isHeld = Object.values(run.state.open).some((command) => command.held)
-    await run.write([], {
+    const waits = run.execution ? notedWaits(run.execution.open) : []
+    await run.write(waits.length > 0 ? [{ type: 'waits', data: { for: waits } }] : [], {
       release: true,
       wakeup,
       status: isStuck ? 'compensation-stuck' : isHeld ? 'held' : 'waiting',

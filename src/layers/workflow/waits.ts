@@ -15,6 +15,7 @@ export function askSleep(run: Instance, scope: Scope, until: (now: number) => nu
   const at = until(run.execution.time)
   return run.execution.ask(scope, scope.next('~sleep'), {
     kind: 'timer',
+    until: at,
     start: ({ id }) => run.alarms.set(id, at, () => run.record('timer', { id })),
     onItem: (command) => command.resolve(undefined),
     onAbandon: ({ id }) => run.alarms.delete(id),
@@ -46,6 +47,7 @@ export class Signals {
     const timeoutMs = options.timeout === undefined ? null : toMs(options.timeout, 'timeout')
     return run.execution.ask<T>(scope, id, {
       kind: 'signal',
+      ...(timeoutMs !== null && { until: run.execution.time + timeoutMs }),
       start: (command) => {
         if (timeoutMs === null || command.isSettled) return
         run.alarms.set(id, command.askedAt + timeoutMs, () => run.record('timer', { id }))

@@ -1,0 +1,56 @@
+// Declared messages: a signal, query or update as a value with its types, for the code that takes it and for whoever sends
+// it. A bare name works as well, unchecked.
+
+import { RepriseError } from '../../core/errors.ts'
+
+declare const carries: unique symbol
+
+/** A signal whose value is a T. */
+export interface SignalDefinition<T> {
+  readonly kind: 'signal'
+  readonly name: string
+  readonly [carries]?: (value: T) => T
+}
+
+/** A query with these arguments and this answer. */
+export interface QueryDefinition<Args extends readonly unknown[], Result> {
+  readonly kind: 'query'
+  readonly name: string
+  readonly [carries]?: (args: Args, result: Result) => [Args, Result]
+}
+
+/** An update with this argument and this answer. */
+export interface UpdateDefinition<Args, Result> {
+  readonly kind: 'update'
+  readonly name: string
+  readonly [carries]?: (args: Args, result: Result) => [Args, Result]
+}
+
+/** What a signal carries; nothing has to be passed where that is nothing. */
+export type Carried<T> = undefined extends T ? [value?: T] : [value: T]
+
+/** @example const paid = signal<{ amount: number }>('paid') // ctx.signal(paid), run.signal(paid, { amount: 1 }) */
+export function signal<T = void>(name: string): SignalDefinition<T> {
+  return { kind: 'signal', name: checked('signal', name) }
+}
+
+/** @example const total = query<[currency: string], number>('total') // ctx.onQuery(total, …), run.query(total, 'EUR') */
+export function query<Args extends readonly unknown[] = [], Result = unknown>(
+  name: string,
+): QueryDefinition<Args, Result> {
+  return { kind: 'query', name: checked('query', name) }
+}
+
+/** @example const add = update<number, number>('add') // ctx.onUpdate(add, …), run.update(add, 1) */
+export function update<Args = void, Result = unknown>(name: string): UpdateDefinition<Args, Result> {
+  return { kind: 'update', name: checked('update', name) }
+}
+
+export function messageName(message: string | { readonly name: string }): string {
+  return typeof message === 'string' ? message : message.name
+}
+
+function checked(what: string, name: string): string {
+  if (typeof name === 'string' && name.length > 0) return name
+  throw new RepriseError('INVALID_ARGUMENT', `a ${what} has a name`, { given: String(name) })
+}

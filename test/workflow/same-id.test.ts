@@ -1,0 +1,36 @@
+// A run is started once under an id. Who asks for it again with the same input is given it; with another, refused.
+
+import { expect, it } from 'vitest'
+import { workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+interface Order {
+  readonly amount: number
+  readonly at?: Date
+}
+
+const pay = workflow<Order, number>('pay', (ctx, { amount }) => ctx.step('charge', () => amount))
+
+onEveryStore('a run under an id that exists', (world) => {
+  it('is given for the same input, whatever the order of its keys, and refused for another', async () => {
+    const rp = await (await world()).engine()
+    const at = new Date(5)
+    const first = await rp.run(pay, { amount: 1, at }, { id: 'o1' })
+    expect(await first.result()).toBe(1)
+    expect(await (await rp.run(pay, { at: new Date(5), amount: 1 }, { id: 'o1' })).result()).toBe(1)
+    await expect(rp.run(pay, { amount: 2, at }, { id: 'o1' })).rejects.toMatchObject({ code: 'EXISTS' })
+    await expect(rp.run(pay, { amount: 1 }, { id: 'o1', here: false })).rejects.toMatchObject({ code: 'EXISTS' })
+    expect(await workflows(rp).of<number>(pay).get('o1').result()).toBe(1)
+  })
+
+  it('is given for the input of its last restart, also to another process', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    await (await rp.run(pay, { amount: 1 }, { id: 'o1' })).result()
+    const again = await rp.run(pay, { amount: 2 }, { id: 'o1', ifExists: 'restart' })
+    expect(await again.result()).toBe(2)
+    const other = await w.engine()
+    expect(await (await other.run(pay, { amount: 2 }, { id: 'o1' })).result()).toBe(2)
+    await expect(other.run(pay, { amount: 3 }, { id: 'o1' })).rejects.toMatchObject({ code: 'EXISTS' })
+  })
+})

@@ -1,0 +1,103 @@
+// What the compiler knows of workflows: messages that are declared are checked on both sides, branches keep their types,
+// schedules take the input of their workflow. Lines that must not compile say so; `npm run types` holds them to it.
+
+import { expect, expectTypeOf, it } from 'vitest'
+import {
+  query,
+  type ScheduleDefinition,
+  schedule,
+  signal,
+  update,
+  type WorkflowContext,
+  type WorkflowRun,
+  workflow,
+  workflows,
+} from '../../src/layers/workflow/index.ts'
+import { kitWith } from './kits.ts'
+
+const paid = signal<{ readonly amount: number }>('paid')
+const stop = signal('stop')
+const total = query<[currency: string], number>('total')
+const add = update<number, string>('add')
+
+const order = workflow<string, number>('order', async (ctx, customer) => {
+  let sum = 0
+  ctx.onQuery(total, (currency) => (currency === 'EUR' ? sum : 0))
+  ctx.onUpdate(add, (n) => {
+    sum += n
+    return `${customer}: ${sum}`
+  })
+  const { amount } = await ctx.signal(paid)
+  await ctx.signal(stop)
+  return amount + sum
+})
+
+it('declared signals, queries and updates work under their names', async () => {
+  const kit = kitWith()
+  const run = await kit.run(order, 'ann', { id: '1' })
+  await kit.settle()
+  expect(await kit.until(run.update(add, 2))).toBe('ann: 2')
+  expect(await kit.until(run.query(total, 'EUR'))).toBe(2)
+  await kit.until(run.signal(paid, { amount: 3 }))
+  await kit.until(workflows(kit.rp).of(order).signal({}, stop))
+  expect(await kit.result(run)).toBe(5)
+})
+
+it('branches keep their types, and the winner tells which one it is', async () => {
+  const kit = kitWith()
+  const racing = workflow('racing', async (ctx) => {
+    const first = await ctx.race([(own) => own.signal(paid), (own) => own.sleep('1h')])
+    expectTypeOf(first).toEqualTypeOf<{ readonly amount: number } | void>()
+    const named = await ctx.race({ paid: (own) => own.signal(paid), late: (own) => own.sleep('1h') })
+    if (named.winner === 'paid') expectTypeOf(named.value).toEqualTypeOf<{ readonly amount: number }>()
+    const [n, text] = await ctx.parallel([(own) => own.step('n', () => 1), (own) => own.step('text', async () => 'a')])
+    expectTypeOf(n).toEqualTypeOf<number>()
+    expectTypeOf(text).toEqualTypeOf<string>()
+    const both = await ctx.parallel({ n: (own) => own.step('n', () => 1), text: () => 'b' })
+    expectTypeOf(both).toEqualTypeOf<{ n: number; text: string }>()
+    const many = await ctx.parallel([1, 2].map((each) => (own: WorkflowContext) => own.step(`${each}`, () => each)))
+    expectTypeOf(many).toEqualTypeOf<number[]>()
+    return [first, named.winner, n, text, both, many]
+  })
+  const run = await kit.run(racing, undefined, { id: '1' })
+  expect(await kit.result(run)).toEqual([undefined, 'late', 1, 'a', { n: 1, text: 'b' }, [1, 2]])
+})
+
+/** Never called: it only has to compile, and not to where it says so. */
+async function unchecked(ctx: WorkflowContext, run: WorkflowRun<number>): Promise<ScheduleDefinition[]> {
+  expectTypeOf(await ctx.signal(paid, { timeout: '1h', otherwise: null })).toEqualTypeOf<{
+    readonly amount: number
+  } | null>()
+  // @ts-expect-error the signal carries an amount
+  await run.signal(paid, { sum: 1 })
+  // @ts-expect-error it carries something
+  await run.signal(paid)
+  // @ts-expect-error it carries nothing
+  await run.signal(stop, { amount: 1 })
+  await run.signal(stop, undefined, { key: 'once' })
+  // @ts-expect-error the handler takes the currency
+  ctx.onQuery(total, (currency: number) => currency)
+  // @ts-expect-error the query gives a number
+  ctx.onQuery(total, () => 'none')
+  // @ts-expect-error the query takes a currency
+  await run.query(total)
+  expectTypeOf(await run.query(total, 'EUR')).toEqualTypeOf<number>()
+  // @ts-expect-error the update takes a number
+  await run.update(add, 'one')
+  // @ts-expect-error the update gives text
+  ctx.onUpdate(add, (n) => n)
+  expectTypeOf(await run.update(add, 1, { timeout: '1s' })).toEqualTypeOf<string>()
+  // @ts-expect-error a query is no signal
+  await ctx.signal(total)
+  // @ts-expect-error the workflow takes text
+  const wrong = schedule('wrong', { workflow: order, every: '1h', input: 7 })
+  // @ts-expect-error the workflow needs its input
+  const missing = schedule('missing', { workflow: order, every: '1h' })
+  const right = schedule('right', { workflow: order, every: '1h', input: (at) => at.toISOString() })
+  const none = schedule('none', { workflow: workflow('plain', async () => 1), every: '1h' })
+  return [wrong, missing, right, none]
+}
+
+it('lines that must not compile are looked at by the compiler', () => {
+  expect(typeof unchecked).toBe('function')
+})

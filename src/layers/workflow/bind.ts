@@ -4,7 +4,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute } from '../../core/ports.ts'
 import { tolerated } from './command.ts'
-import type { ChildOptions, StepOptions, TransactionOptions, WorkflowContext } from './context.ts'
+import type { ChildOptions, RaceOptions, StepOptions, TransactionOptions, WorkflowContext } from './context.ts'
 import type { AnyWorkflow } from './definition.ts'
 import { ContinueAsNew } from './ending.ts'
 import { loop, parallel, race } from './flow.ts'
@@ -89,9 +89,9 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
       return bound.execution.given(scope, parallel(bound.run, scope, branches, bound.again))
     }),
   race: (bound) =>
-    tolerant((branches) => {
+    tolerant((branches, options: RaceOptions = {}) => {
       const scope = bound.here('race')
-      return bound.execution.given(scope, race(bound.run, scope, branches, bound.again))
+      return bound.execution.given(scope, race(bound.run, scope, branches, options, bound.again))
     }),
   loop: (bound) =>
     tolerant((state, body) => {

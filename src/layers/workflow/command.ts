@@ -3,7 +3,7 @@
 import type { Item } from './entries.ts'
 import { leaveScope, type Scope } from './scope.ts'
 
-export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop'
+export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop' | 'undo'
 
 /** What a kind of command does at each turn of its life. */
 export interface Asked {

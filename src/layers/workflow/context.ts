@@ -21,6 +21,12 @@ export interface StepCall {
   heartbeat(details?: unknown): Promise<void>
 }
 
+/** What an undo is given that is registered before the call. */
+export interface UndoCall extends StepCall {
+  /** The key that the calls of the step itself had: by it the outside can tell whether there is anything to undo. */
+  readonly stepKey: string
+}
+
 /** What a probe found out: it happened (with what result), or it did not. */
 export type Probed<T> = { readonly happened: true; readonly result: T } | { readonly happened: false }
 
@@ -32,6 +38,11 @@ export interface StepOptions<T> {
   readonly heartbeatTimeout?: Duration
   /** Undoes it; called in reverse order if the run fails, is cancelled or is rolled back. */
   readonly compensate?: (result: T, call: StepCall) => unknown
+  /**
+   * The same, registered before the call instead of after its success: also due if the step failed or timed out, because it
+   * may have happened all the same. It must do no harm if nothing happened. In place of `compensate`.
+   */
+  readonly undo?: (call: UndoCall, result: T | undefined) => unknown
   /** For the compensation: 10 attempts, 1 second to 1 minute apart, if left out. */
   readonly compensateRetry?: RetryPolicy
   /**
@@ -52,8 +63,18 @@ export interface ChildOptions {
   readonly id?: string
   /** When this run is cancelled or fails: cancel the child (default) or leave it alone. */
   readonly whenCancelled?: 'cancel' | 'abandon'
+  /**
+   * When this run is undone after the child completed: let what the child did stand (default), or undo the child too, in its
+   * place in the reverse order.
+   */
+  readonly whenUndone?: 'keep' | 'undo'
   readonly attributes?: Readonly<Record<string, Attribute>>
   readonly timeout?: Duration
+}
+
+export interface RaceOptions {
+  /** What the losers have done by then: it stands until the run is undone (default), or is undone before the race is over. */
+  readonly losers?: 'keep' | 'undo'
 }
 
 export type Branch<T> = (ctx: WorkflowContext) => Promise<T> | T
@@ -116,11 +137,15 @@ export interface WorkflowContext {
   ): Promise<{ -readonly [K in keyof B]: Awaited<ReturnType<B[K]>> }>
   parallel<T>(branches: readonly Branch<T>[]): Promise<T[]>
   /** The first branch to settle wins; the others are abandoned. With names, `winner` tells what `value` is. */
-  race<const B extends readonly Branch<unknown>[]>(branches: B): Promise<Awaited<ReturnType<B[number]>>>
+  race<const B extends readonly Branch<unknown>[]>(
+    branches: B,
+    options?: RaceOptions,
+  ): Promise<Awaited<ReturnType<B[number]>>>
   race<const B extends Readonly<Record<string, Branch<unknown>>>>(
     branches: B,
+    options?: RaceOptions,
   ): Promise<{ [K in keyof B]: { readonly winner: K; readonly value: Awaited<ReturnType<B[K]>> } }[keyof B]>
-  race<T>(branches: readonly Branch<T>[]): Promise<T>
+  race<T>(branches: readonly Branch<T>[], options?: RaceOptions): Promise<T>
   /** True for runs that reach this point for the first time with this code; false for those that passed it before. */
   patch(name: string): boolean
   /** Endless work with bounded history: replay starts at the last iteration. */

@@ -4,7 +4,7 @@
 import { isReprise } from '../../core/errors.ts'
 import type { OutgoingMessage } from '../../core/ports.ts'
 import { failsUnseen } from './entries.ts'
-import { toFailure } from './failure.ts'
+import { cancelledError, toFailure } from './failure.ts'
 import type { Instance, Outcome } from './instance.ts'
 import { itemsOf } from './journal.ts'
 import { queueMessages } from './queue.ts'
@@ -45,11 +45,26 @@ export function concludeRun(run: Instance): void {
         run.checkpointIfDue()
       }),
     )
-  } else if (!run.execution.isUndoable && run.saga.advance()) conclude(run, () => fail(run, outcome.error))
+  } else if (!isWaitedFor(run) && run.saga.advance()) conclude(run, () => fail(run, outcome.error))
+}
+
+/** Something is in flight that may have to be undone. Children are told first: they would take their time otherwise. */
+function isWaitedFor(run: Instance): boolean {
+  for (const command of [...run.execution.open]) {
+    if (command.kind !== 'child' || !command.hasUndo || command.isAbandoned) continue
+    command.isAbandoned = true
+    command.onAbandon()
+  }
+  return run.execution.isUndoable
 }
 
 function rollBack(run: Instance): void {
   const { rolling, journal } = run.state
+  const { ends } = rolling!
+  if (ends !== undefined) {
+    if (run.saga.advance()) conclude(run, () => endUndone(run, ends))
+    return
+  }
   const items = itemsOf(journal)
   const from = items.findIndex((item) => 'id' in item && item.id === rolling!.to)
   const undo = new Set(items.slice(from === -1 ? items.length : from).map((item) => ('id' in item ? item.id : '')))
@@ -77,6 +92,11 @@ async function unlessCancelled(run: Instance, outcome: Outcome, end: () => Promi
     }
   }
   await end()
+}
+
+async function endUndone(run: Instance, reason: string): Promise<void> {
+  const error = toFailure(cancelledError(reason))
+  await end(run, { type: 'ended-badly', data: { error, cancelled: true, undone: true } }, 'cancelled', { error })
 }
 
 async function complete(run: Instance, result: unknown): Promise<void> {

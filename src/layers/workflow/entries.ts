@@ -27,11 +27,12 @@
 //   settled    { id, by, retry }            a person said: call it again
 //   continued  { input, took }              the run starts over with new input and an empty history
 //   rollback   { to, input? }               compensate all that was done from that command on, then go on from there
+//   undo       { reason }                   compensate all that was done, then end as cancelled
 //   rolled     { to, input? }               and that was done
 //   retried    { ids }                      the run goes on after a failure: these outcomes are taken back
 //   forked     { from, input? }             this timeline is a fork; its commands have keys of their own
 //   admitted   {}                           its queue let it in
-//   completed  { result? } · ended-badly { error, cancelled } · terminated { reason }     the end
+//   completed  { result? } · ended-badly { error, cancelled, undone? } · terminated { reason }     the end
 
 import type { Failure } from './failure.ts'
 
@@ -115,5 +116,11 @@ export type Item =
 
 export type End =
   | { readonly kind: 'completed'; readonly result: unknown; readonly at: number }
-  | { readonly kind: 'failed' | 'cancelled'; readonly error: Failure; readonly at: number }
+  | {
+      readonly kind: 'failed' | 'cancelled'
+      readonly error: Failure
+      readonly at: number
+      /** It had ended before, and was undone since. */
+      readonly undone?: boolean
+    }
   | { readonly kind: 'terminated'; readonly reason: string; readonly at: number }

@@ -105,6 +105,14 @@ export class Execution {
     return false
   }
 
+  /** The same, of those calls only. */
+  isUndoableBelow(isTarget: (id: string) => boolean): boolean {
+    for (const command of [...(this.#orphans ?? []), ...this.#waiting]) {
+      if (command.hasUndo && isTarget(command.id)) return true
+    }
+    return false
+  }
+
   begin(call: () => void): void {
     this.#isDraining = true
     call()
@@ -168,13 +176,14 @@ export class Execution {
     for (const command of [...this.#waiting]) {
       if (!inside(command.scope)) continue
       command.isAbandoned = true
-      if (command.hasUndo) this.#keepOrphan(command)
+      if (command.hasUndo) this.keepOrphan(command)
       command.onAbandon()
       command.reject(cancelledError(reason))
     }
   }
 
-  #keepOrphan(command: Command): void {
+  /** What became of it must be known before the run ends badly. */
+  keepOrphan(command: Command): void {
     this.#orphans ??= new Set()
     this.#orphans.add(command)
   }

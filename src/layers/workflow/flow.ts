@@ -1,6 +1,6 @@
 // Branches, races and loops: how code divides and repeats. Each branch and each iteration is a scope of its own.
 
-import type { Branch, LoopContext, WorkflowContext } from './context.ts'
+import type { Branch, LoopContext, RaceOptions, WorkflowContext } from './context.ts'
 import type { Item } from './entries.ts'
 import type { Instance } from './instance.ts'
 import { commandName, enterScope, type Scope } from './scope.ts'
@@ -22,19 +22,56 @@ export async function race(
   run: Instance,
   scope: Scope,
   branches: Branches,
+  options: RaceOptions,
   contextOf: (scope: Scope) => WorkflowContext,
 ) {
-  const started = fanOut(run, scope, scope.next('~race'), branches, contextOf)
-  try {
-    const first = await Promise.race(
-      started.map(({ name, promise, scope: own }) => promise.then((value) => ({ winner: name, value, own }))),
-    )
-    return Array.isArray(branches) ? first.value : { winner: first.winner, value: first.value }
-  } finally {
-    for (const { scope: own, isSettled } of started) if (!isSettled()) run.execution.abandon(own, 'another branch won')
-  }
+  const id = scope.next('~race')
+  const started = fanOut(run, scope, id, branches, contextOf)
+  const losers: Scope[] = []
+  const settled = await settle(run, started, losers)
+  if (options.losers === 'undo') await undoLosers(run, scope, `${id}~undo`, losers)
+  if ('error' in settled) throw settled.error
+  const { winner, value } = settled.first
+  return Array.isArray(branches) ? value : { winner, value }
 }
 
+type Started = ReturnType<typeof fanOut>
+
+/** The first to settle; the others are abandoned, and are the losers. */
+async function settle(run: Instance, started: Started, losers: Scope[]) {
+  let won: Scope | null = null
+  const firsts = started.map(({ name, promise, scope: own }) =>
+    promise.then(
+      (value) => {
+        won ??= own
+        return { first: { winner: name, value } }
+      },
+      (error: unknown) => {
+        won ??= own
+        return { error }
+      },
+    ),
+  )
+  const settled = await Promise.race(firsts)
+  for (const { scope: own, isSettled } of started) {
+    if (!isSettled()) run.execution.abandon(own, 'another branch won')
+    if (own !== won) losers.push(own)
+  }
+  return settled
+}
+
+/** One command, so that a replay waits for it where this execution did. */
+function undoLosers(run: Instance, scope: Scope, id: string, losers: readonly Scope[]): Promise<unknown> {
+  return run.execution.ask(scope, id, {
+    kind: 'undo',
+    start: () =>
+      run.saga.undoBelow(
+        id,
+        losers.map(({ path }) => path),
+      ),
+    onItem: (command) => command.resolve(undefined),
+  })
+}
 function fanOut(
   run: Instance,
   scope: Scope,

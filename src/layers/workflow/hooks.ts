@@ -97,6 +97,7 @@ export class Hooks implements ExecutionHooks {
     if (run.isDry) return
     run.queries.flush()
     run.mail.readDeferred()
+    run.saga.serve()
     if (run.state.rolling || run.execution.isOver) concludeRun(run)
     if (!run.isConcluding) run.stay.letGoSoon()
   }
@@ -106,6 +107,7 @@ export class Hooks implements ExecutionHooks {
   }
 
   #cancelCommand(command: Command, error: RepriseError): void {
+    const run = this.#run
     // A boundary is passed or not by what history says of it: the code is told there.
     if (command.kind === 'loop') {
       command.cancelled = error.message
@@ -113,11 +115,11 @@ export class Hooks implements ExecutionHooks {
     }
     if (command.kind !== 'step') {
       command.isAbandoned = true
+      if (command.hasUndo) run.execution.keepOrphan(command)
       command.onAbandon()
       command.reject(error)
       return
     }
-    const run = this.#run
     command.cancelled = error.message
     // Waiting for its next attempt: there will be none.
     if (run.alarms.has(command.id)) {

@@ -44,7 +44,7 @@ export type RunTimeline = Pick<
 >
 
 /** Entries after which the code runs from its start again. */
-const restarts = new Set(['continued', 'rolled', 'rollback'])
+const restarts = new Set(['continued', 'rolled', 'rollback', 'undo'])
 
 export class Instance {
   readonly id: string

@@ -33,7 +33,7 @@ export async function replayAside(
 /** A run that has ended must end again, in the same way. */
 function endDiffers(instance: Instance): RepriseError | null {
   const { end, rolling } = instance.state
-  if (!end || end.kind === 'terminated' || rolling) return null
+  if (!end || end.kind === 'terminated' || rolling || ('undone' in end && end.undone)) return null
   const { outcome, execution } = instance
   const differ = (code: string) =>
     new RepriseError('DIVERGED', `${instance.open.id}: history says that the run ${end.kind}, ${code}`, {

@@ -244,6 +244,17 @@ export class WorkflowRun<Output = unknown> {
     else await this.#mail('rollback', data)
   }
 
+  /** Undoes all that it did, in reverse, and ends it as cancelled, also if it has completed. Resolves when that is done. */
+  async undo(reason = 'undone'): Promise<void> {
+    const { end } = await this.state()
+    if (end === null) await this.cancel(reason)
+    else if (end.kind === 'completed' || end.kind === 'terminated')
+      await this.#change(() => [{ type: 'undo', data: { reason } }])
+    const { kind } = await whileAwaited(this.#ended({}), this.#host.kernel.clock)
+    // It completed before it heard of it.
+    if (kind === 'completed') await this.undo(reason)
+  }
+
   /** Another run with the same history up to that step, which then goes its own way. */
   async fork(
     from: string,

@@ -21,6 +21,8 @@ export class Saga {
   readonly #run: Instance
   #done: Compensation[] = []
   #isWorking = false
+  /** What is to be undone while the run goes on, by the command that waits for it. */
+  readonly #asked = new Map<string, readonly string[]>()
 
   constructor(run: Instance) {
     this.#run = run
@@ -38,6 +40,23 @@ export class Saga {
 
   clear(): void {
     this.#done = []
+  }
+
+  /** Undoes what was done below these paths, and then says so under that id. */
+  undoBelow(id: string, paths: readonly string[]): void {
+    this.#asked.set(id, paths)
+    this.#run.execution.wake()
+  }
+
+  /** Called whenever nothing else is going on: goes on with what was asked for. */
+  serve(): void {
+    for (const [id, paths] of this.#asked) {
+      const isTarget = (each: string) => paths.some((path) => each.startsWith(`${path}/`))
+      // What is still in flight there may have to be undone as well.
+      if (this.#run.execution.isUndoableBelow(isTarget) || !this.advance(isTarget)) continue
+      this.#asked.delete(id)
+      this.#run.spawn(() => this.#run.record('done', { id }))
+    }
   }
 
   /** True when nothing is left to undo; otherwise the next one is under way, waits for its time, or for a person. */

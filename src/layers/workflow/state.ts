@@ -44,7 +44,13 @@ export interface RunState {
   readonly undone: Readonly<Record<string, string>>
   readonly undos: Readonly<Record<string, Undo>>
   readonly updates: Readonly<Record<string, { readonly result?: unknown; readonly error?: Failure }>>
-  readonly rolling: { readonly to: string; readonly input?: unknown; readonly hasInput: boolean } | null
+  readonly rolling: {
+    readonly to: string
+    readonly input?: unknown
+    readonly hasInput: boolean
+    /** It is undone for this reason, and then ends. */
+    readonly ends?: string
+  } | null
   /** What it waited for when it last left memory; null once anything happened since. */
   readonly waits: readonly NotedWait[] | null
   readonly end: End | null
@@ -167,6 +173,8 @@ function apply(state: RunState, entry: Entry): RunState {
       return { ...afresh(next), input: data.input, journal: journalOf(keptMail(state.journal, data.took)) }
     case 'rollback':
       return { ...next, end: null, rolling: { to: data.to, input: data.input, hasInput: 'input' in data } }
+    case 'undo':
+      return { ...next, end: null, rolling: { to: '', hasInput: false, ends: data.reason } }
     case 'rolled':
       return {
         ...next,
@@ -197,7 +205,16 @@ function apply(state: RunState, entry: Entry): RunState {
     case 'completed':
       return { ...next, end: { kind: 'completed', result: data.result, at: entry.time } }
     case 'ended-badly':
-      return { ...next, end: { kind: data.cancelled ? 'cancelled' : 'failed', error: data.error, at: entry.time } }
+      return {
+        ...next,
+        rolling: null,
+        end: {
+          kind: data.cancelled ? 'cancelled' : 'failed',
+          error: data.error,
+          at: entry.time,
+          ...(data.undone && { undone: true }),
+        },
+      }
     case 'terminated':
       return { ...next, end: { kind: 'terminated', reason: data.reason, at: entry.time } }
     default:

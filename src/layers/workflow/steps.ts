@@ -25,6 +25,9 @@ export function askStep<T>(
   const id = scope.next(commandName(name))
   const retry = resolveRetry(options.retry, run.definition.options.retry)
   if (options.compensateRetry) resolveRetry(options.compensateRetry)
+  if (options.compensate && options.undo) {
+    throw new RepriseError('INVALID_ARGUMENT', `step ${name} has either compensate or undo`, { step: name })
+  }
   return run.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry))
 }
 
@@ -46,7 +49,7 @@ class Step implements Asked {
   readonly #retry: ResolvedRetry
 
   constructor(run: Instance, id: string, call: Call<unknown>, options: StepOptions<unknown>, retry: ResolvedRetry) {
-    this.hasUndo = options.compensate !== undefined
+    this.hasUndo = options.compensate !== undefined || options.undo !== undefined
     this.#run = run
     this.#id = id
     this.#call = call
@@ -60,16 +63,29 @@ class Step implements Asked {
 
   onItem(command: Command, item: Item): void {
     const run = this.#run
-    if (item.kind === 'failed') command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
+    if (item.kind === 'failed') {
+      this.#addUndo(undefined)
+      command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
+    }
     if (item.kind !== 'done') return
     run.alarms.delete(this.#id)
     const { compensate, compensateRetry } = this.#options
+    this.#addUndo(item.result)
     if (compensate) {
       const call = compensate as (result: unknown, step: StepCall) => unknown
       run.saga.add({ id: this.#id, result: item.result, call, retry: compensateRetry })
     }
     if (command.cancelled) command.reject(run.cancelError())
     else command.resolve(item.result)
+  }
+
+  /** Registered before the call: whatever came of it. */
+  #addUndo(result: unknown): void {
+    const { undo, compensateRetry } = this.#options
+    if (!undo) return
+    const stepKey = this.#run.keyOf(this.#id)
+    const call = (_: unknown, step: StepCall) => undo({ ...step, stepKey }, result)
+    this.#run.saga.add({ id: this.#id, result, call, retry: compensateRetry })
   }
 
   onAbandon(command: Command): void {

@@ -131,8 +131,10 @@ export function askChild(
 ): Promise<unknown> {
   const id = scope.next(`~child:${definition.name}`)
   const childId = options.id ?? childIdOf(run, id)
+  const undoes = options.whenUndone === 'undo'
   return run.execution.ask(scope, id, {
     kind: 'child',
+    hasUndo: undoes,
     start: (command) =>
       run.spawn(async () => {
         try {
@@ -144,6 +146,13 @@ export function askChild(
         if (command.isAbandoned) await stopChild(run, definition, childId, options)
       }),
     onItem: (command, item) => {
+      if (undoes && item.kind === 'child' && !item.error) {
+        const call = () => {
+          run.host.work(definition)
+          return run.host.handle(definition, childId).undo(`its parent ${run.id} is undone`)
+        }
+        run.saga.add({ id, result: undefined, call, retry: undefined })
+      }
       if (command.isSettled) return
       if (item.kind === 'failed') command.reject(fromFailure(item.error))
       else if (item.kind === 'child')

@@ -23,7 +23,7 @@ onEveryStore('a workflow', (world) => {
     expect(await run.result()).toBe('hello ann!')
     expect(calls).toEqual(['workflow/greet/r1:first', 'workflow/greet/r1:second'])
     expect((await run.status()).status).toBe('completed')
-    const again = await rp.run(greet, 'bob', { id: 'r1' })
+    const again = await rp.run(greet, 'ann', { id: 'r1' })
     expect(await again.result()).toBe('hello ann!')
     expect(calls).toHaveLength(2)
   })

@@ -1,9 +1,10 @@
 // A workflow definition: a name and a function. It is a plain value; the engine runs it, and any process that works on
 // it can go on where another left off.
 
-import type { Duration } from '../../core/duration.ts'
-import { toMs } from '../../core/duration.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import type { Attribute } from '../../core/ports.ts'
+import type { RetentionPolicy } from '../../core/retention.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
@@ -27,16 +28,23 @@ export interface WorkflowOptions {
   readonly queue?: QueueDefinition
   /** How many runs this process executes at a time; 1,000 if left out. */
   readonly concurrency?: number
-  /** A checkpoint at a loop boundary after this many entries; 1,000 if left out. */
+  /** A checkpoint at a loop boundary after this many entries; 1,000 if left out and there is no `checkpoint`. */
   readonly checkpointEvery?: number
+  /**
+   * When a run is checkpointed: by count, by time (while it is in memory), to recover within a budget, by the rate of
+   * failures, and after steps of the names in `on`: milestones, irreversible calls. Several together: the first that fires.
+   */
+  readonly checkpoint?: CheckpointPolicy
+  /** What is kept of checkpoints and history; two checkpoints and what they need of history if left out. */
+  readonly retain?: RetentionPolicy
 }
 
 export interface StartOptions {
   /** A run is started once under an id; made up if left out. */
   readonly id?: string
   /**
-   * What to do if a run with this id exists: give that one if its input is the same and refuse otherwise (default), refuse,
-   * or run again if it has ended.
+   * What to do if a run with this id exists: give that one if its input is the same, or none is passed, and refuse otherwise
+   * (default); refuse; or run again if it has ended.
    */
   readonly ifExists?: 'use' | 'reject' | 'restart'
   readonly attributes?: Readonly<Record<string, Attribute>>
@@ -77,6 +85,7 @@ export function workflow<Input = void, Output = unknown>(
   checkName('workflow', name)
   resolveRetry(options.retry)
   if (options.timeout !== undefined) toMs(options.timeout, 'timeout')
+  if (options.checkpoint) checkPolicy(options.checkpoint)
   if (typeof options.durability === 'object') toMs(options.durability.window, 'durability.window')
   const definition: WorkflowDefinition<Input, Output> = {
     kind: 'workflow',

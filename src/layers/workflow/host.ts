@@ -5,6 +5,7 @@ import { equalBytes, type TimelineId, timelineId } from '../../core/coordinate.t
 import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import type { Fold } from '../../engine/definition.ts'
 import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
@@ -29,6 +30,21 @@ export function hostOf(engine: Reprise): Host {
   const host = new Host(engine)
   hosts.set(engine, host)
   return host
+}
+
+const folds = new WeakMap<AnyWorkflow, Fold<RunState>>()
+
+/** The same for every run of a definition: its policies are those of the definition. */
+function foldOf(definition: AnyWorkflow): Fold<RunState> {
+  const { checkpoint, retain } = definition.options
+  if (!checkpoint && !retain) return workflowFold
+  const known = folds.get(definition)
+  if (known) return known
+  // Steps are not types of entries: the run itself looks at their names.
+  const { on: _, ...policy } = checkpoint ?? {}
+  const fold = { ...workflowFold, ...(checkpoint && { checkpoint: policy }), ...(retain && { retain }) }
+  folds.set(definition, fold)
+  return fold
 }
 
 export function queueOf(definition: { readonly name: string }): string {
@@ -126,6 +142,8 @@ export class Host {
 
   /** Who asks for the same again is given the run; who asks for something else must not take its result for theirs. */
   async #checkInput(run: WorkflowRun, input: unknown): Promise<void> {
+    // No input at all: the run is asked for as it is.
+    if (input === undefined) return
     const { codec } = this.kernel
     const { started, input: last } = await run.state()
     const asked = codec.encode(input)
@@ -161,7 +179,7 @@ export class Host {
     }
     const delayMs = options.delay === undefined ? 0 : toMs(options.delay, 'delay')
     const isHere = !queued && delayMs === 0 && options.here !== false && this.#definitions.has(definition.name)
-    const opened = await this.engine.create(timeline, workflowFold, [{ type: 'started', data, time: now }], {
+    const opened = await this.engine.create(timeline, foldOf(definition), [{ type: 'started', data, time: now }], {
       queue: queueOf(definition),
       wakeup: queued ? null : now + delayMs,
       status: isHere ? 'running' : queued ? 'queued' : 'waiting',
@@ -255,7 +273,7 @@ export class Host {
     if (!definition) throw new RepriseError('NOT_FOUND', `no workflow ${nameOf(head.timeline)} is known here`)
     let open: OpenTimeline<RunState>
     try {
-      open = await this.engine.adopt(head, workflowFold)
+      open = await this.engine.adopt(head, foldOf(definition))
     } catch (error) {
       return await this.#setAside(head, error)
     }
@@ -305,7 +323,7 @@ export class Host {
   async #reopen(definition: AnyWorkflow, id: TimelineId): Promise<void> {
     if (this.#isClosed || this.#live.has(id)) return
     try {
-      const open = await this.engine.openTimeline(id, workflowFold, { mustExist: true })
+      const open = await this.engine.openTimeline(id, foldOf(definition), { mustExist: true })
       if (this.#live.has(id)) return
       if (open.state.end) await open.shut({ wakeup: null, queue: null })
       else this.#run(definition, open, true)

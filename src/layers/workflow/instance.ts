@@ -21,7 +21,7 @@ import { Mail } from './mail.ts'
 import { Queries } from './queries.ts'
 import { Recorder } from './recorder.ts'
 import { Saga } from './saga.ts'
-import { enterScope, leaveScope } from './scope.ts'
+import { enterScope, leaveScope, stepName } from './scope.ts'
 import { itemOf, noCommand, own, type RunState } from './state.ts'
 import { Stay, type Working } from './stay.ts'
 import { Rides, recoverRides } from './transaction.ts'
@@ -295,10 +295,15 @@ export class Instance {
   }
 
   checkpointIfDue(): void {
-    const every = this.definition.options.checkpointEvery ?? 1000
-    if (this.isDry || this.open.seq - this.#lastCheckpointSeq < every || this.isLeaving) return
+    const { checkpointEvery, checkpoint } = this.definition.options
+    const every = checkpointEvery ?? (checkpoint ? Number.POSITIVE_INFINITY : 1000)
+    if (this.open.seq - this.#lastCheckpointSeq >= every) this.#checkpoint('loop')
+  }
+
+  #checkpoint(trigger: string): void {
+    if (this.isDry || this.isLeaving) return
     this.#lastCheckpointSeq = this.open.seq
-    leaveScope(() => this.open.checkpoint({ trigger: 'loop' })).catch((error) => {
+    leaveScope(() => this.open.checkpoint({ trigger })).catch((error) => {
       if (!this.isLeaving) this.kernel.events.emit('problem', { where: this.open.id, error })
     })
   }
@@ -335,8 +340,10 @@ export class Instance {
       leaveScope(() => this.begin())
       return
     }
+    const { on } = this.definition.options.checkpoint ?? {}
     for (const entry of entries) {
       const item = itemOf(entry)
+      if (on && item?.kind === 'done' && on.includes(stepName(item.id))) this.#checkpoint('event')
       if (item) {
         if (!this.recorder.wasDelivered(entry)) this.execution.offer(item)
       } else this.#noted(entry)

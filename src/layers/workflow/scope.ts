@@ -102,6 +102,11 @@ export function readableId(id: string): string {
   return id.replace(/%(25|2f|23|7e|2e)/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
 }
 
+/** The name that the code gave a step, from its id: without its branch and its occurrence. */
+export function stepName(id: string): string {
+  return readableId(id.slice(id.lastIndexOf('/') + 1).replace(/#\d+$/, ''))
+}
+
 /** sfc32: small, fast, and good enough for what workflow code does with chance. */
 function generatorOf(bytes: Uint8Array): () => number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, 16)

@@ -1,6 +1,7 @@
 // A checkpoint policy for each workflow (A4.2, C1): by count, by time, by budget, by milestone, by hand, and any mix.
 
 import { expect, it } from 'vitest'
+import { declarationOf } from '../../src/engine/declaration.ts'
 import { type WorkflowContext, type WorkflowOptions, workflow } from '../../src/layers/workflow/index.ts'
 import { kitWith } from './kits.ts'
 
@@ -19,6 +20,11 @@ async function triggers(options: WorkflowOptions, code = steps): Promise<{ trigg
   const found = await kit.survive((rp) => rp.checkpoints(run.timeline))
   const { recovery } = await kit.survive((rp) => rp.openTimeline(run.timeline as never, plainFold, { takeover: true }))
   return { triggers: found.map(({ trigger }) => trigger).reverse(), replayed: recovery.entriesReplayed }
+}
+
+const slow = async (ctx: WorkflowContext) => {
+  for (let i = 0; i < 40; i++) await ctx.sleep('90ms')
+  await ctx.signal('end')
 }
 
 const plainFold = { version: 'workflow-1', initial: () => ({}), apply: () => undefined }
@@ -44,22 +50,13 @@ it('by a milestone: after a step of that name, in whatever branch', async () => 
 })
 
 it('by time, while the run is in memory', async () => {
-  const slow = async (ctx: WorkflowContext) => {
-    for (let i = 0; i < 40; i++) await ctx.sleep('90ms')
-    await ctx.signal('end')
-  }
   const { triggers: found } = await triggers({ checkpoint: { each: '1s' } }, slow)
   expect(found.length).toBeGreaterThanOrEqual(2)
   expect(new Set(found)).toEqual(new Set(['time']))
 })
 
 it('by what recovery may cost', async () => {
-  const many = async (ctx: WorkflowContext) => {
-    for (let i = 0; i < 100; i++) await ctx.step('one', () => i)
-    await ctx.signal('end')
-  }
-  // By what the engine assumes as long as nothing is measured: in virtual time nothing takes any.
-  expect((await triggers({ checkpoint: { recoverWithin: '63ms' } }, many)).triggers).toContain('budget')
+  expect((await triggers({ checkpoint: { recoverWithin: '1ms' } }, slow)).triggers).toContain('budget')
 })
 
 it('a mix: the first that fires', async () => {
@@ -75,4 +72,17 @@ it('keeps as many as it is told', async () => {
 it('a policy that makes no sense is refused where it is declared', () => {
   expect(() => workflow('bad', steps, { checkpoint: { every: 0 } })).toThrow(/every/)
   expect(() => workflow('bad', steps, { checkpoint: { each: 'soon' } })).toThrow(/each/)
+})
+
+it('is stored with the run, so that tools without the code keep to it', async () => {
+  const kit = kitWith()
+  const definition = workflow('kept', steps, { checkpoint: { every: 5 }, retain: { checkpoints: 4, history: 'all' } })
+  const run = await kit.run(definition, undefined, { id: '1' })
+  await kit.advance('10s')
+  const head = await kit.survive((rp) => rp.head(run.timeline))
+  expect(declarationOf(head!.attributes)).toEqual({
+    kind: 'workflow',
+    checkpoint: { every: 5 },
+    retain: { checkpoints: 4, history: 'all' },
+  })
 })

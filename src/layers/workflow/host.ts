@@ -5,13 +5,13 @@ import { equalBytes, type TimelineId, timelineId } from '../../core/coordinate.t
 import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import type { Fold } from '../../engine/definition.ts'
 import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { ChildOptions } from './context.ts'
 import type { AnyWorkflow, StartOptions } from './definition.ts'
 import { behaviour, type ParentLink } from './entries.ts'
+import { foldOf } from './fold-of.ts'
 import { installGuard } from './guard.ts'
 import { Instance, type Left } from './instance.ts'
 import { MailWatch } from './mail-watch.ts'
@@ -30,21 +30,6 @@ export function hostOf(engine: Reprise): Host {
   const host = new Host(engine)
   hosts.set(engine, host)
   return host
-}
-
-const folds = new WeakMap<AnyWorkflow, Fold<RunState>>()
-
-/** The same for every run of a definition: its policies are those of the definition. */
-function foldOf(definition: AnyWorkflow): Fold<RunState> {
-  const { checkpoint, retain } = definition.options
-  if (!checkpoint && !retain) return workflowFold
-  const known = folds.get(definition)
-  if (known) return known
-  // Steps are not types of entries: the run itself looks at their names.
-  const { on: _, ...policy } = checkpoint ?? {}
-  const fold = { ...workflowFold, ...(checkpoint && { checkpoint: policy }), ...(retain && { retain }) }
-  folds.set(definition, fold)
-  return fold
 }
 
 export function queueOf(definition: { readonly name: string }): string {

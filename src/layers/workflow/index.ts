@@ -22,7 +22,6 @@ export {
 } from './definition.ts'
 export { exportHistory, loadHistory, type RecordedHistory, saveHistory } from './export.ts'
 export { NonRetryable, RetryLater } from './failure.ts'
-export { workflowKind } from './model.ts'
 export {
   type QueryDefinition,
   query,
@@ -31,6 +30,7 @@ export {
   type UpdateDefinition,
   update,
 } from './messages.ts'
+export { workflowKind } from './model.ts'
 export { type QueueDefinition, type QueueOptions, queue } from './queue.ts'
 export type { RetryPolicy } from './retry.ts'
 export { type RunStatus, WorkflowRun } from './run.ts'

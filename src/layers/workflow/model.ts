@@ -12,12 +12,14 @@ import { recover } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { AnyWorkflow } from './definition.ts'
 import type { Item } from './entries.ts'
+import { foldOf, hasOwnPolicy } from './fold-of.ts'
 import { hostOf, nameOf, queueOf } from './host.ts'
 import { itemsOf } from './journal.ts'
 import { enterMessage, leaveMessages } from './queue.ts'
 import { endings, WorkflowRun } from './run.ts'
 import { readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
+import { inWords, summarizeWorkflow } from './summary.ts'
 
 const outcomes = ['done', 'failed', 'retry', 'compensated'] as const
 
@@ -60,6 +62,7 @@ export const workflowKind: Model = {
   scope: 'workflow/',
   fold: workflowFold as Fold<unknown>,
   policy: 'fixed',
+  usual: { ...(workflowFold.retain && { retain: workflowFold.retain }) },
   unfinished: [
     ...['queued', 'waiting', 'running', 'held', 'compensating', 'compensation-stuck'],
     ...['diverged', 'quarantined'],
@@ -83,7 +86,14 @@ export function workflowModel(definition: AnyWorkflow): Model {
     const result = await goOn(engine, definition, head)
     return { said: `${head.timeline} ended`, facts: { timeline: head.timeline, result } }
   }
-  return { ...workflowKind, name: definition.name, scope: definition.prefix, actions: { ...actions, resume } }
+  return {
+    ...workflowKind,
+    name: definition.name,
+    scope: definition.prefix,
+    fold: foldOf(definition) as Fold<unknown>,
+    policy: hasOwnPolicy(definition) ? 'declared' : 'fixed',
+    actions: { ...actions, resume },
+  }
 }
 
 export function helperModel(kind: 'queue' | 'schedule', scope: string, fold: Fold<unknown>): Model {
@@ -108,7 +118,8 @@ function whyItStays(state: unknown): string | null {
   const { started, open, end } = state as RunState
   if (end) return null
   if (started?.parent && !started.parent.detached) return `${started.parent.timeline} waits for it: move that one`
-  const child = Object.keys(open).find((id) => id.includes('~child:'))
+  const noted = (state as RunState).waits?.find(([kind]) => kind === 'child')?.[1]
+  const child = noted ?? Object.keys(open).find((id) => id.includes('~child:'))
   return child ? `it waits for its child ${readableId(child)}: let that one end first` : null
 }
 
@@ -200,10 +211,12 @@ function summarize(state: unknown, head: Head): Record<string, unknown> {
   const waiting = Object.entries(open).map(([id, { failures, held }]) => {
     return `${readableId(id)}${held ? ' (held)' : failures > 0 ? ` (${failures} failed attempts)` : ''}`
   })
+  const { waits } = summarizeWorkflow(state as RunState)
   return {
     input,
     steps: itemsOf(journal).filter((item) => item.kind === 'done').length,
     ...(waiting.length > 0 && { open: waiting }),
+    ...(waits.length > 0 && { waitsFor: waits.map(inWords) }),
     ...(generation > 0 && { generation }),
     ...(rolling && { rollingBackTo: readableId(rolling.to) }),
     ...(head.attributes.problem !== undefined && { problem: head.attributes.problem }),

@@ -53,6 +53,13 @@ export function summarizeWorkflow(state: RunState): WorkflowSummary {
   }
 }
 
+/** @example inWords(wait) // 'signal paid until 2026-01-01T00:00:00.000Z' */
+export function inWords({ kind, name, until, needsPerson, error }: Wait): string {
+  const when = until === null ? '' : ` until ${new Date(until).toISOString()}`
+  const who = needsPerson ? ', for a person' : ''
+  return `${kind} ${name}`.trimEnd() + when + who + (error === null ? '' : ` (${error})`)
+}
+
 /** With what the code in memory waits for right now. */
 export function waitsOf(state: RunState, notes: readonly NotedWait[]): Wait[] {
   const waits: Wait[] = []

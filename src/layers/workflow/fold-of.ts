@@ -1,0 +1,24 @@
+// How the history of a workflow folds: the same for all, but for the policies that a definition declares. Those are stored
+// with each run, so tools without the code keep to them.
+
+import type { Fold } from '../../engine/definition.ts'
+import type { AnyWorkflow } from './definition.ts'
+import { type RunState, workflowFold } from './state.ts'
+
+const folds = new WeakMap<AnyWorkflow, Fold<RunState>>()
+
+export function hasOwnPolicy({ options }: AnyWorkflow): boolean {
+  return options.checkpoint !== undefined || options.retain !== undefined
+}
+
+export function foldOf(definition: AnyWorkflow): Fold<RunState> {
+  if (!hasOwnPolicy(definition)) return workflowFold
+  const known = folds.get(definition)
+  if (known) return known
+  const { checkpoint, retain } = definition.options
+  // Steps are not types of entries: the run itself looks at their names.
+  const { on: _, ...policy } = checkpoint ?? {}
+  const fold = { ...workflowFold, ...(checkpoint && { checkpoint: policy }), ...(retain && { retain }) }
+  folds.set(definition, fold)
+  return fold
+}

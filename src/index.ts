@@ -17,6 +17,8 @@ export type { CollectReport } from './engine/collect.ts'
 export type { OpenOptions } from './engine/definition.ts'
 export type { DrillReport } from './engine/drill.ts'
 export type { EngineEvents } from './engine/events.ts'
+export type { Actions, Model, Verb } from './engine/model.ts'
+export type { Moved, MoveOptions } from './engine/move.ts'
 export { createEngine, type EngineOptions, type Options, open, type Ports } from './engine/open.ts'
 export {
   type EntryInfo,

@@ -2,6 +2,7 @@
 
 import type { Head } from '../core/ports.ts'
 import { actionOf, type Done, type Verb } from '../engine/model.ts'
+import { refuseMoved } from '../engine/moved.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { exit } from './exit.ts'
 import type { Output } from './output.ts'
@@ -10,6 +11,7 @@ type Plain = Exclude<Verb, 'rollback' | 'fork'>
 
 /** @example return tell(output, await act(engine, head, 'cancel', { reason })) */
 export async function act(engine: Reprise, head: Head, verb: Plain, args: Record<string, unknown>): Promise<Done> {
+  refuseMoved(head)
   const action = actionOf(engine.models.find(head.timeline), verb, head.timeline)
   return await (action as (target: { engine: Reprise; head: Head }, args: unknown) => Promise<Done>)(
     { engine, head },

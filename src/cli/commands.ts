@@ -414,6 +414,12 @@ export const commands: readonly CommandSpec[] = [
 export const commonOptions = {
   url: { type: 'string', value: 'URL', help: 'the store; $REPRISE_URL or sqlite:.reprise/reprise.db if left out' },
   namespace: { type: 'string', value: 'NAME', help: 'namespace in the store' },
+  blobs: { type: 'string', value: 'DIR', help: 'where the chunks lie, if not in the store; $REPRISE_BLOBS' },
+  keys: {
+    type: 'string',
+    value: 'FILE',
+    help: 'encryption keys, as JSON: { current, keys: { id: base64 } }; $REPRISE_KEYS',
+  },
   json: { type: 'boolean', help: 'results as JSON' },
   verbose: { type: 'boolean', help: 'stacks of errors' },
   help: { type: 'boolean', short: 'h', help: 'this text' },

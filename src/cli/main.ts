@@ -92,6 +92,8 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
   const engine = await openEngine({
     url: options.url as string | undefined,
     namespace: options.namespace as string | undefined,
+    blobs: options.blobs as string | undefined,
+    keys: options.keys as string | undefined,
     create: spec.store === 'create',
     readOnly: spec.store === 'reading' && !spec.writesWith?.some((name) => options[name] !== undefined),
     isDryRun: options['dry-run'] === true,

@@ -1,15 +1,20 @@
 // Opening the store for a command: never makes one by accident, never waits for ever. Every call to it has 10 seconds,
 // so a dead database answers with its code and its cure.
 
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { RepriseError } from '../core/errors.ts'
 import type { Store } from '../core/ports.ts'
 import { createEngine, openStore } from '../engine/open.ts'
 import type { Reprise } from '../engine/reprise.ts'
+import type { KeyRing } from '../engine/seal.ts'
 
 export interface StoreOptions {
   readonly url?: string | undefined
   readonly namespace?: string | undefined
+  /** A folder; $REPRISE_BLOBS if left out. */
+  readonly blobs?: string | undefined
+  /** A file; $REPRISE_KEYS if left out. */
+  readonly keys?: string | undefined
   /** Make it if it is not there, when it is first used: what fails before leaves nothing behind. */
   readonly create?: boolean
   /** Nothing will be written, and nobody is waited for who writes. */
@@ -45,14 +50,30 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const { namespace, readOnly = false, timeoutMs = answerWithinMs } = options
   // Whoever waits for the lock of a file is told who holds it, before anything is said of a store that does not answer.
   const busyMs = timeoutMs / 2
-  const wanted = { ...(namespace && { namespace }), readOnly, refusesDamage: readOnly, busyMs }
+  const folder = options.blobs ?? process.env.REPRISE_BLOBS
+  const blobs = folder && (/^file:/.test(folder) ? folder : `file:${folder}`)
+  const where = { ...(namespace && { namespace }), ...(blobs && { blobs }) }
+  const wanted = { ...where, readOnly, refusesDamage: readOnly, busyMs }
   const open = () => within(openStore(url, wanted), timeoutMs, `${shownUrl(url)} did not open`)
   const store = isMissing && !options.isDryRun ? openLater(open) : await open()
   const worker = options.worker ?? 'cli'
+  const keyFile = options.keys ?? process.env.REPRISE_KEYS
   return createEngine(
     { store: withTimeouts(store, timeoutMs) },
-    { worker, patience: file === undefined ? timeoutMs : busyMs },
+    { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keyFile && { keys: readKeys(keyFile) }) },
   )
+}
+
+/** Keys never go on the command line: others can read it. */
+function readKeys(file: string): KeyRing {
+  try {
+    const { current, keys } = JSON.parse(readFileSync(file, 'utf8')) as KeyRing & { keys: Record<string, string> }
+    const decoded = Object.entries(keys).map(([id, key]) => [id, new Uint8Array(Buffer.from(key, 'base64'))] as const)
+    return { current, keys: Object.fromEntries(decoded) }
+  } catch (error) {
+    const what = `${file} does not hold keys: it is JSON, { "current": "id", "keys": { "id": "32 bytes in base64" } }`
+    throw new RepriseError('INVALID_ARGUMENT', what, { file }, error)
+  }
 }
 
 /** A store that is made by the first call to it. */

@@ -44,6 +44,10 @@ const kinds = {
     hint: 'Something still needs this: release the savepoint, move the cursor or remove the fork first.',
   },
   BASE_GONE: { remedy: 'retry', hint: 'The checkpoint this one builds on was dropped; a full checkpoint follows.' },
+  CHUNKS_ELSEWHERE: {
+    remedy: 'fix',
+    hint: 'Name the folder that holds the chunks of this store: blobs in the options of open(), --blobs on the command line.',
+  },
   CHUNK_MISSING: {
     remedy: 'stop',
     hint: 'A chunk that a checkpoint needs is gone; recovery falls back to an older one.',

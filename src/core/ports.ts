@@ -108,7 +108,8 @@ export interface ManifestRecord {
 export interface ManifestMark {
   readonly id: ManifestId
   readonly verifiedAt?: number
-  readonly invalid?: string
+  /** Null takes it back: a later, sound reading showed that nothing is wrong with it. */
+  readonly invalid?: string | null
   readonly drilledAt?: number
   readonly drill?: string
   readonly isPinned?: boolean

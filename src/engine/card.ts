@@ -5,6 +5,8 @@ import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'
 import { chooseInterval, noCosts } from '../core/economics.ts'
 import { compensationPlan, inDoubt } from '../core/effects.ts'
 import { planRecovery } from '../core/recovery.ts'
+import { cursorHolds } from './cursor-holds.ts'
+import { policyOf } from './declaration.ts'
 import type { Fold } from './definition.ts'
 import { existing } from './fork.ts'
 import { floorOf, lineageOf } from './history.ts'
@@ -67,7 +69,10 @@ export async function card(kernel: Kernel, id: TimelineId, fold: Fold<unknown> |
   })
   const first = plan.attempts[0]
   const captured = first?.kind === 'checkpoint' ? first.manifest : null
-  const retention = await planFor(kernel, head, fold?.retain ?? {}, foldVersion)
+  const known = await policyOf(kernel, head)
+  const policy = typeof known === 'string' ? (fold?.retain ?? {}) : known.policy
+  const held = (await cursorHolds(kernel, [id])).get(id) ?? []
+  const retention = await planFor(kernel, head, policy, foldVersion, held)
   const recovered = fold && !plan.missing ? await recover(kernel, head, fold) : null
   const owner = workers.find((worker) => worker.id === head.owner)
   return {

@@ -8,7 +8,8 @@
 import { toHex } from '../core/coordinate.ts'
 import { isReprise } from '../core/errors.ts'
 import type { ChunkRow, Head } from '../core/ports.ts'
-import type { RetentionPlan } from '../core/retention.ts'
+import type { RetentionPlan, RetentionPolicy } from '../core/retention.ts'
+import { cursorHolds } from './cursor-holds.ts'
 import { policyOf } from './declaration.ts'
 import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
@@ -56,7 +57,7 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
     }
     const { policy, foldVersion } = known
     const { plan, refused } = options.dryRun
-      ? { plan: await planFor(kernel, head, policy, foldVersion), refused: [] }
+      ? { plan: await planAside(kernel, head, policy, foldVersion), refused: [] }
       : await retain(kernel, head, policy, foldVersion)
     timelines.push({ timeline: head.timeline, drop: plan.drop, keep: plan.keep, floor: plan.floor, refused })
   }
@@ -66,6 +67,19 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
     kernel.events.emit('collected', { chunks: chunks.swept, bytes: chunks.sweptBytes })
   }
   return { isDryRun: options.dryRun ?? false, timelines, unknown, chunks }
+}
+
+/** Only where history would go does it matter which cursor still needs it: the feed is read for that. */
+async function planAside(
+  kernel: Kernel,
+  head: Head,
+  policy: RetentionPolicy,
+  foldVersion: string,
+): Promise<RetentionPlan> {
+  const plan = await planFor(kernel, head, policy, foldVersion)
+  if (plan.floor.seq <= head.floor) return plan
+  const held = (await cursorHolds(kernel, [head.timeline])).get(head.timeline)
+  return held ? await planFor(kernel, head, policy, foldVersion, held) : plan
 }
 
 async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectReport['chunks']> {

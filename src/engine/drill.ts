@@ -8,7 +8,7 @@ import type { Head, ManifestMark, ManifestRecord } from '../core/ports.ts'
 import type { Fold } from './definition.ts'
 import { floorOf, lineageOf } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
-import { recover } from './recover.ts'
+import { cannotTell, mayBeSound, recover } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
 import type { TimelineState } from './state.ts'
 import { headsOf } from './verify.ts'
@@ -24,6 +24,8 @@ export interface DrillResult {
   readonly checkpoint: string | null
   readonly seq: number
   readonly ok: boolean
+  /** This process lacks what it takes to read it: it neither passed nor failed, and nothing was noted. */
+  readonly isUnknown: boolean
   /** Why it failed, or what it was compared with. */
   readonly note: string
   readonly stateDigest: string | null
@@ -57,6 +59,8 @@ interface Drilled {
   readonly result: DrillResult
   /** The checkpoint itself does not restore, or restores something else: it is marked. Damage elsewhere is no fault of its. */
   readonly isDamaged: boolean
+  /** It had been marked, and is sound. */
+  readonly isCleared?: boolean
 }
 
 async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, most: number): Promise<DrillResult[]> {
@@ -70,7 +74,8 @@ async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, 
     drilled = await drillEach(kernel, head, fold, most)
   }
   const marks: ManifestMark[] = []
-  for (const { result, isDamaged } of drilled) {
+  for (const { result, isDamaged, isCleared } of drilled) {
+    if (result.isUnknown) continue
     kernel.events.emit('drilled', { timeline: head.timeline, ok: result.ok, ms: result.recoveryMs })
     if (result.checkpoint === null) continue
     marks.push({
@@ -78,6 +83,7 @@ async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, 
       drilledAt: kernel.worker.now(),
       drill: `${result.ok ? 'ok' : 'failed'}: ${result.note}`,
       ...(isDamaged && { invalid: result.note }),
+      ...(isCleared && { invalid: null }),
     })
   }
   if (marks.length > 0) await note(kernel, head, marks)
@@ -102,7 +108,7 @@ async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: 
   }
   if (reference instanceof RepriseError) {
     const result = resultOf(head, null, null, false, `full replay fails: ${reference.message}`, null)
-    drilled.push({ result, isDamaged: false })
+    drilled.push({ result: { ...result, isUnknown: cannotTell(reference) }, isDamaged: false })
   } else if (records.length === 0 && reference) {
     const { report, digest } = reference
     const result = resultOf(head, null, report, true, 'no checkpoint: recovered from all history', digest)
@@ -135,19 +141,27 @@ async function drillCheckpoint(
   other: { readonly digest: string; readonly of: string } | null,
 ): Promise<Drilled> {
   try {
-    if (record.invalid !== null) throw new RepriseError('CHECKPOINT_DAMAGED', `marked invalid: ${record.invalid}`)
-    const { state, report } = await recover(kernel, head, fold, { only: record.id })
+    const isMarked = record.invalid !== null
+    if (isMarked && !mayBeSound(record)) {
+      throw new RepriseError('CHECKPOINT_DAMAGED', `marked invalid: ${record.invalid}`)
+    }
+    const { state, report } = await recover(kernel, head, fold, { only: record.id, evenInvalid: isMarked })
     const digest = stateDigest(kernel, state)
     if (other && digest !== other.digest) {
       const note = `restored state differs from that of ${other.of}`
       return { result: resultOf(head, record, report, false, note, digest), isDamaged: true }
     }
-    const note = other ? `equal to ${other.of}` : 'restored and replayed; no second way to compare with'
-    return { result: resultOf(head, record, report, true, note, digest), isDamaged: false }
+    const how = other ? `equal to ${other.of}` : 'restored and replayed; no second way to compare with'
+    const note = isMarked ? `${how}; it had been marked: ${record.invalid}` : how
+    return { result: resultOf(head, record, report, true, note, digest), isDamaged: false, isCleared: isMarked }
   } catch (error) {
     if (!isReprise(error) || error.remedy === 'retry') throw error
     const skipped = (error.data.skipped as { why: string }[] | undefined)?.map(({ why }) => why).join('; ')
     const result = resultOf(head, record, null, false, skipped || error.message, null)
+    if (cannotTell(error)) {
+      const note = `cannot tell: ${error.message}`
+      return { result: { ...result, isUnknown: true, note }, isDamaged: false }
+    }
     const isDamaged = record.invalid === null && error.code === 'UNRECOVERABLE' && record.seq >= head.floor
     return { result, isDamaged }
   }
@@ -175,6 +189,7 @@ function resultOf(
     checkpoint: record?.id ?? null,
     seq: record?.seq ?? head.seq,
     ok,
+    isUnknown: false,
     note,
     stateDigest: digest,
     recoveryMs: report?.totalMs ?? 0,

@@ -178,6 +178,7 @@ export class Holdings {
     })
     const open = this.#make(head, fold, recovered)
     for (const { record, reason } of recovered.damaged) await open.mark({ id: record.id, invalid: reason })
+    if (recovered.cleared) await open.mark({ id: recovered.cleared.id, invalid: null })
     const { events } = this.#kernel
     events.emit('recovered', { timeline: head.timeline, report: recovered.report })
     events.emit('opened', { timeline: head.timeline, epoch: head.epoch, report: recovered.report })

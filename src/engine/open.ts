@@ -6,7 +6,8 @@ import { type ClassCodec, Codec } from '../core/codec.ts'
 import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import { defaultLimits, type Limits } from '../core/limits.ts'
-import type { Blobs, Clock, Hash, Random, Store } from '../core/ports.ts'
+import type { Clock, Hash, Random, Store } from '../core/ports.ts'
+import { type ChunkFolder, withChunks } from './chunk-place.ts'
 import { Committer } from './committer.ts'
 import { Events } from './events.ts'
 import type { Kernel } from './kernel.ts'
@@ -90,7 +91,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
       leaseMs: toMs(options.lease ?? '15s', 'lease'),
       ...(ports.isGone && { isGone: ports.isGone }),
     }),
-    models: new Models(planted),
+    models: withStore(new Models(planted)),
     planted,
     graceMs: toMs(options.grace ?? '1h', 'grace'),
   }
@@ -105,12 +106,23 @@ export interface ToolOptions extends Options {
   readonly busyMs?: number
 }
 
+/** What the store notes about itself has a timeline too, of which everything is kept. */
+function withStore(models: Models): Models {
+  models.declare({ kind: 'store', name: null, scope: 'reprise/', fold: null, policy: 'fixed' })
+  return models
+}
+
 /** For tools that put something between the engine and its store. */
 export async function openStore(url: string, options: ToolOptions): Promise<Store> {
   const namespace = checkNamespace(options.namespace ?? 'default')
   const scheme = /^([a-z0-9+]+):/i.exec(url)?.[1]?.toLowerCase()
   const store = await openByScheme(scheme, url, namespace, options)
-  return options.blobs ? withBlobs(store, await openBlobs(options.blobs, namespace)) : store
+  try {
+    return await withChunks(store, sha256, options.blobs ? await openBlobs(options.blobs, namespace) : null)
+  } catch (error) {
+    await store.close()
+    throw error
+  }
 }
 
 async function openByScheme(
@@ -156,23 +168,18 @@ function takeSchema(url: string): { readonly plain: string; readonly schema: str
   return { plain: schema === null ? url : parsed!.href, schema }
 }
 
-async function openBlobs(url: string, namespace: string): Promise<Blobs> {
+async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
   const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(url)?.[1]
   if (!path)
     throw new RepriseError('INVALID_ARGUMENT', 'blobs is a directory: file:./chunks', { given: url.slice(0, 80) })
-  const { openDirectoryBlobs } = await import('../stores/directory-blobs.ts')
-  return await openDirectoryBlobs(join(path, namespace))
-}
-
-/** The store with its chunks elsewhere. A plain wrapper: every other call goes through. */
-function withBlobs(store: Store, blobs: Blobs): Store {
-  return new Proxy(store, {
-    get(target, name) {
-      if (name === 'blobs') return blobs
-      const member: unknown = Reflect.get(target, name, target)
-      return typeof member === 'function' ? member.bind(target) : member
-    },
-  })
+  const { openDirectoryBlobs, readMark, writeMark } = await import('../stores/directory-blobs.ts')
+  const folder = join(path, namespace)
+  return {
+    path: folder,
+    blobs: await openDirectoryBlobs(folder),
+    mark: () => readMark(folder),
+    setMark: (mark) => writeMark(folder, mark),
+  }
 }
 
 function checkNamespace(namespace: string): string {

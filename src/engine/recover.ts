@@ -24,6 +24,8 @@ export interface Recovered<State> {
   /** The checkpoint that was restored, for the next incremental one to build on. */
   readonly base: { readonly id: string; readonly capture: CaptureBase } | null
   readonly damaged: readonly { readonly record: ManifestRecord; readonly reason: string }[]
+  /** Marked invalid earlier, and sound: the mark can be taken back. */
+  readonly cleared?: ManifestRecord | null
   readonly report: RecoveryReport
   readonly replayMsPerEntry: number
 }
@@ -32,6 +34,8 @@ export interface RecoverOptions {
   readonly to?: number
   readonly without?: ReadonlySet<string>
   readonly only?: string
+  /** Also those that were marked because they could not be read. */
+  readonly evenInvalid?: boolean
   /** For a fold that can: pages are read when they are needed, and damage in one is found then. */
   readonly isPaged?: boolean
 }
@@ -51,14 +55,18 @@ export async function recover<State>(
   const catalog = (await kernel.store.checkpoints(head.timeline)).filter(
     (record) => !options.without?.has(record.id) && (options.only === undefined || record.id === options.only),
   )
-  const plan = planRecovery({
-    head: { seq: head.seq, floor: floor.seq },
-    reachesOrigin: floor.seq === 0,
-    catalog,
-    foldVersion: fold.version,
-    to,
-    authority: fold.authority ?? 'history',
-  })
+  const planFor = (candidates: readonly ManifestRecord[], reachesOrigin: boolean) =>
+    planRecovery({
+      head: { seq: head.seq, floor: floor.seq },
+      reachesOrigin,
+      catalog: candidates,
+      foldVersion: fold.version,
+      to,
+      authority: fold.authority ?? 'history',
+    })
+  // A mark may be wrong: whoever made it may not have seen the chunks. If nothing else is left, what is marked is read again.
+  const suspects = catalog.filter(mayBeSound).map((record) => ({ ...record, invalid: null }))
+  const plan = planFor(options.evenInvalid ? suspects : catalog, !options.evenInvalid && floor.seq === 0)
   // Checkpoints share pages: where one was found damaged, the others are read whole.
   let isPaged = options.isPaged === true && fold.paged !== undefined && catalog.every(({ invalid }) => invalid === null)
   const planned = clock.elapsed()
@@ -68,13 +76,19 @@ export async function recover<State>(
     why: `${why}: ${detail}`,
   }))
   const damaged: { record: ManifestRecord; reason: string }[] = []
-  const setAside = (record: ManifestRecord, { message }: RepriseError) => {
+  let unread: RepriseError | null = null
+  const setAside = (record: ManifestRecord, error: RepriseError) => {
+    const { message } = error
     isPaged = false
-    damaged.push({ record, reason: message })
     skipped.push({ id: record.id, seq: record.seq, why: message })
+    unread ??= isDamage(error) ? null : error
+    if (!isDamage(error) || wasInvalid.has(record.id)) return
+    damaged.push({ record, reason: message })
     kernel.events.emit('checkpoint-damaged', { timeline: head.timeline, id: record.id, reason: message })
   }
-  for (const attempt of plan.attempts) {
+  const wasInvalid = new Set(suspects.map((record) => record.id))
+  const again = options.evenInvalid ? [] : planFor(suspects, false).attempts
+  for (const attempt of [...plan.attempts, ...again]) {
     if (options.only !== undefined && attempt.kind === 'origin') continue
     const record = attempt.kind === 'checkpoint' ? catalog.find(({ id }) => id === attempt.manifest.id)! : null
     const began = clock.elapsed()
@@ -100,6 +114,7 @@ export async function recover<State>(
       lineage,
       base: restored && record ? { id: record.id, capture: restored.base } : null,
       damaged,
+      cleared: record && wasInvalid.has(record.id) ? record : null,
       replayMsPerEntry: entries > 0 ? (done - restoredAt) / entries : 0,
       report: {
         timeline: head.timeline,
@@ -117,7 +132,12 @@ export async function recover<State>(
       },
     }
   }
-  throw unrecoverable(head, plan, skipped)
+  throw unread ?? unrecoverable(head, plan, skipped)
+}
+
+/** Marked because it could not be read, not because it held something else than history says. */
+export function mayBeSound({ invalid }: ManifestRecord): boolean {
+  return invalid !== null && /\[[A-Z_]+\]/.test(invalid)
 }
 
 async function tryRestore(
@@ -133,22 +153,23 @@ async function tryRestore(
     const { state, base, bytesRead } = await restoreState(manifest, stateIo(kernel), isLeft)
     return { parts: state as CapturedParts, base, bytesRead }
   } catch (error) {
-    if (isDamage(error)) return error
+    if (isDamage(error) || isReprise(error, ...beyondThis)) return error
     throw error
   }
 }
 
-/** Only damage is a reason to fall back; an unreachable store or a missing key is not. */
+/** What proves that the stored bytes are wrong. Anything else says something about this process, and is never marked. */
 export function isDamage(error: unknown): error is RepriseError {
-  return isReprise(
-    error,
-    'CHUNK_MISSING',
-    'CHUNK_DAMAGED',
-    'CHECKPOINT_DAMAGED',
-    'MALFORMED',
-    'LIMIT_EXCEEDED',
-    'INCOMPATIBLE_VERSION',
-  )
+  return isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')
+}
+
+/** This process cannot read it, though it may be sound: an older one may do. */
+const beyondThis = ['LIMIT_EXCEEDED', 'INCOMPATIBLE_VERSION'] as const
+
+/** What a tool that lacks keys, classes, limits or the folder of the chunks meets: it cannot tell. */
+export function cannotTell(error: unknown): boolean {
+  const lacking = ['KEY_MISSING', 'UNKNOWN_CODEC', 'STORE_UNSUPPORTED', 'CHUNKS_ELSEWHERE'] as const
+  return isReprise(error, ...beyondThis, ...lacking)
 }
 
 /**
@@ -201,7 +222,7 @@ async function replay<State>(
 
 /** For page reads: damage as a value, anything else thrown. */
 export function damageOf(error: unknown): RepriseError {
-  if (isDamage(error)) return error
+  if (isDamage(error) || isReprise(error, ...beyondThis)) return error
   throw error
 }
 

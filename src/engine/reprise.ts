@@ -39,6 +39,7 @@ import { messageTo, openMessage, sendMessage } from './message.ts'
 import { actionOf, idOf, type Model, modelsOf } from './model.ts'
 import type { Models } from './models.ts'
 import { type Moved, type MoveOptions, move, moveBack } from './move.ts'
+import { refuseMoved } from './moved.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
 import { lookAgain } from './second-look.ts'
@@ -345,6 +346,7 @@ export class Reprise {
   async #target(timeline: string): Promise<{ readonly model: Model | null; readonly head: Head }> {
     const id = timelineId(timeline)
     const head = await existing(this.kernel, id)
+    refuseMoved(head)
     const model = this.models.find(id)
     if (!model && isReserved(id)) {
       const what = `what ${id} is, is not known here: open its definition first, or tell the engine with declare()`

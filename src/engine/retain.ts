@@ -6,6 +6,7 @@ import { isReprise } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { planRetention, type RetentionPlan, type RetentionPolicy } from '../core/retention.ts'
 import { lastSeq } from '../core/run.ts'
+import type { CursorHold } from './cursor-holds.ts'
 import { digestAt, type Point } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 
@@ -22,6 +23,7 @@ export async function planFor(
   head: Head,
   policy: RetentionPolicy,
   foldVersion: string,
+  cursors: readonly CursorHold[] = [],
 ): Promise<RetentionPlan> {
   const [catalog, forks] = await Promise.all([kernel.store.checkpoints(head.timeline), forksOf(kernel, head)])
   return planRetention(
@@ -30,8 +32,8 @@ export async function planFor(
       catalog,
       head,
       foldVersion,
-      // Cursors are positions in the feed, not sequences: the store itself refuses to trim what one has not passed.
-      cursors: [],
+      // Left out where it is about to be done: the store itself refuses to trim what a cursor has not passed.
+      cursors,
       forks: forks.map((each) => ({ timeline: each.timeline, baseSeq: each.base?.seq ?? 0, floor: each.floor })),
       now: kernel.worker.now(),
     },

@@ -8,7 +8,7 @@ import { lastSeq } from '../core/run.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from './history.ts'
 import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
-import { readManifest } from './recover.ts'
+import { cannotTell, readManifest } from './recover.ts'
 import { liveChunks, verifyChunks } from './restore.ts'
 import { lookAgain } from './second-look.ts'
 
@@ -24,6 +24,8 @@ export interface Fault {
 export interface VerifyReport {
   readonly ok: boolean
   readonly faults: readonly Fault[]
+  /** What this process could not read because it lacks something: keys, classes, a higher limit, the folder of the chunks. */
+  readonly cannotTell: readonly Fault[]
   readonly timelines: number
   readonly entries: number
   readonly checkpoints: number
@@ -40,6 +42,7 @@ export interface VerifyOptions {
 
 interface Tally {
   readonly faults: Fault[]
+  readonly cannotTell: Fault[]
   readonly live: Set<string>
   timelines: number
   entries: number
@@ -47,7 +50,7 @@ interface Tally {
 }
 
 export async function verify(kernel: Kernel, options: VerifyOptions = {}): Promise<VerifyReport> {
-  const tally: Tally = { faults: [], live: new Set(), timelines: 0, entries: 0, checkpoints: 0 }
+  const tally: Tally = { faults: [], cannotTell: [], live: new Set(), timelines: 0, entries: 0, checkpoints: 0 }
   const { location } = await kernel.store.facts()
   if (!options.timelines) {
     for (const { where, what } of await kernel.store.inspect()) {
@@ -62,9 +65,15 @@ export async function verify(kernel: Kernel, options: VerifyOptions = {}): Promi
   }
   const { chunks, orphans } = options.timelines
     ? { chunks: tally.live.size, orphans: 0 }
-    : await countChunks(kernel, tally.live)
+    : await countChunks(kernel, tally.live).catch((error) => {
+        if (!cannotTell(error)) throw error
+        const { message, code } = error as RepriseError
+        tally.cannotTell.push({ timeline: null, seq: null, where: `${location}: chunks`, what: message, code })
+        return { chunks: 0, orphans: 0 }
+      })
   const { faults, timelines, entries, checkpoints } = tally
-  return { ok: faults.length === 0, faults, timelines, entries, checkpoints, chunks, orphans }
+  const ok = faults.length === 0 && tally.cannotTell.length === 0
+  return { ok, faults, cannotTell: tally.cannotTell, timelines, entries, checkpoints, chunks, orphans }
 }
 
 export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncGenerator<Head> {
@@ -136,7 +145,8 @@ async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, location:
     })
     if (isSound && isRestorable(record, head)) restorable += 1
   }
-  if (head.floor > 0 && restorable === 0 && !(head.base && head.floor <= head.base.seq)) {
+  const isUnknown = tally.cannotTell.some((fault) => fault.timeline === head.timeline)
+  if (head.floor > 0 && restorable === 0 && !isUnknown && !(head.base && head.floor <= head.base.seq)) {
     tally.faults.push({
       timeline: head.timeline,
       seq: head.floor,
@@ -167,7 +177,8 @@ async function attempt(tally: Tally, head: Head, where: string, check: () => Pro
   } catch (error) {
     if (!(error instanceof RepriseError) || error.remedy === 'retry') throw error
     const seq = typeof error.data.seq === 'number' ? error.data.seq : null
-    tally.faults.push({ timeline: head.timeline, seq, where, what: error.message, code: error.code })
+    const list = cannotTell(error) ? tally.cannotTell : tally.faults
+    list.push({ timeline: head.timeline, seq, where, what: error.message, code: error.code })
     return false
   }
 }

@@ -34,6 +34,40 @@ export async function openDirectoryBlobs(directory: string, options: DirectoryBl
   return new DirectoryBlobs(resolve(directory), clock)
 }
 
+const markName = 'reprise-chunks'
+
+/** The mark by which a store knows its chunks again; null if there is none. */
+export async function readMark(directory: string): Promise<string | null> {
+  try {
+    return (await readFile(join(directory, markName), 'utf8')).trim()
+  } catch (error) {
+    if (isMissing(error)) return null
+    throw toBlobError(error, directory)
+  }
+}
+
+/** Put there once; the one that is there counts. */
+export async function writeMark(directory: string, mark: string): Promise<string> {
+  try {
+    const handle = await open(join(directory, markName), 'wx', 0o644)
+    try {
+      await handle.writeFile(`${mark}\n`)
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
+    await syncFolder(directory)
+    return mark
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw toBlobError(error, directory)
+    const there = await readMark(directory)
+    // Somebody made it and has not written into it yet.
+    if (there) return there
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    return (await readMark(directory)) || mark
+  }
+}
+
 class DirectoryBlobs implements Blobs {
   readonly #directory: string
   readonly #clock: () => number

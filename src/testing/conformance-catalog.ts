@@ -91,6 +91,16 @@ function publishing(test: Test): void {
     ]
     assertSame(await kit.store.checkpoints(writer.id), marked, 'the catalog')
     assert.equal((await kit.store.checkpoints(other.id))[0]?.label, null)
+    expectOk(
+      await writer.commit({
+        marks: [
+          { id: c2.id, invalid: null },
+          { id: c1.id, drill: 'again' },
+        ],
+      }),
+    )
+    const [second, first] = await kit.store.checkpoints(writer.id)
+    assert.deepEqual([second?.invalid, first?.drill, first?.verifiedAt], [null, 'again', 11], 'taken back')
   })
 
   test('a checkpoint can be published and marked in one commit', async (kit) => {

@@ -178,3 +178,33 @@ it('a raw timeline cannot have the name of a kind', () => {
   }
   expect(make('workflows')).not.toThrow()
 })
+
+onEveryStore('a cursor that holds history', (world) => {
+  it('is named by the card and by the dry run, and collect keeps what it needs', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const frugal = counter({ checkpoints: 2, history: 'needed' })
+    const open = await rp.open(frugal, 'x')
+    const mail = consumer('mail', { from: [frugal], follow: false, each: () => undefined })
+    await open.append({ type: 'tick' })
+    await (await rp.run(mail)).result()
+    for (let n = 0; n < 6; n++) {
+      await open.append({ type: 'tick' })
+      await open.checkpoint()
+    }
+    const card = await rp.card('counter/x')
+    expect(card.floor.heldBy).toContainEqual(
+      expect.objectContaining({ what: expect.stringContaining('consumer/mail') }),
+    )
+    expect(card.floor.because).toContain('consumer/mail')
+    const [planned] = (await rp.collect({ dryRun: true, timelines: ['counter/x'] })).timelines
+    expect(planned!.floor.because).toContain('consumer/mail')
+    expect(planned!.floor.seq).toBeLessThanOrEqual(1)
+    await (await rp.run(mail)).result()
+    const [after] = (await rp.collect({ dryRun: true, timelines: ['counter/x'] })).timelines
+    expect(after!.floor.seq).toBeGreaterThan(1)
+    expect((await rp.card('counter/x')).floor.heldBy).not.toContainEqual(
+      expect.objectContaining({ what: expect.stringContaining('consumer/mail') }),
+    )
+  })
+})

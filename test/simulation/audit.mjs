@@ -5,7 +5,7 @@
 import { newestFirst } from '../../dist/core/recovery.js'
 import { floorOf, lineageOf } from '../../dist/engine/history.js'
 import { stateIo } from '../../dist/engine/kernel-io.js'
-import { readManifest, recover } from '../../dist/engine/recover.js'
+import { mayBeSound, readManifest, recover } from '../../dist/engine/recover.js'
 import { restoreState } from '../../dist/engine/restore.js'
 import { TimelineState } from '../../dist/engine/state.js'
 import { createEngine, isReprise } from '../../dist/index.js'
@@ -30,6 +30,8 @@ export async function audit(sim) {
     const isWholeAfter = (seq) => isHistoryWhole(disk.space, lineage, seq, damage)
     const sound = await soundCheckpoints(sim, honest.kernel, row, lineage, damage)
     for (const { id, seq } of sound) expected.set(id, isWholeAfter(seq))
+    // A mark that says it could not be read is taken back where it can be.
+    for (const { id, seq } of await soundAfterAll(honest.kernel, row, lineage)) expected.set(id, isWholeAfter(seq))
     const start = sound[0]?.seq ?? (floorOf(lineage).seq === 0 ? 0 : null)
     const isRecoverable = start !== null && isWholeAfter(start)
     if (!isRecoverable && damage.size === 0) fail('G10', `${row.id}: nothing is left to recover it from`)
@@ -89,6 +91,21 @@ async function soundCheckpoints(sim, kernel, row, lineage, damage) {
           `${row.id}: verified checkpoint ${record.id} at ${record.seq} does not restore: ${error.message}`,
         )
       }
+    }
+  }
+  return sound
+}
+
+async function soundAfterAll(kernel, row, lineage) {
+  const floor = floorOf(lineage).seq
+  const sound = []
+  for (const record of row.catalog) {
+    if (!mayBeSound(record) || record.seq > row.seq || (record.seq < floor && record.seq !== row.seq)) continue
+    try {
+      await restoreState(readManifest(kernel, record), stateIo(kernel))
+      sound.push(record)
+    } catch (error) {
+      if (!isReprise(error)) throw error
     }
   }
   return sound

@@ -18,6 +18,7 @@ export const plants = {
   'ignore-forks': { in: 'core', seedsMax: 3000 },
   'collect-ignores-forks': { in: 'engine', seedsMax: 3000 },
   'loose-scope': { in: 'engine', seedsMax: 500 },
+  'policy-of-process': { in: 'engine', seedsMax: 500 },
   'no-grace': { in: 'engine', seedsMax: 500 },
   'retry-new-operation': { in: 'store', seedsMax: 100 },
   'skip-dedupe': { in: 'engine', seedsMax: 500 },

@@ -214,15 +214,19 @@ export class User {
   async collect() {
     const { engine } = this.#process
     await engine.collect()
-    if (this.#sim.hasStranger) await this.#collectOnly('log')
+    if (this.#sim.hasStranger) {
+      await this.#collectOnly('log')
+      // The planted loose scope must be found by itself.
+      if (this.#sim.plant !== 'loose-scope') await this.#collectOnly('logbook')
+    }
     this.#sim.auditSoon()
   }
 
-  /** As a process does that knows this one definition and no other. */
+  /** As a process does that knows one definition and no other, and would keep less than what is stored with it. */
   async #collectOnly(name) {
     const { kernel } = this.#process.engine
     const models = new Models(kernel.planted)
-    const { fold } = this.#sim.models[name].definition
+    const { fold } = this.#sim.models.log.definition
     models.declare({ kind: 'timeline', name, scope: name, fold, policy: 'declared' })
     await collect({ ...kernel, models })
   }

@@ -16,7 +16,7 @@ const drill: Command = async ({ engine, args, output }) => {
         result.timeline,
         result.checkpoint ?? 'origin',
         String(result.seq),
-        result.ok ? green('ok') : red('failed'),
+        result.ok ? green('ok') : result.isUnknown ? 'cannot tell' : red('failed'),
         ms(result.recoveryMs),
         String(result.entriesReplayed),
         String(result.entriesLost),
@@ -26,7 +26,8 @@ const drill: Command = async ({ engine, args, output }) => {
     if (report.unknown.length > 0)
       output.note(`not drilled, name their definitions with --module: ${report.unknown.join(', ')}`)
   })
-  return report.ok ? exit.ok : exit.damage
+  if (report.ok) return exit.ok
+  return report.results.some((result) => !result.ok && !result.isUnknown) ? exit.damage : exit.usage
 }
 
 export default drill

@@ -17,12 +17,16 @@ const verify: Command = async ({ engine, args, output }) => {
         ),
       )
     }
+    for (const { timeline, where, what } of report.cannotTell) {
+      output.line(output.colours.yellow(`cannot tell ${timeline ?? ''} ${where}: ${what}`))
+    }
     const counts = `${count(report.timelines, 'timeline')}, ${count(report.entries, 'entry', 'entries')}, ${count(report.checkpoints, 'checkpoint')}, ${count(report.chunks, 'chunk')}`
-    output.line(report.ok ? `${green('ok')} ${counts}` : `${red(count(report.faults.length, 'fault'))} in ${counts}`)
+    const verdict = report.faults.length > 0 ? red(count(report.faults.length, 'fault')) : 'cannot tell'
+    output.line(report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`)
     if (report.orphans > 0)
       output.note(`${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes what is old enough`)
   })
-  return report.ok ? exit.ok : exit.damage
+  return report.faults.length > 0 ? exit.damage : report.ok ? exit.ok : exit.usage
 }
 
 export default verify

@@ -6,6 +6,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { newId } from '../../engine/kernel.ts'
+import { refuseMoved } from '../../engine/moved.ts'
 import { recover } from '../../engine/recover.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
 import type { Along } from '../../engine/writer.ts'
@@ -299,6 +300,7 @@ export class WorkflowRun<Output = unknown> {
 
   async #mail(kind: string, data: unknown, key?: string): Promise<string> {
     const head = await this.#host.engine.head(this.timeline)
+    if (head) refuseMoved(head)
     if (head && endings.has(head.status)) throw this.#conflict(`it has ended (${head.status})`)
     return await this.#host.send(this.timeline, kind, data, key)
   }

@@ -349,7 +349,7 @@ BEGIN
 
   FOR m IN SELECT e.value FROM jsonb_array_elements(c->'marks') e LOOP
     UPDATE ${s}.manifest SET
-      verified_at = coalesce((m->>'verifiedAt')::float8, verified_at), invalid = coalesce(m->>'invalid', invalid),
+      verified_at = coalesce((m->>'verifiedAt')::float8, verified_at), invalid = CASE WHEN jsonb_exists(m, 'invalid') THEN m->>'invalid' ELSE invalid END,
       drilled_at = coalesce((m->>'drilledAt')::float8, drilled_at), drill = coalesce(m->>'drill', drill),
       is_pinned = coalesce((m->>'isPinned')::boolean, is_pinned), label = coalesce(m->>'label', label)
     WHERE tid = t.tid AND id = m->>'id';

@@ -141,7 +141,7 @@ function encodeMark({ id, invalid, drill, label, ...plain }: ManifestMark): Json
   return {
     ...plain,
     id: escapeText(id),
-    ...(invalid !== undefined && { invalid: escapeText(invalid) }),
+    ...(invalid !== undefined && { invalid: invalid === null ? null : escapeText(invalid) }),
     ...(drill !== undefined && { drill: escapeText(drill) }),
     ...(label !== undefined && { label: escapeText(label) }),
   }

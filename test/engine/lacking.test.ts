@@ -1,0 +1,170 @@
+// A tool that lacks what the application has (the folder of the chunks, keys, classes, limits) cannot tell: it marks
+// nothing, and the application opens its own healthy timeline as before. A mark that was made wrongly is taken back.
+
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
+import type { ManifestId } from '../../src/core/coordinate.ts'
+import { newOperation } from '../../src/engine/kernel.ts'
+import { type Options, open } from '../../src/engine/open.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { timeline } from '../../src/index.ts'
+import { dropSchema, newSchemaName } from '../support/schema.ts'
+
+const code = (expected: string) => expect.objectContaining({ code: expected })
+
+class Money {
+  readonly cents: number
+  constructor(cents: number) {
+    this.cents = cents
+  }
+}
+const money = {
+  name: 'money',
+  type: Money,
+  encode: (value: Money) => value.cents,
+  decode: (cents: unknown) => new Money(cents as number),
+}
+
+interface State {
+  readonly total: number
+  readonly pad: Uint8Array
+  readonly money: Money | null
+}
+/** Too large for its manifest, so that there are chunks; little history is kept, so that they are needed. */
+const book = timeline('book', {
+  initial: (): State => ({ total: 0, pad: new Uint8Array(0), money: null }),
+  apply: (state, entry: { type: 'added'; by: number; money?: Money }): State => ({
+    total: state.total + entry.by,
+    pad: new Uint8Array(60_000).map((_, i) => (i * 7919 + state.total) % 251),
+    money: entry.money ?? state.money,
+  }),
+  retain: { checkpoints: 2, history: 'needed' },
+})
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-lacking-'))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
+  let url: string
+  let schema: string
+  beforeEach(() => {
+    schema = newSchemaName()
+    const server = new URL(inject('postgresUrl'))
+    server.searchParams.set('schema', schema)
+    url = kind === 'sqlite' ? `sqlite:${join(folder, 'store.db')}` : server.href
+  })
+  afterEach(() => dropSchema(inject('postgresUrl'), schema))
+
+  async function withEngine<T>(options: Options, use: (rp: Reprise) => Promise<T>): Promise<T> {
+    const rp = await open(url, options)
+    try {
+      return await use(rp)
+    } finally {
+      await rp.close()
+    }
+  }
+
+  async function fill(options: Options, entry: object = {}): Promise<void> {
+    await withEngine(options, async (rp) => {
+      const b = await rp.open(book, 'x')
+      for (let n = 0; n < 4; n++) {
+        await b.append({ type: 'added', by: 1, ...entry })
+        await b.checkpoint()
+      }
+      await rp.collect()
+      expect((await rp.head('book/x'))!.floor).toBeGreaterThan(0)
+    })
+  }
+
+  /** What every tool may be asked: it notes nothing, and says that it cannot tell. */
+  async function askAll(options: Options): Promise<void> {
+    await withEngine(options, async (rp) => {
+      rp.register('book/', book.fold as never)
+      const drilled = await rp.drill({ timelines: ['book/x'] })
+      expect(drilled.ok).toBe(false)
+      expect(drilled.results.every((result) => result.isUnknown)).toBe(true)
+      // It reads bytes against their digests; what is in them it need not decode.
+      const verified = await rp.verify()
+      expect(verified.faults).toEqual([])
+      expect(verified.ok).toBe(verified.cannotTell.length === 0)
+      await expect(rp.open(book, 'x')).rejects.toThrow()
+    })
+  }
+
+  async function isUnharmed(options: Options): Promise<void> {
+    await withEngine(options, async (rp) => {
+      const marks = (await rp.checkpoints('book/x')).map((record) => [record.invalid, record.drilledAt])
+      expect(marks.every(([invalid, drilledAt]) => invalid === null && drilledAt === null)).toBe(true)
+      expect((await rp.open(book, 'x')).state.total).toBe(4)
+    })
+  }
+
+  it('a tool without the folder of the chunks, or with another, cannot tell and harms nothing', async () => {
+    const blobs = `file:${join(folder, 'chunks')}`
+    await fill({ blobs })
+    await askAll({})
+    await withEngine({}, async (rp) => {
+      await expect(rp.collect()).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
+      expect((await rp.verify()).cannotTell.length).toBeGreaterThan(0)
+      // What needs no chunk works.
+      expect((await rp.head('book/x'))!.seq).toBe(4)
+    })
+    mkdirSync(join(folder, 'other'))
+    await expect(open(url, { blobs: `file:${join(folder, 'other')}` })).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
+    await isUnharmed({ blobs })
+  })
+
+  it('a store that has chunks of its own is not opened with a folder beside them', async () => {
+    await fill({})
+    await expect(open(url, { blobs: `file:${join(folder, 'chunks')}` })).rejects.toEqual(code('INVALID_ARGUMENT'))
+    await isUnharmed({})
+  })
+
+  it('a tool without the keys, the classes or the limits cannot tell and harms nothing', async () => {
+    const keys = { current: 'k', keys: { k: new Uint8Array(32).fill(7) } }
+    await fill({ keys, namespace: 'sealed' })
+    await askAll({ namespace: 'sealed' })
+    await isUnharmed({ keys, namespace: 'sealed' })
+    const classes = [money] as never
+    await fill({ classes, namespace: 'classes' }, { money: new Money(5) })
+    await askAll({ namespace: 'classes' })
+    await isUnharmed({ classes, namespace: 'classes' })
+    await fill({ namespace: 'limits' })
+    await askAll({ limits: { valueBytes: 1000 }, namespace: 'limits' } as Options)
+    await isUnharmed({ namespace: 'limits' })
+  })
+
+  it('a mark that was made because chunks were out of sight is taken back by a drill, and by opening', async () => {
+    await fill({})
+    const markAll = (rp: Reprise, invalid: string) =>
+      rp.head('book/x').then(async (head) => {
+        const marks = (await rp.checkpoints('book/x')).map(({ id }) => ({ id: id as ManifestId, invalid }))
+        const guard = { timeline: head!.timeline, epoch: head!.epoch }
+        await rp.kernel.committer.submit({ operation: newOperation(rp.kernel.random), guard, marks })
+      })
+    const invalid = (rp: Reprise) => rp.checkpoints('book/x').then((all) => all.map((record) => record.invalid))
+    await withEngine({}, async (rp) => {
+      rp.register('book/', book.fold as never)
+      await markAll(rp, 'chunk 00ff is missing [CHUNK_MISSING]')
+      expect((await rp.drill({ timelines: ['book/x'] })).ok).toBe(true)
+      expect(await invalid(rp)).toEqual([null, null])
+      await markAll(rp, 'chunk 00ff is missing [CHUNK_MISSING]')
+    })
+    await withEngine({}, async (rp) => {
+      expect((await rp.open(book, 'x')).state.total).toBe(4)
+      expect((await invalid(rp)).filter((mark) => mark === null)).toHaveLength(1)
+    })
+    await withEngine({}, async (rp) => {
+      // One that holds something else than history says is not believed again.
+      await markAll(rp, 'restored state differs from that of full replay')
+      rp.register('book/', book.fold as never)
+      expect((await rp.drill({ timelines: ['book/x'] })).ok).toBe(false)
+      await expect(rp.open(book, 'x')).rejects.toEqual(code('UNRECOVERABLE'))
+    })
+  })
+})

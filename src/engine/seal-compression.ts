@@ -8,7 +8,7 @@ import type { Limits } from '../core/limits.ts'
 const deflate = 1
 const zstd = 2
 
-type Inflate = (bytes: Uint8Array, options: { maxOutputLength: number }) => Uint8Array
+type Inflate = (bytes: Uint8Array, options: { maxOutputLength: number; chunkSize: number }) => Uint8Array
 
 /** Node 22.15 and newer; its types are not in the library of Node 20. */
 const { zstdCompressSync, zstdDecompressSync } = zlib as unknown as {
@@ -24,6 +24,9 @@ export interface Compressed {
 /** Above this, a sample tells first whether it is worth the time: media, weights and ciphertext do not get smaller. */
 const sampleAboveBytes = 16 * 1024
 const sampleBytes = 4 * 1024
+/** What zlib asks for at least. */
+const chunkBytesMin = 64
+const chunkBytesMax = 16 * 1024
 
 /** Null if that did not make it smaller, or a sample from the middle says that it hardly would. */
 export function compress(plain: Uint8Array): Compressed | null {
@@ -49,7 +52,10 @@ export function decompress(
   if (size > limits.inflateBytes || size > from.bytes.length * limits.inflateRatio) throw bomb(from, size, limits)
   let plain: Uint8Array
   try {
-    plain = inflate(from.bytes, { maxOutputLength: size })
+    // By default each result, however small, keeps 16 KB of memory. One byte more than is promised: then it ends in one
+    // go. Not as much as a header promises, though: that may be a lie.
+    const chunkSize = Math.min(Math.max(size + 1, chunkBytesMin), chunkBytesMax)
+    plain = inflate(from.bytes, { maxOutputLength: size, chunkSize })
   } catch (cause) {
     const isTooLong = (cause as { code?: unknown }).code === 'ERR_BUFFER_TOO_LARGE'
     throw isTooLong ? bomb(from, size, limits) : new RepriseError('MALFORMED', 'compressed data is damaged', {}, cause)

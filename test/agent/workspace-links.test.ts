@@ -75,6 +75,41 @@ describe('G15 restoring a workspace does not leave it', () => {
     })
   })
 
+  it('when the workspace itself became a link: rollback, restore and capture are refused, and nothing is rolled back', async () => {
+    const place = newPlace({ a: 'mine' })
+    const directory = place.workspace
+    const session = await newSession()
+    await session.turn('first', { workspace: { directory } })
+    await session.turn('second')
+    const outside = picture(place.outside, { hasFolders: true })
+    renameSync(directory, join(place.folder, 'moved'))
+    symlinkSync(place.outside, directory)
+    for (const refused of [
+      () => session.rollback(1, { workspace: { directory } }),
+      () => session.rollback(0, { workspace: { directory } }),
+      () => session.restoreWorkspace({ directory }),
+      () => session.captureWorkspace({ directory }),
+    ]) {
+      await expect(refused()).rejects.toThrow(code('TREE_BLOCKED'))
+    }
+    expect(picture(place.outside, { hasFolders: true })).toEqual(outside)
+    expect(session.state.turn).toBe(2)
+    // The caller's own word: the place it was moved to, by its name.
+    await session.rollback(1, { workspace: { directory: join(place.folder, 'moved') } })
+    expect(readFileSync(join(place.folder, 'moved/a'), 'utf8')).toBe('mine')
+  })
+
+  it('when it is reached through a link that is still the same', async () => {
+    const place = newPlace({ a: 'mine' })
+    const directory = join(place.folder, 'link')
+    symlinkSync(place.workspace, directory)
+    const session = await newSession()
+    await session.turn('first', { workspace: { directory } })
+    writeFileSync(join(directory, 'a'), 'changed')
+    await session.restoreWorkspace({ directory })
+    expect(readFileSync(join(place.workspace, 'a'), 'utf8')).toBe('mine')
+  })
+
   it('when that directory holds one where a file belongs', async () => {
     const place = newPlace({ 'x/c': 'a file of that name' })
     await roundTrip(place, (workspace) => {

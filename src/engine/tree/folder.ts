@@ -65,7 +65,10 @@ export async function openRoot(directory: string, options: FolderOptions = {}): 
     // The root may be reached through links: it is the caller's own word. It is resolved once.
     const path = await realpath(directory)
     refuseHome(path)
-    return await enterPath(path, null, '', { isHeld, isCareless: planted?.has('tree-follows-links') ?? false }, true)
+    const isCareless = planted?.has('tree-follows-links') ?? false
+    const folder = await enterPath(path, null, '', { isHeld, isCareless }, true)
+    if (folder) await folder.checkPlace()
+    return folder
   }).then((folder) => {
     if (!folder) throw new RepriseError('NOT_FOUND', `${directory} is not a directory`, { directory })
     return folder
@@ -212,6 +215,15 @@ export class Folder {
     } finally {
       await this.remove(name)
     }
+  }
+
+  /** For a root: between resolving its path and opening it, a directory on the way may have become a link. */
+  async checkPlace(): Promise<void> {
+    if (!this.#handle) return
+    const found = await realpath(`/proc/self/fd/${this.#handle.fd}`)
+    if (found === this.path) return
+    await this.close()
+    throw blocked(this.path, 'another process replaced this directory')
   }
 
   async close(): Promise<void> {

@@ -20,7 +20,7 @@ import type { SessionRollbackPlan } from './rollback.ts'
 import { runTurn, takeDecisions } from './run.ts'
 import { place, type SessionState, spentBy } from './state.ts'
 import type { TurnHost } from './turn.ts'
-import { captureFiles, restoreFiles, type WorkspaceOptions, type WorkspaceReport } from './workspace.ts'
+import { captureFiles, checkWorkspace, restoreFiles, type WorkspaceOptions, type WorkspaceReport } from './workspace.ts'
 
 export class Session<Data> {
   readonly #line: Line<Data>
@@ -195,6 +195,7 @@ export class Session<Data> {
       })
     }
     const { settings = {}, because = 'asked for', again = false, workspace } = options
+    if (workspace) await checkWorkspace(this.engine.kernel, this.#line.anyOpen.state, workspace)
     const archive = await this.#line.rollback(plan, { settings, because, guardrail: null, isAgain: again })
     if (workspace) await this.restoreWorkspace(workspace)
     return { plan, archive }

@@ -84,6 +84,8 @@ export interface SessionState<Data> {
   readonly turns: Keyed<TurnRecord>
   readonly notes: Keyed<string>
   readonly streams: Keyed<{ readonly attempt: number; readonly text: string }>
+  /** Where each workspace directory led when it was captured: the name the caller gave (absolute), and the real path. */
+  roots?: Readonly<Record<string, string>>
   readonly files: Keyed<FileRecord>
   readonly contents: Keyed<Uint8Array>
 }
@@ -183,6 +185,7 @@ export interface Entries {
     set: readonly (readonly [string, FileRecord])[]
     gone: readonly string[]
     contents: readonly (readonly [string, Uint8Array])[]
+    root?: readonly [given: string, real: string]
   }
 }
 
@@ -328,7 +331,8 @@ const appliers: Appliers = {
     const at = state.cuts[cut]!
     state.cuts = { ...state.cuts, [cut]: { ...at, closed: [...at.closed, from] } }
   },
-  files(state, { set, gone, contents }) {
+  files(state, { set, gone, contents, root }) {
+    if (root) state.roots = { ...state.roots, [root[0]]: root[1] }
     for (const path of gone) state.files.delete(path)
     for (const [path, file] of set) state.files.set(path, file)
     for (const [digest, bytes] of contents) state.contents.set(digest, bytes)

@@ -3,12 +3,13 @@
 // too large a file or workspace is refused before anything is written. How files are reached is in engine/tree: no link
 // is followed, and nothing outside of the directory is read, written or deleted.
 
+import { resolve } from 'node:path'
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { shown, unsafe } from '../../core/tree-path.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
-import { type Folder, openRoot } from '../../engine/tree/folder.ts'
+import { blocked, type Folder, openRoot } from '../../engine/tree/folder.ts'
 import { restoreTree, type Wanted } from '../../engine/tree/restore.ts'
 import { type Found, scanTree } from '../../engine/tree/scan.ts'
 import { Way } from '../../engine/tree/way.ts'
@@ -17,7 +18,7 @@ import type { FileRecord, SessionState } from './state.ts'
 import { ignoring, isIgnoredByOptions } from './workspace-ignore.ts'
 
 export interface WorkspaceOptions {
-  /** Must not be, or hold, your home directory. If it is a link, it is resolved once. */
+  /** Must not be, or hold, your home directory. If it is a link, it must lead where it led when it was first captured. */
   readonly directory: string
   /** Further patterns, as in .gitignore. `.git` and `.reprise` are ignored unless a pattern takes them back. */
   readonly ignore?: readonly string[]
@@ -55,8 +56,11 @@ export async function captureFiles(
 ): Promise<WorkspaceReport> {
   const root = await openRoot(options.directory, { planted: kernel.planted })
   try {
+    const given = resolve(options.directory)
+    checkRoot(open.state, given, root.path)
     const scan = await scanTree(root, ignoring(options, null), kernel.limits)
-    const { files, contents } = open.state
+    const { files, contents, roots } = open.state
+    const isNewRoot = roots?.[given] === undefined
     const there = new Set<string>()
     const set: [string, FileRecord][] = []
     const added = new Map<string, Uint8Array>()
@@ -68,7 +72,10 @@ export async function captureFiles(
       if (content && !contents.has(record.digest)) added.set(record.digest, content)
     }
     const gone = [...files.keys()].filter((path) => !there.has(path))
-    if (set.length > 0 || gone.length > 0) await open.write([entry('files', { set, gone, contents: [...added] })])
+    if (set.length > 0 || gone.length > 0 || isNewRoot) {
+      const found = isNewRoot && { root: [given, root.path] as const }
+      await open.write([entry('files', { set, gone, contents: [...added], ...found })])
+    }
     const bytes = [...added.values()].reduce((sum, each) => sum + each.length, 0)
     const skipped = scan.leftAlone.filter(({ why }) => why === 'special').map(({ path }) => path)
     return { files: there.size, written: set.map(([path]) => path), removed: gone, bytes, skipped }
@@ -90,11 +97,36 @@ export async function restoreFiles(
   }
   const root = await openRoot(options.directory, { create: true, planted: kernel.planted })
   try {
+    checkRoot(state, resolve(options.directory), root.path)
     const report = await restoreTree(root, wanted, ignoring(options, state), kernel.limits)
     return { files: wanted.size, ...report, skipped: [] }
   } finally {
     await root.close()
   }
+}
+
+/** Before a rollback, so that nothing is rolled back whose files cannot follow. */
+export async function checkWorkspace(
+  kernel: WorkspaceKernel,
+  state: SessionState<unknown>,
+  options: WorkspaceOptions,
+): Promise<void> {
+  const root = await openRoot(options.directory, { create: true, planted: kernel.planted })
+  try {
+    checkRoot(state, resolve(options.directory), root.path)
+  } finally {
+    await root.close()
+  }
+}
+
+/**
+ * The name is the caller's word; where it leads is not, once an agent has been at work beside it: it may have put a link in
+ * the directory's place. Whoever moved a workspace on purpose names the new place.
+ */
+function checkRoot({ roots }: SessionState<unknown>, given: string, real: string): void {
+  const before = roots && Object.hasOwn(roots, given) ? roots[given] : undefined
+  if (before === undefined || before === real) return
+  throw blocked(given, `it led to ${shown(before)} when it was captured, and leads to ${shown(real)} now`)
 }
 
 /** The record may come from an import: it is not what its type says until it was looked at. */

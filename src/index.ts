@@ -12,11 +12,20 @@ export type { Limits } from './core/limits.ts'
 export type { FeedPosition, Head, ManifestRecord, Sql, Store, WorkerRow } from './core/ports.ts'
 export { feedStart } from './core/ports.ts'
 export type { RetentionPolicy } from './core/retention.ts'
+export type { BackupOptions, BackupReport, RestoreReport } from './engine/backup.ts'
 export type { RecoveryCard } from './engine/card.ts'
 export type { CollectReport } from './engine/collect.ts'
 export type { OpenOptions } from './engine/definition.ts'
+export type { DeletedTimeline, DeleteOptions, DeleteReport } from './engine/delete.ts'
 export type { DrillReport } from './engine/drill.ts'
 export type { EngineEvents } from './engine/events.ts'
+export {
+  type HousekeepingOptions,
+  type HousekeepingReport,
+  type HousekeepingState,
+  housekeepingRound,
+  housekeepingState,
+} from './engine/housekeeping.ts'
 export type { Actions, Model, Verb } from './engine/model.ts'
 export type { Moved, MoveOptions } from './engine/move.ts'
 export { createEngine, type EngineOptions, type Options, open, type Ports } from './engine/open.ts'
@@ -30,4 +39,5 @@ export {
 export type { RecoveryReport } from './engine/report.ts'
 export type { Past, Reprise } from './engine/reprise.ts'
 export type { KeyRing } from './engine/seal.ts'
+export type { StoreTools } from './engine/store-tools.ts'
 export type { Fault, VerifyReport } from './engine/verify.ts'

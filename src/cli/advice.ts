@@ -1,56 +1,159 @@
 // The adviser's knowledge, as data: which configuration answers which question, why, what to watch, and code that runs.
 // A test runs every snippet.
 
-export type Truth = 'history' | 'state'
+export type Truth = 'history' | 'state' | 'external'
 export type Captures = 'progress' | 'state' | 'both' | 'execution'
 export type Scope = 'one' | 'machine' | 'many'
+export type About = 'anything' | 'items' | 'changes' | 'entities' | 'records' | 'conversation'
 
 export interface Answers {
   readonly truth: Truth
   readonly captures: Captures
   readonly scope: Scope
+  readonly about: About
   readonly budget: string
   readonly effects: boolean
 }
 
 export interface Advice {
-  /** B1 to B10 of the specification. */
+  /** B1 to B10 of the specification, and which of several. */
   readonly id: string
   readonly title: string
-  readonly when: { readonly truth?: Truth; readonly captures?: Captures; readonly scope?: Scope }
+  readonly when: Partial<Pick<Answers, 'truth' | 'captures' | 'scope' | 'about'>>
   readonly why: string
   readonly watch: readonly string[]
   /** A whole module; BUDGET stands for the recovery budget. */
   readonly code: string
 }
 
-const kernelSnippet = (body: string) => `import { open, timeline } from 'reprise'\n\n${body}`
-
 /** The first that fits counts; what a row does not name, it does not ask. */
 export const advices: readonly Advice[] = [
   {
-    id: 'B1',
-    title: 'a resumable job (progress checkpoint)',
-    when: { captures: 'progress', truth: 'history' },
-    why: 'Only which items are done has to survive. Each item is recorded when it is done, with the position of the source in the same entry.',
+    id: 'B5-agent',
+    title: 'a session of an agent',
+    when: { about: 'conversation' },
+    why: 'Messages, model calls and tool calls are recorded one by one: a crash repeats none that has an outcome, people approve what must be approved, and a turn that went wrong is rolled back with what it did.',
     watch: [
-      'the effect happens before the record: an item in flight at a crash is done again, so hand ctx.idempotencyKey to the outside system',
-      'keys that are not stable (a row number, a timestamp) make everything look new',
-      'an item that always fails ends among the dead letters: look at reprise dead',
+      'a tool that changes something needs a compensation, or it cannot be undone',
+      'a model call that was cut off may have been billed: say with modelInDoubt what to do',
     ],
     code: `import { open } from 'reprise'
-import { job } from 'reprise/job'
+import { agent, tool } from 'reprise/agent'
 
-export const work = job('ingest', {
-  source: ['a', 'b', 'c'],
-  key: (item) => item,
-  concurrency: 8,
-  checkpoint: { recoverWithin: 'BUDGET' },
-  each: async (item, ctx) => ({ item, key: ctx.idempotencyKey }),
+// Stands for your model.
+const model = async ({ messages }) => ({ content: \`you said: \${messages.at(-1).content}\` })
+export const support = agent('support', {
+  model,
+  tools: { refund: tool({ call: ({ cents }) => ({ refunded: cents }), compensate: () => undefined }) },
 })
 
 const rp = await open()
-console.log(await (await rp.run(work)).result())
+const session = await rp.open(support, 'ann')
+console.log(await session.turn('hello'))
+await session.close()
+await rp.close()
+`,
+  },
+  {
+    id: 'B1-migrate',
+    title: 'migrations (numbered steps)',
+    when: { about: 'changes' },
+    why: 'A fixed list of changes, each done once and in order: every step is recorded with its checksum, SQL in one transaction with its record.',
+    watch: [
+      'a step that was applied must not change: add another',
+      'a step in code may run again after a crash: use step.save and step.key',
+    ],
+    code: `import { open } from 'reprise'
+import { migrations } from 'reprise/migrate'
+
+export const schema = migrations('advised-schema', {
+  steps: [{ id: '001-notes', sql: 'CREATE TABLE IF NOT EXISTS advised_notes (id INTEGER PRIMARY KEY, text TEXT)' }],
+})
+
+const rp = await open()
+console.log(await (await rp.run(schema)).result())
+await rp.close()
+`,
+  },
+  {
+    id: 'B1-mirror',
+    title: 'a mirror of another system (a job into a table)',
+    when: { truth: 'external', captures: 'both' },
+    why: 'The other system is the authority, and here is a copy with the place up to which it was read. Every row carries the version it has there; a changed one is read again, and the copy can always be made anew.',
+    watch: [
+      'what is deleted over there does not show in a list of what is there: ask for deletions, or compare now and then',
+      'never write to the copy: the next round would take it back',
+    ],
+    code: `import { open } from 'reprise'
+import { job, keyRange } from 'reprise/job'
+import { table } from 'reprise/table'
+
+// Stands for the other system.
+const rows = [1, 2, 3].map((id) => ({ id, name: \`row \${id}\`, updatedAt: 1 }))
+const rp = await open()
+const copy = await rp.open(table('mirror'))
+export const mirror = job('mirror', {
+  source: keyRange({ after: (id, limit) => rows.filter((row) => row.id > (id ?? 0)).slice(0, limit), key: (row) => row.id, again: true }),
+  key: (row) => row.id,
+  version: (row) => row.updatedAt,
+  retry: { attempts: 5 },
+  each: (row) => copy.set(String(row.id), row),
+})
+
+console.log(await (await rp.run(mirror)).result(), copy.get('1'))
+await rp.close()
+`,
+  },
+  {
+    id: 'B5-probe',
+    title: 'steps that ask the other system what became of them',
+    when: { truth: 'external', captures: 'execution' },
+    why: 'Whether a payment was made is known by the bank, not here. Each call has the same key every time, and after a crash the probe asks before anything is done again.',
+    watch: [
+      'the other system must know the key: without that, only hold and a person help',
+      'a probe that answers too early says no: wait as long as the other system may need',
+    ],
+    code: `import { open } from 'reprise'
+import { workflow } from 'reprise/workflow'
+
+// Stands for the other system: it knows by key what it has done.
+const bank = new Map()
+export const pay = workflow('pay', async (ctx, cents) => {
+  return await ctx.step('charge', ({ key }) => void bank.set(key, cents) ?? { charged: cents }, {
+    inDoubt: async (key) => (bank.has(key) ? { happened: true, result: { charged: bank.get(key) } } : { happened: false }),
+  })
+})
+
+const rp = await open()
+console.log(await (await rp.run(pay, 1999)).result())
+await rp.close()
+`,
+  },
+  {
+    id: 'B1-external',
+    title: 'a job over what another system has',
+    when: { truth: 'external' },
+    why: 'The other system is the authority on what there is; here is only which of it was done, and in which version. Reading it again costs a page, doing it again is skipped.',
+    watch: [
+      'read from a copy and the version tells you: without `version`, a change over there is never seen',
+      'the other system decides what is true: write to it with ctx.idempotencyKey, and ask it after a doubt',
+    ],
+    code: `import { open } from 'reprise'
+import { job, pages } from 'reprise/job'
+
+// Stands for the other system.
+const list = async (page = 0) => ({ items: [{ id: page, updatedAt: 1 }], next: page < 2 ? page + 1 : null })
+export const sync = job('sync', {
+  source: pages((cursor) => list(cursor)),
+  key: (record) => record.id,
+  version: (record) => record.updatedAt,
+  retry: { attempts: 5 },
+  checkpoint: { recoverWithin: 'BUDGET' },
+  each: async (record, ctx) => ({ record, key: ctx.idempotencyKey }),
+})
+
+const rp = await open()
+console.log(await (await rp.run(sync)).result())
 await rp.close()
 `,
   },
@@ -58,25 +161,24 @@ await rp.close()
     id: 'B2',
     title: 'saves (state checkpoint)',
     when: { truth: 'state' },
-    why: 'The state is the truth and can be written whole: keep the last few, verify each, fall back when the newest is damaged.',
+    why: 'The state is the truth and can be written whole: keep the last few, verify each, fall back when the newest is damaged. Only what changed is written.',
     watch: [
       'what happens after the last save is lost: save as often as you can bear to lose',
       'a changed format needs a version',
     ],
-    code: kernelSnippet(`export const training = timeline('training', {
-  authority: 'state',
-  initial: () => ({ epoch: 0, weights: [] }),
-  apply: (state, entry) => ({ epoch: entry.epoch, weights: entry.weights }),
-  retain: { checkpoints: 5 },
-})
+    code: `import { open } from 'reprise'
+import { save } from 'reprise/save'
+
+export const training = save('training', { keep: 5 })
 
 const rp = await open()
-const run = await rp.open(training, 'model')
-await run.append({ type: 'trained', epoch: run.state.epoch + 1, weights: [0.1, 0.2] })
-await run.checkpoint()
-console.log(run.state.epoch)
+const weights = await rp.open(training)
+const found = await weights.latest().catch(() => null)
+const step = (found?.value.step ?? 0) + 1
+await weights.put({ step, weights: new Float64Array(8) }, { label: \`step \${step}\` })
+console.log(await weights.list())
 await rp.close()
-`),
+`,
   },
   {
     id: 'B5',
@@ -103,6 +205,134 @@ await rp.close()
 `,
   },
   {
+    id: 'B4',
+    title: 'a state store in partitions (snapshot and changelog)',
+    when: { about: 'records', scope: 'many' },
+    why: 'More keyed state than one process should hold: each partition is a timeline of its own with its owner, restored from its newest snapshot and what came after; a standby follows and takes over.',
+    watch: [
+      'a transaction lies within one partition: choose keys so that what belongs together lies together',
+      'the number of partitions is part of the data',
+    ],
+    code: `import { open } from 'reprise'
+import { stateStore } from 'reprise/table'
+
+export const counts = stateStore('counts', { partitions: 4 })
+
+const rp = await open()
+const store = await rp.open(counts)
+await store.set('berlin', 7)
+console.log(await store.get('berlin'))
+await store.close()
+await rp.close()
+`,
+  },
+  {
+    id: 'B3',
+    title: 'a table (log first, then pages)',
+    when: { about: 'records' },
+    why: 'Much keyed state: changes are logged, applied, and checkpointed by page, so that a checkpoint costs what changed. Transactions over several keys, indexes, rows that end by themselves.',
+    watch: [
+      'values are immutable: set a new one instead of changing it in place',
+      'more rows than memory: pagedTable reads them page by page',
+    ],
+    code: `import { open } from 'reprise'
+import { table } from 'reprise/table'
+
+export const stock = table('stock', { indexes: { place: (row) => row.place }, checkpoint: { recoverWithin: 'BUDGET' } })
+
+const rp = await open()
+const shelf = await rp.open(stock)
+await shelf.transaction((tx) => {
+  tx.set('A-1', { place: 'berlin', count: 7 })
+  tx.set('A-2', { place: 'paris', count: 1 })
+})
+console.log([...shelf.by('place', 'berlin')])
+await rp.close()
+`,
+  },
+  {
+    id: 'B6-aggregate',
+    title: 'aggregates (event sourcing)',
+    when: { about: 'entities' },
+    why: 'Things that take commands and must never be in a wrong state: a command is decided on the state, what happened is appended, and everything that is shown elsewhere follows the events.',
+    watch: [
+      'a bad event stays for ever: correct it with another',
+      'personal data in events needs personal(), or it cannot be erased',
+    ],
+    code: `import { open } from 'reprise'
+import { aggregate } from 'reprise/events'
+
+export const account = aggregate('account', {
+  initial: () => ({ balance: 0 }),
+  evolve: { deposited: (state, event) => ({ balance: state.balance + event.amount }) },
+  decide: { deposit: (_state, command) => ({ type: 'deposited', amount: command.amount }) },
+  checkpoint: { recoverWithin: 'BUDGET' },
+})
+
+const rp = await open()
+const alice = await rp.open(account, 'alice')
+await alice.do('deposit', { amount: 10 })
+console.log(alice.state)
+await rp.close()
+`,
+  },
+  {
+    id: 'B1',
+    title: 'a resumable job (progress checkpoint)',
+    when: { captures: 'progress' },
+    why: 'Only which items are done has to survive. Each item is recorded when it is done, with the position of the source in the same entry.',
+    watch: [
+      'the effect happens before the record: an item in flight at a crash is done again, so hand ctx.idempotencyKey to the outside system',
+      'keys that are not stable (a row number, a timestamp) make everything look new',
+      'an item that always fails ends among the dead letters: look at reprise dead',
+    ],
+    code: `import { open } from 'reprise'
+import { job } from 'reprise/job'
+
+export const work = job('ingest', {
+  source: ['a', 'b', 'c'],
+  key: (item) => item,
+  concurrency: 8,
+  checkpoint: { recoverWithin: 'BUDGET' },
+  each: async (item, ctx) => ({ item, key: ctx.idempotencyKey }),
+})
+
+const rp = await open()
+console.log(await (await rp.run(work)).result())
+await rp.close()
+`,
+  },
+  {
+    id: 'B6-projection',
+    title: 'a projection (state and position together)',
+    when: { captures: 'both', scope: 'one' },
+    why: 'A state that follows a stream of facts: it and the place up to which it has read are one coordinate, so neither runs ahead. It can be built anew beside the old one at any time.',
+    watch: [
+      'a handler that throws stops it (or sets the event aside: poison)',
+      'readers see what was applied so far: catchUp() to read what you wrote',
+    ],
+    code: `import { open } from 'reprise'
+import { aggregate, projection } from 'reprise/events'
+
+const account = aggregate('advised-account', {
+  initial: () => ({ balance: 0 }),
+  evolve: { deposited: (state, event) => ({ balance: state.balance + event.amount }) },
+  decide: { deposit: (_state, command) => ({ type: 'deposited', amount: command.amount }) },
+})
+export const totals = projection('advised-totals', {
+  from: [account],
+  initial: () => new Map(),
+  on: { deposited: (state, event, info) => void state.set(info.id, (state.get(info.id) ?? 0) + event.amount) },
+})
+
+const rp = await open()
+await (await rp.open(account, 'alice')).do('deposit', { amount: 10 })
+const view = await rp.open(totals)
+console.log(await view.catchUp())
+await rp.close()
+`,
+  },
+  {
     id: 'B7',
     title: 'a consistent cut over several timelines',
     when: { scope: 'many' },
@@ -111,7 +341,9 @@ await rp.close()
       'a slow participant holds the others up',
       'independent checkpoints without durable messages can cascade (the domino effect)',
     ],
-    code: kernelSnippet(`export const part = timeline('part', {
+    code: `import { open, timeline } from 'reprise'
+
+export const part = timeline('part', {
   initial: () => ({ received: 0 }),
   apply: (state) => ({ received: state.received + 1 }),
   checkpoint: { recoverWithin: 'BUDGET' },
@@ -123,20 +355,20 @@ const b = await rp.open(part, 'b')
 await b.append({ type: 'received' }, { key: 'a-1' })
 console.log(b.state, b.coordinate)
 await rp.close()
-`),
+`,
   },
   {
-    id: 'B3',
-    title: 'a table (log first, then pages)',
-    when: { scope: 'machine', truth: 'history' },
-    why: 'Much keyed state on one machine: changes are logged, applied, and checkpointed by page, so that a checkpoint costs what changed.',
+    id: 'B8',
+    title: 'a timeline with keyed state (incremental checkpoints)',
+    when: { scope: 'machine' },
+    why: 'Much state on one machine under rules of your own: changes are logged and folded, and a checkpoint writes only the pages that changed.',
     watch: [
       'values are immutable: set a new one instead of changing it in place',
       'history that nobody needs is only trimmed if retain says so',
     ],
-    code: kernelSnippet(`import { keyed } from 'reprise'
+    code: `import { keyed, open, timeline } from 'reprise'
 
-export const stock = timeline('stock', {
+export const stock = timeline('advised-stock', {
   initial: () => ({ items: keyed() }),
   apply(state, entry) {
     state.items.set(entry.sku, entry.count)
@@ -150,7 +382,7 @@ const shelf = await rp.open(stock, 'berlin')
 await shelf.append({ type: 'counted', sku: 'A-1', count: 7 })
 console.log(shelf.state.items.get('A-1'))
 await rp.close()
-`),
+`,
   },
   {
     id: 'B6',
@@ -161,7 +393,9 @@ await rp.close()
       'a bad event stays for ever: correct it with another',
       'a changed fold needs a new version, and old entries need upcasters',
     ],
-    code: kernelSnippet(`export const account = timeline('account', {
+    code: `import { open, timeline } from 'reprise'
+
+export const account = timeline('ledger', {
   initial: () => ({ balance: 0 }),
   apply: (state, entry) => ({ balance: state.balance + entry.amount }),
   checkpoint: { recoverWithin: 'BUDGET' },
@@ -172,14 +406,14 @@ const alice = await rp.open(account, 'alice')
 await alice.append({ type: 'deposited', amount: 10 })
 console.log(alice.state.balance)
 await rp.close()
-`),
+`,
   },
 ]
 
 const effectWatch =
   'calls outside: use effects (ctx.effect, handle.effects.run) or the idempotency key; what is in doubt after a crash is decided by the policy you declare'
 
-/** @example advise({ truth: 'history', captures: 'progress', scope: 'one', budget: '2s', effects: false }).id // 'B1' */
+/** @example advise({ truth: 'history', captures: 'progress', scope: 'one', about: 'items', budget: '2s', effects: false }).id // 'B1' */
 export function advise(answers: Answers): Advice {
   const found = advices.find(({ when }) =>
     (Object.entries(when) as [keyof Advice['when'], string][]).every(([name, value]) => answers[name] === value),

@@ -1,14 +1,8 @@
 // Every command, as data: help, completion and parsing all read this one table.
 
 import type { CommandSpec } from './command.ts'
-
-const limit = { type: 'string', value: 'N', help: 'how many at most' } as const
-const yes = { type: 'boolean', short: 'y', help: 'do it without asking' } as const
-const moduleOption = {
-  type: 'string',
-  value: 'FILE',
-  help: 'module with the definition, for models this program does not know',
-} as const
+import { operating } from './commands-operating.ts'
+import { limit, moduleOption, yes } from './option-specs.ts'
 
 export const commands: readonly CommandSpec[] = [
   {
@@ -308,6 +302,7 @@ export const commands: readonly CommandSpec[] = [
     store: 'existing',
     load: () => import('./commands/cancel.ts'),
   },
+  ...operating,
   {
     name: 'terminate',
     usage: 'terminate TIMELINE',
@@ -375,7 +370,12 @@ export const commands: readonly CommandSpec[] = [
     usage: 'advise',
     summary: 'a few questions, and the right configuration with code',
     options: {
-      truth: { type: 'string', value: 'history|state', help: 'what is authoritative' },
+      about: {
+        type: 'string',
+        value: 'items|changes|entities|records|conversation|anything',
+        help: 'what it is about',
+      },
+      truth: { type: 'string', value: 'history|state|external', help: 'what is authoritative' },
       captures: { type: 'string', value: 'progress|state|both|execution', help: 'what must come back' },
       scope: { type: 'string', value: 'one|machine|many', help: 'over what' },
       budget: { type: 'string', value: 'DURATION', help: 'how long recovery may take' },
@@ -389,6 +389,7 @@ export const commands: readonly CommandSpec[] = [
     name: 'doctor',
     usage: 'doctor',
     summary: 'check Node, driver, durability, disk, clock, workers and checkpoints',
+    options: { module: moduleOption },
     arguments: [0, 0],
     store: 'none',
     load: () => import('./commands/doctor.ts'),

@@ -1,33 +1,74 @@
 import { describe, expect, it } from 'vitest'
-import { checkpointsHealth, stuckAfterMs, type TimelineFacts, type WorkerFacts, workersHealth } from './health.ts'
+import {
+  checkpointsHealth,
+  failingHealth,
+  stuckAfterMs,
+  type TimelineFacts,
+  type WorkerFacts,
+  workersHealth,
+} from './health.ts'
 
 const now = 1_800_000_000_000
 const day = 86_400_000
 
 describe('workers', () => {
-  const worker = { id: 'w~1' as WorkerFacts['id'], isAlive: true, progressAt: now, ownsSomething: true }
-  const verdict = (changes: object) =>
-    workersHealth([{ ...worker, ...changes }], now).map(({ state, what }) => [state, what])
+  const step = { timeline: 'workflow/pay/1', what: 'step charge', since: now - stuckAfterMs, limitMs: null }
+  const worker: WorkerFacts = {
+    id: 'w~1' as WorkerFacts['id'],
+    isAlive: true,
+    ownsSomething: true,
+    underWay: [],
+    failing: [],
+  }
+  const verdict = (changes: Partial<WorkerFacts>, at = now) =>
+    workersHealth([{ ...worker, ...changes }], at).map(({ state, what }) => [state, what])
 
-  it('are well when they get somewhere, or own nothing', () => {
+  it('are well while nothing hangs, whatever they hold and however long they were idle', () => {
     expect(verdict({})).toEqual([['ok', '1 worker alive']])
+    expect(verdict({}, now + 1000 * day)).toEqual([['ok', '1 worker alive']])
     expect(verdict({ isAlive: false, ownsSomething: false })).toEqual([['ok', '0 workers alive']])
-    expect(verdict({ progressAt: 0, ownsSomething: false })).toEqual([['ok', '1 worker alive']])
   })
 
   it('are stale when they are gone and still own something', () => {
     expect(verdict({ isAlive: false })).toEqual([['warning', 'gone without letting go: w~1']])
   })
 
-  it('are stuck when they live without progress, from the bound on', () => {
-    expect(verdict({ progressAt: now - stuckAfterMs })).toEqual([['ok', '1 worker alive']])
-    expect(verdict({ progressAt: now - stuckAfterMs - 1 })).toEqual([['warning', 'alive without progress: w~1']])
+  it('are stuck on the one call that hangs, from the bound on, however much else moves', () => {
+    expect(verdict({ underWay: [step] })).toEqual([['ok', '1 worker alive']])
+    const [[state, what]] = verdict({ underWay: [step, { ...step, since: now }] }, now + 1) as [[string, string]]
+    expect(state).toBe('warning')
+    expect(what).toBe('stuck: workflow/pay/1: step charge without a sign for 5m (w~1)')
+  })
+
+  it('go by the limit that a call has of its own', () => {
+    const long = { ...step, limitMs: 2 * stuckAfterMs }
+    expect(verdict({ underWay: [long] }, now + 1)).toEqual([['ok', '1 worker alive']])
+    const short = { ...step, since: now - 3000, limitMs: 2000 }
+    expect(verdict({ underWay: [short] })[0]![1]).toContain('for 3s, and may take 2s')
+  })
+
+  it('tell of checkpoints that fail in a row', () => {
+    const failing = [{ timeline: 'table/t', failures: 7, reason: 'disk full', since: now - 60_000 }]
+    expect(failingHealth([worker], now)).toEqual([])
+    const [check] = failingHealth([{ ...worker, failing }], now)
+    expect([check!.state, check!.what]).toEqual([
+      'bad',
+      'table/t: 7 checkpoints failed in a row since 1m ago: disk full',
+    ])
   })
 })
 
 describe('checkpoints', () => {
   const sound = { seq: 2000, createdAt: now - day, drilledAt: null, invalid: null }
-  const facts: TimelineFacts = { timeline: 'job/x', seq: 2500, checkpoints: [sound, { ...sound, seq: 1000 }] }
+  const facts: TimelineFacts = {
+    timeline: 'job/x',
+    seq: 2500,
+    start: 0,
+    createdAt: now - 2 * day,
+    updatedAt: now,
+    policy: null,
+    checkpoints: [sound, { ...sound, seq: 1000 }],
+  }
   const verdict = (changes: Partial<TimelineFacts>) =>
     checkpointsHealth([{ ...facts, ...changes }], now).map(({ name, state }) => `${name} ${state}`)
 
@@ -47,6 +88,33 @@ describe('checkpoints', () => {
       'checkpoints ok',
       'drills ok',
     ])
+  })
+
+  it('no longer advance when there are only damaged ones, or none at all where a policy asks for them', () => {
+    const invalid = { ...sound, invalid: 'CHUNK_DAMAGED' }
+    expect(verdict({ seq: 10_001, checkpoints: [invalid] })).toEqual([
+      'checkpoints bad',
+      'checkpoints warning',
+      'drills ok',
+    ])
+    expect(verdict({ seq: 10_001, checkpoints: [], policy: { recoverWithin: '2s' } })[0]).toBe('checkpoints warning')
+    expect(verdict({ seq: 10_001, checkpoints: [], policy: {} })[0]).toBe('checkpoints ok')
+    expect(verdict({ seq: 20_001, start: 20_000, checkpoints: [], policy: { recoverWithin: '2s' } })[0]).toBe(
+      'checkpoints ok',
+    )
+  })
+
+  it('are judged by their own policy: entries, time while written to, and the first one', () => {
+    const every = { policy: { every: 50 }, checkpoints: [sound] }
+    expect(verdict({ ...every, seq: 2500 })[0]).toBe('checkpoints ok')
+    expect(verdict({ ...every, seq: 2501 })[0]).toBe('checkpoints warning')
+    expect(verdict({ policy: { every: 50, first: 500 }, seq: 5000, checkpoints: [] })[0]).toBe('checkpoints ok')
+    expect(verdict({ policy: { every: 50, first: 500 }, seq: 5001, checkpoints: [] })[0]).toBe('checkpoints warning')
+    const each = { policy: { each: '1h' }, checkpoints: [sound] }
+    expect(verdict({ ...each, updatedAt: now })[0]).toBe('checkpoints warning')
+    expect(verdict({ ...each, updatedAt: sound.createdAt + 1000 })[0]).toBe('checkpoints ok')
+    const [check] = checkpointsHealth([{ ...facts, ...each }], now)
+    expect(check!.what).toContain('job/x: 500 entries since 1d ago, and its policy is one each 1h')
   })
 
   it('want a drill every 30 days', () => {

@@ -1,6 +1,10 @@
 // What doctor thinks of workers and checkpoints: facts in, verdicts out. Reads no clock and no store.
 
+import { formatMs, toMs } from '../core/duration.ts'
+import type { CheckpointPolicy } from '../core/economics.ts'
 import type { WorkerRow } from '../core/ports.ts'
+import type { HousekeepingState } from '../engine/housekeeping.ts'
+import type { WorkerReport } from '../engine/worker.ts'
 import { count, relative } from './format.ts'
 
 export interface Check {
@@ -10,19 +14,32 @@ export interface Check {
   readonly cure?: string
 }
 
-export const stuckAfterMs = 60_000
+/** For what has no limit of its own. */
+export const stuckAfterMs = 5 * 60_000
 const drillEveryMs = 30 * 86_400_000
 /** Fewer entries without a checkpoint than this are nothing to worry about. */
 const entriesBehindLeast = 10_000
+/** Checkpoints come this many times later than their policy says before anybody is told. */
+const patience = 10
 
-export interface WorkerFacts extends Pick<WorkerRow, 'id' | 'isAlive' | 'progressAt'> {
+export interface WorkerFacts extends Pick<WorkerRow, 'id' | 'isAlive'>, WorkerReport {
   readonly ownsSomething: boolean
 }
 
+/** What takes longer than it may, with the reason in words. A worker that holds things and has nothing to do is well. */
+export function stuckOn({ underWay }: WorkerReport, now: number): string[] {
+  return underWay
+    .filter(({ since, limitMs }) => now - since > (limitMs ?? stuckAfterMs))
+    .map(({ timeline, what, since, limitMs }) => {
+      const limit = limitMs === null ? '' : `, and may take ${formatMs(limitMs)}`
+      return `${timeline}: ${what} without a sign for ${formatMs(wholeSeconds(now - since))}${limit}`
+    })
+}
+
 export function workersHealth(workers: readonly WorkerFacts[], now: number): Check[] {
-  const holders = workers.filter((worker) => worker.ownsSomething)
-  const stale = holders.filter((worker) => !worker.isAlive)
-  const stuck = holders.filter((worker) => worker.isAlive && now - worker.progressAt > stuckAfterMs)
+  const stale = workers.filter((worker) => worker.ownsSomething && !worker.isAlive)
+  const alive = workers.filter((worker) => worker.isAlive)
+  const stuck = alive.flatMap((worker) => stuckOn(worker, now).map((words) => `${words} (${worker.id})`))
   const checks: Check[] = []
   if (stale.length > 0)
     checks.push({
@@ -35,17 +52,34 @@ export function workersHealth(workers: readonly WorkerFacts[], now: number): Che
     checks.push({
       name: 'workers',
       state: 'warning',
-      what: `alive without progress: ${stuck.map((worker) => worker.id).join(', ')}`,
-      cure: 'look at what they are doing; reprise workers says since when',
+      what: `stuck: ${stuck.join('; ')}`,
+      cure: 'give the call a timeout or heartbeats; end the worker to have another take the work over',
     })
   if (checks.length > 0) return checks
-  const alive = workers.filter((worker) => worker.isAlive).length
-  return [{ name: 'workers', state: 'ok', what: `${count(alive, 'worker')} alive` }]
+  return [{ name: 'workers', state: 'ok', what: `${count(alive.length, 'worker')} alive` }]
+}
+
+/** What the workers that live say of checkpoints that do not succeed. */
+export function failingHealth(workers: readonly WorkerFacts[], now: number): Check[] {
+  const failing = workers.filter((worker) => worker.isAlive).flatMap((worker) => worker.failing)
+  if (failing.length === 0) return []
+  const words = failing.map(({ timeline, failures, reason, since }) => {
+    return `${timeline}: ${count(failures, 'checkpoint')} failed in a row since ${relative(since, now)}: ${reason}`
+  })
+  const cure =
+    'nothing is lost and it is tried again, but recovery takes longer every minute: mend what the reason names'
+  return [{ name: 'checkpoints', state: 'bad', what: words.join('; '), cure }]
 }
 
 export interface TimelineFacts {
   readonly timeline: string
   readonly seq: number
+  /** Where its own history begins: its base, or its floor. */
+  readonly start: number
+  readonly createdAt: number
+  readonly updatedAt: number
+  /** Its own, where its definition is known. */
+  readonly policy: CheckpointPolicy | null
   /** Newest first. */
   readonly checkpoints: readonly {
     readonly seq: number
@@ -58,7 +92,10 @@ export interface TimelineFacts {
 export function checkpointsHealth(timelines: readonly TimelineFacts[], now: number): Check[] {
   const known = timelines.filter((each) => each.checkpoints.length > 0)
   const damaged = known.filter(({ checkpoints }) => checkpoints[0]!.invalid !== null)
-  const behind = known.filter(isBehind)
+  const behind = timelines.flatMap((each) => {
+    const why = whyBehind(each, now)
+    return why === null ? [] : [`${each.timeline}: ${why}`]
+  })
   const undrilled = known.filter(({ checkpoints: [newest] }) => {
     return now - (newest!.drilledAt ?? newest!.createdAt) > drillEveryMs
   })
@@ -74,11 +111,7 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
     checks.push({
       name: 'checkpoints',
       state: 'warning',
-      what: `no longer advance: ${behind
-        .map(({ timeline, seq, checkpoints: [newest] }) => {
-          return `${timeline}: ${seq - newest!.seq} entries since ${relative(newest!.createdAt, now)}`
-        })
-        .join(', ')}`,
+      what: `no longer advance: ${behind.join('; ')}`,
       cure: 'look for checkpoint-failed events; a recovery point that does not advance is an incident',
     })
   if (checks.length === 0)
@@ -96,8 +129,62 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
   return checks
 }
 
-/** The last two were so far apart; if nothing came for ten times as long, checkpoints no longer advance. */
-function isBehind({ seq, checkpoints: [newest, before] }: TimelineFacts): boolean {
-  const usual = before ? newest!.seq - before.seq : 0
-  return usual > 0 && seq - newest!.seq > Math.max(entriesBehindLeast, usual * 10)
+/**
+ * Why its recovery point is too old, by its own policy: far more entries or time since the newest sound checkpoint than it
+ * asks for. Without a policy that says a number, by what was usual before. Null: it is well.
+ */
+function whyBehind(
+  { seq, start, createdAt, updatedAt, policy, checkpoints }: TimelineFacts,
+  now: number,
+): string | null {
+  const sound = checkpoints.filter((each) => each.invalid === null)
+  const [newest, before] = sound
+  const entries = seq - (newest?.seq ?? start)
+  if (entries <= 0) return null
+  const since = newest ? `since ${relative(newest.createdAt, now)}` : 'and there is no sound checkpoint'
+  const said = `${count(entries, 'entry', 'entries')} ${since}`
+  const first = newest ? 0 : (policy?.first ?? 0)
+  if (policy?.every !== undefined && entries > Math.max(policy.every, first) * patience) {
+    return `${said}, and its policy is one every ${policy.every}`
+  }
+  const each = policy?.each
+  // Only while somebody writes: an hour later nothing has changed that a checkpoint could save.
+  const busyMs = updatedAt - (newest?.createdAt ?? createdAt)
+  if (each !== undefined && busyMs > toMs(each, 'each') * patience) return `${said}, and its policy is one each ${each}`
+  if (policy?.every !== undefined || each !== undefined) return null
+  const usual = newest && before ? newest.seq - before.seq : 0
+  if (usual > 0 && entries > Math.max(entriesBehindLeast, usual * patience)) return `${said}, and ${usual} were usual`
+  const isExpected = (policy !== null && Object.keys(policy).length > 0) || checkpoints.length > 0
+  return !newest && isExpected && entries > entriesBehindLeast ? said : null
+}
+
+function wholeSeconds(ms: number): number {
+  return Math.round(ms / 1000) * 1000
+}
+
+export function housekeepingHealth(state: HousekeepingState | null, now: number): Check {
+  const name = 'housekeeping'
+  if (!state || state.lastAt === null) {
+    return { name, state: 'ok', what: 'not yet: a program that stays open for some minutes does it' }
+  }
+  const at = relative(state.lastAt, now)
+  if (state.problem !== null) {
+    return {
+      name,
+      state: 'warning',
+      what: `failed ${at}: ${state.problem}`,
+      cure: 'it is tried again; mend what it names',
+    }
+  }
+  const { swept, drilled, drillsFailed, expired, kept } = state.last!
+  if (drillsFailed.length > 0) {
+    return { name, state: 'bad', what: `drills failed ${at}: ${drillsFailed.join('; ')}`, cure: 'reprise verify' }
+  }
+  const did = [
+    count(drilled, 'drill'),
+    `${count(swept, 'chunk')} swept`,
+    `${count(expired.length, 'timeline')} expired`,
+  ]
+  if (kept.length > 0) did.push(`${kept.length} kept though due (${kept[0]})`)
+  return { name, state: 'ok', what: `last ${at}: ${did.join(', ')}` }
 }

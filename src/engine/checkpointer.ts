@@ -74,6 +74,7 @@ export class Checkpointer<State> {
   #lastAt: number
   #lastSeq: number | null
   #failuresInARow = 0
+  #failing: { readonly since: number; readonly failures: number; readonly reason: string } | null = null
   #underWay: Promise<unknown> = Promise.resolve()
   #isQueued = false
   #milestone: string | null = null
@@ -127,6 +128,11 @@ export class Checkpointer<State> {
       interval: chooseInterval(this.#fold.checkpoint ?? {}, this.#costs, { entries: 0, ms: 0, isFirst: this.#isFirst }),
       failuresInARow: this.#failuresInARow,
     }
+  }
+
+  /** Since when every checkpoint fails, asked for or by policy, and why; null: the last one was good. */
+  get failing(): { readonly since: number; readonly failures: number; readonly reason: string } | null {
+    return this.#failing
   }
 
   /** Entries became durable: is a checkpoint due? Called on the hot path, so the full decision is made only near a limit. */
@@ -243,12 +249,18 @@ export class Checkpointer<State> {
 
   async #make(request: CheckpointRequest, trigger: string, because: string): Promise<PublishedCheckpoint> {
     try {
-      return await this.#attempt(request, trigger, because)
+      const made = await this.#attempt(request, trigger, because).catch(async (error) => {
+        if (!isReprise(error, 'BASE_GONE')) throw error
+        // Retention dropped what we built on: once more, on nothing.
+        this.#base = null
+        return await this.#attempt(request, trigger, because)
+      })
+      this.#failing = null
+      return made
     } catch (error) {
-      if (!isReprise(error, 'BASE_GONE')) throw error
-      // Retention dropped what we built on: once more, on nothing.
-      this.#base = null
-      return await this.#attempt(request, trigger, because)
+      const { since = this.#kernel.clock.elapsed(), failures = 0 } = this.#failing ?? {}
+      this.#failing = { since, failures: failures + 1, reason: error instanceof Error ? error.message : String(error) }
+      throw error
     }
   }
 

@@ -33,6 +33,7 @@ export interface EngineEvents {
   readonly declared: { readonly timeline: string; readonly from: unknown; readonly to: unknown }
   readonly retained: { readonly timeline: string; readonly dropped: number; readonly floor: number }
   readonly collected: { readonly chunks: number; readonly bytes: number }
+  readonly deleted: { readonly timeline: string }
   readonly drilled: { readonly timeline: string; readonly ok: boolean; readonly ms: number }
   readonly 'store-retry': { readonly error: unknown; readonly attempt: number }
   readonly 'worker-retired': { readonly worker: string; readonly because: string }

@@ -13,6 +13,7 @@ import { giveBack, headUnder, takeTimeline } from './ownership.ts'
 import { type Recovered, recover } from './recover.ts'
 import { lookAgain } from './second-look.ts'
 import { type NewEntry, OpenTimeline } from './timeline.ts'
+import type { Failing } from './worker.ts'
 import { type Along, refusalError } from './writer.ts'
 
 interface Held {
@@ -29,6 +30,7 @@ export class Holdings {
 
   constructor(kernel: Kernel) {
     this.#kernel = kernel
+    kernel.worker.watchFailing(() => this.#failing())
   }
 
   has(id: TimelineId): boolean {
@@ -117,6 +119,13 @@ export class Holdings {
       Promise.resolve(held.opening)
         .then((open) => open.break(error))
         .catch(() => undefined)
+    }
+  }
+
+  *#failing(): Generator<Failing> {
+    for (const [timeline, { opening }] of this.#held) {
+      const failing = opening instanceof OpenTimeline ? opening.failing : null
+      if (failing) yield { timeline, ...failing }
     }
   }
 

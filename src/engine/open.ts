@@ -10,6 +10,7 @@ import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import { type ChunkFolder, withChunks } from './chunk-place.ts'
 import { Committer } from './committer.ts'
 import { Events } from './events.ts'
+import { type HousekeepingOptions, keepHouse } from './housekeeping.ts'
 import type { Kernel } from './kernel.ts'
 import { Models } from './models.ts'
 import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
@@ -38,6 +39,11 @@ export interface Options extends EngineOptions {
   /** Where chunks go: in the store (default), or a directory: 'file:./chunks'. */
   readonly blobs?: string
   readonly readOnly?: boolean
+  /**
+   * What is tidied by itself while this program runs, one process at a time: see docs/guides/housekeeping.md. On unless
+   * false, but for the sweep of chunks in a directory of their own, which another store may share: ask for that with `collect`.
+   */
+  readonly housekeeping?: HousekeepingOptions | false
 }
 
 /** Ports and test hooks for simulations; everything has its real default. */
@@ -54,7 +60,11 @@ export interface Ports {
 /** @example const rp = await open('sqlite:./app.db') */
 export async function open(url?: string, options: Options = {}): Promise<Reprise> {
   const store = await openStore(url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db', options)
-  return createEngine({ store }, options)
+  const engine = createEngine({ store }, options)
+  if (options.housekeeping !== false && !options.readOnly) {
+    keepHouse(engine, { collect: options.blobs === undefined, ...options.housekeeping })
+  }
+  return engine
 }
 
 /** An engine over a store that is already open: for simulations and for stores of third parties. */

@@ -4,18 +4,7 @@
 import { type Coordinate, type TimelineId, timelineId, toHex } from '../core/coordinate.ts'
 import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
-import type {
-  FeedPage,
-  FeedPosition,
-  Head,
-  ManifestRecord,
-  OutgoingMessage,
-  StoreFacts,
-  TimelineQuery,
-  WorkerRow,
-} from '../core/ports.ts'
-import { card, type RecoveryCard } from './card.ts'
-import { type CollectOptions, type CollectReport, collect } from './collect.ts'
+import type { Head, OutgoingMessage } from '../core/ports.ts'
 import {
   type Entity,
   type Fold,
@@ -27,7 +16,6 @@ import {
   works,
 } from './definition.ts'
 import { Dispatcher, type Handler, type ServeOptions } from './dispatcher.ts'
-import { type DrillOptions, type DrillReport, drill } from './drill.ts'
 import type { Events } from './events.ts'
 import { type FollowOptions, follow, type Replica } from './follow.ts'
 import { existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
@@ -37,17 +25,16 @@ import type { Kernel } from './kernel.ts'
 import { isReserved } from './kinds.ts'
 import { messageTo, openMessage, sendMessage } from './message.ts'
 import { actionOf, idOf, type Model, modelsOf } from './model.ts'
-import type { Models } from './models.ts'
 import { type Moved, type MoveOptions, move, moveBack } from './move.ts'
 import { refuseMoved } from './moved.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
 import { lookAgain } from './second-look.ts'
 import { whileAwaited } from './stay-alive.ts'
+import { ledgerOnly, StoreTools } from './store-tools.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
 import { type ExportOptions, exportTimeline } from './transfer.ts'
 import { TurnTimeline } from './turns.ts'
-import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
 import type { Along } from './writer.ts'
 
 /** State as of a coordinate; read-only. */
@@ -64,8 +51,7 @@ export interface Folding<State, Handle = unknown> {
   handle?(open: OpenTimeline<State>): Handle
 }
 
-export class Reprise {
-  readonly kernel: Kernel
+export class Reprise extends StoreTools {
   readonly dispatcher: Dispatcher
   readonly #holdings: Holdings
   readonly #closing = new Set<(graceMs: number | null) => Promise<void>>()
@@ -74,7 +60,7 @@ export class Reprise {
   #letEnd: (() => void) | null = null
 
   constructor(kernel: Kernel, shut: () => Promise<void>) {
-    this.kernel = kernel
+    super(kernel)
     this.#holdings = new Holdings(kernel)
     this.dispatcher = new Dispatcher(kernel, (timeline) => this.#holdings.has(timeline))
     this.#shut = shut
@@ -87,7 +73,7 @@ export class Reprise {
 
   /** Opens an entity: recovers it from checkpoint and history, and takes ownership under a new epoch unless it is shared. */
   async open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Promise<Handle> {
-    this.#check()
+    this.check()
     if (options.shared && !definition.canShare) {
       const what = `${definition.name} has one owner at a time and cannot be opened as shared; give { wait } or { takeover }`
       throw new RepriseError('INVALID_ARGUMENT', what, { name: definition.name })
@@ -103,7 +89,7 @@ export class Reprise {
   ): Promise<Handle> {
     // Not an async function: many short runs are started, and each of those costs promises.
     try {
-      this.#check()
+      this.check()
       return definition[runs](this, input as Input, (options ?? {}) as Options)
     } catch (error) {
       return Promise.reject(error)
@@ -112,7 +98,7 @@ export class Reprise {
 
   /** This process executes runs of these definitions, whoever started them, and stays alive for them until it is closed. */
   work(definitions: readonly Workable[]): void {
-    this.#check()
+    this.check()
     for (const definition of definitions) definition[works](this)
     this.#letEnd ??= this.kernel.clock.stayAlive?.() ?? null
   }
@@ -123,7 +109,7 @@ export class Reprise {
     id: string | undefined,
     where: { readonly seq: number } | Coordinate,
   ): Promise<Past<State>> {
-    this.#check()
+    this.check()
     const timeline = idOf(definition.prefix, id)
     this.#know(definition)
     return await lookAgain(async () => {
@@ -136,7 +122,7 @@ export class Reprise {
 
   /** A new timeline that starts at a coordinate and shares history and chunks with its parent, as its model forks. */
   async fork(where: Where, to: string): Promise<Coordinate & { readonly parent: string }> {
-    this.#check()
+    this.check()
     const { model, head } = await this.#target(where.timeline)
     if (!model?.actions?.fork) return await this.forkTimeline(where, to)
     await locate(this.kernel, where)
@@ -148,7 +134,7 @@ export class Reprise {
    * its effects are listed. A workflow undoes its steps itself.
    */
   async rollback(where: Where, options: OpenOptions = {}): Promise<Rollback> {
-    this.#check()
+    this.check()
     const { model, head } = await this.#target(where.timeline)
     if (!model?.actions?.rollback) return await this.rollbackTimeline(where, options)
     await locate(this.kernel, where)
@@ -158,7 +144,7 @@ export class Reprise {
 
   /** For layers: the kernel's own fork, whatever the model says. */
   async forkTimeline(where: Where, to: string): Promise<Coordinate & { readonly parent: string }> {
-    this.#check()
+    this.check()
     return await fork(this.kernel, where, to, this.models.foldOf(where.timeline))
   }
 
@@ -167,7 +153,7 @@ export class Reprise {
     where: Where,
     options: OpenOptions = {},
   ): Promise<Rollback & { readonly archive: TimelineId }> {
-    this.#check()
+    this.check()
     const id = timelineId(where.timeline)
     await this.letGo(id)
     return await rollback(this.kernel, where, this.models.foldOf(id) ?? ledgerOnly, options)
@@ -175,7 +161,7 @@ export class Reprise {
 
   /** A checkpoint that is kept until it is released. */
   async savepoint(where: Where, options: SavepointOptions = {}): Promise<Savepoint> {
-    this.#check()
+    this.check()
     const id = timelineId(where.timeline)
     const open = await this.#holdings.get(id)
     if (open && open.seq === where.seq && !open.broken) {
@@ -186,7 +172,7 @@ export class Reprise {
   }
 
   async release(timeline: string, savepoint: string): Promise<void> {
-    this.#check()
+    this.check()
     await releaseSavepoint(this.kernel, timeline, savepoint)
   }
 
@@ -196,13 +182,13 @@ export class Reprise {
     path: string,
     options: ExportOptions = {},
   ): Promise<{ coordinate: Coordinate; bytes: number }> {
-    this.#check()
+    this.check()
     return await exportTimeline(this.kernel, where, path, options)
   }
 
   /** What was exported, or moved out, as it stood: what waits for it and its wakeup come along. The first of the file. */
   async import(path: string, options: ImportOptions = {}): Promise<Coordinate> {
-    this.#check()
+    this.check()
     const made = await importTimelines(this.kernel, path, options, async (head) => {
       return (await this.models.find(head.timeline)?.transfer?.arrives?.({ engine: this, head })) ?? []
     })
@@ -215,35 +201,32 @@ export class Reprise {
    * another store at once. It goes on there, and can no longer be opened here. Interrupted, it is asked for again.
    */
   async move(timeline: string, to: string | Reprise, options: MoveOptions = {}): Promise<Moved> {
-    this.#check()
+    this.check()
     return await move(this, timelineId(timeline), to, options)
   }
 
   /** A timeline that was moved out, and whose file was not imported anywhere, is here again as it stood. */
   async moveBack(timeline: string): Promise<void> {
-    this.#check()
+    this.check()
     await moveBack(this, timelineId(timeline))
   }
 
-  async verify(options: VerifyOptions = {}): Promise<VerifyReport> {
-    this.#check()
-    return await verify(this.kernel, options)
-  }
-
-  async drill(options: DrillOptions = {}): Promise<DrillReport> {
-    this.#check()
-    return await drill(this.kernel, (head) => this.models.foldOf(head.timeline), options)
-  }
-
-  async collect(options: CollectOptions = {}): Promise<CollectReport> {
-    this.#check()
-    return await collect(this.kernel, options)
-  }
-
-  async card(timeline: string): Promise<RecoveryCard> {
-    this.#check()
+  /** A person says what became of an effect in doubt, of a timeline that nobody owns. */
+  async settleEffect(
+    timeline: string,
+    effect: string,
+    outcome: 'done' | 'failed' | 'compensated',
+    by: string,
+    result?: unknown,
+  ): Promise<void> {
+    this.check()
     const id = timelineId(timeline)
-    return await card(this.kernel, id, this.models.foldOf(id))
+    const open = await this.#holdings.open(id, this.models.mustFold(id), { mustExist: true })
+    try {
+      await open.effects.settle(effect, outcome, by, result)
+    } finally {
+      await open.close()
+    }
   }
 
   /** A read-only replica that follows history, and can take over. */
@@ -252,7 +235,7 @@ export class Reprise {
     id: string | undefined,
     options: FollowOptions = {},
   ): Promise<Replica<State, Handle>> {
-    this.#check()
+    this.check()
     this.#know(definition)
     const head = await existing(this.kernel, timelineId(idOf(definition.prefix, id)))
     const promote = async (taken: Head, recovered: Recovered<State>) => {
@@ -264,7 +247,7 @@ export class Reprise {
 
   /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */
   async send(timeline: string, kind: string, data: unknown, options: { readonly id?: string } = {}): Promise<string> {
-    this.#check()
+    this.check()
     return await sendMessage(this.kernel, timeline, kind, data, options.id)
   }
 
@@ -276,46 +259,6 @@ export class Reprise {
   /** The data of a message from `inbox()`, checked and decoded. */
   openMessage(message: { readonly id: string; readonly to: string; readonly data: Uint8Array }): unknown {
     return openMessage(this.kernel, message)
-  }
-
-  async head(timeline: string): Promise<Head | null> {
-    this.#check()
-    const [head] = await this.kernel.store.head([timelineId(timeline)])
-    return head ?? null
-  }
-
-  async list(query: Partial<TimelineQuery> = {}): Promise<Head[]> {
-    this.#check()
-    return await this.kernel.store.timelines({ limit: 100, ...query })
-  }
-
-  async checkpoints(timeline: string): Promise<ManifestRecord[]> {
-    this.#check()
-    return await this.kernel.store.checkpoints(timelineId(timeline))
-  }
-
-  async workers(): Promise<WorkerRow[]> {
-    this.#check()
-    return await this.kernel.store.workers()
-  }
-
-  async feed(
-    after: FeedPosition,
-    options: { readonly prefixes?: readonly string[]; readonly limit?: number } = {},
-  ): Promise<FeedPage> {
-    this.#check()
-    const { prefixes, limit = 1000 } = options
-    return await this.kernel.store.feed(after, prefixes ? { prefixes } : {}, limit)
-  }
-
-  async facts(): Promise<StoreFacts> {
-    this.#check()
-    return await this.kernel.store.facts()
-  }
-
-  /** What this process knows of its timelines. */
-  get models(): Models {
-    return this.kernel.models
   }
 
   /** Tells the tools what the timelines of a scope are, and what is kept of them. Layers do it when they are used. */
@@ -361,7 +304,7 @@ export class Reprise {
     fold: Fold<State>,
     options: OpenOptions = {},
   ): Promise<OpenTimeline<State>> {
-    this.#check()
+    this.check()
     return await this.#holdings.open(id, fold, options)
   }
 
@@ -371,13 +314,13 @@ export class Reprise {
     fold: Fold<State>,
     options: { readonly mustExist?: boolean } = {},
   ): Promise<TurnTimeline<State>> {
-    this.#check()
+    this.check()
     return await TurnTimeline.open(this.kernel, this.#holdings, id, fold, options.mustExist)
   }
 
   /** For layers: a timeline that was claimed already, under the epoch of that claim. */
   async adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
-    this.#check()
+    this.check()
     return await this.#holdings.adopt(head, fold)
   }
 
@@ -391,13 +334,13 @@ export class Reprise {
     entries: readonly NewEntry[],
     along: Along = {},
   ): Promise<OpenTimeline<State> | 'released' | null> {
-    this.#check()
+    this.check()
     return this.#holdings.create(id, fold, entries, along)
   }
 
   /** For layers: this process executes due timelines of a queue. */
   serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
-    this.#check()
+    this.check()
     this.dispatcher.serve(queue, handler, options)
   }
 
@@ -431,12 +374,9 @@ export class Reprise {
     this.#letEnd?.()
   }
 
-  #check(): void {
+  protected override check(): void {
     if (this.#closed) throw new RepriseError('CLOSED', 'the engine was closed')
   }
 }
 
 export { messageContext } from './message.ts'
-
-/** For timelines whose definition is not known: their effects can be listed all the same. */
-const ledgerOnly: Fold<unknown> = { version: '$ledger', initial: () => null, apply: () => null }

@@ -177,6 +177,11 @@ export class OpenTimeline<State> {
     return this.#checkpointer.status
   }
 
+  /** Since when every checkpoint of it fails, and why. */
+  get failing(): Checkpointer<State>['failing'] {
+    return this.#checkpointer.failing
+  }
+
   /** The parts that a checkpoint would capture; for the checkpointer and for comparisons. */
   captureParts() {
     return this.#state.parts()

@@ -19,6 +19,44 @@ export interface WorkerOptions {
   readonly isGone?: (other: ProcessIdentity, own: ProcessIdentity) => boolean
 }
 
+/** Something that this process has in hand and that has not come to an end yet. */
+export interface UnderWay {
+  readonly timeline: string
+  /** For people: 'step charge', 'item 10.1000/7'. */
+  readonly what: string
+  /** By the monotonic clock: when it began, or last gave a sign of life. */
+  readonly since: number
+  /** How long it may take by its own policy; null: nobody said. */
+  readonly limitMs?: number | null
+}
+
+/** A timeline whose checkpoints fail, one after another. */
+export interface Failing {
+  readonly timeline: string
+  readonly failures: number
+  readonly reason: string
+  readonly since: number
+}
+
+/** The same as others see it, in database time. */
+export interface WorkerReport {
+  readonly underWay: readonly Required<UnderWay>[]
+  readonly failing: readonly Failing[]
+}
+
+/** What takes less is not worth a word. */
+const tellAfterMs = 1000
+const toldMax = 16
+
+/** What a worker says of itself in its row. @example reportOf(row).underWay */
+export function reportOf(row: Pick<WorkerRow, 'info'>): WorkerReport {
+  const read = <T>(key: string): T[] => {
+    const text = row.info[key]
+    return typeof text === 'string' ? (JSON.parse(text) as T[]) : []
+  }
+  return { underWay: read('under way'), failing: read('failing') }
+}
+
 /** Between the first look that misses a worker and the one that is believed. */
 const secondLookMs = 400
 
@@ -26,6 +64,8 @@ export class Worker {
   readonly #options: WorkerOptions
   readonly #info = new Map<string, Attribute>()
   readonly #onRetired = new Set<(id: WorkerId) => void>()
+  readonly #underWay = new Set<() => Iterable<UnderWay>>()
+  readonly #failing = new Set<() => Iterable<Failing>>()
   #id: WorkerId
   #progress = 0
   #registered: Promise<void> | null = null
@@ -92,6 +132,17 @@ export class Worker {
     else this.#info.set(key, value)
   }
 
+  /** Asked before each heartbeat, so that what hangs is seen by others while everything else moves. */
+  watch(underWay: () => Iterable<UnderWay>): () => void {
+    this.#underWay.add(underWay)
+    return () => this.#underWay.delete(underWay)
+  }
+
+  /** Asked before each heartbeat. */
+  watchFailing(failing: () => Iterable<Failing>): void {
+    this.#failing.add(failing)
+  }
+
   onRetired(call: (id: WorkerId) => void): () => void {
     this.#onRetired.add(call)
     return () => this.#onRetired.delete(call)
@@ -149,13 +200,35 @@ export class Worker {
       host: identity.host,
       process: identity.process,
       leaseMs,
-      info: Object.fromEntries(this.#info),
+      info: { ...Object.fromEntries(this.#info), ...this.#report() },
       progress: this.#progress,
     })
     this.#offsetMs = answer.now - (before + clock.elapsed()) / 2
     this.#leastOffsetMs = answer.now - clock.elapsed()
     if (!answer.ok) this.#renew()
     else this.#scheduleBeat()
+  }
+
+  /** The oldest first, in database time; nothing where there is nothing to tell. */
+  #report(): Record<string, string> {
+    const { clock } = this.#options
+    const elapsed = clock.elapsed()
+    const at = (since: number) => this.now() - Math.round(elapsed - since)
+    const oldest = <T extends { readonly since: number }>(all: T[]) =>
+      all.sort((a, b) => a.since - b.since).slice(0, toldMax)
+    const slow = [...this.#underWay].flatMap((each) =>
+      [...each()].filter(({ since }) => elapsed - since >= tellAfterMs),
+    )
+    const underWay = oldest(slow).map(({ timeline, what, since, limitMs = null }) => {
+      return { timeline, what: what.slice(0, 200), since: at(since), limitMs }
+    })
+    const failing = oldest([...this.#failing].flatMap((each) => [...each()])).map((each) => {
+      return { ...each, reason: each.reason.slice(0, 300), since: at(each.since) }
+    })
+    return {
+      ...(underWay.length > 0 && { 'under way': JSON.stringify(underWay) }),
+      ...(failing.length > 0 && { failing: JSON.stringify(failing) }),
+    }
   }
 
   async #lookAgain(missed: readonly WorkerRow[]): Promise<WorkerId[]> {

@@ -12,11 +12,32 @@ const folder = workFolder()
 afterAll(() => folder.remove())
 
 describe('advice', () => {
-  const every: Answers[] = (['history', 'state'] as const).flatMap((truth) =>
+  const about = ['anything', 'items', 'changes', 'entities', 'records', 'conversation'] as const
+  const every: Answers[] = (['history', 'state', 'external'] as const).flatMap((truth) =>
     (['progress', 'state', 'both', 'execution'] as const).flatMap((captures) =>
-      (['one', 'machine', 'many'] as const).map((scope) => ({ truth, captures, scope, budget: '2s', effects: true })),
+      (['one', 'machine', 'many'] as const).flatMap((scope) =>
+        about.map((what) => ({ truth, captures, scope, about: what, budget: '2s', effects: true })),
+      ),
     ),
   )
+
+  it('names every model that the package has', () => {
+    const code = advices.map((advice) => advice.code).join('\n')
+    const models = ['job', 'migrate', 'workflow', 'events', 'table', 'save', 'agent']
+    for (const model of models) expect(code).toContain(`from 'reprise/${model}'`)
+    for (const call of [
+      'stateStore(',
+      'table(',
+      'aggregate(',
+      'projection(',
+      'save(',
+      'agent(',
+      'timeline(',
+      'migrations(',
+    ]) {
+      expect(code).toContain(call)
+    }
+  })
 
   it('D5: has an answer for every combination, and every row of the table answers some', () => {
     const ids = new Set(every.map((answers) => advise(answers).id))

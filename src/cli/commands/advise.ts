@@ -1,13 +1,13 @@
 // reprise advise: a few questions, and the configuration that answers them.
 
 import { toMs } from '../../core/duration.ts'
-import { advise, type Captures, type Scope, type Truth } from '../advice.ts'
+import { type About, advise, type Captures, type Scope, type Truth } from '../advice.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { Prompt } from '../prompt.ts'
 
 interface Question {
-  readonly option: 'truth' | 'captures' | 'scope' | 'budget'
+  readonly option: 'about' | 'truth' | 'captures' | 'scope' | 'budget'
   readonly words: string
   readonly choices: readonly (readonly [string, string])[]
   readonly otherwise: string
@@ -15,11 +15,25 @@ interface Question {
 
 const questions: readonly Question[] = [
   {
+    option: 'about',
+    words: 'What is it about?',
+    choices: [
+      ['items', 'a list of work'],
+      ['changes', 'a fixed list of changes, such as migrations'],
+      ['entities', 'things that take commands: accounts, orders'],
+      ['records', 'many values, found by key'],
+      ['conversation', 'an agent that talks and uses tools'],
+      ['anything', 'none of these'],
+    ],
+    otherwise: 'anything',
+  },
+  {
     option: 'truth',
     words: 'What is authoritative?',
     choices: [
       ['history', 'what happened: state can be computed from it'],
       ['state', 'the state itself: there is nothing to replay'],
+      ['external', 'another system: a database, an API, a bank'],
     ],
     otherwise: 'history',
   },
@@ -57,6 +71,7 @@ const command: Command = async ({ options, output, stdin }) => {
   }
   toMs(answers.budget!, '--budget')
   const advice = advise({
+    about: answers.about as About,
     truth: answers.truth as Truth,
     captures: answers.captures as Captures,
     scope: answers.scope as Scope,
@@ -83,7 +98,7 @@ const command: Command = async ({ options, output, stdin }) => {
     }
     if (!prompt) return otherwise
     output.note(`\n${words}`)
-    for (const [name, meaning] of choices) output.note(`  ${name.padEnd(10)} ${meaning}`)
+    for (const [name, meaning] of choices) output.note(`  ${name.padEnd(13)} ${meaning}`)
     const answer = (await prompt.ask(`[${otherwise}] `)) || otherwise
     if (valid.length > 0 && !valid.includes(answer)) throw new UsageError(`${answer} is none of ${valid.join(', ')}`)
     return answer

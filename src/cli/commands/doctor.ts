@@ -2,12 +2,23 @@
 
 import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { housekeepingState } from '../../engine/housekeeping.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { headsOf } from '../../engine/verify.ts'
+import { reportOf } from '../../engine/worker.ts'
 import { type Command, text } from '../command.ts'
 import { exit, exitCodeOf } from '../exit.ts'
 import { bytes } from '../format.ts'
-import { type Check, checkpointsHealth, type TimelineFacts, type WorkerFacts, workersHealth } from '../health.ts'
+import {
+  type Check,
+  checkpointsHealth,
+  failingHealth,
+  housekeepingHealth,
+  type TimelineFacts,
+  type WorkerFacts,
+  workersHealth,
+} from '../health.ts'
+import { registerKnown } from '../models.ts'
 import { workersNow } from '../present.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
 
@@ -27,6 +38,7 @@ const doctor: Command = async ({ options, output }) => {
       // A file is looked at without its write lock: whoever holds that may be stopped, and it may not be ours to write.
       const engine = await openEngine({ ...given, readOnly: file !== undefined })
       try {
+        await registerKnown(engine, text(options, 'module'))
         checks.push(...(await checkStore(engine)))
       } finally {
         await engine.close()
@@ -149,6 +161,7 @@ async function checkStore(engine: Reprise): Promise<Check[]> {
   ]
   checks.push(facts.isReadOnly ? ownClock : await checkClock(engine))
   checks.push(...(await checkWorkers(engine)), ...(await checkCheckpoints(engine)))
+  checks.push(housekeepingHealth(await housekeepingState(engine), engine.kernel.worker.now()))
   return checks
 }
 
@@ -172,16 +185,21 @@ async function checkWorkers(engine: Reprise): Promise<Check[]> {
   const rows = (await workersNow(engine)).filter((row) => row.id !== engine.kernel.worker.id && !row.isRetired)
   const facts: WorkerFacts[] = []
   for (const row of rows) {
-    facts.push({ ...row, ownsSomething: (await engine.list({ owner: row.id, limit: 1 })).length > 0 })
+    const ownsSomething = (await engine.list({ owner: row.id, limit: 1 })).length > 0
+    facts.push({ ...row, ...reportOf(row), ownsSomething })
   }
-  return workersHealth(facts, engine.kernel.worker.now())
+  const now = engine.kernel.worker.now()
+  return [...workersHealth(facts, now), ...failingHealth(facts, now)]
 }
 
 async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
   const facts: TimelineFacts[] = []
   for await (const head of headsOf(engine.kernel)) {
     if (facts.length === timelinesLookedAt) break
-    facts.push({ timeline: head.timeline, seq: head.seq, checkpoints: await engine.checkpoints(head.timeline) })
+    const { timeline, seq, createdAt, updatedAt } = head
+    const policy = engine.checkpointPolicyOf(head)
+    const start = head.base?.seq ?? head.floor
+    facts.push({ timeline, seq, start, createdAt, updatedAt, policy, checkpoints: await engine.checkpoints(timeline) })
   }
   return checkpointsHealth(facts, engine.kernel.worker.now())
 }

@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { type Workable, works } from '../../engine/definition.ts'
+import { keepHouse } from '../../engine/housekeeping.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -24,6 +25,7 @@ export async function workOn(engine: Reprise, definitions: readonly Workable[], 
   })
   try {
     engine.work(definitions)
+    keepHouse(engine)
     output.note(`working on ${definitions.map((each) => each.name).join(', ')}; Ctrl-C ends it`)
     await interruption.asked
     await engine.close({ grace })

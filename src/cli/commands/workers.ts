@@ -1,21 +1,24 @@
-// reprise workers: who is at work. Alive without progress, while it owns something, is shown as stuck.
+// reprise workers: who is at work, and on what it is stuck: a call in flight that gives no sign for longer than it may.
 
 import type { WorkerRow } from '../../core/ports.ts'
+import { reportOf, type WorkerReport } from '../../engine/worker.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
 import { relative } from '../format.ts'
-import { stuckAfterMs } from '../health.ts'
+import { stuckOn } from '../health.ts'
 import { workersNow } from '../present.ts'
 
 const workers: Command = async ({ engine, options, output }) => {
   const rows = await workersNow(engine)
   const { now } = await clock()
-  const shown: (WorkerRow & { owns: number; isStuck: boolean })[] = []
+  const shown: (WorkerRow & WorkerReport & { owns: number; isStuck: boolean; stuck: string[] })[] = []
   for (const row of rows) {
     if (!flag(options, 'all') && !row.isAlive) continue
     const owned = await engine.list({ owner: row.id, limit: 1000 })
-    const isStuck = row.isAlive && owned.length > 0 && now - row.progressAt > stuckAfterMs
-    shown.push({ ...row, owns: owned.length, isStuck })
+    const { 'under way': _, failing: __, ...info } = row.info
+    const report = reportOf(row)
+    const stuck = row.isAlive ? stuckOn(report, now) : []
+    shown.push({ ...row, info, ...report, owns: owned.length, isStuck: stuck.length > 0, stuck })
   }
   output.result(shown, () => {
     if (shown.length === 0)
@@ -33,6 +36,7 @@ const workers: Command = async ({ engine, options, output }) => {
         Object.keys(row.info).join(', '),
       ]),
     )
+    for (const row of shown) for (const words of row.stuck) output.line(`${yellow('stuck')}  ${words}`)
     return undefined
   })
   return exit.ok

@@ -29,6 +29,7 @@ export class Pass<T> {
   #ordinal = 0
   #read = 0
   #breathAt = 0
+  #readingSince: number | null = null
 
   constructor(engine: Reprise, job: ResolvedJob<T>, shards: readonly Shard<T>[], bench: Workbench<T>) {
     this.#engine = engine
@@ -42,6 +43,11 @@ export class Pass<T> {
   /** Items of the source seen by this pass. */
   get read(): number {
     return this.#read
+  }
+
+  /** By the monotonic clock: since when it waits for the source; null if it does not. A feed that is followed may be silent for long. */
+  get readingSince(): number | null {
+    return this.#job.source.kind === 'feed' ? null : this.#readingSince
   }
 
   get total(): number | null {
@@ -118,7 +124,9 @@ export class Pass<T> {
   async #readAll(reader: PatientReader<T>): Promise<boolean> {
     let ahead: Promise<Chunk<T> | null> | Chunk<T> | null = reader.next()
     for (;;) {
+      if (ahead instanceof Promise) this.#readingSince = this.#kernel.clock.elapsed()
       const chunk = ahead instanceof Promise ? await this.#orStop(ahead) : ahead
+      this.#readingSince = null
       if (chunk === 'stopped') return false
       if (!chunk) return true
       // The next page is fetched while this one is worked on.

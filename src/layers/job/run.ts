@@ -10,6 +10,7 @@ import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { UnderWay } from '../../engine/worker.ts'
 import { Alarm } from './alarm.ts'
 import { Announcer } from './announcer.ts'
 import { beginShard, isUnused, wasLeft } from './beginning.ts'
@@ -129,6 +130,7 @@ export class JobRun<T = unknown> {
   async #drive(): Promise<JobReport> {
     // The engine's timers let a program end; a job under way must not.
     const letEnd = stayAlive()
+    const offWatch = this.#engine.kernel.worker.watch(() => this.#underWay())
     const offClose = this.#engine.onClose(async () => {
       await this.stop('the engine was closed').catch(() => undefined)
     })
@@ -153,7 +155,23 @@ export class JobRun<T = unknown> {
       // Who no longer works on it is not to be counted among those who share its work.
       this.#engine.kernel.worker.describe(`job ${this.name}`, null)
       letEnd()
+      offWatch()
       offClose()
+    }
+  }
+
+  /** Items in flight, and a source that is being waited for. A breaker that is open pauses them on purpose. */
+  *#underWay(): Generator<UnderWay> {
+    if (this.#bench.breaker?.openUntil) return
+    for (const shard of this.#shards.values()) {
+      const timeline = shard.open.id
+      for (const { key, startedAt } of shard.inFlight.all()) {
+        if (startedAt !== null) yield { timeline, what: `item ${key}`, since: startedAt, limitMs: this.#job.timeoutMs }
+      }
+    }
+    for (const { readingSince, shards } of this.#passes.keys()) {
+      const timeline = shards[0]?.open.id
+      if (readingSince !== null && timeline) yield { timeline, what: 'reading the source', since: readingSince }
     }
   }
 

@@ -18,6 +18,8 @@ export class Task<T> implements InFlight {
   crashes: number
   retryAt: number
   holdsSlot = false
+  /** By the monotonic clock: when the attempt began; null while it waits. */
+  startedAt: number | null = null
   nextInFlight: this | null = null
   result: unknown
   /** SQL that commits with the record that it is done; null for none. */

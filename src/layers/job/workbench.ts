@@ -351,6 +351,7 @@ export class Workbench<T> {
 
   #hold(task: Task<T>): void {
     task.holdsSlot = true
+    task.startedAt = this.#kernel.clock.elapsed()
     this.#busy += 1
   }
 
@@ -363,6 +364,7 @@ export class Workbench<T> {
     this.breaker?.left(task)
     if (!task.holdsSlot) return
     task.holdsSlot = false
+    task.startedAt = null
     this.#busy -= 1
   }
 

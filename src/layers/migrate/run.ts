@@ -39,6 +39,8 @@ export interface MigrateReport {
 
 /** As long as jobs give their items. */
 const defaultGraceMs = 30_000
+/** For a step to end once its signal was aborted. */
+const heedMs = 500
 
 export class MigrateRun {
   readonly name: string
@@ -115,9 +117,7 @@ export class MigrateRun {
     }
     signal?.addEventListener('abort', abort, { once: true })
     if (signal?.aborted) abort()
-    const offClose = this.#engine.onClose(async (graceMs) => {
-      await this.stop(graceMs ?? defaultGraceMs).catch(() => undefined)
-    })
+    const offClose = this.#engine.onClose((graceMs) => this.#stopWithin(graceMs ?? defaultGraceMs))
     try {
       return await this.#apply(startedAt)
     } catch (error) {
@@ -128,6 +128,17 @@ export class MigrateRun {
       signal?.removeEventListener('abort', abort)
       offClose()
     }
+  }
+
+  /** The engine closes: a step that does not even heed its signal is left behind; what it writes is refused then. */
+  async #stopWithin(graceMs: number): Promise<void> {
+    const { clock } = this.#engine.kernel
+    let cancel: () => void = () => undefined
+    const isOver = new Promise<void>((resolve) => {
+      cancel = clock.after(graceMs + heedMs, resolve, true)
+    })
+    await Promise.race([this.stop(graceMs).catch(() => undefined), isOver])
+    cancel()
   }
 
   async #apply(startedAt: number): Promise<MigrateReport> {
@@ -169,6 +180,8 @@ export class MigrateRun {
     const startedAt = clock.elapsed()
     this.#tell(step.id, 'began')
     const letEnd = stayAlive()
+    const underWay = { timeline: this.timeline, what: `step ${step.id}`, since: startedAt }
+    const offWatch = this.#engine.kernel.worker.watch(() => [underWay])
     try {
       const rides = step.sql === undefined ? await this.#code(open, step) : [sqlRide(step.sql)]
       const ms = Math.round(clock.elapsed() - startedAt)
@@ -192,6 +205,7 @@ export class MigrateRun {
       )
     } finally {
       letEnd()
+      offWatch()
     }
   }
 

@@ -33,6 +33,11 @@ export class Attempt implements StepCall {
     this.details = details
   }
 
+  /** When it last gave a sign of life: its start, or its last heartbeat. */
+  get aliveAt(): number {
+    return this.#heart?.last ?? this.startedAt
+  }
+
   get key(): string {
     this.#key ??= this.#run.keyOf(this.#id)
     return this.#key
@@ -141,6 +146,10 @@ class Heart {
     this.#run = run
     this.#id = id
     this.#last = run.kernel.clock.elapsed()
+  }
+
+  get last(): number {
+    return this.#last
   }
 
   beat(details: unknown): Promise<void> {

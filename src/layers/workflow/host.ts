@@ -8,6 +8,7 @@ import type { Head } from '../../core/ports.ts'
 import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { UnderWay } from '../../engine/worker.ts'
 import type { ChildOptions } from './context.ts'
 import type { AnyWorkflow, StartOptions } from './definition.ts'
 import { behaviour, type ParentLink } from './entries.ts'
@@ -18,7 +19,7 @@ import { MailWatch } from './mail-watch.ts'
 import { workflowKind } from './model.ts'
 import { ensureQueue, enterMessage, serveQueue } from './queue.ts'
 import { WorkflowRun } from './run.ts'
-import { leaveScope } from './scope.ts'
+import { leaveScope, readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { createTable } from './transaction.ts'
 
@@ -58,6 +59,7 @@ export class Host {
     this.kernel = engine.kernel
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
     engine.declare(workflowKind)
+    engine.kernel.worker.watch(() => this.#underWay())
     const letGo = installGuard()
     engine.onClose((graceMs) => this.#close(graceMs ?? closeGraceMs).finally(letGo))
   }
@@ -366,6 +368,15 @@ export class Host {
       attributes: { problem: null },
     })
     this.engine.dispatcher.wake()
+  }
+
+  /** Steps in flight, for people who look for what hangs. */
+  *#underWay(): Generator<UnderWay> {
+    for (const [timeline, { attempts }] of this.#live) {
+      for (const [id, attempt] of attempts) {
+        yield { timeline, what: `step ${readableId(id)}`, since: attempt.aliveAt }
+      }
+    }
   }
 
   async #close(graceMs: number): Promise<void> {

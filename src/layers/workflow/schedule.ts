@@ -49,7 +49,7 @@ interface ScheduleState {
   readonly skipped: number
 }
 
-const scheduleFold: Fold<ScheduleState> = {
+export const scheduleFold: Fold<ScheduleState> = {
   version: 'workflow-schedule-1',
   initial: () => ({ last: 0, run: null, fired: 0, skipped: 0 }),
   apply(state, entry) {

@@ -1,0 +1,106 @@
+// The commands for people who operate: what a run, a session, a projection or a store as a whole needs from them.
+
+import type { CommandSpec } from './command.ts'
+import { moduleOption, yes } from './option-specs.ts'
+
+export const operating: readonly CommandSpec[] = [
+  {
+    name: 'query',
+    usage: 'query RUN NAME [JSON…]',
+    summary: 'ask a run of a workflow what its handler says',
+    options: { module: moduleOption },
+    arguments: [2, 10],
+    store: 'existing',
+    load: () => import('./commands/query.ts'),
+  },
+  {
+    name: 'update',
+    usage: 'update RUN NAME [JSON]',
+    summary: 'change a run of a workflow through its handler',
+    options: {
+      timeout: { type: 'string', value: 'DURATION', help: 'how long to wait for its answer; 10s if left out' },
+    },
+    arguments: [2, 3],
+    store: 'existing',
+    load: () => import('./commands/update.ts'),
+  },
+  {
+    name: 'effects',
+    usage: 'effects TIMELINE',
+    summary: 'what it did to the outside, and what is in doubt',
+    options: {
+      open: { type: 'boolean', help: 'only those without an outcome' },
+      settle: { type: 'string', value: 'EFFECT', help: 'say what became of this one…' },
+      as: { type: 'string', value: 'done|failed|compensated', help: '…namely this' },
+      by: { type: 'string', value: 'NAME', help: 'who says so; $USER if left out' },
+      result: { type: 'string', value: 'JSON', help: 'what it gave' },
+      module: moduleOption,
+    },
+    arguments: [1, 1],
+    store: 'existing',
+    load: () => import('./commands/effects.ts'),
+  },
+  {
+    name: 'rebuild',
+    usage: 'rebuild FILE [PROJECTION]',
+    summary: 'build a projection anew beside the one that is read, then swap',
+    arguments: [1, 2],
+    store: 'existing',
+    load: () => import('./commands/rebuild.ts'),
+  },
+  {
+    name: 'consumers',
+    usage: 'consumers',
+    summary: 'who reads the feed, and how far behind each is',
+    arguments: [0, 0],
+    store: 'existing',
+    load: () => import('./commands/consumers.ts'),
+  },
+  {
+    name: 'saves',
+    usage: 'saves [NAME]',
+    summary: 'whole states that were put, newest first',
+    arguments: [0, 1],
+    store: 'existing',
+    load: () => import('./commands/saves.ts'),
+  },
+  {
+    name: 'schedules',
+    usage: 'schedules',
+    summary: 'what is started when, and when it is due next',
+    arguments: [0, 0],
+    store: 'existing',
+    load: () => import('./commands/schedules.ts'),
+  },
+  {
+    name: 'delete',
+    usage: 'delete TIMELINE',
+    summary: 'say what would go with a timeline; delete it for good with --yes',
+    options: {
+      forks: { type: 'boolean', help: 'also forks that share its history' },
+      savepoints: { type: 'boolean', help: 'also savepoints that nobody released' },
+      unfinished: { type: 'boolean', help: 'also if it has not ended' },
+      yes,
+    },
+    arguments: [1, 1],
+    store: 'existing',
+    load: () => import('./commands/delete.ts'),
+  },
+  {
+    name: 'backup',
+    usage: 'backup FILE',
+    summary: 'the whole store as one file; goes on where it was interrupted',
+    options: { force: { type: 'boolean', help: 'write over a file that is there' } },
+    arguments: [1, 1],
+    store: 'existing',
+    load: () => import('./commands/backup.ts'),
+  },
+  {
+    name: 'restore',
+    usage: 'restore FILE',
+    summary: 'a backup into an empty store, of any kind; goes on where it was interrupted',
+    arguments: [1, 1],
+    store: 'create',
+    load: () => import('./commands/restore.ts'),
+  },
+]

@@ -1,0 +1,31 @@
+// reprise backup: the whole store as one file. Interrupted, the same command goes on where it was.
+
+import { existsSync } from 'node:fs'
+import { type Command, flag } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { bytes, count } from '../format.ts'
+
+const tellEveryMs = 2000
+
+const backup: Command = async ({ engine, args, options, output }) => {
+  const [file] = args as [string]
+  if (existsSync(file) && !flag(options, 'force')) {
+    throw new UsageError(`${file} is there already`, '--force writes over it')
+  }
+  let toldAt = Date.now()
+  const report = await engine.backup(file, {
+    onProgress: ({ timeline, timelines }) => {
+      if (Date.now() - toldAt < tellEveryMs) return
+      toldAt = Date.now()
+      output.note(`${count(timelines, 'timeline')}, at ${timeline}`)
+    },
+  })
+  output.result(report, () => {
+    const earlier = report.before > 0 ? `, ${report.before} by an earlier attempt` : ''
+    output.line(`${file}: ${count(report.timelines, 'timeline')}${earlier}, ${bytes(report.bytes)}`)
+  })
+  for (const { timeline, why } of report.leftOut) output.note(`left out ${timeline}: ${why}`)
+  return exit.ok
+}
+
+export default backup

@@ -1,0 +1,137 @@
+// The tools of a store, for every model alike: what there is, whether it is sound, what it would cost to come back, and
+// what is kept, copied or deleted. They read what others own and take nothing from anybody.
+
+import { timelineId } from '../core/coordinate.ts'
+import type { CheckpointPolicy } from '../core/economics.ts'
+import { type Effect, listEffects } from '../core/effects.ts'
+import type {
+  FeedPage,
+  FeedPosition,
+  Head,
+  ManifestRecord,
+  StoreFacts,
+  TimelineQuery,
+  WorkerRow,
+} from '../core/ports.ts'
+import { type BackupOptions, type BackupReport, backup, type RestoreReport, restoreBackup } from './backup.ts'
+import { card, type RecoveryCard } from './card.ts'
+import { type CollectOptions, type CollectReport, collect } from './collect.ts'
+import { declarationOf } from './declaration.ts'
+import type { Fold } from './definition.ts'
+import { type DeleteOptions, type DeleteReport, deleteTimeline } from './delete.ts'
+import { type DrillOptions, type DrillReport, drill } from './drill.ts'
+import { existing } from './fork.ts'
+import type { Kernel } from './kernel.ts'
+import type { Models } from './models.ts'
+import { recover } from './recover.ts'
+import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
+
+export abstract class StoreTools {
+  readonly kernel: Kernel
+
+  constructor(kernel: Kernel) {
+    this.kernel = kernel
+  }
+
+  /** Throws CLOSED once it was closed. */
+  protected abstract check(): void
+
+  /** The whole store as one file; asked again after an interruption, it goes on where it was. See docs/guides/backup.md. */
+  async backup(path: string, options: BackupOptions = {}): Promise<BackupReport> {
+    this.check()
+    return await backup(this.kernel, path, options)
+  }
+
+  /** A backup into an empty store, of any kind; asked again after an interruption, it goes on where it was. */
+  async restore(path: string, options: BackupOptions = {}): Promise<RestoreReport> {
+    this.check()
+    return await restoreBackup(this.kernel, path, options)
+  }
+
+  async verify(options: VerifyOptions = {}): Promise<VerifyReport> {
+    this.check()
+    return await verify(this.kernel, options)
+  }
+
+  async drill(options: DrillOptions = {}): Promise<DrillReport> {
+    this.check()
+    return await drill(this.kernel, (head) => this.models.foldOf(head.timeline), options)
+  }
+
+  async collect(options: CollectOptions = {}): Promise<CollectReport> {
+    this.check()
+    return await collect(this.kernel, options)
+  }
+
+  /**
+   * Deletes a timeline for good, with its archives. Refused while somebody owns or needs it. `dryRun` says what would go:
+   * forks, savepoints, unread mail, cursors.
+   */
+  async delete(timeline: string, options: DeleteOptions = {}): Promise<DeleteReport> {
+    this.check()
+    return await deleteTimeline(this.kernel, timeline, options)
+  }
+
+  /** What a timeline did to the outside, in the order of the intents, without taking it from anybody. */
+  async effectsOf(timeline: string): Promise<Effect[]> {
+    this.check()
+    const id = timelineId(timeline)
+    const head = await existing(this.kernel, id)
+    const { state } = await recover(this.kernel, head, this.models.foldOf(id) ?? ledgerOnly)
+    return listEffects(state.ledger)
+  }
+
+  async card(timeline: string): Promise<RecoveryCard> {
+    this.check()
+    const id = timelineId(timeline)
+    return await card(this.kernel, id, this.models.foldOf(id))
+  }
+
+  async head(timeline: string): Promise<Head | null> {
+    this.check()
+    const [head] = await this.kernel.store.head([timelineId(timeline)])
+    return head ?? null
+  }
+
+  async list(query: Partial<TimelineQuery> = {}): Promise<Head[]> {
+    this.check()
+    return await this.kernel.store.timelines({ limit: 100, ...query })
+  }
+
+  async checkpoints(timeline: string): Promise<ManifestRecord[]> {
+    this.check()
+    return await this.kernel.store.checkpoints(timelineId(timeline))
+  }
+
+  async workers(): Promise<WorkerRow[]> {
+    this.check()
+    return await this.kernel.store.workers()
+  }
+
+  async feed(
+    after: FeedPosition,
+    options: { readonly prefixes?: readonly string[]; readonly limit?: number } = {},
+  ): Promise<FeedPage> {
+    this.check()
+    const { prefixes, limit = 1000 } = options
+    return await this.kernel.store.feed(after, prefixes ? { prefixes } : {}, limit)
+  }
+
+  async facts(): Promise<StoreFacts> {
+    this.check()
+    return await this.kernel.store.facts()
+  }
+
+  /** What this process knows of its timelines. */
+  get models(): Models {
+    return this.kernel.models
+  }
+
+  /** When checkpoints of this timeline are due: as stored with it, or as its definition says where it is known here. */
+  checkpointPolicyOf({ timeline, attributes }: Pick<Head, 'timeline' | 'attributes'>): CheckpointPolicy | null {
+    return declarationOf(attributes)?.checkpoint ?? this.models.foldOf(timeline)?.checkpoint ?? null
+  }
+}
+
+/** For timelines whose definition is not known: their effects can be listed all the same. */
+export const ledgerOnly: Fold<unknown> = { version: '$ledger', initial: () => null, apply: () => null }

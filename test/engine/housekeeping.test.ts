@@ -1,0 +1,87 @@
+// Housekeeping: one process at a time, visible, bounded, and nothing goes that nobody declared.
+
+import { expect, it } from 'vitest'
+import { housekeepingRound, housekeepingState } from '../../src/engine/housekeeping.ts'
+import { timeline } from '../../src/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const counter = timeline('counter', {
+  initial: () => ({ total: 0 }),
+  apply: (state: { total: number }, entry: { type: 'added'; by: number }) => ({ total: state.total + entry.by }),
+  retain: { checkpoints: 1, history: 'needed' },
+})
+const greet = workflow('greet', async (ctx, name: string) => await ctx.step('say', () => `hello ${name}`))
+
+onEveryStore('housekeeping', (world) => {
+  it('is done by one process at a time, and not again before it is due', async () => {
+    const at = await world()
+    const [one, two, three] = [await at.engine(), await at.engine(), await at.engine()]
+    const rounds = await Promise.all([one, two, three].map((engine) => housekeepingRound(engine)))
+    expect(rounds.filter((round) => round !== null)).toHaveLength(1)
+    expect(await housekeepingRound(two!)).toBeNull()
+    expect(await housekeepingState(three!)).toMatchObject({ rounds: 1, problem: null, last: { expired: [] } })
+    expect(await housekeepingRound(three!, { every: 1 })).not.toBeNull()
+    expect((await housekeepingState(one!))!.rounds).toBe(2)
+  })
+
+  it('deletes what has ended only where that was declared, after its time, and keeps what somebody needs', async () => {
+    const engine = await (await world()).engine()
+    for (const name of ['ann', 'bob']) await (await engine.run(greet, name, { id: name })).result()
+    const waiting = workflow('waits', async (ctx) => await ctx.signal('go'))
+    await engine.run(waiting, undefined, { id: 'w' })
+    await engine.forkTimeline({ timeline: 'workflow/greet/bob', seq: 1 }, 'workflow/other/fork')
+    const ids = async () => (await engine.list({ prefix: 'workflow/' })).map((head) => head.timeline).sort()
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    await housekeepingRound(engine, { every: 1 })
+    await housekeepingRound(engine, { every: 1, expire: { ended: { 'workflow/': '1h' } } })
+    expect(await ids()).toHaveLength(4)
+    const round = await housekeepingRound(engine, { every: 1, expire: { ended: { 'workflow/': 100 } } })
+    expect(round!.expired).toEqual(['workflow/greet/ann'])
+    expect(round!.kept[0]).toContain('workflow/greet/bob')
+    expect(await ids()).toEqual(['workflow/greet/bob', 'workflow/other/fork', 'workflow/waits/w'])
+  })
+
+  it('expires archives, and drills what was not drilled for long', async () => {
+    const engine = await (await world()).engine()
+    const open = await engine.open(counter, 'a')
+    for (let n = 0; n < 4; n++) await open.append({ type: 'added', by: 1 })
+    await open.checkpoint()
+    await open.close()
+    await engine.rollback({ timeline: 'counter/a', seq: 2 })
+    const left = await engine.open(counter, 'b')
+    await left.append({ type: 'added', by: 1 })
+    await left.checkpoint()
+    await left.close()
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    const options = { every: 1, drill: 50, expire: { archives: 100 } }
+    const first = await housekeepingRound(engine, options)
+    // The branch still needs what it shares with the archive.
+    expect(first).toMatchObject({ expired: [], kept: [expect.stringContaining('counter/a~1')], drillsFailed: [] })
+    expect(first!.drilled).toBeGreaterThan(0)
+    const branch = await engine.open(counter, 'a')
+    for (let n = 0; n < 2; n++) {
+      await branch.append({ type: 'added', by: 1 })
+      await branch.checkpoint()
+    }
+    await branch.close()
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    const second = await housekeepingRound(engine, options)
+    expect(second).toMatchObject({ expired: ['counter/a~1'], kept: [] })
+    expect((await engine.verify()).faults).toEqual([])
+    const [checkpoint] = await engine.checkpoints('counter/b')
+    expect(checkpoint!.drill).toMatch(/^ok/)
+  })
+
+  it('notes what went wrong for people to see', async () => {
+    const engine = await (await world()).engine()
+    const { store } = engine.kernel
+    const list = store.blobs.list.bind(store.blobs)
+    store.blobs.list = () => Promise.reject(new Error('the disk is away'))
+    await expect(housekeepingRound(engine)).rejects.toThrow('the disk is away')
+    store.blobs.list = list
+    expect((await housekeepingState(engine))!.problem).toContain('the disk is away')
+    expect(await housekeepingRound(engine, { every: 1 })).not.toBeNull()
+    expect((await housekeepingState(engine))!.problem).toBeNull()
+  })
+})

@@ -1,0 +1,73 @@
+// What others see of a worker: the one call that hangs while everything else moves, nothing of a server that only holds
+// things, and checkpoints that fail one after another.
+
+import { expect, it } from 'vitest'
+import { stuckAfterMs, stuckOn } from '../../src/cli/health.ts'
+import { reportOf } from '../../src/engine/worker.ts'
+import { timeline } from '../../src/index.ts'
+import { job } from '../../src/layers/job/index.ts'
+import { migrations } from '../../src/layers/migrate/index.ts'
+import { table } from '../../src/layers/table/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+onEveryStore('a worker', (world) => {
+  const never = new Promise<never>(() => undefined)
+
+  it('tells of the call that hangs while others move, and nothing of what it only holds', async () => {
+    const at = await world()
+    const engine = await at.engine({ lease: 600 })
+    const sessions = await engine.open(table<number>('sessions'))
+    await sessions.set('a', 1)
+    const idle = async () => reportOf((await engine.workers()).find((row) => row.id === engine.kernel.worker.id)!)
+    const beaten = async () => (await engine.workers())[0]!.beatAt
+    const first = await beaten()
+    await expect.poll(beaten, { timeout: 20_000 }).toBeGreaterThan(first)
+    expect((await idle()).underWay).toEqual([])
+
+    let isHanging = true
+    const pay = workflow('pay', async (ctx, id: string) => {
+      return await ctx.step('charge', () => (id === 'hangs' && isHanging ? never : id))
+    })
+    await engine.run(pay, 'hangs', { id: 'hangs' })
+    const items = job('items', {
+      source: ['bad', 'good', 'better'],
+      concurrency: 2,
+      grace: 1,
+      each: (item: string) => (item === 'bad' ? never : item),
+    })
+    await engine.run(items)
+    const schema = migrations('schema', { steps: [{ id: '001-slow', run: () => (isHanging ? never : undefined) }] })
+    void (await engine.run(schema))
+    for (let n = 0; n < 20; n++) expect(await (await engine.run(pay, `n${n}`)).result()).toBe(`n${n}`)
+    await expect
+      .poll(async () => (await idle()).underWay.map(({ timeline, what }) => `${timeline} ${what}`).sort(), {
+        timeout: 20_000,
+      })
+      .toEqual(['job/items item bad', 'migrate/schema step 001-slow', 'workflow/pay/hangs step charge'])
+    const now = engine.kernel.worker.now()
+    expect(stuckOn(await idle(), now)).toEqual([])
+    expect(stuckOn(await idle(), now + stuckAfterMs + 5000)).toHaveLength(3)
+    isHanging = false
+    // None of them ends by itself: closing waits as long as it is told, and no longer.
+    await engine.close({ grace: 50 })
+  })
+
+  it('tells of checkpoints that fail in a row, with the reason, until one succeeds', async () => {
+    const at = await world()
+    const engine = await at.engine({ lease: 600 })
+    const state: { total: unknown } = { total: () => 'a function cannot be stored' }
+    const counter = timeline('counter', { initial: () => ({ inner: state }), apply: (s: { inner: object }) => s })
+    const open = await engine.open(counter, 'c')
+    await open.append({ type: 'x' })
+    for (let n = 0; n < 2; n++) await expect(open.checkpoint()).rejects.toThrow()
+    const failing = async () =>
+      reportOf((await engine.workers()).find((row) => row.id === engine.kernel.worker.id)!).failing
+    await expect.poll(async () => (await failing())[0]?.failures, { timeout: 20_000 }).toBe(2)
+    expect((await failing())[0]).toMatchObject({ timeline: 'counter/c' })
+    expect((await failing())[0]!.reason).toContain('UNSERIALIZABLE')
+    state.total = 1
+    await open.checkpoint()
+    await expect.poll(failing, { timeout: 20_000 }).toEqual([])
+  })
+})

@@ -10,6 +10,7 @@ import {
   effectKey,
   effectTypes,
   emptyLedger,
+  forgettable,
   getEffect,
   inDoubt,
   listEffects,
@@ -282,4 +283,25 @@ test('keys can be read by a person where they are short', () => {
   const long = effectKey({ timeline: 'o'.repeat(512), seq: 8, name: 'charge' }, sha256)
   expect(long).toHaveLength(255)
   expect(effectKey({ timeline: 'o'.repeat(512), seq: 9, name: 'charge' }, sha256)).not.toBe(long)
+})
+
+test('forgets what is settled at or below a sequence, never what is in doubt or being undone', () => {
+  const marks = [
+    { seq: 1, type: '$effect.intended', data: { id: 'done', name: 'a', key: 'k1' } },
+    { seq: 2, type: '$effect.done', data: { id: 'done' } },
+    { seq: 3, type: '$effect.intended', data: { id: 'doubt', name: 'a', key: 'k2' } },
+    { seq: 4, type: '$effect.intended', data: { id: 'undoing', name: 'a', key: 'k3' } },
+    { seq: 5, type: '$effect.done', data: { id: 'undoing' } },
+    { seq: 6, type: '$effect.compensating', data: { id: 'undoing' } },
+    { seq: 7, type: '$effect.intended', data: { id: 'later', name: 'a', key: 'k4' } },
+    { seq: 8, type: '$effect.failed', data: { id: 'later' } },
+  ]
+  const ledger = marks.reduce((all, mark) => applyEffect(all, mark), emptyLedger())
+  const below = (seq: number) => applyEffect(ledger, { seq: 9, type: '$effect.forgotten', data: { below: seq } })
+  const ids = (seq: number) => listEffects(below(seq)).map((effect) => effect.id)
+  expect(ids(1)).toEqual(['done', 'doubt', 'undoing', 'later'])
+  expect(ids(2)).toEqual(['doubt', 'undoing', 'later'])
+  expect(ids(8)).toEqual(['doubt', 'undoing'])
+  expect([1, 2, 8].map((seq) => forgettable(ledger, seq))).toEqual([0, 1, 2])
+  expect(() => applyEffect(ledger, { seq: 9, type: '$effect.forgotten', data: {} })).toThrow('MALFORMED')
 })

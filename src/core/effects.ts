@@ -120,10 +120,38 @@ export function applyEffect(
   entry: { readonly seq: number; readonly type: string; readonly data: unknown },
 ): EffectLedger {
   if (!isEffectType(entry.type)) return ledger
+  if (entry.type === forgottenType) return forget(ledger, belowOf(entry))
   const data = markerOf(entry)
   const before = getFrom(ledger.effects, data.id)
   const after = step(before, entry.type as EffectType, entry.seq, data)
   return { effects: putInto(ledger.effects, after.id, after) }
+}
+
+/** Recorded when history was trimmed: effects whose outcome is known and lies at or below `below` are no longer kept. */
+export const forgottenType = '$effect.forgotten'
+
+/** How many of them a marker at this sequence would forget. */
+export function forgettable(ledger: EffectLedger, below: number): number {
+  let count = 0
+  for (const effect of valuesOf(ledger.effects)) if (isForgotten(effect, below)) count += 1
+  return count
+}
+
+/** Whoever is in doubt stays until somebody says what became of it, and so does what is being undone. */
+function isForgotten(effect: Effect, below: number): boolean {
+  return effect.outcome !== null && effect.state !== 'compensating' && effect.changedSeq <= below
+}
+
+function forget(ledger: EffectLedger, below: number): EffectLedger {
+  return ledgerOf(listEffects(ledger).filter((effect) => !isForgotten(effect, below)))
+}
+
+function belowOf(entry: { readonly seq: number; readonly data: unknown }): number {
+  const below = (entry.data as { readonly below?: unknown } | null)?.below
+  if (typeof below === 'number' && Number.isSafeInteger(below)) return below
+  throw new RepriseError('MALFORMED', `the data of ${forgottenType} at sequence ${entry.seq} has no sequence`, {
+    seq: entry.seq,
+  })
 }
 
 export function getEffect(ledger: EffectLedger, id: string): Effect | undefined {

@@ -25,6 +25,11 @@ export interface RetentionPolicy {
   readonly weekly?: number
   /** 'all' (the default): never trim. 'needed': trim what nobody may need. { for }: what is needed, and this much more. */
   readonly history?: 'all' | 'needed' | { readonly for: Duration }
+  /**
+   * 'needed': the ledger forgets effects whose outcome is known together with the history that records them. The same id
+   * asked for again is then a new effect: only where ids do not come back. 'all' (the default) remembers every one.
+   */
+  readonly effects?: 'all' | 'needed'
   /** How long the newest one of each other fold version stays as the way back after a deploy. 7 days if left out. */
   readonly otherVersions?: Duration
 }
@@ -138,6 +143,10 @@ export function resolveRetention(policy: RetentionPolicy): ResolvedRetention {
     throw new RepriseError('INVALID_ARGUMENT', `retain.history is 'all', 'needed' or { for }`, {
       given: String(history),
     })
+  }
+  const { effects = 'all' } = policy
+  if (effects !== 'all' && effects !== 'needed') {
+    throw new RepriseError('INVALID_ARGUMENT', `retain.effects is 'all' or 'needed'`, { given: String(effects) })
   }
   return {
     checkpoints: count(policy.checkpoints ?? 3, 1, 'retain.checkpoints'),

@@ -14,6 +14,7 @@ import {
   noCosts,
   observe,
 } from '../core/economics.ts'
+import { forgettable, forgottenType } from '../core/effects.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { defaultKeyedPlanSettings } from '../core/keyed-plan.ts'
 import { encodeManifest, type Manifest } from '../core/manifest.ts'
@@ -375,7 +376,11 @@ export class Checkpointer<State> {
   async #retain(): Promise<void> {
     const [head] = await this.#kernel.store.head([this.#timeline.id])
     if (!head || (head.epoch !== this.#timeline.epoch && !this.#timeline.isShared)) return
-    await retain(this.#kernel, head, this.#fold.retain ?? {}, this.#fold.version)
+    const { floor } = await retain(this.#kernel, head, this.#fold.retain ?? {}, this.#fold.version)
+    if (this.#fold.retain?.effects === 'needed' && forgettable(this.#timeline.ledger, floor) > 0) {
+      // An entry of its own: whoever folds this history forgets at the same place.
+      await this.#timeline.write([{ type: forgottenType, data: { below: floor } }])
+    }
   }
 }
 

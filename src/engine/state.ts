@@ -3,7 +3,15 @@
 // States with Keyed parts change in place: for them the fold runs after the commit.
 
 import { assert } from '../core/assert.ts'
-import { applyEffect, type Effect, type EffectLedger, getEffect, isEffectType, ledgerOf } from '../core/effects.ts'
+import {
+  applyEffect,
+  type Effect,
+  type EffectLedger,
+  forgottenType,
+  getEffect,
+  isEffectType,
+  ledgerOf,
+} from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
 import { upcast } from '../core/fold.ts'
 import { Keyed } from '../core/keyed.ts'
@@ -136,6 +144,10 @@ export class TimelineState<State> implements Follower {
       this.#keys.set(entry.key, entry.seq)
     }
     if (!isEffectType(entry.type)) return
+    if (entry.type === forgottenType) {
+      for (const id of [...(this.#effects?.keys() ?? [])]) if (!getEffect(this.#ledger, id)) this.#effects!.delete(id)
+      return
+    }
     const { id } = entry.data as { readonly id: string }
     this.#effects ??= new Keyed()
     this.#effects.set(id, getEffect(this.#ledger, id)!)

@@ -77,6 +77,7 @@ async function unchecked(ctx: WorkflowContext, run: WorkflowRun<number>): Promis
   await run.signal(stop, undefined, { key: 'once' })
   // @ts-expect-error the handler takes the currency
   ctx.onQuery(total, (currency: number) => currency)
+  ctx.onQuery(total, () => 7)
   // @ts-expect-error the query gives a number
   ctx.onQuery(total, () => 'none')
   // @ts-expect-error the query takes a currency

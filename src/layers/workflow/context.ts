@@ -158,13 +158,13 @@ export interface WorkflowContext {
   uuid(): string
   onQuery<Args extends readonly unknown[], Result>(
     query: QueryDefinition<Args, Result>,
-    handler: (...args: Args) => Result,
+    handler: (...args: NoInfer<Args>) => NoInfer<Result>,
   ): void
   onQuery(name: string, handler: (...args: never[]) => unknown): void
   onUpdate<Args, Result>(
     update: UpdateDefinition<Args, Result>,
-    handler: (args: Args) => Promise<Result> | Result,
-    options?: { readonly validate?: (args: Args) => void },
+    handler: (args: NoInfer<Args>) => Promise<NoInfer<Result>> | NoInfer<Result>,
+    options?: { readonly validate?: (args: NoInfer<Args>) => void },
   ): void
   onUpdate<Args, Result>(
     name: string,

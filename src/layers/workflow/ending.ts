@@ -82,16 +82,15 @@ function conclude(run: Instance, work: () => Promise<void>): void {
 
 /** The end is a fact as well: what was durable before it comes first, a cancellation or a rollback above all. */
 async function unlessCancelled(run: Instance, outcome: Outcome, end: () => Promise<void>): Promise<void> {
-  const { execution } = run
-  if (await run.host.hasMail(run.open.id)) {
-    await run.mail.read()
-    if (run.isLeaving || run.execution !== execution || run.state.rolling) return
-    if (run.outcome !== outcome) {
-      run.isConcluding = false
-      return
-    }
-  }
-  await end()
+  const { execution, mail } = run
+  if (await run.host.hasMail(run.open.id)) await mail.read()
+  // From here on none is taken: a cancellation between the look and the end would be in history, and change nothing.
+  run.isEnding = true
+  await mail.idle()
+  if (run.isLeaving || run.execution !== execution || run.state.rolling) return
+  if (run.outcome === outcome) await end()
+  run.isEnding = false
+  if (run.outcome !== outcome) run.isConcluding = false
 }
 
 async function endUndone(run: Instance, reason: string): Promise<void> {

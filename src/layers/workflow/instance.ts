@@ -66,6 +66,8 @@ export class Instance {
   execution!: Execution // Undefined until begun.
   outcome: Outcome | null = null
   isConcluding = false
+  /** Its end is being written. */
+  isEnding = false
   /** Nothing is called before the mail was read: it may be cancelled, or its time may be up. */
   isLooking = false
   readonly #hooks: Hooks
@@ -246,6 +248,7 @@ export class Instance {
     this.queries.clear()
     this.outcome = null
     this.isConcluding = false
+    this.isEnding = false
     this.#hooks.begin()
     const execution = new Execution(this.#hooks, itemsOf(state.journal), state.startedAt)
     this.execution = execution

@@ -55,6 +55,12 @@ export class Mail {
     else run.spawn(() => this.#readAnew())
   }
 
+  /** Resolves when no read is under way, and what it took was delivered. */
+  async idle(): Promise<void> {
+    while (this.#reading) await this.#reading
+    await this.#run.atRest()
+  }
+
   /** Mail waits that cannot be taken yet. */
   get isDeferring(): boolean {
     return this.#deferred > 0
@@ -110,7 +116,8 @@ export class Mail {
   }
 
   get #mayAct(): boolean {
-    return !this.#run.isLeaving && !this.#run.stay.isPaused
+    const { isLeaving, isEnding, stay } = this.#run
+    return !isLeaving && !isEnding && !stay.isPaused
   }
 
   /** The messages that wait for a rollback: for one that has to wait itself, or one that is under way. */

@@ -47,7 +47,7 @@ describe('a wrong command', () => {
     [['savepoint', 'few', '--release', 'zz'], 4, 'NOT_FOUND'],
     [['export', 'few', '-'], 2, 'USAGE'],
     [['export', 'few', 'x', '--progress', '--state-only'], 2, 'USAGE'],
-    [['export', 'few', 'no/such/folder/x.rp'], 1, 'ENOENT'],
+    [['export', 'few', 'no/such/folder/x.rp'], 4, 'NOT_FOUND'],
     [['export', 'few', 'no/such/folder/x', '--progress'], 1, 'ENOENT'],
     [['import', 'nofile'], 4, 'NOT_FOUND'],
     [['import', 'garbage.rp'], 8, 'NOT_A_SAVEPOINT'],

@@ -152,7 +152,7 @@ function rollBackCreation(driver: Driver, file: string): void {
 
 /** Nobody waits for the write lock to open what is up to date: whoever holds it may be stopped. */
 function prepare(connection: Connection, namespace: string): number {
-  if (readVersion(connection) === schemaVersion) {
+  if (readVersion(connection) === schemaVersion && !hasStatistics(connection)) {
     const space = findSpace(connection, namespace)
     if (space !== null) return space
   }
@@ -204,6 +204,10 @@ function syncDirectory(directory: string): void {
  * tables when it has grown; our statements are planned well without. Those of the user's tables stay. Says whether there were any.
  */
 function forgetStatistics(connection: Connection): boolean {
+  return hasStatistics(connection) && connection.run("DELETE FROM sqlite_stat1 WHERE tbl GLOB 'reprise_*'") > 0
+}
+
+function hasStatistics(connection: Connection): boolean {
   if (!connection.get("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'")) return false
-  return connection.run("DELETE FROM sqlite_stat1 WHERE tbl GLOB 'reprise_*'") > 0
+  return connection.get("SELECT 1 FROM sqlite_stat1 WHERE tbl GLOB 'reprise_*' LIMIT 1") !== undefined
 }

@@ -84,6 +84,9 @@ describe('calls', () => {
     }
     const alone = await openStore('pooled', pooler.url, 1)
     await write(alone, 'pooled/alone')
+    // What rings the bell takes a turn as well: on a slow machine each append may find the session of the last one.
+    let others = 0
+    while (pooler.misplaced() === 0 && others < 50) await write(alone, `other/${++others}`)
     expect(pooler.misplaced()).toBe(1)
     // And many at a time, in whatever order they come.
     const stores = await Promise.all([1, 2, 3].map(() => openStore('pooled', pooler.url)))

@@ -128,6 +128,10 @@ const kinds = {
   },
   RUN_FAILED: { remedy: 'stop', hint: 'The run ended without a result; the cause says why.' },
   REFUSED: { remedy: 'fix', hint: 'The aggregate refused the command; the message says why. Nothing was written.' },
+  SUPERSEDED: {
+    remedy: 'fix',
+    hint: 'This aggregate was rewritten: send the command to the one that took its place; the data names it.',
+  },
   MIGRATION_DRIFT: {
     remedy: 'fix',
     hint: 'Put the step back as it was applied and add a new step for the change; nothing was done.',

@@ -25,6 +25,8 @@ export interface RecoveryCosts {
 export interface RecoveryInput<M extends Candidate> {
   readonly head: { readonly seq: number; readonly floor: number }
   readonly catalog: readonly M[]
+  /** Other versions whose state can be made into one of this. */
+  readonly migratable?: ReadonlySet<string> | undefined
   readonly foldVersion: string
   /** State as of this sequence; the head if left out. */
   readonly to?: number
@@ -112,7 +114,7 @@ function skipReason<M extends Candidate>(
   if (seq > head.seq) return { why: 'beyond the head', detail: `it reflects ${seq}, history ends at ${head.seq}` }
   if (seq > target) return { why: 'beyond the target', detail: `it reflects ${seq}, wanted is ${target}` }
   if (manifest.invalid !== null) return { why: 'invalid', detail: manifest.invalid }
-  if (manifest.foldVersion !== foldVersion) {
+  if (manifest.foldVersion !== foldVersion && !input.migratable?.has(manifest.foldVersion)) {
     return { why: 'other fold version', detail: `written by ${manifest.foldVersion}, this code is ${foldVersion}` }
   }
   if (authority === 'state') return skipOlderState(skipped)

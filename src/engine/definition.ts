@@ -12,6 +12,7 @@ import type { Reprise } from './reprise.ts'
 export const opens: unique symbol = Symbol.for('reprise.opens')
 export const runs: unique symbol = Symbol.for('reprise.runs')
 export const works: unique symbol = Symbol.for('reprise.works')
+export const reads: unique symbol = Symbol.for('reprise.reads')
 
 export interface OpenOptions {
   /** Take it over from a live owner too; its further writes are refused. */
@@ -51,6 +52,15 @@ export interface Workable {
   [works](engine: Reprise): void
 }
 
+/** Something whose entries have a form of their own: what others read of one, brought up to today; null: not for others. */
+export interface Readable<Item extends Entry = Entry> {
+  readonly prefix: string
+  [reads](entry: Entry): Item | null
+}
+
+/** From each older version of a fold straight to today's. */
+export type StateMigrations<State> = Readonly<Record<string, (state: never) => State>>
+
 /** How history folds into state, and when state is captured: all that the kernel needs to know of a model. */
 export interface Fold<State> {
   /** Changes when the meaning of `apply` changes: checkpoints of another version are ignored and rebuilt. */
@@ -58,6 +68,8 @@ export interface Fold<State> {
   initial(): State
   apply(state: State, entry: Entry): State | void
   readonly upcasters?: Upcasters | undefined
+  /** By older version: how its state becomes today's. What has none is rebuilt from history, and lost where there is none. */
+  readonly migrations?: StateMigrations<State> | undefined
   readonly checkpoint?: CheckpointPolicy | undefined
   readonly retain?: RetentionPolicy | undefined
   /** Entries larger than this are compressed. A model whose entries are mostly text may save space by a lower one. */

@@ -1,10 +1,10 @@
 // The feed for layers: entries of many timelines in one gap-free order, each run checked against the digest chain of its
 // timeline before it is decoded. Branches that were rolled back do not show, except for the part that is still history.
 
-import { type Digest, type TimelineId, timelineId } from '../core/coordinate.ts'
+import { type Digest, equalBytes, type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import { type FeedItem, type FeedPosition, feedStart, type Head } from '../core/ports.ts'
-import { lastSeq, originDigest, verifyRun } from '../core/run.ts'
+import { isChained, lastSeq, originDigest, verifyRun } from '../core/run.ts'
 import { archivedFrom, idBelow } from '../core/scope.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from './history.ts'
 import type { Kernel } from './kernel.ts'
@@ -24,6 +24,13 @@ export interface FeedEntries {
   readonly isEnd: boolean
 }
 
+export interface FeedReaderOptions {
+  /** What is no longer there is passed over, not an error. */
+  readonly mayBeTrimmed?: boolean | undefined
+  /** False: without what was written to forks, which are somebody's trial. */
+  readonly forks?: boolean | undefined
+}
+
 /** Timelines whose last digest is remembered; of others it is read again. */
 const rememberedMax = 100_000
 
@@ -32,12 +39,16 @@ export class FeedReader {
   readonly #scopes: readonly string[]
   readonly #last = new Map<TimelineId, Point>()
   readonly #mayBeTrimmed: boolean
+  readonly #hasForks: boolean
+  /** Of timelines whose last digest is remembered. */
+  readonly #forks = new Map<TimelineId, boolean>()
   /** Read from the very start, and nothing forgotten since: then a timeline that does not start at 1 was trimmed. */
   #isFromStart = false
 
-  /** Without scopes: every timeline. `mayBeTrimmed`: what is no longer there is passed over, not an error. */
-  constructor(kernel: Kernel, scopes: readonly string[] = [], options: { readonly mayBeTrimmed?: boolean } = {}) {
+  /** Without scopes: every timeline. */
+  constructor(kernel: Kernel, scopes: readonly string[] = [], options: FeedReaderOptions = {}) {
     this.#mayBeTrimmed = options.mayBeTrimmed ?? false
+    this.#hasForks = options.forks ?? true
     this.#kernel = kernel
     this.#scopes = scopes
   }
@@ -53,6 +64,10 @@ export class FeedReader {
       const { timeline, run } = item
       verifyRun(this.#kernel.hash, timeline, run, { seq: run.first - 1, digest: before })
       this.#remember(timeline, { seq: lastSeq(run), digest: run.digest })
+      if (!this.#hasForks && (await this.#isFork(item, before))) {
+        runs.push({ position: item.position, entries: [] })
+        continue
+      }
       const decoded = entriesOf(this.#kernel, { timeline, run, before, skipTo: run.first - 1 })
       const entries = archivedFrom(timeline) ? await this.#ofBranch(timeline, decoded) : decoded
       runs.push({ position: item.position, entries })
@@ -63,15 +78,19 @@ export class FeedReader {
   /** Forgets what it knows: after the caller goes back to an earlier position. */
   reset(): void {
     this.#last.clear()
+    this.#forks.clear()
     this.#isFromStart = false
   }
 
   async #before({ timeline, run }: FeedItem): Promise<Digest> {
     const known = this.#last.get(timeline)
     if (known?.seq === run.first - 1) return known.digest
-    if (run.first === 1 && !archivedFrom(timeline)) return originDigest(this.#kernel.hash, timeline)
-    const { store } = this.#kernel
-    const [head] = await store.head([timeline])
+    const { store, hash } = this.#kernel
+    const origin = originDigest(hash, timeline)
+    // One that was forked before its parent's first entry starts at 1 too, from its parent's origin.
+    const isRoot = run.first === 1 && !archivedFrom(timeline) && isChained(hash, origin, run)
+    const [head] = isRoot ? [] : await store.head([timeline])
+    if (isRoot || (run.first === 1 && !head?.base && !archivedFrom(timeline))) return origin
     if (head && run.first - 1 === head.floor) {
       if (this.#isFromStart && !known && head.floor > 0 && head.floor !== head.base?.seq)
         throw trimmed(timeline, run.first)
@@ -94,8 +113,30 @@ export class FeedReader {
     this.#isFromStart = false
     for (const oldest of this.#last.keys()) {
       this.#last.delete(oldest)
+      this.#forks.delete(oldest)
       return
     }
+  }
+
+  /** It left another timeline. One that was rolled back goes on from its own archive, and is none. */
+  async #isFork({ timeline, run }: FeedItem, before: Digest): Promise<boolean> {
+    const known = this.#forks.get(timeline)
+    if (known !== undefined) return known
+    const isRoot = run.first === 1 && equalBytes(before, originDigest(this.#kernel.hash, timeline))
+    const isFork = !isRoot && (await this.#leftAnother(timeline))
+    this.#forks.set(timeline, isFork)
+    return isFork
+  }
+
+  async #leftAnother(timeline: TimelineId): Promise<boolean> {
+    const own = archivedFrom(timeline) ?? timeline
+    for (let id: TimelineId | undefined = timeline; id !== undefined; ) {
+      const [head]: (Head | null)[] = await this.#kernel.store.head([id])
+      const parent: TimelineId | undefined = head?.base?.timeline
+      if (parent !== undefined && archivedFrom(parent) !== own) return true
+      id = parent
+    }
+    return false
   }
 
   /** Of an archived branch only what its successor still builds on counts, and as the successor's. */

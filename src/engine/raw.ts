@@ -8,7 +8,15 @@ import { RepriseError } from '../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../core/fold.ts'
 import { type RetentionPolicy, resolveRetention } from '../core/retention.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from './checkpointer.ts'
-import { type Entity, type Fold, type OpenOptions, opens, systemPrefix, turnWaitMs } from './definition.ts'
+import {
+  type Entity,
+  type Fold,
+  type OpenOptions,
+  opens,
+  type StateMigrations,
+  systemPrefix,
+  turnWaitMs,
+} from './definition.ts'
 import type { Effects } from './effects.ts'
 import type { Entry } from './history.ts'
 import { checkFirstSegment } from './kinds.ts'
@@ -38,6 +46,11 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
   readonly upcasters?: Upcasters
+  /**
+   * By older `version`: how its state becomes today's. Without one, state of another version is rebuilt from history; where there is
+   * no history (a savepoint of the state alone, a trimmed timeline), it cannot be recovered.
+   */
+  readonly migrations?: StateMigrations<State>
   readonly authority?: 'history' | 'state'
 }
 
@@ -65,6 +78,7 @@ export function timeline<State, E extends { readonly type: string }>(
     initial: options.initial,
     apply: (state, entry) => options.apply(state, eventOf<E>(entry), entry),
     upcasters: options.upcasters,
+    migrations: options.migrations,
     checkpoint: options.checkpoint,
     retain: options.retain,
     authority: options.authority,

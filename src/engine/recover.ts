@@ -15,7 +15,7 @@ import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
 import type { RecoveryReport } from './report.ts'
 import { restoreState } from './restore.ts'
-import { type CapturedParts, TimelineState } from './state.ts'
+import { type CapturedParts, migrateParts, TimelineState } from './state.ts'
 
 export interface Recovered<State> {
   readonly state: TimelineState<State>
@@ -61,6 +61,7 @@ export async function recover<State>(
       reachesOrigin,
       catalog: candidates,
       foldVersion: fold.version,
+      migratable: fold.migrations && new Set(Object.keys(fold.migrations)),
       to,
       authority: fold.authority ?? 'history',
     })
@@ -92,13 +93,17 @@ export async function recover<State>(
     if (options.only !== undefined && attempt.kind === 'origin') continue
     const record = attempt.kind === 'checkpoint' ? catalog.find(({ id }) => id === attempt.manifest.id)! : null
     const began = clock.elapsed()
-    const restored = record ? await tryRestore(kernel, lineage, record, isPaged) : null
+    const migrate = record && record.foldVersion !== fold.version ? fold.migrations?.[record.foldVersion] : undefined
+    const restored = record ? await tryRestore(kernel, lineage, record, isPaged && !migrate) : null
     if (restored instanceof RepriseError) {
       setAside(record!, restored)
       continue
     }
     const restoredAt = clock.elapsed()
-    const state = new TimelineState(fold, restored?.parts)
+    const state = new TimelineState(
+      fold,
+      restored && migrate ? migrated(head, record!, fold, restored.parts) : restored?.parts,
+    )
     const from = record ? { seq: record.seq, digest: record.digest } : floor
     const end = fold.authority === 'state' ? from.seq : to
     const replayed = await replay(kernel, lineage, state, from, end)
@@ -112,7 +117,8 @@ export async function recover<State>(
       state,
       point,
       lineage,
-      base: restored && record ? { id: record.id, capture: restored.base } : null,
+      // What was migrated is another state: the next checkpoint is whole.
+      base: restored && record && !migrate ? { id: record.id, capture: restored.base } : null,
       damaged,
       cleared: record && wasInvalid.has(record.id) ? record : null,
       replayMsPerEntry: entries > 0 ? (done - restoredAt) / entries : 0,
@@ -138,6 +144,22 @@ export async function recover<State>(
 /** Marked because it could not be read, not because it held something else than history says. */
 export function mayBeSound({ invalid }: ManifestRecord): boolean {
   return invalid !== null && /\[[A-Z_]+\]/.test(invalid)
+}
+
+/** A migration that throws is the code's fault and not the checkpoint's. */
+function migrated<State>(
+  head: Head,
+  { foldVersion }: ManifestRecord,
+  fold: Fold<State>,
+  parts: CapturedParts,
+): CapturedParts {
+  try {
+    return migrateParts(parts, fold.migrations![foldVersion]!)
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    const what = `${head.timeline}: the migration of state ${foldVersion} to ${fold.version} threw: ${reason}`
+    throw new RepriseError('FOLD_FAILED', what, { timeline: head.timeline, from: foldVersion, to: fold.version }, error)
+  }
 }
 
 async function tryRestore(

@@ -174,6 +174,13 @@ export class TimelineState<State> implements Follower {
   }
 }
 
+/** The parts with the state as `migrate` makes it; keys and effects are the engine's own. */
+export function migrateParts(parts: CapturedParts, migrate: (state: never) => unknown): CapturedParts {
+  const { keys, ledger } = parts
+  const value = migrate(valueFrom<never>(parts))
+  return { ...(keys !== undefined && { keys }), ...(ledger !== undefined && { ledger }), shape: 'value', value }
+}
+
 function holdsKeyed(value: unknown): boolean {
   if (value instanceof Keyed) return true
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false

@@ -102,6 +102,11 @@ export class TurnTimeline<State> {
     return this.#open
   }
 
+  /** As it was last looked at: what else is noted on the timeline, such as its status. Null if it was never there, or is new. */
+  get head(): Head | null {
+    return this.#head
+  }
+
   /** False: there was no such timeline when it was last looked for. */
   get exists(): boolean {
     return this.#head !== null || this.#open.epoch > 0

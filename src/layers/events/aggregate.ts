@@ -15,6 +15,10 @@ import {
   type Fold,
   type OpenOptions,
   opens,
+  type Readable,
+  reads,
+  type StateMigrations,
+  systemPrefix,
   type Workable,
   works,
 } from '../../engine/definition.ts'
@@ -23,14 +27,14 @@ import type { Entry } from '../../engine/history.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import type { Past, Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
-import { eventOf, fieldsOf, infoOf, layerPrefix, takeEvent, wrapUpcasters } from './envelope.ts'
+import { eventOf, fieldsOf, infoOf, layerPrefix, metaOf, takeEvent, wrapUpcasters } from './envelope.ts'
 import { AggregateHandle } from './handle.ts'
 import { stateAt } from './history.ts'
 import { Mailroom } from './mailroom.ts'
 import { aggregateModel } from './model.ts'
 import { holdsPersonal, sealPersonal } from './personal.ts'
 import { validate } from './schema.ts'
-import type { CommandInfo, DecideMap, EventInfo, EventOf, EvolveMap, Valid } from './types.ts'
+import type { CommandInfo, DecideMap, EventInfo, EventOf, EvolveMap, Metadata, Valid } from './types.ts'
 
 /** SQL in the same transaction as the events: a projection that is never behind. */
 export type Inline<Event> = (sql: Sql, event: Event, at: { readonly id: string; readonly seq: number }) => unknown
@@ -45,6 +49,8 @@ export interface AggregateOptions<State, Evolve, Decide> {
   readonly version?: string | number
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
+  /** By older `version`: how its state becomes today's, where history was trimmed or moved without its events. */
+  readonly migrations?: StateMigrations<State>
   /** How old versions of event fields become today's. */
   readonly upcasters?: Upcasters
   readonly inline?: Inline<EventOf<Evolve>>
@@ -68,8 +74,18 @@ export interface Model<State> {
   seal(engine: Reprise, id: string, entries: readonly NewEntry[]): readonly NewEntry[] | Promise<readonly NewEntry[]>
 }
 
+/** An event as a consumer gets it. */
+export interface EventEntry<Event> extends Entry {
+  /** Id of the aggregate. */
+  readonly id: string
+  /** Type and fields, of today's version. */
+  readonly event: Event
+  readonly meta: Metadata
+}
+
 export interface AggregateDefinition<State, Evolve, Decide>
   extends Entity<AggregateHandle<State, Evolve, Decide>>,
+    Readable<EventEntry<EventOf<Evolve>>>,
     Workable,
     Described {
   readonly kind: 'aggregate'
@@ -129,6 +145,27 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
     [works](engine: Reprise) {
       roomOf(engine).serve()
     },
+    [reads](entry: Entry) {
+      if (entry.type.startsWith(systemPrefix) || entry.type.startsWith(layerPrefix)) return null
+      const current = upcast(entry, model.upcasters)
+      const event = eventOf(current) as EventOf<Evolve>
+      const { timeline, seq, epoch, time, key } = entry
+      const { type, version } = current
+      const data = fieldsOf(current)
+      return {
+        timeline,
+        seq,
+        epoch,
+        time,
+        key,
+        type,
+        version,
+        data,
+        id: timeline.slice(prefix.length),
+        event,
+        meta: metaOf(entry),
+      }
+    },
   }
 }
 
@@ -154,6 +191,7 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
     initial: options.initial,
     apply,
     upcasters,
+    migrations: options.migrations,
     checkpoint: options.checkpoint,
     retain: options.retain,
   }

@@ -11,6 +11,8 @@ import type { EventInfo, Metadata } from './types.ts'
 
 export const layerPrefix = ':'
 export const refusedType = ':refused'
+/** Of the timeline of an aggregate that was rewritten. */
+export const supersededStatus = 'superseded'
 
 const noMetadata: Metadata = {}
 

@@ -1,6 +1,6 @@
 // reprise/events: aggregates (decide and evolve), projections of their events, and commands between them.
 
-export { type AggregateDefinition, type AggregateOptions, aggregate } from './aggregate.ts'
+export { type AggregateDefinition, type AggregateOptions, aggregate, type EventEntry } from './aggregate.ts'
 export { checkEvents, type EventsCheck } from './check.ts'
 export type { AggregateHandle } from './handle.ts'
 export type { Happened, When } from './history.ts'

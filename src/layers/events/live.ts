@@ -15,7 +15,7 @@ import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { isLost, type TurnTimeline } from '../../engine/turns.ts'
 import type { Along } from '../../engine/writer.ts'
 import type { Model } from './aggregate.ts'
-import { entryOf, toEntry } from './envelope.ts'
+import { entryOf, supersededStatus, toEntry } from './envelope.ts'
 import { validate } from './schema.ts'
 import type { CommandOptions, Done, Metadata } from './types.ts'
 
@@ -277,6 +277,7 @@ export class Live<State> {
     const decided: Decided<State>[] = []
     const verdicts: (() => void)[] = []
     const keys = new Set<string>()
+    const superseded = supersededBy(this.#turns.head)
     let { state, seq } = open
     const now = clock.now()
     for (let i = 0; i < batch.length; i++) {
@@ -288,6 +289,7 @@ export class Live<State> {
       }
       try {
         if (signal?.aborted) throw aborted(this.timeline, signal)
+        if (superseded && !request.entries) throw superseded
         if (id !== undefined && open.hasKey(id) && !request.along) {
           verdicts.push(() =>
             request.resolve({ events: [], seq: this.open.seq, state: this.open.state, wasApplied: true }),
@@ -358,6 +360,14 @@ export class Live<State> {
 function mayRepeat<State>(request: Request<State>, error: unknown): boolean {
   if (!isLost(error)) return false
   return error.code !== 'OUTCOME_UNKNOWN' || request.options.id !== undefined
+}
+
+/** A rewritten aggregate is history: its commands belong to the one that took its place. */
+function supersededBy(head: Head | null): RepriseError | null {
+  if (head?.status !== supersededStatus) return null
+  const { timeline, attributes } = head
+  const { supersededBy: by = null, reason = null } = attributes
+  return new RepriseError('SUPERSEDED', `${timeline} was rewritten as ${by}`, { timeline, supersededBy: by, reason })
 }
 
 function outdated(timeline: string): RepriseError {

@@ -131,7 +131,7 @@ export class Mailroom<State> {
     try {
       await live.command(letter.command, letter.input, options, { consume })
     } catch (error) {
-      if (!isReprise(error, 'REFUSED', 'INVALID_ARGUMENT', 'FOLD_FAILED', 'UNSERIALIZABLE')) throw error
+      if (!isReprise(error, 'REFUSED', 'SUPERSEDED', 'INVALID_ARGUMENT', 'FOLD_FAILED', 'UNSERIALIZABLE')) throw error
       await this.#refuse(live, letter, error, consume)
     }
   }

@@ -4,14 +4,20 @@
 // checkpoint costs a longer replay and nothing else.
 // A partition is held by one process only: whoever owns it applies its events, all others neither have nor read it.
 
-import type { TimelineId } from '../../core/coordinate.ts'
-import { toMs } from '../../core/duration.ts'
-import type { CheckpointPolicy } from '../../core/economics.ts'
+import type { MessageId, TimelineId } from '../../core/coordinate.ts'
+import {
+  type CheckpointDecision,
+  type CheckpointPolicy,
+  decideCheckpoint,
+  type MeasuredCosts,
+  noCosts,
+  observe,
+} from '../../core/economics.ts'
 import { isReprise } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import { abandonCapture, type CaptureBase, captureState, writeCapture } from '../../engine/capture.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
 import { readManifest } from '../../engine/recover.ts'
 import { restoreState } from '../../engine/restore.ts'
@@ -36,6 +42,7 @@ interface Captured {
 }
 
 const retakeMs = 1000
+const askMs = 1000
 /** Without events of ours, the position is still written now and then, so that others may trim. */
 const idleMs = 60_000
 
@@ -56,6 +63,9 @@ export class MemorySink<State> implements Sink {
   #eventsSince = 0
   #savedAt: number
   #triedAt = Number.NEGATIVE_INFINITY
+  #askedAt = Number.NEGATIVE_INFINITY
+  #costs: MeasuredCosts = noCosts
+  #because: CheckpointDecision | null = null
   #saving: Promise<void> = Promise.resolve()
 
   private constructor(kernel: Kernel, timeline: TimelineId, model: MemoryModel<State>, gate: Gate | null) {
@@ -106,8 +116,32 @@ export class MemorySink<State> implements Sink {
     return this.#owned !== null && this.#owned.broken === null
   }
 
+  /** Of its newest checkpoint; its owner is asked for one. */
+  async stored(): Promise<FeedPosition> {
+    const { store, clock, committer, random } = this.#kernel
+    const [head] = await store.head([this.#timeline])
+    if (head && clock.elapsed() - this.#askedAt >= askMs) {
+      this.#askedAt = clock.elapsed()
+      const message = { id: newId(random) as MessageId, to: this.#timeline, kind: 'save', data: new Uint8Array() }
+      await committer.submit({ operation: newOperation(random), guard: null, send: [message] })
+    }
+    return String(head?.attributes.position ?? feedStart)
+  }
+
+  /** Somebody waits for this partition in another process. */
+  async #answer(): Promise<void> {
+    const { store } = this.#kernel
+    const [head] = await store.head([this.#timeline])
+    if (!head || head.mail === 0 || head.epoch !== this.#owned?.head.epoch) return
+    const asked = await store.inbox(this.#timeline, 100)
+    await this.#save()
+    await this.#owned?.write({ consume: asked.messages.map(({ id }) => id) })
+  }
+
   async apply(events: readonly Occurrence[], next: FeedPosition): Promise<void> {
     const hasQuarantine = this.#quarantine.length > 0
+    const { clock } = this.#kernel
+    const started = clock.elapsed()
     let state = this.#state
     for (const occurrence of events) {
       if (hasQuarantine && isAside(this.#quarantine, occurrence)) continue
@@ -124,8 +158,26 @@ export class MemorySink<State> implements Sink {
     this.#position = next
     this.#events += events.length
     this.#eventsSince += events.length
-    const { every = 10_000 } = this.#model.checkpoint
-    if (this.#eventsSince >= every) await this.#save()
+    if (events.length === 0) return
+    this.#costs = observe(this.#costs, { kind: 'replay', ms: clock.elapsed() - started, entries: events.length })
+    this.#decide(this.#isMilestone(events))
+    if (this.#because?.isDue) await this.#save()
+  }
+
+  #isMilestone(events: readonly Occurrence[]): readonly string[] {
+    const { on } = this.#model.checkpoint
+    const found = on && events.find(({ type }) => on.includes(type))
+    return found ? [found.type] : []
+  }
+
+  /** By the same policy and the same arithmetic as every other checkpoint; events count as entries. */
+  #decide(types: readonly string[] = []): void {
+    this.#because = decideCheckpoint({ every: 10_000, each: '5s', ...this.#model.checkpoint }, this.#costs, {
+      entries: this.#eventsSince,
+      ms: this.#kernel.clock.elapsed() - this.#savedAt,
+      types,
+      isFirst: this.#savedPosition === feedStart,
+    })
   }
 
   async setAside(poison: Quarantined): Promise<void> {
@@ -145,12 +197,11 @@ export class MemorySink<State> implements Sink {
       if (this.isWriter && this.#gate) await this.#load()
     }
     if (!this.isOwned) return
-    const { each = '5s' } = this.#model.checkpoint
+    if (this.#gate && this.isWriter) await this.#answer()
     const sinceMs = clock.elapsed() - this.#savedAt
     const isMoved = this.#position !== this.#savedPosition
-    if ((this.#eventsSince > 0 && sinceMs >= toMs(each, 'checkpoint.each')) || (isMoved && sinceMs >= idleMs)) {
-      await this.#save()
-    }
+    if (this.#eventsSince > 0) this.#decide()
+    if ((this.#eventsSince > 0 && this.#because?.isDue) || (isMoved && sinceMs >= idleMs)) await this.#save()
   }
 
   /** Writes a checkpoint now, if this process is the writer. */
@@ -195,9 +246,11 @@ export class MemorySink<State> implements Sink {
     for (const record of records) {
       if (record.invalid !== null || record.foldVersion !== this.#model.version) continue
       try {
+        const started = this.#kernel.clock.elapsed()
         const { state, base } = await restoreState(readManifest(this.#kernel, record), stateIo(this.#kernel))
         this.#take(state as Captured & Record<string, unknown>)
         this.#base = { id: record.id, capture: base }
+        this.#costs = observe(this.#costs, { kind: 'restore', ms: this.#kernel.clock.elapsed() - started })
         break
       } catch (error) {
         if (!isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')) throw error
@@ -251,6 +304,8 @@ export class MemorySink<State> implements Sink {
 
   async #publish(): Promise<void> {
     if (!this.isWriter) return
+    const { clock } = this.#kernel
+    const started = clock.elapsed()
     const io = stateIo(this.#kernel)
     const position = this.#position
     const eventsBefore = this.#eventsSince
@@ -267,12 +322,13 @@ export class MemorySink<State> implements Sink {
         addedChunks,
         baseId: (this.#base?.id as never) ?? null,
         trigger: 'projection',
-        along: { cursors: { [this.#timeline]: this.#savedPosition } },
+        along: { cursors: { [this.#timeline]: this.#savedPosition }, attributes: { position } },
       })
       this.#base = { id: record.id, capture: written.base }
       this.#savedPosition = position
       this.#eventsSince -= eventsBefore
-      this.#savedAt = this.#kernel.clock.elapsed()
+      this.#savedAt = clock.elapsed()
+      this.#costs = observe(this.#costs, { kind: 'checkpoint', ms: this.#savedAt - started })
       await this.#owned!.retain({ checkpoints: 2, history: 'needed' }, this.#model.version)
     } catch (error) {
       abandonCapture(capture)

@@ -11,7 +11,7 @@ import { refusedType } from './envelope.ts'
 import { address, type Letter, letterKind, sendCommand } from './mailroom.ts'
 import { helperModel, processKind } from './model.ts'
 import { Runner } from './runner.ts'
-import { Ahead, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { Ahead, cursorAt, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import { type EventAt, type EventFrom, type EventSource, Events, type Occurrence } from './source.ts'
 import { progressFold } from './sql-sink.ts'
 import type { InputOf, Metadata } from './types.ts'
@@ -77,6 +77,8 @@ export interface ProcessManagerOptions<Sources extends readonly EventSource[], O
   /** When an aggregate refused a command that came by mail: the place to compensate. */
   readonly onRefused?: (letter: RefusedLetter, at: EventAt) => Reaction
   readonly poison?: 'stop' | 'quarantine'
+  /** Also the events of forks of these aggregates; by default a fork is a trial that nobody else sees. */
+  readonly forks?: boolean
 }
 
 export interface ProcessManagerDefinition extends Entity<Runner>, Workable {
@@ -101,7 +103,7 @@ export function processManager<Sources extends readonly EventSource[], On extend
     const sink = new MailSink(engine, name, reactTo)
     const runner = new Runner(
       engine.kernel,
-      new Events(engine.kernel, options.from, wants),
+      new Events(engine.kernel, options.from, wants, undefined, options.forks),
       sink,
       options.poison ?? 'stop',
     )
@@ -143,6 +145,10 @@ class MailSink implements Sink {
 
   get isOwned(): boolean {
     return this.#open !== null && this.#open.broken === null
+  }
+
+  stored(): Promise<FeedPosition> {
+    return cursorAt(this.#engine.kernel, ({ name }) => name === `process/${this.#name}`)
   }
 
   async apply(events: readonly Occurrence[], next: FeedPosition): Promise<void> {
@@ -196,7 +202,8 @@ class MailSink implements Sink {
   async #message(outgoing: Outgoing, { at }: Occurrence, index: number): Promise<OutgoingMessage> {
     const { codec, sealer } = this.#engine.kernel
     const to = timelineId(await address(this.#engine, outgoing.to.prefix, outgoing.to.name, outgoing.id))
-    const id = `${this.#name}:${at.timeline}@${at.seq}#${index}` as MessageId
+    // With the epoch: after a rollback another event has the same sequence, and its command must not be taken for the first one's.
+    const id = `${this.#name}:${at.timeline}@${at.seq}.${at.epoch}#${index}` as MessageId
     const { correlation = `${at.timeline}@${at.seq}`, actor } = at.meta
     const meta = { causation: `${at.timeline}@${at.seq}`, correlation, ...(actor !== undefined && { actor }) }
     const letter: Letter = { command: outgoing.command, input: outgoing.input, meta }

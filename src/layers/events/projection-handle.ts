@@ -1,11 +1,11 @@
 // What a user holds of a projection: its state, how far it is, and the rebuild: a new generation is made beside the live
 // one, catches up, and takes its place in one step. Readers never see a half-built one.
 
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { liveGeneration, swapGeneration } from './generations.ts'
+import { generationTimeline, liveGeneration, note, readBuilds, swapGeneration } from './generations.ts'
 import { MemorySink } from './memory-sink.ts'
-import { Runner, type RunnerStatus } from './runner.ts'
+import { type CatchUpOptions, Runner, type RunnerStatus } from './runner.ts'
 import type { Quarantined, Sink } from './sink.ts'
 import type { Events } from './source.ts'
 
@@ -20,14 +20,15 @@ export interface Build<State> {
   /** It is the live generation from here on: other processes share it. */
   begin(): void
   stop(): void
-  /** Its generation is no longer read: removes what is ours of it. */
-  retire(timeline: string): Promise<void>
+  /** Its generation is no longer read: removes what is ours of it, partition by partition, and what the author tears down last. */
+  retire(): Promise<void>
 }
 
 export interface ProjectionModel<State> {
   readonly name: string
   readonly version: string
-  build(engine: Reprise, generation: number): Build<State>
+  readonly partitions: number
+  build(engine: Reprise, generation: number, partitions: number): Build<State>
 }
 
 export interface RebuildOptions {
@@ -37,6 +38,8 @@ export interface RebuildOptions {
   readonly onSwap?: (generation: { readonly from: number; readonly to: number }) => Promise<void>
   /** Keep the old generation's data; by default it goes once the new one is live. */
   readonly keepOld?: boolean
+  /** Stops building with ABORTED; the next rebuild goes on from there. */
+  readonly signal?: AbortSignal
 }
 
 interface Running<State> {
@@ -68,14 +71,11 @@ export class ProjectionHandle<State> {
     this.#lookForSwaps()
   }
 
-  static async start<State>(
-    engine: Reprise,
-    model: ProjectionModel<State>,
-    generation: number,
-  ): Promise<ProjectionHandle<State>> {
-    const running = await run(engine, model, generation)
-    running.build.begin()
-    return new ProjectionHandle(engine, model, running)
+  static async start<State>(engine: Reprise, model: ProjectionModel<State>): Promise<ProjectionHandle<State>> {
+    const { live, retiring } = await readBuilds(engine, model.name, model.version)
+    await checkPartitions(engine, model, live)
+    if (retiring !== null) await retire(engine, model, retiring)
+    return new ProjectionHandle(engine, model, await run(engine, model, live, true))
   }
 
   get isClosed(): boolean {
@@ -107,10 +107,22 @@ export class ProjectionHandle<State> {
     return this.#running.runners.flatMap((runner) => runner.sink.quarantine)
   }
 
-  /** Resolves when everything that was in the feed at this call is applied: read what you wrote. */
-  async catchUp(): Promise<State> {
-    await Promise.all(this.#running.runners.map((runner) => runner.catchUp()))
-    return this.state
+  /**
+   * Resolves when everything that was in the feed at this call is applied, here or by the processes that have the other
+   * partitions: read what you wrote. What lies in memory elsewhere counts once it is in a checkpoint there.
+   */
+  async catchUp(options: CatchUpOptions = {}): Promise<State> {
+    for (;;) {
+      const { runners } = this.#running
+      try {
+        await Promise.all(runners.map((runner) => runner.catchUp(options)))
+        return this.state
+      } catch (error) {
+        // Swapped meanwhile: the same of the generation that took its place.
+        const isSwapped = !this.#isClosed && this.#running.runners !== runners
+        if (!isSwapped || !isReprise(error, 'CLOSED')) throw error
+      }
+    }
   }
 
   /** Goes on after a stop on poison: once the handler is mended, or to see it fail again. */
@@ -123,27 +135,16 @@ export class ProjectionHandle<State> {
     for (const { sink } of this.#running.runners) if (sink instanceof MemorySink) await sink.save()
   }
 
-  /** Builds the projection anew from the first event, beside this one, and takes its place when it has caught up. */
+  /**
+   * Builds the projection anew from the first event, beside this one, and takes its place when it has caught up. A build that a
+   * crash cut off is gone on with.
+   */
   async rebuild(options: RebuildOptions = {}): Promise<void> {
     if (this.#isRebuilding) throw new RepriseError('CONFLICT', `${this.name} is being rebuilt already`)
     this.#isRebuilding = true
-    const from = this.#running.generation
-    const to = await this.#freeGeneration(from)
-    const next = await run(this.#engine, this.#model, to)
+    let next: Running<State>
     try {
-      await this.#watchProgress(next, options)
-      if (next.runners.some(({ sink }) => !sink.isOwned)) {
-        throw new RepriseError('CONFLICT', `${this.name} is being rebuilt by another process`, { name: this.name, to })
-      }
-      for (const { sink } of next.runners) if (sink instanceof MemorySink) await sink.save()
-      await swapGeneration(this.#engine, this.name, this.#model.version, from, to)
-      await options.onSwap?.({ from, to })
-    } catch (error) {
-      // What another process builds under the same number is its own.
-      const isOurs = next.runners.every(({ sink }) => isWrittenBy(sink))
-      await stop(next)
-      if (isOurs) for (const timeline of next.build.timelines) await next.build.retire(timeline)
-      throw error
+      next = await makeGeneration(this.#engine, this.#model, this.#running.generation, options)
     } finally {
       this.#isRebuilding = false
     }
@@ -151,7 +152,16 @@ export class ProjectionHandle<State> {
     this.#running = next
     next.build.begin()
     await stop(old)
-    if (!options.keepOld) for (const timeline of old.build.timelines) await old.build.retire(timeline)
+    if (!options.keepOld) await retire(this.#engine, this.#model, old.generation)
+  }
+
+  /** In another number of partitions than the live generation has: made beside it, from the first event, and swapped. */
+  static async rescale<State>(engine: Reprise, model: ProjectionModel<State>, options: RebuildOptions): Promise<void> {
+    const { live } = await readBuilds(engine, model.name, model.version)
+    if ((await partitionsOf(engine, model, live)) === model.partitions) return
+    const next = await makeGeneration(engine, model, live, options)
+    await stop(next)
+    if (!options.keepOld) await retire(engine, model, live)
   }
 
   share(): this {
@@ -176,37 +186,6 @@ export class ProjectionHandle<State> {
     await stop(this.#running)
   }
 
-  /** Numbers of builds that were given up are not used again: their tables may still be there. */
-  async #freeGeneration(from: number): Promise<number> {
-    for (let to = from + 1; ; to++) {
-      const [timeline] = this.#model.build(this.#engine, to).timelines
-      if (timeline === undefined || !(await this.#engine.head(timeline))) return to
-    }
-  }
-
-  async #watchProgress(next: Running<State>, options: RebuildOptions): Promise<void> {
-    const { clock } = this.#engine.kernel
-    const tell = () => {
-      const statuses = next.runners.map((runner) => runner.status)
-      options.onProgress?.({
-        applied: statuses.reduce((sum, status) => sum + status.applied, 0),
-        isCaughtUp: statuses.every((status) => status.isCaughtUp),
-      })
-    }
-    let cancel = () => {}
-    const again = () => {
-      tell()
-      cancel = clock.after(progressMs, again)
-    }
-    if (options.onProgress) again()
-    try {
-      await Promise.all(next.runners.map((runner) => runner.catchUp()))
-    } finally {
-      cancel()
-    }
-    tell()
-  }
-
   /** Another process may have swapped: follow it. */
   #lookForSwaps(): void {
     if (this.#isClosed) return
@@ -223,8 +202,8 @@ export class ProjectionHandle<State> {
     if (this.#isRebuilding || this.#isClosed) return
     const live = await liveGeneration(this.#engine, this.name, this.#model.version)
     if (live === this.#running.generation || this.#isRebuilding || this.#isClosed) return
-    const next = await run(this.#engine, this.#model, live)
-    next.build.begin()
+    await checkPartitions(this.#engine, this.#model, live)
+    const next = await run(this.#engine, this.#model, live, true)
     await Promise.all(next.runners.map((runner) => (runner.sink.isOwned ? runner.catchUp() : undefined)))
     const old = this.#running
     this.#running = next
@@ -232,8 +211,130 @@ export class ProjectionHandle<State> {
   }
 }
 
-async function run<State>(engine: Reprise, model: ProjectionModel<State>, generation: number): Promise<Running<State>> {
-  const build = model.build(engine, generation)
+/** The next generation, caught up and swapped in. It goes on with one that was begun. */
+async function makeGeneration<State>(
+  engine: Reprise,
+  model: ProjectionModel<State>,
+  from: number,
+  options: RebuildOptions,
+): Promise<Running<State>> {
+  const { name, version } = model
+  const to = await nextGeneration(engine, model, from)
+  const next = await run(engine, model, to, false)
+  try {
+    await watchProgress(engine, next, options)
+    if (next.runners.some(({ sink }) => !isWrittenBy(sink))) {
+      throw new RepriseError('CONFLICT', `${name} is being rebuilt by another process`, { name, to })
+    }
+    for (const { sink } of next.runners) if (sink instanceof MemorySink) await sink.save()
+    await swapGeneration(engine, name, version, { from, to, keepOld: options.keepOld === true })
+    await options.onSwap?.({ from, to })
+    return next
+  } catch (error) {
+    // What another process builds under the same number is its own. One that was aborted is gone on with the next time.
+    const isOurs = next.runners.every(({ sink }) => isWrittenBy(sink))
+    await stop(next)
+    if (isOurs && !isReprise(error, 'ABORTED')) {
+      await next.build.retire()
+      await note(engine, name, { [`building.${version}`]: null })
+    }
+    throw error
+  }
+}
+
+/** Of a build that was begun in as many partitions; else a new one. Numbers of builds that were given up are not used again. */
+async function nextGeneration<State>(engine: Reprise, model: ProjectionModel<State>, from: number): Promise<number> {
+  const { name, version, partitions } = model
+  const builds = await readBuilds(engine, name, version)
+  const { building } = builds
+  if (building !== null && building > from && builds.partitionsOf(building) === partitions) return building
+  if (building !== null && building > from) await partsOf(engine, model, building).retire()
+  for (let to = Math.max(from, building ?? 0) + 1; ; to++) {
+    const [timeline] = partsOf(engine, model, to).timelines
+    if (timeline !== undefined && (await engine.head(timeline))) continue
+    await note(engine, name, { [`building.${version}`]: to, [`partitions.${version}-${to}`]: partitions })
+    return to
+  }
+}
+
+/** What a generation consists of, without working on it. */
+function partsOf<State>(engine: Reprise, model: ProjectionModel<State>, generation: number): Build<State> {
+  return model.build(engine, generation, model.partitions)
+}
+
+/** Removes a generation that was replaced; begun again by whoever comes next, if a crash cuts it off. */
+async function retire<State>(engine: Reprise, model: ProjectionModel<State>, generation: number): Promise<void> {
+  const { name, version } = model
+  const partitions = (await partitionsOf(engine, model, generation)) ?? model.partitions
+  await partsOf(engine, { ...model, partitions }, generation).retire()
+  await note(engine, name, { [`retiring.${version}`]: null })
+}
+
+/** Whoever opens a generation in another number of partitions would miss some of it, or count some of it twice. */
+async function checkPartitions<State>(
+  engine: Reprise,
+  model: ProjectionModel<State>,
+  generation: number,
+): Promise<void> {
+  const { name, version, partitions } = model
+  const known = await partitionsOf(engine, model, generation)
+  if (known === null) return await note(engine, name, { [`partitions.${version}-${generation}`]: partitions })
+  if (known === partitions) return
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    `projection ${name} lies in ${known} partitions, not ${partitions}: call its rescale(rp), or open it with ${known}`,
+    { name, known, partitions },
+  )
+}
+
+/** As noted, or as its timelines show; null: nothing was built yet. */
+async function partitionsOf<State>(
+  engine: Reprise,
+  model: ProjectionModel<State>,
+  generation: number,
+): Promise<number | null> {
+  const noted = (await readBuilds(engine, model.name, model.version)).partitionsOf(generation)
+  if (noted !== null) return noted
+  const whole = generationTimeline(model.name, model.version, generation, null)
+  if (await engine.head(whole)) return 1
+  const parts = await engine.kernel.store.timelines({ prefix: `${whole}/`, limit: 5000 })
+  const numbers = parts.map(({ timeline }) => Number(timeline.slice(whole.length + 1))).filter(Number.isSafeInteger)
+  return numbers.length > 0 ? Math.max(...numbers) + 1 : null
+}
+
+async function watchProgress(engine: Reprise, next: Running<unknown>, options: RebuildOptions): Promise<void> {
+  const { clock } = engine.kernel
+  const tell = () => {
+    const statuses = next.runners.map((runner) => runner.status)
+    options.onProgress?.({
+      applied: statuses.reduce((sum, status) => sum + status.applied, 0),
+      isCaughtUp: statuses.every((status) => status.isCaughtUp),
+    })
+  }
+  let cancel = () => {}
+  const again = () => {
+    tell()
+    cancel = clock.after(progressMs, again)
+  }
+  if (options.onProgress) again()
+  try {
+    const { signal } = options
+    await Promise.all(next.runners.map((runner) => runner.catchUp(signal ? { signal } : {})))
+  } finally {
+    cancel()
+  }
+  tell()
+}
+
+async function run<State>(
+  engine: Reprise,
+  model: ProjectionModel<State>,
+  generation: number,
+  isLive: boolean,
+): Promise<Running<State>> {
+  const build = model.build(engine, generation, model.partitions)
+  // Before anything is taken: so the others hear of this process with its first heartbeat.
+  if (isLive) build.begin()
   const runners: Runner[] = []
   for (let p = 0; p < build.partitions; p++) {
     runners.push(new Runner(engine.kernel, build.events(p), await build.open(p), build.poison))

@@ -10,7 +10,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { endGeneration, forgetGeneration, generationTimeline, liveGeneration } from './generations.ts'
 import { MemorySink } from './memory-sink.ts'
 import { helperModel, projectionKind } from './model.ts'
-import { type Build, ProjectionHandle } from './projection-handle.ts'
+import { type Build, ProjectionHandle, type ProjectionModel, type RebuildOptions } from './projection-handle.ts'
 import type { Sink } from './sink.ts'
 import { type EventSource, Events, type Handlers, partitionOf } from './source.ts'
 import { progressFold, type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
@@ -21,6 +21,8 @@ interface CommonOptions<Sources extends readonly EventSource[]> {
   readonly from: Sources
   /** Change it when the handlers change their meaning: a new build starts beside the old one. */
   readonly version?: string | number
+  /** Also the events of forks of these aggregates; by default a fork is a trial that nobody else sees. */
+  readonly forks?: boolean
   /** What to do with an event on which a handler throws: stand still and say so (default), or set it aside and go on. */
   readonly poison?: 'stop' | 'quarantine'
 }
@@ -41,8 +43,10 @@ export interface PartitionedProjectionOptions<State, Sources extends readonly Ev
 }
 
 export interface SqlProjectionOptions<Sources extends readonly EventSource[], On> extends CommonOptions<Sources> {
-  /** Runs once for each generation, in the commit that starts it: create your tables here. */
+  /** Runs once for each generation, whatever its partitions, before its first event: create your tables here. */
   readonly setup?: (sql: Sql, generation: number) => Promise<unknown> | unknown
+  /** Runs once for each generation that was replaced or given up, when nobody writes to it any more: drop its tables here. */
+  readonly teardown?: (sql: Sql, generation: number) => Promise<unknown> | unknown
   readonly on: On
   /** Several processes share these, each aggregate always in the same one. Default 1. */
   readonly partitions?: number
@@ -58,6 +62,13 @@ export interface TableProjectionOptions<Tx extends OffsetTx, Sources extends rea
 export interface ProjectionDefinition<State> extends Entity<ProjectionHandle<State>>, Workable {
   readonly kind: 'projection'
   readonly name: string
+  /** The generation that readers are to read now, without opening it: it is part of the names of your tables. */
+  generation(engine: Reprise): Promise<number>
+  /**
+   * Builds it in the number of partitions that this definition has, beside the live one, and takes its place. Readers and
+   * processes of the old number go on until then; one that was cut off is gone on with.
+   */
+  rescale(engine: Reprise, options?: RebuildOptions): Promise<void>
 }
 
 const memoryFold: Fold<unknown> = {
@@ -110,21 +121,23 @@ function inMemory<State, Shown>(
     on: options.on as Readonly<Record<string, never>>,
     checkpoint: options.checkpoint ?? {},
   }
-  return define<Shown>(name, version, (engine, generation) => {
+  return define<Shown>(name, version, partitions ?? 1, (engine, generation, count) => {
     const scope = generationTimeline(name, version, generation, null)
     engine.declare(helperModel(projectionKind, name, scope, memoryFold as Fold<never>))
-    const shares = shareOut(engine, name, version, generation, partitions ?? 1)
+    const shares = shareOut(engine, name, version, generation, count)
     return {
       ...shares.build,
       poison: options.poison ?? 'stop',
-      events: (p) => shares.events(p, options.from, options.on as object),
+      events: (p) => shares.events(p, options, options.on as object),
       open: async (p) => {
         const timeline = timelineId(shares.build.timelines[p]!)
         const gate = partitions === null ? null : shares.team
         return shares.add(await MemorySink.open<State>(engine.kernel, timeline, model, gate))
       },
       stateOf: (sinks) => show(sinks as unknown as readonly MemorySink<State>[]),
-      retire: (timeline) => forgetGeneration(engine, timeline),
+      async retire() {
+        for (const timeline of shares.build.timelines) await forgetGeneration(engine, timeline)
+      },
     }
   })
 }
@@ -143,12 +156,13 @@ function shareOut(engine: Reprise, name: string, version: string, generation: nu
       sinks.push(sink)
       return sink
     },
-    events: (partition: number, from: readonly EventSource[], on: object) =>
+    events: (partition: number, { from, forks }: CommonOptions<readonly EventSource[]>, on: object) =>
       new Events(
         engine.kernel,
         from,
         (type) => Object.hasOwn(on, type),
         ({ at }) => partitions === 1 || partitionOf(at.timeline, partitions) === partition,
+        forks,
       ),
   }
 }
@@ -166,21 +180,29 @@ export function sqlProjection<
   const version = String(options.version ?? 1)
   const { partitions = 1 } = options
   checkPartitions(partitions)
-  return define<null>(name, version, (engine, generation) => {
+  return define<null>(name, version, partitions, (engine, generation, count) => {
     const scope = generationTimeline(name, version, generation, null)
     engine.declare(helperModel(projectionKind, name, scope, progressFold as Fold<never>))
-    const shares = shareOut(engine, name, version, generation, partitions)
+    const shares = shareOut(engine, name, version, generation, count)
+    const once = count === 1 ? null : timelineId(`${scope}/setup`)
+    const { setup: run, teardown } = options
     return {
       ...shares.build,
       poison: options.poison ?? 'stop',
-      events: (p) => shares.events(p, options.from, options.on as object),
+      events: (p) => shares.events(p, options, options.on as object),
       open: async (p) => {
         const on = options.on as unknown as SqlHandlers
-        const more = { on, generation, setup: options.setup, gate: shares.team }
+        const more = { on, generation, setup: run && { run, once }, gate: shares.team }
         return shares.add(new SqlSink(engine, shares.build.timelines[p]!, more))
       },
       stateOf: () => null,
-      retire: (timeline) => endGeneration(engine, timeline),
+      async retire() {
+        // The first one last: once the others have ended, nobody writes any more.
+        for (const [i, timeline] of [...shares.build.timelines.entries()].reverse()) {
+          const ride = i === 0 && teardown ? (sql: Sql) => teardown(sql, generation) : undefined
+          await endGeneration(engine, timeline, ride)
+        }
+      },
     }
   })
 }
@@ -220,15 +242,15 @@ function intoTables<Tx extends OffsetTx, Shown>(
   show: (sinks: readonly TableSink<Tx>[]) => Shown,
 ): ProjectionDefinition<Shown> {
   const version = String(options.version ?? 1)
-  return define<Shown>(name, version, (engine, generation) => {
-    const shares = shareOut(engine, name, version, generation, partitions ?? 1)
+  return define<Shown>(name, version, partitions ?? 1, (engine, generation, count) => {
+    const shares = shareOut(engine, name, version, generation, count)
     // The first build fills the table itself, each rebuild one of its own beside it.
     const build = generation === 1 && version === '1' ? [] : [`${version}-${generation}`]
     return {
       ...shares.build,
       timelines: [],
       poison: options.poison ?? 'stop',
-      events: (p) => shares.events(p, options.from, options.on),
+      events: (p) => shares.events(p, options, options.on),
       open: async (p) => {
         const id = [...build, ...(partitions === null ? [] : [`p${p}`])].join('-') || undefined
         return shares.add(new TableSink(engine, `projection/${name}`, options.into, id, options.on, shares.team))
@@ -242,7 +264,8 @@ function intoTables<Tx extends OffsetTx, Shown>(
 function define<State>(
   name: string,
   version: string,
-  build: (engine: Reprise, generation: number) => Build<State>,
+  partitions: number,
+  buildIn: (engine: Reprise, generation: number, partitions: number) => Build<State>,
 ): ProjectionDefinition<State> {
   checkName('projection', name)
   if (!/^[A-Za-z0-9._]{1,40}$/.test(version)) {
@@ -250,20 +273,21 @@ function define<State>(
       version,
     })
   }
+  const model: ProjectionModel<State> = { name, version, partitions, build: buildIn }
   // One handle an engine: opening it again shares it, and working for it keeps it open.
   const open = new WeakMap<Reprise, Promise<ProjectionHandle<State>>>()
   const openOnce = async (engine: Reprise): Promise<ProjectionHandle<State>> => {
     const held = await open.get(engine)?.catch(() => undefined)
     if (held && !held.isClosed) return held
-    const opening = liveGeneration(engine, name, version).then((generation) =>
-      ProjectionHandle.start(engine, { name, version, build }, generation),
-    )
+    const opening = ProjectionHandle.start(engine, model)
     open.set(engine, opening)
     return await opening
   }
   return {
     kind: 'projection',
     name,
+    generation: (engine) => liveGeneration(engine, name, version),
+    rescale: (engine, options = {}) => ProjectionHandle.rescale(engine, model, options),
     async [opens](engine: Reprise) {
       return (await openOnce(engine)).share()
     },

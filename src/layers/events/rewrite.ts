@@ -1,14 +1,16 @@
 // Corrections that a compensating event cannot express: the history of an aggregate is copied into a new one, event by
 // event, through a function that may change, drop or add. The old timeline stays as it was, marked as superseded, with
-// a pointer to the new one, and the new one's events say which event they came from.
+// a pointer to the new one, and takes no more commands; the new one's events say which event they came from.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { existing } from '../../engine/fork.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 import type { AggregateDefinition } from './aggregate.ts'
-import { toEntry } from './envelope.ts'
+import { supersededStatus, toEntry } from './envelope.ts'
 import { type Happened, historyOf } from './history.ts'
 import type { EventOf } from './types.ts'
 
@@ -21,6 +23,7 @@ export interface Rewritten {
 }
 
 const entriesAtOnce = 500
+const attemptsMax = 1000
 
 /**
  * @example await rewrite(rp, account, 'ann', 'ann-2', ({ event }) => event.amount < 0 ? null : event, 'negative amounts')
@@ -37,6 +40,7 @@ export async function rewrite<State, Evolve, Decide>(
   const target = timelineId(model.prefix + to)
   if (await engine.head(target)) throw new RepriseError('EXISTS', `there is already a timeline ${target}`, { to })
   const tally = { kept: 0, changed: 0, dropped: 0 }
+  const source = timelineId(model.prefix + from)
   const open = await engine.openTimeline(target, model.fold)
   try {
     let batch: NewEntry[] = []
@@ -44,8 +48,7 @@ export async function rewrite<State, Evolve, Decide>(
       if (batch.length > 0) await open.write(batch)
       batch = []
     }
-    const history = historyOf(engine, model, from, {}) as AsyncGenerator<Happened<EventOf<Evolve>>>
-    for await (const happened of history) {
+    const copy = (happened: Happened<EventOf<Evolve>>) => {
       const mapped = map(happened)
       const events = mapped === null ? [] : Array.isArray(mapped) ? mapped : [mapped]
       if (events.length === 0) tally.dropped += 1
@@ -59,34 +62,47 @@ export async function rewrite<State, Evolve, Decide>(
           time: happened.time,
         })
       })
-      if (batch.length >= entriesAtOnce) await flush()
     }
-    await flush()
-    await open.close({ status: 'open', attributes: { rewrites: model.prefix + from } })
+    // What is written to the old one while it is copied is copied too: it ends exactly where the copy does.
+    for (let copied = 0, isEnded = false, attempt = 1; !isEnded; attempt++) {
+      const head = await existing(engine.kernel, source)
+      const history = historyOf(engine, model, from, { after: copied, to: head.seq })
+      for await (const happened of history as AsyncGenerator<Happened<EventOf<Evolve>>>) {
+        copy(happened)
+        if (batch.length >= entriesAtOnce) await flush()
+      }
+      await flush()
+      copied = head.seq
+      if (attempt === 1) await open.write([], { status: 'open', attributes: { rewrites: source } })
+      isEnded = await supersede(engine, head, target, reason)
+      if (!isEnded && attempt >= attemptsMax) {
+        throw new RepriseError('CONTENDED', `${source} is written to all the time`, { timeline: source })
+      }
+    }
+    await open.close()
   } catch (error) {
     await open.close({ status: 'abandoned' }).catch(() => undefined)
     throw error
   }
-  await supersede(engine, model.prefix + from, model.prefix + to, reason)
-  return { from: model.prefix + from, to: model.prefix + to, ...tally }
+  return { from: source, to: target, ...tally }
 }
 
-async function supersede(engine: Reprise, from: string, to: string, reason: string): Promise<void> {
-  const { committer, random, worker, store } = engine.kernel
-  const timeline = timelineId(from)
-  for (;;) {
-    const [head] = await store.head([timeline])
-    if (!head) return
-    const outcome = await committer.submit({
-      operation: newOperation(random),
-      guard: { timeline, epoch: head.epoch },
-      take: { worker: await worker.register(), from: 'anyone' },
-      status: 'superseded',
-      attributes: { supersededBy: to, reason: reason.slice(0, 500) },
-      release: true,
-    })
-    if (outcome.ok) return
-    if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
-    else if (outcome.code !== 'FENCED') throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`)
+/** Ends it where it was copied to. False: somebody has written since. */
+async function supersede(engine: Reprise, head: Head, to: string, reason: string): Promise<boolean> {
+  const { committer, random, worker } = engine.kernel
+  const { timeline, epoch, seq, digest } = head
+  const outcome = await committer.submit({
+    operation: newOperation(random),
+    guard: { timeline, epoch, seq, digest },
+    take: { worker: await worker.register(), from: 'anyone' },
+    status: supersededStatus,
+    attributes: { supersededBy: to, reason: reason.slice(0, 500) },
+    release: true,
+  })
+  if (outcome.ok) return true
+  if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
+  else if (outcome.code !== 'FENCED' && outcome.code !== 'CONFLICT') {
+    throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
   }
+  return false
 }

@@ -2,9 +2,11 @@
 // stops and says so, or sets the event aside and goes on. Store trouble is waited out; what waiting does not mend (damage,
 // a version without a path) is tried again too, but whoever waits is told, and the status shows it.
 
+import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { growingPause } from '../../core/pause.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import { whileAwaited } from '../../engine/stay-alive.ts'
 import { PoisonError, quarantinedOf, type Sink } from './sink.ts'
 import type { Events } from './source.ts'
 
@@ -19,7 +21,21 @@ export interface RunnerStatus {
   readonly quarantined: number
 }
 
+interface Waiter {
+  rounds: number
+  resolve(): void
+  reject(error: unknown): void
+}
+
+export interface CatchUpOptions {
+  readonly signal?: AbortSignal
+  /** TIMEOUT after this; without it, it waits as long as it takes. */
+  readonly timeout?: Duration
+}
+
 const pollMs = 500
+/** How often somebody who waits for another process looks. */
+const elsewhereMs = 50
 const firstPauseMs = 20
 const longestPauseMs = 5000
 
@@ -39,7 +55,7 @@ export class Runner {
   #isStopped = false
   #isAwake = false
   #wake: (() => void) | null = null
-  #waiters: { rounds: number; resolve: () => void; reject: (error: unknown) => void }[] = []
+  #waiters: readonly Waiter[] = []
   #loop: Promise<void>
 
   constructor(kernel: Kernel, events: Events, sink: Sink, poison: 'stop' | 'quarantine') {
@@ -68,14 +84,38 @@ export class Runner {
     this.#wake?.()
   }
 
-  /** Resolves when everything that is in the feed now was applied; rejects if the projection stands still. */
-  catchUp(): Promise<void> {
+  /**
+   * Resolves when everything that is in the feed now was applied, here or by the process that has it; rejects if it stands
+   * still here, with ABORTED when the signal fires, and with TIMEOUT when the time is over. The program does not end meanwhile.
+   */
+  catchUp(options: CatchUpOptions = {}): Promise<void> {
     if (this.#isStopped) return Promise.reject(new RepriseError('CLOSED', 'the projection was closed'))
-    return new Promise((resolve, reject) => {
+    const { signal, timeout } = options
+    const timeoutMs = timeout === undefined ? null : toMs(timeout, 'timeout')
+    if (signal?.aborted) return Promise.reject(aborted(signal))
+    const waiting = new Promise<void>((resolve, reject) => {
+      const abort = () => end(() => reject(aborted(signal!)))
+      const cancel =
+        timeoutMs === null
+          ? () => undefined
+          : this.#kernel.clock.after(timeoutMs, () => end(() => reject(late(timeoutMs, this.status))), true)
       // The page under way may have been read before this call: the next whole round counts.
-      this.#waiters.push({ rounds: 2, resolve, reject })
+      const waiter: Waiter = {
+        rounds: 2,
+        resolve: () => end(resolve),
+        reject: (error) => end(() => reject(error)),
+      }
+      const end = (settle: () => void) => {
+        cancel()
+        signal?.removeEventListener('abort', abort)
+        this.#waiters = this.#waiters.filter((one) => one !== waiter)
+        settle()
+      }
+      signal?.addEventListener('abort', abort, { once: true })
+      this.#waiters = [...this.#waiters, waiter]
       this.wake()
     })
+    return whileAwaited(waiting)
   }
 
   /** After a stop on poison: tries again. */
@@ -90,7 +130,7 @@ export class Runner {
     this.#unlisten()
     this.wake()
     await this.#loop
-    for (const { reject } of this.#waiters.splice(0)) reject(new RepriseError('CLOSED', 'the projection was closed'))
+    for (const { reject } of this.#waiters) reject(new RepriseError('CLOSED', 'the projection was closed'))
     await this.sink.close()
   }
 
@@ -113,9 +153,11 @@ export class Runner {
     if (!this.sink.isOwned) {
       await this.sink.idle()
       if (!this.sink.isOwned) {
-        // Nothing to do here: another process has it.
-        this.#tellWaiters(null)
-        return true
+        // Another process has it: there is nothing to do here but to see how far it is, if somebody waits.
+        if (this.#waiters.length === 0) return true
+        if (await this.#isDoneElsewhere()) this.#tellWaiters(null)
+        await this.#sleep(elsewhereMs)
+        return false
       }
     }
     const { events, next, isEnd } = await this.#events.page(this.sink.position)
@@ -130,6 +172,21 @@ export class Runner {
       this.#tellWaiters(null)
     }
     return isEnd
+  }
+
+  /** Behind the position that its owner has stored, nothing of ours is left to read. */
+  async #isDoneElsewhere(): Promise<boolean> {
+    this.#events.reset()
+    try {
+      for (let at = await this.sink.stored(); ; ) {
+        const { events, next, isEnd } = await this.#events.page(at)
+        if (events.length > 0) return false
+        if (isEnd) return true
+        at = next
+      }
+    } finally {
+      this.#events.reset()
+    }
   }
 
   async #failed(error: unknown): Promise<number> {
@@ -167,7 +224,6 @@ export class Runner {
   #tellWaiters(error: Error | null): void {
     for (const waiter of this.#waiters) waiter.rounds -= 1
     const ready = error ? this.#waiters : this.#waiters.filter((waiter) => waiter.rounds <= 0)
-    this.#waiters = error ? [] : this.#waiters.filter((waiter) => waiter.rounds > 0)
     for (const { resolve, reject } of ready) error ? reject(error) : resolve()
     if (this.#waiters.length > 0) this.#isAwake = true
   }
@@ -182,6 +238,19 @@ export class Runner {
       }
     })
   }
+}
+
+function aborted(signal: AbortSignal): RepriseError {
+  return new RepriseError('ABORTED', 'aborted while the projection caught up', {}, signal.reason)
+}
+
+function late(timeoutMs: number, { position, error }: RunnerStatus): RepriseError {
+  return new RepriseError(
+    'TIMEOUT',
+    `the projection has not caught up within ${timeoutMs} ms`,
+    { position },
+    error ?? undefined,
+  )
 }
 
 /** Waiting may mend it: the store, or an owner that changes. */

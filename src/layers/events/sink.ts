@@ -1,7 +1,8 @@
 // Where a projection keeps what it makes of events. Each kind of sink binds its state to the position in the feed in one
 // commit, so that an event counts exactly once inside, whatever crashes in between.
 
-import type { FeedPosition } from '../../core/ports.ts'
+import { type CursorRow, type FeedPosition, feedStart } from '../../core/ports.ts'
+import type { Kernel } from '../../engine/kernel.ts'
 import type { Occurrence } from './source.ts'
 
 export interface Quarantined {
@@ -17,6 +18,8 @@ export interface Sink {
   readonly quarantine: readonly Quarantined[]
   /** Whether this process may write; a sink in memory can be read without. */
   readonly isOwned: boolean
+  /** How far it is as far as anybody can tell from outside: for one that another process has. May be behind where nothing came. */
+  stored(): Promise<FeedPosition>
   /** The events after `position`, up to `next`. Throws what a handler threw, as PoisonError; nothing counts then. */
   apply(events: readonly Occurrence[], next: FeedPosition): Promise<void>
   /** This event is to be passed over from now on. */
@@ -46,6 +49,11 @@ export function quarantinedOf(error: PoisonError): Quarantined {
 
 export function isAside(quarantine: readonly Quarantined[], { at }: Occurrence): boolean {
   return quarantine.some(({ timeline, seq }) => timeline === at.timeline && seq === at.seq)
+}
+
+/** Where a named cursor stands. */
+export async function cursorAt(kernel: Kernel, isWanted: (row: CursorRow) => boolean): Promise<FeedPosition> {
+  return (await kernel.store.cursors()).find(isWanted)?.position ?? feedStart
 }
 
 /** Without events of ours a position is written only this often: each writing is itself an entry in the feed. */

@@ -58,11 +58,13 @@ export class Events {
     sources: readonly EventSource[],
     wantsType: (type: string) => boolean,
     wants: (occurrence: Occurrence) => boolean = () => true,
+    forks = false,
   ) {
     this.#wantsType = wantsType
     this.#reader = new FeedReader(
       kernel,
       sources.map(({ prefix }) => prefix),
+      { forks },
     )
     this.#sources = sources
     this.#wants = wants

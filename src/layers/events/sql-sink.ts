@@ -11,7 +11,7 @@ import type { Fold } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { endedStatus } from './generations.ts'
-import { Ahead, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { Ahead, cursorAt, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 import type { Gate } from './team.ts'
 
@@ -44,12 +44,18 @@ export const progressFold: Fold<Progress> = {
   retain: { checkpoints: 2, history: 'needed' },
 }
 
+export interface Setup {
+  readonly run: (sql: Sql, generation: number) => Promise<unknown> | unknown
+  /** Partitions of one generation share it: whoever makes this timeline runs the setup, in the same commit. Null: there is one partition. */
+  readonly once: TimelineId | null
+}
+
 export class SqlSink implements Sink {
   readonly timeline: TimelineId
   readonly #engine: Reprise
   readonly #on: SqlHandlers
   readonly #generation: number
-  readonly #setup: ((sql: Sql, generation: number) => Promise<unknown> | unknown) | undefined
+  readonly #setup: Setup | undefined
   readonly #gate: Gate
   #open: OpenTimeline<Progress> | null = null
   #isOneByOne = false
@@ -61,7 +67,7 @@ export class SqlSink implements Sink {
     options: {
       readonly on: SqlHandlers
       readonly generation: number
-      readonly setup?: ((sql: Sql, generation: number) => Promise<unknown> | unknown) | undefined
+      readonly setup?: Setup | undefined
       readonly gate: Gate
     },
   ) {
@@ -84,6 +90,10 @@ export class SqlSink implements Sink {
 
   get isOwned(): boolean {
     return this.#open !== null && this.#open.broken === null
+  }
+
+  stored(): Promise<FeedPosition> {
+    return cursorAt(this.#engine.kernel, ({ name }) => name === this.timeline)
   }
 
   async apply(events: readonly Occurrence[], next: FeedPosition): Promise<void> {
@@ -126,7 +136,10 @@ export class SqlSink implements Sink {
         return
       }
       try {
-        if (open.seq === 0) await open.write([{ type: 'partly', data: { seen: {} } }], this.#firstCommit())
+        if (open.seq === 0) {
+          await this.#setUpOnce()
+          await open.write([{ type: 'partly', data: { seen: {} } }], this.#firstCommit())
+        }
       } catch (error) {
         await open.close()
         throw error
@@ -152,7 +165,17 @@ export class SqlSink implements Sink {
   #firstCommit() {
     const setup = this.#setup
     const cursors = { [this.timeline]: feedStart }
-    return setup ? { cursors, ride: (sql: Sql) => setup(sql, this.#generation) } : { cursors }
+    return setup && !setup.once ? { cursors, ride: (sql: Sql) => setup.run(sql, this.#generation) } : { cursors }
+  }
+
+  /** Nothing if another partition has done it. */
+  async #setUpOnce(): Promise<void> {
+    const setup = this.#setup
+    if (!setup?.once) return
+    await this.#engine.create(setup.once, progressFold, [{ type: 'partly', data: { seen: {} } }], {
+      release: true,
+      ride: (sql: Sql) => setup.run(sql, this.#generation),
+    })
   }
 
   #seenWith({ at }: Occurrence): Record<string, number> {

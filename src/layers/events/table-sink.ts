@@ -5,7 +5,7 @@ import { isReprise } from '../../core/errors.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import type { Entity } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { Ahead, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { Ahead, cursorAt, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 import type { Gate } from './team.ts'
 
@@ -69,6 +69,12 @@ export class TableSink<Tx extends OffsetTx> implements Sink {
 
   get isOwned(): boolean {
     return this.#table !== null && !this.#isBroken
+  }
+
+  stored(): Promise<FeedPosition> {
+    const owner = ['', this.#into.name, ...(this.#id === undefined ? [] : [this.#id])].join('/')
+    const cursor = `/${this.#name}`
+    return cursorAt(this.#engine.kernel, (row) => row.name.endsWith(cursor) && row.owner.endsWith(owner))
   }
 
   async apply(events: readonly Occurrence[], next: FeedPosition): Promise<void> {

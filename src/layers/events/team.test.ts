@@ -23,10 +23,11 @@ it('shares evenly once the generation is live, and lets its builder take all of 
     return made
   }
   const [one, two] = [await team(3), await team(1)]
-  await expect.poll(() => [one.share, two.share], { timeout: 30_000 }).toEqual([2, 2])
   expect([one.mayTake(), one.shouldGiveUp()]).toEqual([true, false])
   one.begin()
   two.begin()
+  for (const engine of engines) await engine.kernel.worker.renewNow()
+  await expect.poll(() => [one.share, two.share], { timeout: 30_000 }).toEqual([2, 2])
   expect([one.mayTake(), one.shouldGiveUp()]).toEqual([false, true])
   expect([two.mayTake(), two.shouldGiveUp()]).toEqual([true, false])
 })

@@ -17,7 +17,7 @@ export class Team implements Gate {
   readonly #key: string
   readonly #partitions: number
   readonly #owned: () => number
-  readonly #cancel: () => void
+  #cancel: () => void = () => undefined
   #members = 1
   #isShared = false
 
@@ -26,30 +26,32 @@ export class Team implements Gate {
     this.#key = `projection ${name}`
     this.#partitions = partitions
     this.#owned = owned
-    engine.kernel.worker.describe(this.#key, partitions)
-    let cancelTimer = () => {}
-    let isOver = false
-    const look = () => {
-      void this.#look()
-        .catch(() => undefined)
-        .finally(() => {
-          if (!isOver) cancelTimer = engine.kernel.clock.after(lookMs, look)
-        })
-    }
-    if (partitions > 1) look()
-    this.#cancel = () => {
-      isOver = true
-      cancelTimer()
-    }
   }
 
   get share(): number {
     return Math.ceil(this.#partitions / this.#members)
   }
 
-  /** The generation is the live one: other processes know of it. */
+  /** The generation is the live one: other processes know of it, and of this one as a member. */
   begin(): void {
+    if (this.#isShared) return
     this.#isShared = true
+    const { worker, clock } = this.#engine.kernel
+    worker.describe(this.#key, this.#partitions)
+    let cancelTimer = () => {}
+    let isOver = false
+    const look = () => {
+      void this.#look()
+        .catch(() => undefined)
+        .finally(() => {
+          if (!isOver) cancelTimer = clock.after(lookMs, look)
+        })
+    }
+    if (this.#partitions > 1) look()
+    this.#cancel = () => {
+      isOver = true
+      cancelTimer()
+    }
   }
 
   mayTake(): boolean {
@@ -65,9 +67,12 @@ export class Team implements Gate {
   }
 
   async #look(): Promise<void> {
+    const { worker } = this.#engine.kernel
+    // Whoever was killed counts as long as its lease lasts, unless somebody looks: at once on this host.
+    await worker.retireGone()
     const rows = await this.#engine.workers()
     const others = rows.filter(
-      (row) => row.isAlive && !row.isRetired && row.id !== this.#engine.kernel.worker.id && this.#key in row.info,
+      (row) => row.isAlive && !row.isRetired && !row.isGone && row.id !== worker.id && this.#key in row.info,
     )
     this.#members = others.length + 1
   }

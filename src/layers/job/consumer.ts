@@ -5,17 +5,23 @@ import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { feedStart } from '../../core/ports.ts'
 import { overlaps } from '../../core/scope.ts'
-import { checkName } from '../../engine/definition.ts'
+import { checkName, type Readable, reads } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/history.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { defineJob, type JobDefinition } from './definition.ts'
 import { type JobOptions, resolveJob } from './options.ts'
+import type { Source } from './source.ts'
 import { feedSource } from './sources/feed.ts'
 import { jobFold } from './state.ts'
 
-export interface ConsumerOptions
+/** What is given of one source: in its own form if it has one, else the entry as it is stored. */
+type ItemOf<From> = From extends Readable<infer Item> ? Item : Entry
+
+type From = string | { readonly prefix: string }
+
+export interface ConsumerOptions<Sources extends readonly From[] = readonly From[]>
   extends Pick<
-    JobOptions<Entry>,
+    JobOptions<ItemOf<Sources[number]>>,
     | 'each'
     | 'eachBatch'
     | 'batch'
@@ -29,22 +35,30 @@ export interface ConsumerOptions
     | 'checkpoint'
     | 'retain'
   > {
-  /** Definitions, or ids: 'log/a' is that timeline and all below it, 'log/' all below `log`. */
-  readonly from: readonly (string | { readonly prefix: string })[]
-  /** Only entries of these types. */
+  /**
+   * Definitions, or ids: 'log/a' is that timeline and all below it, 'log/' all below `log`. Of an aggregate, events are given as
+   * its handlers see them: typed, and brought up to today's version. Of an id, entries are given as they are stored.
+   */
+  readonly from: Sources
+  /** Only entries of these types, as they are called today. */
   readonly types?: readonly string[]
+  /** Also what is written to forks; by default a fork is a trial that nobody else sees. */
+  readonly forks?: boolean
   /** Wait for more at the end (the default), or finish there. */
   readonly follow?: boolean
 }
 
-export interface ConsumerDefinition extends JobDefinition<Entry> {
+export interface ConsumerDefinition<Item = Entry> extends JobDefinition<Item> {
   readonly prefixes: readonly string[]
 }
 
-/** @example consumer('mailer', { from: [account], each: async (entry) => mail(entry.type, entry.data) }) */
-export function consumer(name: string, options: ConsumerOptions): ConsumerDefinition {
+/** @example consumer('mailer', { from: [account], each: async ({ event }) => mail(event) }) */
+export function consumer<const Sources extends readonly From[]>(
+  name: string,
+  options: ConsumerOptions<Sources>,
+): ConsumerDefinition<ItemOf<Sources[number]>> {
   checkName('consumer', name)
-  const { from, types, follow = true, checkpoint, retain, ...rest } = options
+  const { from, types, follow = true, forks = false, checkpoint, retain, ...rest } = options
   const prefixes = from.map((each) => (typeof each === 'string' ? each : each.prefix))
   if (prefixes.some((scope) => overlaps(scope, `job/${name}`))) {
     throw new RepriseError(
@@ -60,11 +74,21 @@ export function consumer(name: string, options: ConsumerOptions): ConsumerDefini
       name,
     })
   }
-  const source = feedSource({ prefixes, follow, types: types && new Set(types) })
-  const resolved = { ...resolveJob<Entry>(name, { ...rest, source }), cursorName: cursorOf(name) }
+  type Item = ItemOf<Sources[number]>
+  const readers = from.flatMap((each) => (typeof each === 'object' && reads in each ? [each as Readable<Entry>] : []))
+  const source = feedSource({
+    prefixes,
+    follow,
+    forks,
+    types: types && new Set(types),
+    readers,
+  }) as unknown as Source<Item>
+  const resolved = { ...resolveJob<Item>(name, { ...rest, source }), cursorName: cursorOf(name) }
   const fold = jobFold({ checkpoint, retain: retain ?? { history: 'needed' } })
   return { ...defineJob(name, resolved, fold, 'consumer'), prefixes }
 }
+
+type AnyConsumer = Pick<ConsumerDefinition, 'name' | 'prefixes' | 'timelines' | 'fold'>
 
 export function cursorOf(name: string): string {
   return `consumer/${name}`
@@ -79,7 +103,7 @@ export interface Lag {
 const countedMax = 10_000
 
 /** How far a consumer is behind. */
-export async function consumerLag(engine: Reprise, definition: ConsumerDefinition): Promise<Lag> {
+export async function consumerLag(engine: Reprise, definition: AnyConsumer): Promise<Lag> {
   const { prefixes } = definition
   const [head] = await engine.kernel.store.head([timelineId(definition.timelines[0]!)])
   const row = (await engine.kernel.store.cursors()).find((cursor) => cursor.name === cursorOf(definition.name))
@@ -101,7 +125,7 @@ export async function consumerLag(engine: Reprise, definition: ConsumerDefinitio
  * with what history is left.
  * @example await releaseConsumer(rp, mailer)
  */
-export async function releaseConsumer(engine: Reprise, definition: ConsumerDefinition): Promise<void> {
+export async function releaseConsumer(engine: Reprise, definition: AnyConsumer): Promise<void> {
   const id = timelineId(definition.timelines[0]!)
   if (!(await engine.head(id))) {
     throw new RepriseError('NOT_FOUND', `consumer ${definition.name} has not run yet`, { name: definition.name })

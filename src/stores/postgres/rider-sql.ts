@@ -5,6 +5,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
+import { withStatement } from '../../core/sql-error.ts'
 import type { Driver, DriverClient, DriverConnection, QueryResult } from './driver.ts'
 import { functionName, riderStatement } from './functions.ts'
 import { toNumbered } from './placeholder.ts'
@@ -30,9 +31,16 @@ export function riderSql(port: RiderPort): Sql {
     const word = control.exec(first)?.[1]
     if (word)
       throw refused(`${word.toUpperCase()} cannot run inside a commit: its transaction and its session are the store's`)
-    if (preparable.test(first)) return await runPrepared(port, toNumbered(text), values.map(toParameter))
-    if (values.length > 0) throw refused('only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES take values')
-    return await runOther(port, text, withRows.test(first))
+    const isPreparable = preparable.test(first)
+    if (!isPreparable && values.length > 0) {
+      throw refused('only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES take values')
+    }
+    try {
+      if (isPreparable) return await runPrepared(port, toNumbered(text), values.map(toParameter))
+      return await runOther(port, text, withRows.test(first))
+    } catch (error) {
+      throw withStatement(error, text)
+    }
   }
   return {
     dialect: 'postgres',

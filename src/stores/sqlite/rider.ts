@@ -4,6 +4,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
+import { withStatement } from '../../core/sql-error.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue, Statement } from './driver.ts'
 import { checkRiderText, noTemporary, refused } from './rider-text.ts'
@@ -59,7 +60,7 @@ export class Rider implements Sql {
     } catch (error) {
       // A rule of the schema (ON CONFLICT ROLLBACK), or a disk that failed: what follows would stand outside the commit.
       this.#isLost = !this.#connection.isInTransaction()
-      throw error
+      throw withStatement(error, text)
     }
   }
 }

@@ -2,6 +2,7 @@
 // a named cursor in the store, so that history is never trimmed before it was consumed.
 
 import { feedStart } from '../../../core/ports.ts'
+import { type Readable, reads, systemPrefix } from '../../../engine/definition.ts'
 import { FeedReader } from '../../../engine/feed-reader.ts'
 import type { Entry } from '../../../engine/history.ts'
 import type { Chunk, ReadContext, Reader, Source } from '../source.ts'
@@ -14,6 +15,9 @@ export interface FeedSourceOptions {
   /** Wait for more at the end. */
   readonly follow: boolean
   readonly types?: ReadonlySet<string> | undefined
+  readonly forks: boolean
+  /** Sources whose entries have a form of their own. */
+  readonly readers?: readonly Readable[]
 }
 
 export function feedSource(options: FeedSourceOptions): Source<Entry> {
@@ -34,8 +38,8 @@ class FeedItems implements Reader<Entry> {
     this.#options = options
     this.#context = context
     this.#position = position
-    const { prefixes } = options
-    this.#reader = new FeedReader(context.engine.kernel, prefixes, { mayBeTrimmed: true })
+    const { prefixes, forks } = options
+    this.#reader = new FeedReader(context.engine.kernel, prefixes, { mayBeTrimmed: true, forks })
   }
 
   async next(): Promise<Chunk<Entry> | null> {
@@ -55,13 +59,19 @@ class FeedItems implements Reader<Entry> {
     const items: Entry[] = []
     const keys: string[] = []
     for (const { position, entries } of runs) {
-      for (const entry of entries) {
-        if (entry.type.startsWith('$') || (this.#options.types && !this.#options.types.has(entry.type))) continue
+      for (const stored of entries) {
+        const entry = stored.type.startsWith(systemPrefix) ? null : this.#read(stored)
+        if (!entry || (this.#options.types && !this.#options.types.has(entry.type))) continue
         items.push(entry)
         keys.push(keyAt(position, entry))
       }
     }
     return { items, keys, after: { position: this.#position } }
+  }
+
+  #read(entry: Entry): Entry | null {
+    const reader = this.#options.readers?.find(({ prefix }) => entry.timeline.startsWith(prefix))
+    return reader ? reader[reads](entry) : entry
   }
 
   /** Told by the store, or after a while in any case. */

@@ -29,6 +29,8 @@ export interface Limits {
   readonly attributes: number
   readonly attributeKeyLength: number
   readonly attributeTextLength: number
+  /** Timelines that one list() gives without a limit. */
+  readonly listedTimelines: number
   /** How deep forks of forks may nest. */
   readonly forkDepth: number
   /** Directories below one another in a captured or restored tree of files. */
@@ -53,6 +55,7 @@ export const defaultLimits: Limits = {
   attributes: 64,
   attributeKeyLength: 128,
   attributeTextLength: 2048,
+  listedTimelines: 100_000,
   forkDepth: 64,
   treeDepth: 128,
   treeNames: 200_000,

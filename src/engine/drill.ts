@@ -8,8 +8,10 @@ import type { Head, ManifestMark, ManifestRecord } from '../core/ports.ts'
 import type { Fold } from './definition.ts'
 import { floorOf, lineageOf } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
-import { cannotTell, mayBeSound, recover } from './recover.ts'
+import { stateIo } from './kernel-io.ts'
+import { cannotTell, mayBeSound, readManifest, recover } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
+import { verifyChunks } from './restore.ts'
 import type { TimelineState } from './state.ts'
 import { headsOf } from './verify.ts'
 
@@ -146,6 +148,8 @@ async function drillCheckpoint(
       throw new RepriseError('CHECKPOINT_DAMAGED', `marked invalid: ${record.invalid}`)
     }
     const { state, report } = await recover(kernel, head, fold, { only: record.id, evenInvalid: isMarked })
+    // Where the checkpoint is the truth, parts that are read only on demand (the bytes of a stream) have no other copy.
+    if (fold.authority === 'state') await verifyChunks(readManifest(kernel, record), stateIo(kernel))
     const digest = stateDigest(kernel, state)
     if (other && digest !== other.digest) {
       const note = `restored state differs from that of ${other.of}`
@@ -162,7 +166,8 @@ async function drillCheckpoint(
       const note = `cannot tell: ${error.message}`
       return { result: { ...result, isUnknown: true, note }, isDamaged: false }
     }
-    const isDamaged = record.invalid === null && error.code === 'UNRECOVERABLE' && record.seq >= head.floor
+    const isLost = error.code === 'UNRECOVERABLE' || error.code === 'CHUNK_DAMAGED'
+    const isDamaged = record.invalid === null && isLost && record.seq >= head.floor
     return { result, isDamaged }
   }
 }

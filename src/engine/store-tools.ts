@@ -4,6 +4,7 @@
 import { timelineId } from '../core/coordinate.ts'
 import type { CheckpointPolicy } from '../core/economics.ts'
 import { type Effect, listEffects } from '../core/effects.ts'
+import { RepriseError } from '../core/errors.ts'
 import type {
   FeedPage,
   FeedPosition,
@@ -93,9 +94,32 @@ export abstract class StoreTools {
     return head ?? null
   }
 
+  /** All that match, in id order; with `limit` the first so many. Too many to hold at once: LIMIT_EXCEEDED, use `each`. */
   async list(query: Partial<TimelineQuery> = {}): Promise<Head[]> {
     this.check()
-    return await this.kernel.store.timelines({ limit: 100, ...query })
+    const { limit } = query
+    if (limit !== undefined) return await this.kernel.store.timelines({ ...query, limit })
+    const { listedTimelines } = this.kernel.limits
+    const heads: Head[] = []
+    for await (const head of this.each(query)) {
+      if (heads.length === listedTimelines) {
+        const what = `more than ${listedTimelines} timelines match: give a limit, or go through them with each()`
+        throw new RepriseError('LIMIT_EXCEEDED', what, { listedTimelines })
+      }
+      heads.push(head)
+    }
+    return heads
+  }
+
+  /** All that match, one after another, however many there are. */
+  async *each(query: Omit<Partial<TimelineQuery>, 'limit'> = {}): AsyncGenerator<Head> {
+    this.check()
+    for (let after = query.after; ; ) {
+      const page = await this.kernel.store.timelines({ ...query, ...(after !== undefined && { after }), limit: 500 })
+      yield* page
+      if (page.length < 500) return
+      after = page[page.length - 1]!.timeline
+    }
   }
 
   async checkpoints(timeline: string): Promise<ManifestRecord[]> {

@@ -161,4 +161,27 @@ onEveryStore('state store', (world) => {
       expect(t.get('sum') ?? 0).toBe((seen * (seen + 1)) / 2)
     }
   })
+
+  it('B4: another number of partitions is refused, also by one partition and a standby, and before it was noted', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const s = await rp.open(counts)
+    for (let n = 0; n < 8; n++) await s.set(`k${n}`, n)
+    const other = stateStore<number>('counts', { partitions: 3 })
+    const more = stateStore<number>('counts', { partitions: 5 })
+    for (const wrong of [other, more]) {
+      const there = await w.engine()
+      await expect(there.open(wrong)).rejects.toThrow(/lies in 4 partitions, not/)
+      await expect(wrong.partition(there, 0)).rejects.toEqual(code('INVALID_ARGUMENT'))
+      await expect(wrong.standby(there, 0)).rejects.toEqual(code('INVALID_ARGUMENT'))
+    }
+    // As old code left it.
+    const old = await rp.open(table<number>('old'), 'p3')
+    await old.set('a', 1)
+    await old.close()
+    await expect(rp.open(stateStore<number>('old', { partitions: 2 }))).rejects.toThrow(/lies in 4 partitions, not 2/)
+    expect((await rp.open(stateStore<number>('old', { partitions: 4 }))).size).toBe(1)
+    await rp.close()
+    expect((await (await w.engine()).open(counts)).size).toBe(8)
+  })
 })

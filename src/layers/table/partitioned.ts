@@ -5,6 +5,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { newOperation } from '../../engine/kernel.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { TableHandle } from './handle.ts'
@@ -15,7 +16,7 @@ import { handleOf, openTable, type TableOptions, tableParts, tablePrefix } from 
 import type { SetOptions, Transaction } from './transaction.ts'
 
 export interface StoreOptions<V> extends TableOptions<V> {
-  /** How many; never changes for a store that has data. */
+  /** How many; noted with the first one that is opened. Another number is refused: it would miss the keys of the others. */
   readonly partitions: number
 }
 
@@ -50,10 +51,15 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     known.add(engine)
   }
   const shared = new WeakMap<object, TableHandle<V>>()
-  const partition = async (engine: Reprise, number: number, open: OpenOptions = {}) => {
+  const openOne = async (engine: Reprise, number: number, open: OpenOptions, isNoted: boolean) => {
     register(engine)
-    return await openTable(engine, timelineOf(checkPartition(number, partitions)), fold, model, open, shared)
+    const timeline = timelineOf(checkPartition(number, partitions))
+    const opened = await openTable(engine, timeline, fold, model, open, shared)
+    if (!isNoted) await noteCount(engine, timeline, partitions)
+    return opened
   }
+  const partition = async (engine: Reprise, number: number, open: OpenOptions = {}) =>
+    await openOne(engine, number, open, await checkCount(engine, name, partitions))
   return {
     [describes]: models,
     kind: 'state-store',
@@ -64,6 +70,7 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     partition,
     async standby(engine, number) {
       register(engine)
+      await checkCount(engine, name, partitions)
       const timeline = timelineOf(checkPartition(number, partitions))
       const replica = await engine.follow({ prefix: timeline, fold }, '')
       return new TableStandby(engine, replica, (open) => handleOf(engine, model, open, shared))
@@ -71,8 +78,11 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id !== undefined) throw new RepriseError('INVALID_ARGUMENT', `${name}: open one partition with partition(…)`)
       const tables: TableHandle<V>[] = []
+      const isNoted = await checkCount(engine, name, partitions)
       try {
-        for (let number = 0; number < partitions; number++) tables.push(await partition(engine, number, open))
+        for (let number = 0; number < partitions; number++) {
+          tables.push(await openOne(engine, number, open, isNoted || number > 0))
+        }
       } catch (error) {
         for (const table of tables) await table.close()
         throw error
@@ -168,6 +178,38 @@ function guarded<V>(tx: Transaction<V>, check: (key: string) => void): Transacti
 function checkPartition(partition: number, partitions: number): number {
   if (Number.isSafeInteger(partition) && partition >= 0 && partition < partitions) return partition
   throw new RepriseError('INVALID_ARGUMENT', `there are partitions 0 to ${partitions - 1}, not ${partition}`)
+}
+
+const countAttribute = 'partitions'
+
+/** True: the number is noted. Throws where the store lies in another number of partitions. */
+async function checkCount(engine: Reprise, name: string, partitions: number): Promise<boolean> {
+  const heads = (await engine.list({ prefix: `${tablePrefix}${name}/` })).flatMap((head) => {
+    const number = /\/p(\d+)$/.exec(head.timeline)?.[1]
+    return number === undefined ? [] : [{ number: Number(number), noted: head.attributes[countAttribute] }]
+  })
+  const noted = heads.find((head) => typeof head.noted === 'number')?.noted as number | undefined
+  // Made before the number was noted: there are at least as many as can be seen.
+  const least = heads.reduce((most, { number }) => Math.max(most, number + 1), 0)
+  const known = noted ?? (least > partitions ? least : partitions)
+  if (known === partitions) return noted !== undefined
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    `state store ${name} lies in ${known} partitions, not ${partitions}: open it with ${known}, or copy its rows into another`,
+    { name, known, partitions },
+  )
+}
+
+async function noteCount(engine: Reprise, timeline: string, partitions: number): Promise<void> {
+  const { committer, random } = engine.kernel
+  const head = await engine.head(timeline)
+  if (!head) return
+  // Whoever took it meanwhile notes the same.
+  await committer.submit({
+    operation: newOperation(random),
+    guard: { timeline: head.timeline, epoch: head.epoch },
+    attributes: { [countAttribute]: partitions },
+  })
 }
 
 /** FNV-1a over UTF-16 units: a fact of the stored layout, never to be changed. */

@@ -54,6 +54,7 @@ async function kinds(): Promise<Model[]> {
     agents.agentKind,
     recorders.recorderKind,
     threads.threadKind,
+    threads.memoryKind,
     sessions.sessionKind,
   ]
 }

@@ -2,6 +2,7 @@
 // a named cursor in the store, so that history is never trimmed before it was consumed.
 
 import { feedStart } from '../../../core/ports.ts'
+import { isWithin } from '../../../core/scope.ts'
 import { type Readable, reads, systemPrefix } from '../../../engine/definition.ts'
 import { FeedReader } from '../../../engine/feed-reader.ts'
 import type { Entry } from '../../../engine/history.ts'
@@ -70,7 +71,7 @@ class FeedItems implements Reader<Entry> {
   }
 
   #read(entry: Entry): Entry | null {
-    const reader = this.#options.readers?.find(({ prefix }) => entry.timeline.startsWith(prefix))
+    const reader = this.#options.readers?.find(({ prefix }) => isWithin(prefix, entry.timeline))
     return reader ? reader[reads](entry) : entry
   }
 

@@ -104,7 +104,7 @@ it('move takes a waiting run to another store, where it is executed', async () =
   const result = await use({}, to, async (rp, { waits }) => {
     rp.work([waits as never])
     return await (
-      (await rp.run(waits as never, 0 as never, { id: 'a' } as never)) as { result(): Promise<unknown> }
+      (await rp.run(waits as never, 1 as never, { id: 'a' } as never)) as { result(): Promise<unknown> }
     ).result()
   })
   expect(result).toBe(42)

@@ -62,7 +62,7 @@ onEveryStore('a policy', (world) => {
       await rows.checkpoint()
     }
     await (await writer.open(table<number>('counts'), 'people')).set('k', 1)
-    await (await writer.open(table<number>('counts'), 'p10')).set('k', 1)
+    await (await writer.open(table<number>('counts'), 'p10x')).set('k', 1)
     await withoutStored(writer)
     await writer.close()
     const rp = await w.engine()

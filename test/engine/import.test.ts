@@ -63,7 +63,7 @@ onEveryStore('an imported run', (world) => {
     expect(arrived.attributes).toMatchObject({ shop: 'a', workflow: 'pay' })
     other.work([pay])
     await until(async () => (await other.head('workflow/pay/copy'))!.status === 'completed')
-    expect(await (await other.run(pay, 0, { id: 'copy' })).result()).toBe('5 yes')
+    expect(await (await other.run(pay, 5, { id: 'copy' })).result()).toBe('5 yes')
     expect(charges).toBe(1)
     // An earlier place of its history is not the place at which it waits.
     await sender.export({ timeline: 'workflow/pay/o1', seq: 1 }, file)

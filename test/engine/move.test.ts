@@ -220,7 +220,7 @@ describe.each([
     expect(await target.head('workflow/pay/o1')).toMatchObject({ queue: 'workflow/pay', mail: 1 })
     target.work([pay])
     await until(async () => (await target.head('workflow/pay/o1'))!.status === 'completed')
-    expect(await (await target.run(pay, 0, { id: 'o1' })).result()).toBe('7 yes')
+    expect(await (await target.run(pay, 7, { id: 'o1' })).result()).toBe('7 yes')
     expect(charged).toHaveLength(1)
     // Its place in the old queue is free for the one that waited for it.
     const old = await engineAt(from)

@@ -189,7 +189,7 @@ onEveryStore('projections in several processes', (world) => {
         return event
       },
       'a test',
-    ).finally(() => late)
+    ).finally(() => Promise.allSettled([late]))
     const told = await late!.then(
       () => 'done',
       (error) => error.code,

@@ -31,6 +31,10 @@ const kinds = {
   FENCED: { remedy: 'reload', hint: 'Another owner took this timeline over. Open it again to go on from its head.' },
   OWNED: { remedy: 'retry', hint: 'A live worker owns this timeline. Wait for it, or open with { takeover: true }.' },
   CONFLICT: { remedy: 'reload', hint: 'History moved since it was read. Reload and decide again.' },
+  POSITION_GONE: {
+    remedy: 'reload',
+    hint: 'The store no longer has what was read up to this position: it went back to an older copy. Drop what was made of it, and go on from what the store has.',
+  },
   CONTENDED: {
     remedy: 'retry',
     hint: 'Others wrote to this timeline all the time. Nothing was written: try again, wait longer, or route its commands to one process.',

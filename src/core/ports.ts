@@ -417,7 +417,10 @@ export interface Store {
    * by timelines({ owner }). Rejects with WORKER_RETIRED for a retired worker.
    */
   claim(request: ClaimRequest): Promise<Head[]>
-  /** Entries of all timelines in one order: a reader that goes on from `next` never misses an entry that commits later, nor sees one twice. */
+  /**
+   * Entries of all timelines in one order: a reader that goes on from `next` never misses an entry that commits later, nor
+   * sees one twice. A position beyond the end is of another copy of this store: POSITION_GONE, never an empty page.
+   */
   feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage>
   /** Rejects with INVALID_ARGUMENT for a field it does not know: never "everything". Attributes are equal in type and value. */
   timelines(query: TimelineQuery): Promise<Head[]>

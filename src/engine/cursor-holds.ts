@@ -2,6 +2,8 @@
 // found by reading the feed from there. The store itself refuses to trim it; this is for those who ask beforehand.
 
 import type { TimelineId } from '../core/coordinate.ts'
+import { isReprise } from '../core/errors.ts'
+import type { FeedPage, FeedPosition } from '../core/ports.ts'
 import type { Kernel } from './kernel.ts'
 
 export interface CursorHold {
@@ -25,7 +27,7 @@ export async function cursorHolds(
     const left = new Set(timelines)
     let after = position
     for (let page = 0; page < pagesMax && left.size > 0; page++) {
-      const { items, next, isEnd } = await kernel.store.feed(after, { prefixes: [...left] }, pageRuns)
+      const { items, next, isEnd } = await pageAfter(kernel, after, [...left])
       for (const { timeline, run } of items) {
         if (!left.delete(timeline)) continue
         holds.set(timeline, [...(holds.get(timeline) ?? []), { name, seq: run.first - 1 }])
@@ -35,4 +37,14 @@ export async function cursorHolds(
     }
   }
   return holds
+}
+
+/** A cursor beyond the end has passed everything, as the store sees it: whoever owns it is told, and not the collector. */
+async function pageAfter(kernel: Kernel, after: FeedPosition, prefixes: readonly string[]): Promise<FeedPage> {
+  try {
+    return await kernel.store.feed(after, { prefixes }, pageRuns)
+  } catch (error) {
+    if (!isReprise(error, 'POSITION_GONE')) throw error
+    return { items: [], next: after, isEnd: true }
+  }
 }

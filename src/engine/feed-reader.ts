@@ -2,10 +2,11 @@
 // timeline before it is decoded. Branches that were rolled back do not show, except for the part that is still history.
 
 import { type Digest, equalBytes, type TimelineId, timelineId } from '../core/coordinate.ts'
-import { RepriseError } from '../core/errors.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
 import { type FeedItem, type FeedPosition, feedStart, type Head } from '../core/ports.ts'
 import { isChained, lastSeq, originDigest, verifyRun } from '../core/run.ts'
 import { archivedFrom, idBelow } from '../core/scope.ts'
+import { FeedMarks, goneAt, whereabouts } from './feed-marks.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from './history.ts'
 import type { Kernel } from './kernel.ts'
 
@@ -38,6 +39,7 @@ export class FeedReader {
   readonly #kernel: Kernel
   readonly #scopes: readonly string[]
   readonly #last = new Map<TimelineId, Point>()
+  readonly #marks: FeedMarks
   readonly #mayBeTrimmed: boolean
   readonly #hasForks: boolean
   /** Of timelines whose last digest is remembered. */
@@ -50,19 +52,42 @@ export class FeedReader {
     this.#mayBeTrimmed = options.mayBeTrimmed ?? false
     this.#hasForks = options.forks ?? true
     this.#kernel = kernel
+    this.#marks = new FeedMarks(kernel)
     this.#scopes = scopes
   }
 
-  /** `limit` counts runs, so there may be more entries. */
+  /**
+   * `limit` counts runs, so there may be more entries. POSITION_GONE if the store no longer has what this reader read last:
+   * what was made of it must be dropped.
+   */
   async page(after: FeedPosition, limit = 1000): Promise<FeedEntries> {
+    try {
+      return await this.#page(after, limit)
+    } catch (error) {
+      if (isReprise(error, 'POSITION_GONE')) {
+        this.reset()
+        this.#marks.clear()
+      }
+      throw error
+    }
+  }
+
+  /** POSITION_GONE if the store no longer has what was read last. */
+  async confirm(): Promise<void> {
+    await this.#marks.check('')
+  }
+
+  async #page(after: FeedPosition, limit: number): Promise<FeedEntries> {
     if (after === feedStart) this.#isFromStart = !this.#mayBeTrimmed
     const filter = this.#scopes.length > 0 ? { prefixes: this.#scopes } : {}
     const { items, next, isEnd } = await this.#kernel.store.feed(after, filter, limit)
+    // After the page was read: what it holds is then of the same store, or will be missed by the next look.
+    await this.#marks.check(after)
     const runs: FeedRun[] = []
     for (const item of items) {
       const before = await this.#before(item)
       const { timeline, run } = item
-      verifyRun(this.#kernel.hash, timeline, run, { seq: run.first - 1, digest: before })
+      await this.#verify(item, before)
       this.#remember(timeline, { seq: lastSeq(run), digest: run.digest })
       if (!this.#hasForks && (await this.#isFork(item, before))) {
         runs.push({ position: item.position, entries: [] })
@@ -75,16 +100,18 @@ export class FeedReader {
     return { runs, entries: runs.flatMap((each) => each.entries), next, isEnd }
   }
 
-  /** Forgets what it knows: after the caller goes back to an earlier position. */
+  /** Forgets what it knows of digests: after the caller goes back to an earlier position. What was read last is still a fact. */
   reset(): void {
     this.#last.clear()
     this.#forks.clear()
     this.#isFromStart = false
   }
 
-  async #before({ timeline, run }: FeedItem): Promise<Digest> {
+  async #before({ timeline, run, position }: FeedItem): Promise<Digest> {
     const known = this.#last.get(timeline)
     if (known?.seq === run.first - 1) return known.digest
+    // It was rolled back, or its history is another one.
+    if (known && known.seq >= run.first) await this.#refuseGone(timeline, known, position)
     const { store, hash } = this.#kernel
     const origin = originDigest(hash, timeline)
     // One that was forked before its parent's first entry starts at 1 too, from its parent's origin.
@@ -106,7 +133,22 @@ export class FeedReader {
     })
   }
 
+  async #verify({ timeline, run, position }: FeedItem, before: Digest): Promise<void> {
+    try {
+      verifyRun(this.#kernel.hash, timeline, run, { seq: run.first - 1, digest: before })
+    } catch (error) {
+      const known = this.#last.get(timeline)
+      if (known?.seq === run.first - 1) await this.#refuseGone(timeline, known, position)
+      throw error
+    }
+  }
+
+  async #refuseGone(timeline: TimelineId, point: Point, position: FeedPosition): Promise<void> {
+    if ((await whereabouts(this.#kernel, timeline, point)) === 'gone') throw goneAt(timeline, point, position)
+  }
+
   #remember(timeline: TimelineId, point: Point): void {
+    this.#marks.note(timeline, point)
     this.#last.delete(timeline)
     this.#last.set(timeline, point)
     if (this.#last.size <= rememberedMax) return

@@ -1,11 +1,12 @@
 // A replica: loads the newest checkpoint, follows history without owning it, and can take over (A9.4). It never writes.
 
 import type { Coordinate } from '../core/coordinate.ts'
-import { toHex } from '../core/coordinate.ts'
+import { equalBytes, toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { lastSeq } from '../core/run.ts'
 import type { Fold, OpenOptions } from './definition.ts'
+import { whereabouts } from './feed-marks.ts'
 import { existing } from './fork.ts'
 import { type Entry, entriesOf, lineageOf, type Point, readHistory } from './history.ts'
 import type { Kernel } from './kernel.ts'
@@ -148,8 +149,9 @@ export class Replica<State, Handle = unknown> {
   async #catchUp(): Promise<void> {
     const head = await existing(this.#kernel, this.#head.timeline)
     const lineage = await lineageOf(this.#kernel, head)
-    if (head.seq < this.#point.seq || head.floor > this.#point.seq || !sameBranch(this.#head, head)) {
-      // It was rolled back, or history was trimmed past us: start again from the newest checkpoint.
+    if (head.floor > this.#point.seq || !sameBranch(this.#head, head) || (await this.#isElsewhere(head))) {
+      // It was rolled back, history was trimmed past us, or the store went back to an older copy: start again from the
+      // newest checkpoint.
       const recovered = await recover(this.#kernel, head, this.#fold, { isPaged: this.#isPaged })
       this.#head = head
       this.#state = recovered.state
@@ -169,6 +171,14 @@ export class Replica<State, Handle = unknown> {
       for (const call of this.#watchers) call(entries)
     }
     this.#head = head
+  }
+
+  /** The history that is there does not go through the point that was read. */
+  async #isElsewhere(head: Head): Promise<boolean> {
+    const { seq, digest } = this.#point
+    if (head.seq < seq) return true
+    if (head.seq === seq) return !equalBytes(head.digest, digest)
+    return (await whereabouts(this.#kernel, head.timeline, this.#point)) === 'gone'
   }
 
   async #refreshQuietly(): Promise<void> {

@@ -116,7 +116,7 @@ export class TurnTimeline<State> {
   async refresh(): Promise<void> {
     const head = await this.#look()
     const { open } = this
-    if (open.isOwner && !open.closing && head?.epoch === open.epoch) return
+    if (open.isOwner && !open.closing && head?.epoch === open.epoch && equalBytes(head.digest, open.digest)) return
     await this.#follow(head)
   }
 

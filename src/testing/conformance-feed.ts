@@ -1,6 +1,7 @@
 // The feed and its cursors: one order for all timelines, nothing missed, nothing twice, however commits interleave.
 
 import assert from 'node:assert/strict'
+import { isReprise } from '../core/errors.ts'
 import { type FeedItem, feedStart } from '../core/ports.ts'
 import { isWithin } from '../core/scope.ts'
 import { assertSame, asTimeline, expectOk, expectRefused, type Kit, type Test } from './conformance-kit.ts'
@@ -111,6 +112,36 @@ function ordering(test: Test): void {
       found.items.map((item) => item.timeline),
       ['nothing/1'],
     )
+  })
+
+  test('a position beyond the end is gone, never an empty page: it is of another copy of the store', async (kit) => {
+    const writer = await kit.create('a')
+    for (const text of ['1', '2', '3']) await writer.append(text)
+    const { next, isEnd } = await kit.store.feed(feedStart, {}, 10)
+    assert.deepEqual([isEnd, (await kit.store.feed(next, {}, 10)).items], [true, []], 'the end itself is there')
+    const beyond = next.replaceAll(/\d(?=\d{12}(?!\d))/g, '9')
+    assert.ok(beyond > next)
+    for (const filter of [{}, { prefixes: ['a'] }, { prefixes: ['nothing'] }, { prefixes: [] }]) {
+      for (const limit of [0, 10]) {
+        const isGone = (error: unknown) => isReprise(error, 'POSITION_GONE')
+        await assert.rejects(Promise.resolve(kit.store.feed(beyond, filter, limit)), isGone)
+      }
+    }
+    await writer.append('4')
+    assert.deepEqual(firsts((await kit.store.feed(next, {}, 10)).items), [4])
+  })
+
+  test('a position stays one while what lies before it goes', async (kit) => {
+    const writer = await kit.create('a')
+    const other = await kit.create('b')
+    await other.append('1')
+    await writer.append('1')
+    const { next } = await kit.store.feed(feedStart, {}, 10)
+    expectOk(await writer.commit({ forget: true }))
+    await kit.store.tidy(Number.MAX_SAFE_INTEGER)
+    assert.deepEqual((await kit.store.feed(next, {}, 10)).items, [])
+    await other.append('2')
+    assert.deepEqual(firsts((await kit.store.feed(next, {}, 10)).items), [2])
   })
 
   test('a follower beside many writers in several processes misses nothing and sees nothing twice', async (kit) => {

@@ -1,8 +1,11 @@
 // Another, smaller simulation: a store that goes back to an older copy of itself while processes go on with what they
 // remember, as after a failover to a replica that lagged. What was acknowledged after the copy was made is gone, and
 // rightly so; what must hold is that history is whole, that it holds everything else that was acknowledged, and that
-// nothing is in it twice. The user's code rides in some of the commits.
+// nothing is in it twice. The user's code rides in some of the commits. A reader of the feed keeps what it read, and must
+// have exactly what is there whenever it is told that it has read all.
 
+import { unpackRun } from '../../dist/core/run.js'
+import { FeedReader } from '../../dist/engine/feed-reader.js'
 import { createEngine, isReprise, timeline } from '../../dist/index.js'
 import { createWorld, openMemory, snapshot } from '../../dist/stores/memory/index.js'
 import { namespace } from './disk.mjs'
@@ -42,6 +45,7 @@ class FailoverSimulation {
   #nextNumber = 1
   #nextProcess = 1
   #processes = []
+  #follower = null
   #copies = []
   /** What was acknowledged and not lost by going back: numbers by timeline. */
   #acknowledged = new Map(ids.map((id) => [id, []]))
@@ -55,6 +59,8 @@ class FailoverSimulation {
 
   async run() {
     for (let i = 0; i < 3; i++) this.#processes.push(this.#start())
+    const engine = this.#engineOver(this.#door(), 'follower')
+    this.#follower = { reader: new FeedReader(engine.kernel, ['log/']), position: '', numbers: [] }
     for (let step = 0; step < steps; step++) {
       this.#now += 1
       const action = this.#random.weighted({ open: 8, append: 14, change: 2, ride: 3, checkpoint: 2, copy: 2, back: 2 })
@@ -62,6 +68,7 @@ class FailoverSimulation {
       if (action === 'copy') this.#copy()
       else if (action === 'back') await this.#goBack()
       else await this.#act(action, this.#random.pick(this.#processes), this.#random.pick(ids))
+      if (step % 4 === 3) await this.#follow()
     }
     await this.#audit()
   }
@@ -88,6 +95,35 @@ class FailoverSimulation {
       process.handles.delete(id)
       await process.engine.close().catch(() => undefined)
       this.#processes[this.#processes.indexOf(process)] = this.#start()
+    }
+  }
+
+  async #follow() {
+    const { reader } = this.#follower
+    for (let isEnd = false; !isEnd; ) {
+      try {
+        const page = await reader.page(this.#follower.position, 3)
+        const numbers = page.entries.filter(({ type }) => type === 'n').map(({ data }) => data.n)
+        this.#follower = { reader, position: page.next, numbers: [...this.#follower.numbers, ...numbers] }
+        isEnd = page.isEnd
+      } catch (error) {
+        this.#note(`follow: ${error.code ?? error}`)
+        if (!isReprise(error, 'POSITION_GONE')) throw new Violation('G12', error.message)
+        this.#follower = { reader, position: '', numbers: [] }
+      }
+    }
+    const there = []
+    for (const id of ids) {
+      const runs = await this.#store.read(`log/${id}`, 0, 1e9)
+      for (const run of runs) for (const entry of unpackRun(run)) if (entry.type === 'n') there.push(entry)
+    }
+    const { numbers } = this.#follower
+    if (numbers.length !== there.length || new Set(numbers).size < numbers.length)
+      throw new Violation('G12', `a reader has read all, and has ${numbers.length} of ${there.length} entries`)
+    for (const [id, acknowledged] of this.#acknowledged) {
+      const missing = acknowledged.find((n) => !numbers.includes(n))
+      if (missing !== undefined)
+        throw new Violation('G12', `a reader has read all, without entry ${missing} of log/${id}`)
     }
   }
 
@@ -158,7 +194,15 @@ class FailoverSimulation {
       next: (call) => queueMicrotask(call),
     }
     const identity = { host: 'host', process: name }
-    const ports = { store, clock, random: this.#random, hash: sha256, identity, isGone: () => false }
+    const ports = {
+      store,
+      clock,
+      random: this.#random,
+      hash: sha256,
+      identity,
+      isGone: () => false,
+      planted: new Set([this.#plant]),
+    }
     const engine = createEngine(ports, { worker: name, lease: 1e9, patience: 0 })
     engine.register(log.prefix, log.fold)
     return engine

@@ -24,6 +24,7 @@ export const plants = {
   'skip-dedupe': { in: 'engine', seedsMax: 500 },
   'guard-ignores-digest': { in: 'store', seedsMax: 1000, simulation: 'failover' },
   'rider-ends-transaction': { in: 'store', seedsMax: 100, simulation: 'failover' },
+  'feed-trusts-position': { in: 'engine', seedsMax: 100, simulation: 'failover' },
   'row-anywhere': { in: 'store', seedsMax: 150, simulation: 'file' },
 }
 

@@ -67,6 +67,8 @@ export class MemorySink<State> implements Sink {
   #costs: MeasuredCosts = noCosts
   #because: CheckpointDecision | null = null
   #saving: Promise<void> = Promise.resolve()
+  /** Rejects if what was read is no longer in the store. */
+  #confirm: () => Promise<void> = async () => undefined
 
   private constructor(kernel: Kernel, timeline: TimelineId, model: MemoryModel<State>, gate: Gate | null) {
     this.#kernel = kernel
@@ -209,6 +211,20 @@ export class MemorySink<State> implements Sink {
     if (this.#position !== this.#savedPosition || this.#eventsSince > 0) await this.#save()
   }
 
+  confirmBy(confirm: () => Promise<void>): void {
+    this.#confirm = confirm
+  }
+
+  async reload(): Promise<void> {
+    await this.#saving
+    this.#owned = null
+    // They name events of the other copy, and would hide those that are in their place now.
+    this.#quarantine = []
+    // The copy may be older than this projection: it is made again.
+    if (this.#gate === null || this.#gate.mayTake()) await this.#takeIfFree({})
+    await this.#load()
+  }
+
   async close(): Promise<void> {
     await this.#giveUp()
   }
@@ -217,7 +233,11 @@ export class MemorySink<State> implements Sink {
     // At once no longer counted as ours, else all partitions would see that there are too many, and all would leave.
     this.#isLeaving = true
     try {
-      if (this.isWriter && this.#eventsSince > 0) await this.#save()
+      if (this.isWriter && this.#eventsSince > 0) {
+        await this.#save().catch((error) => {
+          if (!isReprise(error, 'POSITION_GONE')) throw error
+        })
+      }
       await this.#owned?.release()
     } finally {
       this.#owned = null
@@ -304,6 +324,8 @@ export class MemorySink<State> implements Sink {
 
   async #publish(): Promise<void> {
     if (!this.isWriter) return
+    // A state made of entries that the store has lost must not become durable in it.
+    await this.#confirm()
     const { clock } = this.#kernel
     const started = clock.elapsed()
     const io = stateIo(this.#kernel)

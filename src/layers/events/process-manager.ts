@@ -11,8 +11,8 @@ import { refusedType } from './envelope.ts'
 import { address, type Letter, letterKind, sendCommand } from './mailroom.ts'
 import { helperModel, processKind } from './model.ts'
 import { Runner } from './runner.ts'
-import { Ahead, cursorAt, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
-import { type EventAt, type EventFrom, type EventSource, Events, type Occurrence } from './source.ts'
+import { Ahead, cursorAt, hasWritten, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { checkReading, type EventAt, type EventFrom, type EventSource, Events, type Occurrence } from './source.ts'
 import { progressFold } from './sql-sink.ts'
 import type { InputOf, Metadata } from './types.ts'
 
@@ -91,6 +91,7 @@ export function processManager<Sources extends readonly EventSource[], On extend
   options: ProcessManagerOptions<Sources, On>,
 ): ProcessManagerDefinition {
   checkName('process manager', name)
+  checkReading(`process manager ${name}`, options)
   const on = options.on as unknown as Readonly<Record<string, (event: unknown, at: EventAt) => Reaction>>
   const reactTo = ({ type, event, at }: Occurrence): Reaction =>
     type === refusedType ? options.onRefused?.(event as unknown as RefusedLetter, at) : on[type]?.(event, at)
@@ -180,6 +181,17 @@ class MailSink implements Sink {
     } catch (error) {
       if (!isReprise(error, 'OWNED', 'FENCED')) throw error
     }
+  }
+
+  isCurrent(): Promise<boolean> {
+    return hasWritten(this.#engine.kernel, this.#open!.id, this.#open!)
+  }
+
+  async reload(): Promise<void> {
+    // What it writes is refused: it is another history by now.
+    await this.close().catch(() => undefined)
+    this.#open = null
+    this.#ahead = new Ahead(this.#engine.kernel.clock.elapsed())
   }
 
   async close(): Promise<void> {

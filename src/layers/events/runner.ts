@@ -52,6 +52,8 @@ export class Runner {
   /** What keeps it from going on, though it tries. */
   #trouble: Error | null = null
   #failures = 0
+  /** What the sink holds is of a copy of the store that is no longer up. */
+  #mustReload = false
   #isStopped = false
   #isAwake = false
   #wake: (() => void) | null = null
@@ -63,6 +65,7 @@ export class Runner {
     this.#events = events
     this.sink = sink
     this.#poison = poison
+    sink.confirmBy?.(() => events.confirm())
     this.#unlisten = kernel.store.listen(() => this.wake())
     this.#loop = this.#run()
   }
@@ -150,6 +153,8 @@ export class Runner {
 
   /** True: nothing was left to read. */
   async #round(): Promise<boolean> {
+    if (this.#mustReload) await this.sink.reload()
+    this.#mustReload = false
     if (!this.sink.isOwned) {
       await this.sink.idle()
       if (!this.sink.isOwned) {
@@ -164,6 +169,9 @@ export class Runner {
     if (events.length > 0 || next !== this.sink.position) await this.sink.apply(events, next)
     this.#applied += events.length
     if (events.length > 0) this.#lastEventAt = events[events.length - 1]!.at.time
+    if (isEnd && (await this.sink.isCurrent?.()) === false) {
+      throw new RepriseError('POSITION_GONE', 'the store does not have what this projection has written')
+    }
     this.#failures = 0
     this.#trouble = null
     this.#isCaughtUp = isEnd
@@ -199,6 +207,8 @@ export class Runner {
       this.#tellWaiters(error)
       return pollMs
     }
+    // What it has may be of entries that are no longer there. Whoever waits goes on waiting, for the end of what there is.
+    if (isReprise(error, 'POSITION_GONE')) this.#mustReload = true
     return this.#waitOut(error)
   }
 

@@ -1,7 +1,10 @@
 // Where a projection keeps what it makes of events. Each kind of sink binds its state to the position in the feed in one
 // commit, so that an event counts exactly once inside, whatever crashes in between.
 
+import type { TimelineId } from '../../core/coordinate.ts'
 import { type CursorRow, type FeedPosition, feedStart } from '../../core/ports.ts'
+import { whereabouts } from '../../engine/feed-marks.ts'
+import type { Point } from '../../engine/history.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Occurrence } from './source.ts'
 
@@ -24,9 +27,20 @@ export interface Sink {
   apply(events: readonly Occurrence[], next: FeedPosition): Promise<void>
   /** This event is to be passed over from now on. */
   setAside(poison: Quarantined): Promise<void>
+  /** What it holds is of a copy of the store that is no longer up: drops it, and takes what the store has, now or in `idle`. */
+  reload(): Promise<void>
+  /** Whether the store has what this sink has written. A sink that keeps its state here needs none. */
+  isCurrent?(): Promise<boolean>
+  /** Called by whoever reads for it: `confirm` rejects if what was read is no longer in the store. */
+  confirmBy?(confirm: () => Promise<void>): void
   /** Called when there is nothing more to read. */
   idle(): Promise<void>
   close(): Promise<void>
+}
+
+/** False: the timeline that holds the position is at another point of another history. */
+export async function hasWritten(kernel: Kernel, timeline: TimelineId, point: Point): Promise<boolean> {
+  return point.seq === 0 || (await whereabouts(kernel, timeline, point)) !== 'gone'
 }
 
 /** A handler threw on one event. */

@@ -1,6 +1,7 @@
 // Where projections and process managers get their events: the feed of one or more kinds of aggregates, decoded and
 // brought up to today's versions, in one order that never skips an event that commits late.
 
+import { RepriseError } from '../../core/errors.ts'
 import { upcast } from '../../core/fold.ts'
 import type { FeedPosition } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
@@ -99,9 +100,33 @@ export class Events {
     return { events, next, isEnd }
   }
 
+  /** POSITION_GONE if the store no longer has what was read last. */
+  confirm(): Promise<void> {
+    return this.#reader.confirm()
+  }
+
   reset(): void {
     this.#reader.reset()
   }
+}
+
+/** For those without a compiler: what is missing is said at once, not by a loop that cannot begin. */
+export function checkReading(name: string, options: { readonly from: unknown; readonly on: unknown }): void {
+  const { from, on } = options ?? {}
+  const isSource = (each: unknown) => typeof (each as EventSource | null | undefined)?.prefix === 'string'
+  if (!Array.isArray(from) || from.length === 0 || !from.every(isSource)) {
+    throw new RepriseError('INVALID_ARGUMENT', `${name}: from must be a list of aggregates, such as [account]`, {
+      name,
+    })
+  }
+  const isHandlers = typeof on === 'object' && on !== null && Object.values(on).every((each) => isHandler(each))
+  if (!isHandlers) {
+    throw new RepriseError('INVALID_ARGUMENT', `${name}: on must hold one function per event type`, { name })
+  }
+}
+
+function isHandler(given: unknown): boolean {
+  return given === undefined || typeof given === 'function'
 }
 
 /** The same aggregate always falls into the same partition. */

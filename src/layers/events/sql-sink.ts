@@ -11,7 +11,7 @@ import type { Fold } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { endedStatus } from './generations.ts'
-import { Ahead, cursorAt, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { Ahead, cursorAt, hasWritten, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 import type { Gate } from './team.ts'
 
@@ -149,6 +149,15 @@ export class SqlSink implements Sink {
     } catch (error) {
       if (!isReprise(error, 'OWNED', 'FENCED')) throw error
     }
+  }
+
+  isCurrent(): Promise<boolean> {
+    return hasWritten(this.#engine.kernel, this.timeline, this.#open!)
+  }
+
+  async reload(): Promise<void> {
+    // What it writes is refused: it is another history by now.
+    await this.#giveUp().catch(() => undefined)
   }
 
   async close(): Promise<void> {

@@ -1,17 +1,19 @@
 // A projection into a table of this library: rows and position change in one transaction of the table, which keeps the
 // position among its own offsets. The table is opened through its definition, so this layer knows no other.
 
+import { type Coordinate, fromHex, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import type { Entity } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { Ahead, cursorAt, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { Ahead, cursorAt, hasWritten, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 import type { Gate } from './team.ts'
 
 /** What a projection asks of a table. */
 export interface TableTarget<Tx extends OffsetTx> {
   readonly timeline: string
+  readonly coordinate: Coordinate
   transaction(
     run: (tx: Tx) => void,
     along?: { readonly cursors?: Readonly<Record<string, FeedPosition>> },
@@ -113,6 +115,22 @@ export class TableSink<Tx extends OffsetTx> implements Sink {
     } catch (error) {
       if (!isReprise(error, 'OWNED', 'FENCED')) throw error
     }
+  }
+
+  isCurrent(): Promise<boolean> {
+    const { timeline, seq, digest } = this.#table!.coordinate
+    return hasWritten(this.#engine.kernel, timelineId(timeline), { seq, digest: fromHex(digest) })
+  }
+
+  async reload(): Promise<void> {
+    const table = this.#table
+    const offset = table?.offset(this.#name)
+    // Others in this process may hold the same table. A write that is refused tells all of them; one that is taken changes nothing.
+    if (table && offset !== undefined) {
+      await table.transaction((tx) => tx.advance(this.#name, String(offset))).catch(() => undefined)
+    }
+    await this.#giveUp().catch(() => undefined)
+    this.#isBroken = false
   }
 
   async close(): Promise<void> {

@@ -1,7 +1,7 @@
 // One pass over the source for some shards of a job: reads items, skips what is finished, starts the rest within the
 // limits, and is over when everything it read is settled. It knows nothing of rounds or of other processes.
 
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { fingerprint } from './digest.ts'
@@ -90,7 +90,10 @@ export class Pass<T> {
     } catch (error) {
       // Called off while the source was failing: whoever has the shards now reads it.
       if (this.#isOff) return false
-      throw error
+      if (!isReprise(error, 'POSITION_GONE')) throw error
+      // The store went back to an older copy: whoever takes the shards next goes on from what is there.
+      for (const shard of this.shards) await shard.abandon(error)
+      return false
     } finally {
       // A source that will not end when asked must not keep the job from ending.
       await this.#reader.close()

@@ -2,7 +2,7 @@
 // gives again after that is marked as repeated. A source that can be read only once, or says itself that it is of no use,
 // fails at once.
 
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { decideRetry } from '../../core/retry.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { ResolvedJob } from './options.ts'
@@ -107,7 +107,11 @@ export class PatientReader<T> implements Reader<T> {
   }
 }
 
-/** Errors of our own say themselves whether trying again may help: a line that is not JSON stays what it is. */
+/**
+ * Errors of our own say themselves whether trying again may help: a line that is not JSON stays what it is. A position that
+ * is gone is no use to anybody: the shards have to be read anew, and tell another.
+ */
 function mayPass(error: unknown): boolean {
+  if (isReprise(error, 'POSITION_GONE')) return false
   return !(error instanceof RepriseError) || error.remedy === 'retry' || error.remedy === 'reload'
 }

@@ -321,6 +321,13 @@ export class Shard<T> {
     if (at > 0) this.#marks.splice(0, at)
   }
 
+  /** What it holds is of a copy of the store that is no longer up. */
+  async abandon(error: unknown): Promise<void> {
+    // Others may not find it open: they would go on with what it holds. That it cannot be released is to be expected.
+    await this.open.shut().catch(() => undefined)
+    this.#lose(error)
+  }
+
   #lose(error: unknown): void {
     if (this.#lost) return
     this.#lost = error ?? new RepriseError('FENCED', `${this.open.id} was lost`)

@@ -15,6 +15,7 @@ import {
 } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
 import { checkTimelineQuery } from '../../core/shapes.ts'
+import { positionGone } from '../position-gone.ts'
 import type { Space, TimelineRow, WorkerState } from './world.ts'
 
 export function isAlive(worker: WorkerState | undefined, now: number): boolean {
@@ -64,6 +65,7 @@ export function readRuns(row: TimelineRow, after: number, bytesMax: number): Run
 
 export function readFeed(space: Space, after: FeedPosition, filter: FeedFilter, limit: number): FeedPage {
   const from = fromPosition(after)
+  if (from >= space.nextFeedNumber) throw positionGone(after, toPosition(space.nextFeedNumber - 1))
   const items: FeedItem[] = []
   let next = after
   let index = space.feed.search(({ run }) => run.number > from)

@@ -4,6 +4,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { FeedFilter, FeedPage, FeedPosition } from '../../core/ports.ts'
+import { positionGone } from '../position-gone.ts'
 import type { Connections } from './connect.ts'
 import { fromPosition, toPosition } from './position.ts'
 import { withinSql } from './scope.ts'
@@ -24,6 +25,8 @@ interface FeedRow {
 interface Line {
   /** Committed runs lie above the line. */
   readonly is_waiting: boolean
+  /** No run lies at this place or above it yet, nor will one that is below it appear: the end of the feed. */
+  readonly bound: number
   /** Readable runs lie after the page. */
   readonly is_cut: boolean
 }
@@ -36,7 +39,7 @@ const waitsMax = 6
 /** Values before the prefixes. */
 const numbersCount = 6
 const feedColumns =
-  'pos bigint, id bigint, first bigint, last bigint, timeline text, digest bytea, bytes bytea, is_waiting boolean, is_cut boolean'
+  'pos bigint, id bigint, first bigint, last bigint, timeline text, digest bytea, bytes bytea, is_waiting boolean, is_cut boolean, bound bigint'
 
 export async function readFeed(
   connections: Connections,
@@ -69,7 +72,9 @@ async function readPage(
   const values = [...numbers, ...(prefixes ?? [])]
   const rows = await connections.steadyRows<FeedRow & Line>(s, feedQuery(s, prefixes), feedColumns, values, 'feed')
   // One row is always there, for the line: its own columns are null if nothing was found.
-  const isWaiting = rows[0]!.is_waiting
+  const { is_waiting: isWaiting, bound } = rows[0]!
+  // Whatever was read lay below the line of then, and the line never moves back.
+  if (from.pos >= bound) throw positionGone(after, toPosition({ pos: bound, id: 0 }))
   const found = rows.filter((row) => row.pos !== null)
   const last = found.at(-1)
   const items = found.flatMap(({ bytes, digest, ...row }) =>
@@ -120,7 +125,7 @@ WITH line AS MATERIALIZED (
 ), counts AS MATERIALIZED (
   SELECT (SELECT count(*) FROM page) < (SELECT count(*) FROM scanned) AS is_cut
 )
-SELECT page.pos, page.id, page.first, page.last, page.timeline, r.digest, r.bytes, line.is_waiting, counts.is_cut
+SELECT page.pos, page.id, page.first, page.last, page.timeline, r.digest, r.bytes, line.is_waiting, counts.is_cut, line.bound
 FROM line CROSS JOIN counts LEFT JOIN page ON true
   LEFT JOIN LATERAL (
     SELECT digest, bytes FROM ${s}.run WHERE page.is_match AND tid = page.tid AND first = page.first LIMIT 1

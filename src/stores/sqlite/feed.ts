@@ -4,6 +4,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
+import { positionGone } from '../position-gone.ts'
 import type { Connection } from './connection.ts'
 import { fromPosition, toPosition } from './cursors.ts'
 import { damaged } from './failure.ts'
@@ -23,9 +24,11 @@ export interface FeedSource {
 export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFilter, limit: number): FeedPage {
   const items: FeedItem[] = []
   let bytes = 0
-  let reached = Math.max(fromPosition(after), source.log.firstPosition() - 1)
-  const end = reached + rowsMax
+  const from = fromPosition(after)
   const last = source.log.lastPosition()
+  if (from > last) throw positionGone(after, toPosition(last))
+  let reached = Math.max(from, source.log.firstPosition() - 1)
+  const end = reached + rowsMax
   const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position'
   if (limit > 0 && reached < last) {
     for (const row of source.connection.iterate(sql, reached)) {

@@ -26,6 +26,16 @@ import { refusalError } from './writer.ts'
 /** Where: a whole coordinate, or a sequence on the current branch. */
 export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
 
+/** For those without a compiler: what is no place is said to be none. */
+export function checkWhere(where: unknown): asserts where is Where {
+  const { timeline, seq } = (typeof where === 'object' && where !== null ? where : {}) as Partial<Where>
+  if (typeof timeline === 'string' && typeof seq === 'number') return
+  const example = `{ timeline: ${JSON.stringify(typeof where === 'string' ? where.slice(0, 80) : 'counter/x')}, seq: 1 }`
+  throw new RepriseError('INVALID_ARGUMENT', `where must be a coordinate, or a timeline and a sequence: ${example}`, {
+    given: typeof where,
+  })
+}
+
 export interface Located {
   readonly head: Head
   readonly lineage: readonly Head[]
@@ -34,6 +44,7 @@ export interface Located {
 
 /** Finds a coordinate: on the current branch of its timeline, or on one that was rolled back and archived. */
 export async function locate(kernel: Kernel, where: Where): Promise<Located> {
+  checkWhere(where)
   const id = timelineId(where.timeline)
   const head = await existing(kernel, id)
   if (!Number.isSafeInteger(where.seq) || where.seq < 0) {

@@ -59,12 +59,22 @@ export interface Ports {
 
 /** @example const rp = await open('sqlite:./app.db') */
 export async function open(url?: string, options: Options = {}): Promise<Reprise> {
+  checkGrace(options.grace)
   const store = await openStore(url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db', options)
   const engine = createEngine({ store }, options)
   if (options.housekeeping !== false && !options.readOnly) {
     keepHouse(engine, { collect: options.blobs === undefined, ...options.housekeeping })
   }
   return engine
+}
+
+/** A checkpoint must be written within it. Only simulations, whose time is not real, have less. */
+const leastGraceMs = 1000
+
+function checkGrace(grace: Duration | undefined): void {
+  if (grace === undefined || toMs(grace, 'grace') >= leastGraceMs) return
+  const what = `grace must be at least ${leastGraceMs} ms: a checkpoint that takes half of it is given up; leave it out for an hour`
+  throw new RepriseError('INVALID_ARGUMENT', what, { grace })
 }
 
 /** An engine over a store that is already open: for simulations and for stores of third parties. */

@@ -18,7 +18,7 @@ import {
 import { Dispatcher, type Handler, type ServeOptions } from './dispatcher.ts'
 import type { Events } from './events.ts'
 import { type FollowOptions, follow, type Replica } from './follow.ts'
-import { existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
+import { checkWhere, existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
 import { Holdings } from './holdings.ts'
 import { type ImportOptions, importTimelines } from './import.ts'
 import type { Kernel } from './kernel.ts'
@@ -111,6 +111,7 @@ export class Reprise extends StoreTools {
   ): Promise<Past<State>> {
     this.check()
     const timeline = idOf(definition.prefix, id)
+    checkWhere({ timeline, ...where })
     this.#know(definition)
     return await lookAgain(async () => {
       const { head, point } = await locate(this.kernel, 'digest' in where ? where : { timeline, seq: where.seq })
@@ -123,6 +124,8 @@ export class Reprise extends StoreTools {
   /** A new timeline that starts at a coordinate and shares history and chunks with its parent, as its model forks. */
   async fork(where: Where, to: string): Promise<Coordinate & { readonly parent: string }> {
     this.check()
+    checkWhere(where)
+    timelineId(to)
     const { model, head } = await this.#target(where.timeline)
     if (!model?.actions?.fork) return await this.forkTimeline(where, to)
     await locate(this.kernel, where)
@@ -135,6 +138,7 @@ export class Reprise extends StoreTools {
    */
   async rollback(where: Where, options: OpenOptions = {}): Promise<Rollback> {
     this.check()
+    checkWhere(where)
     const { model, head } = await this.#target(where.timeline)
     if (!model?.actions?.rollback) return await this.rollbackTimeline(where, options)
     await locate(this.kernel, where)
@@ -162,6 +166,7 @@ export class Reprise extends StoreTools {
   /** A checkpoint that is kept until it is released. */
   async savepoint(where: Where, options: SavepointOptions = {}): Promise<Savepoint> {
     this.check()
+    checkWhere(where)
     const id = timelineId(where.timeline)
     const open = await this.#holdings.get(id)
     if (open && open.seq === where.seq && !open.broken) {
@@ -183,6 +188,7 @@ export class Reprise extends StoreTools {
     options: ExportOptions = {},
   ): Promise<{ coordinate: Coordinate; bytes: number }> {
     this.check()
+    checkWhere(where)
     return await exportTimeline(this.kernel, where, path, options)
   }
 

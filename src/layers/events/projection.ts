@@ -12,7 +12,7 @@ import { MemorySink } from './memory-sink.ts'
 import { helperModel, projectionKind } from './model.ts'
 import { type Build, ProjectionHandle, type ProjectionModel, type RebuildOptions } from './projection-handle.ts'
 import type { Sink } from './sink.ts'
-import { type EventSource, Events, type Handlers, partitionOf } from './source.ts'
+import { checkReading, type EventSource, Events, type Handlers, partitionOf } from './source.ts'
 import { progressFold, type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
 import { type OffsetTx, type TableHandlers, TableSink, type TableTarget } from './table-sink.ts'
 import { Team } from './team.ts'
@@ -114,6 +114,13 @@ function inMemory<State, Shown>(
   partitions: number | null,
   show: (sinks: readonly MemorySink<State>[]) => Shown,
 ): ProjectionDefinition<Shown> {
+  checkReading(`projection ${name}`, options)
+  if (typeof options.initial !== 'function') {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `projection ${name}: initial must be a function that makes the first state`,
+    )
+  }
   const version = String(options.version ?? 1)
   const model = {
     version,
@@ -177,6 +184,7 @@ export function sqlProjection<
   Sources extends readonly EventSource[],
   On extends Handlers<Sql, Sources, Promise<unknown> | unknown, SqlAt>,
 >(name: string, options: SqlProjectionOptions<Sources, On>): ProjectionDefinition<null> {
+  checkReading(`projection ${name}`, options)
   const version = String(options.version ?? 1)
   const { partitions = 1 } = options
   checkPartitions(partitions)
@@ -241,6 +249,10 @@ function intoTables<Tx extends OffsetTx, Shown>(
   partitions: number | null,
   show: (sinks: readonly TableSink<Tx>[]) => Shown,
 ): ProjectionDefinition<Shown> {
+  checkReading(`projection ${name}`, options)
+  if (typeof options.into?.[opens] !== 'function') {
+    throw new RepriseError('INVALID_ARGUMENT', `projection ${name}: into must be a table, such as table('totals')`)
+  }
   const version = String(options.version ?? 1)
   return define<Shown>(name, version, partitions ?? 1, (engine, generation, count) => {
     const shares = shareOut(engine, name, version, generation, count)

@@ -1,0 +1,96 @@
+// Wrong arguments, from programs that no compiler has checked: said at once, with what to do, and never by a TypeError.
+
+import { afterEach, describe, expect, it } from 'vitest'
+import { open, type Reprise } from '../../src/index.ts'
+import {
+  aggregate,
+  partitionedTableProjection,
+  processManager,
+  projection,
+  sqlProjection,
+  tableProjection,
+} from '../../src/layers/events/index.ts'
+import { table } from '../../src/layers/table/index.ts'
+import { added, counter } from '../support/definitions.ts'
+
+const account = aggregate('account', {
+  initial: () => ({ count: 0 }),
+  evolve: { added: ({ count }: { count: number }) => ({ count: count + 1 }) },
+  decide: { add: () => ({ type: 'added' as const }) },
+})
+const wrong = (message: RegExp) =>
+  expect.objectContaining({ code: 'INVALID_ARGUMENT', message: expect.stringMatching(message) })
+const given = (value: unknown) => value as never
+
+describe('wrong arguments', () => {
+  const engines: Reprise[] = []
+  afterEach(async () => {
+    await Promise.all(engines.splice(0).map((engine) => engine.close()))
+  })
+
+  it.each(['counter/x', undefined, null, 7, {}, { timeline: 'counter/x' }, { timeline: 7, seq: 1 }, { seq: 1 }])(
+    'a place that is none: %j',
+    async (where) => {
+      const rp = await open('memory:')
+      engines.push(rp)
+      await (await rp.open(counter, 'x')).append(added(1))
+      const expected = wrong(/where must be .*\{ timeline: "counter\/x", seq: 1 \}/)
+      await expect(rp.fork(given(where), 'counter/y')).rejects.toEqual(expected)
+      await expect(rp.rollback(given(where))).rejects.toEqual(expected)
+      await expect(rp.savepoint(given(where))).rejects.toEqual(expected)
+      await expect(rp.export(given(where), '/nowhere/file')).rejects.toEqual(expected)
+      expect(await rp.head('counter/y')).toBeNull()
+    },
+  )
+
+  it('a fork to nothing, and a past without a sequence', async () => {
+    const rp = await open('memory:')
+    engines.push(rp)
+    await (await rp.open(counter, 'x')).append(added(1))
+    await expect(rp.fork({ timeline: 'counter/x', seq: 1 }, given(undefined))).rejects.toMatchObject({
+      code: 'INVALID_ID',
+    })
+    for (const where of [7, undefined, 'counter/x', {}]) {
+      await expect(rp.at(counter, 'x', given(where))).rejects.toEqual(wrong(/where must be/))
+    }
+  })
+
+  it('a projection without its table, its sources or its handlers is refused when it is defined', () => {
+    const from = [account] as const
+    const on = { added: () => undefined }
+    const rows = table('rows')
+    const say = (define: () => unknown, message: RegExp) => expect(define).toThrow(message)
+    for (const into of [undefined, null, 'rows', {}]) {
+      const options = given({ from, on, into, table: rows })
+      expect(() => tableProjection('p', options)).toThrow(wrong(/p: into must be a table/))
+      expect(() => partitionedTableProjection('p', given({ from, on, into, partitions: 2 }))).toThrow(/into must be/)
+    }
+    for (const bad of [undefined, [], account, [null], ['account']]) {
+      const options = { from: bad, on, initial: () => 0, into: rows }
+      for (const define of [projection, sqlProjection, tableProjection, processManager]) {
+        say(() => (define as (name: string, options: never) => unknown)('p', given(options)), /from must be a list/)
+      }
+    }
+    for (const bad of [undefined, null, () => 0, { added: 7 }]) {
+      const options = { from, on: bad, initial: () => 0, into: rows }
+      for (const define of [projection, sqlProjection, tableProjection, processManager]) {
+        say(
+          () => (define as (name: string, options: never) => unknown)('p', given(options)),
+          /on must hold one function/,
+        )
+      }
+    }
+    say(() => projection('p', given({ from, on })), /initial must be a function/)
+  })
+
+  it('a grace period in which no checkpoint can be written is refused, with the least that is possible', async () => {
+    for (const grace of [0, 1, 999, '10ms']) {
+      await expect(open('memory:', { grace: given(grace) })).rejects.toEqual(wrong(/grace must be at least 1000 ms/))
+    }
+    const rp = await open('memory:', { grace: '1s' })
+    engines.push(rp)
+    const handle = await rp.open(counter, 'x')
+    await handle.append(added(1))
+    await handle.checkpoint()
+  })
+})

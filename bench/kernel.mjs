@@ -159,7 +159,7 @@ function replay() {
   }
 }
 
-const table = timeline('table', {
+const table = timeline('keyed', {
   initial: () => ({ rows: keyed() }),
   apply(state, entry) {
     for (const [key, value] of entry.rows) state.rows.set(key, value)

@@ -37,6 +37,8 @@ export interface Limits {
   readonly treeDepth: number
   /** Names in a captured or restored tree of files, those that are left alone included. */
   readonly treeNames: number
+  /** How long the user's code inside a transaction may take, in milliseconds: it holds locks meanwhile. */
+  readonly userCodeMs: number
 }
 
 export const defaultLimits: Limits = {
@@ -59,4 +61,5 @@ export const defaultLimits: Limits = {
   forkDepth: 64,
   treeDepth: 128,
   treeNames: 200_000,
+  userCodeMs: 60_000,
 }

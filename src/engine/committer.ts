@@ -10,6 +10,7 @@ import type { Limits } from '../core/limits.ts'
 import { growingPause } from '../core/pause.ts'
 import type { Clock, Commit, Head, Outcome, Random, Run, Store } from '../core/ports.ts'
 import type { Events } from './events.ts'
+import { UserCode } from './user-code.ts'
 
 /** Something with commits to make. `build` is called when there is room; it may answer null if the need has passed. */
 export interface CommitSource {
@@ -58,8 +59,12 @@ export class Committer {
   readonly #waiting = new Set<() => void>()
   #idle: (() => void)[] = []
 
+  /** The user's code inside transactions. */
+  readonly userCode: UserCode
+
   constructor(options: CommitterOptions) {
     this.#options = options
+    this.userCode = new UserCode(options.clock, options.limits.userCodeMs)
   }
 
   /** Says that the source has something to commit. It is asked once; it says so again if there is more. */
@@ -109,6 +114,8 @@ export class Committer {
 
   /** One commit that belongs to no open timeline. */
   submit(commit: Commit): Promise<Outcome> {
+    const refusal = this.userCode.refusal()
+    if (refusal) return Promise.reject(refusal)
     return new Promise((resolve, reject) => {
       const prepared: PreparedCommit = { commit, bytes: sizeOf(commit), settle: resolve, fail: reject }
       this.ready({ build: () => prepared })
@@ -219,7 +226,7 @@ export class Committer {
       if (!prepared) continue
       if (prepared.commit.ride) {
         // The user's SQL takes its own time and its own transaction: nobody else waits for it here.
-        void this.#commitAside(prepared)
+        void this.#commitAside({ ...prepared, commit: this.userCode.bound(prepared.commit) })
         continue
       }
       if (this.#isSending && sends(prepared.commit)) {

@@ -142,8 +142,9 @@ export class Writer implements CommitSource {
 
   /** The same without a promise: the asker is called once the entries are durable, applied, and known to whoever watches. */
   ask(drafts: readonly Draft[], along: Along | null, asker: Asker, signal?: AbortSignal): void {
-    if (this.#broken) {
-      asker.reject(this.#broken)
+    const refusal = this.#broken ?? this.#kernel.committer.userCode.refusal()
+    if (refusal) {
+      asker.reject(refusal)
       return
     }
     assert(this.#isOwner || this.#take, 'who writes owns the timeline, or takes it')

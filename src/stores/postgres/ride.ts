@@ -95,13 +95,21 @@ async function finish(run: RunSql, { schema }: CommitPort, xact: string): Promis
 
 async function callRider({ connections, schema }: CommitPort, client: DriverClient, commit: Commit): Promise<unknown> {
   let isOver = false
+  let loss: unknown
+  const onFailure = (error: unknown) => {
+    if (isConnectionLoss(error)) loss = error
+  }
+  const sql = riderSql({ client, driver: connections.driver, schema, isOver: () => isOver, onFailure })
   try {
-    return await commit.ride!(riderSql({ client, driver: connections.driver, schema, isOver: () => isOver }))
+    const ridden = await commit.ride!(sql)
+    if (loss === undefined) return ridden
   } catch (cause) {
-    throw new RiderFailure(cause)
+    if (loss === undefined) throw new RiderFailure(cause)
   } finally {
     isOver = true
   }
+  // Whatever the rider made of it: a connection that broke says nothing about the rider. The commit is asked for again.
+  throw loss
 }
 
 function lastRow(results: QueryResult | QueryResult[]): Record<string, unknown> {

@@ -22,6 +22,8 @@ export interface RiderPort {
   /** Of our functions. */
   readonly schema: string
   isOver(): boolean
+  /** Told of every statement that failed. */
+  onFailure(error: unknown): void
 }
 
 export function riderSql(port: RiderPort): Sql {
@@ -39,6 +41,7 @@ export function riderSql(port: RiderPort): Sql {
       if (isPreparable) return await runPrepared(port, toNumbered(text), values.map(toParameter))
       return await runOther(port, text, withRows.test(first))
     } catch (error) {
+      port.onFailure(error)
       throw withStatement(error, text)
     }
   }

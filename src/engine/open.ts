@@ -154,7 +154,7 @@ async function openByScheme(
   switch (scheme) {
     case 'memory': {
       const { openMemory } = await import('../stores/memory/index.ts')
-      return openMemory({ namespace, hash: sha256 })
+      return openMemory({ namespace, hash: sha256, readOnly: options.readOnly ?? false })
     }
     case 'sqlite': {
       const { openSqlite } = await import('../stores/sqlite/index.ts')
@@ -171,7 +171,8 @@ async function openByScheme(
     case 'postgresql': {
       const { openPostgres } = await import('../stores/postgres/index.ts')
       const { plain, schema } = takeSchema(url)
-      return await openPostgres(plain, { namespace, hash: sha256, ...(schema !== null && { schema }) })
+      const { readOnly = false } = options
+      return await openPostgres(plain, { namespace, hash: sha256, readOnly, ...(schema !== null && { schema }) })
     }
     default:
       throw new RepriseError('INVALID_ARGUMENT', 'a store URL starts with sqlite:, postgres: or memory:', {

@@ -33,10 +33,13 @@ export interface Capabilities {
   readonly presence?: boolean
 }
 
+/** With `readOnly`: one that writes nothing. */
+export type OpenStore = (namespace?: string, options?: { readonly readOnly?: boolean }) => Promise<Store>
+
 /** A fresh, empty world a test. open() may be called several times; each call is like another process on that world. */
 export interface Harness {
   readonly name: string
-  create(): Promise<{ open(namespace?: string): Promise<Store>; destroy(): Promise<void> }>
+  create(): Promise<{ open: OpenStore; destroy(): Promise<void> }>
   readonly capabilities?: Capabilities
   /** Seeds of the random histories; a fixed few unless told. */
   readonly seeds?: readonly number[]
@@ -63,11 +66,11 @@ export function utf8(text: string): Uint8Array {
 
 export class Kit {
   readonly store: Store
-  readonly open: (namespace?: string) => Promise<Store>
+  readonly open: OpenStore
   readonly capabilities: Capabilities
   #operations = 0
 
-  constructor(store: Store, open: (namespace?: string) => Promise<Store>, capabilities: Capabilities) {
+  constructor(store: Store, open: OpenStore, capabilities: Capabilities) {
     this.store = store
     this.open = open
     this.capabilities = capabilities

@@ -13,7 +13,7 @@ conformance(
     async create() {
       const world = createWorld()
       return {
-        open: async (namespace = 'default') => openMemory({ namespace, hash, world }),
+        open: async (namespace = 'default', options = {}) => openMemory({ namespace, hash, world, ...options }),
         destroy: async () => {},
       }
     },

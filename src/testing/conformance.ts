@@ -8,13 +8,14 @@ import { commitTests } from './conformance-commits.ts'
 import { digestTests } from './conformance-digest.ts'
 import { feedTests } from './conformance-feed.ts'
 import { claimTests, inboxTests } from './conformance-inbox.ts'
-import { type Harness, Kit, type Test } from './conformance-kit.ts'
+import { type Harness, Kit, type OpenStore, type Test } from './conformance-kit.ts'
 import { lineageTests } from './conformance-lineage.ts'
 import { lostAnswerTests } from './conformance-lost-answers.ts'
 import { operationTests } from './conformance-operations.ts'
 import { ownershipTests } from './conformance-ownership.ts'
 import { queryTests } from './conformance-queries.ts'
 import { randomTests } from './conformance-random.ts'
+import { readOnlyTests } from './conformance-read-only.ts'
 import { riderTests } from './conformance-riders.ts'
 import { upkeepTests, workerTests } from './conformance-workers.ts'
 
@@ -46,6 +47,7 @@ export function conformance(runner: Runner, harness: Harness): void {
     blobs: blobTests,
     riders: riderTests,
     namespaces: namespaceTests,
+    'reading only': readOnlyTests,
     closing: closingTests,
     'lost answers': lostAnswerTests,
     'random histories': (test) => randomTests(test, harness.seeds ?? defaultSeeds),
@@ -58,7 +60,7 @@ export function conformance(runner: Runner, harness: Harness): void {
 async function inFreshWorld(harness: Harness, body: (kit: Kit) => Promise<void>): Promise<void> {
   const world = await harness.create()
   try {
-    const open = (namespace?: string) => world.open(namespace)
+    const open: OpenStore = (namespace, options) => world.open(namespace, options)
     await body(new Kit(await open(), open, harness.capabilities ?? {}))
   } finally {
     await world.destroy()

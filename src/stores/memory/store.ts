@@ -26,6 +26,7 @@ import type {
   WorkerRecord,
   WorkerRow,
 } from '../../core/ports.ts'
+import { refuseWrites } from '../../core/read-only.ts'
 import { checkCommit } from '../../core/shapes.ts'
 import { memoryBlobs } from './blobs.ts'
 import { copyRecord } from './catalog.ts'
@@ -43,11 +44,13 @@ export interface MemoryOptions {
   readonly clock?: () => number
   /** Share one world between several stores; without it the store has its own. */
   readonly world?: MemoryWorld
+  readonly readOnly?: boolean
 }
 
 /** @example const store = openMemory({ namespace: 'shop', hash }) */
 export function openMemory(options: MemoryOptions): Store {
-  return new MemoryStore(options)
+  const store = new MemoryStore(options)
+  return options.readOnly ? refuseWrites(store) : store
 }
 
 class MemoryStore implements Store {

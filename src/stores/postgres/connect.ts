@@ -17,6 +17,8 @@ export interface ConnectionOptions {
   readonly statementTimeoutMs: number
   /** Prepared statements for calls of our functions, as long as they work. */
   readonly isPrepared: boolean
+  /** The server is told as well, so that nothing can be written by mistake. */
+  readonly isReadOnly?: boolean
 }
 
 /** What may be done when an answer did not come: ask again, or tell the caller. */
@@ -46,7 +48,7 @@ export class Connections {
     this.#options = options
     this.#isPrepared = options.isPrepared
     this.#config = {
-      connectionString: url,
+      connectionString: options.isReadOnly ? readingOnly(url) : url,
       connectionTimeoutMillis: options.connectTimeoutMs,
       // The server stops first, so that what we give up on is not done later; we wait a little longer for its word.
       statement_timeout: options.statementTimeoutMs,
@@ -251,6 +253,14 @@ function isRefusedForGood(error: unknown): boolean {
 function pause(attempt: number): Promise<void> {
   const pauseMs = growingPause(attempt, firstPauseMs, longestPauseMs) * (0.5 + Math.random())
   return new Promise((resolve) => setTimeout(resolve, pauseMs))
+}
+
+/** Options of the server that the URL gives stay. */
+function readingOnly(text: string): string {
+  const url = new URL(text)
+  const given = url.searchParams.get('options')
+  url.searchParams.set('options', `${given ? `${given} ` : ''}-c default_transaction_read_only=on`)
+  return url.href
 }
 
 function ignore(): void {}

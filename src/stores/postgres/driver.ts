@@ -92,10 +92,19 @@ const parsers: Readonly<Record<number, (value: string) => unknown>> = {
   3802: JSON.parse,
 }
 
-/** The driver only has the text form of bytes: \x and hexadecimal. */
+/** The driver only has the text form of bytes: \\x and hexadecimal, or, where bytea_output is set to it, the older one. */
 export function fromByteaText(value: string): Uint8Array {
+  if (!value.startsWith('\\x')) return fromEscapes(value)
   const bytes = new Uint8Array((value.length - 2) / 2)
   const view = Buffer.from(bytes.buffer)
   view.write(value.slice(2), 'hex')
   return bytes
+}
+
+/** A backslash is doubled, what cannot be printed is a backslash and three octal digits, the rest is itself. */
+function fromEscapes(value: string): Uint8Array {
+  const bytes = value.replace(/\\(\\|[0-7]{3})/g, (_, piece: string) =>
+    piece === '\\' ? piece : String.fromCharCode(Number.parseInt(piece, 8)),
+  )
+  return new Uint8Array(Buffer.from(bytes, 'latin1'))
 }

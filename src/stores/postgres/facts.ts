@@ -39,14 +39,29 @@ export async function checkServer(connections: Connections, isRelaxed: boolean):
   if (encoding !== 'UTF8') {
     throw new RepriseError('STORE_UNSUPPORTED', `the database is encoded in ${encoding}: UTF8 is needed`, { encoding })
   }
-  const isDurable = fsync === 'on' && synchronous_commit !== 'off' && full_page_writes === 'on'
-  if (!isDurable && !isRelaxed) {
-    throw new RepriseError(
-      'STORE_DURABILITY',
-      'the server may lose acknowledged commits: set fsync, full_page_writes and synchronous_commit to on, or open with ?durability=relaxed',
-      { fsync, synchronous_commit, full_page_writes },
-    )
-  }
+  const failure = isRelaxed ? null : durabilityFailure({ fsync, synchronous_commit, full_page_writes })
+  if (failure) throw failure
+}
+
+/** The settings that durability rests on. */
+export interface Durability {
+  readonly fsync: string
+  readonly synchronous_commit: string
+  readonly full_page_writes: string
+}
+
+/** As columns of a statement that runs anyway: they are looked at again while the store is open. */
+export const durabilityColumns = `current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
+  current_setting('full_page_writes') AS full_page_writes`
+
+/** Null: what is acknowledged is kept. */
+export function durabilityFailure({ fsync, synchronous_commit, full_page_writes }: Durability): RepriseError | null {
+  if (fsync === 'on' && synchronous_commit !== 'off' && full_page_writes === 'on') return null
+  return new RepriseError(
+    'STORE_DURABILITY',
+    'the server may lose acknowledged commits: set fsync, full_page_writes and synchronous_commit to on, or open with ?durability=relaxed',
+    { fsync, synchronous_commit, full_page_writes },
+  )
 }
 
 export async function readFacts(connections: Connections, s: string, location: string): Promise<StoreFacts> {

@@ -71,6 +71,8 @@ async function readPage(
   const numbers = [ns, from.pos, from.id, scan, limit, pageBytesMax].map(String)
   const values = [...numbers, ...(prefixes ?? [])]
   const rows = await connections.steadyRows<FeedRow & Line>(s, feedQuery(s, prefixes), feedColumns, values, 'feed')
+  // Who only reads may look at a namespace that is not there yet.
+  if (rows.length === 0) return { page: { items: [], next: after, isEnd: true }, isWaiting: false }
   // One row is always there, for the line: its own columns are null if nothing was found.
   const { is_waiting: isWaiting, bound } = rows[0]!
   // Whatever was read lay below the line of then, and the line never moves back.

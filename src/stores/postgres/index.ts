@@ -2,13 +2,14 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash, Store } from '../../core/ports.ts'
+import { refuseWrites } from '../../core/read-only.ts'
 import { Connections } from './connect.ts'
 import { loadDriver } from './driver.ts'
 import { checkServer } from './facts.ts'
 import { Bell } from './listen.ts'
 import { parseLocation } from './location.ts'
 import { Presence } from './presence.ts'
-import { prepareSchema, quoteSchema } from './schema.ts'
+import { findSchema, prepareSchema, quoteSchema } from './schema.ts'
 import { Session } from './session.ts'
 import { PostgresStore } from './store.ts'
 import { isStorable } from './text.ts'
@@ -24,12 +25,14 @@ export interface PostgresOptions {
   readonly connectTimeoutMs?: number
   /** How long one statement may take. */
   readonly statementTimeoutMs?: number
+  /** Nothing is written, neither tables nor rows: for a user who may only read, and for a standby. */
+  readonly readOnly?: boolean
 }
 
 /** @example const store = await openPostgres('postgres://localhost/app', { namespace: 'shop', hash }) */
 export async function openPostgres(url: string, options: PostgresOptions): Promise<Store> {
   const { namespace, schema = 'reprise', hash, poolSize = 8 } = options
-  const { connectTimeoutMs = 4000, statementTimeoutMs = 9000 } = options
+  const { connectTimeoutMs = 4000, statementTimeoutMs = 9000, readOnly = false } = options
   const s = quoteSchema(schema)
   if (!isStorable(namespace))
     throw new RepriseError('INVALID_ARGUMENT', 'the namespace holds NUL or half of a surrogate pair')
@@ -41,15 +44,18 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
     connectTimeoutMs,
     statementTimeoutMs,
     isPrepared,
+    isReadOnly: readOnly,
   })
   try {
-    await checkServer(connections, location.isRelaxed)
-    const number = await prepareSchema(connections, s, namespace)
+    // Who only reads loses nothing.
+    await checkServer(connections, location.isRelaxed || readOnly)
+    const number = await (readOnly ? findSchema : prepareSchema)(connections, s, namespace)
     const session = new Session(connections)
     const bell = new Bell(connections, session, channelName(hash, schema, namespace))
     const presence = new Presence(connections, session, s, number)
     const parts = { connections, session, bell, presence, schema: s, namespace: number }
-    return new PostgresStore({ ...parts, location: location.shown })
+    const store = new PostgresStore({ ...parts, location: location.shown, isRelaxed: location.isRelaxed })
+    return readOnly ? refuseWrites(store) : store
   } catch (error) {
     await connections.close()
     throw error

@@ -22,8 +22,9 @@ conformance(
       const world = worlds
       const opened: { close(): Promise<void> }[] = []
       return {
-        async open(namespace = 'default') {
-          const store = await openPostgres(url, { namespace: `${world}/${namespace}`, schema, hash, poolSize: 3 })
+        async open(namespace = 'default', options = {}) {
+          const names = { namespace: `${world}/${namespace}`, schema }
+          const store = await openPostgres(url, { ...names, hash, poolSize: 3, ...options })
           opened.push(store)
           return store
         },

@@ -30,6 +30,22 @@ export async function prepareSchema(connections: Connections, s: string, namespa
   return id
 }
 
+/** The same for who only reads: nothing is made, and a namespace that is not there is empty (0). */
+export async function findSchema(connections: Connections, s: string, namespace: string): Promise<number> {
+  const version = await readVersion(connections, s)
+  if (version === 0) {
+    throw new RepriseError('NOT_FOUND', `there is no store in the schema ${s}: open it for writing to make one`)
+  }
+  if (version < schemaVersion) {
+    throw new RepriseError(
+      'INCOMPATIBLE_VERSION',
+      `the schema is of version ${version}: it is brought up to ${schemaVersion} when it is opened for writing`,
+      { found: version, known: schemaVersion },
+    )
+  }
+  return (await findNamespace(connections, s, namespace)) ?? 0
+}
+
 async function readVersion(connections: Connections, s: string): Promise<number> {
   const text = 'SELECT to_regclass($1) IS NOT NULL AS is_there'
   const rows = await connections.rows<{ is_there: boolean }>(text, [`${s}.meta`], 'safe')

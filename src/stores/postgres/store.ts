@@ -2,6 +2,7 @@
 
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { mayMakeDue } from '../../core/due.ts'
+import type { RepriseError } from '../../core/errors.ts'
 import type {
   Blobs,
   ClaimRequest,
@@ -26,7 +27,7 @@ import { checkCommit, checkTimelineQuery } from '../../core/shapes.ts'
 import { postgresBlobs } from './blobs.ts'
 import { commitBatch } from './commit.ts'
 import type { Connections } from './connect.ts'
-import { inspectRows, readFacts } from './facts.ts'
+import { durabilityFailure, inspectRows, readFacts } from './facts.ts'
 import { readFeed } from './feed.ts'
 import { functionName, statementMs } from './functions.ts'
 import type { Bell } from './listen.ts'
@@ -62,6 +63,8 @@ export interface StoreParts {
   readonly schema: string
   readonly namespace: number
   readonly location: string
+  /** A server that may lose acknowledged commits is accepted. */
+  readonly isRelaxed: boolean
 }
 
 const readRunsMax = 1000
@@ -78,9 +81,12 @@ export class PostgresStore implements Store {
   readonly #s: string
   readonly #ns: number
   readonly #location: string
+  readonly #isRelaxed: boolean
+  #notDurable: RepriseError | null = null
   readonly #lastRuns = new LastRuns(lastRunsMax)
 
-  constructor({ connections, session, bell, presence, schema, namespace, location }: StoreParts) {
+  constructor({ connections, session, bell, presence, schema, namespace, location, isRelaxed }: StoreParts) {
+    this.#isRelaxed = isRelaxed
     this.#connections = connections
     this.#session = session
     this.#bell = bell
@@ -93,6 +99,7 @@ export class PostgresStore implements Store {
 
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
     this.#connections.checkOpen()
+    if (this.#notDurable) throw this.#notDurable
     for (const commit of commits) checkCommit(commit)
     const port = {
       connections: this.#connections,
@@ -216,10 +223,12 @@ export class PostgresStore implements Store {
 
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     this.#connections.checkOpen()
-    const answer = await beat(this.#connections, this.#s, this.#ns, worker)
-    if (answer.ok) this.#presence.hold(worker.id)
+    const { ok, now, ...durability } = await beat(this.#connections, this.#s, this.#ns, worker)
+    // Settings change while a server runs, and a failover brings another server: writing stops until they are right again.
+    this.#notDurable = this.#isRelaxed ? null : durabilityFailure(durability)
+    if (ok) this.#presence.hold(worker.id)
     else this.#presence.release([worker.id])
-    return answer
+    return { ok, now }
   }
 
   async retire(workers: readonly WorkerId[]): Promise<void> {

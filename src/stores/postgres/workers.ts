@@ -3,6 +3,7 @@
 import type { WorkerId } from '../../core/coordinate.ts'
 import type { WorkerRecord, WorkerRow } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
+import { type Durability, durabilityColumns } from './facts.ts'
 import { isAlive, nowMs } from './functions.ts'
 import { isGone } from './presence.ts'
 import { toWorker, type WorkerDbRow } from './rows.ts'
@@ -13,7 +14,7 @@ export async function beat(
   s: string,
   ns: number,
   worker: WorkerRecord,
-): Promise<{ readonly ok: boolean; readonly now: number }> {
+): Promise<{ readonly ok: boolean; readonly now: number } & Durability> {
   const text = `WITH clock AS (SELECT ${nowMs} AS now), beaten AS (
       INSERT INTO ${s}.worker AS w (ns, id, name, host, process, lease_ms, info, progress, started_at, beat_at, progress_at)
       SELECT $1, $2, $3, $4, $5, $6, $7, $8, now, now, now FROM clock
@@ -22,7 +23,7 @@ export async function beat(
         progress_at = CASE WHEN w.progress = excluded.progress THEN w.progress_at ELSE excluded.beat_at END
         WHERE w.retired_at IS NULL
       RETURNING 1
-    ) SELECT EXISTS (SELECT 1 FROM beaten) AS ok, now FROM clock`
+    ) SELECT EXISTS (SELECT 1 FROM beaten) AS ok, now, ${durabilityColumns} FROM clock`
   const values = [
     ns,
     escapeText(worker.id),
@@ -33,7 +34,7 @@ export async function beat(
     JSON.stringify(escapeAttributes(worker.info)),
     worker.progress,
   ]
-  const rows = await connections.rows<{ ok: boolean; now: number }>(text, values, 'safe', 'beat')
+  const rows = await connections.rows<{ ok: boolean; now: number } & Durability>(text, values, 'safe', 'beat')
   return rows[0]!
 }
 

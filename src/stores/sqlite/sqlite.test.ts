@@ -18,8 +18,8 @@ conformance(
       const directory = mkdtempSync(join(tmpdir(), 'reprise-sqlite-'))
       const stores: Store[] = []
       return {
-        async open(namespace = 'default') {
-          const store = await openSqlite(join(directory, 'store.db'), { namespace, hash })
+        async open(namespace = 'default', options = {}) {
+          const store = await openSqlite(join(directory, 'store.db'), { namespace, hash, ...options })
           stores.push(store)
           return store
         },

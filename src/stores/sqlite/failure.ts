@@ -34,6 +34,11 @@ export function isBusy(error: unknown): boolean {
   return code === sqlite.busy || code === sqlite.locked
 }
 
+/** At a COMMIT: a deferred constraint of the user's own tables. Ours have none. */
+export function isConstraint(error: unknown): boolean {
+  return resultCode(error) === sqlite.constraint
+}
+
 /** The row was not added: its position is not the next one any more, or the tables are others (log-end.ts). */
 export function isNotTheEnd(error: unknown): boolean {
   return resultCode(error) === sqlite.mismatch

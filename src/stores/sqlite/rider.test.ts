@@ -129,6 +129,32 @@ describe('a rider on SQLite', () => {
     expect(await store.inspect()).toEqual([])
   })
 
+  it('whose deferred constraint fails is RIDER_FAILED with the cause, and takes nothing with it', async () => {
+    await ride((sql) => sql.run('CREATE TABLE parts (whole REFERENCES notes (id) DEFERRABLE INITIALLY DEFERRED)'))
+    const breaks = (sql: Sql) => sql.run('INSERT INTO parts VALUES (99)')
+    const alone = await writer.commit({ run: writer.run('one'), ride: breaks })
+    expect(alone).toMatchObject({ ok: false, code: 'RIDER_FAILED', cause: expect.any(Error) })
+    const others = await Promise.all([kit.create('b'), kit.create('c'), kit.create('d')])
+    const rides = [(sql: Sql) => sql.run("INSERT INTO notes VALUES (2, 'kept')"), breaks, undefined]
+    const outcomes = await store.commit(
+      others.map((each, i) => ({
+        operation: kit.operation(),
+        guard: each.guard,
+        run: each.run('two'),
+        ...(rides[i] && { ride: rides[i] }),
+      })),
+    )
+    expect(outcomes.map((outcome) => outcome.ok)).toEqual([true, false, true])
+    expect(outcomes[1]).toMatchObject({ code: 'RIDER_FAILED' })
+    expect((await store.head(others.map(({ id }) => id))).map((head) => head!.seq)).toEqual([1, 0, 1])
+    expect((await kit.head('a')).seq).toBe(0)
+    expect(await ride((sql) => sql.all('SELECT note FROM notes ORDER BY id'))).toEqual([
+      { note: 'first' },
+      { note: 'kept' },
+    ])
+    expect(await ride((sql) => sql.all('SELECT * FROM parts'))).toEqual([])
+  })
+
   it('takes one statement for each call, and says so where there are two', async () => {
     const two = "INSERT INTO notes (note) VALUES ('one'); INSERT INTO notes (note) VALUES ('two')"
     await expect(ride((sql) => sql.run(two))).rejects.toMatchObject({ code: 'SQL_REFUSED' })

@@ -10,7 +10,7 @@ import { checkCommit } from '../../core/shapes.ts'
 import type { AckMark } from './ack-mark.ts'
 import { planAppends } from './append.ts'
 import type { Connection } from './connection.ts'
-import { isBusy, isNotTheEnd, toStoreError } from './failure.ts'
+import { isBusy, isConstraint, isNotTheEnd, toStoreError } from './failure.ts'
 import { toHead } from './heads.ts'
 import type { InPlace } from './in-place.ts'
 import { isAnchor, needsDigest } from './log.ts'
@@ -68,7 +68,7 @@ export class Writer {
     const hasRider = commits.some((commit) => commit.ride)
     const canSweep = commits.some((commit) => commit.trim || commit.forget)
     const mayBeDue = commits.some(mayMakeDue)
-    const attempt = (lost: ReadonlySet<Commit>) =>
+    const attempt = (lost: ReadonlyMap<Commit, unknown>) =>
       this.transact('commit to', (writing) => {
         writing.mayBeDue = mayBeDue
         const finish = (outcomes: Outcome[]) => {
@@ -78,20 +78,37 @@ export class Writer {
         if (hasRider) return this.#applyRiding(writing, commits, lost).then(finish)
         return finish(commits.map((commit) => this.#apply(writing, commit)))
       })
-    return hasRider ? this.#despiteRiders(attempt) : attempt(new Set())
+    return hasRider ? this.#despiteRiders(commits, attempt) : attempt(new Map())
   }
 
-  /** Where a rider made SQLite roll back, its commit has failed, and the others of the batch are done again. */
-  async #despiteRiders(attempt: (lost: ReadonlySet<Commit>) => Promise<Outcome[]>): Promise<Outcome[]> {
-    const lost = new Set<Commit>()
+  /**
+   * Where a rider made SQLite roll back, its commit has failed, and the others of the batch are done again. A deferred
+   * constraint shows only at the end, and does not say whose it is: if there are several riders, each goes by itself.
+   */
+  async #despiteRiders(
+    commits: readonly Commit[],
+    attempt: (lost: ReadonlyMap<Commit, unknown>) => Promise<Outcome[]>,
+  ): Promise<Outcome[]> {
+    const lost = new Map<Commit, unknown>()
     for (;;) {
       try {
         return await attempt(lost)
       } catch (error) {
-        if (!(error instanceof TransactionLost)) throw error
-        lost.add(error.commit)
+        if (error instanceof TransactionLost) lost.set(error.commit, error.reason)
+        else if (!(error instanceof ConstraintFailed)) throw error
+        else {
+          const [rider, ...more] = commits.filter((commit) => commit.ride && !lost.has(commit))
+          if (more.length > 0) return await this.#oneByOne(commits)
+          lost.set(rider!, error.cause)
+        }
       }
     }
+  }
+
+  async #oneByOne(commits: readonly Commit[]): Promise<Outcome[]> {
+    const outcomes: Outcome[] = []
+    for (const commit of commits) outcomes.push(...(await this.commit([commit])))
+    return outcomes
   }
 
   /** Null: not this way. The end of the log is the guard, in the statement: if anybody else has written, it has moved. */
@@ -183,12 +200,20 @@ export class Writer {
     // Last: a settled row says that all heads are written.
     const body = this.#encode(position, frames, null)
     this.#connection.run(insertAtEnd, position, body)
-    this.#connection.run('COMMIT')
+    this.#end()
     loose.pass(position)
     this.#anchors = []
     this.#looseRows = 0
     this.#looseBytes = 0
     this.#acknowledge(position, body, mayBeDue)
+  }
+
+  #end(): void {
+    try {
+      this.#connection.run('COMMIT')
+    } catch (error) {
+      throw isConstraint(error) ? new ConstraintFailed(error) : error
+    }
   }
 
   /** It is durable. If the mark cannot be written, whoever asks again under the same operation id is told so. */
@@ -260,10 +285,14 @@ export class Writer {
     }
   }
 
-  async #applyRiding(writing: Writing, commits: readonly Commit[], failed: ReadonlySet<Commit>): Promise<Outcome[]> {
+  async #applyRiding(
+    writing: Writing,
+    commits: readonly Commit[],
+    failed: ReadonlyMap<Commit, unknown>,
+  ): Promise<Outcome[]> {
     const outcomes: Outcome[] = []
     for (const commit of commits) {
-      if (failed.has(commit)) outcomes.push(this.#refusal(writing, commit, riderFailed(lost())))
+      if (failed.has(commit)) outcomes.push(this.#refusal(writing, commit, riderFailed(failed.get(commit))))
       else if (commit.ride) outcomes.push(await this.#applyOneRiding(writing, commit, commit.ride))
       else outcomes.push(this.#apply(writing, commit))
     }
@@ -334,10 +363,19 @@ function riderFailed(cause: unknown): Refused {
 /** Nothing of the batch is there any more, because of this one. */
 class TransactionLost extends RepriseError {
   readonly commit: Commit
+  readonly reason: RepriseError
 
   constructor(commit: Commit) {
     super('SQL_REFUSED', 'a rider made SQLite roll back')
     this.commit = commit
+    this.reason = lost()
+  }
+}
+
+/** A deferred constraint of the user's tables failed at the COMMIT: nothing of the batch is there. */
+class ConstraintFailed extends RepriseError {
+  constructor(cause: unknown) {
+    super('RIDER_FAILED', 'a deferred constraint failed', {}, cause)
   }
 }
 

@@ -229,6 +229,9 @@ describe.each([
     await old.send('workflow/pay/o2', 'signal', { name: 'go', value: 'too' })
     await until(async () => (await old.head('workflow/pay/o2'))!.status === 'completed')
     expect((await old.head('workflow/pay/o1'))!.status).toBe('moved')
+    const gone = await old.run(pay, 7, { id: 'o1' })
+    await expect(gone.result()).rejects.toMatchObject({ code: 'NOT_FOUND', data: { to: expect.any(String) } })
+    await expect(gone.signal('go')).rejects.toMatchObject({ code: 'NOT_FOUND' })
   })
 })
 

@@ -20,6 +20,19 @@ it('cuts at semicolons, but not inside quotes, comments, dollar quotes and trigg
   ])
 })
 
+it('knows escape strings, bodies that begin with BEGIN ATOMIC, and rules of several statements', () => {
+  const statements = [
+    `INSERT INTO a VALUES (E'it\\'s; one', e'\\\\')`,
+    `INSERT INTO type VALUES ('type''; two')`,
+    'CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; SELECT CASE WHEN true THEN 1 END; END',
+    'CREATE OR REPLACE PROCEDURE p() LANGUAGE sql BEGIN ATOMIC INSERT INTO a VALUES (1); END',
+    'CREATE RULE r AS ON INSERT TO a DO ALSO (SELECT 1; SELECT 2)',
+    'BEGIN',
+    'END',
+  ]
+  expect(splitSql(statements.join(';\n'))).toEqual(statements)
+})
+
 it('loses no text and makes no empty statement', () => {
   const piece = fc.constantFrom('SELECT 1', ';', "'a;b'", '--c;\n', '/*;*/', ' ', '\n', 'x', '$$;$$', '"q;"')
   fc.assert(

@@ -364,6 +364,7 @@ export class WorkflowRun<Output = unknown> {
       const isLate = clock.elapsed() >= until
       const [head] = await this.#host.kernel.store.head([timelineId(this.timeline)])
       if (!head) throw new RepriseError('NOT_FOUND', `there is no run ${this.timeline}`, { run: this.id })
+      refuseMoved(head)
       if (endings.has(head.status)) {
         const { end } = await this.state()
         if (end) return end

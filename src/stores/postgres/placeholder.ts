@@ -1,12 +1,13 @@
 // Question marks as placeholders, so that the same SQL rides on SQLite and on PostgreSQL. Text that already has $1
-// stays as it is. Inside literals, quoted names and comments nothing is touched; ?? stands for the operator ?.
+// stays as it is, and so does text without values: there ? can only be the operator. Inside literals, quoted names and comments nothing is touched; ?? stands for the operator ?.
 
 const pieces =
   /\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|(\$(?:[A-Za-z_]\w*)?\$)[\s\S]*?\1|\?\?|\?|\$\d+/g
 
 /** @example toNumbered("INSERT INTO t VALUES (?, '?', ?)") // "INSERT INTO t VALUES ($1, '?', $2)" */
-export function toNumbered(text: string): string {
+export function toNumbered(text: string, hasValues = true): string {
   if (!text.includes('?')) return text
+  if (!hasValues) return text.replace(pieces, (piece) => (piece === '??' ? '?' : piece))
   let isNumbered = false
   let count = 0
   const converted = text.replace(pieces, (piece) => {

@@ -38,7 +38,7 @@ export function riderSql(port: RiderPort): Sql {
       throw refused('only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES take values')
     }
     try {
-      if (isPreparable) return await runPrepared(port, toNumbered(text), values.map(toParameter))
+      if (isPreparable) return await runPrepared(port, toNumbered(text, values.length > 0), values.map(toParameter))
       return await runOther(port, text, withRows.test(first))
     } catch (error) {
       port.onFailure(error)

@@ -57,6 +57,10 @@ describe('placeholders', () => {
   ])('%s', (given, expected) => {
     expect(toNumbered(given)).toBe(expected)
   })
+
+  it('are none where there are no values: ? is the operator', () => {
+    expect(toNumbered("SELECT a ? 'k', b ?? 'k', '??'", false)).toBe("SELECT a ? 'k', b ? 'k', '??'")
+  })
 })
 
 describe('positions in the feed', () => {

@@ -4,7 +4,7 @@
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
-import { idBelow, liveIdOf } from '../core/scope.ts'
+import { idBelow, isWithin, liveIdOf } from '../core/scope.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
 export interface Place {
@@ -42,6 +42,12 @@ async function byName(engine: Reprise, given: string): Promise<Head[]> {
   const kinds = engine.models.all().filter((model) => model.name === null)
   const heads = await engine.kernel.store.head(kinds.map((model) => timelineId(model.scope + given)))
   return heads.filter((head) => head !== null)
+}
+
+/** The id of a new timeline beside an existing one: the kind may be left out there as well. */
+export function idBeside(engine: Reprise, { timeline }: Head, given: string): string {
+  const kind = engine.models.all().find((model) => model.name === null && isWithin(model.scope, timeline))
+  return !kind || !given.includes('/') || isWithin(kind.scope, given) ? given : kind.scope + given
 }
 
 /**

@@ -107,13 +107,17 @@ export function actionOf<V extends Verb>(
 ): Exclude<NonNullable<Actions[V]>, Instead> {
   const action = model?.actions?.[verb]
   if (typeof action === 'function') return action as Exclude<NonNullable<Actions[V]>, Instead>
-  const kind = model ? `a ${model.kind}` : 'a timeline whose definition is not known here'
+  const kind = model
+    ? `${/^[aeiou]/.test(model.kind) ? 'an' : 'a'} ${model.kind}`
+    : 'a timeline whose definition is not known here'
   const verbs = verbsOf(model)
   const instead = action
     ? (action as Instead).instead
     : verbs.length > 0
       ? `it has ${verbs.join(', ')}`
-      : 'name the module that exports its definition'
+      : model
+        ? 'no model of that kind has it'
+        : 'name the module that exports its definition'
   const what = `${timeline} is ${kind}, which has no ${verb}: ${instead}`
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline, kind: model?.kind ?? null, verb })
 }

@@ -159,3 +159,29 @@ it('terminate and settle reach a run, and verbs that a model lacks name the righ
     summary: { end: { kind: 'terminated' } },
   })
 })
+
+it('fork takes the new name of an aggregate without its kind, and dead refuses what gives up on nothing', async () => {
+  const accounts = `
+import { aggregate } from 'reprise/events'
+export const account = aggregate('account', {
+  initial: () => ({ balance: 0 }),
+  evolve: { deposited: (s, e) => ({ balance: s.balance + e.amount }) },
+  decide: { deposit: (_s, c) => ({ type: 'deposited', amount: c.amount }) },
+})
+`
+  writeFileSync(join(folder.path, 'accounts.mjs'), accounts)
+  const { account } = await import(pathToFileURL(join(folder.path, 'accounts.mjs')).href)
+  const balance = (id: string) =>
+    withEngine(async (rp) => ((await rp.open(account, id)) as { state: { balance: number } }).state.balance)
+  await withEngine(async (rp) => {
+    const alice = (await rp.open(account, 'alice')) as { do(name: string, args: object): Promise<unknown> }
+    await alice.do('deposit', { amount: 3 })
+    await alice.do('deposit', { amount: 4 })
+  })
+  const forked = await json(['fork', 'account/alice@1', 'account/bob', '--module', './accounts.mjs'], at())
+  expect(forked.value).toMatchObject({ timeline: 'events/account/bob' })
+  expect(await balance('bob')).toBe(3)
+  const dead = await cli(['dead', 'account/alice'], at())
+  expect(dead.code).toBe(2)
+  expect(dead.stderr).toContain('events/account/alice is an aggregate, which has no redrive')
+})

@@ -2,7 +2,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import { verbsOf } from '../../engine/model.ts'
+import { actionOf, verbsOf } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { type DeadLetter, discardLetters, readLetters } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
@@ -13,6 +13,8 @@ import { toJson } from '../output.ts'
 
 const dead: Command = async ({ engine, args, options, output }) => {
   const heads = args[0] === undefined ? await withLetters(engine) : await findJob(engine, args[0])
+  // Only what can be sent back was given up on; any other model has its own word for it.
+  for (const { timeline } of heads) actionOf(engine.models.find(timeline), 'redrive', timeline)
   const discard = (options.discard ?? []) as readonly string[]
   if (discard.length > 0) {
     const discarded: string[] = []

@@ -13,6 +13,7 @@ import { isWithin } from '../core/scope.ts'
 import { type BackupRecord, BackupWriter, readRecords } from './backup-file.ts'
 import { importTimelines } from './import.ts'
 import type { Kernel } from './kernel.ts'
+import { isOfStore } from './kinds.ts'
 import { exportTimeline } from './transfer.ts'
 import { headsOf } from './verify.ts'
 
@@ -79,6 +80,7 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
 
 /** What its model says never leaves its store: a position in the feed means something only there. */
 function whyLeftOut(kernel: Kernel, head: Head, owners: ReadonlyMap<string, string>): string | null {
+  if (isOfStore(head.timeline)) return 'it is what that store notes about itself'
   const stays = kernel.models.find(head.timeline)?.transfer?.stays
   if (typeof stays === 'string') return stays
   const cursor = owners.get(head.timeline)
@@ -123,7 +125,7 @@ export async function restoreBackup(kernel: Kernel, path: string, options: Backu
     for (const record of records) {
       options.signal?.throwIfAborted()
       const { description } = record
-      if ('isEnd' in description) continue
+      if ('isEnd' in description || isOfStore(description.timeline)) continue
       if (!(await restoreOne(kernel, path, record.from, record.bytes, description))) before += 1
       timelines += 1
       options.onProgress?.({ timeline: description.timeline, timelines })
@@ -139,6 +141,7 @@ async function checkEmpty(kernel: Kernel, records: readonly BackupRecord<Descrip
     records.flatMap(({ description }) => ('timeline' in description ? [[description.timeline, description]] : [])),
   )
   for await (const head of headsOf(kernel)) {
+    if (isOfStore(head.timeline)) continue
     const known = expected.get(head.timeline)
     const isOurs =
       known && (head.status === 'importing' || (known.seq === head.seq && known.digest === toHex(head.digest)))

@@ -42,11 +42,18 @@ export async function withChunks(store: Store, hash: Hash, folder: ChunkFolder |
     const what = `this store has chunks of its own: with ${folder.path} they would be out of sight`
     throw new RepriseError('INVALID_ARGUMENT', what, { blobs: folder.path })
   }
-  if (!isReadOnly) {
+  // A store that was filled before folders were noted may keep its chunks elsewhere: an empty folder, perhaps a mistyped one,
+  // is not taken for theirs.
+  const isTheirs = mark !== null || !(await hasTimelines(store)) || (await folder.blobs.list(null, 1)).length > 0
+  if (!isReadOnly && isTheirs) {
     const own = mark ?? (await folder.setMark(randomUUID()))
     await write(store, hash, head?.epoch ?? 0, { mark: own, at: folder.path })
   }
   return withBlobs(store, folder.blobs)
+}
+
+async function hasTimelines(store: Store): Promise<boolean> {
+  return (await store.timelines({ limit: 1 })).length > 0
 }
 
 /** Two that open a new store at once: one of them notes it, and both found the same mark in the folder. */

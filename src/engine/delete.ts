@@ -7,6 +7,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { archivesStart, isAmongArchives, liveIdOf } from '../core/scope.ts'
 import { type Kernel, newOperation } from './kernel.ts'
+import { refuseOfStore } from './kinds.ts'
 import { refusalError } from './writer.ts'
 
 export interface DeleteOptions {
@@ -51,6 +52,7 @@ interface Member {
 }
 
 export async function deleteTimeline(kernel: Kernel, id: string, options: DeleteOptions = {}): Promise<DeleteReport> {
+  refuseOfStore(id)
   const [head] = await kernel.store.head([timelineId(id)])
   if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
   // 1. What goes with it.

@@ -9,7 +9,7 @@ import type { Fold } from './definition.ts'
 import { floorOf, lineageOf } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
-import { cannotTell, mayBeSound, readManifest, recover } from './recover.ts'
+import { cannotTell, chunkless, isChunkless, mayBeSound, readManifest, recover } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
 import { verifyChunks } from './restore.ts'
 import type { TimelineState } from './state.ts'
@@ -165,6 +165,9 @@ async function drillCheckpoint(
     if (cannotTell(error)) {
       const note = `cannot tell: ${error.message}`
       return { result: { ...result, isUnknown: true, note }, isDamaged: false }
+    }
+    if (await isChunkless(kernel, record)) {
+      return { result: { ...result, isUnknown: true, note: chunkless }, isDamaged: false }
     }
     const isLost = error.code === 'UNRECOVERABLE' || error.code === 'CHUNK_DAMAGED'
     const isDamaged = record.invalid === null && isLost && record.seq >= head.floor

@@ -2,6 +2,7 @@
 // are first segments too: these are not for them.
 
 import { RepriseError } from '../core/errors.ts'
+import { isWithin } from '../core/scope.ts'
 import { checkName } from './definition.ts'
 
 const reserved: Readonly<Record<string, string>> = {
@@ -38,6 +39,17 @@ export function checkFirstSegment(kind: string, name: string, own?: string): str
     )
   }
   return name
+}
+
+/** What the store notes about itself: where its chunks lie, who keeps house. It means nothing anywhere else. */
+export function isOfStore(id: string): boolean {
+  return isWithin('reprise/', id)
+}
+
+export function refuseOfStore(id: string): void {
+  if (!isOfStore(id)) return
+  const what = `${id} is what the store notes about itself: it is not for moving, copying, changing or deleting`
+  throw new RepriseError('INVALID_ARGUMENT', what, { timeline: id })
 }
 
 export function isReserved(id: string): boolean {

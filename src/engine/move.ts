@@ -15,6 +15,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { existing } from './fork.ts'
 import { newOperation } from './kernel.ts'
+import { refuseOfStore } from './kinds.ts'
 import type { Model } from './model.ts'
 import { type Mark, markOf, movedAttribute, movedStatus } from './moved.ts'
 import { takeTimeline } from './ownership.ts'
@@ -44,6 +45,7 @@ export async function move(
   to: string | Reprise,
   options: MoveOptions,
 ): Promise<Moved> {
+  refuseOfStore(id)
   const head = await existing(engine.kernel, id)
   const model = engine.models.find(id)
   const ids = (await model?.family?.(engine, head)) ?? [id]

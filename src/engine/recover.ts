@@ -14,7 +14,7 @@ import { entriesOf, floorOf, lineageOf, type Point, readHistory } from './histor
 import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
 import type { RecoveryReport } from './report.ts'
-import { restoreState } from './restore.ts'
+import { liveChunks, restoreState } from './restore.ts'
 import { type CapturedParts, migrateParts, TimelineState } from './state.ts'
 
 export interface Recovered<State> {
@@ -192,6 +192,22 @@ const beyondThis = ['LIMIT_EXCEEDED', 'INCOMPATIBLE_VERSION'] as const
 export function cannotTell(error: unknown): boolean {
   const lacking = ['KEY_MISSING', 'UNKNOWN_CODEC', 'STORE_UNSUPPORTED', 'CHUNKS_ELSEWHERE'] as const
   return isReprise(error, ...beyondThis, ...lacking)
+}
+
+export const chunkless =
+  'cannot tell: there is no chunk in this store at all; name the folder in which they lie (blobs)'
+
+/**
+ * A chunk is missing from a store that has not a single one: they may well lie in a folder that nobody named, in a store
+ * from before such folders were noted. Who would mark the checkpoint cannot tell.
+ */
+export async function isChunkless(kernel: Kernel, record: ManifestRecord): Promise<boolean> {
+  if ((await kernel.store.blobs.list(null, 1)).length > 0) return false
+  try {
+    return (await liveChunks(readManifest(kernel, record), stateIo(kernel))).length > 0
+  } catch (error) {
+    return isReprise(error, 'CHUNK_MISSING')
+  }
 }
 
 /**

@@ -22,7 +22,7 @@ import { checkWhere, existing, fork, locate, type Rollback, rollback, type Where
 import { Holdings } from './holdings.ts'
 import { type ImportOptions, importTimelines } from './import.ts'
 import type { Kernel } from './kernel.ts'
-import { isReserved } from './kinds.ts'
+import { isReserved, refuseOfStore } from './kinds.ts'
 import { messageTo, openMessage, sendMessage } from './message.ts'
 import { actionOf, idOf, type Model, modelsOf } from './model.ts'
 import { type Moved, type MoveOptions, move, moveBack } from './move.ts'
@@ -189,6 +189,7 @@ export class Reprise extends StoreTools {
   ): Promise<{ coordinate: Coordinate; bytes: number }> {
     this.check()
     checkWhere(where)
+    refuseOfStore(where.timeline)
     return await exportTimeline(this.kernel, where, path, options)
   }
 
@@ -294,6 +295,7 @@ export class Reprise extends StoreTools {
   /** A model with verbs of its own must be known: the kernel's would do the wrong thing to it. */
   async #target(timeline: string): Promise<{ readonly model: Model | null; readonly head: Head }> {
     const id = timelineId(timeline)
+    refuseOfStore(id)
     const head = await existing(this.kernel, id)
     refuseMoved(head)
     const model = this.models.find(id)

@@ -8,7 +8,7 @@ import { lastSeq } from '../core/run.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from './history.ts'
 import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
-import { cannotTell, readManifest } from './recover.ts'
+import { cannotTell, chunkless, isChunkless, readManifest } from './recover.ts'
 import { liveChunks, verifyChunks } from './restore.ts'
 import { lookAgain } from './second-look.ts'
 
@@ -140,7 +140,9 @@ async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, location:
         for (const digest of await liveChunks(manifest, io)) tally.live.add(toHex(digest))
       } catch (error) {
         // Retention may have dropped it while we read: what is gone is not damaged.
-        if (await isInCatalog(kernel, record, head)) throw error
+        if (!(await isInCatalog(kernel, record, head))) return
+        if (await isChunkless(kernel, record)) throw new RepriseError('CHUNKS_ELSEWHERE', chunkless, {}, error)
+        throw error
       }
     })
     if (isSound && isRestorable(record, head)) restorable += 1

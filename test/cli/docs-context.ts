@@ -36,7 +36,7 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     'declare function work(paper: Paper): Promise<void>',
   ],
   'docs/guides/jobs.md': [
-    'declare const account: { readonly prefix: string }',
+    account,
     'declare function mail(timeline: string, type: string, data: unknown): Promise<void>',
   ],
   'docs/guides/migrations.md': ['declare function copy(from: number, count: number): Promise<void>'],

@@ -1,11 +1,11 @@
 // A tool that lacks what the application has (the folder of the chunks, keys, classes, limits) cannot tell: it marks
 // nothing, and the application opens its own healthy timeline as before. A mark that was made wrongly is taken back.
 
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
-import type { ManifestId } from '../../src/core/coordinate.ts'
+import type { ManifestId, TimelineId } from '../../src/core/coordinate.ts'
 import { newOperation } from '../../src/engine/kernel.ts'
 import { type Options, open } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
@@ -117,6 +117,48 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     mkdirSync(join(folder, 'other'))
     await expect(open(url, { blobs: `file:${join(folder, 'other')}` })).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
     await isUnharmed({ blobs })
+  })
+
+  it('a store from before folders were noted: a tool without the folder, or with an empty one, harms nothing', async () => {
+    const blobs = `file:${join(folder, 'chunks')}`
+    await fill({ blobs })
+    await withEngine({ blobs }, async (rp) => {
+      const { epoch } = (await rp.head('reprise/store'))!
+      const guard = { timeline: 'reprise/store' as TimelineId, epoch }
+      const operation = newOperation(rp.kernel.random)
+      expect(await rp.kernel.committer.submit({ operation, guard, forget: true })).toMatchObject({ ok: true })
+    })
+    for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+      if (/reprise-chunks$/.test(file)) rmSync(join(folder, file))
+    }
+    await askAll({})
+    const empty = `file:${join(folder, 'empty')}`
+    await askAll({ blobs: empty })
+    await isUnharmed({ blobs })
+    // The application noted it.
+    await expect(open(url, { blobs: empty })).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
+  })
+
+  it('a backup is whole in a store without the folder, and what a store notes about itself stays with it', async () => {
+    const blobs = `file:${join(folder, 'chunks')}`
+    await fill({ blobs })
+    const file = join(folder, 'all.rpb')
+    await withEngine({ blobs }, async (rp) => {
+      await rp.backup(file)
+      const refused = code('INVALID_ARGUMENT')
+      await expect(rp.delete('reprise/store')).rejects.toEqual(refused)
+      await expect(rp.move('reprise/store', join(folder, 'moved'))).rejects.toEqual(refused)
+      await expect(rp.export({ timeline: 'reprise/store', seq: 0 }, join(folder, 'out'))).rejects.toEqual(refused)
+      await expect(rp.fork({ timeline: 'reprise/store', seq: 0 }, 'other')).rejects.toEqual(refused)
+    })
+    const rp = await open(`sqlite:${join(folder, 'restored.db')}`)
+    try {
+      await rp.restore(file)
+      expect((await rp.verify()).ok).toBe(true)
+      expect((await rp.open(book, 'x')).state.total).toBe(4)
+    } finally {
+      await rp.close()
+    }
   })
 
   it('a store that has chunks of its own is not opened with a folder beside them', async () => {

@@ -26,11 +26,14 @@ export async function planFor(
   cursors: readonly CursorHold[] = [],
 ): Promise<RetentionPlan> {
   const [catalog, forks] = await Promise.all([kernel.store.checkpoints(head.timeline), forksOf(kernel, head)])
+  // Looked up after the catalog: beside a writer, the head that was listed may be older than a checkpoint, which would then
+  // seem to lie beyond history. If somebody else took the timeline meanwhile, the guard refuses what is planned.
+  const [now] = await kernel.store.head([head.timeline])
   return planRetention(
     {
       policy,
       catalog,
-      head,
+      head: now ?? head,
       foldVersion,
       // Left out where it is about to be done: the store itself refuses to trim what a cursor has not passed.
       cursors,

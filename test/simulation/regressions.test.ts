@@ -38,6 +38,32 @@ describe('found by the simulation', () => {
     expect((await engine.verify()).faults).toEqual([])
   })
 
+  test('G10: a collector that listed a timeline before it grew drops no checkpoint as lying beyond history', async () => {
+    const world = createWorld()
+    await using writer = openOver(world)
+    const handle = await writer.open(list, 'a')
+    await handle.append(add(1))
+    await handle.checkpoint()
+    let isGrown = false
+    // Between the list of timelines and the look at the catalog, the writer goes on.
+    const growing = (store: Store) =>
+      withCheckpoints(store, async (id) => {
+        for (let n = 2; n <= 4 && !isGrown; n++) {
+          await handle.append(add(n))
+          await handle.checkpoint()
+        }
+        isGrown = true
+        return await store.checkpoints(id)
+      })
+    await using collector = openOver(world, growing)
+    collector.register('list/', list.fold as never)
+    const { timelines } = await collector.collect()
+    expect(isGrown).toBe(true)
+    const reasons = timelines.flatMap(({ drop, keep }) => [...drop, ...keep].map(({ because }) => because))
+    expect(reasons.filter((because) => /invalid|history ends/.test(because))).toEqual([])
+    expect((await writer.checkpoints('list/a')).map(({ seq }) => seq)).toContain(4)
+  })
+
   test('G11: damaged history fails the drill of its timeline and does not stop that of the others', async () => {
     const world = createWorld()
     await using engine = openOver(world)
@@ -134,9 +160,17 @@ describe('found by the simulation', () => {
 })
 
 function withBlobs(store: Store, get: Store['blobs']['get']): Store {
+  return changed(store, 'blobs', { ...store.blobs, get })
+}
+
+function withCheckpoints(store: Store, checkpoints: Store['checkpoints']): Store {
+  return changed(store, 'checkpoints', checkpoints)
+}
+
+function changed(store: Store, what: keyof Store, to: unknown): Store {
   return new Proxy(store, {
     get(target, name) {
-      if (name === 'blobs') return { ...target.blobs, get }
+      if (name === what) return to
       const member: unknown = Reflect.get(target, name, target)
       return typeof member === 'function' ? member.bind(target) : member
     },

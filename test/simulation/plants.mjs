@@ -17,7 +17,7 @@ export const plants = {
   'unverified-counted': { in: 'core', seedsMax: 500 },
   'ignore-forks': { in: 'core', seedsMax: 3000 },
   'collect-ignores-forks': { in: 'engine', seedsMax: 3000 },
-  'loose-scope': { in: 'engine', seedsMax: 3000 },
+  'loose-scope': { in: 'engine', seedsMax: 500 },
   'policy-of-process': { in: 'engine', seedsMax: 500 },
   'no-grace': { in: 'engine', seedsMax: 500 },
   'retry-new-operation': { in: 'store', seedsMax: 100 },

@@ -87,9 +87,10 @@ class Simulation {
     }
     this.hasStranger = seed % 5 === 3
     this.timelines = isNarrow ? [this.random.pick(['log/a', 'led/a']), 'tail/t'] : this.#drawTimelines()
-    if (this.hasStranger) this.timelines.push('logbook/a')
+    // Most of the work goes to the stranger: a policy that reaches too far shows only where there is something to lose.
+    if (this.hasStranger) this.timelines.push('logbook/a', 'logbook/a', 'logbook/a', 'logbook/a')
     this.thinkMs = this.random.pick([5, 40, 150])
-    this.operationsLeft = isNarrow ? 30 : 8 + this.random.int(30)
+    this.operationsLeft = isNarrow || this.hasStranger ? 30 : 8 + this.random.int(30)
   }
 
   /** Sometimes all of them, sometimes everybody at the same one. */

@@ -22,7 +22,9 @@ export interface Mark {
 export class AckMark {
   readonly #file: string
   readonly #slot = new DataView(new ArrayBuffer(slotBytes))
+  readonly #both = new Uint8Array(2 * slotBytes)
   #handle: number | null = null
+  #reading: number | null = null
 
   constructor(databaseFile: string) {
     this.#file = `${databaseFile}-ack`
@@ -45,6 +47,21 @@ export class AckMark {
     return marks.reduce<Mark | null>((best, mark) => (best && best.position > mark.position ? best : mark), null)
   }
 
+  /** How far the log must reach; 0: nobody was told "durable". Asked before every read, so the file is kept open. */
+  position(): number {
+    this.#reading ??= openToRead(this.#file)
+    if (this.#reading === null) return 0
+    const both = this.#both
+    const count = readSync(this.#reading, both, 0, 2 * slotBytes, 0)
+    let position = 0
+    for (let at = 0; at + slotBytes <= count; at += slotBytes) {
+      const slot = new DataView(both.buffer, at, slotBytes)
+      if (slot.getUint32(0, true) !== crc32(both.subarray(at + 4, at + slotBytes))) continue
+      position = Math.max(position, Number(slot.getBigUint64(16, true)))
+    }
+    return position
+  }
+
   /**
    * Throws STORE_DAMAGED if the log (null: there is none) does not reach the mark, or is another there. The log must be
    * one state of the file, and not older than the mark: others may write and tidy at the same time.
@@ -64,8 +81,9 @@ export class AckMark {
   }
 
   close(): void {
-    if (this.#handle !== null) closeSync(this.#handle)
+    for (const handle of [this.#handle, this.#reading]) if (handle !== null) closeSync(handle)
     this.#handle = null
+    this.#reading = null
   }
 }
 
@@ -91,6 +109,14 @@ function readSlot(file: string, index: number): Mark | null {
     position: Number(slot.getBigUint64(16, true)),
     bytes: slot.getUint32(4, true),
     bodyCrc: slot.getUint32(8, true),
+  }
+}
+
+function openToRead(file: string): number | null {
+  try {
+    return openSync(file, 'r')
+  } catch {
+    return null
   }
 }
 

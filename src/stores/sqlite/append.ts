@@ -30,7 +30,7 @@ export function planAppends(
     const run = commit.run!
     const before = timelines.kept(guard!.timeline)
     if (!before || before.row.isStub) return null
-    const { tid, name, row, head } = before
+    const { tid, name, row, head, sums } = before
     const { epoch, floor, floorDigest, base, owner } = head
     // Without an owner a head is taken to be the last word (loose.ts).
     if (owner === null || epoch !== guard!.epoch || head.seq !== guard!.seq || head.operation === operation) return null
@@ -39,7 +39,7 @@ export function planAppends(
     const seq = run.first + run.count - 1
     const digest = copyDigest(run.digest)
     const after = { seq, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt }
-    plan.timelines.push({ tid, name, row, head: after })
+    plan.timelines.push({ tid, name, row, head: after, sums })
     plan.outcomes.push({ ok: true, epoch, seq, wasApplied: false })
   }
   return isEachOnce(plan.timelines) ? plan : null

@@ -11,6 +11,7 @@ import { Refused } from './refused.ts'
 import { checkSeal, checkText, seal } from './seal.ts'
 import { sweepLater } from './sweep.ts'
 import type { Timeline } from './timelines.ts'
+import { addTo, sumOf, takeFrom } from './witness.ts'
 import type { Writing } from './writing.ts'
 
 const columnNames = `space id tid seq epoch digest body body_digest base_id created_at trigger label is_pinned
@@ -20,6 +21,7 @@ const update = `UPDATE reprise_manifest SET ${columnNames.map((name) => `${name}
   AND space = ?`
 
 export function publish(writing: Writing, timeline: Timeline, records: readonly ManifestRecord[]): Timeline {
+  let sum = timeline.sums.checkpoints
   for (const record of records) {
     const { id, seq, baseId } = record
     if (seq > timeline.head.seq) {
@@ -34,12 +36,15 @@ export function publish(writing: Writing, timeline: Timeline, records: readonly 
     }
     const values = valuesOf(writing.space, timeline.tid, record)
     for (const value of values) if (typeof value === 'string') checkText(value, `checkpoint ${id}`)
-    writing.connection.run(insert, ...values, seal(values))
+    const crc = seal(values)
+    writing.connection.run(insert, ...values, crc)
+    sum = addTo(sum, crc)
   }
-  return countCheckpoints(timeline, records.length)
+  return countCheckpoints(timeline, records.length, sum)
 }
 
-export function mark(writing: Writing, timeline: Timeline, marks: readonly ManifestMark[]): void {
+export function mark(writing: Writing, timeline: Timeline, marks: readonly ManifestMark[]): Timeline {
+  let sum = timeline.sums.checkpoints
   for (const { id, ...notes } of marks) {
     const record = catalogOf(writing.connection, timeline).find((candidate) => candidate.id === id)
     // A damaged line is invalid whatever is noted on it; it stays as it is, for whoever looks into the damage.
@@ -47,8 +52,16 @@ export function mark(writing: Writing, timeline: Timeline, marks: readonly Manif
     const given = Object.fromEntries(Object.entries(notes).filter(([, value]) => value !== undefined))
     const values = valuesOf(writing.space, timeline.tid, { ...record, ...given })
     for (const value of values) if (typeof value === 'string') checkText(value, `checkpoint ${id}`)
-    writing.connection.run(update, ...values, seal(values), id, writing.space)
+    const crc = seal(values)
+    sum = addTo(takeFrom(sum, crcOf(writing, id)), crc)
+    writing.connection.run(update, ...values, crc, id, writing.space)
   }
+  return countCheckpoints(timeline, 0, sum)
+}
+
+/** Of its line, as it is in the file. */
+function crcOf({ connection, space }: Writing, id: ManifestId): number {
+  return connection.get('SELECT crc FROM reprise_manifest WHERE space = ? AND id = ?', space, id)?.crc as number
 }
 
 export function drop(writing: Writing, timeline: Timeline, ids: readonly ManifestId[]): Timeline {
@@ -61,10 +74,14 @@ export function drop(writing: Writing, timeline: Timeline, ids: readonly Manifes
   if (head.floor > 0 && !catalog.some((record) => !going.includes(record) && canRestore(record, head.floor))) {
     throw new Refused('PINNED', `history of ${name} is trimmed to ${head.floor}, no verified checkpoint would remain`)
   }
+  let sum = timeline.sums.checkpoints
   for (const { id } of going) {
+    sum = takeFrom(sum, crcOf(writing, id))
     writing.connection.run('DELETE FROM reprise_manifest WHERE space = ? AND id = ?', writing.space, id)
   }
-  return countCheckpoints(timeline, -going.length)
+  // The checksum of a damaged line is not what was added: what is left is added up anew.
+  if (going.some(({ invalid }) => invalid === brokenLine)) sum = sumOf(writing.connection.all(select, timeline.tid))
+  return countCheckpoints(timeline, -going.length, sum)
 }
 
 export function trim(writing: Writing, timeline: Timeline, to: NonNullable<Commit['trim']>): Timeline {
@@ -81,7 +98,7 @@ export function trim(writing: Writing, timeline: Timeline, to: NonNullable<Commi
       throw new Refused('PINNED', `checkpoint ${id} is not a verified, valid one at or above ${to.seq}`)
     }
   }
-  for (const fork of writing.timelines.forksOf(timeline.tid)) {
+  for (const fork of writing.timelines.forksOf(timeline)) {
     const { floor, base } = fork.head
     if (floor < to.seq && floor < (base?.seq ?? 0)) {
       throw new Refused('PINNED', `the fork ${fork.name} needs history of ${name} above ${floor}`)
@@ -102,7 +119,11 @@ const select = 'SELECT * FROM reprise_manifest WHERE tid = ? ORDER BY seq DESC, 
 
 /** Newest sequence first; of equal ones the one published last first. A damaged line is an invalid checkpoint (A1.3). */
 export function catalogOf(connection: Connection, timeline: Timeline): ManifestRecord[] {
-  return connection.all(select, timeline.tid).map((row) => (isSealed(row) ? toRecord(row) : toInvalid(row)))
+  return connection.all(select, timeline.tid).map(toRecordOrInvalid)
+}
+
+function toRecordOrInvalid(row: SqlRow): ManifestRecord {
+  return isSealed(row) ? toRecord(row) : toInvalid(row)
 }
 
 /** Throws STORE_DAMAGED where a line of the catalog is damaged or missing. */
@@ -115,16 +136,16 @@ export function checkCatalog(connection: Connection, timeline: Timeline): void {
 
 /** A checkpoint that vanished from the catalog is damage: they are counted. Not inside a commit, which may have more. */
 export function readCatalog(connection: Connection, timeline: Timeline): ManifestRecord[] {
-  const catalog = catalogOf(connection, timeline)
-  if (catalog.length !== timeline.row.checkpoints) {
-    throw damaged(
-      `${timeline.name} has ${timeline.row.checkpoints} checkpoints, ${catalog.length} are in the catalog`,
-      {
-        timeline: timeline.name,
-      },
-    )
+  const { name, row, sums } = timeline
+  const rows = connection.all(select, timeline.tid)
+  if (rows.length !== row.checkpoints) {
+    throw damaged(`${name} has ${row.checkpoints} checkpoints, ${rows.length} are in the catalog`, { timeline: name })
   }
-  return catalog
+  // A line that does not match its checksum is an invalid checkpoint, and the others count.
+  if (rows.every(isSealed) && (sumOf(rows) !== sums.checkpoints || rows.some(({ tid }) => tid !== timeline.tid))) {
+    throw damaged(`the catalog of ${name} is not as it was last written`, { timeline: name })
+  }
+  return rows.map(toRecordOrInvalid)
 }
 
 /** The catalog of one timeline becomes another's name, or nobody's. */
@@ -142,8 +163,13 @@ function isInCatalog({ connection, space }: Writing, id: ManifestId): boolean {
   return connection.get('SELECT 1 FROM reprise_manifest WHERE space = ? AND id = ?', space, id) !== undefined
 }
 
-function countCheckpoints(timeline: Timeline, count: number): Timeline {
-  return { ...timeline, row: { ...timeline.row, checkpoints: timeline.row.checkpoints + count } }
+function countCheckpoints(timeline: Timeline, count: number, sum: number): Timeline {
+  const { row, sums } = timeline
+  return {
+    ...timeline,
+    row: count === 0 ? row : { ...row, checkpoints: row.checkpoints + count },
+    sums: { ...sums, checkpoints: sum },
+  }
 }
 
 function valuesOf(space: number, tid: number, record: ManifestRecord): SqlValue[] {

@@ -1,6 +1,5 @@
 // Named cursors into the feed: how far a consumer has read, and so what may not be trimmed yet.
 
-import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type Commit, type CursorRow, type FeedPosition, feedStart } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
@@ -9,6 +8,7 @@ import { damaged } from './failure.ts'
 import { Refused } from './refused.ts'
 import { checkSeal, checkText, seal } from './seal.ts'
 import type { Timeline, Timelines } from './timelines.ts'
+import { addTo, sumOf, takeFrom } from './witness.ts'
 import type { Writing } from './writing.ts'
 
 const columnNames = ['space', 'name', 'tid', 'position', 'moved_at']
@@ -28,13 +28,16 @@ export function fromPosition(position: FeedPosition): number {
 export function moveCursors(writing: Writing, timeline: Timeline, moves: NonNullable<Commit['cursors']>): Timeline {
   const { connection, space, now } = writing
   let { cursors } = timeline.row
+  let sum = timeline.sums.cursors
   for (const [name, position] of Object.entries(moves)) {
     if (position === undefined) continue
     checkText(name, 'the name of a cursor')
     const before = connection.get('SELECT * FROM reprise_cursor WHERE space = ? AND name = ?', space, name)
     if (before) checkSeal(before, columnNames, `cursor ${name}`)
+    if (before && before.name !== name) throw damaged(`the list of cursors leads from ${name} to ${before.name}`)
     if (before && before.tid !== timeline.tid)
       throw new Refused('CONFLICT', `cursor ${name} belongs to another timeline`)
+    if (before) sum = takeFrom(sum, before.crc as number)
     if (position === null) {
       cursors -= connection.run('DELETE FROM reprise_cursor WHERE space = ? AND name = ?', space, name)
       continue
@@ -42,16 +45,17 @@ export function moveCursors(writing: Writing, timeline: Timeline, moves: NonNull
     if (before && position < (before.position as string)) {
       throw new Refused('CONFLICT', `cursor ${name} is at ${before.position} and does not move back to ${position}`)
     }
-    writeCursor(connection, [space, name, timeline.tid, position, now])
+    sum = addTo(sum, writeCursor(connection, [space, name, timeline.tid, position, now]))
     if (!before) cursors += 1
   }
-  return { ...timeline, row: { ...timeline.row, cursors } }
+  const row = cursors === timeline.row.cursors ? timeline.row : { ...timeline.row, cursors }
+  return { ...timeline, row, sums: { ...timeline.sums, cursors: sum } }
 }
 
 export function listCursors(connection: Connection, space: number, timelines: Timelines): CursorRow[] {
   return rowsOf(connection, space, timelines).map((row) => ({
     name: row.name as string,
-    owner: (timelines.byTid(row.tid as number)?.name ?? '') as TimelineId,
+    owner: timelines.required(row.tid as number).name,
     position: row.position as string,
     movedAt: row.moved_at as number,
   }))
@@ -63,26 +67,40 @@ export function cursorBehind({ connection, space, timelines }: Writing, position
   return row ? (row.name as string) : null
 }
 
-export function giveCursors(connection: Connection, from: Timeline, to: number): void {
+/** Says what they add up to. */
+export function giveCursors(connection: Connection, from: Timeline, to: number): number {
+  let sum = 0
   for (const row of connection.all('SELECT * FROM reprise_cursor WHERE tid = ?', from.tid)) {
     checkSeal(row, columnNames, `cursor ${row.name}`)
-    writeCursor(connection, [row.space!, row.name!, to, row.position!, row.moved_at!])
+    sum = addTo(sum, writeCursor(connection, [row.space!, row.name!, to, row.position!, row.moved_at!]))
   }
+  return sum
 }
 
-function writeCursor(connection: Connection, values: SqlValue[]): void {
+function writeCursor(connection: Connection, values: SqlValue[]): number {
   const sql = 'REPLACE INTO reprise_cursor (space, name, tid, position, moved_at, crc) VALUES (?, ?, ?, ?, ?, ?)'
-  connection.run(sql, ...values, seal(values))
+  const crc = seal(values)
+  connection.run(sql, ...values, crc)
+  return crc
 }
 
 /** A cursor that vanished would let history be trimmed under its reader, so they are counted. */
 function rowsOf(connection: Connection, space: number, timelines: Timelines): SqlRow[] {
   const rows = connection.all('SELECT * FROM reprise_cursor WHERE space = ? ORDER BY name', space)
   for (const row of rows) checkSeal(row, columnNames, `cursor ${row.name}`)
-  for (const { tid } of connection.all('SELECT tid FROM reprise_timeline WHERE space = ? AND cursors > 0', space)) {
-    const owner = timelines.byTid(tid as number)
-    if (owner && owner.row.cursors !== rows.filter((row) => row.tid === tid).length) {
-      throw damaged(`a cursor of ${owner.name} is missing`, { timeline: owner.name })
+  const byOwner = new Map<number, SqlRow[]>()
+  // By an index of its own: an owner whose cursors are all gone is found by it.
+  const owners = 'SELECT tid FROM reprise_timeline WHERE space = ? AND cursors > 0'
+  for (const { tid } of connection.all(owners, space)) byOwner.set(tid as number, [])
+  for (const row of rows) {
+    const mine = byOwner.get(row.tid as number)
+    if (mine) mine.push(row)
+    else byOwner.set(row.tid as number, [row])
+  }
+  for (const [tid, mine] of byOwner) {
+    const owner = timelines.required(tid)
+    if (owner.row.cursors !== mine.length || owner.sums.cursors !== sumOf(mine)) {
+      throw damaged(`a cursor of ${owner.name} is missing, or not as it was last written`, { timeline: owner.name })
     }
   }
   return rows

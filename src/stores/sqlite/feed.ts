@@ -40,6 +40,8 @@ export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFi
       }
       if (items.length >= limit || bytes >= bytesMax || reached >= end) break
     }
+    const isStopped = items.length >= limit || bytes >= bytesMax || reached >= end
+    if (!isStopped && reached < last) throw missing(reached + 1)
   }
   return { items, next: reached === 0 ? after : toPosition(reached), isEnd: reached >= last }
 }

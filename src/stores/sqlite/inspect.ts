@@ -1,5 +1,5 @@
-// The store's own check, beneath the digest chain: SQLite's pages and indexes, the log without gaps, every seal, and
-// heads that agree with the last run. Slices of it give the event loop room.
+// The store's own check, beneath the digest chain: SQLite's pages and indexes, the log without gaps, every seal and
+// witness, every count, and heads that agree with the last run. Slices of it give the event loop room.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { StoreFault } from '../../core/ports.ts'
@@ -9,6 +9,7 @@ import { ownStart } from './log.ts'
 import { readFrames } from './log-row.ts'
 import { readInbox } from './mail.ts'
 import type { Reading } from './reading.ts'
+import { readVersion, schemaVersion } from './schema.ts'
 import type { Timeline } from './timelines.ts'
 
 type Read = <Result>(work: (reading: Reading) => Result) => Promise<Result>
@@ -25,6 +26,7 @@ export async function inspect(read: Read): Promise<StoreFault[]> {
   })
   await inspectLog(read, faults)
   await inspectTimelines(read, faults)
+  await inspectCounts(read, faults)
   await read((reading) =>
     attempt(faults, 'cursors', () => listCursors(reading.connection, reading.space, reading.timelines)),
   )
@@ -57,6 +59,63 @@ async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
   }
 }
 
+/** What lists are counted by, and what has a twin. Of all namespaces: the tables are not kept apart. */
+async function inspectCounts(read: Read, faults: StoreFault[]): Promise<void> {
+  // In a file of an older version nothing was counted yet.
+  if (await read(({ connection }) => readVersion(connection) < schemaVersion)) return
+  for (const { where, what, sql } of counts) {
+    await read(({ connection }) =>
+      attempt(faults, where, () => {
+        for (const row of connection.all(`${sql} LIMIT ${faultsMax}`)) {
+          faults.push({ where, what: `${what}: ${Object.values(row).join(' ')}` })
+        }
+      }),
+    )
+  }
+}
+
+const listed = (index: string) =>
+  `SELECT tid FROM reprise_timeline INDEXED BY reprise_timeline_${index} WHERE due NOT NULL`
+const tallied = (kind: string, counted: string) => `SELECT key, sum(n) AS off FROM (
+    SELECT key, count AS n FROM reprise_tally WHERE kind = '${kind}' UNION ALL ${counted}) GROUP BY key HAVING off <> 0`
+const counts: readonly { readonly where: string; readonly what: string; readonly sql: string }[] = [
+  {
+    where: 'timelines',
+    what: 'in the index of names and not among the witnesses, or the other way round',
+    sql: `SELECT tid, count(*) AS times FROM (SELECT tid FROM reprise_witness
+      UNION ALL SELECT tid FROM reprise_timeline INDEXED BY sqlite_autoindex_reprise_timeline_1 WHERE space > -1)
+      GROUP BY tid HAVING times <> 2`,
+  },
+  {
+    where: 'timelines',
+    what: 'a row, a head or its mark is missing',
+    sql: `SELECT tid, count(*) AS times FROM (SELECT tid FROM reprise_timeline NOT INDEXED UNION ALL SELECT tid FROM reprise_head
+      UNION ALL SELECT tid FROM reprise_head_mark) GROUP BY tid HAVING times <> 3`,
+  },
+  {
+    where: 'due timelines',
+    what: 'in one index of what is due and not in the other',
+    sql: `SELECT tid, count(*) AS times FROM (${listed('due')} AND space > -1 UNION ALL ${listed('wake')})
+      GROUP BY tid HAVING times <> 2`,
+  },
+  {
+    where: 'attributes',
+    what: 'a value has more or fewer timelines than were counted',
+    sql: tallied('attribute', 'SELECT key || value, -1 FROM reprise_attribute'),
+  },
+  {
+    where: 'owners',
+    what: 'an owner has more or fewer timelines than were counted',
+    sql: tallied('owner', `SELECT space || '/' || owner, -1 FROM reprise_timeline WHERE owner IS NOT NULL`),
+  },
+  {
+    where: 'chunks',
+    what: 'a chunk without bytes, or bytes without a chunk',
+    sql: `SELECT id, count(*) AS times FROM (SELECT id FROM reprise_chunk NOT INDEXED UNION ALL
+      SELECT id FROM reprise_chunk_bytes) GROUP BY id HAVING times <> 2`,
+  },
+]
+
 async function inspectTimelines(read: Read, faults: StoreFault[]): Promise<void> {
   const sql = `SELECT tid FROM reprise_timeline WHERE space = ? AND tid > ? ORDER BY tid LIMIT ${rowsPerSlice}`
   for (let after = 0, count = 1; count > 0 && faults.length < faultsMax; ) {
@@ -64,16 +123,16 @@ async function inspectTimelines(read: Read, faults: StoreFault[]): Promise<void>
       const rows = reading.connection.all(sql, reading.space, after)
       for (const { tid } of rows) {
         after = tid as number
-        attempt(faults, `timeline ${tid}`, () => inspectTimeline(reading, reading.timelines.byTid(after)))
+        attempt(faults, `timeline ${tid}`, () => inspectTimeline(reading, reading.timelines.required(after)))
       }
       return rows.length
     })
   }
 }
 
-function inspectTimeline({ connection, log, timelines }: Reading, timeline: Timeline | null): void {
-  if (!timeline) return
+function inspectTimeline({ connection, log, timelines }: Reading, timeline: Timeline): void {
   timelines.find(timeline.name)
+  timelines.forksOf(timeline)
   readInbox(connection, timeline, Number.MAX_SAFE_INTEGER)
   checkCatalog(connection, timeline)
   if (timeline.head.seq > ownStart(timeline)) log.read(timeline, timeline.head.seq - 1, 1)

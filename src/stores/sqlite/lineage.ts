@@ -12,6 +12,7 @@ import { Refused } from './refused.ts'
 import { checkText } from './seal.ts'
 import { sweepLater } from './sweep.ts'
 import type { Timeline } from './timelines.ts'
+import { noSums } from './witness.ts'
 import type { Writing } from './writing.ts'
 
 /** The timeline as it would be before anybody took it; it is not in the file yet. A stub with mail becomes it. */
@@ -39,7 +40,7 @@ export function draftTimeline(
     updatedAt: now,
   }
   const row = { ...emptyRow, parent: parent?.tid ?? null, mail: stub?.row.mail ?? 0, createdAt: now }
-  return { tid: stub?.tid ?? 0, name, head, row }
+  return { tid: stub?.tid ?? 0, name, head, row, sums: stub?.sums ?? noSums }
 }
 
 /** Makes a draft real, if what it builds on is there. */
@@ -53,6 +54,7 @@ export function makeTimeline({ timelines }: Writing, draft: Timeline): Timeline 
   }
   if (draft.tid === 0) return timelines.insert(name, head, row)
   timelines.put(draft)
+  if (row.parent !== null) timelines.countFork(row.parent, 1)
   return draft
 }
 
@@ -79,7 +81,7 @@ export function branch(
   if (existing(found) || archive === name) throw new Refused('EXISTS', `there is a timeline ${archive} already`)
   checkReach(timeline, seq, floor.seq)
   if (found) timelines.remove(found)
-  const forks = timelines.forksOf(tid)
+  const forks = timelines.forksOf(timeline)
   const archived = { ...emptyRow, parent: row.parent, status: 'archived', checkpoints: row.checkpoints }
   timelines.rename(
     {
@@ -100,16 +102,21 @@ export function branch(
     { ...head, floor: floor.seq, floorDigest: copyDigest(floor.digest) },
     { ...row, parent: tid, checkpoints: 0 },
   )
-  moveMail(connection, tid, goingOn.tid)
-  giveCursors(connection, timeline, goingOn.tid)
-  if (found) moveMail(connection, found.tid, tid)
-  return goingOn
+  const sums = {
+    ...noSums,
+    mail: moveMail(connection, tid, goingOn.tid),
+    cursors: giveCursors(connection, timeline, goingOn.tid),
+  }
+  const archiveNow = timelines.required(tid)
+  const mail = found ? moveMail(connection, found.tid, tid) : 0
+  timelines.put({ ...archiveNow, sums: { ...archiveNow.sums, mail, cursors: 0 } })
+  return { ...goingOn, sums }
 }
 
 export function forget(writing: Writing, timeline: Timeline): void {
   const { timelines, connection } = writing
   const { tid, name, head } = timeline
-  const forks = timelines.forksOf(tid)
+  const forks = timelines.forksOf(timeline)
   const needing = forks.find((fork) => fork.head.floor < (fork.head.base?.seq ?? 0))
   if (needing) throw new Refused('PINNED', `the fork ${needing.name} needs ${name}`)
   forgetCatalog(writing, timeline)

@@ -46,3 +46,10 @@ export function checkVersion(connection: Connection): void {
   const found = connection.get(`SELECT ${version} AS version`)?.version
   if (found !== schemaVersion) readVersion(connection)
 }
+
+/** Throws STORE_DAMAGED if the log ends before a row that was acknowledged: the end of it is missing. */
+export function checkReaches(connection: Connection, acknowledged: number): void {
+  const reached = lastPosition(connection)
+  if (reached >= acknowledged) return
+  throw damaged(`the log ends at ${reached}, and ${acknowledged} was acknowledged`, { reached, acknowledged })
+}

@@ -2,6 +2,7 @@
 // Mail to a timeline that does not exist waits under a stub of it.
 
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
+import type { RepriseError } from '../../core/errors.ts'
 import type { Message, OutgoingMessage } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import type { SqlValue } from './driver.ts'
@@ -10,6 +11,7 @@ import type { HeadState } from './head-state.ts'
 import { Refused } from './refused.ts'
 import { checkSeal, checkText, seal } from './seal.ts'
 import type { Timeline, TimelineRow } from './timelines.ts'
+import { addTo, takeFrom } from './witness.ts'
 import type { Writing } from './writing.ts'
 
 const columnNames = ['tid', 'id', 'kind', 'data', 'sent_at', 'consumed_at']
@@ -23,9 +25,10 @@ export function send(writing: Writing, messages: readonly OutgoingMessage[]): bo
     const values: SqlValue[] = [timeline.tid, id, kind, data, writing.now, null]
     const sql = `INSERT INTO reprise_inbox (tid, id, kind, data, sent_at, consumed_at, crc) VALUES (?, ?, ?, ?, ?, ?, ?)
       ON CONFLICT DO NOTHING`
-    if (writing.connection.run(sql, ...values, seal(values)) === 0) continue
+    const crc = seal(values)
+    if (writing.connection.run(sql, ...values, crc) === 0) continue
     isNew = true
-    addMail(writing, timeline.tid, 1)
+    countMail(writing, timeline.tid, 1, (sum) => addTo(sum, crc))
   }
   return isNew
 }
@@ -35,26 +38,41 @@ export function consume(writing: Writing, timeline: Timeline, ids: readonly Mess
   for (const id of ids) {
     const row = writing.connection.get('SELECT * FROM reprise_inbox WHERE tid = ? AND id = ?', timeline.tid, id)
     if (row) checkSeal(row, columnNames, `message ${id} to ${timeline.name}`)
+    if (row && (row.id !== id || row.tid !== timeline.tid)) throw damaged(`message ${id} leads to ${row.id}`)
     if (!row || row.consumed_at !== null) {
       throw new Refused('CONFLICT', `no unread message ${id} to ${timeline.name}`)
     }
     const crc = seal([timeline.tid, id, row.kind!, nothing, row.sent_at!, writing.now])
     const sql = 'UPDATE reprise_inbox SET data = ?, consumed_at = ?, crc = ? WHERE number = ?'
     writing.connection.run(sql, nothing, writing.now, crc, row.number!)
-    addMail(writing, timeline.tid, -1)
+    countMail(writing, timeline.tid, -1, (sum) => takeFrom(sum, row.crc as number))
   }
 }
 
-export function readInbox(connection: Connection, timeline: Timeline, limit: number): Message[] {
+/** The whole inbox was found to be complete when it had so many: half of them can be read before it is counted again. */
+export type CountedInboxes = Map<number, number>
+
+const alwaysCounted = 500
+const countedMax = 1000
+
+export function readInbox(
+  connection: Connection,
+  timeline: Timeline,
+  limit: number,
+  counted: CountedInboxes = new Map(),
+): Message[] {
   const sql = 'SELECT * FROM reprise_inbox WHERE tid = ? AND consumed_at IS NULL ORDER BY number LIMIT ?'
   const rows = connection.all(sql, timeline.tid, Math.max(0, limit))
-  if (rows.length < Math.min(limit, timeline.row.mail)) {
-    throw damaged(`${timeline.name} has ${timeline.row.mail} unread messages, ${rows.length} are there`, {
-      timeline: timeline.name,
-    })
-  }
+  const { tid, row } = timeline
+  const before = counted.get(tid) ?? 0
+  if (row.mail <= alwaysCounted || row.mail <= before / 2 || row.mail > before * 2) {
+    checkComplete(connection, timeline)
+    if (counted.size >= countedMax) counted.clear()
+    counted.set(tid, row.mail)
+  } else if (rows.length < Math.min(limit, row.mail)) throw incomplete(timeline, rows.length)
   return rows.map((row) => {
     checkSeal(row, columnNames, `message ${row.id} to ${timeline.name}`)
+    if (row.tid !== tid || row.consumed_at !== null) throw incomplete(timeline, rows.length)
     return {
       id: row.id as MessageId,
       to: timeline.name,
@@ -65,13 +83,32 @@ export function readInbox(connection: Connection, timeline: Timeline, limit: num
   })
 }
 
-/** The mail, read and unread, goes on to another timeline: seals name the timeline, so they are made anew. */
-export function moveMail(connection: Connection, from: number, to: number): void {
+function checkComplete(connection: Connection, timeline: Timeline): void {
+  const sql = `SELECT count(*) AS count, coalesce(sum(crc), 0) & 4294967295 AS sum FROM reprise_inbox
+    WHERE tid = ? AND consumed_at IS NULL`
+  const found = connection.get(sql, timeline.tid)!
+  if (found.count !== timeline.row.mail || found.sum !== timeline.sums.mail) {
+    throw incomplete(timeline, found.count as number)
+  }
+}
+
+function incomplete({ name, row }: Timeline, count: number): RepriseError {
+  return damaged(`${name} has ${row.mail} unread messages, and ${count} or others are there`, { timeline: name })
+}
+
+/**
+ * The mail, read and unread, goes on to another timeline: seals name the timeline, so they are made anew. Says what those
+ * of unread messages add up to.
+ */
+export function moveMail(connection: Connection, from: number, to: number): number {
+  let sum = 0
   for (const row of connection.all('SELECT * FROM reprise_inbox WHERE tid = ?', from)) {
     checkSeal(row, columnNames, `message ${row.id}`)
     const crc = seal([to, ...columnNames.slice(1).map((name) => row[name] ?? null)])
     connection.run('UPDATE reprise_inbox SET tid = ?, crc = ? WHERE number = ?', to, crc, row.number!)
+    if (row.consumed_at === null) sum = addTo(sum, crc)
   }
+  return sum
 }
 
 export function forgetConsumed(connection: Connection, space: number, before: number): number {
@@ -110,7 +147,8 @@ function makeStub({ timelines, now }: Writing, name: TimelineId): Timeline {
   return timelines.insert(name, head, { ...emptyRow, isStub: true, createdAt: now })
 }
 
-function addMail({ timelines }: Writing, tid: number, count: number): void {
+function countMail({ timelines }: Writing, tid: number, count: number, change: (sum: number) => number): void {
   const timeline = timelines.byTid(tid)!
-  timelines.put({ ...timeline, row: { ...timeline.row, mail: timeline.row.mail + count } })
+  const { row, sums } = timeline
+  timelines.put({ ...timeline, row: { ...row, mail: row.mail + count }, sums: { ...sums, mail: change(sums.mail) } })
 }

@@ -11,6 +11,7 @@ import type { Driver } from './driver.ts'
 import { damaged, isUnopenable, toStoreError } from './failure.ts'
 import { InPlace } from './in-place.ts'
 import { Log } from './log.ts'
+import { showAsNow } from './older.ts'
 import { canWrite, connectToRead, type ReadingConnection } from './reading-connection.ts'
 import { realPath } from './real-path.ts'
 import { retryBusy } from './retry.ts'
@@ -75,6 +76,7 @@ export function connectReader(driver: Driver, file: string): ReadingConnection {
   try {
     const version = readVersion(reading.connection)
     if (version === 0) throw new RepriseError('NOT_FOUND', `${file} is not a store of Reprise`, { file })
+    if (version < schemaVersion) showAsNow(reading.connection)
     if (reading.state === null) reading.connection.requireDurability()
     return reading
   } catch (error) {

@@ -1,12 +1,9 @@
-// Finding timelines: by what a person asks for, and by what wants to run.
+// Finding the timelines that want to run, and taking them. What a person asks for: list.ts.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { ClaimRequest, Head, TimelineQuery } from '../../core/ports.ts'
-import { rangeOf } from '../../core/scope.ts'
-import { checkTimelineQuery } from '../../core/shapes.ts'
-import { searchValue } from './attributes.ts'
+import type { ClaimRequest, Head } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
-import type { SqlValue } from './driver.ts'
+import { damaged } from './failure.ts'
 import { toHead } from './heads.ts'
 import type { Timelines } from './timelines.ts'
 import type { Workers } from './workers.ts'
@@ -20,41 +17,20 @@ export interface QuerySource {
   readonly now: number
 }
 
-export function findTimelines(source: QuerySource, query: TimelineQuery): Head[] {
-  checkTimelineQuery(query)
-  const parent = query.parent === undefined ? undefined : source.timelines.find(query.parent)
-  if (parent === null) return []
-  const where = ['space = ?', 'is_stub = 0']
-  const values: SqlValue[] = [source.space]
-  const ask = (condition: string, value: SqlValue | undefined) => {
-    if (value === undefined) return
-    where.push(condition)
-    values.push(value)
+/**
+ * Throws STORE_DAMAGED if the two indexes of what is due disagree: a timeline that is in none would never run again. By
+ * number and time alone, which both have without looking at the table.
+ */
+export function checkDue({ connection, space, now }: QuerySource, { queues }: ClaimRequest): void {
+  const ask = (index: string) => `SELECT count(*) AS count, coalesce(sum(tid), 0) AS sum FROM reprise_timeline
+    INDEXED BY ${index} WHERE space = ? AND queue = ? AND due <= ?`
+  for (const queue of new Set(queues)) {
+    const [one, other] = ['reprise_timeline_due', 'reprise_timeline_wake'].map((index) =>
+      connection.get(ask(index), space, queue, now),
+    )
+    if (one?.count === other?.count && one?.sum === other?.sum) continue
+    throw damaged(`the indexes of what is due in queue ${queue} disagree`, { queue })
   }
-  if (query.prefix !== undefined && query.prefix !== '') askWithin(query.prefix)
-  ask('name > ?', query.after)
-  ask('status = ?', query.status)
-  ask('queue = ?', query.queue)
-  ask('owner = ?', query.owner)
-  ask('parent = ?', parent?.tid)
-  for (const [key, value] of Object.entries(query.attributes ?? {})) {
-    ask('tid IN (SELECT tid FROM reprise_attribute WHERE key = ? AND value = ?)', JSON.stringify(key))
-    values.push(searchValue(value))
-  }
-  /** By range, which the index can use; what else lies in it is told apart as core/scope.ts does. */
-  function askWithin(scope: string): void {
-    const { from, to } = rangeOf(scope)
-    ask('name >= ?', from)
-    ask('name < ?', to ?? undefined)
-    if (scope.endsWith('/')) return
-    const tail = 'substr(name, length(?) + 1)'
-    const isArchive = `(${tail} GLOB '~[0-9]*' AND ${tail} GLOB '*[0-9]' AND ${tail} NOT GLOB '*[^~0-9]*' AND ${tail} NOT GLOB '*~~*')`
-    where.push(`(name = ? OR substr(${tail}, 1, 1) = '/' OR ${isArchive})`)
-    values.push(...Array<string>(6).fill(scope))
-  }
-  const sql = `SELECT tid FROM reprise_timeline WHERE ${where.join(' AND ')} ORDER BY name LIMIT ?`
-  const rows = source.connection.all(sql, ...values, query.limit)
-  return rows.map(({ tid }) => toHead(source.timelines.byTid(tid as number), source.workers, source.now)!)
 }
 
 /** Numbers of the timelines that this worker may take now, most urgent first. */
@@ -83,7 +59,7 @@ export function findDue(source: QuerySource, request: ClaimRequest): number[] {
 export function claim(writing: Writing, request: ClaimRequest): Head[] {
   const { timelines, workers, now } = writing
   return findDue(writing, request).map((tid) => {
-    const { head, ...rest } = timelines.byTid(tid)!
+    const { head, ...rest } = timelines.required(tid)
     timelines.put({ ...rest, head: { ...head, owner: request.worker, epoch: head.epoch + 1, updatedAt: now } })
     return toHead(timelines.byTid(tid), workers, now)!
   })
@@ -96,7 +72,7 @@ export function retire(writing: Writing, workers: readonly string[]): void {
     writing.hasAside = true
     const sql = 'SELECT tid FROM reprise_timeline WHERE space = ? AND owner = ?'
     for (const { tid } of connection.all(sql, space, worker)) {
-      const { head, ...rest } = timelines.byTid(tid as number)!
+      const { head, ...rest } = timelines.required(tid as number)
       timelines.put({ ...rest, head: { ...head, owner: null, updatedAt: now } })
     }
   }

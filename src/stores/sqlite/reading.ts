@@ -4,11 +4,13 @@
 import { crc32 } from 'node:zlib'
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
+import type { AckMark } from './ack-mark.ts'
 import type { Connection } from './connection.ts'
 import { toStoreError } from './failure.ts'
 import { Log } from './log.ts'
-import { checkVersion } from './log-end.ts'
+import { checkReaches, checkVersion } from './log-end.ts'
 import { LooseRuns } from './loose.ts'
+import type { CountedInboxes } from './mail.ts'
 import { type ReadingConnection, stateOf } from './reading-connection.ts'
 import { retryBusy } from './retry.ts'
 import { findSpace } from './schema.ts'
@@ -22,6 +24,7 @@ export interface Reading {
   readonly timelines: Timelines
   readonly workers: Workers
   readonly log: Log
+  readonly inboxes: CountedInboxes
   readonly now: number
 }
 
@@ -32,6 +35,8 @@ export interface ReaderOptions {
   readonly file: string
   readonly busyMs: number
   readonly clock: () => number
+  /** Null: the file is read as far as it goes, also where acknowledged rows are missing at its end. */
+  readonly ack: AckMark | null
 }
 
 const attemptsMax = 10
@@ -41,6 +46,7 @@ export class Reader {
   #connected: ReadingConnection | null = null
   #loose: LooseRuns | null = null
   #space: number | null = null
+  readonly #inboxes: CountedInboxes = new Map()
 
   constructor(options: ReaderOptions) {
     this.#options = options
@@ -84,7 +90,9 @@ export class Reader {
       this.#forgetOldState()
       const connection = this.connection()
       try {
-        const result = connection.snapshot(() => work(this.#reading(connection)))
+        // Before the snapshot: what was acknowledged by then is in it.
+        const acknowledged = this.#options.ack?.position() ?? 0
+        const result = connection.snapshot(() => work(this.#reading(connection, acknowledged)))
         if (!this.#forgetOldState()) return result
       } catch (error) {
         if (!this.#forgetOldState()) throw error
@@ -101,9 +109,10 @@ export class Reader {
     return true
   }
 
-  #reading(connection: Connection): Reading {
+  #reading(connection: Connection, acknowledged: number): Reading {
     const { namespace, hash, clock } = this.#options
     checkVersion(connection)
+    if (acknowledged > 0) checkReaches(connection, acknowledged)
     this.#space ??= findSpace(connection, namespace)
     const space = this.#space ?? -1
     this.#loose ??= new LooseRuns(connection, hash)
@@ -114,6 +123,7 @@ export class Reader {
       timelines: new Timelines(connection, space, this.#loose),
       workers: new Workers(connection, space),
       log: new Log(connection, hash),
+      inboxes: this.#inboxes,
       now: clock(),
     }
   }

@@ -5,7 +5,9 @@
 //              a row that vanished is damage, not trimming.
 //   anchor     where some runs lie (log.ts says which), so that reading need not start at the head
 //   head       the part of a timeline that every append changes, packed with a checksum (head-state.ts): written in place
-//   timeline   the rest of it. `key` is a second, independent way to find it by name: damage to one index cannot hide it
+//   timeline   the rest of it (`key` was a second way to find it by name; witness is now)
+//   witness, head_mark   what a timeline must have, in a place of its own: damage to one page cannot hide it (witness.ts)
+//   tally      how many rows a list must have (tally.ts)
 //   sweep      trimmed or forgotten history whose space has not been given back yet
 //
 // Rows that are not packed carry `crc` over their other columns (seal.ts). `space` is the number of a namespace.
@@ -14,8 +16,10 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
 import { checkSeal, seal } from './seal.ts'
+import { tallyAll } from './tally.ts'
+import { witnessAll } from './witness.ts'
 
-export const schemaVersion = 1
+export const schemaVersion = 2
 
 const version1 = `
 CREATE TABLE reprise_meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -59,8 +63,27 @@ CREATE TABLE reprise_sweep (tid INTEGER PRIMARY KEY, done INTEGER NOT NULL, last
   position INTEGER NOT NULL);
 `
 
+/** Absence is checked: see witness.ts and tally.ts. `wake` is the twin of `due`: what one of them lacks, the other has. */
+const version2 = `
+DROP INDEX reprise_timeline_key;
+CREATE INDEX reprise_timeline_wake ON reprise_timeline (due, space, queue) WHERE due IS NOT NULL;
+CREATE TABLE reprise_witness (space INTEGER NOT NULL, name TEXT NOT NULL, tid INTEGER NOT NULL, row INTEGER NOT NULL,
+  mail INTEGER NOT NULL, checkpoints INTEGER NOT NULL, cursors INTEGER NOT NULL, forks INTEGER NOT NULL,
+  PRIMARY KEY (space, name)) WITHOUT ROWID;
+CREATE TABLE reprise_head_mark (tid INTEGER PRIMARY KEY, crc INTEGER NOT NULL);
+CREATE TABLE reprise_tally (kind TEXT NOT NULL, key TEXT NOT NULL, count INTEGER NOT NULL, sum INTEGER NOT NULL,
+  PRIMARY KEY (kind, key)) WITHOUT ROWID;
+${tallyAll}
+`
+
 /** From version to version; the first makes the tables. */
-const steps: readonly string[] = [version1]
+const steps: readonly ((connection: Connection) => void)[] = [
+  (connection) => connection.exec(version1),
+  (connection) => {
+    connection.exec(version2)
+    witnessAll(connection)
+  },
+]
 
 /** 0 for a file without our tables. A newer version is refused here, before anything is written. */
 export function readVersion(connection: Connection): number {
@@ -96,7 +119,7 @@ function schemaCrc(connection: Connection): number {
 /** Inside a write transaction. */
 export function migrate(connection: Connection): void {
   const version = readVersion(connection)
-  for (const step of steps.slice(version)) connection.exec(step)
+  for (const step of steps.slice(version)) step(connection)
   if (version < schemaVersion) {
     const set = 'INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)'
     connection.run(set, 'schema_version', schemaVersion)
@@ -104,9 +127,11 @@ export function migrate(connection: Connection): void {
   }
 }
 
-/** The number of a namespace, or null if it was never written to. What is not found is looked for twice: see `key` above. */
+/** The number of a namespace, or null if it was never written to. What is not found is looked for twice. */
 export function findSpace(connection: Connection, namespace: string): number | null {
-  const row = connection.get('SELECT id FROM reprise_space WHERE name = ?', namespace)
+  const row = connection.get('SELECT id, name, crc FROM reprise_space WHERE name = ?', namespace)
+  if (row) checkSeal(row, ['id', 'name'], `namespace ${row.id}`)
+  if (row && row.name !== namespace) throw damaged(`the index of namespaces leads from ${namespace} to ${row.name}`)
   const all = row ? [] : connection.all('SELECT id, name, crc FROM reprise_space NOT INDEXED')
   for (const space of all) checkSeal(space, ['id', 'name'], `namespace ${space.id}`)
   const count = row ? 0 : Number(connection.get(`SELECT value FROM reprise_meta WHERE key = 'spaces'`)?.value ?? 0)

@@ -25,6 +25,7 @@ import type {
   WorkerRecord,
   WorkerRow,
 } from '../../core/ports.ts'
+import { AckMark } from './ack-mark.ts'
 import { SqliteBlobs } from './blobs.ts'
 import { readCatalog } from './catalog.ts'
 import { listCursors } from './cursors.ts'
@@ -32,10 +33,11 @@ import { type Driver, loadDriver } from './driver.ts'
 import { readFeed } from './feed.ts'
 import { toHead } from './heads.ts'
 import { inspect } from './inspect.ts'
+import { findTimelines } from './list.ts'
 import { Listeners } from './listeners.ts'
 import { readInbox } from './mail.ts'
 import { connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
-import { claim, findDue, findTimelines, retire } from './query.ts'
+import { checkDue, claim, findDue, retire } from './query.ts'
 import { Reader, type Reading } from './reading.ts'
 import { retryBusy } from './retry.ts'
 import { schemaVersion } from './schema.ts'
@@ -63,7 +65,8 @@ export async function openSqlite(location: string, options: SqliteOptions): Prom
   const driver = options.driver ?? (await loadDriver())
   const { refusesDamage = false } = options
   const opened = await openFile(driver, location, { namespace, hash, isReadOnly, refusesDamage, busyMs })
-  const store = new SqliteStore(driver, opened, { namespace, hash, busyMs, clock, isReadOnly })
+  const isStrict = !isReadOnly || refusesDamage
+  const store = new SqliteStore(driver, opened, { namespace, hash, busyMs, clock, isReadOnly, isStrict })
   if (isReadOnly) await store.facts()
   return store
 }
@@ -74,6 +77,8 @@ interface StoreOptions {
   readonly busyMs: number
   readonly clock: () => number
   readonly isReadOnly: boolean
+  /** Damage is refused, not read around. */
+  readonly isStrict: boolean
 }
 
 class SqliteStore implements Store {
@@ -82,6 +87,7 @@ class SqliteStore implements Store {
   readonly #clock: () => number
   readonly #busyMs: number
   readonly #opened: OpenedFile
+  readonly #ack: AckMark | null
   readonly #reader: Reader
   readonly #writer: Writer | null
   readonly #listeners: Listeners
@@ -97,7 +103,8 @@ class SqliteStore implements Store {
     this.#opened = opened
     this.#isForReading = options.isReadOnly
     this.#inspectEnd = () => inspectEnd(driver, file, options.hash)
-    this.#reader = new Reader({ ...options, file, connect: () => connectReader(driver, file) })
+    this.#ack = options.isStrict ? new AckMark(file) : null
+    this.#reader = new Reader({ ...options, file, ack: this.#ack, connect: () => connectReader(driver, file) })
     this.#listeners = new Listeners(() => this.#version())
     const onChange = (mayBeDue: boolean) => this.#listeners.notify(mayBeDue)
     this.#writer = writer && new Writer({ ...options, ...writer, file, onChange })
@@ -130,9 +137,9 @@ class SqliteStore implements Store {
   async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
     // Before the snapshot: what is durable by then is in it.
     const now = this.#clock()
-    const messages = await this.#read(({ timelines, connection }) => {
+    const messages = await this.#read(({ timelines, connection, inboxes }) => {
       const found = timelines.find(timeline)
-      return found ? readInbox(connection, found, limit) : []
+      return found ? readInbox(connection, found, limit, inboxes) : []
     })
     return { messages, now }
   }
@@ -140,7 +147,10 @@ class SqliteStore implements Store {
   async claim(request: ClaimRequest): Promise<Head[]> {
     const writer = this.#write()
     // Most polls find nothing: look first, without the write lock.
-    const hasDue = await this.#read((reading) => findDue(reading, request).length > 0)
+    const hasDue = await this.#read((reading) => {
+      checkDue(reading, request)
+      return findDue(reading, request).length > 0
+    })
     return hasDue ? writer.transact('claim from', (writing) => claim(writing, request)) : []
   }
 
@@ -212,6 +222,7 @@ class SqliteStore implements Store {
     this.#listeners.end()
     await this.#writer?.idle()
     this.#reader.close()
+    this.#ack?.close()
     this.#opened.writer?.connection.checkpoint()
     this.#opened.writer?.connection.close()
     this.#opened.writer?.ack.close()

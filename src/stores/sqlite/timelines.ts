@@ -8,9 +8,21 @@ import { type Attributes, decodeAttributes, encodeAttributes, searchValue } from
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
-import { decodeHead, encodeHead, encodeTail, type HeadState, headBytesMax } from './head-state.ts'
+import { decodeHead, type HeadState } from './head-state.ts'
+import { HeadWriter } from './head-writer.ts'
 import type { LooseRuns } from './loose.ts'
 import { checkSeal, seal } from './seal.ts'
+import { attributeKey, ownerKey, Tallies } from './tally.ts'
+import {
+  checkWitness,
+  noSums,
+  removeWitness,
+  type Sums,
+  sumsOf,
+  witnessColumns,
+  writeWitness,
+  writeWitnessSums,
+} from './witness.ts'
 
 export interface TimelineRow {
   /** Not made yet: it only has mail waiting. */
@@ -33,12 +45,25 @@ export interface Timeline {
   readonly name: TimelineId
   readonly head: HeadState
   readonly row: TimelineRow
+  /** What its mail, checkpoints, cursors and forks add up to. */
+  readonly sums: Sums
+}
+
+/** What tallies count, as it is in the file. */
+interface Counted {
+  readonly attributes: Attributes
+  readonly owner: string | null
 }
 
 const columns = `tid, space, name, key, is_stub, parent, owner, queue, priority, status, wakeup, mail, due, checkpoints,
   cursors, attributes, created_at`
 const columnNames = columns.split(',').map((name) => name.trim())
-const select = `SELECT t.*, h.state FROM reprise_timeline t LEFT JOIN reprise_head h ON h.tid = t.tid`
+const joined = `LEFT JOIN reprise_head h ON h.tid = t.tid LEFT JOIN reprise_head_mark m ON m.tid = t.tid`
+const select = `SELECT t.*, h.state, ${witnessColumns} FROM reprise_timeline t ${joined}
+  LEFT JOIN reprise_witness w ON w.space = t.space AND w.name = t.name`
+/** In the order of names, as the witnesses know them. */
+export const selectByWitness = `SELECT t.*, h.state, ${witnessColumns} FROM reprise_witness w
+  LEFT JOIN reprise_timeline t ON t.tid = w.tid ${joined}`
 const insert = `INSERT INTO reprise_timeline (${columns}, crc) VALUES (${'?, '.repeat(columnNames.length)}?)`
 const update = `UPDATE reprise_timeline SET ${settings(columnNames.slice(1))}, crc = ? WHERE tid = ?`
 /** Without its name, which it keeps: SQLite writes an index again for each column that is set, changed or not. */
@@ -47,12 +72,6 @@ const change = `UPDATE reprise_timeline SET ${settings(columnNames.slice(firstCh
 const lastGiven = `SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'reprise_timeline'),
   (SELECT coalesce(max(tid), 0) FROM reprise_timeline)) AS tid`
 const keptMax = 20_000
-/** Many heads go in few statements: these sizes cover every count. */
-const headBatches = [64, 16, 4, 1].map((size) => ({
-  size,
-  sql: `REPLACE INTO reprise_head (tid, state) VALUES ${'(?, ?), '.repeat(size - 1)}(?, ?)`,
-}))
-
 export class Timelines {
   readonly #connection: Connection
   readonly #space: number
@@ -62,8 +81,11 @@ export class Timelines {
   readonly #dirtyHeads = new Set<number>()
   /** Their heads in the file are behind, since they were appended to loosely from here. */
   readonly #behind = new Set<number>()
-  /** With the attributes that are in the file. */
-  readonly #dirtyRows = new Map<number, Attributes>()
+  /** With what tallies count of them, as it is in the file. */
+  readonly #dirtyRows = new Map<number, Counted>()
+  /** Their sums changed. */
+  readonly #dirtySums = new Set<number>()
+  readonly #tallies: Tallies
   /** Some were removed in this transaction, from the file as well. */
   #hasRemoved = false
   /** Not in the file yet. */
@@ -71,16 +93,14 @@ export class Timelines {
   /** The highest number given to a timeline; null if it must be looked up. */
   #lastTid: number | null = null
   readonly #undo: (() => void)[] = []
-  readonly #tails = new Map<
-    number,
-    Pick<HeadState, 'owner' | 'floor' | 'floorDigest' | 'base'> & { bytes: Uint8Array }
-  >()
-  #packed = new Uint8Array(4096)
+  readonly #heads: HeadWriter
 
   constructor(connection: Connection, space: number, loose: LooseRuns) {
     this.#connection = connection
     this.#space = space
     this.#loose = loose
+    this.#tallies = new Tallies(connection)
+    this.#heads = new HeadWriter(connection)
   }
 
   /** Stubs too; null if there is nothing of that name. */
@@ -88,9 +108,15 @@ export class Timelines {
     const kept = this.#byName.get(name)
     if (kept) return kept
     const row = this.#connection.get(`${select} WHERE t.space = ? AND t.name = ?`, this.#space, name)
-    if (row) return this.#keep(this.#read(row))
-    this.#checkMissing(name)
-    return null
+    if (!row) {
+      this.#checkMissing(name)
+      return null
+    }
+    // An index that lost its order leads elsewhere.
+    if (row.name !== name || row.space !== this.#space) {
+      throw damaged(`the index of names leads from ${name} to ${row.name}`, { timeline: name })
+    }
+    return this.#keep(this.#read(row))
   }
 
   /** Of whichever namespace; null if it was forgotten. */
@@ -98,24 +124,54 @@ export class Timelines {
     const kept = this.#byTid.get(tid)
     if (kept) return kept
     const row = this.#connection.get(`${select} WHERE t.tid = ?`, tid)
-    if (!row) return null
+    if (!row) {
+      // What is forgotten leaves no head.
+      const sql = 'SELECT 1 FROM reprise_head WHERE tid = ? UNION ALL SELECT 1 FROM reprise_head_mark WHERE tid = ?'
+      if (this.#connection.get(sql, tid, tid)) throw damaged(`timeline ${tid} is missing, its head is not`, { tid })
+      return null
+    }
     const timeline = this.#read(row)
     return row.space === this.#space ? this.#keep(timeline) : null
   }
 
-  forksOf(parent: number): Timeline[] {
+  /** A timeline that an index or a list names: it must be there. */
+  required(tid: number): Timeline {
+    const found = this.byTid(tid)
+    if (!found) throw damaged(`an index names timeline ${tid}, which is not there`, { tid })
+    return found
+  }
+
+  /** From a row of `selectByWitness`. */
+  fromRow(row: SqlRow): Timeline {
+    return this.#keep(this.#read(row))
+  }
+
+  forksOf({ tid: parent, name, sums }: Timeline): Timeline[] {
     const rows = this.#connection.all('SELECT tid FROM reprise_timeline WHERE parent = ?', parent)
-    return rows.map(({ tid }) => this.byTid(tid as number)!)
+    const forks = rows.map(({ tid }) => this.required(tid as number))
+    if (forks.length !== sums.forks || forks.some(({ row }) => row.parent !== parent)) {
+      throw damaged(`${name} has ${sums.forks} forks, ${forks.length} are there`, { timeline: name })
+    }
+    return forks
   }
 
   /** A fork is in the file at once, so that `forksOf` finds it. */
-  insert(name: TimelineId, head: HeadState, row: TimelineRow): Timeline {
+  insert(name: TimelineId, head: HeadState, row: TimelineRow, sums: Sums = noSums): Timeline {
     const tid = this.#newTid()
-    const timeline = { tid, name, head, row }
+    const timeline = { tid, name, head, row, sums }
     this.put(timeline)
     this.#fresh.add(tid)
-    if (row.parent !== null) this.#writeRow(timeline)
+    if (row.parent !== null) {
+      this.#writeRow(timeline)
+      this.countFork(row.parent, 1)
+    }
     return timeline
+  }
+
+  /** A fork of `parent` came, or went. */
+  countFork(parent: number, count: number): void {
+    const timeline = this.required(parent)
+    this.put({ ...timeline, sums: { ...timeline.sums, forks: timeline.sums.forks + count } })
   }
 
   put(timeline: Timeline): void {
@@ -125,7 +181,8 @@ export class Timelines {
     this.#keep(timeline)
     if (before?.head !== timeline.head) this.#dirtyHeads.add(tid)
     const isRowSame = before && before.row === timeline.row && before.head.owner === timeline.head.owner
-    if (!isRowSame && !this.#dirtyRows.has(tid)) this.#dirtyRows.set(tid, before?.row.attributes ?? {})
+    if (!isRowSame && !this.#dirtyRows.has(tid)) this.#dirtyRows.set(tid, countedOf(before))
+    if (before?.sums !== timeline.sums) this.#dirtySums.add(tid)
   }
 
   /** If it is in memory. */
@@ -144,18 +201,27 @@ export class Timelines {
     this.#byName.delete(timeline.name)
     this.put(renamed)
     this.#writeRow(renamed, update)
+    // The witness follows with the row, at the end.
+    this.#connection.run('DELETE FROM reprise_witness WHERE space = ? AND name = ?', this.#space, timeline.name)
   }
 
-  remove({ tid, name }: Timeline): void {
+  remove(timeline: Timeline): void {
+    const { tid, name, row } = timeline
+    const counted = this.#dirtyRows.get(tid) ?? countedOf(this.#byTid.get(tid) ?? timeline)
+    if (row.parent !== null) this.countFork(row.parent, -1)
     for (const table of ['timeline', 'head', 'attribute']) {
       this.#connection.run(`DELETE FROM reprise_${table} WHERE tid = ?`, tid)
     }
+    removeWitness(this.#connection, this.#space, tid, name)
+    this.#tally(counted, nothingCounted)
+    this.#tallies.flush()
     this.#remember(tid)
     this.#hasRemoved = true
     this.#byName.delete(name)
     this.#byTid.delete(tid)
     this.#dirtyHeads.delete(tid)
     this.#dirtyRows.delete(tid)
+    this.#dirtySums.delete(tid)
     this.#fresh.delete(tid)
   }
 
@@ -171,31 +237,38 @@ export class Timelines {
 
   /** What others may keep has changed: the transaction must add a row (log-end.ts). */
   get isDirty(): boolean {
-    return this.#hasRemoved || this.#dirtyHeads.size > 0 || this.#dirtyRows.size > 0
+    return this.#hasRemoved || this.#dirtyHeads.size + this.#dirtyRows.size + this.#dirtySums.size > 0
   }
 
   /** Writes what this transaction changed, and every head that is behind, whoever appended to it. */
   flush(): void {
     this.#takeLoose()
     this.#flushHeads()
-    for (const [tid, attributesBefore] of this.#dirtyRows) {
+    for (const [tid, before] of this.#dirtyRows) {
       const timeline = this.#byTid.get(tid)
       assert(timeline, 'a changed timeline is kept until it is written')
-      this.#writeRow(timeline)
-      this.#writeAttributes(timeline, attributesBefore)
+      const crc = this.#writeRow(timeline)
+      this.#writeAttributes(timeline, before.attributes)
+      this.#tally(before, countedOf(timeline))
+      writeWitness(this.#connection, this.#space, timeline, crc)
+      this.#dirtySums.delete(tid)
     }
+    for (const tid of this.#dirtySums) writeWitnessSums(this.#connection, this.#space, this.#byTid.get(tid)!)
+    this.#tallies.flush()
     this.#dirtyRows.clear()
+    this.#dirtySums.clear()
     this.#hasRemoved = false
     if (this.#byTid.size > keptMax) this.clear()
   }
 
   clear(): void {
-    this.#tails.clear()
+    this.#heads.forget()
     this.#byName.clear()
     this.#byTid.clear()
     this.#dirtyHeads.clear()
     this.#behind.clear()
     this.#dirtyRows.clear()
+    this.#dirtySums.clear()
     this.#hasRemoved = false
     this.#fresh.clear()
     this.#lastTid = null
@@ -205,7 +278,8 @@ export class Timelines {
   #remember(tid: number): void {
     const before = this.#byTid.get(tid)
     const wasHeadDirty = this.#dirtyHeads.has(tid)
-    const attributesBefore = this.#dirtyRows.get(tid)
+    const counted = this.#dirtyRows.get(tid)
+    const hadSums = this.#dirtySums.has(tid)
     const wasFresh = this.#fresh.has(tid)
     const hadRemoved = this.#hasRemoved
     this.#undo.push(() => {
@@ -216,8 +290,10 @@ export class Timelines {
       if (before) this.#keep(before)
       if (!wasHeadDirty) this.#dirtyHeads.delete(tid)
       else this.#dirtyHeads.add(tid)
-      if (attributesBefore === undefined) this.#dirtyRows.delete(tid)
-      else this.#dirtyRows.set(tid, attributesBefore)
+      if (counted === undefined) this.#dirtyRows.delete(tid)
+      else this.#dirtyRows.set(tid, counted)
+      if (hadSums) this.#dirtySums.add(tid)
+      else this.#dirtySums.delete(tid)
       if (wasFresh) this.#fresh.add(tid)
       else this.#fresh.delete(tid)
     })
@@ -239,8 +315,7 @@ export class Timelines {
       const state = this.#connection.get('SELECT state FROM reprise_head WHERE tid = ?', tid)?.state
       if (!(state instanceof Uint8Array)) continue
       const head = this.#loose.apply(tid, decodeHead(tid, state, `timeline ${tid}`))
-      const { bytes, ends } = this.#packHeads([tid], [head])
-      this.#connection.run(headBatches.at(-1)!.sql, tid, bytes.subarray(0, ends[0]))
+      this.#heads.write([tid], [head])
     }
   }
 
@@ -249,47 +324,27 @@ export class Timelines {
     this.#behind.clear()
     const tids = [...this.#dirtyHeads]
     const heads = tids.map((tid) => this.#byTid.get(tid)!.head)
-    const { bytes, ends } = this.#packHeads(tids, heads)
-    let index = 0
-    for (const { size, sql } of headBatches) {
-      for (; tids.length - index >= size; index += size) {
-        const values: SqlValue[] = []
-        for (let i = index; i < index + size; i++) values.push(tids[i]!, bytes.subarray(ends[i - 1] ?? 0, ends[i]))
-        this.#connection.run(sql, ...values)
-      }
-    }
+    this.#heads.write(tids, heads)
     this.#dirtyHeads.clear()
   }
 
-  #packHeads(tids: readonly number[], heads: readonly HeadState[]): { bytes: Uint8Array; ends: number[] } {
-    const tails = heads.map((head, i) => this.#tailOf(tids[i]!, head))
-    let sizeMax = 0
-    for (let i = 0; i < heads.length; i++) sizeMax += headBytesMax(heads[i]!) + tails[i]!.length
-    if (this.#packed.length < sizeMax) this.#packed = new Uint8Array(2 * sizeMax)
-    let end = 0
-    const ends = heads.map((head, i) => {
-      end = encodeHead(this.#packed, end, tids[i]!, head, tails[i]!)
-      return end
-    })
-    return { bytes: this.#packed, ends }
-  }
-
-  #tailOf(tid: number, head: HeadState): Uint8Array {
-    const kept = this.#tails.get(tid)
-    const isSame = kept && kept.owner === head.owner && kept.floorDigest === head.floorDigest && kept.base === head.base
-    if (isSame && kept.floor === head.floor) return kept.bytes
-    const bytes = encodeTail(head)
-    const { owner, floor, floorDigest, base } = head
-    this.#tails.set(tid, { owner, floor, floorDigest, base, bytes })
-    return bytes
-  }
-
-  #writeRow(timeline: Timeline, sql = change): void {
+  #writeRow(timeline: Timeline, sql = change): number {
     const { tid } = timeline
     const values = this.#values(timeline)
     const crc = seal(values)
     if (this.#fresh.delete(tid)) this.#connection.run(insert, ...values, crc)
     else this.#connection.run(sql, ...values.slice(sql === update ? 1 : firstChanging), crc, tid)
+    return crc
+  }
+
+  #tally(before: Counted, after: Counted): void {
+    if (before.owner !== after.owner) {
+      if (before.owner !== null) this.#tallies.add('owner', ownerKey(this.#space, before.owner), -1)
+      if (after.owner !== null) this.#tallies.add('owner', ownerKey(this.#space, after.owner), 1)
+    }
+    if (before.attributes === after.attributes) return
+    for (const pair of pairsOf(before.attributes)) this.#tallies.add('attribute', pair, -1)
+    for (const pair of pairsOf(after.attributes)) this.#tallies.add('attribute', pair, 1)
   }
 
   #newTid(): number {
@@ -333,8 +388,8 @@ export class Timelines {
   #read(found: SqlRow): Timeline {
     const where = `timeline ${found.name}`
     checkSeal(found, columnNames, where)
-    if (!(found.state instanceof Uint8Array)) throw damaged(`${where} has no head`, { timeline: found.name })
-    const head = decodeHead(found.tid as number, found.state, String(found.name))
+    checkWitness(found)
+    const head = decodeHead(found.tid as number, found.state as Uint8Array, String(found.name))
     if (head.owner !== found.owner) throw damaged(`the head and the row of ${where} disagree about its owner`)
     return {
       tid: found.tid as number,
@@ -353,23 +408,26 @@ export class Timelines {
         attributes: decodeAttributes(found.attributes as string),
         createdAt: found.created_at as number,
       },
+      sums: sumsOf(found),
     }
   }
 
   /** "Not there" is believed only when the second index says so too. */
   #checkMissing(name: TimelineId): void {
-    const key = nameKey(this.#space, name)
-    const rows = this.#connection.all(
-      'SELECT * FROM reprise_timeline INDEXED BY reprise_timeline_key WHERE key = ?',
-      key,
-    )
-    for (const row of rows) {
-      checkSeal(row, columnNames, `timeline ${row.name}`)
-      if (row.space === this.#space && row.name === name) {
-        throw damaged(`timeline ${name} is missing from the index of names`, { timeline: name })
-      }
-    }
+    const sql = 'SELECT 1 FROM reprise_witness WHERE space = ? AND name = ?'
+    if (!this.#connection.get(sql, this.#space, name)) return
+    throw damaged(`timeline ${name} is missing from the index of names`, { timeline: name })
   }
+}
+
+const nothingCounted: Counted = { attributes: {}, owner: null }
+
+function countedOf(timeline: Timeline | undefined): Counted {
+  return timeline ? { attributes: timeline.row.attributes, owner: timeline.head.owner } : nothingCounted
+}
+
+function pairsOf(attributes: Attributes): string[] {
+  return Object.entries(attributes).map(([key, value]) => attributeKey(JSON.stringify(key), searchValue(value)))
 }
 
 function settings(names: readonly string[]): string {

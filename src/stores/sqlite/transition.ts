@@ -92,7 +92,7 @@ function append(writing: Writing, timeline: Timeline, run: Run, operation: Opera
 function changeCatalog(writing: Writing, given: Timeline, commit: Commit): Timeline {
   let timeline = given
   if (commit.publish) timeline = publish(writing, timeline, commit.publish)
-  if (commit.marks) mark(writing, timeline, commit.marks)
+  if (commit.marks) timeline = mark(writing, timeline, commit.marks)
   if (commit.drop) timeline = drop(writing, timeline, commit.drop)
   if (commit.trim) timeline = trim(writing, timeline, commit.trim)
   return timeline

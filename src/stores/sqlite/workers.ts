@@ -5,7 +5,10 @@ import type { Attribute, WorkerRecord, WorkerRow } from '../../core/ports.ts'
 import { decodeAttributes, encodeAttributes } from './attributes.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
+import { damaged } from './failure.ts'
 import { checkSeal, checkText, seal } from './seal.ts'
+import { readTally, Tallies } from './tally.ts'
+import { sumOf, takeFrom } from './witness.ts'
 
 export interface WorkerState extends WorkerRecord {
   readonly startedAt: number
@@ -24,15 +27,19 @@ export class Workers {
   readonly #space: number
   /** Looked at in this transaction: a batch of commits is usually by one worker. */
   readonly #found = new Map<WorkerId, WorkerState | null>()
+  #all: SqlRow[] | null = null
+  readonly #tallies: Tallies
 
   constructor(connection: Connection, space: number) {
     this.#connection = connection
     this.#space = space
+    this.#tallies = new Tallies(connection)
   }
 
   /** What is in the file may have changed. */
   begin(): void {
     this.#found.clear()
+    this.#all = null
   }
 
   find(id: WorkerId): WorkerState | null {
@@ -40,6 +47,9 @@ export class Workers {
     if (found !== undefined) return found
     const row = this.#connection.get('SELECT * FROM reprise_worker WHERE space = ? AND id = ?', this.#space, id)
     const worker = row ? toState(row) : null
+    if (worker && worker.id !== id) throw damaged(`the list of workers leads from ${id} to ${worker.id}`)
+    // Nobody knows it: believed if nobody is missing.
+    if (!worker) this.#rows()
     this.#found.set(id, worker)
     return worker
   }
@@ -55,13 +65,12 @@ export class Workers {
   }
 
   alive(now: number): WorkerId[] {
-    const sql = 'SELECT id FROM reprise_worker WHERE space = ? AND retired_at IS NULL AND ? < beat_at + lease_ms'
-    return this.#connection.all(sql, this.#space, now).map(({ id }) => id as WorkerId)
+    const workers = this.#rows().map(toState)
+    return workers.filter((worker) => isAlive(worker, now)).map(({ id }) => id)
   }
 
   list(now: number): WorkerRow[] {
-    const rows = this.#connection.all('SELECT * FROM reprise_worker WHERE space = ? ORDER BY id', this.#space)
-    return rows.map((row) => {
+    return this.#rows().map((row) => {
       const { retiredAt, ...worker } = toState(row)
       return {
         ...worker,
@@ -93,13 +102,41 @@ export class Workers {
   }
 
   forgetRetired(before: number): number {
-    const sql = 'DELETE FROM reprise_worker WHERE space = ? AND retired_at < ?'
-    this.#found.clear()
-    return this.#connection.run(sql, this.#space, before)
+    const retired = this.#rows().filter(({ retired_at }) => retired_at !== null && (retired_at as number) < before)
+    for (const row of retired) {
+      const { id } = toState(row)
+      this.#connection.run('DELETE FROM reprise_worker WHERE space = ? AND id = ?', this.#space, id)
+      this.#tallies.add('worker', this.#key, -1, takeFrom(0, row.crc as number))
+    }
+    this.#tallies.flush()
+    this.begin()
+    return retired.length
+  }
+
+  /** All of them. One that vanished, or is as it was long ago, would let what it owns be taken from it. */
+  #rows(): SqlRow[] {
+    if (this.#all) return this.#all
+    const rows = this.#connection.all('SELECT * FROM reprise_worker WHERE space = ? ORDER BY id', this.#space)
+    const { count, sum } = readTally(this.#connection, 'worker', this.#key)
+    if (rows.length !== count || sumOf(rows) !== sum) {
+      for (const row of rows) toState(row)
+      throw damaged(`there are ${count} workers, and ${rows.length} or others are listed`)
+    }
+    this.#all = rows
+    return rows
+  }
+
+  get #key(): string {
+    return String(this.#space)
   }
 
   #write(worker: WorkerState): void {
-    this.#found.delete(worker.id)
+    const before = this.#connection.get(
+      'SELECT crc FROM reprise_worker WHERE space = ? AND id = ?',
+      this.#space,
+      worker.id,
+    )
+    this.begin()
     const values: SqlValue[] = [
       this.#space,
       worker.id,
@@ -114,7 +151,10 @@ export class Workers {
       worker.progressAt,
       worker.retiredAt,
     ]
-    this.#connection.run(replace, ...values, seal(values))
+    const crc = seal(values)
+    this.#connection.run(replace, ...values, crc)
+    this.#tallies.add('worker', this.#key, before ? 0 : 1, before ? takeFrom(crc, before.crc as number) : crc)
+    this.#tallies.flush()
   }
 }
 

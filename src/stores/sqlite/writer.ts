@@ -10,7 +10,7 @@ import { checkCommit } from '../../core/shapes.ts'
 import type { AckMark } from './ack-mark.ts'
 import { planAppends } from './append.ts'
 import type { Connection } from './connection.ts'
-import { isBusy, isConstraint, isNotTheEnd, toStoreError } from './failure.ts'
+import { damaged, isBusy, isConstraint, isNotTheEnd, toStoreError } from './failure.ts'
 import { toHead } from './heads.ts'
 import type { InPlace } from './in-place.ts'
 import { isAnchor, needsDigest } from './log.ts'
@@ -173,6 +173,9 @@ export class Writer {
   #begin(writing: Writing): void {
     checkVersion(this.#connection)
     const last = writing.log.lastPosition()
+    if (last < this.#lastPosition) {
+      throw damaged(`the log ended at ${this.#lastPosition}, and now at ${last}`, { last, before: this.#lastPosition })
+    }
     if (last !== this.#lastPosition) {
       this.#forget()
       this.#lastPosition = last

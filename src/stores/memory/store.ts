@@ -1,6 +1,7 @@
 // The memory store: the reference implementation of the Store port. Everything happens synchronously inside a call; a
 // promise is only its surface. Nothing survives the process, and facts() says so.
 
+import { Refused } from '../../core/commit/refused.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { mayMakeDue } from '../../core/due.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -28,11 +29,11 @@ import type {
 } from '../../core/ports.ts'
 import { refuseWrites } from '../../core/read-only.ts'
 import { checkCommit } from '../../core/shapes.ts'
+import { copyRecord } from './apply.ts'
 import { memoryBlobs } from './blobs.ts'
-import { copyRecord } from './catalog.ts'
 import { claim } from './claim.ts'
+import { commitOne, refusal } from './commit.ts'
 import { inspect } from './inspect.ts'
-import { transition } from './transition.ts'
 import { beat, compactFeed, retire, tidy } from './upkeep.ts'
 import { compareText, findTimelines, readFeed, readRuns, toHead, toWorkerRow } from './view.ts'
 import { createWorld, type MemoryWorld, type Space, spaceOf } from './world.ts'
@@ -75,9 +76,7 @@ class MemoryStore implements Store {
     for (const commit of commits) checkCommit(commit)
     const hasRider = commits.some((commit) => commit.ride)
     const outcomes = await this.#world.turn.run(() =>
-      hasRider
-        ? this.#commitRiding(space, commits)
-        : commits.map((one) => transition(space, one, this.#clock()).outcome),
+      hasRider ? this.#commitRiding(space, commits) : commits.map((one) => commitOne(space, one, this.#clock())),
     )
     if (commits.some((commit) => commit.trim || commit.forget)) compactFeed(space)
     if (outcomes.some((outcome) => outcome.ok && !outcome.wasApplied)) {
@@ -94,17 +93,16 @@ class MemoryStore implements Store {
 
   /** The rider is asked between a trial and the real step, so that nobody reads what it may still take back. */
   async #commitOne(space: Space, commit: Commit): Promise<Outcome> {
-    const trial = transition(space, commit, this.#clock())
-    if (!commit.ride || !trial.outcome.ok || trial.outcome.wasApplied) return trial.outcome
-    trial.undo()
+    if (!commit.ride) return commitOne(space, commit, this.#clock())
+    const trial = commitOne(space, commit, this.#clock(), true)
+    if (!trial.ok || trial.wasApplied) return trial
     try {
       const ridden = await commit.ride(noSql)
-      const { outcome } = transition(space, commit, this.#clock())
+      const outcome = commitOne(space, commit, this.#clock())
       return outcome.ok ? { ...outcome, ridden } : outcome
     } catch (cause) {
-      const row = commit.guard && space.timelines.get(commit.guard.timeline)
-      const head = row ? toHead(space, row, this.#clock()) : null
-      return { ok: false, code: 'RIDER_FAILED', reason: 'the rider of the commit threw', head, cause }
+      const failed = new Refused('RIDER_FAILED', 'the rider of the commit threw', cause)
+      return refusal(space, commit, failed, this.#clock())
     }
   }
 

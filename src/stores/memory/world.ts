@@ -2,30 +2,22 @@
 // one world, and a simulated power loss goes back to a snapshot of it. Rows are immutable; what they hold as bytes are
 // copies of what was given in, so that a simulator can flip bits in them (cells).
 
-import type { ManifestId, OperationId, TimelineId, WorkerId } from '../../core/coordinate.ts'
-import type { Attribute, Base, CursorRow, ManifestRecord, Message, Run, WorkerRecord } from '../../core/ports.ts'
+import type { HeadFacts } from '../../core/commit/view.ts'
+import type { ManifestId, MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type { Attribute, CursorRow, ManifestRecord, Message, Run, WorkerRecord } from '../../core/ports.ts'
 import { Log, SharedMap } from './shared.ts'
 import { Turn } from './turn.ts'
 
-export interface TimelineRow {
+export interface TimelineRow extends HeadFacts {
   /** What the feed knows it by: it survives a renaming. */
   readonly serial: number
   readonly id: TimelineId
-  readonly seq: number
-  readonly epoch: number
-  readonly digest: Uint8Array
-  readonly owner: WorkerId | null
-  readonly floor: number
-  readonly floorDigest: Uint8Array
-  readonly base: Base | null
   readonly queue: string | null
   readonly priority: number
   readonly status: string
   readonly wakeup: number | null
   readonly attributes: Readonly<Record<string, Attribute>>
-  readonly operation: OperationId | null
   readonly createdAt: number
-  readonly updatedAt: number
   readonly runs: Log<RunRow>
   /** In the order of publishing. */
   readonly catalog: readonly ManifestRecord[]
@@ -127,6 +119,10 @@ export function spaceOf(world: MemoryWorld, namespace: string): Space {
   }
   world.spaces.set(namespace, space)
   return space
+}
+
+export function messageKey(to: TimelineId, id: MessageId): string {
+  return `${to.length}:${to}${id}`
 }
 
 /** A place where stored bytes lie: flip bits in `bytes` and the medium is damaged, in snapshots that share it too. */

@@ -1,5 +1,5 @@
 // The short way for what nearly every commit is: an append and nothing else, by an owner who knows the head. Such a batch
-// is one statement, the row of the log; heads follow later (loose.ts). It does the same as transition.ts and gives up (null)
+// is one statement, the row of the log; heads follow later (loose.ts). It does the same as core/commit and gives up (null)
 // wherever that would refuse or do more.
 
 import { equalBytes } from '../../core/coordinate.ts'

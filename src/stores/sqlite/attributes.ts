@@ -44,12 +44,3 @@ function decodeAttribute(text: string): Attribute {
       throw damaged(`an attribute is of an unknown type ${text.slice(0, 1)}`)
   }
 }
-
-export function mergeAttributes(before: Attributes, changes: Readonly<Record<string, Attribute | null>>): Attributes {
-  const merged = new Map(Object.entries(before))
-  for (const [key, value] of Object.entries(changes)) {
-    if (value === null) merged.delete(key)
-    else if (value !== undefined) merged.set(key, value)
-  }
-  return Object.fromEntries(merged)
-}

@@ -1,14 +1,11 @@
 // The catalog: which checkpoints exist, what is known of them, and which may go.
 
-import { equalBytes, type ManifestId } from '../../core/coordinate.ts'
-import type { Commit, ManifestMark, ManifestRecord } from '../../core/ports.ts'
+import { type Digest, equalBytes, type ManifestId } from '../../core/coordinate.ts'
+import type { ManifestMark, ManifestRecord } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
-import { cursorBehind, toPosition } from './cursors.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
-import { copyDigest } from './head-state.ts'
-import { Refused } from './refused.ts'
-import { checkSeal, checkText, seal } from './seal.ts'
+import { checkSeal, seal } from './seal.ts'
 import { sweepLater } from './sweep.ts'
 import type { Timeline } from './timelines.ts'
 import { addTo, sumOf, takeFrom } from './witness.ts'
@@ -23,19 +20,7 @@ const update = `UPDATE reprise_manifest SET ${columnNames.map((name) => `${name}
 export function publish(writing: Writing, timeline: Timeline, records: readonly ManifestRecord[]): Timeline {
   let sum = timeline.sums.checkpoints
   for (const record of records) {
-    const { id, seq, baseId } = record
-    if (seq > timeline.head.seq) {
-      throw new Refused(
-        'OUT_OF_RANGE',
-        `checkpoint ${id} is at ${seq}, the head of ${timeline.name} at ${timeline.head.seq}`,
-      )
-    }
-    if (isInCatalog(writing, id)) throw new Refused('EXISTS', `there is a checkpoint ${id} already`)
-    if (baseId !== null && !isInCatalog(writing, baseId)) {
-      throw new Refused('BASE_GONE', `checkpoint ${id} builds on ${baseId}, which is not in the catalog`)
-    }
     const values = valuesOf(writing.space, timeline.tid, record)
-    for (const value of values) if (typeof value === 'string') checkText(value, `checkpoint ${id}`)
     const crc = seal(values)
     writing.connection.run(insert, ...values, crc)
     sum = addTo(sum, crc)
@@ -48,10 +33,9 @@ export function mark(writing: Writing, timeline: Timeline, marks: readonly Manif
   for (const { id, ...notes } of marks) {
     const record = catalogOf(writing.connection, timeline).find((candidate) => candidate.id === id)
     // A damaged line is invalid whatever is noted on it; it stays as it is, for whoever looks into the damage.
-    if (!record || record.invalid === brokenLine) continue
+    if (!record || isBroken(record)) continue
     const given = Object.fromEntries(Object.entries(notes).filter(([, value]) => value !== undefined))
     const values = valuesOf(writing.space, timeline.tid, { ...record, ...given })
-    for (const value of values) if (typeof value === 'string') checkText(value, `checkpoint ${id}`)
     const crc = seal(values)
     sum = addTo(takeFrom(sum, crcOf(writing, id)), crc)
     writing.connection.run(update, ...values, crc, id, writing.space)
@@ -65,53 +49,25 @@ function crcOf({ connection, space }: Writing, id: ManifestId): number {
 }
 
 export function drop(writing: Writing, timeline: Timeline, ids: readonly ManifestId[]): Timeline {
-  const { name, head } = timeline
-  const catalog = catalogOf(writing.connection, timeline)
-  const going = catalog.filter((record) => ids.includes(record.id))
-  if (going.length === 0) return timeline
-  const pinned = going.find((record) => record.isPinned)
-  if (pinned) throw new Refused('PINNED', `checkpoint ${pinned.id} of ${name} is pinned`)
-  if (head.floor > 0 && !catalog.some((record) => !going.includes(record) && canRestore(record, head.floor))) {
-    throw new Refused('PINNED', `history of ${name} is trimmed to ${head.floor}, no verified checkpoint would remain`)
-  }
+  const damaged = new Set(catalogOf(writing.connection, timeline).flatMap((line) => (isBroken(line) ? line.id : [])))
   let sum = timeline.sums.checkpoints
-  for (const { id } of going) {
+  for (const id of ids) {
     sum = takeFrom(sum, crcOf(writing, id))
     writing.connection.run('DELETE FROM reprise_manifest WHERE space = ? AND id = ?', writing.space, id)
   }
   // The checksum of a damaged line is not what was added: what is left is added up anew.
-  if (going.some(({ invalid }) => invalid === brokenLine)) sum = sumOf(writing.connection.all(select, timeline.tid))
-  return countCheckpoints(timeline, -going.length, sum)
+  if (ids.some((id) => damaged.has(id))) sum = sumOf(writing.connection.all(select, timeline.tid))
+  return countCheckpoints(timeline, -ids.length, sum)
 }
 
-export function trim(writing: Writing, timeline: Timeline, to: NonNullable<Commit['trim']>): Timeline {
-  const { name, head } = timeline
-  if (to.seq <= head.floor) return timeline
-  const run = writing.log.runEndingAt(timeline, to.seq)
-  if (!run && head.base?.seq !== to.seq) {
-    throw new Refused('OUT_OF_RANGE', `sequence ${to.seq} of ${name} is not the end of a run`)
-  }
-  const catalog = catalogOf(writing.connection, timeline)
-  for (const id of to.restsOn) {
-    const record = catalog.find((candidate) => candidate.id === id)
-    if (!record || !canRestore(record, to.seq)) {
-      throw new Refused('PINNED', `checkpoint ${id} is not a verified, valid one at or above ${to.seq}`)
-    }
-  }
-  for (const fork of writing.timelines.forksOf(timeline)) {
-    const { floor, base } = fork.head
-    if (floor < to.seq && floor < (base?.seq ?? 0)) {
-      throw new Refused('PINNED', `the fork ${fork.name} needs history of ${name} above ${floor}`)
-    }
-  }
-  // The last run that goes is the newest in the feed: a cursor that passed it passed the others.
-  const cursor = run && cursorBehind(writing, toPosition(run.position))
-  if (cursor) throw new Refused('PINNED', `cursor ${cursor} has not passed sequence ${to.seq} of ${name}`)
-  // The next run may lean on the digest here (log.ts): unless the floor says the same, what it leans on stays.
-  if (run && equalBytes(writing.log.digestOf(timeline, run), to.digest)) {
-    sweepLater(writing, timeline, to.seq, run.position)
-  }
-  return { ...timeline, head: { ...head, floor: to.seq, floorDigest: copyDigest(to.digest) } }
+/** The next run may lean on the digest here (log.ts): unless the floor says the same, what it leans on stays. */
+export function trim(writing: Writing, timeline: Timeline, seq: number, digest: Digest): void {
+  const run = writing.log.runEndingAt(timeline, seq)
+  if (run && equalBytes(writing.log.digestOf(timeline, run), digest)) sweepLater(writing, timeline, seq, run.position)
+}
+
+function isBroken({ invalid }: ManifestRecord): boolean {
+  return invalid === brokenLine
 }
 
 const brokenLine = 'its line in the catalog does not match its checksum'
@@ -148,18 +104,7 @@ export function readCatalog(connection: Connection, timeline: Timeline): Manifes
   return rows.map(toRecordOrInvalid)
 }
 
-/** The catalog of one timeline becomes another's name, or nobody's. */
-export function forgetCatalog(writing: Writing, timeline: Timeline): void {
-  const pinned = catalogOf(writing.connection, timeline).find((record) => record.isPinned)
-  if (pinned) throw new Refused('PINNED', `checkpoint ${pinned.id} of ${timeline.name} is pinned`)
-  writing.connection.run('DELETE FROM reprise_manifest WHERE tid = ?', timeline.tid)
-}
-
-function canRestore(record: ManifestRecord, floor: number): boolean {
-  return record.seq >= floor && record.verifiedAt !== null && record.invalid === null
-}
-
-function isInCatalog({ connection, space }: Writing, id: ManifestId): boolean {
+export function isInCatalog({ connection, space }: Writing, id: ManifestId): boolean {
   return connection.get('SELECT 1 FROM reprise_manifest WHERE space = ? AND id = ?', space, id) !== undefined
 }
 

@@ -1,12 +1,13 @@
 // Named cursors into the feed: how far a consumer has read, and so what may not be trimmed yet.
 
+import type { Changes } from '../../core/commit/changes.ts'
+import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { type Commit, type CursorRow, type FeedPosition, feedStart } from '../../core/ports.ts'
+import { type CursorRow, type FeedPosition, feedStart } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
-import { Refused } from './refused.ts'
-import { checkSeal, checkText, seal } from './seal.ts'
+import { checkSeal, seal } from './seal.ts'
 import type { Timeline, Timelines } from './timelines.ts'
 import { addTo, sumOf, takeFrom } from './witness.ts'
 import type { Writing } from './writing.ts'
@@ -25,31 +26,39 @@ export function fromPosition(position: FeedPosition): number {
   return Number(position)
 }
 
-export function moveCursors(writing: Writing, timeline: Timeline, moves: NonNullable<Commit['cursors']>): Timeline {
+export function moveCursors(writing: Writing, timeline: Timeline, moves: Changes['cursors']): Timeline {
   const { connection, space, now } = writing
   let { cursors } = timeline.row
   let sum = timeline.sums.cursors
-  for (const [name, position] of Object.entries(moves)) {
-    if (position === undefined) continue
-    checkText(name, 'the name of a cursor')
-    const before = connection.get('SELECT * FROM reprise_cursor WHERE space = ? AND name = ?', space, name)
-    if (before) checkSeal(before, columnNames, `cursor ${name}`)
-    if (before && before.name !== name) throw damaged(`the list of cursors leads from ${name} to ${before.name}`)
-    if (before && before.tid !== timeline.tid)
-      throw new Refused('CONFLICT', `cursor ${name} belongs to another timeline`)
+  for (const { name, position } of moves) {
+    const before = find(writing, name)
     if (before) sum = takeFrom(sum, before.crc as number)
     if (position === null) {
       cursors -= connection.run('DELETE FROM reprise_cursor WHERE space = ? AND name = ?', space, name)
       continue
-    }
-    if (before && position < (before.position as string)) {
-      throw new Refused('CONFLICT', `cursor ${name} is at ${before.position} and does not move back to ${position}`)
     }
     sum = addTo(sum, writeCursor(connection, [space, name, timeline.tid, position, now]))
     if (!before) cursors += 1
   }
   const row = cursors === timeline.row.cursors ? timeline.row : { ...timeline.row, cursors }
   return { ...timeline, row, sums: { ...timeline.sums, cursors: sum } }
+}
+
+export function findCursor(
+  writing: Writing,
+  name: string,
+): { readonly owner: TimelineId; readonly position: FeedPosition } | null {
+  const row = find(writing, name)
+  if (!row) return null
+  return { owner: writing.timelines.required(row.tid as number).name, position: row.position as string }
+}
+
+function find({ connection, space }: Writing, name: string): SqlRow | undefined {
+  const row = connection.get('SELECT * FROM reprise_cursor WHERE space = ? AND name = ?', space, name)
+  if (!row) return undefined
+  checkSeal(row, columnNames, `cursor ${name}`)
+  if (row.name !== name) throw damaged(`the list of cursors leads from ${name} to ${row.name}`)
+  return row
 }
 
 export function listCursors(connection: Connection, space: number, timelines: Timelines): CursorRow[] {

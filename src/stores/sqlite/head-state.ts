@@ -8,24 +8,16 @@
 
 import { assert } from '../../core/assert.ts'
 import { ByteReader, ByteWriter, textBytesMax, writeInteger, writeText } from '../../core/bytes.ts'
+import type { HeadFacts } from '../../core/commit/view.ts'
 import type { Digest, OperationId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Base } from '../../core/ports.ts'
 import { checksum } from './checksum.ts'
 import { damaged } from './failure.ts'
 
-export interface HeadState {
-  readonly seq: number
-  readonly epoch: number
-  readonly digest: Digest
+export interface HeadState extends HeadFacts {
   /** Where the last run of its own lies; 0: it has none. */
   readonly position: number
-  readonly floor: number
-  readonly floorDigest: Digest
-  readonly base: Base | null
-  readonly owner: WorkerId | null
-  readonly operation: OperationId | null
-  readonly updatedAt: number
 }
 
 const digestBytes = 32

@@ -5,48 +5,51 @@ import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import type { RepriseError } from '../../core/errors.ts'
 import type { Message, OutgoingMessage } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
-import type { SqlValue } from './driver.ts'
+import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
 import type { HeadState } from './head-state.ts'
-import { Refused } from './refused.ts'
-import { checkSeal, checkText, seal } from './seal.ts'
+import { checkSeal, seal } from './seal.ts'
 import type { Timeline, TimelineRow } from './timelines.ts'
 import { addTo, takeFrom } from './witness.ts'
 import type { Writing } from './writing.ts'
 
 const columnNames = ['tid', 'id', 'kind', 'data', 'sent_at', 'consumed_at']
 
-/** Says whether any of the messages was new. */
-export function send(writing: Writing, messages: readonly OutgoingMessage[]): boolean {
-  let isNew = false
+export function send(writing: Writing, messages: readonly OutgoingMessage[]): void {
   for (const { id, to, kind, data } of messages) {
-    for (const text of [id, to, kind]) checkText(text, 'a message')
     const timeline = writing.timelines.find(to) ?? makeStub(writing, to)
     const values: SqlValue[] = [timeline.tid, id, kind, data, writing.now, null]
-    const sql = `INSERT INTO reprise_inbox (tid, id, kind, data, sent_at, consumed_at, crc) VALUES (?, ?, ?, ?, ?, ?, ?)
-      ON CONFLICT DO NOTHING`
+    const sql =
+      'INSERT INTO reprise_inbox (tid, id, kind, data, sent_at, consumed_at, crc) VALUES (?, ?, ?, ?, ?, ?, ?)'
     const crc = seal(values)
-    if (writing.connection.run(sql, ...values, crc) === 0) continue
-    isNew = true
+    writing.connection.run(sql, ...values, crc)
     countMail(writing, timeline.tid, 1, (sum) => addTo(sum, crc))
   }
-  return isNew
 }
 
 export function consume(writing: Writing, timeline: Timeline, ids: readonly MessageId[]): void {
   const nothing = new Uint8Array()
   for (const id of ids) {
-    const row = writing.connection.get('SELECT * FROM reprise_inbox WHERE tid = ? AND id = ?', timeline.tid, id)
-    if (row) checkSeal(row, columnNames, `message ${id} to ${timeline.name}`)
-    if (row && (row.id !== id || row.tid !== timeline.tid)) throw damaged(`message ${id} leads to ${row.id}`)
-    if (!row || row.consumed_at !== null) {
-      throw new Refused('CONFLICT', `no unread message ${id} to ${timeline.name}`)
-    }
+    const row = find(writing.connection, timeline, id)!
     const crc = seal([timeline.tid, id, row.kind!, nothing, row.sent_at!, writing.now])
     const sql = 'UPDATE reprise_inbox SET data = ?, consumed_at = ?, crc = ? WHERE number = ?'
     writing.connection.run(sql, nothing, writing.now, crc, row.number!)
     countMail(writing, timeline.tid, -1, (sum) => takeFrom(sum, row.crc as number))
   }
+}
+
+export function findMessage(connection: Connection, timeline: Timeline, id: MessageId): 'unread' | 'consumed' | null {
+  const row = find(connection, timeline, id)
+  if (!row) return null
+  return row.consumed_at === null ? 'unread' : 'consumed'
+}
+
+function find(connection: Connection, timeline: Timeline, id: MessageId): SqlRow | undefined {
+  const row = connection.get('SELECT * FROM reprise_inbox WHERE tid = ? AND id = ?', timeline.tid, id)
+  if (!row) return undefined
+  checkSeal(row, columnNames, `message ${id} to ${timeline.name}`)
+  if (row.id !== id || row.tid !== timeline.tid) throw damaged(`message ${id} leads to ${row.id}`)
+  return row
 }
 
 /** The whole inbox was found to be complete when it had so many: half of them can be read before it is counted again. */

@@ -2,7 +2,6 @@
 // is never obeyed.
 
 import { crc32 } from 'node:zlib'
-import { RepriseError } from '../../core/errors.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
 
@@ -41,15 +40,4 @@ export function isSealed(row: SqlRow, columns: readonly string[]): boolean {
     values.push(value)
   }
   return seal(values) === row.crc
-}
-
-const loneSurrogate = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/
-
-/** SQLite keeps text as UTF-8 and drivers end it at NUL: what would come back as something else does not go in. */
-export function checkText(text: string | null | undefined, what: string): void {
-  if (typeof text !== 'string') return
-  if (loneSurrogate.test(text)) {
-    throw new RepriseError('INVALID_ARGUMENT', `${what} contains half of a surrogate pair`)
-  }
-  if (text.includes('\0')) throw new RepriseError('INVALID_ARGUMENT', `${what} contains the character NUL`)
 }

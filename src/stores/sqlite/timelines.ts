@@ -92,7 +92,6 @@ export class Timelines {
   readonly #fresh = new Set<number>()
   /** The highest number given to a timeline; null if it must be looked up. */
   #lastTid: number | null = null
-  readonly #undo: (() => void)[] = []
   readonly #heads: HeadWriter
 
   constructor(connection: Connection, space: number, loose: LooseRuns) {
@@ -177,7 +176,6 @@ export class Timelines {
   put(timeline: Timeline): void {
     const { tid } = timeline
     const before = this.#byTid.get(tid)
-    this.#remember(tid)
     this.#keep(timeline)
     if (before?.head !== timeline.head) this.#dirtyHeads.add(tid)
     const isRowSame = before && before.row === timeline.row && before.head.owner === timeline.head.owner
@@ -215,7 +213,6 @@ export class Timelines {
     removeWitness(this.#connection, this.#space, tid, name)
     this.#tally(counted, nothingCounted)
     this.#tallies.flush()
-    this.#remember(tid)
     this.#hasRemoved = true
     this.#byName.delete(name)
     this.#byTid.delete(tid)
@@ -223,16 +220,6 @@ export class Timelines {
     this.#dirtyRows.delete(tid)
     this.#dirtySums.delete(tid)
     this.#fresh.delete(tid)
-  }
-
-  /** From here on changes can be taken back; those before stay. */
-  mark(): void {
-    this.#undo.length = 0
-  }
-
-  /** Takes back what was changed since the mark. What is already in the file, a savepoint takes back. */
-  undo(): void {
-    for (const step of this.#undo.splice(0).reverse()) step()
   }
 
   /** What others may keep has changed: the transaction must add a row (log-end.ts). */
@@ -272,31 +259,6 @@ export class Timelines {
     this.#hasRemoved = false
     this.#fresh.clear()
     this.#lastTid = null
-    this.#undo.length = 0
-  }
-
-  #remember(tid: number): void {
-    const before = this.#byTid.get(tid)
-    const wasHeadDirty = this.#dirtyHeads.has(tid)
-    const counted = this.#dirtyRows.get(tid)
-    const hadSums = this.#dirtySums.has(tid)
-    const wasFresh = this.#fresh.has(tid)
-    const hadRemoved = this.#hasRemoved
-    this.#undo.push(() => {
-      this.#hasRemoved = hadRemoved
-      const now = this.#byTid.get(tid)
-      if (now) this.#byName.delete(now.name)
-      this.#byTid.delete(tid)
-      if (before) this.#keep(before)
-      if (!wasHeadDirty) this.#dirtyHeads.delete(tid)
-      else this.#dirtyHeads.add(tid)
-      if (counted === undefined) this.#dirtyRows.delete(tid)
-      else this.#dirtyRows.set(tid, counted)
-      if (hadSums) this.#dirtySums.add(tid)
-      else this.#dirtySums.delete(tid)
-      if (wasFresh) this.#fresh.add(tid)
-      else this.#fresh.delete(tid)
-    })
   }
 
   #keep(timeline: Timeline): Timeline {

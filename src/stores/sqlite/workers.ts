@@ -6,8 +6,9 @@ import { decodeAttributes, encodeAttributes } from './attributes.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
-import { checkSeal, checkText, seal } from './seal.ts'
+import { checkSeal, seal } from './seal.ts'
 import { readTally, Tallies } from './tally.ts'
+import { checkText } from './texts.ts'
 import { sumOf, takeFrom } from './witness.ts'
 
 export interface WorkerState extends WorkerRecord {

@@ -2,6 +2,8 @@
 // each commit stands or falls by itself. After the fsync and before anybody is told, the acknowledged mark moves.
 // What is in memory is true as long as nobody else has added a row: whatever matters to others adds one (log-end.ts).
 
+import { type Decision, decide } from '../../core/commit/decide.ts'
+import { Refused } from '../../core/commit/refused.ts'
 import { mayMakeDue } from '../../core/due.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Hash, Outcome } from '../../core/ports.ts'
@@ -9,6 +11,8 @@ import { isChained } from '../../core/run.ts'
 import { checkCommit } from '../../core/shapes.ts'
 import type { AckMark } from './ack-mark.ts'
 import { planAppends } from './append.ts'
+import { apply } from './apply.ts'
+import { SqliteCommitView } from './commit-view.ts'
 import type { Connection } from './connection.ts'
 import { damaged, isBusy, isConstraint, isNotTheEnd, toStoreError } from './failure.ts'
 import { toHead } from './heads.ts'
@@ -17,11 +21,11 @@ import { isAnchor, needsDigest } from './log.ts'
 import { checkVersion, insertAtEnd } from './log-end.ts'
 import { type FrameDraft, RowEncoder } from './log-row.ts'
 import { looseBytesMax, looseRowsMax } from './loose.ts'
-import { Refused } from './refused.ts'
+import { send } from './mail.ts'
 import { retryBusy } from './retry.ts'
 import { lost, Rider } from './rider.ts'
 import { sweep } from './sweep.ts'
-import { transition } from './transition.ts'
+import { checkTexts } from './texts.ts'
 import { Turn } from './turn.ts'
 import { Writing } from './writing.ts'
 
@@ -47,6 +51,7 @@ export class Writer {
   readonly #options: WriterOptions
   readonly #connection: Connection
   readonly #writing: Writing
+  readonly #view: SqliteCommitView
   readonly #turn = new Turn()
   readonly #rows = new RowEncoder()
   #lastPosition = unknown
@@ -59,12 +64,16 @@ export class Writer {
     this.#options = options
     this.#connection = options.connection
     this.#writing = new Writing(options.connection, options.space, options.hash)
+    this.#view = new SqliteCommitView(this.#writing)
   }
 
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
     const outcomes = this.#appendLoosely(commits)
     if (outcomes) return outcomes
-    for (const commit of commits) checkCommit(commit)
+    for (const commit of commits) {
+      checkCommit(commit)
+      checkTexts(commit)
+    }
     const hasRider = commits.some((commit) => commit.ride)
     const canSweep = commits.some((commit) => commit.trim || commit.forget)
     const mayBeDue = commits.some(mayMakeDue)
@@ -276,14 +285,12 @@ export class Writer {
   }
 
   #apply(writing: Writing, commit: Commit): Outcome {
-    const release = this.#savepoint(writing, commit)
     try {
-      const outcome = transition(writing, commit)
-      release(true)
+      const { outcome, changes } = decide(this.#view, commit)
+      if (changes) applyChanges(writing, changes)
       return outcome
     } catch (error) {
       if (!(error instanceof Refused)) throw error
-      release(false)
       return this.#refusal(writing, commit, error)
     }
   }
@@ -302,43 +309,36 @@ export class Writer {
     return outcomes
   }
 
+  /** The rider goes before what is decided is applied: if it throws, only its own SQL has to be taken back. */
   async #applyOneRiding(writing: Writing, commit: Commit, ride: NonNullable<Commit['ride']>): Promise<Outcome> {
-    const release = this.#savepoint(writing, commit)
     const rider = new Rider(this.#connection)
     try {
-      const outcome = transition(writing, commit)
-      if (outcome.wasApplied) {
-        release(true)
-        return outcome
-      }
-      const ridden = await rideOrRefuse(ride, rider)
-      release(true)
+      const { outcome, changes } = decide(this.#view, commit)
+      if (!changes) return outcome
+      const ridden = await this.#ride(ride, rider)
+      applyChanges(writing, changes)
       return { ...outcome, ridden }
     } catch (error) {
       if (rider.isLost) throw new TransactionLost(commit)
       if (!(error instanceof Refused)) throw error
-      release(false)
       return this.#refusal(writing, commit, error)
     } finally {
       rider.end()
     }
   }
 
-  /** Where a commit can be taken back to. Steps that only change timelines and frames need no savepoint in the file. */
-  #savepoint(writing: Writing, commit: Commit): (isKept: boolean) => void {
-    const needsSavepoint = !isPlain(commit)
-    const { hasOtherChanges } = writing
-    const frameCount = writing.frames.length
-    writing.timelines.mark()
-    if (needsSavepoint) this.#connection.run('SAVEPOINT reprise')
-    return (isKept) => {
-      if (!isKept) {
-        writing.timelines.undo()
-        writing.frames.length = frameCount
-        writing.hasOtherChanges = hasOtherChanges
-        if (needsSavepoint) this.#connection.run('ROLLBACK TO reprise')
+  async #ride(ride: NonNullable<Commit['ride']>, rider: Rider): Promise<unknown> {
+    this.#connection.run('SAVEPOINT reprise')
+    try {
+      const ridden = await rideOrRefuse(ride, rider)
+      this.#connection.run('RELEASE reprise')
+      return ridden
+    } catch (error) {
+      if (!rider.isLost && error instanceof Refused) {
+        this.#connection.run('ROLLBACK TO reprise')
+        this.#connection.run('RELEASE reprise')
       }
-      if (needsSavepoint) this.#connection.run('RELEASE reprise')
+      throw error
     }
   }
 
@@ -382,8 +382,7 @@ class ConstraintFailed extends RepriseError {
   }
 }
 
-function isPlain(commit: Commit): boolean {
-  const { take, branch, publish, marks, drop, trim, consume, send, cursors, forget, ride } = commit
-  if (take?.create?.base || branch || publish || marks || drop || trim) return false
-  return !consume && !send && !cursors && !forget && !ride
+function applyChanges(writing: Writing, changes: NonNullable<Decision['changes']>): void {
+  if ('timeline' in changes) apply(writing, changes)
+  else send(writing, changes.sent)
 }

@@ -1,5 +1,5 @@
-// What one write transaction works with, and what it has gathered so far. The steps of a commit (transition.ts and the
-// files beside it) change timelines and append frames here; the writer (writer.ts) turns the sum into one log row.
+// What one write transaction works with, and what it has gathered so far. What a commit changes (apply.ts and the
+// files beside it) goes into timelines and append frames here; the writer (writer.ts) turns the sum into one log row.
 
 import type { Hash } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'

@@ -1,6 +1,6 @@
-// A refusal in the middle of a commit: thrown where it is found, turned into an outcome at the edge.
+// A refusal in the middle of a decision: thrown where it is found, turned into an outcome at the edge.
 
-import type { Refusal } from '../../core/ports.ts'
+import type { Refusal } from '../ports.ts'
 
 export class Refused {
   readonly code: Refusal

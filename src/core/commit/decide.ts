@@ -1,0 +1,188 @@
+// The rules of a commit, once: what a store looks like and what is asked for go in, what changes or why it is refused comes
+// out. Nothing is applied here, so that a refusal has nothing to take back. Memory and SQLite apply what this says;
+// PostgreSQL has the same rules as a function in the server, and is held against these by random histories.
+
+import { equalBytes, type TimelineId } from '../coordinate.ts'
+import type { Attribute, Commit, Guard, Outcome, Take } from '../ports.ts'
+import type { Writable } from '../writable.ts'
+import { catalogAfter, checkDrop, checkPublish, checkTrim, type Midway } from './catalog.ts'
+import type { Changes } from './changes.ts'
+import { branch, checkBase, checkForget, draft } from './lineage.ts'
+import { checkConsume, cursorMoves, newMessages } from './mail.ts'
+import { Refused } from './refused.ts'
+import type { CommitView, HeadFacts } from './view.ts'
+
+export interface Decision {
+  readonly outcome: Outcome & { readonly ok: true }
+  /** Null: nothing, since it was applied before. Mail without a guard has no timeline of its own. */
+  readonly changes: Changes | Pick<Changes, 'sent'> | null
+}
+
+/** Throws Refused. @example decide(view, { operation, guard, run }) */
+export function decide(view: CommitView, commit: Commit): Decision {
+  const { guard, operation } = commit
+  if (guard === null) {
+    const sent = newMessages(view, commit.send ?? [])
+    const wasApplied = sent.length === 0
+    return { outcome: { ok: true, epoch: 0, seq: 0, wasApplied }, changes: wasApplied ? null : { sent } }
+  }
+  const { timeline } = guard
+  const found = view.head(timeline)
+  const epoch = guard.epoch + (commit.take || commit.branch ? 1 : 0)
+  if (found && found.operation === operation) return repeated(epoch, found.seq)
+  if (!found && commit.forget) return repeated(epoch, guard.seq ?? 0)
+  const made = found ? null : make(view, timeline, commit.take)
+  const before = found ?? made!
+  checkGuard(guard, before)
+  if (commit.forget) {
+    checkForget(view, timeline)
+    return { outcome: { ok: true, epoch, seq: before.seq, wasApplied: false }, changes: forgotten(timeline, before) }
+  }
+  // One object that is changed step by step: this is on the way of every commit that is more than an append.
+  const head = copyFacts(before)
+  if (commit.take) {
+    checkTaker(view, timeline, head, commit.take)
+    head.owner = commit.take.worker
+  }
+  if (made) checkBase(view, made)
+  const archived = commit.branch ? branch(view, timeline, { found, taken: { ...head } }, commit.branch) : null
+  if (archived) Object.assign(head, archived.goesOnFrom)
+  const { run } = commit
+  if (run) {
+    head.seq = run.first + run.count - 1
+    head.digest = new Uint8Array(run.digest)
+  }
+  const isNew = made !== null || archived !== null
+  const { dropped, trim } = hasCatalogPart(commit) ? checkCatalog(view, { timeline, head, isNew }, commit) : untouched
+  if (commit.consume) checkConsume(view, timeline, commit.consume)
+  const sent = commit.send ? newMessages(view, commit.send) : none
+  const cursors = commit.cursors ? cursorMoves(view, timeline, commit.cursors) : none
+  if (trim) {
+    head.floor = trim.seq
+    head.floorDigest = new Uint8Array(trim.digest)
+  }
+  if (commit.release) head.owner = null
+  head.epoch = epoch
+  head.operation = operation
+  head.updatedAt = view.now
+  return {
+    outcome: { ok: true, epoch, seq: head.seq, wasApplied: false },
+    changes: {
+      timeline,
+      isForgotten: false,
+      made,
+      archived,
+      run: run ?? null,
+      published: commit.publish ?? none,
+      marked: commit.marks ?? none,
+      dropped,
+      trimmedTo: trim ? trim.seq : null,
+      consumed: commit.consume ?? none,
+      sent,
+      cursors,
+      head,
+      wakeup: commit.wakeup,
+      queue: commit.queue,
+      priority: commit.priority,
+      status: commit.status,
+      attributes: commit.attributes,
+    },
+  }
+}
+
+/** Attributes after a commit; null removes one. */
+export function mergeAttributes(
+  before: Readonly<Record<string, Attribute>>,
+  changes: Readonly<Record<string, Attribute | null>>,
+): Readonly<Record<string, Attribute>> {
+  const merged = new Map(Object.entries(before))
+  for (const [key, value] of Object.entries(changes)) {
+    if (value === null) merged.delete(key)
+    else if (value !== undefined) merged.set(key, value)
+  }
+  // fromEntries defines properties, so that a key named __proto__ is a key like any other.
+  return Object.fromEntries(merged)
+}
+
+const none: readonly never[] = []
+const untouched = { dropped: none, trim: undefined }
+
+/** Only these: what a store gives may hold more. */
+function copyFacts(facts: HeadFacts): Writable<HeadFacts> {
+  const { seq, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt } = facts
+  return { seq, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt }
+}
+
+function repeated(epoch: number, seq: number): Decision {
+  return { outcome: { ok: true, epoch, seq, wasApplied: true }, changes: null }
+}
+
+function make(view: CommitView, timeline: TimelineId, take: Take | undefined): HeadFacts {
+  if (!take?.create) throw new Refused('NOT_FOUND', `there is no timeline ${timeline}`)
+  return draft(view, take.create)
+}
+
+function checkGuard({ timeline, epoch, seq, digest }: Guard, head: HeadFacts): void {
+  if (head.epoch !== epoch) {
+    throw new Refused('FENCED', `${timeline} is at epoch ${head.epoch}, the commit was made under ${epoch}`)
+  }
+  if (seq !== undefined && head.seq !== seq) {
+    throw new Refused('CONFLICT', `${timeline} is at sequence ${head.seq}, the commit expected ${seq}`)
+  }
+  if (digest !== undefined && !equalBytes(head.digest, digest)) {
+    throw new Refused('CONFLICT', `${timeline} has another history up to ${head.seq} than the commit expected`)
+  }
+}
+
+function checkTaker(view: CommitView, timeline: TimelineId, { owner }: HeadFacts, { worker, from }: Take): void {
+  if (view.isRetired(worker)) throw new Refused('WORKER_RETIRED', `worker ${worker} was declared dead`)
+  if (owner === null || owner === worker || from === 'anyone') return
+  if (from === 'dead' && !view.isAlive(owner)) return
+  throw new Refused('OWNED', `${timeline} is owned by ${owner}`)
+}
+
+function hasCatalogPart({ publish, drop, trim }: Commit): boolean {
+  return publish !== undefined || drop !== undefined || trim !== undefined
+}
+
+function checkCatalog(
+  view: CommitView,
+  midway: Midway,
+  commit: Commit,
+): Pick<Changes, 'dropped'> & { readonly trim: Commit['trim'] } {
+  const { publish = none, marks = none, drop = none, run } = commit
+  // At or below the floor there is nothing to do.
+  const trim = commit.trim && commit.trim.seq > midway.head.floor ? commit.trim : undefined
+  checkPublish(view, midway, publish)
+  if (drop.length === 0 && !trim) return { dropped: none, trim }
+  const catalog = catalogAfter(view, midway, publish, marks)
+  const going = checkDrop(midway, catalog, drop)
+  if (trim) {
+    const remaining = catalog.filter((checkpoint) => !going.includes(checkpoint))
+    checkTrim(view, midway, remaining, trim, run)
+  }
+  return { dropped: going.map(({ id }) => id), trim }
+}
+
+function forgotten(timeline: TimelineId, head: HeadFacts): Changes {
+  return {
+    timeline,
+    isForgotten: true,
+    made: null,
+    archived: null,
+    run: null,
+    published: none,
+    marked: none,
+    dropped: none,
+    trimmedTo: null,
+    consumed: none,
+    sent: none,
+    cursors: none,
+    head,
+    wakeup: undefined,
+    queue: undefined,
+    priority: undefined,
+    status: undefined,
+    attributes: undefined,
+  }
+}

@@ -1,0 +1,80 @@
+// How timelines come to be, leave a parent, are rolled back and are forgotten.
+
+import type { TimelineId } from '../coordinate.ts'
+import type { Commit, Take } from '../ports.ts'
+import { Refused } from './refused.ts'
+import type { CommitView, ForkFacts, HeadFacts } from './view.ts'
+
+/** The head as it would be before anybody took it. */
+export function draft(view: CommitView, create: NonNullable<Take['create']>): HeadFacts {
+  const base = create.base ? { ...create.base, digest: new Uint8Array(create.base.digest) } : null
+  const parent = base && view.head(base.timeline)
+  const floor =
+    create.floor ?? (parent ? { seq: parent.floor, digest: parent.floorDigest } : { seq: 0, digest: create.digest })
+  return {
+    seq: base ? base.seq : floor.seq,
+    epoch: 0,
+    digest: new Uint8Array(create.digest),
+    floor: floor.seq,
+    floorDigest: new Uint8Array(floor.digest),
+    base,
+    owner: null,
+    operation: null,
+    updatedAt: view.now,
+  }
+}
+
+/** What a new fork builds on must be there. */
+export function checkBase(view: CommitView, { base, floor }: HeadFacts): void {
+  if (!base) return
+  const parent = view.head(base.timeline)
+  if (!parent) throw new Refused('NOT_FOUND', `there is no timeline ${base.timeline} to fork`)
+  checkReach(base.timeline, parent, base.seq, floor)
+}
+
+/** The two heads that a roll back leaves behind. `found` is the timeline as it was before this commit. */
+export function branch(
+  view: CommitView,
+  timeline: TimelineId,
+  { found, taken }: { readonly found: HeadFacts | null; readonly taken: HeadFacts },
+  { archive, seq, digest, floor }: NonNullable<Commit['branch']>,
+): { readonly as: TimelineId; readonly head: HeadFacts; readonly goesOnFrom: HeadFacts } {
+  if (!found) throw new Refused('NOT_FOUND', `there is no timeline ${timeline} to roll back`)
+  if (view.head(archive)) throw new Refused('EXISTS', `there is a timeline ${archive} already`)
+  checkReach(timeline, taken, seq, floor.seq)
+  const base = { timeline: archive, seq, digest: new Uint8Array(digest) }
+  return {
+    as: archive,
+    head: { ...found, owner: null, updatedAt: view.now },
+    goesOnFrom: {
+      ...taken,
+      base,
+      seq,
+      digest: base.digest,
+      floor: floor.seq,
+      floorDigest: new Uint8Array(floor.digest),
+    },
+  }
+}
+
+export function checkForget(view: CommitView, timeline: TimelineId): void {
+  const fork = forkNeeding(view, timeline, Number.POSITIVE_INFINITY)
+  if (fork) throw new Refused('PINNED', `the fork ${fork.timeline} needs ${timeline}`)
+  const pinned = view.catalog(timeline).find((checkpoint) => checkpoint.isPinned)
+  if (pinned) throw new Refused('PINNED', `checkpoint ${pinned.id} of ${timeline} is pinned`)
+}
+
+/** A fork that still reads history of this timeline below that sequence. */
+export function forkNeeding(view: CommitView, timeline: TimelineId, belowSeq: number): ForkFacts | null {
+  for (const fork of view.forks(timeline)) if (fork.floor < fork.baseSeq && fork.floor < belowSeq) return fork
+  return null
+}
+
+/** A fork at `seq` that may still read from above `floor` must find all of that in its parent. */
+function checkReach(parent: TimelineId, head: HeadFacts, seq: number, floor: number): void {
+  if (seq > head.seq) throw new Refused('OUT_OF_RANGE', `${parent} ends at sequence ${head.seq}, before ${seq}`)
+  if (floor > seq) throw new Refused('OUT_OF_RANGE', `the floor ${floor} lies above the base ${seq}`)
+  if (floor < seq && floor < head.floor) {
+    throw new Refused('OUT_OF_RANGE', `history of ${parent} up to ${head.floor} is gone, ${floor} was asked for`)
+  }
+}

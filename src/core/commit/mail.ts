@@ -1,0 +1,39 @@
+// Mail and cursors: what lies beside the timelines and outlives their changes.
+
+import type { MessageId, TimelineId } from '../coordinate.ts'
+import type { Commit, OutgoingMessage } from '../ports.ts'
+import type { Changes } from './changes.ts'
+import { Refused } from './refused.ts'
+import type { CommitView } from './view.ts'
+
+export function checkConsume(view: CommitView, timeline: TimelineId, ids: readonly MessageId[]): void {
+  for (const [index, id] of ids.entries()) {
+    if (view.message(timeline, id) !== 'unread' || ids.indexOf(id) !== index) {
+      throw new Refused('CONFLICT', `no unread message ${id} to ${timeline}`)
+    }
+  }
+}
+
+/** Those whose id is new: a message that is sent again is dropped. */
+export function newMessages(view: CommitView, messages: readonly OutgoingMessage[]): OutgoingMessage[] {
+  return messages.filter(
+    ({ to, id }, index) =>
+      view.message(to, id) === null && messages.findIndex((other) => other.to === to && other.id === id) === index,
+  )
+}
+
+export function cursorMoves(
+  view: CommitView,
+  timeline: TimelineId,
+  moves: NonNullable<Commit['cursors']>,
+): Changes['cursors'] {
+  return Object.entries(moves).flatMap(([name, position]) => {
+    if (position === undefined) return []
+    const before = view.cursor(name)
+    if (before && before.owner !== timeline) throw new Refused('CONFLICT', `cursor ${name} belongs to ${before.owner}`)
+    if (position !== null && before && position < before.position) {
+      throw new Refused('CONFLICT', `cursor ${name} is at ${before.position} and does not move back to ${position}`)
+    }
+    return [{ name, position }]
+  })
+}

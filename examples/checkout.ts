@@ -55,7 +55,7 @@ const prepare = workflow('prepare', async (ctx) => {
 
 /** One order that is shipped and one that is stopped. */
 export async function runExample(rp: Reprise): Promise<{ shipped: unknown; stopped: string }> {
-  await (await rp.run(prepare)).result()
+  await rp.run(prepare).result()
   const run = await rp.run(checkout, { id: 'order-42', cents: 1999, pause: '50ms' }, { id: 'order-42' })
   seen.push(`asked: ${await run.query('status')}`)
   await run.signal('decision', 'ship')

@@ -29,6 +29,7 @@ export {
 export type { Actions, Model, Verb } from './engine/model.ts'
 export type { Moved, MoveOptions } from './engine/move.ts'
 export { createEngine, type EngineOptions, type Options, open, type Ports } from './engine/open.ts'
+export type { Pending } from './engine/pending.ts'
 export {
   type EntryInfo,
   type TimelineDefinition,

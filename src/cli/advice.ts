@@ -71,7 +71,7 @@ export const schema = migrations('advised-schema', {
 })
 
 const rp = await open()
-console.log(await (await rp.run(schema)).result())
+console.log(await rp.run(schema).result())
 await rp.close()
 `,
   },
@@ -100,7 +100,7 @@ export const mirror = job('mirror', {
   each: (row) => copy.set(String(row.id), row),
 })
 
-console.log(await (await rp.run(mirror)).result(), copy.get('1'))
+console.log(await rp.run(mirror).result(), copy.get('1'))
 await rp.close()
 `,
   },
@@ -125,7 +125,7 @@ export const pay = workflow('pay', async (ctx, cents) => {
 })
 
 const rp = await open()
-console.log(await (await rp.run(pay, 1999)).result())
+console.log(await rp.run(pay, 1999).result())
 await rp.close()
 `,
   },
@@ -153,7 +153,7 @@ export const sync = job('sync', {
 })
 
 const rp = await open()
-console.log(await (await rp.run(sync)).result())
+console.log(await rp.run(sync).result())
 await rp.close()
 `,
   },
@@ -200,7 +200,7 @@ export const greet = workflow('greet', async (ctx, name) => {
 })
 
 const rp = await open()
-console.log(await (await rp.run(greet, 'ann')).result())
+console.log(await rp.run(greet, 'ann').result())
 await rp.close()
 `,
   },
@@ -298,7 +298,7 @@ export const work = job('ingest', {
 })
 
 const rp = await open()
-console.log(await (await rp.run(work)).result())
+console.log(await rp.run(work).result())
 await rp.close()
 `,
   },
@@ -326,7 +326,7 @@ export const totals = projection('advised-totals', {
 })
 
 const rp = await open()
-await (await rp.open(account, 'alice')).do('deposit', { amount: 10 })
+await rp.open(account, 'alice').do('deposit', { amount: 10 })
 const view = await rp.open(totals)
 console.log(await view.catchUp())
 await rp.close()

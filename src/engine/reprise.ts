@@ -27,6 +27,7 @@ import { messageTo, openMessage, sendMessage } from './message.ts'
 import { actionOf, idOf, type Model, modelsOf } from './model.ts'
 import { type Moved, type MoveOptions, move, moveBack } from './move.ts'
 import { refuseMoved } from './moved.ts'
+import { type Pending, pending } from './pending.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
 import { lookAgain } from './second-look.ts'
@@ -71,28 +72,30 @@ export class Reprise extends StoreTools {
     return this.kernel.events
   }
 
-  /** Opens an entity: recovers it from checkpoint and history, and takes ownership under a new epoch unless it is shared. */
-  async open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Promise<Handle> {
-    this.check()
-    if (options.shared && !definition.canShare) {
-      const what = `${definition.name} has one owner at a time and cannot be opened as shared; give { wait } or { takeover }`
-      throw new RepriseError('INVALID_ARGUMENT', what, { name: definition.name })
-    }
-    return await definition[opens](this, id, options)
+  /**
+   * Opens an entity: recovers it from checkpoint and history, and takes ownership under a new epoch unless it is shared.
+   * What it gives can be awaited, and asked at once: `await rp.open(basket, 'ann').close()`.
+   */
+  open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Pending<Handle> {
+    return pending(this.#open(definition, id, options))
   }
 
-  /** Starts (or finds) a run of a process. */
+  /**
+   * Starts (or finds) a run of a process. What it gives can be awaited, and asked at once: `await rp.run(papers).result()`.
+   * The input must be given where its type says so.
+   */
   run<Input, Handle, Options>(
     definition: Process<Input, Handle, Options>,
-    input?: Input,
-    options?: Options,
-  ): Promise<Handle> {
+    ...[input, options]: undefined extends Input
+      ? [input?: Input, options?: Options]
+      : [input: Input, options?: Options]
+  ): Pending<Handle> {
     // Not an async function: many short runs are started, and each of those costs promises.
     try {
       this.check()
-      return definition[runs](this, input as Input, (options ?? {}) as Options)
+      return pending(definition[runs](this, input as Input, (options ?? {}) as Options))
     } catch (error) {
-      return Promise.reject(error)
+      return pending(Promise.reject(error))
     }
   }
 
@@ -293,6 +296,15 @@ export class Reprise extends StoreTools {
   }
 
   /** A model with verbs of its own must be known: the kernel's would do the wrong thing to it. */
+  async #open<Handle>(definition: Entity<Handle>, id: string | undefined, options: OpenOptions): Promise<Handle> {
+    this.check()
+    if (options.shared && !definition.canShare) {
+      const what = `${definition.name} has one owner at a time and cannot be opened as shared; give { wait } or { takeover }`
+      throw new RepriseError('INVALID_ARGUMENT', what, { name: definition.name })
+    }
+    return await definition[opens](this, id, options)
+  }
+
   async #target(timeline: string): Promise<{ readonly model: Model | null; readonly head: Head }> {
     const id = timelineId(timeline)
     refuseOfStore(id)

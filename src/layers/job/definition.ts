@@ -37,7 +37,7 @@ export interface JobDefinition<T> extends Process<unknown, JobRun<T>, RunOptions
 /**
  * @example
  * const papers = job('papers', { source: ['a', 'b'], key: (paper) => paper, each: (paper) => save(paper) })
- * const report = await (await rp.run(papers)).result()
+ * const report = await rp.run(papers).result()
  */
 export function job<T, Result = unknown>(name: string, options: JobOptions<T, Result>): JobDefinition<T> {
   checkName('job', name)

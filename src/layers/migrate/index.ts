@@ -24,7 +24,7 @@ export interface MigrationsDefinition extends Process<void, MigrateRun, MigrateO
 /**
  * @example
  * const schema = migrations('schema', { steps: [{ id: '001-users', sql: 'CREATE TABLE users (id INTEGER PRIMARY KEY)' }] })
- * await (await rp.run(schema)).result()
+ * await rp.run(schema).result()
  */
 export function migrations(name: string, options: MigrationsOptions): MigrationsDefinition {
   checkName('set of migrations', name)

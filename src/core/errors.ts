@@ -136,6 +136,10 @@ const kinds = {
     remedy: 'fix',
     hint: 'This aggregate was rewritten: send the command to the one that took its place; the data names it.',
   },
+  RESCALING: {
+    remedy: 'retry',
+    hint: 'The state store is moving to another number of partitions; try again soon. If whoever rescaled it died, call rescale again: it goes on.',
+  },
   MIGRATION_DRIFT: {
     remedy: 'fix',
     hint: 'Put the step back as it was applied and add a new step for the change; nothing was done.',

@@ -121,11 +121,14 @@ describe.each([
   })
 
   it('a state store goes with all of its partitions, saves with their chunks, a session with its turns', async () => {
+    // Rescaled before: where its partitions lie goes along.
+    const first = stateStore<number>('counts', { partitions: 2 })
     const counts = stateStore<number>('counts', { partitions: 3 })
     const weights = save<Uint8Array>('weights', { keep: 3 })
     const rp = await engineAt(from)
-    const s = await rp.open(counts)
+    const s = await rp.open(first)
     for (let n = 0; n < 20; n++) await s.set(`k${n}`, n)
+    await counts.rescale(rp)
     const saves = await rp.open(weights)
     for (let n = 0; n < 2; n++) await saves.put(new Uint8Array(300_000).fill(n))
     const session = await rp.open(helper, 'ann')
@@ -134,7 +137,7 @@ describe.each([
     const know = (engine: Reprise) => {
       for (const model of [counts, weights].flatMap((each) => each[describes] as never)) engine.declare(model)
     }
-    const target = await moved(from, to, 'table/counts/p0', know, byFile)
+    const target = await moved(from, to, 'table/counts/generations/2/p0', know, byFile)
     const again = await target.open(counts)
     expect([again.size, again.get('k7')]).toEqual([20, 7])
     const restored = await (await moved(from, to, 'save/weights', know, byFile)).open(weights)

@@ -4,11 +4,10 @@
 
 import fc from 'fast-check'
 import { expect } from 'vitest'
-import { RepriseError } from '../../src/core/errors.ts'
 import type { Store } from '../../src/core/ports.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import type { World } from '../support/worlds.ts'
-import { noise } from './support.ts'
+import { mortal, noise } from './support.ts'
 
 const more = Number(process.env.REPRISE_ENTITY_RUNS ?? 1)
 export const runsOf: Record<string, number> = { memory: 20 * more, sqlite: 5 * more, postgres: 2 * more }
@@ -52,33 +51,6 @@ export interface Plain<T, Model> {
   readonly initial: Model
   apply(model: Model, what: T): Model
   view(model: Model): unknown
-}
-
-/** An engine whose process can die: from then on its store answers nothing, and nothing it still tries has any effect. */
-async function mortal(world: World): Promise<{ engine: Reprise; die(): Store }> {
-  const store = await world.store()
-  let isDead = false
-  const dead = () => Promise.reject(new RepriseError('CLOSED', 'this process is dead'))
-  const wrap = <T extends object>(target: T): T =>
-    new Proxy(target, {
-      get(held, name) {
-        const member: unknown = Reflect.get(held, name, held)
-        if (name === 'blobs') return wrap(member as object)
-        if (typeof member !== 'function' || name === 'close' || name === 'listen') {
-          return typeof member === 'function' ? member.bind(held) : member
-        }
-        return (...args: unknown[]) => (isDead ? dead() : member.apply(held, args))
-      },
-    })
-  const engine = await world.engine({ ports: { store: wrap(store) as Store } })
-  return {
-    engine,
-    die() {
-      isDead = true
-      engine.kernel.worker.abandon()
-      return store
-    },
-  }
 }
 
 /** Runs the steps; after each, what is read is the model. A write that nobody heard of is there whole or not at all. */

@@ -1,6 +1,7 @@
 // What several tests of entities need: a store whose answers can be bent, bytes that can be flipped, text that does not
 // compress.
 
+import { RepriseError } from '../../src/core/errors.ts'
 import type { Store } from '../../src/core/ports.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import type { World } from '../support/worlds.ts'
@@ -36,6 +37,45 @@ function bound(held: object, name: string | symbol): unknown {
 export async function bentEngine(world: World, bend: Bend): Promise<{ rp: Reprise; store: Store }> {
   const store = await world.store()
   return { store, rp: await world.engine({ ports: { store: bendable(store, bend) } }) }
+}
+
+/**
+ * An engine whose process can die: from then on its store answers nothing, and nothing it still tries has any effect. With
+ * `fate` it dies at a commit (they are counted from 1): before the store has it, or before its answer comes.
+ */
+export async function mortal(
+  world: World,
+  fate: (commit: number) => 'live' | 'before' | 'after' = () => 'live',
+): Promise<{ engine: Reprise; die(): Store }> {
+  const store = await world.store()
+  let isDead = false
+  let commits = 0
+  const dead = () => Promise.reject(new RepriseError('CLOSED', 'this process is dead'))
+  const wrap = <T extends object>(target: T): T =>
+    new Proxy(target, {
+      get(held, name) {
+        const member: unknown = Reflect.get(held, name, held)
+        if (name === 'blobs') return wrap(member as object)
+        if (typeof member !== 'function' || name === 'close' || name === 'listen') {
+          return typeof member === 'function' ? member.bind(held) : member
+        }
+        return async (...args: unknown[]) => {
+          if (isDead) return await dead()
+          const end = name === 'commit' ? fate(++commits) : 'live'
+          if (end === 'before') die()
+          const answer = end === 'before' ? null : await member.apply(held, args)
+          if (end === 'after') die()
+          return end === 'live' ? answer : await dead()
+        }
+      },
+    })
+  const engine = await world.engine({ ports: { store: wrap(store) as Store } })
+  const die = () => {
+    isDead = true
+    engine.kernel.worker.abandon()
+    return store
+  }
+  return { engine, die }
 }
 
 export function flipped(bytes: Uint8Array, place: number, bit = 0): Uint8Array {

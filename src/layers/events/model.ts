@@ -31,3 +31,18 @@ export function aggregateModel(name: string, scope: string, fold: Fold<never>): 
 export function helperModel(kind: Model, name: string, scope: string, fold: Fold<never>): Model {
   return { ...kind, name, scope, fold: fold as unknown as Fold<unknown> }
 }
+
+/** Where it is noted which generation of a projection is live. */
+export function catalogOf(name: string): string {
+  return `projection/${name}`
+}
+
+export function generationTimeline(
+  name: string,
+  version: string,
+  generation: number,
+  partition: number | null,
+): string {
+  const tail = partition === null ? '' : `/${partition}`
+  return `projection/${name}@${version}-${generation}${tail}`
+}

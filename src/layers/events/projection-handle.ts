@@ -2,9 +2,10 @@
 // one, catches up, and takes its place in one step. Readers never see a half-built one.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { liveGeneration, nextGeneration, note, readBuilds, swapGeneration } from '../../engine/generations.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { generationTimeline, liveGeneration, note, readBuilds, swapGeneration } from './generations.ts'
 import { MemorySink } from './memory-sink.ts'
+import { catalogOf, generationTimeline } from './model.ts'
 import { type CatchUpOptions, Runner, type RunnerStatus } from './runner.ts'
 import type { Quarantined, Sink } from './sink.ts'
 import type { Events } from './source.ts'
@@ -72,7 +73,7 @@ export class ProjectionHandle<State> {
   }
 
   static async start<State>(engine: Reprise, model: ProjectionModel<State>): Promise<ProjectionHandle<State>> {
-    const { live, retiring } = await readBuilds(engine, model.name, model.version)
+    const { live, retiring } = await readBuilds(engine, catalogOf(model.name), model.version)
     await checkPartitions(engine, model, live)
     if (retiring !== null) await retire(engine, model, retiring)
     return new ProjectionHandle(engine, model, await run(engine, model, live, true))
@@ -157,7 +158,7 @@ export class ProjectionHandle<State> {
 
   /** In another number of partitions than the live generation has: made beside it, from the first event, and swapped. */
   static async rescale<State>(engine: Reprise, model: ProjectionModel<State>, options: RebuildOptions): Promise<void> {
-    const { live } = await readBuilds(engine, model.name, model.version)
+    const { live } = await readBuilds(engine, catalogOf(model.name), model.version)
     if ((await partitionsOf(engine, model, live)) === model.partitions) return
     const next = await makeGeneration(engine, model, live, options)
     await stop(next)
@@ -200,7 +201,7 @@ export class ProjectionHandle<State> {
 
   async #follow(): Promise<void> {
     if (this.#isRebuilding || this.#isClosed) return
-    const live = await liveGeneration(this.#engine, this.name, this.#model.version)
+    const live = await liveGeneration(this.#engine, catalogOf(this.name), this.#model.version)
     if (live === this.#running.generation || this.#isRebuilding || this.#isClosed) return
     await checkPartitions(this.#engine, this.#model, live)
     const next = await run(this.#engine, this.#model, live, true)
@@ -219,7 +220,7 @@ async function makeGeneration<State>(
   options: RebuildOptions,
 ): Promise<Running<State>> {
   const { name, version } = model
-  const to = await nextGeneration(engine, model, from)
+  const to = await generationAfter(engine, model, from)
   const next = await run(engine, model, to, false)
   try {
     await watchProgress(engine, next, options)
@@ -227,7 +228,7 @@ async function makeGeneration<State>(
       throw new RepriseError('CONFLICT', `${name} is being rebuilt by another process`, { name, to })
     }
     for (const { sink } of next.runners) if (sink instanceof MemorySink) await sink.save()
-    await swapGeneration(engine, name, version, { from, to, keepOld: options.keepOld === true })
+    await swapGeneration(engine, catalogOf(name), version, { from, to, keepOld: options.keepOld === true })
     await options.onSwap?.({ from, to })
     return next
   } catch (error) {
@@ -236,25 +237,21 @@ async function makeGeneration<State>(
     await stop(next)
     if (isOurs && !isReprise(error, 'ABORTED')) {
       await next.build.retire()
-      await note(engine, name, { [`building.${version}`]: null })
+      await note(engine, catalogOf(name), { [`building.${version}`]: null })
     }
     throw error
   }
 }
 
-/** Of a build that was begun in as many partitions; else a new one. Numbers of builds that were given up are not used again. */
-async function nextGeneration<State>(engine: Reprise, model: ProjectionModel<State>, from: number): Promise<number> {
+async function generationAfter<State>(engine: Reprise, model: ProjectionModel<State>, from: number): Promise<number> {
   const { name, version, partitions } = model
-  const builds = await readBuilds(engine, name, version)
-  const { building } = builds
-  if (building !== null && building > from && builds.partitionsOf(building) === partitions) return building
-  if (building !== null && building > from) await partsOf(engine, model, building).retire()
-  for (let to = Math.max(from, building ?? 0) + 1; ; to++) {
-    const [timeline] = partsOf(engine, model, to).timelines
-    if (timeline !== undefined && (await engine.head(timeline))) continue
-    await note(engine, name, { [`building.${version}`]: to, [`partitions.${version}-${to}`]: partitions })
-    return to
-  }
+  return await nextGeneration(engine, catalogOf(name), version, from, partitions, {
+    async exists(generation) {
+      const [timeline] = partsOf(engine, model, generation).timelines
+      return timeline !== undefined && (await engine.head(timeline)) !== null
+    },
+    giveUp: (generation) => partsOf(engine, model, generation).retire(),
+  })
 }
 
 /** What a generation consists of, without working on it. */
@@ -267,7 +264,7 @@ async function retire<State>(engine: Reprise, model: ProjectionModel<State>, gen
   const { name, version } = model
   const partitions = (await partitionsOf(engine, model, generation)) ?? model.partitions
   await partsOf(engine, { ...model, partitions }, generation).retire()
-  await note(engine, name, { [`retiring.${version}`]: null })
+  await note(engine, catalogOf(name), { [`retiring.${version}`]: null })
 }
 
 /** Whoever opens a generation in another number of partitions would miss some of it, or count some of it twice. */
@@ -278,7 +275,8 @@ async function checkPartitions<State>(
 ): Promise<void> {
   const { name, version, partitions } = model
   const known = await partitionsOf(engine, model, generation)
-  if (known === null) return await note(engine, name, { [`partitions.${version}-${generation}`]: partitions })
+  if (known === null)
+    return await note(engine, catalogOf(name), { [`partitions.${version}-${generation}`]: partitions })
   if (known === partitions) return
   throw new RepriseError(
     'INVALID_ARGUMENT',
@@ -293,7 +291,7 @@ async function partitionsOf<State>(
   model: ProjectionModel<State>,
   generation: number,
 ): Promise<number | null> {
-  const noted = (await readBuilds(engine, model.name, model.version)).partitionsOf(generation)
+  const noted = (await readBuilds(engine, catalogOf(model.name), model.version)).partitionsOf(generation)
   if (noted !== null) return noted
   const whole = generationTimeline(model.name, model.version, generation, null)
   if (await engine.head(whole)) return 1

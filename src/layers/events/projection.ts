@@ -6,10 +6,10 @@ import type { CheckpointPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
 import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
+import { endGeneration, forgetGeneration, liveGeneration } from '../../engine/generations.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { endGeneration, forgetGeneration, generationTimeline, liveGeneration } from './generations.ts'
 import { MemorySink } from './memory-sink.ts'
-import { helperModel, projectionKind } from './model.ts'
+import { catalogOf, generationTimeline, helperModel, projectionKind } from './model.ts'
 import { type Build, ProjectionHandle, type ProjectionModel, type RebuildOptions } from './projection-handle.ts'
 import type { Sink } from './sink.ts'
 import { checkReading, type EventSource, Events, type Handlers, partitionOf } from './source.ts'
@@ -298,7 +298,7 @@ function define<State>(
   return {
     kind: 'projection',
     name,
-    generation: (engine) => liveGeneration(engine, name, version),
+    generation: (engine) => liveGeneration(engine, catalogOf(name), version),
     rescale: (engine, options = {}) => ProjectionHandle.rescale(engine, model, options),
     async [opens](engine: Reprise) {
       return (await openOnce(engine)).share()

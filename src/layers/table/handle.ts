@@ -2,7 +2,7 @@
 // are durable. Values are shared with the table: set a new one instead of changing one in place.
 
 import type { Coordinate } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpointer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
@@ -18,6 +18,8 @@ import { TableWriter } from './writer.ts'
 
 export interface TableModel<V> {
   readonly name: string
+  /** Of a partition: throws if it may no longer be written because its store was rescaled. */
+  confirm?(): Promise<void>
   readonly ttlMs: number | undefined
   readonly indexes: Readonly<Record<string, IndexFunction<V>>>
 }
@@ -119,13 +121,13 @@ export class TableHandle<V> {
 
   async set(key: string, value: V, options: SetOptions = {}): Promise<void> {
     this.#check()
-    await this.#writer.submit((tx) => tx.set(key, value, options))
+    await this.#submit((tx) => tx.set(key, value, options))
   }
 
   /** True if there was a row. */
   async delete(key: string): Promise<boolean> {
     this.#check()
-    return await this.#writer.submit((tx) => {
+    return await this.#submit((tx) => {
       const was = tx.has(key)
       if (was) tx.delete(key)
       return was
@@ -135,7 +137,7 @@ export class TableHandle<V> {
   /** Reads, decides and writes with nothing in between. Return undefined to delete. */
   async update(key: string, change: (value: V | undefined) => V | undefined): Promise<V | undefined> {
     this.#check()
-    return await this.#writer.submit((tx) => {
+    return await this.#submit((tx) => {
       const next = change(tx.get(key))
       if (next === undefined) tx.delete(key)
       else tx.set(key, next)
@@ -149,7 +151,7 @@ export class TableHandle<V> {
    */
   async transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: Along): Promise<R> {
     this.#check()
-    return await this.#writer.submit(run, along ?? null)
+    return await this.#submit(run, along ?? null)
   }
 
   /** How far a source was read, as of the rows. */
@@ -239,6 +241,16 @@ export class TableHandle<V> {
         return over.length
       }),
     )
+  }
+
+  async #submit<R>(run: (tx: Transaction<V>) => R | Promise<R>, along: Along | null = null): Promise<R> {
+    try {
+      return await this.#writer.submit(run, along)
+    } catch (error) {
+      // Where the store was rescaled, that is the reason.
+      if (isReprise(error, 'FENCED', 'NOT_FOUND')) await this.#model.confirm?.()
+      throw error
+    }
   }
 
   #check(): void {

@@ -1,17 +1,17 @@
 // What tools know of tables and state stores.
 
 import type { Head } from '../../core/ports.ts'
-import { idBelow } from '../../core/scope.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Model } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { isOfStore } from './layout.ts'
 import type { TableState } from './state.ts'
 
-/** All partitions of the store: its keys are spread over them. */
+/** All partitions of the store: its keys are spread over them. And what says which of them count. */
 async function family(engine: Reprise, head: Head): Promise<string[]> {
   const name = head.timeline.split('/')[1]!
   const heads = await engine.list({ prefix: `table/${name}/`, limit: 10_000 })
-  return heads.map((each) => each.timeline as string).filter((id) => /^p\d+$/.test(idBelow(`table/${name}/`, id) ?? ''))
+  return heads.map((each) => each.timeline as string).filter((id) => isOfStore(name, id))
 }
 
 type Policy = NonNullable<Model['usual']>

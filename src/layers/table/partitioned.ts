@@ -2,21 +2,26 @@
 // processes share them and one that dies takes only its part with it. A key always lies in the same partition, and a
 // transaction stays inside one.
 
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
-import { newOperation } from '../../engine/kernel.ts'
+import { forgetGeneration } from '../../engine/generations.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { TableHandle } from './handle.ts'
+import { catalogOf, confirmLive, type Layout, layoutFor, noteCount, partitionOf, partitionTimeline } from './layout.ts'
 import { partitionModel } from './model.ts'
-import { TableStandby } from './standby.ts'
+import { type RescaleOptions, rescale } from './rescale.ts'
+import { type HandleOf, TableStandby } from './standby.ts'
 import type { TableState } from './state.ts'
-import { handleOf, openTable, type TableOptions, tableParts, tablePrefix } from './table.ts'
+import { handleOf, openTable, type TableOptions, tableParts } from './table.ts'
 import type { SetOptions, Transaction } from './transaction.ts'
 
 export interface StoreOptions<V> extends TableOptions<V> {
-  /** How many; noted with the first one that is opened. Another number is refused: it would miss the keys of the others. */
+  /**
+   * How many; noted with the first one that is opened. Another number is refused, since it would miss the keys of the others,
+   * until `rescale` has moved the rows.
+   */
   readonly partitions: number
 }
 
@@ -31,6 +36,12 @@ export interface StoreDefinition<V> extends Entity<PartitionedStore<V>>, Describ
   partition(engine: Reprise, partition: number, options?: OpenOptions): Promise<TableHandle<V>>
   /** Follows one partition, ready to take over. */
   standby(engine: Reprise, partition: number): Promise<TableStandby<V>>
+  /**
+   * Moves the rows into as many partitions as this definition has. Others read and write the old ones meanwhile; at the end
+   * those are closed to writers (FENCED, then refused) and given back. One that was cut off is gone on with.
+   * @example await stateStore<number>('counts', { partitions: 16 }).rescale(rp)
+   */
+  rescale(engine: Reprise, options?: RescaleOptions): Promise<void>
 }
 
 /** @example const store = await rp.open(stateStore<number>('counts', { partitions: 8 })) */
@@ -41,25 +52,35 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     throw new RepriseError('INVALID_ARGUMENT', 'a state store has 1 to 4096 partitions', { partitions })
   }
   const { fold, model } = tableParts(name, options)
-  const timelineOf = (number: number) => `${tablePrefix}${name}/p${number}`
-  const models = Array.from({ length: partitions }, (_, n) => partitionModel(name, timelineOf(n), fold as Fold<never>))
+  const scopes = [...Array.from({ length: partitions }, (_, n) => partitionTimeline(name, 1, n)), catalogOf(name)]
+  const models = scopes.map((scope) => partitionModel(name, scope, fold as Fold<never>))
   const known = new WeakSet<Reprise>()
   /** Partition by partition: other tables of this name have ids beside theirs. */
   const register = (engine: Reprise) => {
     if (known.has(engine)) return
-    for (let number = 0; number < partitions; number++) engine.declare(models[number]!)
+    for (const each of models) engine.declare(each)
     known.add(engine)
   }
   const shared = new WeakMap<object, TableHandle<V>>()
-  const openOne = async (engine: Reprise, number: number, open: OpenOptions, isNoted: boolean) => {
-    register(engine)
-    const timeline = timelineOf(checkPartition(number, partitions))
-    const opened = await openTable(engine, timeline, fold, model, open, shared)
-    if (!isNoted) await noteCount(engine, timeline, partitions)
+  const openOne = async (engine: Reprise, number: number, open: OpenOptions, layout: Layout) => {
+    const timeline = partitionTimeline(name, layout.generation, checkPartition(number, partitions))
+    const confirm = () => confirmLive(engine, layout, partitions, timeline)
+    const opened = await openTable(engine, timeline, fold, { ...model, confirm }, open, shared)
+    try {
+      await confirm()
+    } catch (error) {
+      await closeTable(opened)
+      // It was given back before it was opened here, and thereby made anew.
+      if (isReprise(error) && error.data.isReplaced === true) await forgetGeneration(engine, timeline)
+      throw error
+    }
+    if (!layout.isNoted) await noteCount(engine, timeline, partitions)
     return opened
   }
-  const partition = async (engine: Reprise, number: number, open: OpenOptions = {}) =>
-    await openOne(engine, number, open, await checkCount(engine, name, partitions))
+  const layoutNow = async (engine: Reprise) => {
+    register(engine)
+    return await layoutFor(engine, name, partitions)
+  }
   return {
     [describes]: models,
     kind: 'state-store',
@@ -67,24 +88,30 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     partitions,
     fold,
     partitionOf: (key) => partitionOf(key, partitions),
-    partition,
-    async standby(engine, number) {
+    partition: async (engine, number, open = {}) => await openOne(engine, number, open, await layoutNow(engine)),
+    async rescale(engine, how = {}) {
       register(engine)
-      await checkCount(engine, name, partitions)
-      const timeline = timelineOf(checkPartition(number, partitions))
+      await rescale(engine, { name, partitions, fold }, how)
+    },
+    async standby(engine, number) {
+      const layout = await layoutNow(engine)
+      const timeline = partitionTimeline(name, layout.generation, checkPartition(number, partitions))
       const replica = await engine.follow({ prefix: timeline, fold }, '')
-      return new TableStandby(engine, replica, (open) => handleOf(engine, model, open, shared))
+      const confirm = () => confirmLive(engine, layout, partitions, timeline)
+      const handle: HandleOf<V> = (open) => handleOf(engine, { ...model, confirm }, open, shared)
+      return new TableStandby(engine, replica, handle, confirm)
     },
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id !== undefined) throw new RepriseError('INVALID_ARGUMENT', `${name}: open one partition with partition(…)`)
       const tables: TableHandle<V>[] = []
-      const isNoted = await checkCount(engine, name, partitions)
+      let layout = await layoutNow(engine)
       try {
         for (let number = 0; number < partitions; number++) {
-          tables.push(await openOne(engine, number, open, isNoted || number > 0))
+          tables.push(await openOne(engine, number, open, layout))
+          layout = { ...layout, isNoted: true }
         }
       } catch (error) {
-        for (const table of tables) await table.close()
+        for (const table of tables) await closeTable(table)
         throw error
       }
       return new PartitionedStore(tables)
@@ -149,12 +176,19 @@ export class PartitionedStore<V> {
   }
 
   async close(): Promise<void> {
-    for (const table of this.#tables) await table.close()
+    for (const table of this.#tables) await closeTable(table)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
   }
+}
+
+/** One that somebody else has by now, or that is given back, is closed already. */
+async function closeTable<V>(table: TableHandle<V>): Promise<void> {
+  await table.close().catch((error) => {
+    if (!isReprise(error, 'FENCED', 'NOT_FOUND')) throw error
+  })
 }
 
 function guarded<V>(tx: Transaction<V>, check: (key: string) => void): Transaction<V> {
@@ -178,43 +212,4 @@ function guarded<V>(tx: Transaction<V>, check: (key: string) => void): Transacti
 function checkPartition(partition: number, partitions: number): number {
   if (Number.isSafeInteger(partition) && partition >= 0 && partition < partitions) return partition
   throw new RepriseError('INVALID_ARGUMENT', `there are partitions 0 to ${partitions - 1}, not ${partition}`)
-}
-
-const countAttribute = 'partitions'
-
-/** True: the number is noted. Throws where the store lies in another number of partitions. */
-async function checkCount(engine: Reprise, name: string, partitions: number): Promise<boolean> {
-  const heads = (await engine.list({ prefix: `${tablePrefix}${name}/` })).flatMap((head) => {
-    const number = /\/p(\d+)$/.exec(head.timeline)?.[1]
-    return number === undefined ? [] : [{ number: Number(number), noted: head.attributes[countAttribute] }]
-  })
-  const noted = heads.find((head) => typeof head.noted === 'number')?.noted as number | undefined
-  // Made before the number was noted: there are at least as many as can be seen.
-  const least = heads.reduce((most, { number }) => Math.max(most, number + 1), 0)
-  const known = noted ?? (least > partitions ? least : partitions)
-  if (known === partitions) return noted !== undefined
-  throw new RepriseError(
-    'INVALID_ARGUMENT',
-    `state store ${name} lies in ${known} partitions, not ${partitions}: open it with ${known}, or copy its rows into another`,
-    { name, known, partitions },
-  )
-}
-
-async function noteCount(engine: Reprise, timeline: string, partitions: number): Promise<void> {
-  const { committer, random } = engine.kernel
-  const head = await engine.head(timeline)
-  if (!head) return
-  // Whoever took it meanwhile notes the same.
-  await committer.submit({
-    operation: newOperation(random),
-    guard: { timeline: head.timeline, epoch: head.epoch },
-    attributes: { [countAttribute]: partitions },
-  })
-}
-
-/** FNV-1a over UTF-16 units: a fact of the stored layout, never to be changed. */
-function partitionOf(key: string, partitions: number): number {
-  let hash = 0x811c9dc5
-  for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193)
-  return (hash >>> 0) % partitions
 }

@@ -19,11 +19,19 @@ export class TableStandby<V> {
   readonly #engine: Reprise
   readonly #replica: Replica<TableState<V>, OpenTimeline<TableState<V>>>
   readonly #handleOf: HandleOf<V>
+  readonly #confirm: () => Promise<void>
 
-  constructor(engine: Reprise, replica: Replica<TableState<V>, OpenTimeline<TableState<V>>>, handleOf: HandleOf<V>) {
+  /** `confirm` throws if this table may no longer be written: the partition of a store that was rescaled. */
+  constructor(
+    engine: Reprise,
+    replica: Replica<TableState<V>, OpenTimeline<TableState<V>>>,
+    handleOf: HandleOf<V>,
+    confirm: () => Promise<void> = async () => undefined,
+  ) {
     this.#engine = engine
     this.#replica = replica
     this.#handleOf = handleOf
+    this.#confirm = confirm
   }
 
   /** How far it has followed. */
@@ -61,13 +69,29 @@ export class TableStandby<V> {
   }
 
   /** Sees everything that was committed before this call. */
-  refresh(): Promise<void> {
-    return this.#replica.refresh()
+  async refresh(): Promise<void> {
+    try {
+      await this.#replica.refresh()
+    } catch (error) {
+      // Where it was rescaled, that is the reason.
+      await this.#confirm()
+      throw error
+    }
   }
 
   /** Becomes the owner with the state it has: only what it had not seen is read. The owner before is fenced. */
   async takeOver(options: OpenOptions = {}): Promise<TableHandle<V>> {
-    return await this.#handleOf(await this.#replica.takeOver({ takeover: true, ...options }))
+    const open = await this.#replica.takeOver({ takeover: true, ...options }).catch(async (error) => {
+      await this.#confirm()
+      throw error
+    })
+    try {
+      await this.#confirm()
+    } catch (error) {
+      await open.close()
+      throw error
+    }
+    return await this.#handleOf(open)
   }
 
   close(): void {

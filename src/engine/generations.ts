@@ -1,25 +1,17 @@
-// Which build of a projection is live. The timeline projection/<name> has attributes for each version of the code:
-// live.<version> is the number of the generation that readers use, building.<version> one that is being made beside it,
-// retiring.<version> one that was replaced and is still to be removed, partitions.<version>-<generation> in how many parts
-// it lies. Changing the first, in one commit, is the swap.
+// Which generation of something that is built anew beside itself is live: a projection, a state store. One timeline (its
+// catalog: projection/<name>, table/<name>/generations) has attributes for each version of the code: live.<version> is the
+// number of the generation that readers use, building.<version> one that is being made beside it, retiring.<version> one
+// that was replaced and is still to be removed, partitions.<version>-<generation> in how many parts it lies. Changing the
+// first, in one commit, is the swap.
 
-import { timelineId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
-import type { Sql } from '../../core/ports.ts'
-import { originDigest } from '../../core/run.ts'
-import { newOperation } from '../../engine/kernel.ts'
-import type { Reprise } from '../../engine/reprise.ts'
-import { refusalError } from '../../engine/writer.ts'
-
-export function generationTimeline(
-  name: string,
-  version: string,
-  generation: number,
-  partition: number | null,
-): string {
-  const tail = partition === null ? '' : `/${partition}`
-  return `projection/${name}@${version}-${generation}${tail}`
-}
+import { timelineId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Attribute, Sql } from '../core/ports.ts'
+import { originDigest } from '../core/run.ts'
+import { declare } from './declaration.ts'
+import { newOperation } from './kernel.ts'
+import type { Reprise } from './reprise.ts'
+import { refusalError } from './writer.ts'
 
 /** What is known of the builds of one version. */
 export interface Builds {
@@ -33,8 +25,12 @@ export interface Builds {
   partitionsOf(generation: number): number | null
 }
 
-export async function readBuilds(engine: Reprise, name: string, version: string): Promise<Builds> {
-  const { attributes = {} } = (await engine.head(`projection/${name}`)) ?? {}
+export async function readBuilds(engine: Reprise, catalog: string, version: string): Promise<Builds> {
+  const { attributes = {} } = (await engine.head(catalog)) ?? {}
+  return buildsIn(attributes, version)
+}
+
+export function buildsIn(attributes: Readonly<Record<string, Attribute>>, version: string): Builds {
   const numberAt = (key: string) => {
     const value = attributes[key]
     return typeof value === 'number' ? value : null
@@ -47,14 +43,14 @@ export async function readBuilds(engine: Reprise, name: string, version: string)
   }
 }
 
-export async function liveGeneration(engine: Reprise, name: string, version: string): Promise<number> {
-  return (await readBuilds(engine, name, version)).live
+export async function liveGeneration(engine: Reprise, catalog: string, version: string): Promise<number> {
+  return (await readBuilds(engine, catalog, version)).live
 }
 
-/** Makes `to` the live one, unless somebody else swapped since `from`: then CONFLICT. */
+/** Makes `to` the live one, unless somebody else swapped since `from`, or gave `to` up: then CONFLICT. */
 export async function swapGeneration(
   engine: Reprise,
-  name: string,
+  catalog: string,
   version: string,
   swap: { readonly from: number; readonly to: number; readonly keepOld: boolean },
 ): Promise<void> {
@@ -64,22 +60,51 @@ export async function swapGeneration(
     [`building.${version}`]: null,
     [`retiring.${version}`]: keepOld ? null : from,
   }
-  await note(engine, name, attributes, async () => {
-    if ((await liveGeneration(engine, name, version)) !== from) {
-      throw new RepriseError('CONFLICT', `${name} was rebuilt by somebody else meanwhile`, { name, from, to })
+  await note(engine, catalog, attributes, async () => {
+    const { live, building } = await readBuilds(engine, catalog, version)
+    if (live !== from || building !== to) {
+      throw new RepriseError('CONFLICT', `${catalog} was rebuilt by somebody else meanwhile`, { catalog, from, to })
     }
   })
 }
 
-/** Notes on the builds of a projection, in one commit; `check` is asked before, on what is there then. */
+/** The parts of a generation, for whoever chooses its number. */
+export interface Parts {
+  /** Something of it is there, or was. */
+  exists(generation: number): Promise<boolean>
+  /** Removes one that was begun and is given up. */
+  giveUp(generation: number): Promise<void>
+}
+
+/** One that was begun in as many partitions, to go on with; else a new one. Numbers of those given up are not used again. */
+export async function nextGeneration(
+  engine: Reprise,
+  catalog: string,
+  version: string,
+  from: number,
+  partitions: number,
+  parts: Parts,
+): Promise<number> {
+  const builds = await readBuilds(engine, catalog, version)
+  const { building } = builds
+  if (building !== null && building > from && builds.partitionsOf(building) === partitions) return building
+  if (building !== null && building > from) await parts.giveUp(building)
+  for (let to = Math.max(from, building ?? 0) + 1; ; to++) {
+    if (await parts.exists(to)) continue
+    await note(engine, catalog, { [`building.${version}`]: to, [`partitions.${version}-${to}`]: partitions })
+    return to
+  }
+}
+
+/** Notes on the generations, in one commit; `check` is asked before, on what is there then. */
 export async function note(
   engine: Reprise,
-  name: string,
+  catalog: string,
   attributes: Readonly<Record<string, number | null>>,
   check: () => Promise<void> = async () => undefined,
 ): Promise<void> {
   const { store, committer, random, hash, worker } = engine.kernel
-  const timeline = timelineId(`projection/${name}`)
+  const timeline = timelineId(catalog)
   for (;;) {
     const [head] = await store.head([timeline])
     await check()
@@ -90,7 +115,11 @@ export async function note(
     }
     const guard = { timeline, epoch: head?.epoch ?? 0 }
     // Taken and let go in the same commit: the new epoch makes a second one from the same state fail.
-    const outcome = await committer.submit({ operation: newOperation(random), guard, take, attributes, release: true })
+    const declared = declare(engine.kernel, timeline, head ?? null)
+    const outcome = await committer.submit({
+      ...{ operation: newOperation(random), guard, take, release: true },
+      attributes: { ...attributes, ...declared },
+    })
     if (outcome.ok) return
     if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
     else if (outcome.code !== 'FENCED') {

@@ -1,0 +1,141 @@
+// Where the partitions of a state store lie. The first generation lies in table/<name>/p0, p1, …; each later one, which
+// `rescale` makes, in table/<name>/generations/<number>/p0, …. The timeline table/<name>/generations notes which of them is
+// live and in how many partitions it lies (engine/generations.ts). A partition that a rescale has copied for good has the
+// status of an ended generation: nobody may write to it any more.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { idBelow } from '../../core/scope.ts'
+import { type Builds, buildsIn, endedStatus, forgetGeneration, note, readBuilds } from '../../engine/generations.ts'
+import { newOperation } from '../../engine/kernel.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+
+const prefix = 'table/'
+const countAttribute = 'partitions'
+/** Projections have generations for each version of their code; the rows of a store are the same for all. */
+export const layoutVersion = '1'
+
+export interface Layout {
+  readonly name: string
+  /** The live one. */
+  readonly generation: number
+  /** In how many partitions it lies; null: there is none yet. */
+  readonly partitions: number | null
+  /** False: the number only follows from what is there. */
+  readonly isNoted: boolean
+  readonly builds: Builds
+}
+
+export function catalogOf(name: string): string {
+  return `${prefix}${name}/generations`
+}
+
+export function partitionTimeline(name: string, generation: number, partition: number): string {
+  return generation === 1 ? `${prefix}${name}/p${partition}` : `${catalogOf(name)}/${generation}/p${partition}`
+}
+
+/** Every partition of every generation, and the timeline that notes which is live. */
+export function isOfStore(name: string, timeline: string): boolean {
+  return /^(?:p\d+|generations(?:\/\d+\/p\d+)?)$/.test(idBelow(`${prefix}${name}/`, timeline) ?? '')
+}
+
+export async function readLayout(engine: Reprise, name: string): Promise<Layout> {
+  const builds = await readBuilds(engine, catalogOf(name), layoutVersion)
+  const generation = builds.live
+  const noted = builds.partitionsOf(generation)
+  if (noted !== null || generation > 1) return { name, generation, partitions: noted, isNoted: true, builds }
+  const heads = (await engine.list({ prefix: `${prefix}${name}/` })).flatMap((head) => {
+    const number = /^p(\d+)$/.exec(idBelow(`${prefix}${name}/`, head.timeline) ?? '')?.[1]
+    return number === undefined ? [] : [{ number: Number(number), noted: head.attributes[countAttribute] }]
+  })
+  const count = heads.find((head) => typeof head.noted === 'number')?.noted as number | undefined
+  // Made before the number was noted: there are at least as many as can be seen.
+  const least = heads.reduce((most, { number }) => Math.max(most, number + 1), 0)
+  return { name, generation, partitions: count ?? (least || null), isNoted: count !== undefined, builds }
+}
+
+/** The layout to open the store with. Throws where it lies in another number of partitions. */
+export async function layoutFor(engine: Reprise, name: string, partitions: number): Promise<Layout> {
+  const layout = await readLayout(engine, name)
+  const { partitions: known, isNoted, builds } = layout
+  if (known !== null && known !== partitions && (isNoted || known > partitions))
+    throw otherCount(name, known, partitions)
+  if (builds.retiring !== null) await retire(engine, name, builds)
+  return layout
+}
+
+/** `isReplaced`: the generation that was to be opened is no longer the live one. */
+function otherCount(name: string, known: number, partitions: number, isReplaced = false): RepriseError {
+  const what = `state store ${name} lies in ${known} partitions, not ${partitions}: call its rescale(rp), or open it with ${known}`
+  return new RepriseError('INVALID_ARGUMENT', what, { name, known, partitions, isReplaced })
+}
+
+/**
+ * Asked once a partition is ours: whoever ends a generation takes its partitions first, so from here on the fence would
+ * tell. Throws if a rescale has copied it for good.
+ */
+export async function confirmLive(
+  engine: Reprise,
+  layout: Layout,
+  partitions: number,
+  timeline: string,
+): Promise<void> {
+  const { name, generation } = layout
+  const [head, catalog] = await engine.kernel.store.head([timelineId(timeline), timelineId(catalogOf(name))])
+  const builds = buildsIn(catalog?.attributes ?? {}, layoutVersion)
+  if (builds.live !== generation) {
+    const now = builds.partitionsOf(builds.live) ?? partitions
+    if (now !== partitions) throw otherCount(name, now, partitions, true)
+    const what = `state store ${name} was rescaled, and back, while it was being opened: open it again`
+    throw new RepriseError('RESCALING', what, { name, partitions, isReplaced: true })
+  }
+  if (head?.status !== endedStatus) return
+  const into = builds.building === null ? null : builds.partitionsOf(builds.building)
+  const what = `state store ${name} is being rescaled from ${partitions} partitions to ${into ?? 'another number'}`
+  throw new RepriseError('RESCALING', what, { name, partitions, into })
+}
+
+/** Whether a rescale has begun to end the live generation: it can only be finished. */
+export async function isEnding(engine: Reprise, layout: Layout): Promise<boolean> {
+  const ids = timelinesOf(layout.name, layout.generation, layout.partitions ?? 0)
+  const heads = await engine.kernel.store.head(ids.map((id) => timelineId(id)))
+  return heads.some((head) => head?.status === endedStatus)
+}
+
+export function timelinesOf(name: string, generation: number, partitions: number): string[] {
+  return Array.from({ length: partitions }, (_, partition) => partitionTimeline(name, generation, partition))
+}
+
+/** Gives back the generation that was replaced; begun again by whoever comes next, if a crash cuts it off. */
+export async function retire(engine: Reprise, name: string, builds: Builds): Promise<void> {
+  const { retiring } = builds
+  if (retiring === null) return
+  await forget(engine, name, retiring, builds)
+  await note(engine, catalogOf(name), { [`retiring.${layoutVersion}`]: null })
+}
+
+/** All partitions of a generation that nobody reads. */
+export async function forget(engine: Reprise, name: string, generation: number, builds: Builds): Promise<void> {
+  const partitions = builds.partitionsOf(generation) ?? 0
+  for (const timeline of timelinesOf(name, generation, partitions)) await forgetGeneration(engine, timeline)
+}
+
+/** In how many partitions the first generation lies. */
+export async function noteCount(engine: Reprise, timeline: string, partitions: number): Promise<void> {
+  const { committer, random } = engine.kernel
+  const head = await engine.head(timeline)
+  if (!head) return
+  // Whoever took it meanwhile notes the same.
+  await committer.submit({
+    operation: newOperation(random),
+    guard: { timeline: head.timeline, epoch: head.epoch },
+    attributes: { [countAttribute]: partitions },
+  })
+}
+
+/** FNV-1a over UTF-16 units: a fact of the stored layout, never to be changed. */
+export function partitionOf(key: string, partitions: number): number {
+  let hash = 0x811c9dc5
+  for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193)
+  return (hash >>> 0) % partitions
+}

@@ -1,0 +1,317 @@
+// Another number of partitions for a state store. The new ones are made beside the live ones, as a generation of their own:
+//
+//   1. copy     every row to where it belongs now, while others read and write the live ones; then what they changed
+//   2. take     the live partitions: whoever wrote to them is fenced, and what was written last is copied
+//   3. end      them, in one batch: from here on nobody can open them, and there is only one way, forward
+//   4. swap     the generation, in one commit; the old partitions are given back
+//
+// A crash leaves the store as it was up to 3, and from there on to be finished: called again, it goes on with the rows that
+// are copied already. The store is held in memory twice while it is copied, once as it was and once as it is going to be.
+
+import { equalBytes, timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { Keyed } from '../../core/keyed.ts'
+import type { Head } from '../../core/ports.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { Replica } from '../../engine/follow.ts'
+import { endedStatus, nextGeneration, note, swapGeneration } from '../../engine/generations.ts'
+import type { Entry } from '../../engine/history.ts'
+import { newOperation } from '../../engine/kernel.ts'
+import { giveBack, takeTimeline, throwIfAborted } from '../../engine/ownership.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { refusalError } from '../../engine/writer.ts'
+import { BatchWriter } from './batch.ts'
+import {
+  catalogOf,
+  forget,
+  isEnding,
+  type Layout,
+  layoutVersion,
+  partitionOf,
+  partitionTimeline,
+  readLayout,
+  retire,
+  timelinesOf,
+} from './layout.ts'
+import { partitionModel } from './model.ts'
+import type { Offset, Ops, TableState } from './state.ts'
+import type { Write } from './transaction.ts'
+
+export interface RescaleOptions {
+  /** Called after every batch of rows that was copied. */
+  readonly onProgress?: (progress: { readonly rows: number; readonly isFinal: boolean }) => void
+  /**
+   * How far a source counts as read where the partitions say different things: their rows come together, and one offset has to
+   * be right for all of them. Without it such a store is refused, and stays as it is.
+   */
+  readonly offsets?: (source: string, offsets: readonly Offset[]) => Offset
+  /** Stops copying with ABORTED; the next rescale goes on from there. */
+  readonly signal?: AbortSignal
+}
+
+export interface Rescalable<V> {
+  readonly name: string
+  readonly partitions: number
+  readonly fold: Fold<TableState<V>>
+}
+
+/** Rows that are written in one go. */
+const batchRows = 2000
+/** So few changes are left for the time in which nobody may write; tried so often. */
+const fewRows = 1000
+const copiesMax = 10
+const takesMax = 20
+
+export async function rescale<V>(engine: Reprise, store: Rescalable<V>, options: RescaleOptions): Promise<void> {
+  const { name, partitions, fold } = store
+  const layout = await readLayout(engine, name)
+  const { generation: from, builds } = layout
+  await retire(engine, name, builds)
+  // Nothing is there yet: it can be opened in any number.
+  if (layout.partitions === null) return
+  if (layout.partitions === partitions && !(await isEnding(engine, layout))) return await giveUpOther(engine, layout)
+  for (const timeline of timelinesOf(name, from, layout.partitions)) {
+    engine.declare(partitionModel(name, timeline, fold as Fold<never>))
+  }
+  const to = await nextGeneration(engine, catalogOf(name), layoutVersion, from, partitions, {
+    exists: async (generation) => (await engine.head(partitionTimeline(name, generation, 0))) !== null,
+    giveUp: (generation) => forget(engine, name, generation, builds),
+  })
+  // Told only now where it was never noted: whoever retires it has to know.
+  await note(engine, catalogOf(name), { [`partitions.${layoutVersion}-${from}`]: layout.partitions })
+  const copy = await Copy.open(engine, store, layout.partitions, from, to, options)
+  try {
+    await copy.follow()
+    await copy.end()
+  } finally {
+    await copy.close()
+  }
+  await swapGeneration(engine, catalogOf(name), layoutVersion, { from, to, keepOld: false })
+  await retire(engine, name, (await readLayout(engine, name)).builds)
+}
+
+/** One that was begun in another number, and is not wanted any more. */
+async function giveUpOther(engine: Reprise, { name, builds }: Layout): Promise<void> {
+  if (builds.building === null) return
+  await forget(engine, name, builds.building, builds)
+  await note(engine, catalogOf(name), { [`building.${layoutVersion}`]: null })
+}
+
+interface Source<V> {
+  readonly replica: Replica<TableState<V>>
+  /** Keys that changed since they were last copied; null: all have to be compared. */
+  changed: Set<string> | null
+}
+
+interface Target<V> {
+  readonly open: OpenTimeline<TableState<V>>
+  readonly writer: BatchWriter<V>
+}
+
+class Copy<V> {
+  readonly #engine: Reprise
+  readonly #store: Rescalable<V>
+  readonly #options: RescaleOptions
+  readonly #sources: Source<V>[] = []
+  readonly #targets: Target<V>[] = []
+  #rows = 0
+  #isFinal = false
+
+  private constructor(engine: Reprise, store: Rescalable<V>, options: RescaleOptions) {
+    this.#engine = engine
+    this.#store = store
+    this.#options = options
+  }
+
+  static async open<V>(
+    engine: Reprise,
+    store: Rescalable<V>,
+    partitions: number,
+    from: number,
+    to: number,
+    options: RescaleOptions,
+  ): Promise<Copy<V>> {
+    const { name, fold } = store
+    const copy = new Copy<V>(engine, store, options)
+    try {
+      for (const timeline of timelinesOf(name, to, store.partitions)) {
+        const open = await engine.openTimeline(timelineId(timeline), fold)
+        const writer = new BatchWriter(open)
+        copy.#targets.push({ open, writer })
+        await writer.undoUnfinished()
+      }
+      for (const timeline of timelinesOf(name, from, partitions)) {
+        // One that nobody has opened yet is made: else somebody could, after the others have ended.
+        if (!(await engine.head(timeline)))
+          await giveBack(engine.kernel, await takeTimeline(engine.kernel, timelineId(timeline)))
+        const how = { isPassive: true, isWhole: true }
+        const replica = await engine.follow({ prefix: timeline, fold }, '', how)
+        const source: Source<V> = { replica, changed: null }
+        replica.watch((entries) => noteChanges(source, entries))
+        copy.#sources.push(source)
+      }
+    } catch (error) {
+      await copy.close()
+      throw error
+    }
+    return copy
+  }
+
+  /** While others write: until little is left. */
+  async follow(): Promise<void> {
+    throwIfAborted(this.#options.signal, `rescale of ${this.#store.name}`)
+    this.#offsets()
+    for (let pass = 0; pass < copiesMax; pass++) {
+      let rows = 0
+      for (const source of this.#sources) rows += await this.#copy(source)
+      if (rows <= fewRows) return
+    }
+  }
+
+  /** Takes the live partitions, copies what was written last, and ends them. */
+  async end(): Promise<void> {
+    const { kernel } = this.#engine
+    this.#isFinal = true
+    let left: readonly Source<V>[] = this.#sources
+    for (let round = 0; left.length > 0; round++) {
+      if (round === takesMax) {
+        const what = `state store ${this.#store.name}: others keep taking its partitions over while they are being rescaled`
+        throw new RepriseError('CONTENDED', what, { name: this.#store.name })
+      }
+      const taken: { readonly source: Source<V>; readonly head: Head }[] = []
+      try {
+        for (const source of left) {
+          const id = timelineId(source.replica.coordinate.timeline)
+          taken.push({ source, head: await takeTimeline(kernel, id, { takeover: true }) })
+        }
+        for (const { source } of taken) await this.#copy(source)
+        const offsets = this.#offsets()
+        for (const { writer } of this.#targets) await writer.write({ writes: new Keyed(), offsets }, null)
+      } catch (error) {
+        // Whoever wrote here can do so again at once.
+        for (const { head } of taken) await giveBack(kernel, head)
+        throw error
+      }
+      left = await this.#endAll(taken)
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const { replica } of this.#sources) replica.close()
+    for (const { open } of this.#targets) await open.close()
+  }
+
+  /** Says which were taken over meanwhile: what was written there is not copied yet. */
+  async #endAll(taken: readonly { readonly source: Source<V>; readonly head: Head }[]): Promise<Source<V>[]> {
+    const { committer, random } = this.#engine.kernel
+    const outcomes = await Promise.all(
+      taken.map(({ head: { timeline, epoch } }) =>
+        committer.submit({
+          operation: newOperation(random),
+          ...{ guard: { timeline, epoch }, status: endedStatus, release: true },
+        }),
+      ),
+    )
+    return taken.flatMap(({ source, head }, i) => {
+      const outcome = outcomes[i]!
+      if (outcome.ok) return []
+      if (outcome.code !== 'FENCED' && outcome.code !== 'WORKER_RETIRED') throw refusalError(head.timeline, outcome)
+      return [source]
+    })
+  }
+
+  /** Says how many rows it wrote or deleted. */
+  async #copy(source: Source<V>): Promise<number> {
+    await source.replica.refresh()
+    const { changed } = source
+    source.changed = new Set()
+    const { rows, expiry } = source.replica.state
+    const before = this.#rows
+    const batches = this.#targets.map(() => new Keyed<Write>())
+    const { length } = this.#targets
+    for (const key of changed ?? rows.keys()) {
+      const at = partitionOf(key, length)
+      const write = this.#difference(key, rows.get(key), expiry.get(key), this.#targets[at]!.open.state)
+      if (!write) continue
+      batches[at]!.set(key, write)
+      if (batches[at]!.size >= batchRows) await this.#flush(at, batches)
+    }
+    if (changed === null) {
+      for (const [at, { open }] of this.#targets.entries()) {
+        // What an attempt before this one copied, and somebody has deleted since.
+        for (const key of open.state.rows.keys()) {
+          if (!this.#sources.some(({ replica }) => replica.state.rows.has(key))) batches[at]!.set(key, gone)
+        }
+      }
+    }
+    for (let at = 0; at < length; at++) await this.#flush(at, batches)
+    return this.#rows - before
+  }
+
+  async #flush(at: number, batches: Keyed<Write>[]): Promise<void> {
+    const writes = batches[at]!
+    if (writes.size === 0) return
+    throwIfAborted(this.#options.signal, `rescale of ${this.#store.name}`)
+    batches[at] = new Keyed()
+    await this.#targets[at]!.writer.write({ writes, offsets: new Map() }, null)
+    this.#rows += writes.size
+    this.#options.onProgress?.({ rows: this.#rows, isFinal: this.#isFinal })
+  }
+
+  #difference(key: string, value: V | undefined, expiresAt: number | undefined, at: TableState<V>): Write | null {
+    const there = at.rows.get(key)
+    if (value === undefined) return there === undefined ? null : gone
+    const isSame = there !== undefined && expiresAt === at.expiry.get(key) && this.#isEqual(value, there)
+    return isSame ? null : { value, isDeleted: false, expiresAt }
+  }
+
+  #isEqual(a: V, b: V): boolean {
+    const { codec } = this.#engine.kernel
+    return equalBytes(codec.encode(a), codec.encode(b))
+  }
+
+  /** How far each source was read, as of all partitions. */
+  #offsets(): Map<string, Offset> {
+    const found = new Map<string, Set<Offset>>()
+    for (const { replica } of this.#sources) {
+      for (const [source, offset] of replica.state.offsets) {
+        const known = found.get(source)
+        if (known) known.add(offset)
+        else found.set(source, new Set([offset]))
+      }
+    }
+    return new Map([...found].map(([source, offsets]) => [source, this.#oneOf(source, [...offsets])]))
+  }
+
+  #oneOf(source: string, offsets: readonly Offset[]): Offset {
+    if (offsets.length === 1) return offsets[0]!
+    if (this.#options.offsets) return this.#options.offsets(source, offsets)
+    const { name } = this.#store
+    const what = `state store ${name}: its partitions have read ${source} up to different places (${offsets.slice(0, 5).join(', ')})`
+    throw new RepriseError(
+      'CONFLICT',
+      `${what}: let all of them read up to the same one, or say with { offsets } which counts`,
+      { name, source, offsets },
+    )
+  }
+}
+
+const gone: Write = { value: undefined, isDeleted: true, expiresAt: undefined }
+
+/** Parts of large transactions come before their commit, which does not name their keys: then everything is compared. */
+function noteChanges<V>(source: Source<V>, entries: readonly Entry[]): void {
+  if (entries.length === 0) source.changed = null
+  for (const { type, data } of entries) {
+    if (type !== 'w') {
+      if (type === 'c') source.changed = null
+      continue
+    }
+    const { changed } = source
+    if (!changed) return
+    const { s = [], d = [], x = [] } = data as Ops
+    for (let i = 0; i < s.length; i += 2) changed.add(s[i] as string)
+    for (const key of d) changed.add(key)
+    for (let i = 0; i < x.length; i += 2) changed.add(x[i] as string)
+  }
+}

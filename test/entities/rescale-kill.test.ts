@@ -1,0 +1,95 @@
+// Real processes: one rescales a state store, another writes to it, and both are killed at random (G1, G2, B4).
+// More rounds: REPRISE_RESCALE_KILLS=50 npx vitest run test/entities/rescale-kill.test.ts
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { expect, inject, it } from 'vitest'
+import { dropSchema, newSchemaName } from '../support/schema.ts'
+
+const rounds = Number(process.env.REPRISE_RESCALE_KILLS ?? 3)
+const program = new URL('../programs/store-rescaler.mjs', import.meta.url)
+const isBuilt = existsSync(new URL('../../dist/index.js', import.meta.url))
+
+function start(url: string, ...args: string[]): ChildProcess {
+  return spawn(process.execPath, [program.pathname, url, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+}
+
+/** Hands over what it says, until it ends. */
+async function hear(child: ChildProcess, call: (said: Record<string, unknown>) => void): Promise<void> {
+  for await (const line of createInterface(child.stdout!)) call(JSON.parse(line))
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+async function sweep(url: string): Promise<void> {
+  const acked = new Map<string, number>()
+  let writes = 0
+  let rescaled = 0
+  for (let round = 0; round < rounds; round++) {
+    const writer = start(url, 'write', String(round * 1_000_000))
+    const writing = hear(writer, ({ key, n }) => {
+      if (typeof key !== 'string') return
+      acked.set(key, n as number)
+      writes += 1
+    })
+    const before = writes
+    while (writes < before + 10) await pause(5)
+    const rescaler = start(url, 'rescale', String(1 + ((round * 3 + 1) % 5)))
+    let began = () => {}
+    const isReady = new Promise<void>((resolve) => {
+      began = resolve
+    })
+    const rescaling = hear(rescaler, ({ ready, done }) => {
+      if (ready) began()
+      if (done) rescaled += 1
+    })
+    await Promise.race([isReady, rescaling])
+    await pause(Math.random() * 1200)
+    rescaler.kill('SIGKILL')
+    if (round % 2) writer.kill('SIGKILL')
+    else await pause(50)
+    writer.kill('SIGKILL')
+    await Promise.all([writing, rescaling])
+  }
+  const { stores } = await import(program.href)
+  const built = await import(new URL('../../dist/index.js', import.meta.url).href)
+  const rp = await built.open(url)
+  await stores.get(4).rescale(rp)
+  const store = await rp.open(stores.get(4))
+  expect(writes).toBeGreaterThan(10 * rounds)
+  expect(acked.size).toBeGreaterThan(0)
+  // The write that was on its way may be there too: never less than what was acknowledged.
+  for (const [key, n] of acked) expect([key, store.get(key) >= n]).toEqual([key, true])
+  const timelines = (await rp.list({ prefix: 'table/counts/' })).map(({ timeline }: { timeline: string }) => timeline)
+  expect(timelines).toHaveLength(5)
+  expect((await rp.verify()).faults).toEqual([])
+  await rp.close()
+  console.log(`rescale: ${rounds} kills, ${rescaled} came to their end before, ${writes} writes acknowledged, 0 lost`)
+}
+
+it.skipIf(!isBuilt)(
+  'G1 B4: kill -9 of a rescale and of writers beside it loses nothing (sqlite)',
+  { timeout: 300_000 },
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'reprise-rescale-'))
+    try {
+      await sweep(`sqlite:${join(folder, 'x.db')}`)
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)
+
+it.skipIf(!isBuilt)('G1 B4: the same on PostgreSQL', { timeout: 300_000 }, async () => {
+  const schema = newSchemaName()
+  const url = new URL(inject('postgresUrl'))
+  url.searchParams.set('schema', schema)
+  try {
+    await sweep(url.href)
+  } finally {
+    await dropSchema(inject('postgresUrl'), schema)
+  }
+})

@@ -70,6 +70,10 @@ const kinds = {
     hint: 'No checkpoint verifies and history does not reach the origin; the data lists what is missing.',
   },
   UPCAST_MISSING: { remedy: 'fix', hint: 'Add an upcaster from the version that the message names.' },
+  MIGRATION_MISSING: {
+    remedy: 'fix',
+    hint: 'Add the migration that the message names to the definition, or run the code that wrote this state.',
+  },
   FOLD_FAILED: {
     remedy: 'fix',
     hint: 'The apply function threw on a recorded entry; fix it and open again. Nothing is lost.',
@@ -98,7 +102,7 @@ const kinds = {
   DRIVER_MISSING: { remedy: 'fix', hint: 'Install the optional driver that the message names.' },
   INCOMPATIBLE_VERSION: {
     remedy: 'fix',
-    hint: 'This data was written by a newer Reprise. Upgrade, or export it there.',
+    hint: 'This data was written by a newer Reprise or a newer version of the definition. Upgrade the code, or export it there.',
   },
   WORKER_RETIRED: {
     remedy: 'reload',

@@ -4,7 +4,7 @@
 // Links are declared as values, not computed: so `missingPaths` can tell before a deploy, without running any of them,
 // whether everything that lies in a store can still be read.
 
-import { RepriseError } from './errors.ts'
+import { isReprise, RepriseError } from './errors.ts'
 
 /** Makes data of the next version out of data of this one. */
 export type Upcast = (data: unknown) => unknown
@@ -55,6 +55,7 @@ export function upcast<E extends Versioned>(entry: E, upcasters: Upcasters): E {
     try {
       if (step !== undefined) data = step(data)
     } catch (cause) {
+      if (isReprise(cause, 'MIGRATION_MISSING')) throw cause
       throw new RepriseError(
         'FOLD_FAILED',
         `the upcaster of ${type} from version ${version} threw`,
@@ -153,7 +154,8 @@ function pathError(
     code === 'UPCAST_MISSING'
       ? `no upcaster for ${at.type} from version ${at.version}${written}`
       : `${at.type} version ${at.version}${written} is newer than this code knows`
-  return new RepriseError(code, what, {
+  const where = 'timeline' in entry && 'seq' in entry ? `${entry.timeline}@${entry.seq}: ` : ''
+  return new RepriseError(code, where + what, {
     ...placeOf(entry),
     type: at.type,
     version: at.version,

@@ -70,6 +70,8 @@ export interface Fold<State> {
   readonly upcasters?: Upcasters | undefined
   /** By older version: how its state becomes today's. What has none is rebuilt from history, and lost where there is none. */
   readonly migrations?: StateMigrations<State> | undefined
+  /** For the error where one is missing: what to add, as the author of the definition writes it. */
+  migrationFor?(version: string): string
   readonly checkpoint?: CheckpointPolicy | undefined
   readonly retain?: RetentionPolicy | undefined
   /** Entries larger than this are compressed. A model whose entries are mostly text may save space by a lower one. */
@@ -80,6 +82,14 @@ export interface Fold<State> {
   face?(state: State): { readonly status?: string; readonly attributes?: Readonly<Record<string, Attribute | null>> }
   /** "state": the checkpoint is the truth and there is nothing to replay after it (A1.2). */
   readonly authority?: 'history' | 'state' | undefined
+}
+
+/** Whether state of this version is today's, or can be made into it. */
+export function canRead(
+  fold: { readonly version: string; readonly migrations?: Readonly<Record<string, unknown>> | undefined },
+  version: string,
+): boolean {
+  return version === fold.version || (fold.migrations !== undefined && Object.hasOwn(fold.migrations, version))
 }
 
 export interface PagedFold {

@@ -5,11 +5,11 @@ import { type ManifestId, toHex } from '../core/coordinate.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { Keyed } from '../core/keyed.ts'
 import type { Head, ManifestMark, ManifestRecord } from '../core/ports.ts'
-import type { Fold } from './definition.ts'
+import { canRead, type Fold } from './definition.ts'
 import { floorOf, lineageOf } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
-import { cannotTell, chunkless, isChunkless, mayBeSound, readManifest, recover } from './recover.ts'
+import { cannotTell, chunkless, isChunkless, mayBeSound, missingMigration, readManifest, recover } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
 import { verifyChunks } from './restore.ts'
 import type { TimelineState } from './state.ts'
@@ -93,9 +93,8 @@ async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, 
 }
 
 async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: number): Promise<Drilled[]> {
-  const records = (await kernel.store.checkpoints(head.timeline))
-    .filter((record) => record.foldVersion === fold.version && record.seq <= head.seq)
-    .slice(0, most)
+  const catalog = (await kernel.store.checkpoints(head.timeline)).filter((record) => record.seq <= head.seq)
+  const records = catalog.filter((record) => canRead(fold, record.foldVersion)).slice(0, most)
   const reference = await referenceDigest(kernel, head, fold)
   const drilled: Drilled[] = []
   let other: { readonly digest: string; readonly of: string } | null =
@@ -103,7 +102,7 @@ async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: 
   for (const record of records) {
     const one = await drillCheckpoint(kernel, head, fold, record, other)
     // Where history does not reach the origin, checkpoints are compared with each other; saves are each their own truth.
-    if (one.result.ok && fold.authority !== 'state') {
+    if (one.result.ok && fold.authority !== 'state' && record.foldVersion === fold.version) {
       other ??= { digest: one.result.stateDigest!, of: `checkpoint ${record.id}` }
     }
     drilled.push(one)
@@ -115,6 +114,11 @@ async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: 
     const { report, digest } = reference
     const result = resultOf(head, null, report, true, 'no checkpoint: recovered from all history', digest)
     drilled.push({ result, isDamaged: false })
+  } else if (records.length === 0 && catalog.length > 0) {
+    // All that is left is state that this code cannot read: whoever has its migrations can tell.
+    const { message } = missingMigration(head, catalog[0]!, fold)
+    const result = resultOf(head, catalog[0]!, null, false, `cannot tell: ${message}`, null)
+    drilled.push({ result: { ...result, isUnknown: true }, isDamaged: false })
   }
   return drilled
 }
@@ -151,6 +155,11 @@ async function drillCheckpoint(
     // Where the checkpoint is the truth, parts that are read only on demand (the bytes of a stream) have no other copy.
     if (fold.authority === 'state') await verifyChunks(readManifest(kernel, record), stateIo(kernel))
     const digest = stateDigest(kernel, state)
+    if (record.foldVersion !== fold.version) {
+      // What a migration makes may well differ from what today's code makes of all history: that is no fault of the checkpoint.
+      const note = `restored and migrated from version ${record.foldVersion}; not compared`
+      return { result: resultOf(head, record, report, true, note, digest), isDamaged: false, isCleared: isMarked }
+    }
     if (other && digest !== other.digest) {
       const note = `restored state differs from that of ${other.of}`
       return { result: resultOf(head, record, report, false, note, digest), isDamaged: true }

@@ -15,7 +15,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Head, ManifestRecord, Run } from '../core/ports.ts'
 import { type EntryDraft, packRun } from '../core/run.ts'
 import { archiveOf, archivesStart, isAmongArchives, isArchiveOf } from '../core/scope.ts'
-import type { Fold, OpenOptions } from './definition.ts'
+import { canRead, type Fold, type OpenOptions } from './definition.ts'
 import { digestAt, entryContext, floorOf, lineageOf, offBranch, type Point } from './history.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 import { giveBack, guardOf, headUnder, takeTimeline } from './ownership.ts'
@@ -262,7 +262,7 @@ async function restorePoints(
 ): Promise<ManifestRecord[]> {
   const usable = (await kernel.store.checkpoints(head.timeline))
     .filter((record) => record.seq <= upTo && record.verifiedAt !== null && record.invalid === null)
-    .filter((record) => fold === null || record.foldVersion === fold.version)
+    .filter(({ foldVersion }) => fold === null || canRead(fold, foldVersion))
     .filter((record, index, newest) => record.seq !== newest[index - 1]?.seq)
   return usable.slice(0, 2).map((record) => ({
     ...record,

@@ -138,7 +138,7 @@ export async function recover<State>(
       },
     }
   }
-  throw unread ?? unrecoverable(head, plan, skipped)
+  throw unread ?? migrationMissing(head, fold, plan) ?? unrecoverable(head, plan, skipped)
 }
 
 /** Marked because it could not be read, not because it held something else than history says. */
@@ -188,9 +188,15 @@ export function isDamage(error: unknown): error is RepriseError {
 /** This process cannot read it, though it may be sound: an older one may do. */
 const beyondThis = ['LIMIT_EXCEEDED', 'INCOMPATIBLE_VERSION'] as const
 
-/** What a tool that lacks keys, classes, limits or the folder of the chunks meets: it cannot tell. */
+/** What a tool that lacks keys, classes, limits, migrations or the folder of the chunks meets: it cannot tell. */
 export function cannotTell(error: unknown): boolean {
-  const lacking = ['KEY_MISSING', 'UNKNOWN_CODEC', 'STORE_UNSUPPORTED', 'CHUNKS_ELSEWHERE'] as const
+  const lacking = [
+    'KEY_MISSING',
+    'UNKNOWN_CODEC',
+    'STORE_UNSUPPORTED',
+    'CHUNKS_ELSEWHERE',
+    'MIGRATION_MISSING',
+  ] as const
   return isReprise(error, ...beyondThis, ...lacking)
 }
 
@@ -266,6 +272,29 @@ export function damageOf(error: unknown): RepriseError {
 
 function mismatch(record: ManifestRecord, what: string): RepriseError {
   return new RepriseError('CHECKPOINT_DAMAGED', `checkpoint ${record.id} ${what}`, { id: record.id, seq: record.seq })
+}
+
+type Versioned = Pick<Fold<unknown>, 'version' | 'migrationFor'>
+
+/** Null: that is not what is missing. */
+function migrationMissing(head: Head, fold: Versioned, plan: RecoveryPlan<ManifestRecord>): RepriseError | null {
+  const other = plan.attempts.length === 0 ? plan.skipped.find(({ why }) => why === 'other fold version') : undefined
+  return other ? missingMigration(head, other.manifest, fold) : null
+}
+
+/** There is state, but of another version than this code has, and nothing to rebuild it from. */
+export function missingMigration(
+  { timeline }: Pick<Head, 'timeline'>,
+  { seq, foldVersion }: Pick<ManifestRecord, 'seq' | 'foldVersion'>,
+  fold: Versioned,
+): RepriseError {
+  const wanted = fold.migrationFor?.(foldVersion) ?? `migrations: { ${JSON.stringify(foldVersion)}: (old) => … }`
+  const what = `${timeline}: its state at ${seq} is of version ${foldVersion}, this code is of version ${fold.version}`
+  return new RepriseError(
+    'MIGRATION_MISSING',
+    `${what}, and there is no history to rebuild it from. Missing: ${wanted}`,
+    { timeline, seq, from: foldVersion, to: fold.version },
+  )
 }
 
 function unrecoverable(

@@ -156,7 +156,9 @@ export class TimelineState<State> implements Follower {
   #step(value: State, entry: Entry): State {
     if (entry.type.startsWith(systemPrefix)) return value
     try {
-      const current = this.#fold.upcasters ? upcast(entry, this.#fold.upcasters) : entry
+      // Without upcasters every type is at version 1: what is newer must not be taken for that.
+      const { upcasters } = this.#fold
+      const current = upcasters || entry.version !== 1 ? upcast(entry, upcasters ?? {}) : entry
       const next = this.#fold.apply(value, current as Entry)
       if (next instanceof Promise) throw new TypeError('apply returned a promise: a fold cannot wait')
       return next === undefined ? value : (next as State)

@@ -50,7 +50,7 @@ onEveryStore('migrations of state', (world) => {
     const there = await world()
     const other = await there.engine()
     await other.import(path)
-    await expect(other.open(today(), 'x')).rejects.toEqual(code('UNRECOVERABLE'))
+    await expect(other.open(today(), 'x')).rejects.toEqual(code('MIGRATION_MISSING'))
     const broken = today({
       '1': () => {
         throw new Error('half done')

@@ -15,6 +15,7 @@ import { CallGuards, type CallPolicy } from './policy.ts'
 import { Session } from './session.ts'
 import { applyEntry, emptySession, type SessionState } from './state.ts'
 import type { Tools } from './tool.ts'
+import { dataVersions } from './versions.ts'
 
 /** A call that is almost one that stands already: ask a person, go on in a fork, or make it as a new one. */
 export type SimilarCalls = 'conflict' | 'fork' | 'new'
@@ -42,8 +43,10 @@ export interface AgentOptions<Data> {
   /** When to capture the state; after 256 entries if left out. A turn is durable and can be gone back to without it. */
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
-  /** Change it when the meaning of your data changes. */
+  /** Change it when the meaning of your data changes, and say in `migrations` how older data becomes it. */
   readonly version?: string | number
+  /** By older `version`: how its data becomes today's, in state and in the history of edits. */
+  readonly migrations?: Readonly<Record<string, (data: never) => Data>>
 }
 
 export interface AgentDefinition<Data> extends Entity<Session<Data>>, Described {
@@ -53,6 +56,8 @@ export interface AgentDefinition<Data> extends Entity<Session<Data>>, Described 
   readonly fold: Fold<SessionState<Data>>
   readonly options: AgentOptions<Data>
   readonly guards: CallGuards
+  /** Noted with data that is edited. */
+  readonly dataVersion: string
 }
 
 /**
@@ -67,10 +72,12 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   const prefix = `agent/${name}/`
+  const dataVersion = String(options.version ?? 1)
+  const versions = dataVersions<Data>(name, dataVersion, options.migrations)
   const fold: Fold<SessionState<Data>> = {
-    version: `agent 1 ${options.version ?? 1}`,
+    ...versions.fold,
     initial: () => emptySession((options.initial ? options.initial() : null) as Data),
-    apply: applyEntry,
+    apply: (state, entry) => applyEntry(state, entry.type === 'edited' ? versions.bringUp(entry) : entry),
     checkpoint: options.checkpoint ?? defaultPolicy,
     compressAboveBytes: 512,
     retain: options.retain,
@@ -85,6 +92,7 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
     fold,
     options,
     guards: new CallGuards(options.modelCalls),
+    dataVersion,
     async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       engine.declare(model)

@@ -134,7 +134,7 @@ export class Session<Data> {
   }
 
   async edit(change: (data: Data) => Data): Promise<void> {
-    await this.#line.open.write([entry('edited', { data: change(this.data) })])
+    await this.#line.open.write([entry('edited', { data: change(this.data), of: this.definition.dataVersion })])
   }
 
   async note(note: string): Promise<void> {

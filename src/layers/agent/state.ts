@@ -162,7 +162,8 @@ export interface Entries {
   returned: { id: string; result: unknown; by?: 'replay' }
   failed: { id: string; error: string }
   'turn.ended': { turn: number; outcome: string }
-  edited: { data: unknown }
+  /** `of`: the version of the data. */
+  edited: { data: unknown; of?: string }
   planned: { plan: unknown }
   noted: { note: string }
   configured: { settings: Settings }

@@ -16,18 +16,19 @@ import { retain } from '../../engine/retain.ts'
 import { writeRows } from './page-writer.ts'
 import type { OpenedPaged } from './paged-open.ts'
 
-const version = 'table/1'
-
 export class PagedCheckpointer<V> {
   readonly #kernel: Kernel
   readonly #opened: OpenedPaged<V>
   readonly #changedRows: number
   readonly #policy: RetentionPolicy
+  readonly #version: string
   #base: OpenedPaged<V>['base']
   #underWay: Promise<unknown> | null = null
   #failuresInARow = 0
 
-  constructor(kernel: Kernel, opened: OpenedPaged<V>, changedRows: number, policy: RetentionPolicy) {
+  /** `version`: of the fold. */
+  constructor(kernel: Kernel, opened: OpenedPaged<V>, changedRows: number, policy: RetentionPolicy, version: string) {
+    this.#version = version
     this.#kernel = kernel
     this.#opened = opened
     this.#base = opened.base
@@ -64,15 +65,22 @@ export class PagedCheckpointer<V> {
 
   /** Begins one if enough rows changed; resolves at once unless memory is full of changes. */
   async afterWrite(): Promise<void> {
-    const { open, rows } = this.#opened
-    if (rows.recent.size >= this.#changedRows && !this.#underWay) {
-      void this.now().catch((error) => {
-        const { id: timeline } = open
-        this.#kernel.events.emit('checkpoint-failed', { timeline, error, failuresInARow: this.#failuresInARow + 1 })
-      })
-    }
+    const { rows } = this.#opened
+    if (rows.recent.size >= this.#changedRows && !this.#underWay) this.#begin()
     // Memory is bounded: whoever writes faster than pages can be written waits here.
     if (rows.stats.changedRows > 4 * this.#changedRows) await this.#underWay
+  }
+
+  /** Rows of an older version are written anew beside the work, so that the next opening need not migrate them again. */
+  settleMigration(): void {
+    if (this.#opened.rows.isMigrating && !this.#underWay) this.#begin()
+  }
+
+  #begin(): void {
+    void this.now().catch((error) => {
+      const { id: timeline } = this.#opened.open
+      this.#kernel.events.emit('checkpoint-failed', { timeline, error, failuresInARow: this.#failuresInARow + 1 })
+    })
   }
 
   async #make(): Promise<ManifestRecord> {
@@ -80,9 +88,11 @@ export class PagedCheckpointer<V> {
     const base = (await this.#kernel.store.checkpoints(open.id)).find(({ id }) => id === this.baseId)
     // Nothing came since: it is the checkpoint of now. A second one of the same sequence would be one too many, and
     // retention, which keeps one of them, might keep the other.
-    if (base?.invalid === null && base.seq === open.coordinate.seq) return base
+    const { isMigrating } = this.#opened.rows
+    if (base?.invalid === null && base.seq === open.coordinate.seq && !isMigrating) return base
     try {
-      return await this.#attempt(this.#base !== null && base === undefined)
+      // Pages of an older version are all written anew: one checkpoint has rows of one version.
+      return await this.#attempt(isMigrating || (this.#base !== null && base === undefined))
     } catch (error) {
       if (!isReprise(error, 'BASE_GONE')) throw error
       return await this.#attempt(true)
@@ -113,12 +123,12 @@ export class PagedCheckpointer<V> {
         const why = 'the checkpoint took so long that its first chunks could be collected'
         throw new RepriseError('TIMEOUT', why, { graceMs })
       }
-      const body = encodeManifest({ ...coordinate, digest, foldVersion: version, parts })
+      const body = encodeManifest({ ...coordinate, digest, foldVersion: this.#version, parts })
       const now = this.#kernel.worker.now()
       const record: ManifestRecord = {
         ...{ id: newId(this.#kernel.random) as ManifestId, seq: coordinate.seq, epoch: coordinate.epoch, digest },
         ...{ body, bodyDigest: this.#kernel.hash(body), baseId: this.baseId },
-        ...{ createdAt: now, trigger: 'pages', label: null, isPinned: false, foldVersion: version },
+        ...{ createdAt: now, trigger: 'pages', label: null, isPinned: false, foldVersion: this.#version },
         totalBytes: rest.totalBytes + written.bytes,
         addedBytes: rest.addedBytes + output.addedBytes,
         ...{ verifiedAt: now, invalid: null, drilledAt: null, drill: null },
@@ -127,7 +137,7 @@ export class PagedCheckpointer<V> {
       written.settle()
       this.#base = { id: record.id, capture: rest.base }
       const [head] = await this.#kernel.store.head([open.id])
-      if (head?.epoch === open.epoch) await retain(this.#kernel, head, this.#policy, version)
+      if (head?.epoch === open.epoch) await retain(this.#kernel, head, this.#policy, this.#version)
       return record
     } catch (error) {
       abandonCapture(capture)

@@ -5,7 +5,7 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
+import type { Fold } from '../../engine/definition.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
@@ -20,7 +20,7 @@ import type { OpenedPaged } from './paged-open.ts'
 import type { PagedBuffer, PagedTransaction, PagedView } from './paged-transaction.ts'
 import { PagedWriter } from './paged-writer.ts'
 import type { PageStats } from './pages.ts'
-import { type Offset, observer } from './state.ts'
+import { type Offset, observer, type TableState } from './state.ts'
 import type { SetOptions } from './transaction.ts'
 import { type Change, Watchers } from './watchers.ts'
 
@@ -50,7 +50,7 @@ export class PagedTable<V> {
     opened: OpenedPaged<V>,
     model: TableModel<V>,
     changedRows: number,
-    policy: RetentionPolicy,
+    fold: Pick<Fold<TableState<V>>, 'version' | 'retain'>,
   ) {
     this.#kernel = kernel
     this.#opened = opened
@@ -58,7 +58,7 @@ export class PagedTable<V> {
     this.#indexes = new PagedIndexes(model.name, model.indexes)
     this.#batches = new BatchWriter(opened.open)
     this.#writer = new PagedWriter(this.#view(), (batch, along) => this.#commit(batch, along))
-    this.#checkpointer = new PagedCheckpointer(kernel, opened, changedRows, policy)
+    this.#checkpointer = new PagedCheckpointer(kernel, opened, changedRows, fold.retain ?? {}, fold.version)
     this.#endings = new Endings(kernel, opened.open as OpenTimeline<unknown>, opened.open.state.expiry)
     opened.open.state[observer] = {
       changed: (key, after) => this.#changed(key, after as V | undefined),
@@ -72,6 +72,11 @@ export class PagedTable<V> {
   /** For the definition: undoes what a crash cut short. */
   recover(): Promise<number> {
     return this.#batches.undoUnfinished()
+  }
+
+  /** For the definition: rows of an older version are written anew, beside the work. */
+  settleMigration(): void {
+    this.#checkpointer.settleMigration()
   }
 
   get isOpen(): boolean {

@@ -3,19 +3,21 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { Keyed } from '../../core/keyed.ts'
 import type { Head, ManifestRecord } from '../../core/ports.ts'
 import type { CaptureBase } from '../../engine/capture.ts'
-import type { Fold, OpenOptions } from '../../engine/definition.ts'
+import { canRead, type Fold, type OpenOptions } from '../../engine/definition.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
 import { giveBack, takeTimeline } from '../../engine/ownership.ts'
-import { readManifest } from '../../engine/recover.ts'
+import { missingMigration, readManifest } from '../../engine/recover.ts'
 import { restoreState, verifyChunks } from '../../engine/restore.ts'
 import { type CapturedParts, TimelineState } from '../../engine/state.ts'
 import { OpenTimeline } from '../../engine/timeline.ts'
 import { PagedRows } from './pages.ts'
-import { initialState, type TableState } from './state.ts'
+import { initialState, type Ops, type TableState } from './state.ts'
+import { migratedPending, type RowVersions } from './versions.ts'
 
 export interface OpenedPaged<V> {
   readonly open: OpenTimeline<TableState<V>>
@@ -30,18 +32,22 @@ interface Loaded<V> {
   readonly record: ManifestRecord | null
 }
 
+export interface PagedModel<V> {
+  readonly fold: Fold<TableState<V>>
+  readonly versions: RowVersions<V>
+  readonly cacheBytes: number
+}
+
 export async function openPaged<V>(
   kernel: Kernel,
   timeline: TimelineId,
-  fold: Fold<TableState<V>>,
-  cacheBytes: number,
+  model: PagedModel<V>,
   options: OpenOptions,
-  onClosed: () => void,
 ): Promise<OpenedPaged<V>> {
   const started = kernel.clock.elapsed()
   const head = await takeTimeline(kernel, timeline, options)
   try {
-    return await openTaken<V>(kernel, head, fold, cacheBytes, started, onClosed)
+    return await openTaken<V>(kernel, head, model, started)
   } catch (error) {
     await giveBack(kernel, head)
     throw error
@@ -51,16 +57,15 @@ export async function openPaged<V>(
 async function openTaken<V>(
   kernel: Kernel,
   head: Head,
-  fold: Fold<TableState<V>>,
-  cacheBytes: number,
+  model: PagedModel<V>,
   started: number,
-  onClosed: () => void,
 ): Promise<OpenedPaged<V>> {
   const { timeline } = head
+  const { fold } = model
   const lineage = await lineageOf(kernel, head)
   const floor = floorOf(lineage)
   const skipped: { id: string; seq: number; why: string }[] = []
-  const loaded = await loadNewest<V>(kernel, head, fold.version, floor.seq, cacheBytes, skipped)
+  const loaded = await loadNewest<V>(kernel, head, model, floor.seq, skipped)
   const state = new TimelineState(fold, loaded.captured)
   const from = loaded.record ? { seq: loaded.record.seq, digest: loaded.record.digest } : floor
   const restoredAt = kernel.clock.elapsed()
@@ -79,7 +84,7 @@ async function openTaken<V>(
     ...{ planMs: 0, restoreMs: restoredAt - started, replayMs: done - restoredAt, totalMs: done - started },
   }
   const recovered = { state, point, lineage, base: null, damaged: [], report, replayMsPerEntry: 0 }
-  const open = new OpenTimeline(kernel, head, fold, recovered, onClosed)
+  const open = new OpenTimeline(kernel, head, fold, recovered, () => undefined)
   for (const { id, why } of skipped) await open.mark({ id: id as never, invalid: why })
   return { open, rows: loaded.rows, base: loaded.base }
 }
@@ -87,24 +92,28 @@ async function openTaken<V>(
 async function loadNewest<V>(
   kernel: Kernel,
   head: Head,
-  version: string,
+  model: PagedModel<V>,
   floor: number,
-  cacheBytes: number,
   skipped: { id: string; seq: number; why: string }[],
 ): Promise<Loaded<V>> {
   const records = await kernel.store.checkpoints(head.timeline)
   // Pages are read on demand, and checkpoints share them: where one was found damaged, the others are read whole first.
   const isSuspect = records.some(({ invalid }) => invalid !== null)
+  let unread: ManifestRecord | null = null
   for (const record of records) {
-    const isUsable = record.invalid === null && record.foldVersion === version
-    if (!isUsable || record.seq < floor || record.seq > head.seq) continue
+    if (record.invalid !== null || record.seq < floor || record.seq > head.seq) continue
+    if (!canRead(model.fold, record.foldVersion)) {
+      unread ??= record
+      continue
+    }
     try {
-      return await load<V>(kernel, record, cacheBytes, isSuspect)
+      return await load<V>(kernel, record, model, isSuspect)
     } catch (error) {
       if (!isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')) throw error
       skipped.push({ id: record.id, seq: record.seq, why: error.message })
     }
   }
+  if (floor > 0 && unread && skipped.length === 0) throw missingMigration(head, unread, model.fold)
   if (floor > 0) {
     throw new RepriseError(
       'UNRECOVERABLE',
@@ -115,7 +124,7 @@ async function loadNewest<V>(
       },
     )
   }
-  const rows = new PagedRows<V>(stateIo(kernel), cacheBytes)
+  const rows = new PagedRows<V>(stateIo(kernel), model.cacheBytes)
   return {
     rows,
     captured: capturedOf(initialState<V>() as unknown as Record<string, unknown>, rows),
@@ -127,7 +136,7 @@ async function loadNewest<V>(
 async function load<V>(
   kernel: Kernel,
   record: ManifestRecord,
-  cacheBytes: number,
+  { fold, versions, cacheBytes }: PagedModel<V>,
   isSuspect: boolean,
 ): Promise<Loaded<V>> {
   const { parts } = readManifest(kernel, record)
@@ -135,9 +144,12 @@ async function load<V>(
   const part = parts.find(({ name }) => name === 'value.rows')
   if (part?.kind !== 'keyed') throw new RepriseError('CHECKPOINT_DAMAGED', `checkpoint ${record.id} has no rows`)
   if (isSuspect) await verifyChunks({ parts }, io)
-  const rows = await PagedRows.load<V>(io, cacheBytes, part)
+  const migrate = record.foldVersion === fold.version ? null : versions.migrationOf(record.foldVersion)
+  const rows = await PagedRows.load<V>(io, cacheBytes, part, migrate)
   const others = await restoreState({ parts: parts.filter((each) => each !== part) }, io)
-  const captured = { ...(others.state as CapturedParts), 'value.rows': rows }
+  const captured: CapturedParts = { ...(others.state as CapturedParts), 'value.rows': rows }
+  const pending = captured['value.pending']
+  if (migrate && pending instanceof Keyed) captured['value.pending'] = migratedPending(pending as Keyed<Ops>, migrate)
   return { rows, captured, base: { id: record.id, capture: others.base }, record }
 }
 

@@ -14,6 +14,7 @@ import { PagedTable } from './paged-handle.ts'
 import { openPaged } from './paged-open.ts'
 import { applyEntry, type TableState } from './state.ts'
 import { tableParts, tablePrefix } from './table.ts'
+import type { RowMigrations } from './versions.ts'
 
 export interface PagedOptions<V> {
   /** Bytes of pages that stay in memory, as they were encoded; default 64 MB. */
@@ -22,6 +23,10 @@ export interface PagedOptions<V> {
   readonly changedRows?: number
   /** Each keeps its terms and the keys of its rows in memory, not the rows. */
   readonly indexes?: Readonly<Record<string, IndexFunction<V>>>
+  /** Of the rows, 1 if left out: raise it when their shape changes, and say in `migrations` how older ones become it. */
+  readonly version?: number
+  /** By older version: how a row of it becomes today's. Pages are migrated as they are read, and all of them with the next checkpoint. */
+  readonly migrations?: RowMigrations<V>
   /** Rows end by themselves after this time, unless `set` says otherwise. Their keys and ends are in memory. */
   readonly ttl?: Duration
   readonly retain?: RetentionPolicy
@@ -34,18 +39,22 @@ export interface PagedDefinition<V> extends Entity<PagedTable<V>>, Described {
   readonly fold: Fold<TableState<V>>
 }
 
-const version = 'table/1'
-
 /** @example const facts = await rp.open(pagedTable<Fact>('facts', { cacheBytes: 256e6 })); await facts.get('k') */
 export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): PagedDefinition<V> {
   checkName('table', name)
   const policy = options.retain ?? { checkpoints: 2, history: 'needed' as const }
-  const { cacheBytes = 64e6, changedRows = 50_000, indexes = {}, ttl } = options
+  const { cacheBytes = 64e6, changedRows = 50_000, indexes = {}, ttl, version, migrations } = options
   checkCount('cacheBytes', cacheBytes)
   checkCount('changedRows', changedRows)
-  const { fold: resident, model } = tableParts<V>(name, { retain: policy, indexes, ...(ttl !== undefined && { ttl }) })
+  const parts = tableParts<V>(name, {
+    ...{ retain: policy, indexes },
+    ...(ttl !== undefined && { ttl }),
+    ...(version !== undefined && { version }),
+    ...(migrations && { migrations }),
+  })
+  const { fold: resident, model, versions } = parts
   // Checkpoints are made here, page by page; the engine's own would need all rows in memory.
-  const fold: Fold<TableState<V>> = { version, initial: resident.initial, apply: applyEntry, retain: policy }
+  const fold: Fold<TableState<V>> = { ...versions.fold, initial: resident.initial, apply: applyEntry, retain: policy }
   const prefix = `${tablePrefix}${name}`
   const described = tableModel(name, prefix, resident as Fold<never>)
   const held = new WeakMap<Reprise, Map<string, PagedTable<V>>>()
@@ -64,8 +73,8 @@ export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): Page
       if (shared?.isOpen && !open.takeover) return shared.share()
       // One that found damage lets go of the timeline by itself; then the checkpoint before is used.
       if (shared && !shared.isOpen) await shared.shut()
-      const opened = await openPaged<V>(engine.kernel, timeline, fold, cacheBytes, open, () => undefined)
-      const table = new PagedTable<V>(engine.kernel, opened, model, changedRows, policy)
+      const opened = await openPaged<V>(engine.kernel, timeline, { fold, versions, cacheBytes }, open)
+      const table = new PagedTable<V>(engine.kernel, opened, model, changedRows, fold)
       tables.set(timeline, table)
       const forget = engine.onClose(() => table.shut())
       table.onShut = () => {
@@ -73,6 +82,7 @@ export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): Page
         if (tables.get(timeline) === table) tables.delete(timeline)
       }
       await table.recover()
+      table.settleMigration()
       return table
     },
   }

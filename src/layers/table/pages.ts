@@ -11,6 +11,7 @@ import { decodeSegments, type KeyedPart, type Layer, type Segment } from '../../
 import type { StateIo } from '../../engine/capture-output.ts'
 import { ChunkInput, joined } from '../../engine/restore-input.ts'
 import { type Cell, decodeRow, Region } from './region.ts'
+import type { MigrateRow } from './versions.ts'
 
 export interface PageStats {
   readonly hits: number
@@ -30,6 +31,8 @@ export class PagedRows<V> {
   #cachedBytes = 0
   #hits = 0
   #misses = 0
+  /** The pages hold rows of an older version: each row is migrated when it is decoded, until all pages are written anew. */
+  #migrate: MigrateRow<V> | null = null
   /** Told of a page that could not be read; whoever asked for it hears of it too. */
   onDamage: ((error: unknown) => void) | null = null
   segments: readonly Segment[] = []
@@ -45,8 +48,14 @@ export class PagedRows<V> {
   }
 
   /** Reads the directory and the layers on top of the pages, not the pages. */
-  static async load<V>(io: StateIo, cacheBytes: number, part: KeyedPart): Promise<PagedRows<V>> {
+  static async load<V>(
+    io: StateIo,
+    cacheBytes: number,
+    part: KeyedPart,
+    migrate: MigrateRow<V> | null,
+  ): Promise<PagedRows<V>> {
     const rows = new PagedRows<V>(io, cacheBytes)
+    rows.#migrate = migrate
     const [base, ...newer] = part.layers
     if (!base) throw new RepriseError('CHECKPOINT_DAMAGED', 'the rows have no base')
     if (base.body.kind === 'inline') await rows.#loadLayer(base)
@@ -54,6 +63,10 @@ export class PagedRows<V> {
     for (const layer of newer) await rows.#loadLayer(layer)
     rows.layers = part.layers
     return rows
+  }
+
+  get isMigrating(): boolean {
+    return this.#migrate !== null
   }
 
   get stats(): PageStats {
@@ -83,14 +96,17 @@ export class PagedRows<V> {
     const at = this.#indexOf(key)
     if (at < 0) return undefined
     const segment = this.segments[at]!
+    // Of that page: meanwhile others may have taken its place.
+    const migrate = this.#migrate
     const page = this.#held(segment) ?? (await this.#page(segment))
     const place = page.find(key)
-    return place < 0 ? undefined : this.#checked(() => decodeRow<V>(page, place, this.#io.codec))
+    return place < 0 ? undefined : this.#checked(() => decodeRow<V>(page, place, this.#io.codec, migrate))
   }
 
   /** In key order. Sees the rows as of its start, and perhaps some that are changed meanwhile. */
   async *entries(range: KeyedRange = {}): AsyncGenerator<[string, V]> {
     const { segments } = this
+    const migrate = this.#migrate
     const cells = [this.overlay, this.frozen, this.recent]
     let left = range.limit ?? Number.POSITIVE_INFINITY
     const { from = '', to, prefix = '', reverse = false } = range
@@ -102,7 +118,7 @@ export class PagedRows<V> {
       const end = segments[at + 1]?.first
       if ((end !== undefined && end <= low) || (to !== undefined && start >= to)) continue
       if (prefix !== '' && start > prefix && !start.startsWith(prefix)) continue
-      const region = await this.region(segments[at], start, end, cells)
+      const region = await this.#region(segments[at], start, end, cells, migrate)
       const { keys } = region
       for (let i = 0; i < keys.length; i++) {
         const index = reverse ? keys.length - 1 - i : i
@@ -115,17 +131,27 @@ export class PagedRows<V> {
   }
 
   /** The rows of one page with newer cells laid over them. */
-  async region(
+  region(
     segment: Segment | undefined,
     start: string,
     end: string | undefined,
     sources: readonly (Keyed<Cell<V>> | null)[],
   ): Promise<Region<V>> {
+    return this.#region(segment, start, end, sources, this.#migrate)
+  }
+
+  async #region(
+    segment: Segment | undefined,
+    start: string,
+    end: string | undefined,
+    sources: readonly (Keyed<Cell<V>> | null)[],
+    migrate: MigrateRow<V> | null,
+  ): Promise<Region<V>> {
     const page = segment ? (this.#held(segment) ?? (await this.#page(segment))) : null
     const cells = new Map<string, Cell<V>>()
     const range: KeyedRange = { from: start, ...(end !== undefined && { to: end }) }
     for (const source of sources) for (const [key, cell] of source?.entries(range) ?? []) cells.set(key, cell)
-    return new Region(page, cells, this.#io.codec)
+    return new Region(page, cells, this.#io.codec, migrate)
   }
 
   #held(segment: Segment): BlockView | undefined {
@@ -186,6 +212,7 @@ export class PagedRows<V> {
   settlePages(layer: Layer, segments: readonly Segment[]): void {
     this.frozen = null
     this.overlay = new Keyed()
+    this.#migrate = null
     this.layers = [layer]
     this.segments = segments
     const alive = new Set(segments)
@@ -238,9 +265,14 @@ export class PagedRows<V> {
     return decodeSegments(plain)
   }
 
+  #rowOf(key: string, bytes: Uint8Array): V {
+    const row = this.#io.codec.decode(bytes)
+    return this.#migrate ? this.#migrate(row, key) : (row as V)
+  }
+
   async #loadLayer(layer: Layer): Promise<void> {
     const put = (key: string, value: Uint8Array | null) =>
-      this.overlay.set(key, value === null ? null : { value: this.#io.codec.decode(value) as V })
+      this.overlay.set(key, value === null ? null : { value: this.#rowOf(key, value) })
     if (layer.body.kind === 'inline') {
       readBlock(this.#io.sealer.openChunk(layer.body.sealed), put)
       return

@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { BlockView } from '../../core/keyed-block-view.ts'
+import type { MigrateRow } from './versions.ts'
 
 /** A row that is newer than its page; null: it is gone. */
 export type Cell<V> = { readonly value: V } | null
@@ -16,12 +17,20 @@ export class Region<V> {
   readonly keys: string[] = []
   readonly #page: BlockView | null
   readonly #codec: Codec
+  readonly #migrate: MigrateRow<V> | null
   /** Where each row is in the page, or the row itself. */
   readonly #places: (number | { readonly value: V })[] = []
 
-  constructor(page: BlockView | null, cells: ReadonlyMap<string, Cell<V>>, codec: Codec) {
+  /** `migrate`: the page holds rows of an older version. */
+  constructor(
+    page: BlockView | null,
+    cells: ReadonlyMap<string, Cell<V>>,
+    codec: Codec,
+    migrate: MigrateRow<V> | null = null,
+  ) {
     this.#page = page
     this.#codec = codec
+    this.#migrate = migrate
     const newer = [...cells].sort(([a], [b]) => (a < b ? -1 : 1))
     const count = page?.size ?? 0
     let at = 0
@@ -41,12 +50,13 @@ export class Region<V> {
 
   value(index: number): V {
     const place = this.#places[index]!
-    return typeof place === 'number' ? decodeRow<V>(this.#page!, place, this.#codec) : place.value
+    return typeof place === 'number' ? decodeRow<V>(this.#page!, place, this.#codec, this.#migrate) : place.value
   }
 
   encoded(index: number): Uint8Array {
     const place = this.#places[index]!
-    return typeof place === 'number' ? bytesOf(this.#page!, place) : this.#codec.encode(place.value)
+    const isAsStored = typeof place === 'number' && this.#migrate === null
+    return isAsStored ? bytesOf(this.#page!, place) : this.#codec.encode(this.value(index))
   }
 
   #add(key: string, place: number | { readonly value: V }): void {
@@ -55,8 +65,9 @@ export class Region<V> {
   }
 }
 
-export function decodeRow<V>(page: BlockView, at: number, codec: Codec): V {
-  return codec.decode(bytesOf(page, at)) as V
+export function decodeRow<V>(page: BlockView, at: number, codec: Codec, migrate: MigrateRow<V> | null): V {
+  const row = codec.decode(bytesOf(page, at))
+  return migrate ? migrate(row, page.key(at)) : (row as V)
 }
 
 function bytesOf(page: BlockView, at: number): Uint8Array {

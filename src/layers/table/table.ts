@@ -14,9 +14,14 @@ import type { IndexFunction } from './indexes.ts'
 import { tableModel, usualPolicy } from './model.ts'
 import { TableStandby } from './standby.ts'
 import { applyEntry, initialState, type TableState } from './state.ts'
+import { type RowMigrations, rowVersions } from './versions.ts'
 
 export interface TableOptions<V> {
   readonly indexes?: Readonly<Record<string, IndexFunction<V>>>
+  /** Of the rows, 1 if left out: raise it when their shape changes, and say in `migrations` how older ones become it. */
+  readonly version?: number
+  /** By older version: how a row of it becomes today's. @example { 1: (row: { name: string }) => ({ names: [row.name] }) } */
+  readonly migrations?: RowMigrations<V>
   /** Rows end by themselves after this time, unless `set` says otherwise. */
   readonly ttl?: Duration
   /** Default: after 10,000 entries, or when recovery would take longer than two seconds. */
@@ -93,8 +98,9 @@ export async function handleOf<V>(
 export function tableParts<V>(name: string, options: TableOptions<V>) {
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
+  const versions = rowVersions(name, options.version, options.migrations)
   const fold: Fold<TableState<V>> = {
-    version: 'table/1',
+    ...versions.fold,
     initial: initialState<V>,
     apply: applyEntry,
     checkpoint: options.checkpoint ?? usualPolicy.checkpoint,
@@ -105,5 +111,5 @@ export function tableParts<V>(name: string, options: TableOptions<V>) {
     ttlMs: options.ttl === undefined ? undefined : toMs(options.ttl, 'ttl'),
     indexes: options.indexes ?? {},
   }
-  return { fold, model }
+  return { fold, model, versions }
 }

@@ -1,0 +1,49 @@
+// The user's part of a session's state has versions. The version is part of the fold's, and of every entry that holds such
+// data, so that neither is misread; a migration makes data of an older version into today's, in both.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/history.ts'
+import type { Entries, SessionState } from './state.ts'
+
+export interface DataVersions<Data> {
+  readonly fold: Pick<Fold<SessionState<Data>>, 'version' | 'migrations' | 'migrationFor'>
+  /** An entry `edited`, with data of today's version. */
+  bringUp(entry: Entry): Entry
+}
+
+const layout = 'agent 1'
+
+export function dataVersions<Data>(
+  name: string,
+  version: string,
+  migrations?: Readonly<Record<string, (data: never) => Data>>,
+): DataVersions<Data> {
+  if (migrations && Object.hasOwn(migrations, version)) {
+    const what = `agent ${name}: it has a migration from its own version ${version}`
+    throw new RepriseError('INVALID_ARGUMENT', what, { name, version })
+  }
+  const states = Object.entries(migrations ?? {}).map(([from, run]) => [
+    `${layout} ${from}`,
+    (old: SessionState<never>): SessionState<Data> => ({ ...old, data: run(old.data) }),
+  ])
+  return {
+    fold: {
+      version: `${layout} ${version}`,
+      migrations: migrations && Object.fromEntries(states),
+      migrationFor: (from) =>
+        `agent('${name}', { migrations: { ${JSON.stringify(from.slice(layout.length + 1))}: (data) => … } })`,
+    },
+    bringUp(entry) {
+      const edit = entry.data as Entries['edited']
+      const from = edit.of ?? '1'
+      // Written before versions were noted: without migrations there is nothing to tell it from today's.
+      if (from === version || (edit.of === undefined && !migrations)) return entry
+      const run = migrations && Object.hasOwn(migrations, from) ? migrations[from] : undefined
+      if (run) return { ...entry, data: { data: run(edit.data as never) } }
+      const { timeline, seq } = entry
+      const what = `${timeline}@${seq} holds data of version ${from}, and agent ${name} (version ${version}) has no migration from it`
+      throw new RepriseError('MIGRATION_MISSING', what, { timeline, seq, from, to: version })
+    },
+  }
+}

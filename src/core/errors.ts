@@ -123,7 +123,7 @@ const kinds = {
   },
   NON_DETERMINISTIC: {
     remedy: 'fix',
-    hint: 'Move the call into a step: workflow code outside of steps is replayed and must do the same each time.',
+    hint: 'Move the call into a step, or record its value in the entry: what is run again from history must do the same each time.',
   },
   DIVERGED: {
     remedy: 'stop',

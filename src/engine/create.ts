@@ -38,7 +38,7 @@ export async function createTimeline<State>(
       data: kernel.sealer.seal(copies[i]!.bytes, entryContext(digest, i), fold.compressAboveBytes),
     }))
     const run = packRun(kernel.hash, { before: digest, first: 1, epoch: 1 }, drafts)
-    const state = new TimelineState(fold)
+    const state = new TimelineState(fold, undefined, kernel.guardsFolds())
     state.replay(
       drafts.map(
         ({ type, version, time, key }, i): Entry => ({

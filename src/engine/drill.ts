@@ -6,6 +6,7 @@ import { isReprise, RepriseError } from '../core/errors.ts'
 import { Keyed } from '../core/keyed.ts'
 import type { Head, ManifestMark, ManifestRecord } from '../core/ports.ts'
 import { canRead, type Fold } from './definition.ts'
+import { installGuard } from './guard/install.ts'
 import { floorOf, lineageOf } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
@@ -46,7 +47,17 @@ export interface DrillReport {
 
 export type FoldOf = (head: Head) => Fold<unknown> | null
 
-export async function drill(kernel: Kernel, foldOf: FoldOf, options: DrillOptions = {}): Promise<DrillReport> {
+/** Folds are guarded here whatever the engine was told: this is where one that is not pure must show. */
+export async function drill(engine: Kernel, foldOf: FoldOf, options: DrillOptions = {}): Promise<DrillReport> {
+  const letGo = installGuard()
+  try {
+    return await drillAll({ ...engine, guardsFolds: () => true }, foldOf, options)
+  } finally {
+    letGo()
+  }
+}
+
+async function drillAll(kernel: Kernel, foldOf: FoldOf, options: DrillOptions): Promise<DrillReport> {
   const results: DrillResult[] = []
   const unknown: string[] = []
   for await (const head of headsOf(kernel, options.timelines)) {

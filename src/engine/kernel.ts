@@ -28,6 +28,11 @@ export interface Kernel {
   /** What this process knows of the timelines. */
   readonly models: Models
   readonly planted: Planted
+  /**
+   * Whether folds and other pure functions of the user run in a zone of the guard, where the clock, chance and the outside
+   * are refused. The guard is put in place when this is first asked: tools that fold nothing do without.
+   */
+  guardsFolds(): boolean
   /** Chunks younger than this are never collected, and no capture may take longer than half of it. */
   readonly graceMs: number
 }

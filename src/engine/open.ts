@@ -10,6 +10,7 @@ import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import { type ChunkFolder, withChunks } from './chunk-place.ts'
 import { Committer } from './committer.ts'
 import { Events } from './events.ts'
+import { installGuard } from './guard/install.ts'
 import { type HousekeepingOptions, keepHouse } from './housekeeping.ts'
 import type { Kernel } from './kernel.ts'
 import { Models } from './models.ts'
@@ -30,6 +31,11 @@ export interface EngineOptions {
   readonly limits?: Partial<Limits>
   /** Chunks younger than this are never collected; default one hour. */
   readonly grace?: Duration
+  /**
+   * Folds, `evolve` and the handlers of projections are refused the clock, chance and the outside, with the line. On unless
+   * NODE_ENV is production; drills always do it.
+   */
+  readonly guardFolds?: boolean
   /** How long a commit without an answer is asked for again; default 30 seconds. */
   readonly patience?: Duration
 }
@@ -83,6 +89,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const limits: Limits = { ...defaultLimits, ...options.limits }
   const events = new Events()
   const identity = ports.identity ?? identifyProcess()
+  const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')
   const planted = ports.planted ?? new Set<string>()
   const kernel: Kernel = {
     store,
@@ -113,9 +120,24 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     }),
     models: withStore(new Models(planted)),
     planted,
+    guardsFolds: folds.isOn,
     graceMs: toMs(options.grace ?? '1h', 'grace'),
   }
-  return new Reprise(kernel, () => store.close())
+  return new Reprise(kernel, async () => {
+    folds.letGo()
+    await store.close()
+  })
+}
+
+function foldGuard(isWanted: boolean): { isOn(): boolean; letGo(): void } {
+  let held: (() => void) | null = null
+  return {
+    isOn() {
+      if (isWanted) held ??= installGuard()
+      return isWanted
+    },
+    letGo: () => held?.(),
+  }
 }
 
 /** What a tool asks for beyond what an application does. */

@@ -10,6 +10,7 @@ import { planRecovery, type RecoveryPlan } from '../core/recovery.ts'
 import { lastSeq } from '../core/run.ts'
 import type { CaptureBase } from './capture.ts'
 import type { Fold } from './definition.ts'
+import { callPure } from './guard/zone.ts'
 import { entriesOf, floorOf, lineageOf, type Point, readHistory } from './history.ts'
 import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
@@ -102,7 +103,8 @@ export async function recover<State>(
     const restoredAt = clock.elapsed()
     const state = new TimelineState(
       fold,
-      restored && migrate ? migrated(head, record!, fold, restored.parts) : restored?.parts,
+      restored && migrate ? migrated(kernel, head, record!, fold, restored.parts) : restored?.parts,
+      kernel.guardsFolds(),
     )
     const from = record ? { seq: record.seq, digest: record.digest } : floor
     const end = fold.authority === 'state' ? from.seq : to
@@ -148,14 +150,17 @@ export function mayBeSound({ invalid }: ManifestRecord): boolean {
 
 /** A migration that throws is the code's fault and not the checkpoint's. */
 function migrated<State>(
+  kernel: Kernel,
   head: Head,
   { foldVersion }: ManifestRecord,
   fold: Fold<State>,
   parts: CapturedParts,
 ): CapturedParts {
   try {
-    return migrateParts(parts, fold.migrations![foldVersion]!)
+    const what = `the migration of ${head.timeline} from state ${foldVersion}`
+    return callPure(kernel.guardsFolds(), what, () => migrateParts(parts, fold.migrations![foldVersion]!))
   } catch (error) {
+    if (isReprise(error, 'NON_DETERMINISTIC')) throw error
     const reason = error instanceof Error ? error.message : String(error)
     const what = `${head.timeline}: the migration of state ${foldVersion} to ${fold.version} threw: ${reason}`
     throw new RepriseError('FOLD_FAILED', what, { timeline: head.timeline, from: foldVersion, to: fold.version }, error)

@@ -17,6 +17,7 @@ import { upcast } from '../core/fold.ts'
 import { Keyed } from '../core/keyed.ts'
 import type { Unread } from '../core/keyed-page.ts'
 import { type Fold, systemPrefix } from './definition.ts'
+import { callPure, enterPure, leavePure, PureZone, type Zone } from './guard/zone.ts'
 import type { Entry } from './history.ts'
 import type { Follower } from './writer.ts'
 
@@ -25,6 +26,8 @@ export type CapturedParts = Record<string, unknown>
 
 export class TimelineState<State> implements Follower {
   readonly #fold: Fold<State>
+  /** Null where folds are not guarded. */
+  readonly #zone: PureZone | null
   #value: State
   /** Null as long as there are none: most timelines have neither, and there are many. */
   #keys: Keyed<number> | null
@@ -39,9 +42,10 @@ export class TimelineState<State> implements Follower {
   #nextLedger: EffectLedger
   #pending: Entry[] = []
 
-  constructor(fold: Fold<State>, captured?: CapturedParts) {
+  constructor(fold: Fold<State>, captured?: CapturedParts, isGuarded = false) {
     this.#fold = fold
-    this.#value = captured ? valueFrom<State>(captured) : fold.initial()
+    this.#zone = isGuarded ? new PureZone('apply') : null
+    this.#value = captured ? valueFrom<State>(captured) : callPure(isGuarded, 'initial', () => fold.initial())
     this.#keys = (captured?.keys as Keyed<number> | undefined) ?? null
     this.#effects = (captured?.ledger as Keyed<Effect> | undefined) ?? null
     this.#ledger = ledgerOf(this.#effects?.values() ?? [])
@@ -155,14 +159,22 @@ export class TimelineState<State> implements Follower {
 
   #step(value: State, entry: Entry): State {
     if (entry.type.startsWith(systemPrefix)) return value
+    const zone = this.#zone
+    let before: Zone | null = null
+    if (zone) {
+      zone.entry = entry
+      before = enterPure(zone)
+    }
     try {
       // Without upcasters every type is at version 1: what is newer must not be taken for that.
       const { upcasters } = this.#fold
       const current = upcasters || entry.version !== 1 ? upcast(entry, upcasters ?? {}) : entry
       const next = this.#fold.apply(value, current as Entry)
       if (next instanceof Promise) throw new TypeError('apply returned a promise: a fold cannot wait')
+      zone?.check()
       return next === undefined ? value : (next as State)
-    } catch (error) {
+    } catch (thrown) {
+      const error = zone?.take() ?? thrown
       if (error instanceof RepriseError && error.code !== 'FOLD_FAILED') throw error
       const { timeline, seq, type } = entry
       const reason = error instanceof Error ? error.message : String(error)
@@ -172,6 +184,8 @@ export class TimelineState<State> implements Follower {
         { timeline, seq, type },
         error,
       )
+    } finally {
+      if (zone) leavePure(before)
     }
   }
 }

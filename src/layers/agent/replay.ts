@@ -78,7 +78,8 @@ async function beginningOf<Data>(
 ): Promise<{ readonly state: TimelineState<SessionState<Data>>; readonly point: Point }> {
   const { kernel } = engine
   const floor = floorOf(lineage)
-  if (floor.seq === 0) return { state: new TimelineState(definition.fold), point: floor }
+  if (floor.seq === 0)
+    return { state: new TimelineState(definition.fold, undefined, kernel.guardsFolds()), point: floor }
   const oldest: number[] = []
   for (const { timeline, seq } of lineage) {
     const records = await kernel.store.checkpoints(timeline)

@@ -10,6 +10,7 @@ import { Keyed } from '../../core/keyed.ts'
 import type { Head } from '../../core/ports.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpointer.ts'
 import { type OpenOptions, turnWaitMs } from '../../engine/definition.ts'
+import { callPure } from '../../engine/guard/zone.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { isLost, type TurnTimeline } from '../../engine/turns.ts'
@@ -304,7 +305,12 @@ export class Live<State> {
         const entries =
           request.entries ?? events.map((event, n) => toEntry(this.#model.check(event), meta, keyOf(id, n)))
         // Also for the last one: an event that cannot be folded must fail its own command, not its neighbours.
-        if (batch.length > 1) state = this.#model.evolveAll(state, entries, this.timeline, seq, now)
+        if (batch.length > 1) {
+          const [before, at] = [state, seq]
+          state = callPure(this.#engine.kernel.guardsFolds(), `evolve of ${this.timeline}`, () =>
+            this.#model.evolveAll(before, entries, this.timeline, at, now),
+          )
+        }
         seq += entries.length
         if (id !== undefined) keys.add(id)
         decided.push({ request, entries, events })

@@ -17,12 +17,13 @@ import { isReprise } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import { abandonCapture, type CaptureBase, captureState, writeCapture } from '../../engine/capture.ts'
+import { callPure } from '../../engine/guard/zone.ts'
 import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
 import { readManifest } from '../../engine/recover.ts'
 import { restoreState } from '../../engine/restore.ts'
 import { StateTimeline } from '../../engine/state-timeline.ts'
-import { isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { isAside, PoisonError, placeOf, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 import type { Gate } from './team.ts'
 
@@ -75,7 +76,7 @@ export class MemorySink<State> implements Sink {
     this.#gate = gate
     this.#timeline = timeline
     this.#model = model
-    this.#state = model.initial()
+    this.#state = callPure(kernel.guardsFolds(), 'initial', model.initial)
     this.#savedAt = kernel.clock.elapsed()
   }
 
@@ -149,7 +150,9 @@ export class MemorySink<State> implements Sink {
       if (hasQuarantine && isAside(this.#quarantine, occurrence)) continue
       const step = this.#model.on[occurrence.type]
       try {
-        state = (step?.(state, occurrence.event as never, occurrence.at) ?? state) as State
+        const before = state
+        const call = () => (step?.(before, occurrence.event as never, occurrence.at) ?? before) as State
+        state = callPure(this.#kernel.guardsFolds(), `${this.#timeline}: handler`, call, placeOf(occurrence))
       } catch (cause) {
         // What it changed in place before it threw cannot be told apart: back to the checkpoint.
         await this.#load()
@@ -257,7 +260,7 @@ export class MemorySink<State> implements Sink {
 
   /** The newest checkpoint that is whole, else the beginning. */
   async #load(): Promise<void> {
-    this.#state = this.#model.initial()
+    this.#state = callPure(this.#kernel.guardsFolds(), 'initial', this.#model.initial)
     this.#position = feedStart
     this.#events = 0
     this.#base = null

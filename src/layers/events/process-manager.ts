@@ -5,13 +5,14 @@ import { type MessageId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { type FeedPosition, feedStart, type OutgoingMessage } from '../../core/ports.ts'
 import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
+import { callPure } from '../../engine/guard/zone.ts'
 import { messageContext, type Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { refusedType } from './envelope.ts'
 import { address, type Letter, letterKind, sendCommand } from './mailroom.ts'
 import { helperModel, processKind } from './model.ts'
 import { Runner } from './runner.ts'
-import { Ahead, cursorAt, hasWritten, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { Ahead, cursorAt, hasWritten, isAside, PoisonError, placeOf, type Quarantined, type Sink } from './sink.ts'
 import { checkReading, type EventAt, type EventFrom, type EventSource, Events, type Occurrence } from './source.ts'
 import { progressFold } from './sql-sink.ts'
 import type { InputOf, Metadata } from './types.ts'
@@ -200,7 +201,13 @@ class MailSink implements Sink {
 
   #react(occurrence: Occurrence): readonly Outgoing[] {
     try {
-      const reaction = this.#reactTo(occurrence)
+      const call = () => this.#reactTo(occurrence)
+      const reaction = callPure(
+        this.#engine.kernel.guardsFolds(),
+        `process/${this.#name}: handler`,
+        call,
+        placeOf(occurrence),
+      )
       return reaction === undefined
         ? []
         : Array.isArray(reaction)

@@ -4,6 +4,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type CursorRow, type FeedPosition, feedStart } from '../../core/ports.ts'
 import { whereabouts } from '../../engine/feed-marks.ts'
+import type { Place } from '../../engine/guard/zone.ts'
 import type { Point } from '../../engine/history.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Occurrence } from './source.ts'
@@ -13,6 +14,11 @@ export interface Quarantined {
   readonly seq: number
   readonly type: string
   readonly error: string
+}
+
+/** Where a handler is, for whoever has to tell that it may not do what it does. */
+export function placeOf({ type, at }: Occurrence): Place {
+  return { timeline: at.timeline, seq: at.seq, type }
 }
 
 export interface Sink {

@@ -9,9 +9,10 @@ import { isReprise } from '../../core/errors.ts'
 import { type FeedPosition, feedStart, type Sql } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { endedStatus } from '../../engine/generations.ts'
+import { callPureSql } from '../../engine/guard/zone.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
-import { Ahead, cursorAt, hasWritten, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { Ahead, cursorAt, hasWritten, isAside, PoisonError, placeOf, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 import type { Gate } from './team.ts'
 
@@ -206,7 +207,14 @@ export class SqlSink implements Sink {
       for (const occurrence of events) {
         try {
           const at = { ...occurrence.at, generation: this.#generation }
-          await this.#on[occurrence.type]?.(sql, occurrence.event as never, at)
+          const call = (own: Sql) => this.#on[occurrence.type]?.(own, occurrence.event as never, at)
+          await callPureSql(
+            this.#engine.kernel.guardsFolds(),
+            `${this.timeline}: handler`,
+            sql,
+            call,
+            placeOf(occurrence),
+          )
         } catch (cause) {
           throw new PoisonError(occurrence, cause)
         }

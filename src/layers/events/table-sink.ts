@@ -5,8 +5,9 @@ import { type Coordinate, fromHex, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import type { Entity } from '../../engine/definition.ts'
+import { callPure } from '../../engine/guard/zone.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { Ahead, cursorAt, hasWritten, isAside, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { Ahead, cursorAt, hasWritten, isAside, PoisonError, placeOf, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 import type { Gate } from './team.ts'
 
@@ -146,7 +147,8 @@ export class TableSink<Tx extends OffsetTx> implements Sink {
   #step(tx: Tx, occurrence: Occurrence): void {
     if (isAside(this.#quarantine, occurrence)) return
     try {
-      this.#on[occurrence.type]?.(tx, occurrence.event as never, occurrence.at)
+      const call = () => this.#on[occurrence.type]?.(tx, occurrence.event as never, occurrence.at)
+      callPure(this.#engine.kernel.guardsFolds(), `${this.#name}: handler`, call, placeOf(occurrence))
     } catch (cause) {
       throw new PoisonError(occurrence, cause)
     }

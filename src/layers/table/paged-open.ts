@@ -66,7 +66,7 @@ async function openTaken<V>(
   const floor = floorOf(lineage)
   const skipped: { id: string; seq: number; why: string }[] = []
   const loaded = await loadNewest<V>(kernel, head, model, floor.seq, skipped)
-  const state = new TimelineState(fold, loaded.captured)
+  const state = new TimelineState(fold, loaded.captured, kernel.guardsFolds())
   const from = loaded.record ? { seq: loaded.record.seq, digest: loaded.record.digest } : floor
   const restoredAt = kernel.clock.elapsed()
   let point = from

@@ -104,7 +104,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   },
   now: (bound) => () => bound.execution.time,
   random: (bound) => () => bound.here('random').random(),
-  uuid: (bound) => () => uuidOf(bound.here('uuid')),
+  uuid: (bound) => () => bound.here('uuid').uuid(),
   onQuery: (bound) => (query: Named, handler) => bound.run.queries.onQuery(messageName(query), handler),
   onUpdate:
     (bound) =>
@@ -189,12 +189,4 @@ function patch(run: Instance, scope: Scope, name: string): boolean {
   if (!run.execution.isAtEnd) return scope.decidePatch(name, false)
   run.recorder.alongNext({ type: 'patched', data: { id } })
   return scope.decidePatch(name, true)
-}
-
-/** Version 4 in form; its chance comes from the branch, so it is the same in every replay. */
-export function uuidOf(scope: Scope): string {
-  let text = ''
-  for (let i = 0; i < 32; i++) text += Math.floor(scope.random() * 16).toString(16)
-  const variant = (8 + Math.floor(scope.random() * 4)).toString(16)
-  return `${text.slice(0, 8)}-${text.slice(8, 12)}-4${text.slice(13, 16)}-${variant}${text.slice(17, 20)}-${text.slice(20)}`
 }

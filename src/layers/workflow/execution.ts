@@ -5,6 +5,8 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
 import { whenDrained } from '../../engine/drained.ts'
+import { userLine } from '../../engine/guard/refusal.ts'
+import { thisTurn } from '../../engine/turn.ts'
 import { type Asked, Command, type CommandKind, Given, tolerated } from './command.ts'
 import type { Item } from './entries.ts'
 import { cancelledError } from './failure.ts'
@@ -27,6 +29,8 @@ export interface ExecutionHooks {
   /** Everything that could run has run. */
   onQuiet(): void
   onDiverged(error: RepriseError): void
+  /** The code did what it may not: the run fails with this, whatever the code makes of it. */
+  onBlamed(error: RepriseError): void
 }
 
 /** Others get their turn after this many deliveries in a row. */
@@ -56,6 +60,9 @@ export class Execution {
   /** They failed before anybody looked at them. */
   #unseen: Unseen[] = []
   #time: number
+  /** The turn in which the code last ran as far as it could. */
+  #restedIn = -1
+  #blamed: RepriseError | null = null
   isReplaying = true
   isStopped = false
   /** The code has returned or thrown. */
@@ -94,6 +101,39 @@ export class Execution {
     return this.isStopped || (!this.isReplaying && !this.#isDraining && this.#at >= this.#queue.length)
   }
 
+  /** What the code did that it may not, if it was not told by an error. */
+  get blamed(): RepriseError | null {
+    return this.#blamed
+  }
+
+  /**
+   * Not thrown, since others would be harmed: the run fails all the same. In a replay it waits for the end of history, as
+   * the run got there once.
+   */
+  blame(error: RepriseError): void {
+    if (this.isStopped || this.isOver || this.#blamed) return
+    this.#blamed = error
+    if (!this.isReplaying) leaveScope(() => whenDrained(() => this.#failIfBlamed()))
+  }
+
+  /**
+   * Code runs when it is told an outcome, and stops when it waits for the next. If it goes on in another turn by itself, it
+   * waited for something that no history has: then it is blamed for that.
+   */
+  blameIfLate(): RepriseError | null {
+    if (this.isReplaying || this.isStopped || this.#isDraining || this.#restedIn === thisTurn()) return null
+    const at = userLine()
+    const why =
+      'after waiting for something that history does not have (a client, a stream, another promise, an import)'
+    const cure = "wait for it in a step, as in ctx.step('name', () => …), and import at the top of the module"
+    const error = new RepriseError('NON_DETERMINISTIC', `workflow code went on at ${at} ${why}: ${cure}`, {
+      call: 'await',
+      at,
+    })
+    this.blame(error)
+    return error
+  }
+
   whenQuiet(): Promise<void> {
     return this.isQuiet ? Promise.resolve() : new Promise((resolve) => this.#onQuiet.push(resolve))
   }
@@ -128,6 +168,8 @@ export class Execution {
   /** Code may ask for something and never look at it: a failure that nobody awaits does not end the process. */
   ask<T>(scope: Scope, id: string, asked: Asked): Promise<T> {
     if (scope.abandoned) return tolerated(Promise.reject(cancelledError(scope.abandoned)))
+    const late = this.blameIfLate()
+    if (late) return tolerated(Promise.reject(late))
     const command = new Command(scope, id, asked, this.#time, this.#settle)
     scope.commands.set(id, command)
     this.#waiting.add(command)
@@ -227,8 +269,14 @@ export class Execution {
     this.#unseen = [...this.#unseen.filter((each) => !each.isObserved), failed]
   }
 
+  #failIfBlamed(): void {
+    if (!this.#blamed || this.isStopped || this.isOver) return
+    this.#hooks.onBlamed(this.#blamed)
+  }
+
   readonly #drained = (): void => {
     this.#isDraining = false
+    this.#restedIn = thisTurn()
     this.#pump()
   }
 
@@ -296,6 +344,7 @@ export class Execution {
   #goLive(): void {
     this.isReplaying = false
     this.#hooks.onLive()
+    this.#failIfBlamed()
     if (this.isStopped) return
     this.startAll()
     if (!this.isStopped) this.#quiet()
@@ -322,6 +371,7 @@ export class Execution {
     this.#suspicion += 1
     const again = () => {
       this.#isDraining = false
+      this.#restedIn = thisTurn()
       this.#pump()
     }
     this.#isDraining = true

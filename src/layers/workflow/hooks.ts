@@ -106,6 +106,14 @@ export class Hooks implements ExecutionHooks {
     this.#run.leave({ because: 'diverged', error: withRun(error, this.#run.open.id) })
   }
 
+  onBlamed(error: RepriseError): void {
+    const run = this.#run
+    if (run.isDry) return
+    run.outcome = { error }
+    run.execution.abandon(run.execution.root, error.message)
+    run.execution.over()
+  }
+
   #cancelCommand(command: Command, error: RepriseError): void {
     const run = this.#run
     // A boundary is passed or not by what history says of it: the code is told there.

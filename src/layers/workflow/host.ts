@@ -5,6 +5,7 @@ import { equalBytes, type TimelineId, timelineId } from '../../core/coordinate.t
 import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import { installGuard } from '../../engine/guard/install.ts'
 import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
@@ -13,13 +14,12 @@ import type { ChildOptions } from './context.ts'
 import type { AnyWorkflow, StartOptions } from './definition.ts'
 import { behaviour, type ParentLink } from './entries.ts'
 import { foldOf } from './fold-of.ts'
-import { installGuard } from './guard.ts'
 import { Instance, type Left } from './instance.ts'
 import { MailWatch } from './mail-watch.ts'
 import { workflowKind } from './model.ts'
 import { ensureQueue, enterMessage, serveQueue } from './queue.ts'
 import { WorkflowRun } from './run.ts'
-import { leaveScope, readableId } from './scope.ts'
+import { currentScope, leaveScope, readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { createTable } from './transaction.ts'
 
@@ -60,7 +60,7 @@ export class Host {
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
     engine.declare(workflowKind)
     engine.kernel.worker.watch(() => this.#underWay())
-    const letGo = installGuard()
+    const letGo = installGuard(currentScope)
     engine.onClose((graceMs) => this.#close(graceMs ?? closeGraceMs).finally(letGo))
   }
 

@@ -254,8 +254,10 @@ export class Instance {
     this.execution = execution
     execution.begin(() => {
       const settle = (outcome: Outcome) => {
-        if (execution.isStopped) return
-        this.outcome = outcome
+        // Over already: it was blamed, and what its code makes of that is not asked.
+        if (execution.isStopped || execution.isOver) return
+        if (execution.blameIfLate()) return
+        this.outcome = execution.blamed && !this.isDry ? { error: execution.blamed } : outcome
         leaveScope(() => execution.over())
       }
       enterScope(

@@ -24,7 +24,7 @@ export async function replayAside(
   const instance = new Instance(host, definition, frozen(timeline, state), true)
   instance.begin()
   const divergence = await Promise.race([
-    instance.replayed.then(() => endDiffers(instance)),
+    instance.replayed.then(() => instance.execution.blamed ?? endDiffers(instance)),
     instance.left.then((left) => ('error' in left ? (left.error as RepriseError) : null)),
   ])
   return { instance, divergence }

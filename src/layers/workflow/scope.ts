@@ -4,6 +4,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
+import type { Zone, ZoneValues } from '../../engine/guard/zone.ts'
 
 /** Workflow code runs in a scope; the call of a step runs in no scope, but knows its step. */
 export interface Place {
@@ -36,8 +37,16 @@ export function leaveScope<T>(call: () => T): T {
 
 const nameLengthMax = 200
 
-export class Scope {
-  readonly run: object
+/** What a scope needs of the execution that it is part of. */
+export interface Running {
+  /** Workflow time. */
+  readonly time: number
+  blame(error: RepriseError): void
+}
+
+export class Scope implements Zone, ZoneValues {
+  readonly what = 'workflow code'
+  readonly run: Running
   readonly path: string
   readonly parent: Scope | null
   readonly commands = new Map<string, unknown>()
@@ -48,7 +57,7 @@ export class Scope {
   #next: (() => number) | null = null
   abandoned: string | null = null
 
-  constructor(run: object, path: string, parent: Scope | null, seed: () => string, hash: Hash) {
+  constructor(run: Running, path: string, parent: Scope | null, seed: () => string, hash: Hash) {
     this.run = run
     this.path = path
     this.parent = parent
@@ -78,6 +87,30 @@ export class Scope {
     this.#decisions ??= new Map()
     this.#decisions.set(name, decision)
     return decision
+  }
+
+  get values(): ZoneValues {
+    return this
+  }
+
+  get time(): number {
+    return this.run.time
+  }
+
+  cure(call: string): string {
+    return `put it in a step, as in ctx.step('name', () => ${call}(…))`
+  }
+
+  blame(error: RepriseError): void {
+    this.run.blame(error)
+  }
+
+  /** Version 4 in form; its chance comes from the branch, so it is the same in every replay. */
+  uuid(): string {
+    let text = ''
+    for (let i = 0; i < 32; i++) text += Math.floor(this.random() * 16).toString(16)
+    const variant = (8 + Math.floor(this.random() * 4)).toString(16)
+    return `${text.slice(0, 8)}-${text.slice(8, 12)}-4${text.slice(13, 16)}-${variant}${text.slice(17, 20)}-${text.slice(20)}`
   }
 
   /** From 0 up to 1; the same sequence in every replay of this branch. */

@@ -58,8 +58,6 @@ const machine = [
   'availableMemory',
   'constrainedMemory',
   'getActiveResourcesInfo',
-  'kill',
-  'chdir',
 ]
 
 const modules: Readonly<Record<string, (module: Any) => void>> = {

@@ -34,6 +34,14 @@ const worlds: fc.Arbitrary<World> = fc
     return { processes: seq.map((at, i) => ({ id: `p${i}`, seq: at, checkpoints: checkpoints[i]! })), exchanges }
   })
 
+/** The same, with history trimmed below some of the processes. */
+const trimmedWorlds: fc.Arbitrary<World> = fc
+  .tuple(worlds, fc.array(fc.nat(12)))
+  .map(([{ processes, exchanges }, cut]) => ({
+    processes: processes.map((process, i) => ({ ...process, floor: Math.min(cut[i] ?? 0, process.seq) })),
+    exchanges,
+  }))
+
 function* combinations(choices: readonly (readonly number[])[]): Generator<number[]> {
   if (choices.length === 0) yield []
   else for (const first of choices[0]!) for (const rest of combinations(choices.slice(1))) yield [first, ...rest]
@@ -56,6 +64,45 @@ describe('A3.5 the recovery line', () => {
         }
       }),
       { numRuns: 300 },
+    )
+  })
+
+  it('is out of reach exactly when no consistent line lies above what is left of every history', () => {
+    fc.assert(
+      fc.property(trimmedWorlds, fc.array(fc.nat(3)), ({ processes, exchanges }, failedNumbers) => {
+        const failed = failedNumbers.map((n) => `p${n % processes.length}`)
+        const line = recoveryLine(processes, exchanges, failed)
+        const choices = processes.map(({ id, seq, checkpoints, floor = 0 }) => [
+          ...(floor === 0 ? [0] : []),
+          ...(failed.includes(id) ? [] : [seq]),
+          ...checkpoints.filter((point) => point >= floor),
+        ])
+        const consistent = [...combinations(choices)]
+          .map((combination) => Object.fromEntries(processes.map(({ id }, i) => [id, combination[i]!])))
+          .filter((at) => isConsistent(at, exchanges))
+        expect(line.outOfReach.length > 0).toBe(consistent.length === 0)
+        if (line.outOfReach.length > 0) return
+        expect(consistent).toContainEqual(line.at)
+        for (const at of consistent) for (const { id } of processes) expect(line.at[id]).toBeGreaterThanOrEqual(at[id]!)
+      }),
+      { numRuns: 300 },
+    )
+  })
+
+  it('never falls below a coordinated cut whose places are restore points: the domino effect ends there', () => {
+    fc.assert(
+      fc.property(worlds, fc.array(fc.nat(40), { minLength: 4, maxLength: 4 }), ({ processes, exchanges }, tries) => {
+        const cut = Object.fromEntries(processes.map(({ id, seq }, i) => [id, Math.min(tries[i]!, seq)]))
+        fc.pre(isConsistent(cut, exchanges))
+        const pinned = processes.map((process) => ({
+          ...process,
+          checkpoints: [...process.checkpoints, cut[process.id]!],
+          floor: cut[process.id]!,
+        }))
+        const line = recoveryLine(pinned, exchanges)
+        expect(line.outOfReach).toEqual([])
+        for (const { id } of processes) expect(line.at[id]).toBeGreaterThanOrEqual(cut[id]!)
+      }),
     )
   })
 

@@ -7,8 +7,10 @@ export interface ProcessHistory {
   readonly id: string
   /** Where it stands now. */
   readonly seq: number
-  /** Sequences it can be restored to, in any order; 0, the very beginning, always counts as one. */
+  /** Sequences it can be restored to, in any order. */
   readonly checkpoints: readonly number[]
+  /** History up to here is gone. 0 if left out: then the very beginning counts as a restore point. */
+  readonly floor?: number
 }
 
 export interface Exchange {
@@ -40,6 +42,8 @@ export interface RecoveryLine {
   readonly entriesLost: number
   /** Processes that fell back to their very beginning. */
   readonly fellToOrigin: readonly string[]
+  /** Steps that would lead below what a process can be restored to. While there is one, there is no recovery line. */
+  readonly outOfReach: readonly CascadeStep[]
 }
 
 /** `failed` processes lose what they did since their last checkpoint; the others may go on from where they are. */
@@ -49,16 +53,17 @@ export function recoveryLine(
   failed: readonly string[] = processes.map((member) => member.id),
 ): RecoveryLine {
   const at = new Map(processes.map((member) => [member.id, member.seq]))
-  const points = new Map(
-    processes.map((member) => [member.id, [...new Set([0, ...member.checkpoints])].sort((a, b) => b - a)]),
-  )
+  const points = new Map(processes.map((member) => [member.id, pointsOf(member)]))
   const cascade: CascadeStep[] = []
+  const outOfReach: CascadeStep[] = []
   const fallBack = (id: string, below: number, because: Exchange | null) => {
     const from = at.get(id)!
-    // The beginning is always there, so there is always somewhere to go.
-    const to = points.get(id)!.find((seq) => seq < below) ?? 0
-    at.set(id, to)
-    cascade.push({ process: id, from, to, because })
+    const point = points.get(id)!.find((seq) => seq < below)
+    // Followed to its end as if the beginning could be had, so that everything that stands in the way is named.
+    const step = { process: id, from, to: point ?? 0, because }
+    at.set(id, step.to)
+    cascade.push(step)
+    if (point === undefined) outOfReach.push(step)
   }
   for (const id of failed) if (at.has(id)) fallBack(id, at.get(id)! + 1, null)
   const known = exchanges.filter((exchange) => at.has(exchange.from) && at.has(exchange.to))
@@ -71,7 +76,14 @@ export function recoveryLine(
     inFlight: known.filter((exchange) => isSent(exchange, at) && !isReceived(exchange, at)),
     entriesLost: processes.reduce((sum, member) => sum + member.seq - at.get(member.id)!, 0),
     fellToOrigin: processes.filter((member) => member.seq > 0 && at.get(member.id) === 0).map((member) => member.id),
+    outOfReach,
   }
+}
+
+/** Newest first. */
+function pointsOf({ seq, checkpoints, floor = 0 }: ProcessHistory): number[] {
+  const known = checkpoints.filter((point) => point >= floor && point <= seq)
+  return [...new Set(floor === 0 ? [0, ...known] : known)].sort((a, b) => b - a)
 }
 
 /** No message is received in it that was not sent in it. */

@@ -19,6 +19,9 @@ export type { OpenOptions } from './engine/definition.ts'
 export type { DeletedTimeline, DeleteOptions, DeleteReport } from './engine/delete.ts'
 export type { DrillReport } from './engine/drill.ts'
 export type { EngineEvents } from './engine/events.ts'
+export type { GroupPlan, GroupTarget, MemberPlan, RolledMember } from './engine/group-records.ts'
+export type { GroupRestored, GroupRestoreOptions } from './engine/group-restore.ts'
+export type { CaptureOptions, GroupCut, GroupRestore, Groups } from './engine/groups.ts'
 export {
   type HousekeepingOptions,
   type HousekeepingReport,

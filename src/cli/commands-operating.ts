@@ -5,6 +5,21 @@ import { moduleOption, yes } from './option-specs.ts'
 
 export const operating: readonly CommandSpec[] = [
   {
+    name: 'group',
+    usage: 'group capture|ls|show|line|restore|resume|abandon|release …',
+    summary: 'timelines of any models in one cut, and back to it (or to their recovery line) together',
+    options: {
+      limit: { type: 'string', value: 'DURATION', help: 'capture: how long it may take; 30s if left out' },
+      failed: { type: 'string', value: 'TIMELINE', multiple: true, help: 'line, restore: who failed; all if left out' },
+      takeover: { type: 'boolean', help: 'restore: also from live owners' },
+      module: moduleOption,
+      yes,
+    },
+    arguments: [1, 1000],
+    store: 'existing',
+    load: () => import('./commands/group.ts'),
+  },
+  {
     name: 'query',
     usage: 'query RUN NAME [JSON…]',
     summary: 'ask a run of a workflow what its handler says',

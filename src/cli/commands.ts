@@ -165,14 +165,14 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'savepoint',
-    usage: 'savepoint TIMELINE[@SEQ]',
-    summary: 'a checkpoint that is kept until it is released',
+    usage: 'savepoint TIMELINE[@SEQ]…',
+    summary: 'a checkpoint that is kept until it is released; of several timelines: one cut of all of them',
     options: {
-      label: { type: 'string', value: 'TEXT', help: 'what it is for' },
+      label: { type: 'string', value: 'TEXT', help: 'what it is for; of several timelines: the name of the cut' },
       release: { type: 'string', value: 'ID', help: 'release this one instead' },
       module: moduleOption,
     },
-    arguments: [1, 1],
+    arguments: [1, 1000],
     store: 'existing',
     load: () => import('./commands/savepoint.ts'),
   },

@@ -35,6 +35,17 @@ export interface EngineEvents {
   readonly collected: { readonly chunks: number; readonly bytes: number }
   readonly deleted: { readonly timeline: string }
   readonly drilled: { readonly timeline: string; readonly ok: boolean; readonly ms: number }
+  /** Every member of a group was saved at its place in one moment. */
+  readonly 'cut-completed': { readonly cut: string; readonly members: readonly string[]; readonly ms: number }
+  /** A cut did not come to its end in time, and nothing of it is kept. */
+  readonly 'cut-abandoned': {
+    readonly cut: string
+    readonly members: readonly string[]
+    readonly missing: readonly string[]
+    readonly because: string
+  }
+  /** A group went back, together. */
+  readonly 'group-restored': { readonly restore: string; readonly members: readonly string[] }
   readonly 'store-retry': { readonly error: unknown; readonly attempt: number }
   readonly 'worker-retired': { readonly worker: string; readonly because: string }
   readonly 'worker-renewed': { readonly worker: string }

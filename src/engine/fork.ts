@@ -16,6 +16,7 @@ import type { Head, ManifestRecord, Run } from '../core/ports.ts'
 import { type EntryDraft, packRun } from '../core/run.ts'
 import { archiveOf, archivesStart, isAmongArchives, isArchiveOf } from '../core/scope.ts'
 import { canRead, type Fold, type OpenOptions } from './definition.ts'
+import { heldAttribute } from './held.ts'
 import { digestAt, entryContext, floorOf, lineageOf, offBranch, type Point } from './history.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 import { giveBack, guardOf, headUnder, takeTimeline } from './ownership.ts'
@@ -125,7 +126,8 @@ async function forkOnce(
     publish: copies,
     status: 'open',
     ...face,
-    attributes: { ...head.attributes, ...face?.attributes },
+    // A fork of a member of a group that is being restored is no member of it.
+    attributes: { ...head.attributes, [heldAttribute]: null, ...face?.attributes },
     release: true,
   })
   if (!outcome.ok) throw outcome.code === 'FENCED' ? taken(id) : refusalError(id, outcome)

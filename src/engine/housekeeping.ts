@@ -166,6 +166,7 @@ class Round {
     const drills = this.#options.drill === false ? noDrills(this.#before) : await this.#drill()
     const isSweepDue = this.#options.collect !== false && worker.now() - this.#before.sweptAt >= sweepEveryMs
     const sweeps = isSweepDue && !this.#signal.aborted
+    await this.#engine.groups.expire()
     const swept = sweeps ? (await this.#resting(() => collect(this.#kernel))).chunks.swept : 0
     const sweptAt = sweeps ? worker.now() : this.#before.sweptAt
     return { at: worker.now(), sweptAt, swept, ...drills, ...expiry }

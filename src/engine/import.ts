@@ -16,6 +16,7 @@ import { isReprise, RepriseError } from '../core/errors.ts'
 import type { Commit, Head, ManifestRecord, OutgoingMessage, Run } from '../core/ports.ts'
 import { lastSeq, verifyRun } from '../core/run.ts'
 import { existing, locate } from './fork.ts'
+import { heldAttribute } from './held.ts'
 import type { Point } from './history.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
@@ -207,7 +208,7 @@ async function fill(
   const told = await arrive({ ...(await existing(kernel, id)), priority: header.priority ?? 0 })
   const send = [...messages.map((message) => readdress(kernel, id, message)), ...told]
   await commit(kernel, id, guard, {
-    attributes: { ...header.attributes, [movedAttribute]: null },
+    attributes: { ...header.attributes, [movedAttribute]: null, [heldAttribute]: null },
     status: header.status ?? 'open',
     queue: header.queue ?? null,
     priority: header.priority ?? 0,

@@ -33,6 +33,8 @@ export interface Kernel {
    * are refused. The guard is put in place when this is first asked: tools that fold nothing do without.
    */
   guardsFolds(): boolean
+  /** Members of groups that this process restores: held for everybody else (held.ts). */
+  readonly restoring: Set<string>
   /** Chunks younger than this are never collected, and no capture may take longer than half of it. */
   readonly graceMs: number
 }

@@ -9,6 +9,7 @@ const reserved: Readonly<Record<string, string>> = {
   agent: 'agents',
   'ai-sdk': 'recorders of the AI SDK',
   events: 'aggregates',
+  group: 'cuts and restores of groups',
   job: 'jobs and consumers',
   keys: 'keys of personal data',
   langgraph: 'threads of LangGraph',

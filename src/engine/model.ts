@@ -10,6 +10,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Head, OutgoingMessage } from '../core/ports.ts'
 import type { Fold } from './definition.ts'
 import type { Rollback } from './fork.ts'
+import type { ExchangeReader } from './group-exchanges.ts'
 import type { Reprise } from './reprise.ts'
 
 export const describes: unique symbol = Symbol.for('reprise.describes')
@@ -38,6 +39,13 @@ export interface Model {
   family?(engine: Reprise, head: Head): Promise<readonly string[]>
   readonly actions?: Actions
   readonly transfer?: Transfer
+  /**
+   * For groups: reads which messages between timelines its entries sent and received. `state` is that of the head. Left out
+   * where it sends none that its history tells of.
+   */
+  exchanges?(timeline: string, state: unknown): ExchangeReader
+  /** It goes back where it is executed: its rollback only asks for it, through its inbox. */
+  readonly goesBackItself?: boolean
 }
 
 /** What else a move to another store takes; history, state, mail and wakeup are carried for every model. */
@@ -92,7 +100,15 @@ export interface Actions {
   /** Sends what was given up back; all of it without keys. */
   readonly redrive?: Act<{ readonly keys?: readonly string[]; readonly items?: Readonly<Record<string, unknown>> }>
   /** Left out: the kernel's own, which archives what came after. */
-  readonly rollback?: Act<{ readonly seq: number; readonly takeover?: boolean }, Rollback>
+  readonly rollback?: Act<
+    {
+      readonly seq: number
+      readonly takeover?: boolean
+      /** Asked again with the same key, it is done once. Whoever has one wants exactly this place: mail read after it is undone, too. */
+      readonly key?: string
+    },
+    Rollback
+  >
   /** Left out: the kernel's own. */
   readonly fork?: Act<{ readonly seq: number; readonly to: string }, Coordinate & { readonly parent: string }>
 }

@@ -10,6 +10,7 @@ import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import { type ChunkFolder, withChunks } from './chunk-place.ts'
 import { Committer } from './committer.ts'
 import { Events } from './events.ts'
+import { cutKind, restoreKind } from './group-records.ts'
 import { installGuard } from './guard/install.ts'
 import { type HousekeepingOptions, keepHouse } from './housekeeping.ts'
 import type { Kernel } from './kernel.ts'
@@ -121,6 +122,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     models: withStore(new Models(planted)),
     planted,
     guardsFolds: folds.isOn,
+    restoring: new Set(),
     graceMs: toMs(options.grace ?? '1h', 'grace'),
   }
   return new Reprise(kernel, async () => {
@@ -150,6 +152,7 @@ export interface ToolOptions extends Options {
 
 /** What the store notes about itself has a timeline too, of which everything is kept. */
 function withStore(models: Models): Models {
+  for (const kind of [cutKind, restoreKind]) models.declare(kind)
   models.declare({ kind: 'store', name: null, scope: 'reprise/', fold: null, policy: 'fixed' })
   return models
 }

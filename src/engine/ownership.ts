@@ -9,6 +9,7 @@ import type { Guard, Head, Take } from '../core/ports.ts'
 import { originDigest } from '../core/run.ts'
 import { declare } from './declaration.ts'
 import type { OpenOptions } from './definition.ts'
+import { refuseHeld } from './held.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { refuseMoved } from './moved.ts'
 import { refusalError } from './writer.ts'
@@ -25,6 +26,7 @@ export async function takeTimeline(kernel: Kernel, id: TimelineId, options: Open
     const [head] = await store.head([id])
     if (!head && options.mustExist) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
     if (head) refuseMoved(head)
+    if (head) refuseHeld(kernel, head)
     const take: Take = {
       worker: workerId,
       from: options.takeover ? 'anyone' : 'dead',

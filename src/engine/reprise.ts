@@ -5,6 +5,7 @@ import { type Coordinate, type TimelineId, timelineId, toHex } from '../core/coo
 import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head, OutgoingMessage } from '../core/ports.ts'
+import type { CollectOptions, CollectReport } from './collect.ts'
 import {
   type Entity,
   type Fold,
@@ -19,6 +20,7 @@ import { Dispatcher, type Handler, type ServeOptions } from './dispatcher.ts'
 import type { Events } from './events.ts'
 import { type FollowOptions, follow, type Replica } from './follow.ts'
 import { checkWhere, existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
+import { Groups } from './groups.ts'
 import { Holdings } from './holdings.ts'
 import { type ImportOptions, importTimelines } from './import.ts'
 import type { Kernel } from './kernel.ts'
@@ -54,6 +56,8 @@ export interface Folding<State, Handle = unknown> {
 
 export class Reprise extends StoreTools {
   readonly dispatcher: Dispatcher
+  /** Timelines of any models, captured and restored together. */
+  readonly groups: Groups
   readonly #holdings: Holdings
   readonly #closing = new Set<(graceMs: number | null) => Promise<void>>()
   readonly #shut: () => Promise<void>
@@ -63,6 +67,7 @@ export class Reprise extends StoreTools {
   constructor(kernel: Kernel, shut: () => Promise<void>) {
     super(kernel)
     this.#holdings = new Holdings(kernel)
+    this.groups = new Groups(this)
     this.dispatcher = new Dispatcher(kernel, (timeline) => this.#holdings.has(timeline))
     this.#shut = shut
     kernel.worker.onRetired(() => this.#holdings.fenceAll())
@@ -164,6 +169,12 @@ export class Reprise extends StoreTools {
     const id = timelineId(where.timeline)
     await this.letGo(id)
     return await rollback(this.kernel, where, this.models.foldOf(id) ?? ledgerOnly, options)
+  }
+
+  override async collect(options: CollectOptions = {}): Promise<CollectReport> {
+    this.check()
+    await this.groups.expire()
+    return await super.collect(options)
   }
 
   /** A checkpoint that is kept until it is released. */

@@ -13,6 +13,7 @@ import type { Head } from '../core/ports.ts'
 import { lastSeq, originDigest } from '../core/run.ts'
 import { declare } from './declaration.ts'
 import type { Fold } from './definition.ts'
+import { refuseHeld } from './held.ts'
 import { type Entry, entriesOf, lineageOf, readHistory } from './history.ts'
 import type { Holdings } from './holdings.ts'
 import { type Kernel, newOperation } from './kernel.ts'
@@ -234,6 +235,7 @@ export class TurnTimeline<State> {
   async #look(): Promise<Head | null> {
     const [head] = await this.#kernel.store.head([this.id])
     if (head) refuseMoved(head)
+    if (head) refuseHeld(this.#kernel, head)
     return head ?? null
   }
 

@@ -4,8 +4,11 @@ import { type Command, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findPlace } from '../find.ts'
 import { bytes } from '../format.ts'
+import { captureGroup } from './group.ts'
 
-const savepoint: Command = async ({ engine, args, options, output }) => {
+const savepoint: Command = async (invocation) => {
+  const { engine, args, options, output } = invocation
+  if (args.length > 1) return await captureGroup(invocation, text(options, 'label'), args)
   const { head, seq } = await findPlace(engine, args[0]!)
   const release = text(options, 'release')
   if (release !== undefined) {

@@ -10,6 +10,7 @@ import { locate, type Rollback } from '../../engine/fork.ts'
 import type { Actions, Instead, Model, Target } from '../../engine/model.ts'
 import { sendDecision, type Verdict } from './decision.ts'
 import type { AgentDefinition } from './definition.ts'
+import { SessionMail } from './session-mail.ts'
 import type { SessionState } from './state.ts'
 
 const needsCode: Instead = { instead: "it takes the agent's own tools: name the module that exports the agent" }
@@ -52,6 +53,7 @@ export function agentModel<Data>(definition: AgentDefinition<Data>): Model {
     scope: definition.prefix,
     fold: definition.fold as Fold<unknown>,
     usual: { checkpoint: usualCheckpoint },
+    exchanges: (timeline) => new SessionMail(timeline),
     summarize(state) {
       const { turn, status, waiting } = state as SessionState<unknown>
       return { turn, status, ...(waiting && { waitsFor: waiting.reason ?? waiting.kind }) }

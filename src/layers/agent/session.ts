@@ -6,13 +6,14 @@ import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpointer.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
+import type { CaptureOptions, GroupCut } from '../../engine/groups.ts'
 import type { Entry } from '../../engine/history.ts'
 import type { RecoveryReport } from '../../engine/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { type CallOutcome, callTool, entry, throwIfAborted, unlessAborted } from './calls.ts'
 import { type Verdict, writeDecision } from './decision.ts'
 import type { AgentDefinition } from './definition.ts'
-import { type Group, joinCut, type Received, receiveMail, sendMail } from './group.ts'
+import { type Group, type Received, receiveMail, sendMail } from './group.ts'
 import { Line } from './line.ts'
 import type { Message, Model, Settings, Usage } from './message.ts'
 import { type RollbackOptions, resultOf, type SessionRollback, type TurnOptions, type TurnResult } from './options.ts'
@@ -216,18 +217,9 @@ export class Session<Data> {
     await sendMail(this.#member(), this.definition.prefix + to, content)
   }
 
-  /** Takes what other sessions sent into history, in order. Markers of a cut are answered on the way. */
+  /** Takes what other sessions sent into history, in order. */
   async receive(): Promise<Received[]> {
     return await receiveMail(this.#member())
-  }
-
-  /** Consumes mail of other sessions that should not be there any more. */
-  async dropMail(isUnwanted: (mail: unknown) => boolean): Promise<number> {
-    const messages = (await this.#line.open.inbox(1000)).filter(
-      (message) => message.kind === 'agent-message' && isUnwanted(this.engine.openMessage(message)),
-    )
-    if (messages.length > 0) await this.#line.open.write([], { consume: messages.map((message) => message.id) })
-    return messages.length
   }
 
   /** Entries of a branch, as this session's own. */
@@ -236,10 +228,10 @@ export class Session<Data> {
     if (mine.length > 0) await this.#line.open.write(mine)
   }
 
-  /** Begins a consistent cut of a group: see group.ts. */
-  async beginCut(cut: string, members: readonly string[]): Promise<void> {
+  /** Captures a group of sessions in one consistent cut: see docs/guides/groups.md. */
+  async captureCut(cut: string, members: readonly string[], options: CaptureOptions = {}): Promise<GroupCut> {
     const ids = members.map((member) => this.definition.prefix + member)
-    await joinCut(this.#member(), cut, ids, null)
+    return await this.engine.groups.capture(cut, ids, options)
   }
 
   async captureWorkspace(options: WorkspaceOptions): Promise<WorkspaceReport> {

@@ -69,9 +69,10 @@ function rollBack(run: Instance): void {
   const from = items.findIndex((item) => 'id' in item && item.id === rolling!.to)
   const undo = new Set(items.slice(from === -1 ? items.length : from).map((item) => ('id' in item ? item.id : '')))
   if (!run.saga.advance((id) => undo.has(id))) return
-  const { to, input, hasInput } = rolling!
+  const { to, input, hasInput, seq } = rolling!
+  const data = { to, ...(hasInput && { input }), ...(seq !== undefined && { seq }) }
   conclude(run, async () => {
-    await run.write([{ type: 'rolled', data: { to, ...(hasInput && { input }) } }], { status: 'running' })
+    await run.write([{ type: 'rolled', data }], { status: 'running' })
   })
 }
 

@@ -26,9 +26,10 @@
 //   held       { id }                       in doubt, and left to a person
 //   settled    { id, by, retry }            a person said: call it again
 //   continued  { input, took }              the run starts over with new input and an empty history
-//   rollback   { to, input? }               compensate all that was done from that command on, then go on from there
+//   rollback   { to, input?, seq? }         compensate all that was done from that command on, then go on from there
+//                                           seq: mail that was read after it is undone, too
 //   undo       { reason }                   compensate all that was done, then end as cancelled
-//   rolled     { to, input? }               and that was done
+//   rolled     { to, input?, seq? }               and that was done
 //   retried    { ids }                      the run goes on after a failure: these outcomes are taken back
 //   forked     { from, input? }             this timeline is a fork; its commands have keys of their own
 //   admitted   {}                           its queue let it in

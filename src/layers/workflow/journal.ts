@@ -23,8 +23,8 @@ export function appended(journal: Journal, item: Item): Journal {
 }
 
 /** The journal as it was before the outcome of that command; all of it if there is none. */
-export function journalUpTo(journal: Journal, id: string): Journal {
+export function journalUpTo(journal: Journal, id: string, seq = Number.POSITIVE_INFINITY): Journal {
   const items = itemsOf(journal)
   const at = items.findIndex((item) => 'id' in item && item.id === id)
-  return at === -1 ? journal : journalOf(items.slice(0, at))
+  return at === -1 ? journal : journalOf(items.slice(0, at).filter((item) => item.seq <= seq))
 }

@@ -10,6 +10,7 @@ import { locate, type Rollback, siblingOf } from '../../engine/fork.ts'
 import type { Actions, Model, Target } from '../../engine/model.ts'
 import { recover } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { ChildMail } from './child-mail.ts'
 import type { AnyWorkflow } from './definition.ts'
 import type { Item } from './entries.ts'
 import { foldOf, hasOwnPolicy } from './fold-of.ts'
@@ -51,7 +52,7 @@ const actions: Actions = {
     await runOf(target).settle(step, known, { by, ...('result' in rest && { result: rest.result }) })
     return done(target, `${step} of ${target.head.timeline} counts as ${known}`, { step, outcome: known })
   },
-  rollback: (target, { seq }) => rollBack(target, seq),
+  rollback: (target, { seq, key }) => rollBack(target, seq, key),
   fork: (target, { seq, to }) => forkRun(target, seq, to),
 }
 
@@ -69,6 +70,8 @@ export const workflowKind: Model = {
   ],
   summarize,
   actions,
+  exchanges: (timeline, state) => new ChildMail(timeline, state as RunState),
+  goesBackItself: true,
   transfer: {
     stays: whyItStays,
     // Its place is free for others, and it waits for one where it arrives.
@@ -134,7 +137,7 @@ async function goOn(engine: Reprise, definition: AnyWorkflow, head: Head): Promi
 }
 
 /** From a sequence to the step that follows it: that one and all after it are undone, in reverse, by the run's own code. */
-async function rollBack(target: Target, seq: number): Promise<Rollback> {
+async function rollBack(target: Target, seq: number, key: string | undefined): Promise<Rollback> {
   const { engine, head } = target
   const run = runOf(target)
   const { point } = await locate(engine.kernel, { timeline: head.timeline, seq })
@@ -144,7 +147,7 @@ async function rollBack(target: Target, seq: number): Promise<Rollback> {
     const what = `${head.timeline} has done nothing after ${seq} that could be undone`
     throw new RepriseError('OUT_OF_RANGE', what, { timeline: head.timeline, seq })
   }
-  await run.rollback(first.id)
+  await run.rollback(first.id, key === undefined ? {} : { seq, key })
   return {
     timeline: head.timeline,
     archive: null,

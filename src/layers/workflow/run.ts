@@ -24,6 +24,7 @@ import {
 } from './messages.ts'
 import { leaveMessages } from './queue.ts'
 import { replayAside } from './replay.ts'
+import type { RunRollbackOptions } from './rollback-options.ts'
 import { commandName, leaveScope, readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { notedWaits, summarizeWorkflow, type Wait, waitsOf } from './summary.ts'
@@ -238,11 +239,16 @@ export class WorkflowRun<Output = unknown> {
   }
 
   /** Undoes everything from that step on, in reverse, and goes on from there: with other input, if given. */
-  async rollback(to: string, options: { readonly input?: unknown } = {}): Promise<void> {
+  async rollback(to: string, options: RunRollbackOptions = {}): Promise<void> {
     const state = await this.state()
-    const data = { to: findStep(state, to, this.timeline).id, ...('input' in options && { input: options.input }) }
-    if (state.end) await this.#change(() => [{ type: 'rollback', data }])
-    else await this.#mail('rollback', data)
+    const { seq, key } = options
+    const data = {
+      to: findStep(state, to, this.timeline).id,
+      ...('input' in options && { input: options.input }),
+      ...(seq !== undefined && { seq }),
+    }
+    if (state.end) await this.#change(() => [{ type: 'rollback', data, ...(key !== undefined && { key }) }])
+    else await this.#mail('rollback', data, key)
   }
 
   /** Undoes all that it did, in reverse, and ends it as cancelled, also if it has completed. Resolves when that is done. */
@@ -307,7 +313,7 @@ export class WorkflowRun<Output = unknown> {
 
   /** A change from outside, to a run that nobody executes. */
   async #change(
-    entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown }[],
+    entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown; readonly key?: string }[],
     along: Along = this.#due(),
   ): Promise<void> {
     const open = await whileAwaited(this.#host.take(this.timeline), this.#host.kernel.clock)

@@ -48,6 +48,8 @@ export interface RunState {
     readonly to: string
     readonly input?: unknown
     readonly hasInput: boolean
+    /** Mail that was read after this sequence is undone as well. */
+    readonly seq?: number
     /** It is undone for this reason, and then ends. */
     readonly ends?: string
   } | null
@@ -172,7 +174,16 @@ function apply(state: RunState, entry: Entry): RunState {
     case 'continued':
       return { ...afresh(next), input: data.input, journal: journalOf(keptMail(state.journal, data.took)) }
     case 'rollback':
-      return { ...next, end: null, rolling: { to: data.to, input: data.input, hasInput: 'input' in data } }
+      return {
+        ...next,
+        end: null,
+        rolling: {
+          to: data.to,
+          input: data.input,
+          hasInput: 'input' in data,
+          ...(data.seq !== undefined && { seq: data.seq }),
+        },
+      }
     case 'undo':
       return { ...next, end: null, rolling: { to: '', hasInput: false, ends: data.reason } }
     case 'rolled':
@@ -180,7 +191,7 @@ function apply(state: RunState, entry: Entry): RunState {
         ...next,
         ...('input' in data && { input: data.input }),
         generation: state.generation + 1,
-        journal: journalUpTo(state.journal, data.to),
+        journal: journalUpTo(state.journal, data.to, data.seq),
         open: {},
         undone: {},
         undos: {},

@@ -1,0 +1,173 @@
+// reprise group: timelines of any models, captured in one cut and restored together. A restore says what it would do, and
+// does it with --yes (or when asked); interrupted, it is taken up with `group resume`.
+
+import { inWords } from '../../engine/group-plan.ts'
+import type { GroupPlan, GroupTarget } from '../../engine/group-records.ts'
+import type { GroupRestored } from '../../engine/group-restore.ts'
+import type { GroupCut } from '../../engine/groups.ts'
+import { type Command, flag, type Invocation, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { findTimeline } from '../find.ts'
+import { count, when } from '../format.ts'
+import type { Output } from '../output.ts'
+import { confirm } from '../prompt.ts'
+
+const verbs: Readonly<Record<string, (invocation: Invocation, args: readonly string[]) => Promise<number>>> = {
+  capture: (invocation, [name, ...members]) => captureGroup(invocation, name, members),
+  ls,
+  show,
+  line,
+  restore,
+  resume,
+  abandon,
+  release,
+}
+
+const group: Command = async (invocation) => {
+  const [verb, ...rest] = invocation.args
+  const act = Object.hasOwn(verbs, verb!) ? verbs[verb!] : undefined
+  if (!act) throw new UsageError(`say what to do: reprise group ${Object.keys(verbs).join('|')}`)
+  return await act(invocation, rest)
+}
+
+export default group
+
+export async function captureGroup(
+  { engine, options, output }: Invocation,
+  name: string | undefined,
+  members: readonly string[],
+): Promise<number> {
+  if (members.some((member) => /@\d+$/.test(member)))
+    throw new UsageError('a cut is of this moment: leave the sequences out')
+  if (name === undefined || members.length === 0)
+    throw new UsageError(
+      'name the cut and its members: reprise group capture NAME TIMELINE…, or reprise savepoint TIMELINE… --label NAME',
+    )
+  const limit = text(options, 'limit')
+  const cut = await engine.groups.capture(
+    name,
+    await idsOf({ engine }, members),
+    limit === undefined ? {} : { limit: limit as never },
+  )
+  output.result(cut, () => tellCut(output, cut))
+  return exit.ok
+}
+
+async function ls({ engine, output }: Invocation): Promise<number> {
+  const [cuts, restores] = [await engine.groups.cuts(), await engine.groups.restores()]
+  output.result({ cuts, restores }, () => {
+    for (const { name, status, members, beganAt } of cuts)
+      output.line(`cut ${name}  ${status}  ${count(members.length, 'member')}  ${when(beganAt)}`)
+    for (const { id, status, members } of restores)
+      output.line(`restore ${id}  ${status}  ${count(members.length, 'member')}`)
+    if (cuts.length + restores.length === 0) output.note('no cut was captured yet')
+  })
+  return exit.ok
+}
+
+async function show({ engine, output }: Invocation, args: readonly string[]): Promise<number> {
+  const cut = await engine.groups.cut(one(args, 'show NAME'))
+  output.result(cut, () => tellCut(output, cut))
+  return exit.ok
+}
+
+async function line(invocation: Invocation, args: readonly string[]): Promise<number> {
+  const { engine, output } = invocation
+  const plan = await engine.groups.plan(await lineTarget(invocation, args))
+  output.result(plan, () => tellPlan(output, plan))
+  return exit.ok
+}
+
+async function restore(invocation: Invocation, args: readonly string[]): Promise<number> {
+  const { engine, options, output, stdin } = invocation
+  const target = await targetOf(invocation, args)
+  const plan = await engine.groups.plan(target)
+  if (!flag(options, 'yes')) {
+    tellPlan(output, plan)
+    if (!(await confirm('They go back together. Go on?', stdin, output))) {
+      output.note('nothing was changed; --yes does it without asking')
+      return exit.usage
+    }
+  }
+  const done = await engine.groups.restore(target, flag(options, 'takeover') ? { takeover: true } : {})
+  output.result(done, () => tellRestored(output, done))
+  return exit.ok
+}
+
+async function resume({ engine, options, output }: Invocation, args: readonly string[]): Promise<number> {
+  const how = flag(options, 'takeover') ? { takeover: true } : {}
+  const done = await engine.groups.resume(one(args, 'resume ID'), how)
+  output.result(done, () => tellRestored(output, done))
+  return exit.ok
+}
+
+async function abandon({ engine, output }: Invocation, args: readonly string[]): Promise<number> {
+  const id = one(args, 'abandon ID')
+  const wentBack = await engine.groups.abandon(id)
+  output.result({ id, wentBack }, () => {
+    output.line(`${id} is abandoned; its members go on as they are`)
+    for (const { timeline, to } of wentBack) output.line(`${timeline} had gone back to ${to}`)
+  })
+  return exit.ok
+}
+
+async function release({ engine, output }: Invocation, args: readonly string[]): Promise<number> {
+  const name = one(args, 'release NAME')
+  await engine.groups.release(name)
+  output.result({ released: name }, () => output.line(`released ${name}`))
+  return exit.ok
+}
+
+/** One argument is a cut; several, or --failed, are members. */
+async function targetOf(invocation: Invocation, args: readonly string[]): Promise<GroupTarget> {
+  const isCut = args.length === 1 && invocation.options.failed === undefined
+  return isCut ? { cut: args[0]! } : await lineTarget(invocation, args)
+}
+
+async function lineTarget(invocation: Invocation, args: readonly string[]): Promise<GroupTarget> {
+  if (args.length === 0) throw new UsageError('name a cut, or the members: reprise group restore TIMELINE…')
+  const { failed } = invocation.options
+  const members = await idsOf(invocation, args)
+  if (!Array.isArray(failed)) return { members }
+  return { members, failed: await idsOf(invocation, failed) }
+}
+
+async function idsOf({ engine }: Pick<Invocation, 'engine'>, given: readonly string[]): Promise<string[]> {
+  return await Promise.all(given.map(async (each) => (await findTimeline(engine, each)).timeline))
+}
+
+function one(args: readonly string[], usage: string): string {
+  if (args.length === 1) return args[0]!
+  throw new UsageError(`reprise group ${usage}`)
+}
+
+function tellCut(output: Output, { name, status, places, inFlight, because, missing }: GroupCut): void {
+  output.line(`cut ${name} is ${status}${because === null ? '' : `: ${because}`}`)
+  for (const { timeline, seq } of places) output.line(`${timeline}@${seq}`)
+  if (inFlight > 0) output.line(`${count(inFlight, 'message')} in flight`)
+  if (missing.length > 0) output.line(`missing: ${missing.join(', ')}`)
+}
+
+function tellPlan(output: Output, { members, cascade, drop, again, fellToOrigin, entriesLost }: GroupPlan): void {
+  for (const { timeline, from, to, effects } of members) {
+    output.line(to < from ? `${timeline} goes back from ${from} to ${to}` : `${timeline} stays at ${from}`)
+    if (effects.compensate.length > 0) output.line(`  undone: ${effects.compensate.join(', ')}`)
+    if (effects.cannot.length > 0)
+      output.line(output.colours.yellow(`  cannot be undone: ${effects.cannot.join(', ')}`))
+    if (effects.inDoubt.length > 0) output.line(output.colours.red(`  in doubt: ${effects.inDoubt.join(', ')}`))
+  }
+  for (const step of cascade) output.line(inWords(step))
+  if (fellToOrigin.length > 0) output.line(output.colours.red(`back to the beginning: ${fellToOrigin.join(', ')}`))
+  output.line(
+    `${count(entriesLost, 'entry', 'entries')} no longer count, ${count(again.length, 'message')} delivered again, ${count(drop.length, 'message')} dropped`,
+  )
+}
+
+function tellRestored(output: Output, { id, members }: GroupRestored): void {
+  for (const { timeline, to, archive, isAsked, isMoved } of members) {
+    if (!isMoved) output.line(`${timeline} stays where it is`)
+    else if (isAsked) output.line(`${timeline} goes back to ${to}; it does so where it is executed`)
+    else output.line(`${timeline} goes on from ${to}; what came after is ${archive}`)
+  }
+  output.note(`restore ${id}`)
+}

@@ -1,0 +1,26 @@
+// What a session's history says about mail between sessions: each message is one entry where it was sent, and one where it
+// was received.
+
+import type { Exchanged, ExchangeReader, SentMail } from '../../engine/group-exchanges.ts'
+
+export class SessionMail implements ExchangeReader {
+  readonly #timeline: string
+  readonly #sent: SentMail[] = []
+  readonly #received: { readonly seq: number; readonly key: string }[] = []
+
+  constructor(timeline: string) {
+    this.#timeline = timeline
+  }
+
+  read({ seq, type, data }: { readonly seq: number; readonly type: string; readonly data: unknown }): void {
+    if (type === 'sent') {
+      const { id, to, content } = data as { id: string; to: string; content: unknown }
+      this.#sent.push({ seq, id, to, kind: 'agent-message', value: { from: this.#timeline, seq, content } })
+    }
+    if (type === 'received') this.#received.push({ seq, key: (data as { id: string }).id })
+  }
+
+  done(): Exchanged {
+    return { sent: this.#sent, received: this.#received }
+  }
+}

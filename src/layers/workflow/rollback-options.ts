@@ -1,0 +1,10 @@
+// How a run goes back, for its handle and for its model.
+
+export interface RunRollbackOptions {
+  /** Goes on with this input. */
+  readonly input?: unknown
+  /** Mail that was read after this sequence is undone, too: whoever asks delivers it again. */
+  readonly seq?: number
+  /** Asked again with the same key, it is done once. */
+  readonly key?: string
+}

@@ -1,14 +1,12 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
+import { estimate, type MeasuredCosts, noCosts } from './costs.ts'
 import {
   type CheckpointPolicy,
   checkPolicy,
   chooseInterval,
   dalyIntervalMs,
   decideCheckpoint,
-  type MeasuredCosts,
-  noCosts,
-  observe,
   youngIntervalMs,
 } from './economics.ts'
 import { isReprise } from './errors.ts'
@@ -18,7 +16,7 @@ const policies: fc.Arbitrary<CheckpointPolicy> = fc.record(
     every: fc.integer({ min: 1, max: 5000 }),
     each: fc.integer({ min: 1, max: 100_000 }),
     recoverWithin: fc.integer({ min: 1, max: 20_000 }),
-    failureEvery: fc.integer({ min: 1, max: 100_000_000 }),
+    failureEvery: fc.oneof(fc.constant('observed' as const), fc.integer({ min: 1, max: 100_000_000 })),
     on: fc.constantFrom([], ['paid'], ['shipped']),
   },
   { requiredKeys: [] },
@@ -26,18 +24,31 @@ const policies: fc.Arbitrary<CheckpointPolicy> = fc.record(
 const cost = (max: number) => fc.option(fc.double({ min: 0, max, noNaN: true }))
 const costs: fc.Arbitrary<MeasuredCosts> = fc.record({
   checkpointMs: cost(5000),
+  openMs: cost(50),
   restoreMs: cost(5000),
-  replayMsPerEntry: cost(5),
+  restoreBytes: cost(1e9),
+  applyMsPerEntry: cost(5),
+  readMsPerEntry: cost(1),
+  bytesPerEntry: cost(1e6),
+  entriesPerMs: cost(100),
+  checkpointBytes: cost(1e9),
+  load: cost(1),
 })
+/** Nothing but what is given; reading is free, and so is looking at the catalog. */
+const only = (given: Partial<MeasuredCosts>): MeasuredCosts => ({ ...noCosts, openMs: 0, readMsPerEntry: 0, ...given })
 const sinces = fc.record({
   entries: fc.nat(10_000),
   ms: fc.nat(1_000_000),
   types: fc.constantFrom([], ['paid'], ['added']),
+  replayMs: fc.nat(20_000),
+  isFirst: fc.boolean(),
+  failureEveryMs: fc.nat(100_000_000),
 })
 
-test('A4.2: a mix of triggers is due exactly when one of them alone is', () => {
+test('A4.2: a mix of triggers is due exactly when one of them alone is, in a process that is not busy', () => {
   fc.assert(
-    fc.property(policies, costs, sinces, (policy, measured, since) => {
+    fc.property(policies, costs, sinces, (policy, some, since) => {
+      const measured = { ...some, load: 0 }
       const alone = Object.entries(policy).some(
         ([name, value]) => decideCheckpoint({ [name]: value }, measured, since).isDue,
       )
@@ -45,6 +56,20 @@ test('A4.2: a mix of triggers is due exactly when one of them alone is', () => {
       expect(together.isDue).toBe(alone)
       expect(together.isDue).toBe(together.trigger !== null)
       expect(together.because).not.toBe('')
+    }),
+  )
+})
+
+test('A4.2: what says when it will be due is due then, and not before', () => {
+  fc.assert(
+    fc.property(policies, costs, sinces, (policy, measured, { types: _, ...since }) => {
+      const { isDue, dueInMs } = decideCheckpoint(policy, measured, since)
+      const later = (ms: number) => decideCheckpoint(policy, measured, { ...since, ms: since.ms + ms })
+      expect(isDue).toBe(dueInMs === 0)
+      if (dueInMs === null || dueInMs === 0) return
+      expect(later(dueInMs + 0.001).isDue).toBe(true)
+      // As time goes by without entries they come slower, which can only make the limit that is waited for later.
+      if (policy.recoverWithin === undefined) expect(later(dueInMs * 0.99 - 1).isDue).toBe(false)
     }),
   )
 })
@@ -78,19 +103,27 @@ test('A4.3, G9: within the interval that was picked, recovery stays inside the b
   fc.assert(
     fc.property(
       fc.integer({ min: 100, max: 20_000 }),
-      fc.double({ min: 0.001, max: 5, noNaN: true }),
+      costs,
       fc.double({ min: 0, max: 1, noNaN: true }),
-      fc.nat(2000),
+      fc.boolean(),
       fc.record({ entries: fc.integer({ min: 1, max: 5000 }), ms: fc.integer({ min: 1, max: 100_000 }) }),
-      (recoverWithin, replayMsPerEntry, restorePart, checkpointMs, since) => {
-        const measured = { checkpointMs, restoreMs: recoverWithin * restorePart, replayMsPerEntry }
-        const { entries, because } = chooseInterval({ recoverWithin }, measured, since)
+      (recoverWithin, some, restorePart, isFirst, since) => {
+        const measured = { ...some, restoreMs: recoverWithin * restorePart, restoreBytes: 0, checkpointBytes: 0 }
+        const { entries, because } = chooseInterval({ recoverWithin }, measured, { ...since, isFirst })
         if (because[0]!.includes('cannot be kept')) return
-        const arriving = (since.entries / since.ms) * checkpointMs
-        expect(measured.restoreMs + (entries! + arriving) * replayMsPerEntry).toBeLessThanOrEqual(recoverWithin)
+        const { openMs, restoreMs, replayMsPerEntry, checkpointMs } = estimate(measured, isFirst)
+        const arriving = (measured.entriesPerMs ?? 0) * checkpointMs
+        expect(openMs + restoreMs + (entries! + arriving) * replayMsPerEntry).toBeLessThanOrEqual(recoverWithin)
       },
     ),
   )
+})
+
+test('A4.3: the replay that was followed decides, not the number of entries', () => {
+  const measured = only({ checkpointMs: 1, restoreMs: 0, applyMsPerEntry: 0.01 })
+  const due = (entries: number, replayMs: number) =>
+    decideCheckpoint({ recoverWithin: '1s' }, measured, { entries, ms: 1e6, replayMs }).isDue
+  expect([due(10, 599), due(10, 600), due(1e6, 599)]).toEqual([false, true, false])
 })
 
 test('A4.3: a slower replay never makes the interval longer', () => {
@@ -100,28 +133,49 @@ test('A4.3: a slower replay never makes the interval longer', () => {
       fc.double({ min: 0, max: 5, noNaN: true }),
       fc.double({ min: 0, max: 5, noNaN: true }),
       (recoverWithin, one, two) => {
-        const at = (replayMsPerEntry: number) =>
-          chooseInterval({ recoverWithin }, { checkpointMs: 1, restoreMs: 1, replayMsPerEntry }).entries!
+        const at = (applyMsPerEntry: number) =>
+          chooseInterval({ recoverWithin }, only({ checkpointMs: 1, restoreMs: 1, applyMsPerEntry })).entries!
         expect(at(Math.max(one, two))).toBeLessThanOrEqual(at(Math.min(one, two)))
       },
     ),
   )
 })
 
+test('A4.3: load stretches the interval, never beyond the budget and never that of a policy without one', () => {
+  fc.assert(
+    fc.property(policies, costs, sinces, (policy, some, since) => {
+      const at = (load: number) => chooseInterval(policy, { ...some, load }, since)
+      const [calm, busy] = [at(0), at(1)]
+      expect(busy.entries ?? 0).toBeGreaterThanOrEqual(calm.entries ?? 0)
+      expect(busy.ms ?? 0).toBeGreaterThanOrEqual(calm.ms ?? 0)
+      expect(at(0.5)).toEqual(calm)
+      if (policy.recoverWithin === undefined) expect(busy).toEqual(calm)
+    }),
+  )
+  const measured = only({ checkpointMs: 10, restoreMs: 0, applyMsPerEntry: 1, entriesPerMs: 0.001, load: 0.95 })
+  const { entries, ms, because } = chooseInterval({ recoverWithin: '1s', failureEvery: '1d' }, measured)
+  expect([entries, ms]).toEqual([849, 4 * 41_563])
+  expect(because[0]).toContain('stretched to 85 % of it: busy 95 %')
+  expect(because[1]).toContain('stretched from 41.56s')
+  // The budget is used up after 20 s: the failure rate is not stretched beyond that.
+  const faster = chooseInterval({ recoverWithin: '1s', failureEvery: '1d' }, { ...measured, entriesPerMs: 0.01 })
+  expect(faster.ms).toBe(Math.round(faster.entries! / 0.01))
+})
+
 test('A4.3: what was picked is said in words, with the numbers, measured or assumed', () => {
-  const measured = { checkpointMs: 20, restoreMs: 100, replayMsPerEntry: 0.1 }
-  const { entries, because } = chooseInterval({ recoverWithin: '2s' }, measured, { entries: 500, ms: 1000 })
-  expect(entries).toBe((2000 * 0.8 - 100) / 0.1 - 10)
+  const measured = only({ checkpointMs: 20, restoreMs: 100, applyMsPerEntry: 0.1, entriesPerMs: 0.5 })
+  const { entries, because } = chooseInterval({ recoverWithin: '2s' }, measured)
+  expect(entries).toBe(Math.floor((2000 * 0.6 - 100) / 0.1 - 10))
   expect(because).toEqual([
-    'every 14990 entries to recover within 2s: restore 100ms, replay 100ms per 1000 entries, 10 entries arrive during a checkpoint of 20ms',
+    'every 10990 entries to recover within 2s: restore 100ms, replay 100ms per 1000 entries, 10 entries arrive during a checkpoint of 20ms',
   ])
   expect(chooseInterval({ recoverWithin: '2s' }, noCosts).because[0]).toContain('50ms (assumed)')
 })
 
 test('a budget that cannot be kept is said to be so, and checkpoints still do not run back to back', () => {
-  const measured = { checkpointMs: 400, restoreMs: 3000, replayMsPerEntry: 1 }
+  const measured = only({ checkpointMs: 400, restoreMs: 3000, applyMsPerEntry: 1 })
   const early = decideCheckpoint({ recoverWithin: '1s' }, measured, { entries: 50, ms: 399 })
-  expect(early.isDue).toBe(false)
+  expect(early).toMatchObject({ isDue: false, dueInMs: 1 })
   expect(chooseInterval({ recoverWithin: '1s' }, measured).because[0]).toContain('cannot be kept')
   expect(decideCheckpoint({ recoverWithin: '1s' }, measured, { entries: 50, ms: 400 })).toMatchObject({
     isDue: true,
@@ -167,35 +221,17 @@ test('a failure rate turns into a time, never shorter than a checkpoint takes', 
   expect(usual.because).toContain('Young says 41.57s')
 })
 
-test('measured costs settle on what keeps being measured, and one outlier moves them by a quarter', () => {
-  fc.assert(
-    fc.property(
-      fc.double({ min: 0, max: 1e6, noNaN: true }),
-      fc.double({ min: 0, max: 1e6, noNaN: true }),
-      (first, then) => {
-        let measured = observe(noCosts, { kind: 'restore', ms: first })
-        expect(measured.restoreMs).toBe(first)
-        measured = observe(measured, { kind: 'restore', ms: then })
-        expect(measured.restoreMs).toBeCloseTo(first * 0.75 + then * 0.25, 3)
-        for (let i = 0; i < 100; i++) measured = observe(measured, { kind: 'restore', ms: then })
-        expect(Math.abs(measured.restoreMs! - then)).toBeLessThan(1e-3)
-        expect([measured.checkpointMs, measured.replayMsPerEntry]).toEqual([null, null])
-      },
-    ),
-  )
-})
-
-test('samples that make no sense change nothing', () => {
-  const measured = observe(noCosts, { kind: 'replay', ms: 20, entries: 1000 })
-  expect(measured.replayMsPerEntry).toBe(0.02)
-  for (const sample of [
-    { kind: 'replay', ms: 1, entries: 0 },
-    { kind: 'replay', ms: Number.NaN, entries: 1 },
-    { kind: 'checkpoint', ms: -1 },
-    { kind: 'restore', ms: Number.POSITIVE_INFINITY },
-  ] as const) {
-    expect(observe(measured, sample)).toBe(measured)
-  }
+test('A4.3: failures may be observed: more of them, shorter intervals; none yet, one in a day', () => {
+  const measured = { ...noCosts, checkpointMs: 10 }
+  const at = (failureEveryMs?: number) =>
+    chooseInterval(
+      { failureEvery: 'observed' },
+      measured,
+      failureEveryMs === undefined ? undefined : { entries: 0, ms: 0, failureEveryMs },
+    )
+  expect(at()).toMatchObject({ ms: 41_563 })
+  expect(at(3_600_000).ms).toBeLessThan(at(86_400_000).ms!)
+  expect(at(3_600_000).because[0]).toContain('a failure is observed every 1h')
 })
 
 test('a policy that makes no sense is refused', () => {
@@ -206,6 +242,8 @@ test('a policy that makes no sense is refused', () => {
     { each: 0 },
     { recoverWithin: 'soon' },
     { failureEvery: '0s' },
+    { failureEvery: 'seen' },
+    { each: 'observed' },
   ]) {
     try {
       checkPolicy(policy)

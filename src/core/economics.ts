@@ -1,10 +1,12 @@
 // When to checkpoint. A policy is any mix of triggers (by count, by time, by event, by a recovery-time budget, by a
-// failure rate); the first that fires wins. Costs are measured and smoothed; what was picked, and why, is said in words.
+// failure rate); the first that fires wins. Costs are measured (costs.ts); what was picked, and why, is said in words.
 //
-// Budget: restore + entries × replay ≤ recoverWithin, with headroom, and minus the entries that arrive while a
-// checkpoint is being written: until it is published, recovery still starts from the one before.
+// Budget: open + restore + what replay takes ≤ a part of recoverWithin, minus the entries that arrive while a checkpoint is
+// being written: until it is published, recovery still starts from the one before. A calm process aims at less than the
+// budget, a busy one stretches the interval as far as the budget allows.
 // Failure rate: with checkpoint cost C and mean time between failures M, Young's √(2CM), refined by Daly.
 
+import { estimate, isAssumed, type MeasuredCosts } from './costs.ts'
 import { type Duration, formatMs, toMs } from './duration.ts'
 import { RepriseError } from './errors.ts'
 
@@ -16,34 +18,29 @@ export interface CheckpointPolicy {
   readonly first?: number
   /** After this time, if anything was appended. */
   readonly each?: Duration
-  /** As often as it takes to recover within this time, by measured costs. */
+  /** As often as it takes to recover within this time, by measured costs. A busy process stretches the interval within it. */
   readonly recoverWithin?: Duration
-  /** Mean time between failures: as often as loses the least time to checkpoints and repeated work together. */
-  readonly failureEvery?: Duration
+  /**
+   * Mean time between failures: as often as loses the least time to checkpoints and repeated work together. 'observed':
+   * as often as owners of this timeline really died; one failure in a day is assumed until more is known.
+   */
+  readonly failureEvery?: Duration | 'observed'
   /** After an entry of one of these types: milestones, irreversible calls. */
   readonly on?: readonly string[]
 }
-
-/** Smoothed costs; null until the first sample. A plain value: keep it in a checkpoint or throw it away. */
-export interface MeasuredCosts {
-  readonly checkpointMs: number | null
-  readonly restoreMs: number | null
-  readonly replayMsPerEntry: number | null
-}
-
-export type CostSample =
-  | { readonly kind: 'checkpoint'; readonly ms: number }
-  | { readonly kind: 'restore'; readonly ms: number }
-  | { readonly kind: 'replay'; readonly ms: number; readonly entries: number }
 
 /** What happened since the last checkpoint. */
 export interface SinceCheckpoint {
   readonly entries: number
   readonly ms: number
+  /** What replaying these entries would take, where it was followed; else their number times the measured mean. */
+  readonly replayMs?: number
   /** Types of the entries since then, or at least of the last append; looked at only if the policy has `on`. */
   readonly types?: Iterable<string>
   /** There is none yet: since the beginning. */
   readonly isFirst?: boolean
+  /** For `failureEvery: 'observed'`: what was observed. */
+  readonly failureEveryMs?: number
 }
 
 export type CheckpointTrigger = 'count' | 'time' | 'event' | 'budget' | 'failure rate'
@@ -52,7 +49,7 @@ export interface CheckpointInterval {
   /** Null: no trigger of this kind. */
   readonly entries: number | null
   readonly ms: number | null
-  /** One sentence a trigger, with the numbers. */
+  /** One sentence per trigger, with the numbers. */
   readonly because: readonly string[]
 }
 
@@ -62,16 +59,21 @@ export interface CheckpointDecision {
   readonly because: string
   readonly intervalEntries: number | null
   readonly intervalMs: number | null
+  /** The replay since the last checkpoint that makes it due; null: the policy has no budget. */
+  readonly replayMs: number | null
+  /** It becomes due in this time even if nothing more is appended; null: it does not. */
+  readonly dueInMs: number | null
 }
 
-export const noCosts: MeasuredCosts = { checkpointMs: null, restoreMs: null, replayMsPerEntry: null }
-
-/** Guesses on the slow side, used until something is measured. */
-const assumed = { checkpointMs: 50, restoreMs: 50, replayMsPerEntry: 0.01 } as const
-/** Weight of a new sample. */
-const weight = 0.25
-/** Aim at this part of a budget: the measured costs are means, and half of all recoveries are slower than the mean. */
-const headroom = 0.8
+/** A calm process aims at this part of a budget: costs are means, and a new process is slower than a warm one… */
+const calmShare = 0.6
+/** …a busy one goes this far. */
+const busyShare = 0.85
+/** Below the first a process is calm, above the second it is as busy as it gets. */
+const calmLoad = 0.5
+const busyLoad = 0.9
+/** How far load stretches the interval of a failure rate, if a budget allows it. */
+const stretchMax = 4
 
 /** @example decideCheckpoint({ every: 1000 }, noCosts, { entries: 1000, ms: 5000 }).isDue // true */
 export function decideCheckpoint(
@@ -83,6 +85,8 @@ export function decideCheckpoint(
   const interval = {
     intervalEntries: least(limits.map((limit) => limit.entries)),
     intervalMs: least(limits.map((limit) => limit.ms)),
+    replayMs: least(limits.map((limit) => limit.replayMs)),
+    dueInMs: since.entries === 0 ? null : least(limits.map((limit) => dueInMs(limit, since))),
   }
   const fires = (trigger: CheckpointTrigger, because: string) => ({ isDue: true, trigger, because, ...interval })
   const waits = (because: string) => ({ isDue: false, trigger: null, because, ...interval })
@@ -91,7 +95,7 @@ export function decideCheckpoint(
   const milestone = findMilestone(policy, since)
   if (milestone !== null) return fires('event', `${milestone} is a milestone`)
   for (const limit of limits) {
-    if (isReached(limit, since)) return fires(limit.trigger, limit.because())
+    if (dueInMs(limit, since) === 0) return fires(limit.trigger, limit.because())
   }
   if (limits.length === 0) return waits(policy.on === undefined ? 'only by hand' : 'only after a milestone, or by hand')
   // Words cost more than the decision, and this is the answer after most appends: chooseInterval has the figures.
@@ -112,18 +116,9 @@ export function chooseInterval(
   }
 }
 
-/** The first sample counts whole, later ones by a quarter. Nonsense (negative, not finite, of no entries) is left out. */
-export function observe(costs: MeasuredCosts, sample: CostSample): MeasuredCosts {
-  if (!Number.isFinite(sample.ms) || sample.ms < 0) return costs
-  switch (sample.kind) {
-    case 'checkpoint':
-      return { ...costs, checkpointMs: smooth(costs.checkpointMs, sample.ms) }
-    case 'restore':
-      return { ...costs, restoreMs: smooth(costs.restoreMs, sample.ms) }
-    case 'replay':
-      if (!(sample.entries > 0)) return costs
-      return { ...costs, replayMsPerEntry: smooth(costs.replayMsPerEntry, sample.ms / sample.entries) }
-  }
+/** Whether it takes measured costs to follow this policy. */
+export function usesCosts({ recoverWithin, failureEvery }: CheckpointPolicy): boolean {
+  return recoverWithin !== undefined || failureEvery !== undefined
 }
 
 /** Young (1974): the first-order optimum of the time between two checkpoints. */
@@ -143,14 +138,15 @@ export function checkPolicy(policy: CheckpointPolicy): void {
   const { every, first, each, recoverWithin, failureEvery } = policy
   for (const [name, entries] of Object.entries({ every, first })) {
     if (entries !== undefined && !(Number.isSafeInteger(entries) && entries >= 1)) {
-      throw new RepriseError('INVALID_ARGUMENT', `checkpoint.${name} is a whole number of entries from 1 on`, {
+      throw new RepriseError('INVALID_ARGUMENT', `checkpoint.${name} must be a whole number of at least 1 entry`, {
         given: String(entries),
       })
     }
   }
   for (const [name, duration] of Object.entries({ each, recoverWithin, failureEvery })) {
-    if (duration !== undefined && toMs(duration, `checkpoint.${name}`) === 0) {
-      throw new RepriseError('INVALID_ARGUMENT', `checkpoint.${name} is a duration above zero`, {
+    if (duration === undefined || (name === 'failureEvery' && duration === 'observed')) continue
+    if (toMs(duration, `checkpoint.${name}`) === 0) {
+      throw new RepriseError('INVALID_ARGUMENT', `checkpoint.${name} must be a duration above zero`, {
         given: String(duration),
       })
     }
@@ -161,6 +157,9 @@ interface TriggerLimit {
   readonly trigger: CheckpointTrigger
   readonly entries?: number
   readonly ms?: number
+  readonly replayMs?: number
+  /** What one entry counts against `replayMs` where nobody followed it. */
+  readonly replayMsPerEntry?: number
   /** Not before this time has passed, so that checkpoints do not run back to back. */
   readonly atLeastMs?: number
   readonly because: () => string
@@ -177,45 +176,78 @@ function limitsOf(policy: CheckpointPolicy, costs: MeasuredCosts, since: SinceCh
     const ms = toMs(policy.each, 'checkpoint.each')
     limits.push({ trigger: 'time', ms, because: () => `each ${formatMs(ms)}` })
   }
-  if (policy.recoverWithin !== undefined)
-    limits.push(budgetLimit(toMs(policy.recoverWithin, 'checkpoint.recoverWithin'), costs, since))
-  if (policy.failureEvery !== undefined)
-    limits.push(failureLimit(toMs(policy.failureEvery, 'checkpoint.failureEvery'), costs))
+  const { recoverWithin, failureEvery } = policy
+  const budget =
+    recoverWithin === undefined ? null : budgetLimit(toMs(recoverWithin, 'checkpoint.recoverWithin'), costs, since)
+  if (budget) limits.push(budget)
+  if (failureEvery !== undefined) limits.push(failureLimit(failureEvery, costs, since, budget))
   return limits
 }
 
 function budgetLimit(budgetMs: number, costs: MeasuredCosts, since: SinceCheckpoint): TriggerLimit {
-  const restoreMs = costs.restoreMs ?? assumed.restoreMs
-  const replayMs = costs.replayMsPerEntry ?? assumed.replayMsPerEntry
-  const checkpointMs = costs.checkpointMs ?? assumed.checkpointMs
-  const arriving = since.ms > 0 ? (since.entries / since.ms) * checkpointMs : 0
-  const room = (budgetMs * headroom - restoreMs) / Math.max(replayMs, 1e-6)
-  const entries = Math.max(1, Math.floor(room - arriving))
-  const figures = () =>
-    `restore ${known(costs.restoreMs, formatMs(restoreMs))}, replay ${known(costs.replayMsPerEntry, formatMs(replayMs * 1000))} per 1000 entries, ` +
-    `${Math.ceil(arriving)} entries arrive during a checkpoint of ${known(costs.checkpointMs, formatMs(checkpointMs))}`
-  const because = () =>
-    room >= arriving + 1
-      ? `every ${entries} entries to recover within ${formatMs(budgetMs)}: ${figures()}`
-      : `recovery within ${formatMs(budgetMs)} cannot be kept, so as often as it costs no more than half of the time: ${figures()}`
-  return { trigger: 'budget', entries, atLeastMs: checkpointMs, because }
+  const { checkpointMs, openMs, restoreMs, replayMsPerEntry } = estimate(costs, since.isFirst)
+  const arriving = paceOf(costs, since, checkpointMs) * checkpointMs
+  const share = calmShare + (busyShare - calmShare) * stretch(costs)
+  const room = budgetMs * share - openMs - restoreMs - arriving * replayMsPerEntry
+  const isKept = room >= replayMsPerEntry
+  const entries = Math.max(1, Math.floor(room / replayMsPerEntry))
+  const because = () => {
+    const assumed = isAssumed(costs)
+    const figures =
+      `${since.isFirst ? '' : `restore ${said(restoreMs, assumed.restore)}, `}` +
+      `replay ${said(replayMsPerEntry * 1000, assumed.replay)} per 1000 entries, ` +
+      `${Math.ceil(arriving)} entries arrive during a checkpoint of ${said(checkpointMs, assumed.checkpoint)}`
+    const busy = stretch(costs) > 0 ? ` (stretched to ${percent(share)} of it: busy ${percent(costs.load!)})` : ''
+    return isKept
+      ? `every ${entries} entries to recover within ${formatMs(budgetMs)}${busy}: ${figures}`
+      : `recovery within ${formatMs(budgetMs)} cannot be kept, so as often as it costs no more than half of the time: ${figures}`
+  }
+  const replayMs = isKept ? room : 0
+  return { trigger: 'budget', entries, replayMs, replayMsPerEntry, atLeastMs: checkpointMs, because }
 }
 
-function failureLimit(failureEveryMs: number, costs: MeasuredCosts): TriggerLimit {
-  const checkpointMs = costs.checkpointMs ?? assumed.checkpointMs
-  const best = dalyIntervalMs(checkpointMs, failureEveryMs)
-  const ms = Math.max(1, Math.round(Math.max(best, checkpointMs)))
+function failureLimit(
+  failureEvery: Duration | 'observed',
+  costs: MeasuredCosts,
+  since: SinceCheckpoint,
+  budget: TriggerLimit | null,
+): TriggerLimit {
+  const isObserved = failureEvery === 'observed'
+  const everyMs = isObserved ? (since.failureEveryMs ?? dayMs) : toMs(failureEvery, 'checkpoint.failureEvery')
+  const { checkpointMs } = estimate(costs)
+  const best = Math.max(1, Math.round(Math.max(dalyIntervalMs(checkpointMs, everyMs), checkpointMs)))
+  const pace = paceOf(costs, since, checkpointMs)
+  const allowedMs = budget?.entries !== undefined && pace > 0 ? budget.entries / pace : 0
+  const ms = Math.max(best, Math.round(Math.min(best * (1 + (stretchMax - 1) * stretch(costs)), allowedMs)))
   const because = () =>
-    `each ${formatMs(ms)}: a checkpoint takes ${known(costs.checkpointMs, formatMs(checkpointMs))}, ` +
-    `a failure is expected every ${formatMs(failureEveryMs)} (Daly; Young says ${formatMs(youngIntervalMs(checkpointMs, failureEveryMs))})`
-  return { trigger: 'failure rate', ms, atLeastMs: checkpointMs, because }
+    `each ${formatMs(ms)}: a checkpoint takes ${said(checkpointMs, isAssumed(costs).checkpoint)}, ` +
+    `a failure is ${isObserved ? 'observed' : 'expected'} every ${formatMs(everyMs)} (Daly; Young says ${formatMs(youngIntervalMs(checkpointMs, everyMs))})` +
+    `${ms > best ? `; stretched from ${formatMs(best)}: busy ${percent(costs.load!)}` : ''}`
+  return { trigger: 'failure rate', ms, because }
 }
 
-function isReached(limit: TriggerLimit, since: SinceCheckpoint): boolean {
-  if (since.ms < (limit.atLeastMs ?? 0)) return false
-  return (
-    since.entries >= (limit.entries ?? Number.POSITIVE_INFINITY) || since.ms >= (limit.ms ?? Number.POSITIVE_INFINITY)
-  )
+const dayMs = 86_400_000
+
+/** The pace of now, once it can be told; until then that of before. */
+function paceOf({ entriesPerMs }: MeasuredCosts, since: SinceCheckpoint, checkpointMs: number): number {
+  const now = since.ms > 0 && (since.ms >= checkpointMs || entriesPerMs === null) ? since.entries / since.ms : 0
+  return Math.max(entriesPerMs ?? 0, now)
+}
+
+/** From 0, calm, to 1, as busy as it gets. */
+function stretch({ load }: MeasuredCosts): number {
+  return Math.min(1, Math.max(0, ((load ?? 0) - calmLoad) / (busyLoad - calmLoad)))
+}
+
+/** In how many milliseconds this limit is reached if nothing more comes; 0: now; undefined: never. */
+function dueInMs(limit: TriggerLimit, since: SinceCheckpoint): number | undefined {
+  const { replayMs, replayMsPerEntry = 0, atLeastMs = 0 } = limit
+  const isReached =
+    replayMs === undefined
+      ? since.entries >= (limit.entries ?? Number.POSITIVE_INFINITY)
+      : (since.replayMs ?? since.entries * replayMsPerEntry) >= replayMs
+  if (isReached) return Math.max(0, atLeastMs - since.ms)
+  return limit.ms === undefined ? undefined : Math.max(0, limit.ms - since.ms)
 }
 
 function findMilestone(policy: CheckpointPolicy, since: SinceCheckpoint): string | null {
@@ -229,10 +261,10 @@ function least(values: readonly (number | undefined)[]): number | null {
   return given.length === 0 ? null : Math.min(...given)
 }
 
-function smooth(before: number | null, sample: number): number {
-  return before === null ? sample : before + (sample - before) * weight
+function said(ms: number, isAssumption: boolean): string {
+  return isAssumption ? `${formatMs(ms)} (assumed)` : formatMs(ms)
 }
 
-function known(measured: number | null, text: string): string {
-  return measured === null ? `${text} (assumed)` : text
+function percent(part: number): string {
+  return `${Math.round(part * 100)} %`
 }

@@ -19,6 +19,8 @@ export interface Clock {
   soon(call: () => void): void
   /** Calls once the promises that are ready have run, before anything from outside gets its turn. */
   next(call: () => void): void
+  /** For how long this process was at work, waiting left out; milliseconds that only grow. Virtual time has none. */
+  activeMs?(): number
   /** Somebody waits for us: the program does not end before the returned function is called. Virtual time has none. */
   stayAlive?(): () => void
 }

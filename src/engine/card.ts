@@ -2,15 +2,19 @@
 // and to which owner, which effects are safe to replay, and what recovery would cost now.
 
 import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'
-import { chooseInterval, noCosts } from '../core/economics.ts'
+import type { MeasuredCosts } from '../core/costs.ts'
+import type { CheckpointInterval } from '../core/economics.ts'
 import { compensationPlan, inDoubt } from '../core/effects.ts'
+import type { Head } from '../core/ports.ts'
 import { planRecovery } from '../core/recovery.ts'
+import { keptInterval } from './checkpoint-timing.ts'
 import { cursorHolds } from './cursor-holds.ts'
-import { policyOf } from './declaration.ts'
+import { declarationOf, policyOf } from './declaration.ts'
 import type { Fold } from './definition.ts'
 import { existing } from './fork.ts'
 import { floorOf, lineageOf } from './history.ts'
 import type { Kernel } from './kernel.ts'
+import type { OpenTimeline } from './timeline.ts'
 import { recover } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
 import { planFor } from './retain.ts'
@@ -37,7 +41,14 @@ export interface RecoveryCard {
     readonly because: string
     readonly heldBy: readonly { readonly what: string; readonly seq: number }[]
   }
-  readonly checkpointing: { readonly because: readonly string[] }
+  /** By the same figures as the handle: its own where it is open in this process, else those kept with the timeline. */
+  readonly checkpointing: {
+    readonly from: 'handle' | 'kept'
+    readonly because: readonly string[]
+    readonly interval: Pick<CheckpointInterval, 'entries' | 'ms'>
+    readonly costs: MeasuredCosts
+    readonly failureEveryMs: number | null
+  }
   readonly effects: {
     readonly safe: number
     readonly compensatable: number
@@ -51,7 +62,13 @@ export interface RecoveryCard {
   readonly lineage: readonly string[]
 }
 
-export async function card(kernel: Kernel, id: TimelineId, fold: Fold<unknown> | null): Promise<RecoveryCard> {
+export async function card(
+  kernel: Kernel,
+  id: TimelineId,
+  fold: Fold<unknown> | null,
+  /** Where it is open in this process. */
+  open: Pick<OpenTimeline<unknown>, 'checkpointing'> | null = null,
+): Promise<RecoveryCard> {
   const head = await existing(kernel, id)
   const [lineage, catalog, workers] = await Promise.all([
     lineageOf(kernel, head),
@@ -96,12 +113,37 @@ export async function card(kernel: Kernel, id: TimelineId, fold: Fold<unknown> |
     checkpoints: catalog.length,
     history: { floor: floor.seq, head: head.seq, entriesAfterCheckpoint: head.seq - (captured?.seq ?? floor.seq) },
     floor: retention.floor,
-    checkpointing: { because: fold?.checkpoint ? chooseInterval(fold.checkpoint, noCosts).because : ['only by hand'] },
+    checkpointing: checkpointingOf(kernel, head, fold, captured === null, open),
     effects: effectsOf(recovered?.state.ledger ?? null),
     recovery: recovered?.report ?? null,
     missing: plan.missing,
     lineage: lineage.slice(1).map((each) => each.timeline),
   }
+}
+
+function checkpointingOf(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<unknown> | null,
+  isFirst: boolean,
+  open: Pick<OpenTimeline<unknown>, 'checkpointing'> | null,
+): RecoveryCard['checkpointing'] {
+  const usual = kernel.models.find(head.timeline)?.usual?.checkpoint
+  const policy = declarationOf(head.attributes)?.checkpoint ?? fold?.checkpoint ?? usual
+  const kept = keptInterval(policy ?? {}, head.attributes, { isFirst, now: kernel.worker.now() })
+  const { costs, failureEveryMs, interval } = open?.checkpointing ?? kept
+  const { entries, ms, because } = interval
+  return {
+    from: open ? 'handle' : 'kept',
+    because: because.length > 0 ? because : [byHand(policy?.on)],
+    interval: { entries, ms },
+    costs,
+    failureEveryMs,
+  }
+}
+
+function byHand(on: readonly string[] | undefined): string {
+  return on === undefined ? 'only by hand' : `only after ${on.join(', ')}, or by hand`
 }
 
 function effectsOf(ledger: Parameters<typeof inDoubt>[0] | null): RecoveryCard['effects'] {

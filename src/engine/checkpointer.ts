@@ -4,26 +4,19 @@
 // tried again.
 
 import type { Coordinate, ManifestId } from '../core/coordinate.ts'
-import { toMs } from '../core/duration.ts'
-import {
-  type CheckpointInterval,
-  type CheckpointPolicy,
-  chooseInterval,
-  decideCheckpoint,
-  type MeasuredCosts,
-  noCosts,
-  observe,
-} from '../core/economics.ts'
+import type { MeasuredCosts } from '../core/costs.ts'
+import { type CheckpointInterval, usesCosts } from '../core/economics.ts'
 import { forgettable, forgottenType } from '../core/effects.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { defaultKeyedPlanSettings } from '../core/keyed-plan.ts'
 import { encodeManifest, type Manifest } from '../core/manifest.ts'
 import { growingPause } from '../core/pause.ts'
-import type { ManifestRecord } from '../core/ports.ts'
+import type { Attribute, ManifestRecord } from '../core/ports.ts'
 import { abandonCapture, type CaptureBase, type CaptureSettings, captureState, writeCapture } from './capture.ts'
 import { defaultOutputSettings } from './capture-output.ts'
+import { CheckpointTiming } from './checkpoint-timing.ts'
 import type { Fold } from './definition.ts'
-import type { Entry } from './history.ts'
+import { type Entry, floorOf } from './history.ts'
 import { type Kernel, newId } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
 import type { Recovered } from './recover.ts'
@@ -60,8 +53,10 @@ export interface CheckpointingStatus {
   readonly costs: MeasuredCosts
   /** The last decision in words, with the numbers behind it. */
   readonly because: string
-  /** What would be picked now by policy and measured costs, a sentence a trigger. */
+  /** What would be picked now by policy and measured costs, one sentence per trigger. */
   readonly interval: CheckpointInterval
+  /** Mean time between failures, where the policy has it observed; else null. */
+  readonly failureEveryMs: number | null
   readonly failuresInARow: number
 }
 
@@ -70,9 +65,7 @@ export class Checkpointer<State> {
   readonly #timeline: OpenTimeline<State>
   readonly #fold: Fold<State>
   #base: { readonly id: string; readonly capture: CaptureBase } | null
-  #costs: MeasuredCosts
-  #entriesSince: number
-  #lastAt: number
+  readonly #timing: CheckpointTiming
   #lastSeq: number | null
   #failuresInARow = 0
   #failing: { readonly since: number; readonly failures: number; readonly reason: string } | null = null
@@ -82,7 +75,9 @@ export class Checkpointer<State> {
   #isStopped = false
   /** Others have written since the last look at the catalog. */
   #isFollowing = false
-  #decision: { because: string; intervalEntries: number | null; intervalMs: number | null }
+  /** A limit is reached and has to wait: the timer decides, not every append. */
+  #isWaiting = false
+  #isKeeping = false
   #cancelTimer: (() => void) | null = null
   /** Not null after a failure, until it is tried again: whatever is wrong does not get better by trying all the time. */
   #cancelPause: (() => void) | null = null
@@ -92,41 +87,51 @@ export class Checkpointer<State> {
     this.#timeline = timeline
     this.#fold = fold
     this.#base = recovered.base
-    const { report } = recovered
+    const { report, replayMsPerEntry } = recovered
     this.#lastSeq = report.checkpoint?.seq ?? null
-    this.#entriesSince = report.entriesReplayed
-    this.#lastAt = kernel.clock.elapsed()
-    let costs = observe(noCosts, { kind: 'replay', ms: report.replayMs, entries: report.entriesReplayed })
-    if (report.checkpoint) costs = observe(costs, { kind: 'restore', ms: report.restoreMs })
-    this.#costs = costs
-    this.#decision = { because: 'nothing was appended yet', intervalEntries: 0, intervalMs: 0 }
+    const { attributes = {} } = recovered.lineage[0] ?? {}
+    const floorSeq = recovered.lineage.length > 0 ? floorOf(recovered.lineage).seq : 0
+    this.#timing = new CheckpointTiming(kernel.clock, fold.checkpoint ?? {}, attributes, () => kernel.worker.now())
+    this.#timing.recovered({
+      openMs: recovered.lineage.length > 0 ? report.planMs : null,
+      restore: report.checkpoint && { ms: report.restoreMs, bytes: recovered.restoredBytes ?? report.bytesRead },
+      // A replica that takes over has replayed most of them earlier: not what it replayed last, all that lies there counts.
+      entries: recovered.point.seq - (report.checkpoint?.seq ?? floorSeq),
+      replayMs: replayMsPerEntry > 0 ? report.replayMs : null,
+    })
+    if (usesCosts(fold.checkpoint ?? {})) recovered.state.timeWith(this.#timing.meter)
   }
 
   /** The timeline is this process's to checkpoint, from here on or again. */
   start(): void {
-    if (this.#entriesSince > 0) this.#decide()
-    if (!this.#cancelTimer) this.#scheduleTimer()
+    if (this.#timing.entries > 0) this.#decide()
   }
 
   /** What was just read took so long to replay that the next reader should not have to, whoever owns the timeline. */
   startReading(): void {
     this.#isFollowing = true
-    if (this.#entriesSince > 0) this.#decide(true)
+    if (this.#timing.entries > 0) this.#decide(true)
+  }
+
+  declared(attributes: Record<string, Attribute>): void {
+    this.#timing.declared(attributes)
   }
 
   /** Entries of other processes: they may have made checkpoints too. */
   followed(entries: number): void {
-    this.#entriesSince += entries
+    this.#timing.followed(entries)
     this.#isFollowing ||= entries > 0
   }
 
   get status(): CheckpointingStatus {
+    const timing = this.#timing
     return {
       lastSeq: this.#lastSeq,
-      entriesSince: this.#entriesSince,
-      costs: this.#costs,
-      because: this.#decision.because,
-      interval: chooseInterval(this.#fold.checkpoint ?? {}, this.#costs, { entries: 0, ms: 0, isFirst: this.#isFirst }),
+      entriesSince: timing.entries,
+      costs: timing.costs,
+      because: timing.decision?.because ?? 'nothing was decided since the last checkpoint',
+      interval: timing.interval,
+      failureEveryMs: timing.failureEveryMs,
       failuresInARow: this.#failuresInARow,
     }
   }
@@ -137,58 +142,59 @@ export class Checkpointer<State> {
   }
 
   /** Entries became durable: is a checkpoint due? Called on the hot path, so the full decision is made only near a limit. */
-  wrote(entries: readonly Entry[], _bytes: number): void {
+  wrote(entries: readonly Entry[], bytes: number): void {
     if (entries.length === 0 || !this.#fold.checkpoint) return
-    this.#entriesSince += entries.length
+    const isNear = this.#timing.wrote(entries.length, bytes)
     const { on } = this.#fold.checkpoint
     const milestone = on && entries.find((entry) => on.includes(entry.type))?.type
     if (milestone !== undefined) this.#milestone = milestone
     if (this.#isQueued || this.#isStopped) return
-    if (milestone !== undefined || this.#isNear()) this.#decide()
+    if (milestone !== undefined || (isNear && !this.#isWaiting)) this.#decide()
   }
 
   now(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
     if (this.#isStopped) return Promise.reject(new RepriseError('CLOSED', `${this.#timeline.id} was closed`))
     const next = this.#underWay.then(() => this.#make(request, request.trigger ?? 'manual', 'asked for'))
-    this.#underWay = next.catch(() => undefined)
+    this.#underWay = next
+      .catch(() => undefined)
+      .then(() => {
+        if (this.#timing.entries > 0) this.#decide()
+      })
     return next
+  }
+
+  /** What goes along with the commit that lets go of the timeline. */
+  releasing(): Record<string, Attribute> {
+    if (!this.#fold.checkpoint) return {}
+    return this.#timing.releasing(this.#timeline.epoch)
   }
 
   /** Lets a checkpoint that is under way finish; starts no more. */
   async stop(): Promise<void> {
     this.#isStopped = true
-    this.#cancelTimer?.()
+    this.#endTimer()
     await this.#underWay
     this.#endPause()
   }
 
-  get #isFirst(): boolean {
-    return this.#lastSeq === null
-  }
-
-  #isNear(): boolean {
-    const { intervalEntries } = this.#decision
-    return intervalEntries !== null && this.#entriesSince >= intervalEntries
-  }
-
   #decide(isReader = false): void {
-    const policy = this.#fold.checkpoint
-    if (!policy || this.#isQueued || this.#isStopped || this.#cancelPause) return
+    const timing = this.#timing
+    if (!this.#fold.checkpoint || this.#isQueued || this.#isStopped || this.#cancelPause) return
     if (!isReader && !this.#timeline.isOwner) return
-    const decision = decideCheckpoint(policy, this.#costs, {
-      entries: this.#entriesSince,
-      ms: this.#kernel.clock.elapsed() - this.#lastAt,
-      types: this.#milestone === null ? [] : [this.#milestone],
-      isFirst: this.#isFirst,
-    })
-    this.#decision = decision
-    if (!decision.isDue) return
+    const decision = timing.decide(this.#milestone === null ? [] : [this.#milestone])
+    this.#endTimer()
+    if (!decision.isDue) {
+      this.#isWaiting = timing.isNear && decision.dueInMs !== null
+      if (decision.dueInMs !== null) this.#startTimer(decision.dueInMs)
+      if (timing.hasDrifted) this.#keep()
+      return
+    }
     const milestone = this.#milestone
     this.#milestone = null
     this.#isQueued = true
     const trigger = decision.trigger ?? 'policy'
     const next = this.#underWay.then(async () => {
-      if (this.#isStopped || (this.#isFollowing && (await this.#isDone(policy)))) return null
+      if (this.#isStopped || (this.#isFollowing && (await this.#isDone()))) return null
       return await this.#make({}, trigger, decision.because)
     })
     this.#underWay = next
@@ -203,13 +209,13 @@ export class Checkpointer<State> {
       })
       .finally(() => {
         this.#isQueued = false
-        // What came while this one was written may want another.
-        if (this.#milestone !== null || this.#isNear()) this.#decide()
+        // What came while this one was written may want another, now or in a while.
+        if (timing.entries > 0) this.#decide()
       })
   }
 
   /** Another process has made the checkpoint that would be due. */
-  async #isDone(policy: CheckpointPolicy): Promise<boolean> {
+  async #isDone(): Promise<boolean> {
     this.#isFollowing = false
     const { version } = this.#fold
     const known = (await this.#kernel.store.checkpoints(this.#timeline.id)).find(
@@ -217,10 +223,8 @@ export class Checkpointer<State> {
     )
     if (!known || known.seq <= (this.#lastSeq ?? 0)) return false
     this.#lastSeq = known.seq
-    this.#entriesSince = this.#timeline.seq - known.seq
-    this.#lastAt = this.#kernel.clock.elapsed()
-    const standing = { entries: this.#entriesSince, ms: 0, types: [], isFirst: false }
-    return !decideCheckpoint(policy, this.#costs, standing).isDue
+    this.#timing.standsAt(this.#timeline.seq - known.seq)
+    return !this.#timing.decide().isDue
   }
 
   #pause(): void {
@@ -237,15 +241,31 @@ export class Checkpointer<State> {
     this.#cancelPause = null
   }
 
-  /** Time-based triggers fire without an append. */
-  #scheduleTimer(): void {
-    const each = this.#fold.checkpoint?.each ?? this.#fold.checkpoint?.failureEvery
-    if (each === undefined || this.#isStopped) return
-    const pauseMs = Math.max(50, toMs(each, 'checkpoint.each') / 4)
-    this.#cancelTimer = this.#kernel.clock.after(pauseMs, () => {
-      if (this.#entriesSince > 0) this.#decide()
-      this.#scheduleTimer()
+  /** By time, or by a limit that had to wait: it becomes due without an append. */
+  #startTimer(delayMs: number): void {
+    this.#cancelTimer = this.#kernel.clock.after(delayMs, () => {
+      this.#cancelTimer = null
+      this.#decide()
     })
+  }
+
+  #endTimer(): void {
+    this.#isWaiting = false
+    this.#cancelTimer?.()
+    this.#cancelTimer = null
+  }
+
+  /** Figures that moved between two checkpoints: so that the card, and the next process, have them. */
+  #keep(): void {
+    if (this.#isKeeping) return
+    this.#isKeeping = true
+    this.#timeline
+      .note(this.#timing.kept())
+      // They are a help, no more: the next checkpoint keeps them again.
+      .catch(() => undefined)
+      .finally(() => {
+        this.#isKeeping = false
+      })
   }
 
   async #make(request: CheckpointRequest, trigger: string, because: string): Promise<PublishedCheckpoint> {
@@ -272,7 +292,7 @@ export class Checkpointer<State> {
     // Captured in one go with the coordinate: nothing can be appended in between.
     const coordinate = this.#timeline.coordinate
     const digest = this.#timeline.digest
-    const entriesBefore = this.#entriesSince
+    const mark = this.#timing.mark()
     const base = request.full ? null : this.#base
     const io = stateIo(this.#kernel)
     const capture = captureState(this.#timeline.captureParts(), base?.capture ?? null, io)
@@ -289,14 +309,11 @@ export class Checkpointer<State> {
       await this.#timeline.publish(record)
       isPublished = true
       this.#base = { id: record.id, capture: written.base }
-      this.#entriesSince -= entriesBefore
-      this.#lastAt = clock.elapsed()
-      // After the first one, another interval may hold.
-      if (this.#isFirst) this.#decision = { ...this.#decision, intervalEntries: 0 }
       this.#lastSeq = coordinate.seq
       const ms = clock.elapsed() - started
       const { totalBytes, addedBytes, kind, longestStallMs } = written
-      this.#costs = observe(this.#costs, { kind: 'checkpoint', ms })
+      this.#timing.published(mark, { ms, bytes: totalBytes })
+      this.#endTimer()
       events.emit('checkpoint-published', {
         coordinate,
         id: record.id,
@@ -369,7 +386,7 @@ export class Checkpointer<State> {
       this.#kernel.events.emit('checkpoint-damaged', { timeline: this.#timeline.id, id: record.id, reason })
       throw error
     }
-    await this.#timeline.mark({ id: record.id, verifiedAt: this.#kernel.worker.now() })
+    await this.#timeline.mark({ id: record.id, verifiedAt: this.#kernel.worker.now() }, this.#timing.kept())
     this.#kernel.events.emit('checkpoint-verified', { timeline: this.#timeline.id, id: record.id })
   }
 

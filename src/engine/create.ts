@@ -8,6 +8,7 @@ import { declare } from './declaration.ts'
 import type { Fold } from './definition.ts'
 import { type Entry, entryContext } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
+import { onRelease } from './observed-failures.ts'
 import type { Recovered } from './recover.ts'
 import { TimelineState } from './state.ts'
 import type { NewEntry } from './timeline.ts'
@@ -48,9 +49,10 @@ export async function createTimeline<State>(
       ),
     )
     const declared = declare(kernel, id, null)
+    const released = along.release ? onRelease(fold.checkpoint, {}, 1, kernel.worker.now()) : null
     const outcome = await kernel.committer.submit({
       ...along,
-      ...(declared && { attributes: { ...along.attributes, ...declared } }),
+      ...(declared && { attributes: { ...along.attributes, ...declared, ...released } }),
       operation: newOperation(kernel.random),
       guard: { timeline: id, epoch: 0, seq: 0, digest },
       take: { worker, from: 'free', create: { digest } },

@@ -12,6 +12,7 @@ import type { RetentionPolicy } from '../core/retention.ts'
 import { archivedFrom } from '../core/scope.ts'
 import type { Kernel } from './kernel.ts'
 import type { Model } from './model.ts'
+import { onTake } from './observed-failures.ts'
 
 export const declaredAttribute = '$declared'
 
@@ -52,9 +53,26 @@ function wantedOf(model: Model): Omit<Declaration, 'changed'> | null {
  * What has to be written when this process takes the timeline, so that what is stored is what its code says. CONFLICT if
  * what is stored there is of another kind.
  */
-export function declare(kernel: Kernel, timeline: string, head: Head | null): Record<string, Attribute> | null {
+export function declare(
+  kernel: Kernel,
+  timeline: string,
+  head: Head | null,
+  /** The head is that after a claim. */
+  isClaimed = false,
+): Record<string, Attribute> | null {
   const model = kernel.models.find(timeline)
   if (!model || model.name === null) return null
+  const declared = declaredBy(kernel, model, timeline, head)
+  const observed = onTake(model.fold?.checkpoint, head, kernel.worker.now(), isClaimed)
+  return observed ? { ...declared, ...observed } : declared
+}
+
+function declaredBy(
+  kernel: Kernel,
+  model: Model,
+  timeline: string,
+  head: Head | null,
+): Record<string, Attribute> | null {
   const stored = head && declarationOf(head.attributes)
   if (stored && stored.kind !== model.kind) {
     const what = `${timeline} is a ${stored.kind}, and this code says it is a ${model.kind}: one of them needs another name`

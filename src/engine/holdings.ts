@@ -168,14 +168,13 @@ export class Holdings {
 
   /** A claim writes nothing but the epoch: what this code declares is written now, if it is not what is stored. */
   async #adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
-    const attributes = declare(this.#kernel, head.timeline, head)
-    if (attributes) {
-      const guard = { timeline: head.timeline, epoch: head.epoch }
-      const operation = newOperation(this.#kernel.random)
-      const outcome = await this.#kernel.committer.submit({ operation, guard, attributes })
-      if (!outcome.ok) throw refusalError(head.timeline, outcome)
-    }
-    return await this.#recover(head, fold)
+    const attributes = declare(this.#kernel, head.timeline, head, true)
+    if (!attributes) return await this.#recover(head, fold)
+    const guard = { timeline: head.timeline, epoch: head.epoch }
+    const operation = newOperation(this.#kernel.random)
+    const outcome = await this.#kernel.committer.submit({ operation, guard, attributes })
+    if (!outcome.ok) throw refusalError(head.timeline, outcome)
+    return await this.#recover({ ...head, attributes: { ...head.attributes, ...attributes } }, fold)
   }
 
   async #recover<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {

@@ -12,6 +12,7 @@ import type { OpenOptions } from './definition.ts'
 import { refuseHeld } from './held.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { refuseMoved } from './moved.ts'
+import { onRelease } from './observed-failures.ts'
 import { refusalError } from './writer.ts'
 
 const pollMs = 50
@@ -55,7 +56,10 @@ export async function takeTimeline(kernel: Kernel, id: TimelineId, options: Open
 /** Taken, and then not usable: free for others at once, not only when this process ends. */
 export async function giveBack(kernel: Kernel, head: Head): Promise<void> {
   const operation = newOperation(kernel.random)
-  await kernel.committer.submit({ operation, guard: guardOf(head), release: true }).catch(() => undefined)
+  const policy = kernel.models.foldOf(head.timeline)?.checkpoint
+  const attributes = onRelease(policy, head.attributes, head.epoch, kernel.worker.now())
+  const release = { operation, guard: guardOf(head), release: true, ...(attributes && { attributes }) }
+  await kernel.committer.submit(release).catch(() => undefined)
 }
 
 /** The whole guard of a head that nobody else may have moved: where it still is as it was read, or CONFLICT. */

@@ -29,6 +29,7 @@ const { setTimeout, clearTimeout, setImmediate } = globalThis
 export const systemClock: Clock = {
   now: () => now(),
   elapsed: () => performance.now(),
+  activeMs: () => performance.eventLoopUtilization().active,
   after(delayMs, call, isAwaited = false) {
     const timer = setTimeout(call, Math.min(delayMs, 2 ** 31 - 1))
     // Timers of ours never keep a finished program alive; a program that waits for one of them is not finished.

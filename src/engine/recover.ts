@@ -29,6 +29,8 @@ export interface Recovered<State> {
   readonly cleared?: ManifestRecord | null
   readonly report: RecoveryReport
   readonly replayMsPerEntry: number
+  /** Stored size of the checkpoint that was restored. */
+  readonly restoredBytes?: number
 }
 
 export interface RecoverOptions {
@@ -124,6 +126,7 @@ export async function recover<State>(
       damaged,
       cleared: record && wasInvalid.has(record.id) ? record : null,
       replayMsPerEntry: entries > 0 ? (done - restoredAt) / entries : 0,
+      restoredBytes: record?.totalBytes ?? 0,
       report: {
         timeline: head.timeline,
         seq: point.seq,

@@ -329,6 +329,11 @@ export class Reprise extends StoreTools {
     return { model, head }
   }
 
+  protected async opened(id: TimelineId): Promise<OpenTimeline<unknown> | null> {
+    const open = await this.#holdings.get(id)
+    return open && !open.broken && !open.closing ? open : null
+  }
+
   /** For layers: the open timeline itself. Opened twice in one process with the same fold, it is shared. */
   async openTimeline<State>(
     id: TimelineId,

@@ -19,6 +19,7 @@ import type { Unread } from '../core/keyed-page.ts'
 import { type Fold, systemPrefix } from './definition.ts'
 import { callPure, enterPure, leavePure, PureZone, type Zone } from './guard/zone.ts'
 import type { Entry } from './history.ts'
+import type { ReplayMeter } from './replay-meter.ts'
 import type { Follower } from './writer.ts'
 
 /** What a checkpoint captures: parts by name, see core/manifest.ts. */
@@ -41,6 +42,8 @@ export class TimelineState<State> implements Follower {
   #nextValue: State
   #nextLedger: EffectLedger
   #pending: Entry[] = []
+  /** Times the fold, where a policy goes by what it costs. */
+  #meter: ReplayMeter | null = null
 
   constructor(fold: Fold<State>, captured?: CapturedParts, isGuarded = false) {
     this.#fold = fold
@@ -65,6 +68,11 @@ export class TimelineState<State> implements Follower {
 
   hasKey(key: string): boolean {
     return this.#keys?.has(key) ?? false
+  }
+
+  /** From here on the fold is timed. */
+  timeWith(meter: ReplayMeter): void {
+    this.#meter = meter
   }
 
   /** Brings in the pages that these entries touch, before they are applied; null if nothing is missing. */
@@ -105,17 +113,22 @@ export class TimelineState<State> implements Follower {
     let ledger = this.#nextLedger
     for (const entry of entries) ledger = applyEffect(ledger, entry)
     if (!this.#isInPlace) {
+      const startedAt = this.#meter?.start() ?? -1
       let value = this.#nextValue
       for (const entry of entries) value = this.#step(value, entry)
       this.#nextValue = value
+      this.#meter?.stop(startedAt, entries.length)
     }
     this.#nextLedger = ledger
     this.#pending.push(...entries)
   }
 
   accept(): void {
-    if (this.#isInPlace) for (const entry of this.#pending) this.#value = this.#step(this.#value, entry)
-    else this.#value = this.#nextValue
+    if (this.#isInPlace) {
+      const startedAt = this.#meter?.start() ?? -1
+      for (const entry of this.#pending) this.#value = this.#step(this.#value, entry)
+      this.#meter?.stop(startedAt, this.#pending.length)
+    } else this.#value = this.#nextValue
     this.#ledger = this.#nextLedger
     for (const entry of this.#pending) this.#follow(entry)
     this.#pending = []

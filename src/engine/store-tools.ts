@@ -1,7 +1,7 @@
 // The tools of a store, for every model alike: what there is, whether it is sound, what it would cost to come back, and
 // what is kept, copied or deleted. They read what others own and take nothing from anybody.
 
-import { timelineId } from '../core/coordinate.ts'
+import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import type { CheckpointPolicy } from '../core/economics.ts'
 import { type Effect, listEffects } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -25,6 +25,7 @@ import { existing } from './fork.ts'
 import type { Kernel } from './kernel.ts'
 import type { Models } from './models.ts'
 import { recover } from './recover.ts'
+import type { OpenTimeline } from './timeline.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
 
 export abstract class StoreTools {
@@ -36,6 +37,9 @@ export abstract class StoreTools {
 
   /** Throws CLOSED once it was closed. */
   protected abstract check(): void
+
+  /** What this process has open under this id, if it does. */
+  protected abstract opened(id: TimelineId): Promise<OpenTimeline<unknown> | null>
 
   /** The whole store as one file; asked again after an interruption, it goes on where it was. See docs/guides/backup.md. */
   async backup(path: string, options: BackupOptions = {}): Promise<BackupReport> {
@@ -85,7 +89,7 @@ export abstract class StoreTools {
   async card(timeline: string): Promise<RecoveryCard> {
     this.check()
     const id = timelineId(timeline)
-    return await card(this.kernel, id, this.models.foldOf(id))
+    return await card(this.kernel, id, this.models.foldOf(id), await this.opened(id))
   }
 
   async head(timeline: string): Promise<Head | null> {

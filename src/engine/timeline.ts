@@ -5,7 +5,7 @@
 import { type Coordinate, isWellFormed, type TimelineId, toHex } from '../core/coordinate.ts'
 import type { EffectLedger } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head, Inbox, ManifestMark, ManifestRecord, Message, Take } from '../core/ports.ts'
+import type { Attribute, Head, Inbox, ManifestMark, ManifestRecord, Message, Take } from '../core/ports.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from './checkpointer.ts'
 import type { Fold } from './definition.ts'
 import { Effects } from './effects.ts'
@@ -148,7 +148,8 @@ export class OpenTimeline<State> {
       this.checkWritable()
       const drafts = this.#drafts(entries)
       if (options === undefined) return this.#writer.write(drafts, null)
-      const { signal, ...along } = options
+      const { signal, ...given } = options
+      const along = given.release ? this.#releasing(given) : given
       return this.#writer.write(drafts, Object.keys(along).length > 0 ? along : null, signal)
     } catch (error) {
       return Promise.reject(error)
@@ -196,14 +197,24 @@ export class OpenTimeline<State> {
     else await this.#writer.write([], { publish: [record] })
   }
 
-  async mark(mark: ManifestMark): Promise<void> {
-    if (this.#sharing) await commitAside(this.#kernel, this.id, { marks: [mark] })
-    else await this.#writer.write([], { marks: [mark] })
+  async mark(mark: ManifestMark, attributes: Along['attributes'] = {}): Promise<void> {
+    await this.#aside({ marks: [mark], ...(Object.keys(attributes).length > 0 && { attributes }) })
+  }
+
+  /** For the checkpointer: what it measured, as attributes of the engine's own. */
+  async note(attributes: Along['attributes'] & object): Promise<void> {
+    await this.#aside({ attributes })
   }
 
   /** For one that is shared and not owned: the next write takes it. */
-  attempt(take: Take, attributes: Along['attributes'] | null): void {
+  attempt(take: Take, attributes: Record<string, Attribute> | null): void {
+    this.declared(attributes)
     this.#writer.attempt(take, attributes)
+  }
+
+  /** What this process declares of it when it takes it. */
+  declared(attributes: Record<string, Attribute> | null): void {
+    if (attributes) this.#checkpointer.declared(attributes)
   }
 
   /** For one that is shared: entries that others wrote, in order, up to `point`. */
@@ -260,13 +271,23 @@ export class OpenTimeline<State> {
     return this.#closing
   }
 
+  async #aside(along: Along): Promise<void> {
+    if (this.#sharing) await commitAside(this.#kernel, this.id, along)
+    else await this.#writer.write([], along)
+  }
+
   async #shut(along: Along): Promise<void> {
     try {
       await this.#checkpointer.stop()
-      if (this.isOwner) await this.#writer.write([], { ...along, release: true })
+      if (this.isOwner) await this.#writer.write([], this.#releasing({ ...along, release: true }))
     } finally {
       this.#end()
     }
+  }
+
+  #releasing(along: Along): Along {
+    const own = this.#checkpointer.releasing()
+    return Object.keys(own).length > 0 ? { ...along, attributes: { ...along.attributes, ...own } } : along
   }
 
   /** Someone else owns it now, or this process must stop: refuses further writes without touching the store. */

@@ -252,6 +252,7 @@ export class TurnTimeline<State> {
       ...(attributes && { attributes }),
     })
     if (outcome.ok) {
+      this.#open.declared(attributes)
       if (head) await this.#follow(head, outcome.epoch, outcome.seq)
       else await this.#reload(outcome.epoch)
       return true

@@ -5,18 +5,12 @@
 // A partition is held by one process only: whoever owns it applies its events, all others neither have nor read it.
 
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
-import {
-  type CheckpointDecision,
-  type CheckpointPolicy,
-  decideCheckpoint,
-  type MeasuredCosts,
-  noCosts,
-  observe,
-} from '../../core/economics.ts'
+import type { CheckpointPolicy } from '../../core/economics.ts'
 import { isReprise } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed.ts'
-import { type FeedPosition, feedStart } from '../../core/ports.ts'
+import { type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
 import { abandonCapture, type CaptureBase, captureState, writeCapture } from '../../engine/capture.ts'
+import { CheckpointTiming } from '../../engine/checkpoint-timing.ts'
 import { callPure } from '../../engine/guard/zone.ts'
 import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
@@ -61,12 +55,11 @@ export class MemorySink<State> implements Sink {
   #base: { readonly id: string; readonly capture: CaptureBase } | null = null
   /** Of the newest checkpoint. */
   #savedPosition: FeedPosition = feedStart
-  #eventsSince = 0
   #savedAt: number
+  /** By the same policy and the same arithmetic as every other checkpoint; events count as entries. */
+  #timing: CheckpointTiming
   #triedAt = Number.NEGATIVE_INFINITY
   #askedAt = Number.NEGATIVE_INFINITY
-  #costs: MeasuredCosts = noCosts
-  #because: CheckpointDecision | null = null
   #saving: Promise<void> = Promise.resolve()
   /** Rejects if what was read is no longer in the store. */
   #confirm: () => Promise<void> = async () => undefined
@@ -78,6 +71,12 @@ export class MemorySink<State> implements Sink {
     this.#model = model
     this.#state = callPure(kernel.guardsFolds(), 'initial', model.initial)
     this.#savedAt = kernel.clock.elapsed()
+    this.#timing = this.#newTiming({})
+  }
+
+  #newTiming(attributes: Head['attributes']): CheckpointTiming {
+    const { clock, worker } = this.#kernel
+    return new CheckpointTiming(clock, this.#model.checkpoint, attributes, () => worker.now())
   }
 
   /** Made on the first opening only: a generation that was removed after a rebuild must not come back. */
@@ -143,8 +142,7 @@ export class MemorySink<State> implements Sink {
 
   async apply(events: readonly Occurrence[], next: FeedPosition): Promise<void> {
     const hasQuarantine = this.#quarantine.length > 0
-    const { clock } = this.#kernel
-    const started = clock.elapsed()
+    const startedAt = this.#timing.meter.start()
     let state = this.#state
     for (const occurrence of events) {
       if (hasQuarantine && isAside(this.#quarantine, occurrence)) continue
@@ -162,33 +160,22 @@ export class MemorySink<State> implements Sink {
     this.#state = state
     this.#position = next
     this.#events += events.length
-    this.#eventsSince += events.length
     if (events.length === 0) return
-    this.#costs = observe(this.#costs, { kind: 'replay', ms: clock.elapsed() - started, entries: events.length })
-    this.#decide(this.#isMilestone(events))
-    if (this.#because?.isDue) await this.#save()
+    this.#timing.meter.stop(startedAt, events.length)
+    this.#timing.wrote(events.length, 0)
+    if (this.#timing.decide(this.#milestones(events)).isDue) await this.#save()
   }
 
-  #isMilestone(events: readonly Occurrence[]): readonly string[] {
+  #milestones(events: readonly Occurrence[]): readonly string[] {
     const { on } = this.#model.checkpoint
     const found = on && events.find(({ type }) => on.includes(type))
     return found ? [found.type] : []
   }
 
-  /** By the same policy and the same arithmetic as every other checkpoint; events count as entries. */
-  #decide(types: readonly string[] = []): void {
-    this.#because = decideCheckpoint({ every: 10_000, each: '5s', ...this.#model.checkpoint }, this.#costs, {
-      entries: this.#eventsSince,
-      ms: this.#kernel.clock.elapsed() - this.#savedAt,
-      types,
-      isFirst: this.#savedPosition === feedStart,
-    })
-  }
-
   async setAside(poison: Quarantined): Promise<void> {
     if (!this.#quarantine.some(({ timeline, seq }) => timeline === poison.timeline && seq === poison.seq)) {
       this.#quarantine = [...this.#quarantine, poison]
-      this.#eventsSince += 1
+      this.#timing.wrote(1, 0)
     }
   }
 
@@ -205,13 +192,13 @@ export class MemorySink<State> implements Sink {
     if (this.#gate && this.isWriter) await this.#answer()
     const sinceMs = clock.elapsed() - this.#savedAt
     const isMoved = this.#position !== this.#savedPosition
-    if (this.#eventsSince > 0) this.#decide()
-    if ((this.#eventsSince > 0 && this.#because?.isDue) || (isMoved && sinceMs >= idleMs)) await this.#save()
+    const isDueNow = this.#timing.entries > 0 && this.#timing.decide().isDue
+    if (isDueNow || (isMoved && sinceMs >= idleMs)) await this.#save()
   }
 
   /** Writes a checkpoint now, if this process is the writer. */
   async save(): Promise<void> {
-    if (this.#position !== this.#savedPosition || this.#eventsSince > 0) await this.#save()
+    if (this.#position !== this.#savedPosition || this.#timing.entries > 0) await this.#save()
   }
 
   confirmBy(confirm: () => Promise<void>): void {
@@ -236,12 +223,12 @@ export class MemorySink<State> implements Sink {
     // At once no longer counted as ours, else all partitions would see that there are too many, and all would leave.
     this.#isLeaving = true
     try {
-      if (this.isWriter && this.#eventsSince > 0) {
+      if (this.isWriter && this.#timing.entries > 0) {
         await this.#save().catch((error) => {
           if (!isReprise(error, 'POSITION_GONE')) throw error
         })
       }
-      await this.#owned?.release()
+      await this.#owned?.release({ attributes: this.#timing.releasing(this.#owned.head.epoch) })
     } finally {
       this.#owned = null
       this.#isLeaving = false
@@ -252,6 +239,8 @@ export class MemorySink<State> implements Sink {
     this.#triedAt = this.#kernel.clock.elapsed()
     try {
       this.#owned = await StateTimeline.take(this.#kernel, this.#timeline, options)
+      const [head] = await this.#kernel.store.head([this.#timeline])
+      this.#timing.declared(head?.attributes ?? {})
     } catch (error) {
       this.#owned = null
       if (!isReprise(error, 'OWNED', 'FENCED', 'NOT_FOUND')) throw error
@@ -265,15 +254,21 @@ export class MemorySink<State> implements Sink {
     this.#events = 0
     this.#base = null
     const known = this.#quarantine
-    const records = await this.#kernel.store.checkpoints(this.#timeline)
+    const { store, clock } = this.#kernel
+    const began = clock.elapsed()
+    const [head] = await store.head([this.#timeline])
+    const records = await store.checkpoints(this.#timeline)
+    const openMs = clock.elapsed() - began
+    const timing = this.#newTiming(head?.attributes ?? {})
+    let restore: { readonly ms: number; readonly bytes: number } | null = null
     for (const record of records) {
       if (record.invalid !== null || record.foldVersion !== this.#model.version) continue
       try {
-        const started = this.#kernel.clock.elapsed()
+        const started = clock.elapsed()
         const { state, base } = await restoreState(readManifest(this.#kernel, record), stateIo(this.#kernel))
         this.#take(state as Captured & Record<string, unknown>)
         this.#base = { id: record.id, capture: base }
-        this.#costs = observe(this.#costs, { kind: 'restore', ms: this.#kernel.clock.elapsed() - started })
+        restore = { ms: clock.elapsed() - started, bytes: record.totalBytes }
         break
       } catch (error) {
         if (!isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')) throw error
@@ -290,7 +285,8 @@ export class MemorySink<State> implements Sink {
       ...this.#quarantine,
       ...known.filter((one) => !this.#quarantine.some((other) => same(one, other))),
     ]
-    this.#eventsSince = 0
+    timing.recovered({ openMs, restore, entries: 0, replayMs: null })
+    this.#timing = timing
   }
 
   #take(captured: Captured & Record<string, unknown>): void {
@@ -333,7 +329,7 @@ export class MemorySink<State> implements Sink {
     const started = clock.elapsed()
     const io = stateIo(this.#kernel)
     const position = this.#position
-    const eventsBefore = this.#eventsSince
+    const mark = this.#timing.mark()
     const capture = captureState(this.#parts(), this.#base?.capture ?? null, io)
     try {
       const written = await writeCapture(capture, io)
@@ -351,9 +347,10 @@ export class MemorySink<State> implements Sink {
       })
       this.#base = { id: record.id, capture: written.base }
       this.#savedPosition = position
-      this.#eventsSince -= eventsBefore
       this.#savedAt = clock.elapsed()
-      this.#costs = observe(this.#costs, { kind: 'checkpoint', ms: this.#savedAt - started })
+      this.#timing.published(mark, { ms: this.#savedAt - started, bytes: totalBytes })
+      const attributes = this.#timing.kept()
+      if (Object.keys(attributes).length > 0) await this.#owned!.write({ attributes })
       await this.#owned!.retain({ checkpoints: 2, history: 'needed' }, this.#model.version)
     } catch (error) {
       abandonCapture(capture)

@@ -45,7 +45,11 @@ export class CheckpointTiming {
   #replayMs = 0
   #bytes = 0
   #isFirst = true
+  /** When the last checkpoint was made, by whatever process. */
   #lastAt: number
+  /** Since when arrivals and load are counted in this process, and what came since. */
+  #startedAt: number
+  #arrived = 0
   #activeAt: number
   #decision: CheckpointDecision | null = null
   /** Entries after which costs are looked at again, though no limit is near. */
@@ -61,6 +65,7 @@ export class CheckpointTiming {
     this.#costs = decodeCosts(attributes[costsAttribute])
     this.meter = new ReplayMeter(clock, this.#costs.applyMsPerEntry)
     this.#lastAt = clock.elapsed()
+    this.#startedAt = this.#lastAt
     this.#keptAt = this.#lastAt
     this.#activeAt = this.#activeMs
   }
@@ -72,8 +77,11 @@ export class CheckpointTiming {
     readonly restore: { readonly ms: number; readonly bytes: number } | null
     readonly entries: number
     readonly replayMs: number | null
+    /** How long ago the checkpoint was made, or the timeline if there is none. */
+    readonly ageMs: number
   }): void {
     this.#isFirst = from.restore === null
+    this.#lastAt = this.#clock.elapsed() - Math.max(0, from.ageMs)
     this.#entries = from.entries
     // There are many timelines, and most policies ask for no figures.
     if (!this.#isMeasuring) return
@@ -118,6 +126,7 @@ export class CheckpointTiming {
   /** For the hot path: adds up, and says whether a decision is worth its while. */
   wrote(entries: number, bytes: number): boolean {
     this.#entries += entries
+    this.#arrived += entries
     this.#bytes += bytes
     if (!this.#isMeasuring) return this.isNear
     this.#replayMs += this.#estimated(entries, bytes)
@@ -163,16 +172,14 @@ export class CheckpointTiming {
 
   /** What lay before the mark is captured. */
   published(mark: TimingMark, made: { readonly ms: number; readonly bytes: number }): void {
-    const now = this.#clock.elapsed()
-    const sinceMs = now - this.#lastAt
     if (this.#isMeasuring) {
+      const sinceMs = this.#clock.elapsed() - this.#startedAt
       const active = this.#clock.activeMs ? this.#activeMs - this.#activeAt : made.ms
       this.#costs = observe(this.#costs, { kind: 'checkpoint', ...made })
       this.#costs = observe(this.#costs, { kind: 'load', ms: sinceMs, activeMs: active })
-      const arrived = { ms: sinceMs, entries: this.#entries, bytes: this.#bytes }
+      const arrived = { ms: sinceMs, entries: this.#arrived, bytes: this.#bytes }
       this.#costs = observe(this.#costs, { kind: 'arrivals', ...arrived })
     }
-    this.#bytes = 0
     this.standsAt(this.#entries - mark.entries, Math.max(0, this.#replayMs - mark.replayMs))
   }
 
@@ -182,6 +189,9 @@ export class CheckpointTiming {
     this.#replayMs = replayMs
     this.#isFirst = false
     this.#lastAt = this.#clock.elapsed()
+    this.#startedAt = this.#lastAt
+    this.#arrived = 0
+    this.#bytes = 0
     this.#activeAt = this.#activeMs
     this.#decision = null
   }

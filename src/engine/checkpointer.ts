@@ -89,12 +89,15 @@ export class Checkpointer<State> {
     this.#base = recovered.base
     const { report, replayMsPerEntry } = recovered
     this.#lastSeq = report.checkpoint?.seq ?? null
-    const { attributes = {} } = recovered.lineage[0] ?? {}
+    const [head] = recovered.lineage
+    const { attributes = {}, createdAt = kernel.worker.now() } = head ?? {}
     const floorSeq = recovered.lineage.length > 0 ? floorOf(recovered.lineage).seq : 0
     this.#timing = new CheckpointTiming(kernel.clock, fold.checkpoint ?? {}, attributes, () => kernel.worker.now())
     this.#timing.recovered({
       openMs: recovered.lineage.length > 0 ? report.planMs : null,
-      restore: report.checkpoint && { ms: report.restoreMs, bytes: recovered.restoredBytes ?? report.bytesRead },
+      restore: report.checkpoint && { ms: report.restoreMs, bytes: recovered.restored?.bytes ?? report.bytesRead },
+      // Time goes on while no process is there: a checkpoint each hour is due in one that lives for ten minutes, too.
+      ageMs: kernel.worker.now() - (recovered.restored?.at ?? createdAt),
       // A replica that takes over has replayed most of them earlier: not what it replayed last, all that lies there counts.
       entries: recovered.point.seq - (report.checkpoint?.seq ?? floorSeq),
       replayMs: replayMsPerEntry > 0 ? report.replayMs : null,
@@ -243,7 +246,8 @@ export class Checkpointer<State> {
 
   /** By time, or by a limit that had to wait: it becomes due without an append. */
   #startTimer(delayMs: number): void {
-    this.#cancelTimer = this.#kernel.clock.after(delayMs, () => {
+    // Whole milliseconds: a rest that is lost in rounding would be waited for again and again.
+    this.#cancelTimer = this.#kernel.clock.after(Math.ceil(delayMs) + 1, () => {
       this.#cancelTimer = null
       this.#decide()
     })

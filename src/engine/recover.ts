@@ -29,8 +29,8 @@ export interface Recovered<State> {
   readonly cleared?: ManifestRecord | null
   readonly report: RecoveryReport
   readonly replayMsPerEntry: number
-  /** Stored size of the checkpoint that was restored. */
-  readonly restoredBytes?: number
+  /** Of the checkpoint that was restored: its stored size, and when it was made by the store's clock. */
+  readonly restored?: { readonly bytes: number; readonly at: number } | null
 }
 
 export interface RecoverOptions {
@@ -126,7 +126,7 @@ export async function recover<State>(
       damaged,
       cleared: record && wasInvalid.has(record.id) ? record : null,
       replayMsPerEntry: entries > 0 ? (done - restoredAt) / entries : 0,
-      restoredBytes: record?.totalBytes ?? 0,
+      restored: record && { bytes: record.totalBytes, at: record.createdAt },
       report: {
         timeline: head.timeline,
         seq: point.seq,

@@ -261,6 +261,7 @@ export class MemorySink<State> implements Sink {
     const openMs = clock.elapsed() - began
     const timing = this.#newTiming(head?.attributes ?? {})
     let restore: { readonly ms: number; readonly bytes: number } | null = null
+    let madeAt: number | null = null
     for (const record of records) {
       if (record.invalid !== null || record.foldVersion !== this.#model.version) continue
       try {
@@ -268,6 +269,7 @@ export class MemorySink<State> implements Sink {
         const { state, base } = await restoreState(readManifest(this.#kernel, record), stateIo(this.#kernel))
         this.#take(state as Captured & Record<string, unknown>)
         this.#base = { id: record.id, capture: base }
+        madeAt = record.createdAt
         restore = { ms: clock.elapsed() - started, bytes: record.totalBytes }
         break
       } catch (error) {
@@ -285,7 +287,9 @@ export class MemorySink<State> implements Sink {
       ...this.#quarantine,
       ...known.filter((one) => !this.#quarantine.some((other) => same(one, other))),
     ]
-    timing.recovered({ openMs, restore, entries: 0, replayMs: null })
+    // What comes after the checkpoint is counted as it is read again.
+    const ageMs = this.#kernel.worker.now() - (madeAt ?? head?.createdAt ?? this.#kernel.worker.now())
+    timing.recovered({ openMs, restore, entries: 0, replayMs: null, ageMs })
     this.#timing = timing
   }
 

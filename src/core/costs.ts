@@ -107,8 +107,7 @@ export function observe(costs: MeasuredCosts, sample: CostSample): MeasuredCosts
       return {
         ...costs,
         entriesPerMs: smooth(costs.entriesPerMs, sample.entries / sample.ms),
-        bytesPerEntry:
-          bytes === undefined ? costs.bytesPerEntry : smooth(costs.bytesPerEntry, bytes / sample.entries),
+        bytesPerEntry: bytes === undefined ? costs.bytesPerEntry : smooth(costs.bytesPerEntry, bytes / sample.entries),
       }
     }
     case 'load':

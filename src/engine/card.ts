@@ -14,10 +14,10 @@ import type { Fold } from './definition.ts'
 import { existing } from './fork.ts'
 import { floorOf, lineageOf } from './history.ts'
 import type { Kernel } from './kernel.ts'
-import type { OpenTimeline } from './timeline.ts'
 import { recover } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
 import { planFor } from './retain.ts'
+import type { OpenTimeline } from './timeline.ts'
 
 export interface RecoveryCard {
   readonly coordinate: Coordinate

@@ -102,7 +102,10 @@ describe('a recovery-time budget', () => {
   it('A4.3: a limit that had to wait, so that checkpoints do not run back to back, needs no append to be reached', async () => {
     const { clock, engine } = world({ ...cheap, commitMs: 30 })
     const { rp } = engine()
-    const opened = await rp.open(slowFold(clock, { recoverWithin: '100ms' }, () => 1), 'x')
+    const opened = await rp.open(
+      slowFold(clock, { recoverWithin: '100ms' }, () => 1),
+      'x',
+    )
     await opened.append(item())
     await opened.checkpoint()
     // More than the budget in one go, before a checkpoint would have been written.
@@ -118,7 +121,10 @@ describe('a failure rate', () => {
   it('A4.3: failureEvery takes the interval that it prints', async () => {
     const { clock, engine } = world()
     const { rp } = engine()
-    const opened = await rp.open(slowFold(clock, { failureEvery: '1d' }, () => 0), 'x')
+    const opened = await rp.open(
+      slowFold(clock, { failureEvery: '1d' }, () => 0),
+      'x',
+    )
     for (let round = 0; round < 3; round++) {
       await opened.append(item())
       await opened.checkpoint()
@@ -139,7 +145,10 @@ describe('a failure rate', () => {
     const { rp } = engine()
     const policy = { every: 300, each: '10m', recoverWithin: '2s', failureEvery: '1d', on: ['milestone'] } as const
     let costMs = 0
-    const opened = await rp.open(slowFold(clock, policy, () => costMs), 'x')
+    const opened = await rp.open(
+      slowFold(clock, policy, () => costMs),
+      'x',
+    )
     const triggers: string[] = []
     rp.events.on('checkpoint-published', ({ trigger }) => triggers.push(trigger))
     await opened.append(Array.from({ length: 300 }, () => item()))
@@ -178,6 +187,8 @@ describe('a failure rate', () => {
     const opened = await rp.open(slow, 'x')
     expect(opened.checkpointing.interval.because[0]).toContain('a failure is observed every')
     const again = await engine().rp.open(slow, 'x', { takeover: true })
-    expect(Math.abs(again.checkpointing.failureEveryMs! - opened.checkpointing.failureEveryMs!)).toBeLessThan(hour / 100)
+    expect(Math.abs(again.checkpointing.failureEveryMs! - opened.checkpointing.failureEveryMs!)).toBeLessThan(
+      hour / 100,
+    )
   })
 })

@@ -320,12 +320,14 @@ export class MemorySink<State> implements Sink {
 
   /** One after another: a capture that is overtaken counts as abandoned. */
   #save(): Promise<void> {
-    const next = this.#saving.then(() => this.#publish())
+    // What made it due, or nothing of the policy: it was asked for, or the position had to be written.
+    const trigger = this.#timing.decision?.trigger ?? 'projection'
+    const next = this.#saving.then(() => this.#publish(trigger))
     this.#saving = next.catch(() => undefined)
     return next
   }
 
-  async #publish(): Promise<void> {
+  async #publish(trigger: string): Promise<void> {
     if (!this.isWriter) return
     // A state made of entries that the store has lost must not become durable in it.
     await this.#confirm()
@@ -346,7 +348,7 @@ export class MemorySink<State> implements Sink {
         addedBytes,
         addedChunks,
         baseId: (this.#base?.id as never) ?? null,
-        trigger: 'projection',
+        trigger,
         along: { cursors: { [this.#timeline]: this.#savedPosition }, attributes: { position } },
       })
       this.#base = { id: record.id, capture: written.base }

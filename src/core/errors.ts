@@ -48,6 +48,10 @@ const kinds = {
     hint: 'Something still needs this: release the savepoint, move the cursor or remove the fork first.',
   },
   BASE_GONE: { remedy: 'retry', hint: 'The checkpoint this one builds on was dropped; a full checkpoint follows.' },
+  SWEPT: {
+    remedy: 'retry',
+    hint: 'A collector may have taken chunks of this checkpoint before it was published; they are put again, and it is published then.',
+  },
   CHUNKS_ELSEWHERE: {
     remedy: 'fix',
     hint: 'Name the folder that holds the chunks of this store: blobs in the options of open(), --blobs on the command line.',

@@ -1,7 +1,10 @@
 // The ports: what the engine needs from the outside, in as few promises as possible. Stores and simulators implement
 // these; nothing here knows SQL, files or sockets. src/testing/conformance.ts is the executable form of every comment.
 
+import type { Blobs } from './blobs.ts'
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from './coordinate.ts'
+
+export type { Blobs, ChunkRow } from './blobs.ts'
 
 export type Hash = (bytes: Uint8Array) => Digest
 
@@ -104,6 +107,15 @@ export interface ManifestRecord {
   readonly invalid: string | null
   readonly drilledAt: number | null
   readonly drill: string | null
+}
+
+/** A checkpoint on its way into the catalog. */
+export interface NewManifest extends ManifestRecord {
+  /**
+   * Every chunk that it names and its base does not was put or touched at this time or later. SWEPT if the sweep mark lies
+   * above: a collector that does not know of this checkpoint may take some of them. Left out by one that adds no chunk.
+   */
+  readonly chunksSince?: number
 }
 
 /** A change to the catalog's notes on one checkpoint of the guarded timeline. A mark on one that is gone is dropped. */
@@ -218,9 +230,9 @@ export interface Commit {
   }
   /**
    * Publish checkpoints, one after another. OUT_OF_RANGE if seq is beyond the head, then EXISTS if the id is in the catalog
-   * (of any timeline in the namespace), then BASE_GONE if a base is not in it.
+   * (of any timeline in the namespace), then BASE_GONE if a base is not in it, then SWEPT if `chunksSince` is below the sweep mark.
    */
-  readonly publish?: readonly ManifestRecord[]
+  readonly publish?: readonly NewManifest[]
   readonly marks?: readonly ManifestMark[]
   /**
    * Take checkpoints of this timeline out of the catalog; ids that are not there are passed over. PINNED if one is pinned, or
@@ -268,6 +280,7 @@ export type Refusal =
   | 'OUT_OF_RANGE'
   | 'PINNED'
   | 'BASE_GONE'
+  | 'SWEPT'
   | 'RIDER_FAILED'
   | 'WORKER_RETIRED'
 
@@ -364,24 +377,6 @@ export interface CursorRow {
   readonly movedAt: number
 }
 
-export interface ChunkRow {
-  readonly digest: Digest
-  readonly bytes: number
-  /** Last put, by the store's clock. */
-  readonly touchedAt: number
-}
-
-export interface Blobs {
-  /** Durable when it resolves. A chunk that is there already is touched: its age starts anew. */
-  put(chunks: readonly { readonly digest: Digest; readonly bytes: Uint8Array }[]): Promise<void>
-  /** In the order asked; null where missing. The caller checks the digests. */
-  get(digests: readonly Digest[]): Promise<(Uint8Array | null)[]>
-  /** In digest order. */
-  list(after: Digest | null, limit: number): Promise<ChunkRow[]>
-  /** Deletes those that were last touched before that time (store's clock), and says how many. */
-  delete(digests: readonly Digest[], touchedBefore: number): Promise<number>
-}
-
 export interface StoreFacts {
   /** memory, sqlite, postgres, … */
   readonly kind: string
@@ -436,6 +431,12 @@ export interface Store {
   retire(workers: readonly WorkerId[]): Promise<void>
   /** Calls when something may be due or readable; may call too often, and may miss: callers poll as well. `mayBeDue` is false where nothing has become due (due.ts). The returned function ends it. */
   listen(wake: (mayBeDue?: boolean) => void): () => void
+  /**
+   * The sweep mark of the namespace: chunks that were last touched before it may be swept by a collector at any time. With
+   * `raiseTo` it becomes at least that, durable when it resolves: a publication then either is in every catalog that is read
+   * afterwards, or is checked against the new mark. Never falls; 0 at first.
+   */
+  sweepMark(raiseTo?: number): Promise<number>
   /** Low-level self-check (pages, indexes), beneath what the engine verifies. */
   inspect(): Promise<StoreFault[]>
   facts(): Promise<StoreFacts>

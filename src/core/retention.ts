@@ -30,6 +30,11 @@ export interface RetentionPolicy {
    * asked for again is then a new effect: only where ids do not come back. 'all' (the default) remembers every one.
    */
   readonly effects?: 'all' | 'needed'
+  /**
+   * Forks of this timeline that nobody has changed for this long are deleted, with their archives; left out: none ever is. One
+   * that is at work, has not ended, has a savepoint or was forked itself stays.
+   */
+  readonly forks?: Duration
   /** How long the newest one of each other fold version stays as the way back after a deploy. 7 days if left out. */
   readonly otherVersions?: Duration
 }
@@ -134,6 +139,8 @@ export interface ResolvedRetention {
   /** Above 0: this much history stays beyond what is needed. */
   readonly historyMs: number
   readonly otherVersionsMs: number
+  /** Null: forks stay. */
+  readonly forksMs: number | null
 }
 
 /** Fills in the defaults and refuses what makes no sense: called when a definition is made, too. */
@@ -157,6 +164,7 @@ export function resolveRetention(policy: RetentionPolicy): ResolvedRetention {
     history: history === 'all' ? 'all' : 'needed',
     historyMs: typeof history === 'object' ? toMs(history.for, 'retain.history.for') : 0,
     otherVersionsMs: toMs(policy.otherVersions ?? '7d', 'retain.otherVersions'),
+    forksMs: policy.forks === undefined ? null : toMs(policy.forks, 'retain.forks'),
   }
 }
 

@@ -15,6 +15,7 @@ import type { Attribute, ManifestRecord } from '../core/ports.ts'
 import { abandonCapture, type CaptureBase, type CaptureSettings, captureState, writeCapture } from './capture.ts'
 import { defaultOutputSettings } from './capture-output.ts'
 import { CheckpointTiming } from './checkpoint-timing.ts'
+import { ChunkHold } from './chunk-hold.ts'
 import type { Fold } from './definition.ts'
 import { type Entry, floorOf } from './history.ts'
 import { type Kernel, newId } from './kernel.ts'
@@ -275,8 +276,8 @@ export class Checkpointer<State> {
   async #make(request: CheckpointRequest, trigger: string, because: string): Promise<PublishedCheckpoint> {
     try {
       const made = await this.#attempt(request, trigger, because).catch(async (error) => {
-        if (!isReprise(error, 'BASE_GONE')) throw error
-        // Retention dropped what we built on: once more, on nothing.
+        // Retention dropped what we built on, or a collector took what was put while this process was away: once more, on nothing.
+        if (!isReprise(error, 'BASE_GONE', 'SWEPT')) throw error
         this.#base = null
         return await this.#attempt(request, trigger, because)
       })
@@ -290,7 +291,21 @@ export class Checkpointer<State> {
   }
 
   async #attempt(request: CheckpointRequest, trigger: string, because: string): Promise<PublishedCheckpoint> {
-    const { clock, events, graceMs } = this.#kernel
+    const hold = await ChunkHold.begin(this.#kernel)
+    try {
+      return await this.#attemptUnder(hold, request, trigger, because)
+    } finally {
+      hold.end()
+    }
+  }
+
+  async #attemptUnder(
+    hold: ChunkHold,
+    request: CheckpointRequest,
+    trigger: string,
+    because: string,
+  ): Promise<PublishedCheckpoint> {
+    const { clock, events } = this.#kernel
     if (this.#timeline.broken && !this.#timeline.isShared) throw this.#timeline.broken
     const started = clock.elapsed()
     // Captured in one go with the coordinate: nothing can be appended in between.
@@ -298,19 +313,14 @@ export class Checkpointer<State> {
     const digest = this.#timeline.digest
     const mark = this.#timing.mark()
     const base = request.full ? null : this.#base
-    const io = stateIo(this.#kernel)
+    const io = stateIo(this.#kernel, hold)
     const capture = captureState(this.#timeline.captureParts(), base?.capture ?? null, io)
     let isPublished = false
     try {
       const written = await writeCapture(capture, io, settingsOf(this.#fold))
-      if (clock.elapsed() - started > graceMs / 2) {
-        throw new RepriseError('TIMEOUT', 'the capture took so long that its first chunks could be collected', {
-          graceMs,
-        })
-      }
       const manifest: Manifest = { ...coordinate, digest, foldVersion: this.#fold.version, parts: written.parts }
       const record = this.#record(manifest, written, request, trigger, base?.id ?? null)
-      await this.#timeline.publish(record)
+      await hold.publish(written.addedChunks, (chunksSince) => this.#timeline.publish({ ...record, chunksSince }))
       isPublished = true
       this.#base = { id: record.id, capture: written.base }
       this.#lastSeq = coordinate.seq
@@ -328,7 +338,7 @@ export class Checkpointer<State> {
         ms,
         longestStallMs,
       })
-      await this.#verifyPublished(record, manifest, written.addedChunks, ms > graceMs)
+      await this.#verifyPublished(record, manifest, written.addedChunks)
       this.#failuresInARow = 0
       this.#endPause()
       await this.#retain()
@@ -370,15 +380,8 @@ export class Checkpointer<State> {
   }
 
   /** Reads back what this checkpoint added. Only then does it count for retention. */
-  async #verifyPublished(
-    record: ManifestRecord,
-    manifest: Manifest,
-    added: readonly Uint8Array[],
-    isLate: boolean,
-  ): Promise<void> {
+  async #verifyPublished(record: ManifestRecord, manifest: Manifest, added: readonly Uint8Array[]): Promise<void> {
     try {
-      // What a collector marked before we published it sweeps by their age: after the grace period they may still go.
-      if (isLate) throw new RepriseError('CHUNK_MISSING', 'it was published so late that its chunks may be swept')
       await verifyChunks(manifest, stateIo(this.#kernel), added)
     } catch (error) {
       // The next one builds on what was read back, or on nothing.

@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto'
 import { type OperationId, type TimelineId, timelineId, type WorkerId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Blobs, Hash, Store } from '../core/ports.ts'
+import type { Blobs, Hash, Store, StoreFacts } from '../core/ports.ts'
 import { originDigest } from '../core/run.ts'
 
 export interface ChunkFolder {
@@ -17,6 +17,17 @@ export interface ChunkFolder {
   mark(): Promise<string | null>
   /** Puts one there, durable when it resolves; the one that is there if somebody was faster. */
   setMark(mark: string): Promise<string>
+  /** The store whose chunks alone lie there; null if nobody can say. */
+  owner(): Promise<string | null>
+  setOwner(owner: string): Promise<void>
+  /** They are of several stores, from now on and for good. */
+  setShared(): Promise<void>
+}
+
+export interface PlacedStore {
+  readonly store: Store
+  /** No other store has chunks in the same place: what this one does not name, nobody does. */
+  readonly isAlone: boolean
 }
 
 interface Note {
@@ -28,16 +39,17 @@ const storeTimeline = 'reprise/store'
 const chunksAttribute = '$chunks'
 
 /** The store with the chunks of that folder, or, without it, with its own, or with none that can be touched. */
-export async function withChunks(store: Store, hash: Hash, folder: ChunkFolder | null): Promise<Store> {
+export async function withChunks(store: Store, hash: Hash, folder: ChunkFolder | null): Promise<PlacedStore> {
   const [head] = await store.head([timelineId(storeTimeline)])
   const note = noteOf(head?.attributes[chunksAttribute])
-  if (!folder) return note ? withBlobs(store, unseen(note)) : store
+  if (!folder) return { store: note ? withBlobs(store, unseen(note)) : store, isAlone: true }
   const mark = await folder.mark()
+  const facts = await store.facts()
+  const placed = withBlobs(store, folder.blobs)
   if (note) {
     if (mark !== note.mark) throw notThese(folder.path, note)
-    return withBlobs(store, folder.blobs)
+    return { store: placed, isAlone: await isAlone(folder, note, facts) }
   }
-  const { isReadOnly } = await store.facts()
   if ((await store.blobs.list(null, 1)).length > 0) {
     const what = `this store has chunks of its own: with ${folder.path} they would be out of sight`
     throw new RepriseError('INVALID_ARGUMENT', what, { blobs: folder.path })
@@ -45,11 +57,32 @@ export async function withChunks(store: Store, hash: Hash, folder: ChunkFolder |
   // A store that was filled before folders were noted may keep its chunks elsewhere: an empty folder, perhaps a mistyped one,
   // is not taken for theirs.
   const isTheirs = mark !== null || !(await hasTimelines(store)) || (await folder.blobs.list(null, 1)).length > 0
-  if (!isReadOnly && isTheirs) {
+  if (!facts.isReadOnly && isTheirs) {
     const own = mark ?? (await folder.setMark(randomUUID()))
-    await write(store, hash, head?.epoch ?? 0, { mark: own, at: folder.path })
+    const noted: Note = { mark: own, at: folder.path }
+    // Whoever finds chunks or a mark there cannot know that nobody else needs them.
+    const isFirst = mark === null && (await folder.blobs.list(null, 1)).length === 0
+    if (isFirst) await folder.setOwner(ownerOf(noted, facts))
+    await write(store, hash, head?.epoch ?? 0, noted)
+    return { store: placed, isAlone: await isAlone(folder, noted, facts) }
   }
-  return withBlobs(store, folder.blobs)
+  return { store: placed, isAlone: false }
+}
+
+/**
+ * A copy of the database knows the same note and lies elsewhere. It says so in the folder, as does any other store that comes
+ * to it: from then on neither takes what it does not name for garbage.
+ */
+async function isAlone(folder: ChunkFolder, note: Note, facts: StoreFacts): Promise<boolean> {
+  const owner = await folder.owner()
+  // Stores in memory all lie in the same place.
+  if (owner !== null && owner === ownerOf(note, facts)) return facts.kind !== 'memory'
+  if (owner !== null && !facts.isReadOnly) await folder.setShared()
+  return false
+}
+
+function ownerOf({ mark }: Note, { location }: StoreFacts): string {
+  return `${mark} ${location}`
 }
 
 async function hasTimelines(store: Store): Promise<boolean> {
@@ -92,6 +125,7 @@ function unseen(note: Note): Blobs {
   }
   return {
     put: async () => refuse(),
+    touch: async () => refuse(),
     get: async (digests) => (digests.length === 0 ? [] : refuse()),
     list: async () => refuse(),
     delete: async () => refuse(),

@@ -1,16 +1,19 @@
-// Garbage collection by reachability, beside writers. First retention for each timeline, then chunks: mark from every
-// checkpoint in the catalog, sweep what is unmarked and has not been touched for the grace period.
+// Garbage collection by reachability, beside writers. First retention for each timeline, then chunks: raise the sweep mark,
+// mark from every checkpoint in the catalog, sweep what is unmarked and was last touched before the sweep mark.
 //
-// Why a checkpoint published during the sweep is safe: its new chunks were just put, hence younger than the grace period;
-// its reused chunks belong to its base, which the store found in the catalog when it published. If that base was there
-// when we marked, its chunks are marked; if the base itself came later, the same holds for it.
+// Why a checkpoint published during the sweep is safe: the store checked it against the sweep mark, so its new chunks are
+// younger than what we sweep; its reused chunks belong to its base, which the store found in the catalog when it published.
+// If that base was there when we marked, its chunks are marked; if the base itself came later, the same holds for it.
+// docs/decisions/collection.md has the whole argument.
 
 import { toHex } from '../core/coordinate.ts'
 import { isReprise } from '../core/errors.ts'
 import type { ChunkRow, Head } from '../core/ports.ts'
 import type { RetentionPlan, RetentionPolicy } from '../core/retention.ts'
+import { capturesKey } from './chunk-hold.ts'
 import { cursorHolds } from './cursor-holds.ts'
 import { policyOf } from './declaration.ts'
+import { type ExpiredForks, expireForks } from './fork-expiry.ts'
 import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
 import { readManifest } from './recover.ts'
@@ -22,8 +25,13 @@ export interface CollectOptions {
   /** Say what would go and why; change nothing. */
   readonly dryRun?: boolean
   readonly timelines?: readonly string[]
-  /** Shorter than the engine's grace period only when no writer is at work. */
+  /**
+   * Chunks that were touched within this time stay. Left out, those stay that a capture under way may still name, and with
+   * a worker of an earlier version about, those of the last hour (`grace`). Whatever is given, no checkpoint comes to harm.
+   */
   readonly graceMs?: number
+  /** Leave retention to others: chunks only. */
+  readonly chunksOnly?: boolean
 }
 
 export interface CollectReport {
@@ -35,10 +43,13 @@ export interface CollectReport {
     readonly floor: RetentionPlan['floor']
     readonly refused: readonly string[]
   }[]
+  /** Forks that were due by `retain.forks`. */
+  readonly forks: ExpiredForks
   /** Left as they are: nobody here knows what is to be kept of them. */
   readonly unknown: readonly { readonly timeline: string; readonly because: string }[]
   readonly chunks: {
     readonly live: number
+    readonly liveBytes: number
     readonly swept: number
     readonly sweptBytes: number
     readonly tooYoung: number
@@ -49,13 +60,20 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
   await kernel.worker.register()
   const timelines: CollectReport['timelines'][number][] = []
   const unknown: CollectReport['unknown'][number][] = []
-  for await (const head of headsOf(kernel, options.timelines)) {
+  const expired: string[] = []
+  const kept: CollectReport['forks']['kept'][number][] = []
+  const heads = options.chunksOnly ? noHeads() : headsOf(kernel, options.timelines)
+  for await (const head of heads) {
     const known = await policyOf(kernel, head)
     if (typeof known === 'string') {
       unknown.push({ timeline: head.timeline, because: known })
       continue
     }
     const { policy, foldVersion } = known
+    // First, so that the history they held goes in the same round.
+    const forks = await expireForks(kernel, head, policy, options.dryRun ?? false)
+    expired.push(...forks.expired)
+    kept.push(...forks.kept)
     const { plan, refused } = options.dryRun
       ? { plan: await planAside(kernel, head, policy, foldVersion), refused: [] }
       : await retain(kernel, head, policy, foldVersion)
@@ -66,7 +84,7 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
     await kernel.store.tidy(kernel.worker.earliest() - kernel.graceMs)
     kernel.events.emit('collected', { chunks: chunks.swept, bytes: chunks.sweptBytes })
   }
-  return { isDryRun: options.dryRun ?? false, timelines, unknown, chunks }
+  return { isDryRun: options.dryRun ?? false, timelines, forks: { expired, kept }, unknown, chunks }
 }
 
 /** Only where history would go does it matter which cursor still needs it: the feed is read for that. */
@@ -83,14 +101,18 @@ async function planAside(
 }
 
 async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectReport['chunks']> {
-  const graceMs = kernel.planted.has('no-grace') ? 0 : (options.graceMs ?? kernel.graceMs)
-  const touchedBefore = kernel.worker.earliest() - graceMs
+  const touchedBefore = await sweepableBefore(kernel, options.graceMs)
+  // First the mark, then the catalogs: what is published from here on is either in them, or was checked against it.
+  if (!options.dryRun && !kernel.planted.has('sweep-unmarked')) await kernel.store.sweepMark(touchedBefore)
   const live = await mark(kernel)
+  let liveBytes = 0
   let swept = 0
   let sweptBytes = 0
   let tooYoung = 0
   for await (const page of chunkPages(kernel)) {
     const dead = page.filter((row) => !live.has(toHex(row.digest)))
+    for (const row of page) liveBytes += row.bytes
+    for (const row of dead) liveBytes -= row.bytes
     const old = dead.filter((row) => row.touchedAt < touchedBefore)
     tooYoung += dead.length - old.length
     swept += old.length
@@ -101,8 +123,30 @@ async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectRe
         touchedBefore,
       )
   }
-  return { live: live.size, swept, sweptBytes, tooYoung }
+  return { live: live.size, liveBytes, swept, sweptBytes, tooYoung }
 }
+
+/**
+ * Chunks last touched before this time are not those of a capture that somebody has announced. It is a courtesy: what keeps a
+ * checkpoint whole is that its publication is refused if the mark lies above its oldest chunk.
+ */
+async function sweepableBefore(kernel: Kernel, graceMs: number | undefined): Promise<number> {
+  const { worker, store, planted } = kernel
+  const now = worker.earliest()
+  if (graceMs !== undefined) return now - graceMs
+  let before = Math.min(now, worker.captures.oldest ?? now)
+  for (const row of await store.workers()) {
+    if (row.id === worker.id) continue
+    const announced = row.info[capturesKey]
+    // An earlier version neither announces nor has its publications checked. Also one that is thought dead may be back.
+    if (announced === undefined && row.beatAt > now - kernel.graceMs) before = Math.min(before, now - kernel.graceMs)
+    if (planted.has('sweep-unannounced')) continue
+    if (typeof announced === 'number' && row.isAlive) before = Math.min(before, announced)
+  }
+  return before
+}
+
+async function* noHeads(): AsyncGenerator<Head> {}
 
 /**
  * A rollback or a fork beside us moves or copies checkpoints to a timeline that was not in the list yet: lists are read

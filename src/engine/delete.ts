@@ -1,6 +1,6 @@
 // Deletes timelines for good: the timeline itself, its archives, and if asked the forks and savepoints that still need it.
 // First it says what would go; the store guards every step once more. Chunks that nobody names any more go with the next
-// collection, after the grace period.
+// collection.
 
 import { type ManifestId, type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -158,6 +158,7 @@ async function forksLeft(kernel: Kernel, members: readonly Member[]): Promise<De
 }
 
 async function forget(kernel: Kernel, head: Head, savepoints: readonly string[]): Promise<void> {
+  const sizes = (await kernel.store.checkpoints(head.timeline)).map((record) => record.addedBytes)
   const guard = { timeline: head.timeline, epoch: head.epoch }
   if (savepoints.length > 0) {
     const marks = savepoints.map((id) => ({ id: id as ManifestId, isPinned: false }))
@@ -166,7 +167,8 @@ async function forget(kernel: Kernel, head: Head, savepoints: readonly string[])
   }
   const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, forget: true })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)
-  kernel.events.emit('deleted', { timeline: head.timeline })
+  const freedBytes = sizes.reduce((sum, bytes) => sum + bytes, 0)
+  kernel.events.emit('deleted', { timeline: head.timeline, freedBytes })
 }
 
 /** All of them, also those of archives that were themselves rolled back. */

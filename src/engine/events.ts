@@ -27,13 +27,21 @@ export interface EngineEvents {
     readonly ms: number
     readonly longestStallMs: number
   }
+  /** A collector may have taken chunks of a capture under way: they were touched, and those missing are put again. */
+  readonly 'chunks-renewed': { readonly chunks: number; readonly missing: number }
   readonly 'checkpoint-verified': { readonly timeline: string; readonly id: string }
   readonly 'checkpoint-failed': { readonly timeline: string; readonly error: unknown; readonly failuresInARow: number }
   /** Code declared another policy than the one that was stored. */
   readonly declared: { readonly timeline: string; readonly from: unknown; readonly to: unknown }
-  readonly retained: { readonly timeline: string; readonly dropped: number; readonly floor: number }
+  /** `freedBytes`: about so much nobody names any more. */
+  readonly retained: {
+    readonly timeline: string
+    readonly dropped: number
+    readonly floor: number
+    readonly freedBytes: number
+  }
   readonly collected: { readonly chunks: number; readonly bytes: number }
-  readonly deleted: { readonly timeline: string }
+  readonly deleted: { readonly timeline: string; readonly freedBytes: number }
   readonly drilled: { readonly timeline: string; readonly ok: boolean; readonly ms: number }
   /** Every member of a group was saved at its place in one moment. */
   readonly 'cut-completed': { readonly cut: string; readonly members: readonly string[]; readonly ms: number }

@@ -13,6 +13,7 @@ import { deleteTimeline } from './delete.ts'
 import type { Kernel } from './kernel.ts'
 import { recover } from './recover.ts'
 import type { Reprise } from './reprise.ts'
+import { watchGarbage } from './sweeper.ts'
 
 export interface HousekeepingOptions {
   /** How often a round is due; 1 hour if left out. Whoever comes first does it for all. */
@@ -47,6 +48,8 @@ export interface HousekeepingState {
   readonly drillAfter: string | null
   readonly last: HousekeepingReport | null
   readonly problem: string | null
+  /** What was in use when chunks were last swept. */
+  readonly liveBytes: number
 }
 
 export const housekeepingId = 'reprise/housekeeping'
@@ -65,14 +68,17 @@ const firstAfterMs = 60_000
 const endings = new Set(['completed', 'failed', 'cancelled', 'terminated', 'finished'])
 
 type Did = HousekeepingReport & { readonly at: number; readonly sweptAt: number; readonly drillAfter: string | null }
+/** Chunks only, between two rounds, because enough of them had become garbage. */
+type Swept = { readonly at: number; readonly swept: number; readonly sweptBytes: number; readonly liveBytes: number }
 
 export const housekeepingFold: Fold<HousekeepingState> = {
-  version: 'housekeeping-1',
-  initial: () => ({ rounds: 0, lastAt: null, sweptAt: 0, drillAfter: null, last: null, problem: null }),
+  version: 'housekeeping-2',
+  initial: () => ({ rounds: 0, lastAt: null, sweptAt: 0, drillAfter: null, last: null, problem: null, liveBytes: 0 }),
   apply(state, entry) {
+    if (entry.type === 'swept') return { ...state, liveBytes: (entry.data as Swept).liveBytes }
     const { at, sweptAt, drillAfter, ...last } = entry.data as Did
     if (entry.type !== 'did') return { ...state, lastAt: at, problem: (entry.data as { problem: string }).problem }
-    return { rounds: state.rounds + 1, lastAt: at, sweptAt, drillAfter, last, problem: null }
+    return { ...state, rounds: state.rounds + 1, lastAt: at, sweptAt, drillAfter, last, problem: null }
   },
   checkpoint: { every: 50 },
   retain: { checkpoints: 2, history: 'needed' },
@@ -86,6 +92,7 @@ export function keepHouse(engine: Reprise, options: HousekeepingOptions = {}): v
   if (options.expire?.archives !== undefined) toMs(options.expire.archives, 'housekeeping.expire.archives')
   if (options.drill) toMs(options.drill, 'housekeeping.drill')
   engine.register(housekeepingId, housekeepingFold)
+  if (options.collect !== false) watchGarbage(engine, (isClosing) => (isClosing ? sweep(engine) : sweepRound(engine)))
   const stop = new AbortController()
   let round: Promise<unknown> = Promise.resolve()
   let cancel: () => void = () => undefined
@@ -139,6 +146,27 @@ export async function housekeepingRound(
   }
 }
 
+/** Chunks that no checkpoint names, now; null if another process is at the housekeeping. */
+export async function sweepRound(engine: Reprise): Promise<Swept | null> {
+  const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch((error) => {
+    if (isReprise(error, 'OWNED', 'FENCED', 'CLOSED')) return null
+    throw error
+  })
+  if (!open) return null
+  try {
+    const did = await sweep(engine)
+    await open.write([{ type: 'swept', data: did }])
+    return did
+  } finally {
+    await open.close()
+  }
+}
+
+async function sweep({ kernel }: Reprise): Promise<Swept> {
+  const { swept, sweptBytes, liveBytes } = (await collect(kernel, { chunksOnly: true })).chunks
+  return { at: kernel.worker.now(), swept, sweptBytes, liveBytes }
+}
+
 /** What was done, for people; null if nobody ever did anything. */
 export async function housekeepingState(engine: Reprise): Promise<HousekeepingState | null> {
   const head = await engine.head(housekeepingId)
@@ -167,9 +195,15 @@ class Round {
     const isSweepDue = this.#options.collect !== false && worker.now() - this.#before.sweptAt >= sweepEveryMs
     const sweeps = isSweepDue && !this.#signal.aborted
     await this.#engine.groups.expire()
-    const swept = sweeps ? (await this.#resting(() => collect(this.#kernel))).chunks.swept : 0
+    const collected = sweeps ? await this.#resting(() => collect(this.#kernel)) : null
     const sweptAt = sweeps ? worker.now() : this.#before.sweptAt
-    return { at: worker.now(), sweptAt, swept, ...drills, ...expiry }
+    const swept = collected?.chunks.swept ?? 0
+    const { expired = [], kept = [] } = collected?.forks ?? {}
+    return {
+      ...{ at: worker.now(), sweptAt, swept, ...drills },
+      expired: [...expiry.expired, ...expired],
+      kept: [...expiry.kept, ...kept.map(({ timeline, because }) => `${timeline}: ${because}`)].slice(0, 20),
+    }
   }
 
   async #expire(): Promise<Pick<Did, 'expired' | 'kept'>> {

@@ -5,6 +5,7 @@
 import { ByteReader } from '../core/bytes.ts'
 import {
   type Coordinate,
+  type Digest,
   equalBytes,
   type ManifestId,
   type MessageId,
@@ -15,6 +16,7 @@ import {
 import { isReprise, RepriseError } from '../core/errors.ts'
 import type { Commit, Head, ManifestRecord, OutgoingMessage, Run } from '../core/ports.ts'
 import { lastSeq, verifyRun } from '../core/run.ts'
+import { ChunkHold } from './chunk-hold.ts'
 import { existing, locate } from './fork.ts'
 import { heldAttribute } from './held.ts'
 import type { Point } from './history.ts'
@@ -178,14 +180,35 @@ async function fill(
   frames: AsyncIterable<Frame>,
   arrive: Arrival,
 ): Promise<Coordinate> {
+  const hold = await ChunkHold.begin(kernel)
+  try {
+    return await fillUnder(hold, kernel, id, begun, header, frames, arrive)
+  } finally {
+    hold.end()
+  }
+}
+
+async function fillUnder(
+  hold: ChunkHold,
+  kernel: Kernel,
+  id: TimelineId,
+  begun: Begun,
+  header: Header,
+  frames: AsyncIterable<Frame>,
+  arrive: Arrival,
+): Promise<Coordinate> {
   const { epoch, at: had } = begun
+  const chunks: Digest[] = []
   let at: Point = { seq: header.floor, digest: header.floorDigest }
   const records: ManifestRecord[] = []
   const messages: TransferredMessage[] = []
   checkSame(id, at, had)
   for await (const { kind, bytes } of frames) {
-    if (kind === 'chunk') await kernel.store.blobs.put([{ digest: kernel.hash(bytes), bytes }])
-    else if (kind === 'checkpoint') records.push(kernel.codec.decode(bytes) as ManifestRecord)
+    if (kind === 'chunk') {
+      const digest = kernel.hash(bytes)
+      chunks.push(digest)
+      await hold.blobs.put([{ digest, bytes }])
+    } else if (kind === 'checkpoint') records.push(kernel.codec.decode(bytes) as ManifestRecord)
     else if (kind === 'message') messages.push(kernel.codec.decode(bytes) as TransferredMessage)
     else if (kind === 'run') {
       const run = decodeRun(bytes)
@@ -203,7 +226,7 @@ async function fill(
     )
   }
   const guard = { epoch, ...at }
-  await publish(kernel, id, guard, records)
+  await hold.publish(chunks, (chunksSince) => publish(kernel, id, guard, records, chunksSince))
   const now = kernel.worker.now()
   const told = await arrive({ ...(await existing(kernel, id)), priority: header.priority ?? 0 })
   const send = [...messages.map((message) => readdress(kernel, id, message)), ...told]
@@ -226,11 +249,18 @@ async function publish(
   id: TimelineId,
   guard: { readonly epoch: number } & Point,
   records: readonly ManifestRecord[],
+  chunksSince: number,
 ): Promise<void> {
   const there = new Set((await kernel.store.checkpoints(id)).map((record) => toHex(record.bodyDigest)))
   const missing = records
     .filter((record) => !there.has(toHex(record.bodyDigest)))
-    .map((record) => ({ ...record, id: newId(kernel.random) as ManifestId, baseId: null, verifiedAt: null }))
+    .map((record) => ({
+      ...record,
+      id: newId(kernel.random) as ManifestId,
+      baseId: null,
+      verifiedAt: null,
+      chunksSince,
+    }))
   if (missing.length === 0) return
   for (const record of missing) await checkRecord(kernel, record)
   const verifiedAt = kernel.worker.now()

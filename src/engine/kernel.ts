@@ -35,7 +35,7 @@ export interface Kernel {
   guardsFolds(): boolean
   /** Members of groups that this process restores: held for everybody else (held.ts). */
   readonly restoring: Set<string>
-  /** Chunks younger than this are never collected, and no capture may take longer than half of it. */
+  /** Beside workers of earlier versions: chunks younger than this are never collected. Mail read and workers retired are forgotten after it. */
   readonly graceMs: number
 }
 

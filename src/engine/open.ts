@@ -7,7 +7,7 @@ import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import { defaultLimits, type Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
-import { type ChunkFolder, withChunks } from './chunk-place.ts'
+import { type ChunkFolder, type PlacedStore, withChunks } from './chunk-place.ts'
 import { Committer } from './committer.ts'
 import { Events } from './events.ts'
 import { cutKind, restoreKind } from './group-records.ts'
@@ -30,7 +30,10 @@ export interface EngineOptions {
   /** Codecs for classes, by name. */
   readonly classes?: readonly ClassCodec[]
   readonly limits?: Partial<Limits>
-  /** Chunks younger than this are never collected; default one hour. */
+  /**
+   * How long the ids of mail that was read are remembered, and, while a process of an earlier version works on the store,
+   * how long a chunk stays that no checkpoint names; default one hour.
+   */
   readonly grace?: Duration
   /**
    * Folds, `evolve` and the handlers of projections are refused the clock, chance and the outside, with the line. On unless
@@ -48,7 +51,7 @@ export interface Options extends EngineOptions {
   readonly readOnly?: boolean
   /**
    * What is tidied by itself while this program runs, one process at a time: see docs/guides/housekeeping.md. On unless
-   * false, but for the sweep of chunks in a directory of their own, which another store may share: ask for that with `collect`.
+   * false, but for the sweep of chunks in a directory that another store uses, or has used: ask for that with `collect`.
    */
   readonly housekeeping?: HousekeepingOptions | false
 }
@@ -67,10 +70,11 @@ export interface Ports {
 /** @example const rp = await open('sqlite:./app.db') */
 export async function open(url?: string, options: Options = {}): Promise<Reprise> {
   checkGrace(options.grace)
-  const store = await openStore(url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db', options)
+  const location = url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db'
+  const { store, isAlone } = await openPlaced(location, options)
   const engine = createEngine({ store }, options)
   if (options.housekeeping !== false && !options.readOnly) {
-    keepHouse(engine, { collect: options.blobs === undefined, ...options.housekeeping })
+    keepHouse(engine, { collect: isAlone, ...options.housekeeping })
   }
   return engine
 }
@@ -159,6 +163,10 @@ function withStore(models: Models): Models {
 
 /** For tools that put something between the engine and its store. */
 export async function openStore(url: string, options: ToolOptions): Promise<Store> {
+  return (await openPlaced(url, options)).store
+}
+
+async function openPlaced(url: string, options: ToolOptions): Promise<PlacedStore> {
   const namespace = checkNamespace(options.namespace ?? 'default')
   const scheme = /^([a-z0-9+]+):/i.exec(url)?.[1]?.toLowerCase()
   const store = await openByScheme(scheme, url, namespace, options)
@@ -218,13 +226,18 @@ async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
   const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(url)?.[1]
   if (!path)
     throw new RepriseError('INVALID_ARGUMENT', 'blobs is a directory: file:./chunks', { given: url.slice(0, 80) })
-  const { openDirectoryBlobs, readMark, writeMark } = await import('../stores/directory-blobs.ts')
+  const { openDirectoryBlobs, readMark, readOwner, writeMark, writeOwner, writeShared } = await import(
+    '../stores/directory-blobs.ts'
+  )
   const folder = join(path, namespace)
   return {
     path: folder,
     blobs: await openDirectoryBlobs(folder),
     mark: () => readMark(folder),
     setMark: (mark) => writeMark(folder, mark),
+    owner: () => readOwner(folder),
+    setOwner: (owner) => writeOwner(folder, owner),
+    setShared: () => writeShared(folder),
   }
 }
 

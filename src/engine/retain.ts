@@ -77,16 +77,22 @@ export async function retain(
     else refused.push(outcome.reason)
   }
   let dropped = 0
+  let freedBytes = 0
+  const sizes = plan.drop.length > 0 ? await kernel.store.checkpoints(head.timeline) : []
   for (const { id } of plan.drop) {
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: { timeline: head.timeline, epoch: head.epoch },
       drop: [id],
     })
-    if (outcome.ok) dropped += 1
-    else refused.push(outcome.reason)
+    if (outcome.ok) {
+      dropped += 1
+      freedBytes += sizes.find((record) => record.id === id)?.addedBytes ?? 0
+    } else refused.push(outcome.reason)
   }
-  if (dropped > 0 || floor > head.floor) kernel.events.emit('retained', { timeline: head.timeline, dropped, floor })
+  if (dropped > 0 || floor > head.floor) {
+    kernel.events.emit('retained', { timeline: head.timeline, dropped, floor, freedBytes })
+  }
   return { plan, dropped, floor, refused }
 }
 

@@ -6,11 +6,12 @@ import { isReprise, RepriseError } from '../core/errors.ts'
 import { encodeManifest } from '../core/manifest.ts'
 import type { Commit, ManifestRecord } from '../core/ports.ts'
 import { captureState, writeCapture } from './capture.ts'
+import { ChunkHold } from './chunk-hold.ts'
 import type { Fold } from './definition.ts'
-import { existing, locate, type Where } from './fork.ts'
+import { existing, type Located, locate, type Where } from './fork.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
-import { recover } from './recover.ts'
+import { type Recovered, recover } from './recover.ts'
 import { verifyChunks } from './restore.ts'
 import { lookAgain } from './second-look.ts'
 import { refusalError } from './writer.ts'
@@ -38,8 +39,26 @@ export async function savepointAside(
     const recovered = await recover(kernel, located.head, fold, { to: located.point.seq })
     return { ...located, state: recovered.state }
   })
-  const io = stateIo(kernel)
-  const started = kernel.clock.elapsed()
+  for (let attempt = 1; ; attempt++) {
+    const hold = await ChunkHold.begin(kernel)
+    try {
+      return await publishUnder(hold, kernel, { head, point, state }, fold, options)
+    } catch (error) {
+      if (!isReprise(error, 'SWEPT') || attempt > 1) throw error
+    } finally {
+      hold.end()
+    }
+  }
+}
+
+async function publishUnder(
+  hold: ChunkHold,
+  kernel: Kernel,
+  { head, point, state }: Pick<Located, 'head' | 'point'> & Pick<Recovered<unknown>, 'state'>,
+  fold: Fold<unknown>,
+  options: SavepointOptions,
+): Promise<Savepoint> {
+  const io = stateIo(kernel, hold)
   const written = await writeCapture(captureState(state.parts(), null, io), io)
   const manifest = {
     timeline: head.timeline,
@@ -76,11 +95,8 @@ export async function savepointAside(
     const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, ...part })
     if (!outcome.ok) throw refusalError(head.timeline, outcome)
   }
-  await commit({ publish: [record] })
+  await hold.publish(written.addedChunks, (chunksSince) => commit({ publish: [{ ...record, chunksSince }] }))
   try {
-    if (kernel.clock.elapsed() - started > kernel.graceMs) {
-      throw new RepriseError('CHUNK_MISSING', 'it was published so late that its chunks may be swept')
-    }
     await verifyChunks(manifest, io)
   } catch (error) {
     // The caller is told, so nothing needs to be kept; a store that does not answer says nothing about the chunks.

@@ -2,7 +2,7 @@
 // marks. What keeps a stale one out is not its epoch but its digest, which has to be part of the history of today.
 
 import { equalBytes, type TimelineId } from '../core/coordinate.ts'
-import type { ManifestRecord } from '../core/ports.ts'
+import type { ManifestRecord, NewManifest } from '../core/ports.ts'
 import { existing } from './fork.ts'
 import { digestAt, lineageOf, offBranch } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
@@ -11,7 +11,7 @@ import { type Along, refusalError } from './writer.ts'
 const attemptsMax = 20
 
 /** Publishes a checkpoint under whatever epoch it is now, if its coordinate is on the present branch. */
-export async function publishAside(kernel: Kernel, id: TimelineId, record: ManifestRecord): Promise<void> {
+export async function publishAside(kernel: Kernel, id: TimelineId, record: NewManifest): Promise<void> {
   await commitAside(kernel, id, { publish: [record] }, record)
 }
 

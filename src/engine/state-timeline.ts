@@ -8,6 +8,7 @@ import { encodeManifest, type Part } from '../core/manifest.ts'
 import type { ManifestMark, ManifestRecord } from '../core/ports.ts'
 import type { RetentionPolicy } from '../core/retention.ts'
 import { packRun } from '../core/run.ts'
+import type { ChunkHold } from './chunk-hold.ts'
 import type { OpenOptions } from './definition.ts'
 import { entryContext } from './history.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
@@ -24,8 +25,11 @@ export interface Publication {
   readonly foldVersion: string
   readonly totalBytes: number
   readonly addedBytes: number
-  /** Read back before the publication, so that nothing unverified is ever visible; 'all': reused ones as well. */
-  readonly addedChunks: readonly Digest[] | 'all'
+  /** What it names and its base does not, put under `hold`. Read back first, so that nothing unverified is ever visible. */
+  readonly addedChunks: readonly Digest[]
+  readonly hold?: ChunkHold
+  /** Reused chunks are read back as well. */
+  readonly readsBackAll?: boolean
   /** The checkpoint whose chunks are reused; BASE_GONE if it is no longer there. */
   readonly baseId: ManifestId | null
   readonly trigger: string
@@ -111,8 +115,8 @@ export class StateTimeline {
 
   async #publish(publication: Publication): Promise<ManifestRecord> {
     const { hash, codec, sealer, clock } = this.#kernel
-    const { entry, parts, foldVersion, addedChunks } = publication
-    await verifyChunks({ parts }, stateIo(this.#kernel), addedChunks === 'all' ? undefined : addedChunks)
+    const { entry, parts, foldVersion, addedChunks, hold, along } = publication
+    await verifyChunks({ parts }, stateIo(this.#kernel), publication.readsBackAll ? undefined : addedChunks)
     const { seq, epoch, digest: before } = this.#head
     const data = sealer.seal(codec.encode(entry.data), entryContext(before, 0))
     const draft = {
@@ -126,7 +130,11 @@ export class StateTimeline {
     const { digest } = run
     const body = encodeManifest({ timeline: this.id, seq: seq + 1, epoch, digest, foldVersion, parts })
     const record = this.#record(publication, { seq: seq + 1, epoch, digest, body })
-    await this.#commit({ ...publication.along, publish: [record] }, run)
+    if (hold)
+      await hold.publish(addedChunks, (since) =>
+        this.#commit({ ...along, publish: [{ ...record, chunksSince: since }] }, run),
+      )
+    else await this.#commit({ ...along, publish: [record] }, run)
     return record
   }
 

@@ -5,7 +5,7 @@
 import { type Coordinate, isWellFormed, type TimelineId, toHex } from '../core/coordinate.ts'
 import type { EffectLedger } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Attribute, Head, Inbox, ManifestMark, ManifestRecord, Message, Take } from '../core/ports.ts'
+import type { Attribute, Head, Inbox, ManifestMark, Message, NewManifest, Take } from '../core/ports.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from './checkpointer.ts'
 import type { Fold } from './definition.ts'
 import { Effects } from './effects.ts'
@@ -192,7 +192,7 @@ export class OpenTimeline<State> {
    * For the checkpointer: the fence of this handle guards what it publishes. Where others write in between, what guards it is
    * that its digest is part of their history.
    */
-  async publish(record: ManifestRecord): Promise<void> {
+  async publish(record: NewManifest): Promise<void> {
     if (this.#sharing) await publishAside(this.#kernel, this.id, record)
     else await this.#writer.write([], { publish: [record] })
   }

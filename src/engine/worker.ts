@@ -5,6 +5,7 @@
 import { toHex, type WorkerId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Attribute, Clock, Random, Store, WorkerRow } from '../core/ports.ts'
+import { Captures, capturesKey, noCapture } from './chunk-hold.ts'
 import type { Events } from './events.ts'
 import { isProcessGone, type ProcessIdentity } from './platform.ts'
 
@@ -61,6 +62,8 @@ export function reportOf(row: Pick<WorkerRow, 'info'>): WorkerReport {
 const secondLookMs = 400
 
 export class Worker {
+  /** What this process puts chunks for at the moment: told with every heartbeat. */
+  readonly captures = new Captures()
   readonly #options: WorkerOptions
   readonly #info = new Map<string, Attribute>()
   readonly #onRetired = new Set<(id: WorkerId) => void>()
@@ -171,6 +174,11 @@ export class Worker {
     return (await this.#secondLook) ?? []
   }
 
+  /** A heartbeat now, so that others learn at once what is new. */
+  async tell(): Promise<void> {
+    if (this.#isRegistered && !this.#isClosed) await this.#beat()
+  }
+
   /** The store said that this worker is dead: goes on under a new identity without waiting for the next heartbeat. */
   async renewNow(): Promise<void> {
     this.#renew()
@@ -210,7 +218,7 @@ export class Worker {
   }
 
   /** The oldest first, in database time; nothing where there is nothing to tell. */
-  #report(): Record<string, string> {
+  #report(): Record<string, string | number> {
     const { clock } = this.#options
     const elapsed = clock.elapsed()
     const at = (since: number) => this.now() - Math.round(elapsed - since)
@@ -226,6 +234,7 @@ export class Worker {
       return { ...each, reason: each.reason.slice(0, 300), since: at(each.since) }
     })
     return {
+      [capturesKey]: this.captures.oldest ?? noCapture,
       ...(underWay.length > 0 && { 'under way': JSON.stringify(underWay) }),
       ...(failing.length > 0 && { failing: JSON.stringify(failing) }),
     }

@@ -1,9 +1,13 @@
 // Chunks as files in a directory, two levels deep by the first digits of their digest. A chunk is written aside, synced,
 // renamed into place, and the directory synced: it is there whole or not at all. Its age is the file's modification time.
+//
+// Nothing on a disk says "delete it if it is old": somebody may touch it in between. So a chunk that is to go is moved aside
+// first, looked at there, where nobody finds it to touch it, and moved back if it turned out to be young. Whoever reads a
+// chunk in that moment finds it aside, and what a crash left aside is moved back at the next open.
 
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
-import { lstat, lutimes, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { type FileHandle, link, lstat, lutimes, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { type Digest, fromHex, toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -20,6 +24,10 @@ const asideFolder = 'aside'
 const asideAgeMs = 3_600_000
 const hexPair = /^[0-9a-f]{2}$/
 const hexName = /^[0-9a-f]{64}$/
+/** Aside: a chunk that is about to go, by its digest and who takes it away. */
+const goingName = /^([0-9a-f]{64})\.going-/
+/** File systems that keep whole seconds, or two of them, round down: a time for them is rounded up. */
+const coarseMs = 2000
 
 /** @example const blobs = await openDirectoryBlobs('.reprise/chunks') */
 export async function openDirectoryBlobs(directory: string, options: DirectoryBlobsOptions = {}): Promise<Blobs> {
@@ -27,7 +35,7 @@ export async function openDirectoryBlobs(directory: string, options: DirectoryBl
   try {
     await makeFolder(join(directory, asideFolder))
     await syncFolder(dirname(resolve(directory)))
-    await removeLeftovers(join(directory, asideFolder), clock())
+    await removeLeftovers(resolve(directory), clock())
   } catch (error) {
     throw toBlobError(error, directory)
   }
@@ -35,6 +43,10 @@ export async function openDirectoryBlobs(directory: string, options: DirectoryBl
 }
 
 const markName = 'reprise-chunks'
+/** Whose chunks these are; there only if they are of one store. */
+const ownerName = 'reprise-owner'
+/** Two stores keep chunks here, or did once: neither can tell what the other needs. */
+const sharedName = 'reprise-shared'
 
 /** The mark by which a store knows its chunks again; null if there is none. */
 export async function readMark(directory: string): Promise<string | null> {
@@ -68,36 +80,95 @@ export async function writeMark(directory: string, mark: string): Promise<string
   }
 }
 
+/** Notes whose chunks they are, where nobody has yet. @example await writeOwner(directory, 'sqlite:/srv/app.db 7f3a') */
+export async function writeOwner(directory: string, owner: string): Promise<void> {
+  await writeOnce(directory, ownerName, owner)
+}
+
+/** From now on nobody takes them for the chunks of one store. */
+export async function writeShared(directory: string): Promise<void> {
+  await writeOnce(directory, sharedName, 'chunks of several stores')
+}
+
+/** The store whose chunks alone lie here; null if nobody can say. */
+export async function readOwner(directory: string): Promise<string | null> {
+  if ((await readIfThere(join(directory, sharedName), directory)) !== null) return null
+  const owner = await readIfThere(join(directory, ownerName), directory)
+  return owner && new TextDecoder().decode(owner).trim()
+}
+
+async function writeOnce(directory: string, name: string, text: string): Promise<void> {
+  try {
+    const handle = await open(join(directory, name), 'wx', 0o644)
+    try {
+      await handle.writeFile(`${text}\n`)
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
+    await syncFolder(directory)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw toBlobError(error, directory)
+  }
+}
+
 class DirectoryBlobs implements Blobs {
   readonly #directory: string
   readonly #clock: () => number
   /** Folders whose own names are certain; two levels of two digits, so there are at most 65,792. */
   readonly #certain = new Set<string>()
+  /** How exactly the file system keeps times; null until it was seen. */
+  #exactMs: number | null = null
 
   constructor(directory: string, clock: () => number) {
     this.#directory = directory
     this.#clock = clock
   }
 
-  async put(chunks: readonly Chunk[]): Promise<void> {
+  async put(chunks: readonly Chunk[], at = 0): Promise<void> {
     try {
       const folders = new Set<string>()
-      for (const chunk of chunks) folders.add(await this.#putOne(chunk))
+      for (const chunk of chunks) folders.add(await this.#putOne(chunk, at))
       for (const folder of folders) await this.#makeCertain(folder)
     } catch (error) {
       throw toBlobError(error, this.#directory)
     }
   }
 
+  async touch(digests: readonly Digest[], at: number): Promise<Digest[]> {
+    const missing: Digest[] = []
+    try {
+      for (const digest of digests) {
+        const hex = toHex(digest)
+        let isThere = await this.#touch(hex, at)
+        // Somebody may just look at how old it is, and put it back.
+        for (let look = 0; !isThere && look < 5 && (await this.#isGoing(hex)); look++) {
+          await new Promise((resolve) => setTimeout(resolve, 10))
+          isThere = await this.#touch(hex, at)
+        }
+        if (!isThere && !(await this.#touch(hex, at))) missing.push(digest)
+      }
+    } catch (error) {
+      throw toBlobError(error, this.#directory)
+    }
+    return missing
+  }
+
   async get(digests: readonly Digest[]): Promise<(Uint8Array | null)[]> {
     return Promise.all(
       digests.map(async (digest) => {
-        try {
-          return new Uint8Array(await readFile(this.#path(toHex(digest))))
-        } catch (error) {
-          if (isMissing(error)) return null
-          throw toBlobError(error, this.#directory)
+        const hex = toHex(digest)
+        const read = (path: string) => readIfThere(path, this.#directory)
+        const found = await read(this.#path(hex))
+        if (found) return found
+        // Somebody may just look at how old it is, and has put it back by the time we look for it there.
+        const going = (await this.#going()).filter((name) => name.startsWith(hex))
+        if (going.length === 0) return await read(this.#path(hex))
+        for (const name of going) {
+          const aside = await read(join(this.#directory, asideFolder, name))
+          if (aside) return aside
         }
+        return await read(this.#path(hex))
       }),
     )
   }
@@ -123,28 +194,77 @@ class DirectoryBlobs implements Blobs {
 
   async delete(digests: readonly Digest[], touchedBefore: number): Promise<number> {
     let count = 0
-    for (const digest of digests) {
-      const path = this.#path(toHex(digest))
-      const found = await statOf(path)
-      if (!found || Math.round(found.mtimeMs) >= touchedBefore) continue
-      await rm(path, { force: true })
-      count += 1
-    }
+    for (const digest of digests) if (await this.#deleteOne(toHex(digest), touchedBefore)) count += 1
     return count
   }
 
+  async #deleteOne(hex: string, touchedBefore: number): Promise<boolean> {
+    const path = this.#path(hex)
+    const isOld = (found: Awaited<ReturnType<typeof statOf>>) => found && Math.round(found.mtimeMs) < touchedBefore
+    if (!isOld(await statOf(path))) return false
+    const aside = join(this.#directory, asideFolder, `${hex}.going-${randomUUID()}`)
+    try {
+      await rename(path, aside)
+    } catch (error) {
+      if (isMissing(error)) return false
+      throw toBlobError(error, this.#directory)
+    }
+    const isGone = isOld(await statOf(aside)) ?? false
+    if (!isGone) await putBack(aside, path)
+    await rm(aside, { force: true })
+    return isGone
+  }
+
+  async #isGoing(hex: string): Promise<boolean> {
+    return (await this.#going()).some((name) => name.startsWith(hex))
+  }
+
+  /** Those that are about to go, of all processes. */
+  async #going(): Promise<string[]> {
+    return (await namesIn(join(this.#directory, asideFolder))).filter((name) => goingName.test(name))
+  }
+
+  /** False if it is not there. */
+  async #touch(hex: string, at: number): Promise<boolean> {
+    const path = this.#path(hex)
+    const ms = this.#timeFor(at)
+    if (!(await touch(path, ms / 1000))) return false
+    if (this.#exactMs !== null) return true
+    const found = await statOf(path)
+    if (!found) return false
+    this.#learn(found.mtimeMs, ms)
+    return Math.round(found.mtimeMs) >= ms || this.#touch(hex, at)
+  }
+
+  async #stamp(handle: FileHandle, at: number): Promise<void> {
+    const ms = this.#timeFor(at)
+    await handle.utimes(ms / 1000, ms / 1000)
+    if (this.#exactMs !== null) return
+    this.#learn((await handle.stat()).mtimeMs, ms)
+    await this.#stamp(handle, at)
+  }
+
+  #timeFor(at: number): number {
+    const ms = Math.max(Math.round(this.#clock()), Math.ceil(at))
+    const exactMs = this.#exactMs ?? 1
+    return Math.ceil(ms / exactMs) * exactMs
+  }
+
+  #learn(foundMs: number, givenMs: number): void {
+    this.#exactMs = Math.round(foundMs) < givenMs ? coarseMs : 1
+  }
+
   /** The folder that must be synced: also if the chunk was there, whoever put it may not have lived to do so. */
-  async #putOne({ digest, bytes }: Chunk): Promise<string> {
+  async #putOne({ digest, bytes }: Chunk, at: number): Promise<string> {
     const path = this.#path(toHex(digest))
     const folder = dirname(path)
-    const seconds = this.#clock() / 1000
     // Of another size it is a leftover of damage: it is replaced.
-    if ((await statOf(path))?.size === bytes.length && (await touch(path, seconds))) return folder
+    if ((await statOf(path))?.size === bytes.length && (await this.#touch(toHex(digest), at))) return folder
     const aside = join(this.#directory, asideFolder, randomUUID())
     const handle = await open(aside, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o644)
     try {
       await handle.writeFile(bytes)
-      await handle.utimes(seconds, seconds)
+      await this.#stamp(handle, at)
       await handle.sync()
     } finally {
       await handle.close()
@@ -195,11 +315,39 @@ async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** What a crash left half written. Younger files may be another process's, at work. */
-async function removeLeftovers(folder: string, now: number): Promise<void> {
+/**
+ * What a crash left half written. Younger files may be another process's, at work. A chunk that somebody did not live to
+ * delete is put back: it is not known here whether anybody needs it.
+ */
+async function removeLeftovers(directory: string, now: number): Promise<void> {
+  const folder = join(directory, asideFolder)
   for (const name of await readdir(folder)) {
-    const found = await statOf(join(folder, name))
-    if (found && found.mtimeMs < now - asideAgeMs) await rm(join(folder, name), { force: true })
+    const aside = join(folder, name)
+    const found = await statOf(aside)
+    const going = goingName.exec(name)?.[1]
+    if (!found) continue
+    if (going) await putBack(aside, join(directory, going.slice(0, 2), going.slice(2, 4), going))
+    // One that is at work finds it gone, which it can live with: what it was to delete is back.
+    if (going || found.mtimeMs < now - asideAgeMs) await rm(aside, { force: true })
+  }
+}
+
+/** Where it was, unless somebody has put the same chunk there meanwhile. */
+async function putBack(aside: string, path: string): Promise<void> {
+  try {
+    await link(aside, path)
+    await syncFolder(dirname(path))
+  } catch (error) {
+    if (!isMissing(error) && (error as NodeJS.ErrnoException).code !== 'EEXIST') throw toBlobError(error, path)
+  }
+}
+
+async function readIfThere(path: string, directory: string): Promise<Uint8Array | null> {
+  try {
+    return new Uint8Array(await readFile(path))
+  } catch (error) {
+    if (isMissing(error)) return null
+    throw toBlobError(error, directory)
   }
 }
 

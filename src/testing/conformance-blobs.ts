@@ -72,6 +72,26 @@ export function blobTests(test: Test): void {
     assertSame(await blobs.get([old.digest]), [old.bytes], 'it can come back')
   })
 
+  test('A4.5: a chunk is as young as asked for, put or touched; those that are not there are named', async (kit) => {
+    const { blobs } = kit.store
+    const [put, touched, missing] = [chunk('put'), chunk('touched'), chunk('missing')]
+    const later = Date.now() + 3_600_000
+    await blobs.put([put], later)
+    await blobs.put([touched])
+    assertSame(await blobs.touch([touched.digest, missing.digest], later), [missing.digest], 'those missing')
+    assert.deepEqual(await blobs.touch([], later), [])
+    const rows = await blobs.list(null, 10)
+    for (const row of rows)
+      assert.ok(row.touchedAt >= later, `touched at ${row.touchedAt}, at least ${later} was asked for`)
+    assert.equal(await blobs.delete([put.digest, touched.digest], later), 0)
+    assert.equal(await blobs.delete([put.digest, touched.digest], later + 10_000), 2)
+    // A time that is long past makes nothing older than it is.
+    const before = Date.now()
+    await blobs.put([put], 1)
+    await blobs.touch([put.digest], 1)
+    assert.ok((await blobs.list(null, 10))[0]!.touchedAt > before - 60_000)
+  })
+
   test('the store does not judge bytes: a chunk under a wrong digest is for the caller to find', async (kit) => {
     const { blobs } = kit.store
     const name = hash(utf8('name'))

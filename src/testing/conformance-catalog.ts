@@ -49,6 +49,24 @@ function publishing(test: Test): void {
     assert.deepEqual(await kit.checkpointIds('a'), ['c1'])
   })
 
+  test('A4.5: the sweep mark only rises, and what was put before it is not published: SWEPT', async (kit) => {
+    const { store } = kit
+    const writer = await kit.create('t')
+    assert.equal(await store.sweepMark(), 0)
+    await writer.commit({ publish: [{ ...writer.manifest('c0'), chunksSince: 0 }] })
+    assert.equal(await store.sweepMark(1000), 1000)
+    assert.equal(await store.sweepMark(500), 1000)
+    const other = await kit.open()
+    assert.equal(await other.sweepMark(), 1000)
+    expectRefused(await writer.commit({ publish: [{ ...writer.manifest('c1'), chunksSince: 999 }] }), 'SWEPT')
+    await writer.commit({ publish: [{ ...writer.manifest('c1'), chunksSince: 1000 }] })
+    await writer.commit({ publish: [writer.manifest('c2')] })
+    const listed = await store.checkpoints(asTimeline('t'))
+    assert.deepEqual(listed.map(({ id }) => id).sort(), ['c0', 'c1', 'c2'])
+    for (const record of listed) assert.ok(!('chunksSince' in record), 'it is no part of the record')
+    assert.equal(await (await kit.open('elsewhere')).sweepMark(), 0)
+  })
+
   test('a base that is not in the catalog is BASE_GONE; one of another timeline, or of the same commit, will do', async (kit) => {
     const writer = await kit.create('a')
     const other = await kit.create('b')

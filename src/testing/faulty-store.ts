@@ -37,6 +37,7 @@ export function faultyStore(store: Store, decide: Decide): Store {
     beat: (worker) => through('beat', () => store.beat(worker)),
     retire: (workers) => through('retire', () => store.retire(workers)),
     listen: (wake) => store.listen(wake),
+    sweepMark: (raiseTo) => through('sweepMark', () => store.sweepMark(raiseTo)),
     inspect: () => through('inspect', () => store.inspect()),
     facts: () => through('facts', () => store.facts()),
     tidy: (before) => through('tidy', () => store.tidy(before)),
@@ -48,7 +49,8 @@ type Through = <Result>(method: string, work: () => Result | Promise<Result>) =>
 
 function faultyBlobs(blobs: Blobs, through: Through): Blobs {
   return {
-    put: (chunks) => through('blobs.put', () => blobs.put(chunks)),
+    put: (chunks, at) => through('blobs.put', () => blobs.put(chunks, at)),
+    touch: (digests, at) => through('blobs.touch', () => blobs.touch(digests, at)),
     get: (digests) => through('blobs.get', () => blobs.get(digests)),
     list: (after, limit) => through('blobs.list', () => blobs.list(after, limit)),
     delete: (digests, touchedBefore) => through('blobs.delete', () => blobs.delete(digests, touchedBefore)),

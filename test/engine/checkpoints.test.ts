@@ -97,15 +97,6 @@ onEveryStore('checkpoints', (world) => {
     expect(done.timelines[0]!.keep.every(({ because }) => because.length > 0)).toBe(true)
   })
 
-  it('A4.5: young chunks are never collected, whoever published or not', async () => {
-    const w = await world()
-    const rp = await w.engine()
-    const bytes = new Uint8Array(5000).map((_, i) => (i * 7919) % 251)
-    await rp.kernel.store.blobs.put([{ digest: rp.kernel.hash(bytes), bytes }])
-    expect((await rp.collect()).chunks).toMatchObject({ swept: 0, tooYoung: 1 })
-    expect((await rp.collect({ graceMs: -1000 })).chunks).toMatchObject({ swept: 1 })
-  })
-
   it('a collector beside a writer breaks nothing', async () => {
     const w = await world()
     const [writer, collector] = [await w.engine(), await w.engine()]

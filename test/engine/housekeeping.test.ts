@@ -85,3 +85,59 @@ onEveryStore('housekeeping', (world) => {
     expect((await housekeepingState(engine))!.problem).toBeNull()
   })
 })
+
+onEveryStore('expiry of forks', (world) => {
+  const log = (forks?: string) =>
+    timeline('log', {
+      initial: () => ({ total: 0 }),
+      apply: (state: { total: number }, entry: { type: 'added'; by: number }) => ({ total: state.total + entry.by }),
+      retain: { checkpoints: 1, history: 'needed', ...(forks !== undefined && { forks: forks as '1ms' }) },
+    })
+
+  it('A4.5: forks go after their declared time, by what is stored, and a dry run says so first; those that are needed stay', async () => {
+    const at = await world()
+    const engine = await at.engine()
+    const open = await engine.open(log('50ms'), 'a')
+    for (let n = 0; n < 4; n++) await open.append({ type: 'added', by: 1 })
+    await open.checkpoint()
+    for (const name of ['old', 'pinned', 'busy', 'parent', 'child']) {
+      const from = name === 'child' ? 'log/parent' : 'log/a'
+      await engine.forkTimeline({ timeline: from, seq: 3 }, `log/${name}`)
+    }
+    const old = await engine.open(log('50ms'), 'old')
+    await old.append({ type: 'added', by: 9 })
+    await old.close()
+    // Its own branch, and what was there before: neither is a fork of it.
+    await engine.rollback({ timeline: 'log/old', seq: 3 })
+    await engine.savepoint({ timeline: 'log/pinned', seq: 3 })
+    const busy = await engine.open(log('50ms'), 'busy')
+    await new Promise((resolve) => setTimeout(resolve, 150))
+    // A process that knows nothing of the definition goes by what is stored.
+    const stranger = await at.engine()
+    const dry = await stranger.collect({ dryRun: true })
+    expect([...dry.forks.expired].sort()).toEqual(['log/child', 'log/old', 'log/old~1'])
+    expect(dry.forks.kept.map(({ timeline }) => timeline).sort()).toEqual(['log/busy', 'log/parent', 'log/pinned'])
+    const ids = async () => (await stranger.list({ prefix: 'log/' })).map((head) => head.timeline).sort()
+    expect(await ids()).toHaveLength(7)
+    const done = await stranger.collect()
+    expect(done.forks.expired).toEqual(expect.arrayContaining(['log/child', 'log/old', 'log/old~1']))
+    expect(await ids()).toEqual(expect.arrayContaining(['log/a', 'log/busy', 'log/pinned']))
+    expect(await ids()).not.toContain('log/old')
+    expect((await stranger.verify()).faults).toEqual([])
+    await busy.close()
+    expect(open.state).toEqual({ total: 4 })
+  })
+
+  it('A4.5: without a declared time no fork goes, and a young one never does', async () => {
+    const engine = await (await world()).engine()
+    const open = await engine.open(log(), 'a')
+    await open.append({ type: 'added', by: 1 })
+    await engine.forkTimeline({ timeline: 'log/a', seq: 1 }, 'log/fork')
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    expect((await engine.collect()).forks).toEqual({ expired: [], kept: [] })
+    await open.close()
+    await (await engine.open(log('1h'), 'a')).close()
+    expect((await engine.collect()).forks).toEqual({ expired: [], kept: [] })
+    expect(await engine.head('log/fork')).not.toBeNull()
+  })
+})

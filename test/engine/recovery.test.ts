@@ -30,7 +30,8 @@ function rotting(store: Store, isRotten: () => boolean): Store {
 
 function proxied(blobs: Store['blobs']): Store['blobs'] {
   return {
-    put: (chunks) => blobs.put(chunks),
+    put: (chunks, at) => blobs.put(chunks, at),
+    touch: (digests, at) => blobs.touch(digests, at),
     get: (digests) => blobs.get(digests),
     list: (after, limit) => blobs.list(after, limit),
     delete: (digests, before) => blobs.delete(digests, before),

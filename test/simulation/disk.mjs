@@ -42,6 +42,10 @@ export class Disk {
     return this.durable.spaces.get(namespace)
   }
 
+  get volatile() {
+    return this.#volatile
+  }
+
   get volatileSpace() {
     return this.#volatile.spaces.get(namespace)
   }

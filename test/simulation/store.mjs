@@ -3,8 +3,14 @@
 // and a caller may be told of a failure although the work was done.
 
 import { toHex } from '../../dist/core/coordinate.js'
-import { RepriseError } from '../../dist/index.js'
+import { stateIo } from '../../dist/engine/kernel-io.js'
+import { readManifest } from '../../dist/engine/recover.js'
+import { liveChunks } from '../../dist/engine/restore.js'
+import { createEngine, isReprise, RepriseError } from '../../dist/index.js'
+import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
+import { namespace } from './disk.mjs'
 import { guessed, torn } from './plants.mjs'
+import { sha256 } from './sha256.mjs'
 
 const reads = ['read', 'head', 'inbox', 'feed', 'timelines', 'checkpoints', 'cursors', 'workers', 'inspect', 'facts']
 const writes = ['claim', 'beat', 'retire', 'tidy']
@@ -19,10 +25,16 @@ export function createStore(sim, process) {
     blobs: {
       get: (digests) => read('get', (reader) => reader.blobs.get(digests)),
       list: (after, limit) => read('chunks', (reader) => reader.blobs.list(after, limit)),
-      put: (chunks) => write('put', () => disk.change((writer) => writer.blobs.put(chunks))),
+      put: (chunks, at) => write('put', () => disk.change((writer) => writer.blobs.put(chunks, at))),
+      touch: (digests, at) => write('touch', () => disk.change((writer) => writer.blobs.touch(digests, at))),
       delete: (digests, before) => write('sweep', () => sweep(sim, digests, before)),
     },
     commit: (commits) => write('commit', () => commit(sim, commits)),
+    sweepMark(raiseTo) {
+      if (raiseTo === undefined) return read('sweepMark', (reader) => reader.sweepMark())
+      checkRaise(sim, process, raiseTo)
+      return write('raise', () => disk.change((writer) => writer.sweepMark(raiseTo)))
+    },
     listen(wake) {
       const listener = { process, wake }
       sim.listeners.add(listener)
@@ -33,20 +45,54 @@ export function createStore(sim, process) {
   for (const name of reads) store[name] = (...given) => read(name, (reader) => reader[name](...given))
   for (const name of writes)
     store[name] = (...given) => write(name, () => disk.change((writer) => writer[name](...given)))
+  const { workers } = store
+  store.workers = async () => {
+    const rows = await workers()
+    process.seenWorkers = [...(process.seenWorkers ?? []), rows]
+    return rows
+  }
   return store
 }
 
-/** Whatever the collector believes: a chunk that was put within the grace period may belong to a capture under way. */
+/** Of what a collector has seen, it leaves alone the captures that a live worker had announced. One of these looks was its own. */
+function checkRaise(sim, process, raiseTo) {
+  const own = process.engine.kernel.worker.id
+  const isIgnored = ({ id, info, isAlive }) => isAlive && id !== own && raiseTo > Number(info.captures)
+  const looks = process.seenWorkers ?? []
+  process.seenWorkers = []
+  if (looks.length > 0 && looks.every((rows) => rows.some(isIgnored))) {
+    const { id } = looks[0].find(isIgnored)
+    sim.fail('G10', `the sweep mark was raised to ${raiseTo}, above the capture that ${id} has announced`)
+  }
+}
+
+/** Whatever the collector believes: a chunk that a checkpoint names stays. */
 async function sweep(sim, digests, touchedBefore) {
-  const youngest = sim.databaseTime() - sim.options.grace
+  const named = sim.disk.rotten.length === 0 ? await namedChunks(sim.disk) : new Set()
   for (const digest of digests) {
-    const chunk = sim.disk.volatileSpace.chunks.get(toHex(digest))
-    if (chunk && chunk.touchedAt < touchedBefore && chunk.touchedAt > youngest) {
-      sim.fail('G10', `a chunk was swept ${sim.databaseTime() - chunk.touchedAt} ms after it was put`)
-    }
-    if (chunk && chunk.touchedAt < touchedBefore) sim.swept.add(toHex(digest))
+    const name = toHex(digest)
+    const chunk = sim.disk.volatileSpace.chunks.get(name)
+    if (!chunk || chunk.touchedAt >= touchedBefore) continue
+    if (named.has(name)) sim.fail('G10', `a chunk was swept that a checkpoint names: ${name}`)
+    sim.swept.add(name)
   }
   return await sim.disk.change((writer) => writer.blobs.delete(digests, touchedBefore))
+}
+
+async function namedChunks({ volatile }) {
+  const store = openMemory({ namespace, hash: sha256, world: snapshot(volatile) })
+  const { kernel } = createEngine({ store, hash: sha256 })
+  const named = new Set()
+  for (const { catalog } of volatile.spaces.get(namespace).timelines.values()) {
+    for (const record of catalog) {
+      try {
+        for (const digest of await liveChunks(readManifest(kernel, record), stateIo(kernel))) named.add(toHex(digest))
+      } catch (error) {
+        if (!isReprise(error)) throw error
+      }
+    }
+  }
+  return named
 }
 
 async function commit(sim, commits) {

@@ -15,6 +15,10 @@ export class Shelf implements Blobs {
     for (const { digest, bytes } of chunks) this.chunks.set(toHex(digest), Uint8Array.from(bytes))
   }
 
+  async touch(digests: Parameters<Blobs['touch']>[0]) {
+    return digests.filter((digest) => !this.chunks.has(toHex(digest)))
+  }
+
   async get(digests: Parameters<Blobs['get']>[0]) {
     const names = digests.map(toHex)
     this.asked.push(...names)

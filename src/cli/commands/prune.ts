@@ -14,6 +14,8 @@ const prune: Command = async ({ engine, options, output }) => {
       if (floor.seq > 0) output.line(`${timeline}: history up to ${floor.seq} may go: ${floor.because}`)
       for (const reason of refused) output.line(output.colours.yellow(`${timeline}: refused: ${reason}`))
     }
+    for (const timeline of report.forks.expired) output.line(`${dryRun ? 'would delete' : 'deleted'} fork ${timeline}`)
+    for (const { timeline, because } of report.forks.kept) output.note(`fork ${timeline} is kept: ${because}`)
     for (const { timeline, because } of report.unknown) output.note(`${timeline}: left as it is: ${because}`)
     const { swept, sweptBytes, tooYoung, live } = report.chunks
     output.line(

@@ -1,7 +1,7 @@
 // Checkpoints and trimming: what may be published, dropped and cut off, and what stands in the way.
 
 import type { ManifestId, TimelineId } from '../coordinate.ts'
-import type { Commit, FeedPosition, ManifestMark, ManifestRecord } from '../ports.ts'
+import type { Commit, FeedPosition, ManifestMark, NewManifest } from '../ports.ts'
 import { forkNeeding } from './lineage.ts'
 import { Refused } from './refused.ts'
 import type { CheckpointFacts, CommitView, HeadFacts } from './view.ts'
@@ -14,15 +14,21 @@ export interface Midway {
   readonly isNew: boolean
 }
 
-export function checkPublish(view: CommitView, { timeline, head }: Midway, records: readonly ManifestRecord[]): void {
+export function checkPublish(view: CommitView, { timeline, head }: Midway, records: readonly NewManifest[]): void {
   const published = new Set<ManifestId>()
   const isThere = (id: ManifestId) => published.has(id) || view.hasCheckpoint(id)
-  for (const { id, seq, baseId } of records) {
+  for (const { id, seq, baseId, chunksSince } of records) {
     if (seq > head.seq)
       throw new Refused('OUT_OF_RANGE', `checkpoint ${id} is at ${seq}, the head of ${timeline} at ${head.seq}`)
     if (isThere(id)) throw new Refused('EXISTS', `there is a checkpoint ${id} already`)
     if (baseId !== null && !isThere(baseId)) {
       throw new Refused('BASE_GONE', `checkpoint ${id} builds on ${baseId}, which is not in the catalog`)
+    }
+    if (chunksSince !== undefined && chunksSince < view.sweepMark()) {
+      throw new Refused(
+        'SWEPT',
+        `chunks of checkpoint ${id} may be swept: put at ${chunksSince}, mark at ${view.sweepMark()}`,
+      )
     }
     published.add(id)
   }
@@ -32,7 +38,7 @@ export function checkPublish(view: CommitView, { timeline, head }: Midway, recor
 export function catalogAfter(
   view: CommitView,
   { timeline, isNew }: Midway,
-  published: readonly ManifestRecord[],
+  published: readonly NewManifest[],
   marks: readonly ManifestMark[],
 ): readonly CheckpointFacts[] {
   const catalog: CheckpointFacts[] = [...(isNew ? [] : view.catalog(timeline)), ...published]

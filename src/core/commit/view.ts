@@ -35,6 +35,8 @@ export interface CommitView {
   catalog(timeline: TimelineId): readonly CheckpointFacts[]
   /** In the catalog of any timeline of the namespace. */
   hasCheckpoint(id: ManifestId): boolean
+  /** Chunks that were last touched before it may be gone. */
+  sweepMark(): number
   /** The feed position of the run of this timeline that ends at this sequence; null if none does. */
   runEndingAt(timeline: TimelineId, seq: number): FeedPosition | null
   /** The position that a run appended now will have. */

@@ -11,6 +11,7 @@ import { Keyed } from '../../core/keyed.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
 import { abandonCapture, type CaptureBase, captureState, writeCapture } from '../../engine/capture.ts'
 import { CheckpointTiming } from '../../engine/checkpoint-timing.ts'
+import { ChunkHold } from '../../engine/chunk-hold.ts'
 import { callPure } from '../../engine/guard/zone.ts'
 import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
@@ -331,9 +332,18 @@ export class MemorySink<State> implements Sink {
     if (!this.isWriter) return
     // A state made of entries that the store has lost must not become durable in it.
     await this.#confirm()
+    const hold = await ChunkHold.begin(this.#kernel)
+    try {
+      await this.#publishUnder(hold, trigger)
+    } finally {
+      hold.end()
+    }
+  }
+
+  async #publishUnder(hold: ChunkHold, trigger: string): Promise<void> {
     const { clock } = this.#kernel
     const started = clock.elapsed()
-    const io = stateIo(this.#kernel)
+    const io = stateIo(this.#kernel, hold)
     const position = this.#position
     const mark = this.#timing.mark()
     const capture = captureState(this.#parts(), this.#base?.capture ?? null, io)
@@ -347,6 +357,7 @@ export class MemorySink<State> implements Sink {
         totalBytes,
         addedBytes,
         addedChunks,
+        hold,
         baseId: (this.#base?.id as never) ?? null,
         trigger,
         along: { cursors: { [this.#timeline]: this.#savedPosition }, attributes: { position } },
@@ -362,7 +373,7 @@ export class MemorySink<State> implements Sink {
       abandonCapture(capture)
       this.#base = null
       // Somebody else writes now: this copy goes on as a reader.
-      if (!isReprise(error, 'FENCED', 'CONFLICT', 'BASE_GONE', 'NOT_FOUND')) throw error
+      if (!isReprise(error, 'FENCED', 'CONFLICT', 'BASE_GONE', 'SWEPT', 'NOT_FOUND')) throw error
     }
   }
 }

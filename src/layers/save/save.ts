@@ -7,13 +7,14 @@
 import { fromHex, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
+import { ChunkHold } from '../../engine/chunk-hold.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import { readManifest } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { StateTimeline } from '../../engine/state-timeline.ts'
+import { type Publication, StateTimeline } from '../../engine/state-timeline.ts'
 import { type ByteSource, ChunkWriter, heldBy } from './chunks.ts'
 import { saveModel } from './model.ts'
 import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader, streamPart } from './reader.ts'
@@ -144,7 +145,12 @@ export class SaveHandle<T> extends SaveReader<T> {
       const record = await this.find(id)
       await this.load(id)
       const { parts } = readManifest(this.kernel, record)
-      return await this.#publish(parts, { totalBytes: record.totalBytes, addedBytes: 0, added: [] }, record, options)
+      return await this.#publish(
+        parts,
+        { totalBytes: record.totalBytes, addedBytes: 0, addedChunks: [] },
+        record,
+        options,
+      )
     })
   }
 
@@ -192,17 +198,37 @@ export class SaveHandle<T> extends SaveReader<T> {
     source: ByteSource | null,
     options: PutOptions,
   ): Promise<SavedInfo> {
-    const { clock, codec, graceMs } = this.kernel
-    const started = clock.elapsed()
+    const hold = await ChunkHold.begin(this.kernel)
+    try {
+      return await this.#putUnder(hold, what, source, options)
+    } catch (error) {
+      if (!isReprise(error, 'BASE_GONE', 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
+      // What it was built on is gone or rotten: the next attempt builds on nothing.
+      const isSecond = this.#distrusts
+      this.#held = null
+      this.#distrusts = true
+      await this.#removeRotten(error)
+      // A value can be written again here; a stream was read already, so its owner has to.
+      if (source || isSecond) throw error
+    } finally {
+      hold.end()
+    }
+    return await this.#put(what, source, options)
+  }
+
+  async #putUnder(
+    hold: ChunkHold,
+    what: Pick<Envelope, 'kind' | 'value'>,
+    source: ByteSource | null,
+    options: PutOptions,
+  ): Promise<SavedInfo> {
+    const { clock, codec } = this.kernel
     const base = await this.#base()
-    const writer = new ChunkWriter(stateIo(this.kernel), base?.chunks ?? new Set())
+    const writer = new ChunkWriter(stateIo(this.kernel, hold), base?.chunks ?? new Set())
     const envelope: Envelope = { format: this.model.format, savedAt: clock.now(), ...what }
     const streamed = source ? await writer.stream(source, options.signal) : null
     const main = await writer.value(codec.encode({ shape: 'value', value: envelope }))
     await writer.output.finish()
-    if (clock.elapsed() - started > graceMs / 2) {
-      throw new RepriseError('TIMEOUT', 'the save took so long that its first chunks could be collected', { graceMs })
-    }
     const parts = [
       { kind: 'value' as const, name: null, content: main.content },
       ...(streamed ? [{ kind: 'stream' as const, name: streamPart, content: streamed.content }] : []),
@@ -212,23 +238,13 @@ export class SaveHandle<T> extends SaveReader<T> {
       totalBytes,
       addedBytes: writer.output.addedBytes,
       // A small save reads all of itself back, also what it shares with earlier ones.
-      added: totalBytes <= readBackBytes ? ('all' as const) : writer.output.added,
+      readsBackAll: totalBytes <= readBackBytes,
+      addedChunks: writer.output.added,
+      hold,
     }
-    try {
-      const saved = await this.#publish(parts, sizes, base?.record ?? null, options)
-      this.#distrusts = false
-      return saved
-    } catch (error) {
-      if (!isReprise(error, 'BASE_GONE', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
-      // What it was built on is gone or rotten: the next attempt builds on nothing.
-      const isSecond = this.#distrusts
-      this.#held = null
-      this.#distrusts = true
-      await this.#removeRotten(error)
-      // A value can be written again here; a stream was read already, so its owner has to.
-      if (source || isSecond) throw error
-      return await this.#put(what, source, options)
-    }
+    const saved = await this.#publish(parts, sizes, base?.record ?? null, options)
+    this.#distrusts = false
+    return saved
   }
 
   /** A chunk that does not match its digest serves nobody, and it stands in the way of its own healthy copy. */
@@ -238,8 +254,8 @@ export class SaveHandle<T> extends SaveReader<T> {
   }
 
   async #publish(
-    parts: Parameters<StateTimeline['publish']>[0]['parts'],
-    sizes: { readonly totalBytes: number; readonly addedBytes: number; readonly added: readonly Uint8Array[] | 'all' },
+    parts: Publication['parts'],
+    sizes: Pick<Publication, 'totalBytes' | 'addedBytes' | 'addedChunks' | 'readsBackAll' | 'hold'>,
     base: ManifestRecord | null,
     { label, pin }: PutOptions,
   ): Promise<SavedInfo> {
@@ -247,9 +263,7 @@ export class SaveHandle<T> extends SaveReader<T> {
       entry: { type: 'saved', data: { format: this.model.format, bytes: sizes.totalBytes } },
       parts,
       foldVersion,
-      totalBytes: sizes.totalBytes,
-      addedBytes: sizes.addedBytes,
-      addedChunks: sizes.added,
+      ...sizes,
       baseId: base?.id ?? null,
       trigger: 'save',
       label,

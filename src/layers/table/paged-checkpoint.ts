@@ -3,12 +3,13 @@
 // longer in the catalog, nothing keeps its pages, and all of them are written anew.
 
 import type { ManifestId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isReprise } from '../../core/errors.ts'
 import { encodeManifest } from '../../core/manifest.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import { abandonCapture, captureState, writeCapture } from '../../engine/capture.ts'
 import { ChunkOutput } from '../../engine/capture-output.ts'
+import { ChunkHold } from '../../engine/chunk-hold.ts'
 import { type Kernel, newId } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
 import { verifyChunks } from '../../engine/restore.ts'
@@ -94,18 +95,25 @@ export class PagedCheckpointer<V> {
       // Pages of an older version are all written anew: one checkpoint has rows of one version.
       return await this.#attempt(isMigrating || (this.#base !== null && base === undefined))
     } catch (error) {
-      if (!isReprise(error, 'BASE_GONE')) throw error
+      if (!isReprise(error, 'BASE_GONE', 'SWEPT')) throw error
       return await this.#attempt(true)
     }
   }
 
   /** `isFull`: it builds on nothing. */
   async #attempt(isFull: boolean): Promise<ManifestRecord> {
+    const hold = await ChunkHold.begin(this.#kernel)
+    try {
+      return await this.#attemptUnder(hold, isFull)
+    } finally {
+      hold.end()
+    }
+  }
+
+  async #attemptUnder(hold: ChunkHold, isFull: boolean): Promise<ManifestRecord> {
     const { open, rows } = this.#opened
-    const { clock, graceMs } = this.#kernel
-    const started = clock.elapsed()
     if (isFull) this.#base = null
-    const io = stateIo(this.#kernel)
+    const io = stateIo(this.#kernel, hold)
     // Frozen in one go with the coordinate: nothing can be applied in between.
     const { coordinate, digest } = open
     const frozen = rows.freeze()
@@ -118,11 +126,8 @@ export class PagedCheckpointer<V> {
       const written = await writeRows(rows, frozen, output, this.#changedRows, isFull)
       await output.finish()
       const parts = [...rest.parts, written.part]
-      await verifyChunks({ parts }, io, [...rest.addedChunks, ...output.added])
-      if (clock.elapsed() - started > graceMs / 2) {
-        const why = 'the checkpoint took so long that its first chunks could be collected'
-        throw new RepriseError('TIMEOUT', why, { graceMs })
-      }
+      const added = [...rest.addedChunks, ...output.added]
+      await verifyChunks({ parts }, io, added)
       const body = encodeManifest({ ...coordinate, digest, foldVersion: this.#version, parts })
       const now = this.#kernel.worker.now()
       const record: ManifestRecord = {
@@ -133,7 +138,7 @@ export class PagedCheckpointer<V> {
         addedBytes: rest.addedBytes + output.addedBytes,
         ...{ verifiedAt: now, invalid: null, drilledAt: null, drill: null },
       }
-      await open.publish(record)
+      await hold.publish(added, (chunksSince) => open.publish({ ...record, chunksSince }))
       written.settle()
       this.#base = { id: record.id, capture: rest.base }
       const [head] = await this.#kernel.store.head([open.id])

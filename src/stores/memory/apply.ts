@@ -5,7 +5,7 @@ import type { Changes } from '../../core/commit/changes.ts'
 import { mergeAttributes } from '../../core/commit/decide.ts'
 import type { HeadFacts } from '../../core/commit/view.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
-import type { ManifestMark, ManifestRecord, OutgoingMessage, Run } from '../../core/ports.ts'
+import type { ManifestMark, ManifestRecord, NewManifest, OutgoingMessage, Run } from '../../core/ports.ts'
 import { Log } from './shared.ts'
 import { copyRun } from './view.ts'
 import { type MessageRow, messageKey, type Space, type TimelineRow } from './world.ts'
@@ -55,7 +55,7 @@ export function send(space: Space, messages: readonly OutgoingMessage[], now: nu
   }
 }
 
-export function copyRecord(record: ManifestRecord): ManifestRecord {
+export function copyRecord({ chunksSince: _, ...record }: NewManifest): ManifestRecord {
   return {
     ...record,
     digest: new Uint8Array(record.digest),
@@ -104,7 +104,7 @@ function append(space: Space, row: TimelineRow, given: Run): TimelineRow {
   return { ...row, runs: row.runs.append(run) }
 }
 
-function publish(space: Space, row: TimelineRow, records: readonly ManifestRecord[]): TimelineRow {
+function publish(space: Space, row: TimelineRow, records: readonly NewManifest[]): TimelineRow {
   for (const { id } of records) space.manifests.set(id, row.id)
   return { ...row, catalog: [...row.catalog, ...records.map(copyRecord)] }
 }

@@ -6,14 +6,23 @@ import type { Space } from './world.ts'
 
 export function memoryBlobs(open: () => Space, clock: () => number): Blobs {
   return {
-    async put(chunks) {
+    async put(chunks, at = 0) {
       const space = open()
       for (const { digest, bytes } of chunks) {
         const key = toHex(digest)
         const before = space.chunks.get(key)
         const kept = before ?? { digest: new Uint8Array(digest), bytes: new Uint8Array(bytes) }
-        space.chunks.set(key, { digest: kept.digest, bytes: kept.bytes, touchedAt: clock() })
+        space.chunks.set(key, { digest: kept.digest, bytes: kept.bytes, touchedAt: Math.max(clock(), at) })
       }
+    },
+
+    async touch(digests, at) {
+      const space = open()
+      return digests.filter((digest) => {
+        const chunk = space.chunks.get(toHex(digest))
+        if (chunk) space.chunks.set(toHex(digest), { ...chunk, touchedAt: Math.max(clock(), at) })
+        return !chunk
+      })
     },
 
     async get(digests) {

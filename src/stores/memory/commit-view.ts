@@ -15,6 +15,7 @@ export function commitView(space: Space, now: number): CommitView {
     },
     catalog: (timeline) => space.timelines.get(timeline)?.catalog ?? [],
     hasCheckpoint: (id) => space.manifests.has(id),
+    sweepMark: () => space.sweepMark,
     runEndingAt(timeline, seq) {
       const runs = space.timelines.get(timeline)?.runs
       const run = runs?.at(runs.search(({ first }) => first > seq) - 1)

@@ -177,6 +177,14 @@ class MemoryStore implements Store {
     }
   }
 
+  async sweepMark(raiseTo = 0): Promise<number> {
+    const space = this.#space()
+    return this.#world.turn.run(() => {
+      space.sweepMark = Math.max(space.sweepMark, raiseTo)
+      return space.sweepMark
+    })
+  }
+
   async inspect(): Promise<StoreFault[]> {
     return inspect(this.#space(), this.#hash)
   }

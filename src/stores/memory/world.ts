@@ -66,6 +66,7 @@ export interface Space {
   feed: Log<FeedRow>
   nextFeedNumber: number
   nextSerial: number
+  sweepMark: number
 }
 
 export interface MemoryWorld {
@@ -96,6 +97,7 @@ export function snapshot(world: MemoryWorld): MemoryWorld {
       feed: space.feed,
       nextFeedNumber: space.nextFeedNumber,
       nextSerial: space.nextSerial,
+      sweepMark: space.sweepMark,
     })
   }
   return copy
@@ -116,6 +118,7 @@ export function spaceOf(world: MemoryWorld, namespace: string): Space {
     feed: new Log(),
     nextFeedNumber: 1,
     nextSerial: 1,
+    sweepMark: 0,
   }
   world.spaces.set(namespace, space)
   return space

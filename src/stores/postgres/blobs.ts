@@ -9,12 +9,12 @@ const statementBytesMax = 8 * 1024 * 1024
 
 export function postgresBlobs(connections: Connections, s: string, ns: number): Blobs {
   return {
-    async put(chunks) {
+    async put(chunks, at = 0) {
       connections.checkOpen()
       for (const group of groups(chunks)) {
         // Equal bytes under one digest: the newest touch counts. Sorted, so that two writers cannot lock each other out.
         const text = `INSERT INTO ${s}.chunk (ns, digest, bytes, touched_at)
-          SELECT $1, substr($2::bytea, 32 * (i.n::integer - 1) + 1, i.named), substr($3::bytea, i.start, i.size), ${nowMs}
+          SELECT $1, substr($2::bytea, 32 * (i.n::integer - 1) + 1, i.named), substr($3::bytea, i.start, i.size), greatest(${nowMs}, $7)
           FROM unnest($4::integer[], $5::integer[], $6::integer[]) WITH ORDINALITY AS i(start, size, named, n) ORDER BY 2
           ON CONFLICT (ns, digest) DO UPDATE SET touched_at = greatest(${s}.chunk.touched_at, excluded.touched_at)`
         let start = 1
@@ -29,9 +29,23 @@ export function postgresBlobs(connections: Connections, s: string, ns: number): 
           starts,
           group.map(({ bytes }) => bytes.length),
           group.map(({ digest }) => digest.length),
+          at,
         ]
         await connections.rows(text, values, 'safe')
       }
+    },
+
+    async touch(digests, at) {
+      connections.checkOpen()
+      if (digests.length === 0) return []
+      // Locked in one order, so that two writers cannot lock each other out.
+      const text = `WITH found AS (
+          SELECT digest FROM ${s}.chunk WHERE ns = $1 AND digest = ANY ($2::bytea[]) ORDER BY digest FOR NO KEY UPDATE
+        ) UPDATE ${s}.chunk c SET touched_at = greatest(c.touched_at, ${nowMs}, $3) FROM found
+        WHERE c.ns = $1 AND c.digest = found.digest RETURNING encode(c.digest, 'hex') AS name`
+      const rows = await connections.rows<{ name: string }>(text, [ns, digests.map(hexBytea), at], 'safe')
+      const found = new Set(rows.map(({ name }) => name))
+      return digests.filter((digest) => !found.has(hex(digest)))
     },
 
     async get(digests) {

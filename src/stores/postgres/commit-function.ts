@@ -325,6 +325,7 @@ END $$;
 CREATE FUNCTION ${f('catalog')}(t ${s}.timeline, c jsonb, p_blob bytea) RETURNS ${s}.timeline LANGUAGE plpgsql AS $$
 DECLARE
   m jsonb;
+  v_mark double precision;
 BEGIN
   FOR m IN SELECT e.value FROM jsonb_array_elements(c->'publish') e LOOP
     IF (m->>'seq')::bigint > t.seq THEN
@@ -337,6 +338,14 @@ BEGIN
     IF m->>'baseId' IS NOT NULL THEN
       PERFORM 1 FROM ${s}.manifest WHERE ns = t.ns AND id = m->>'baseId' FOR KEY SHARE;
       IF NOT FOUND THEN PERFORM ${f('refuse')}('BASE_GONE', format('checkpoint %s is gone', m->>'baseId')); END IF;
+    END IF;
+    -- The lock makes a collector that raises the mark wait until this one is there to be seen.
+    IF m ? 'chunksSince' THEN
+      SELECT sweep_mark INTO v_mark FROM ${s}.namespace WHERE id = t.ns FOR SHARE;
+      IF (m->>'chunksSince')::float8 < v_mark THEN
+        PERFORM ${f('refuse')}('SWEPT', format('chunks of checkpoint %s may be swept: put at %s, mark at %s', m->>'id',
+          m->>'chunksSince', v_mark));
+      END IF;
     END IF;
     INSERT INTO ${s}.manifest (tid, ns, id, seq, epoch, digest, body, body_digest, base_id, created_at, trigger, label,
       is_pinned, fold_version, total_bytes, added_bytes, verified_at, invalid, drilled_at, drill)

@@ -54,7 +54,8 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
     const bell = new Bell(connections, session, channelName(hash, schema, namespace))
     const presence = new Presence(connections, session, s, number)
     const parts = { connections, session, bell, presence, schema: s, namespace: number }
-    const store = new PostgresStore({ ...parts, location: location.shown, isRelaxed: location.isRelaxed })
+    const shown = schema === 'reprise' ? location.shown : `${location.shown}?schema=${schema}`
+    const store = new PostgresStore({ ...parts, location: shown, isRelaxed: location.isRelaxed })
     return readOnly ? refuseWrites(store) : store
   } catch (error) {
     await connections.close()

@@ -243,6 +243,16 @@ export class PostgresStore implements Store {
     return this.#bell.listen(wake)
   }
 
+  async sweepMark(raiseTo?: number): Promise<number> {
+    this.#connections.checkOpen()
+    const read = `SELECT sweep_mark AS mark FROM ${this.#s}.namespace WHERE id = $1`
+    const raise = `UPDATE ${this.#s}.namespace SET sweep_mark = greatest(sweep_mark, $2) WHERE id = $1 RETURNING sweep_mark AS mark`
+    const values = raiseTo === undefined ? [this.#ns] : [this.#ns, raiseTo]
+    const text = raiseTo === undefined ? read : raise
+    const rows = await this.#connections.rows<{ mark: number }>(text, values, 'safe')
+    return rows[0]?.mark ?? 0
+  }
+
   async inspect(): Promise<StoreFault[]> {
     this.#connections.checkOpen()
     return inspectRows(this.#connections, this.#s, this.#ns)

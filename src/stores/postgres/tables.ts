@@ -6,7 +6,7 @@
 // run's id decides, which follows the order of the batch.
 
 /** The version of tables and functions together. Functions carry it in their names: code of another version finds none. */
-export const schemaVersion = 4
+export const schemaVersion = 5
 
 /** What each version changed about the one before it. */
 const upgrades: Readonly<Record<number, (s: string) => string>> = {
@@ -20,6 +20,8 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
   // Functions, and forks of what is gone.
   4: (s) =>
     `CREATE INDEX timeline_orphan ON ${s}.timeline (ns, base_id) WHERE base_tid IS NULL AND base_id IS NOT NULL;`,
+  // Functions, and up to when chunks may be swept.
+  5: (s) => `ALTER TABLE ${s}.namespace ADD COLUMN sweep_mark double precision NOT NULL DEFAULT 0;`,
 }
 
 export function upgradeTables(s: string, from: number): string {
@@ -39,7 +41,8 @@ CREATE TABLE ${s}.meta (
 CREATE TABLE ${s}.namespace (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name text COLLATE "C" NOT NULL UNIQUE,
-  pos_base bigint NOT NULL DEFAULT 0
+  pos_base bigint NOT NULL DEFAULT 0,
+  sweep_mark double precision NOT NULL DEFAULT 0
 );
 
 -- The head of each timeline, as of its last commit that was more than an append. An append only locks this row and adds

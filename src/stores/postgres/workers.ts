@@ -1,6 +1,7 @@
 // Workers: one row each, one heartbeat however many timelines it owns, and the database's clock for all.
 
 import type { WorkerId } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
 import type { WorkerRecord, WorkerRow } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 import { type Durability, durabilityColumns } from './facts.ts'
@@ -62,6 +63,17 @@ export async function retire(connections: Connections, s: string, ns: number, id
   })
 }
 
+/**
+ * The server reuses the space of chunks that are gone only after a vacuum, and its own comes when a fifth of all rows has
+ * changed. One that is refused (another is under way, this role may not, it takes too long) leaves it to that one.
+ */
+async function reuseSpace(connections: Connections, s: string): Promise<void> {
+  const text = `VACUUM (SKIP_LOCKED, TRUNCATE false) ${s}.chunk`
+  await connections.rows(text, [], 'unsafe').catch((error) => {
+    if (!isReprise(error)) throw error
+  })
+}
+
 export async function tidy(
   connections: Connections,
   s: string,
@@ -82,5 +94,6 @@ export async function tidy(
     [ns, before],
     'safe',
   )
+  await reuseSpace(connections, s)
   return rows[0]!
 }

@@ -20,10 +20,18 @@ export class SqliteBlobs implements Blobs {
     this.#access = access
   }
 
-  async put(chunks: readonly Chunk[]): Promise<void> {
+  async put(chunks: readonly Chunk[], at = 0): Promise<void> {
     if (chunks.length === 0) return
     await this.#access.write((writing) => {
-      for (const chunk of chunks) putOne(writing, chunk)
+      for (const chunk of chunks) putOne(writing, chunk, at)
+    })
+  }
+
+  async touch(digests: readonly Digest[], at: number): Promise<Digest[]> {
+    if (digests.length === 0) return []
+    return this.#access.write((writing) => {
+      writing.hasAside = true
+      return digests.filter((digest) => !touchOne(writing, digest, at))
     })
   }
 
@@ -66,12 +74,17 @@ export class SqliteBlobs implements Blobs {
   }
 }
 
-function putOne(writing: Writing, { digest, bytes }: Chunk): void {
+/** False if it is not there. */
+function touchOne({ connection, space, now }: Writing, digest: Digest, at: number): boolean {
+  const touch = 'UPDATE reprise_chunk SET touched_at = ? WHERE space = ? AND digest = ?'
+  return connection.run(touch, Math.max(now, at), space, digest) > 0
+}
+
+function putOne(writing: Writing, { digest, bytes }: Chunk, at: number): void {
   const { connection, space, now } = writing
   writing.hasAside = true
-  const touch = 'UPDATE reprise_chunk SET touched_at = ? WHERE space = ? AND digest = ?'
-  if (connection.run(touch, now, space, digest) > 0) return
+  if (touchOne(writing, digest, at)) return
   const sql = 'INSERT INTO reprise_chunk (space, digest, size, touched_at) VALUES (?, ?, ?, ?)'
-  const id = connection.insert(sql, space, digest, bytes.length, now)
+  const id = connection.insert(sql, space, digest, bytes.length, Math.max(now, at))
   connection.run('INSERT INTO reprise_chunk_bytes (id, bytes) VALUES (?, ?)', id, bytes)
 }

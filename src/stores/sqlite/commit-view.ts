@@ -6,6 +6,7 @@ import type { FeedPosition } from '../../core/ports.ts'
 import { catalogOf, isInCatalog } from './catalog.ts'
 import { cursorBehind, findCursor, toPosition } from './cursors.ts'
 import { findMessage } from './mail.ts'
+import { readSweepMark } from './sweep-mark.ts'
 import type { Timeline } from './timelines.ts'
 import type { Writing } from './writing.ts'
 
@@ -41,6 +42,10 @@ export class SqliteCommitView implements CommitView {
 
   hasCheckpoint(id: ManifestId): boolean {
     return isInCatalog(this.#writing, id)
+  }
+
+  sweepMark(): number {
+    return readSweepMark(this.#writing.connection, this.#writing.space)
   }
 
   runEndingAt(timeline: TimelineId, seq: number): FeedPosition | null {

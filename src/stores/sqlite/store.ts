@@ -41,6 +41,7 @@ import { checkDue, claim, findDue, retire } from './query.ts'
 import { Reader, type Reading } from './reading.ts'
 import { retryBusy } from './retry.ts'
 import { schemaVersion } from './schema.ts'
+import { raiseSweepMark, readSweepMark } from './sweep-mark.ts'
 import { tidy } from './tidy.ts'
 import { Writer } from './writer.ts'
 
@@ -192,6 +193,14 @@ class SqliteStore implements Store {
   listen(wake: (mayBeDue?: boolean) => void): () => void {
     this.#checkOpen()
     return this.#listeners.add(wake)
+  }
+
+  async sweepMark(raiseTo?: number): Promise<number> {
+    if (raiseTo === undefined) return this.#read(({ connection, space }) => readSweepMark(connection, space))
+    return this.#write().transact('raise the sweep mark of', (writing) => {
+      writing.hasAside = true
+      return raiseSweepMark(writing.connection, writing.space, raiseTo)
+    })
   }
 
   async inspect(): Promise<StoreFault[]> {

@@ -1,0 +1,145 @@
+// Collection beside captures: what is under way is left alone, what was taken all the same is put again, and whatever a
+// process slept through, a checkpoint that it publishes is whole.
+
+import { expect, it } from 'vitest'
+import type { WorkerId } from '../../src/core/coordinate.ts'
+import type { Store } from '../../src/core/ports.ts'
+import { ChunkHold } from '../../src/engine/chunk-hold.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { timeline } from '../../src/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { pagedTable } from '../../src/layers/table/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const text = timeline('text', {
+  initial: () => '',
+  apply: (_, entry: { type: 'wrote'; text: string }) => entry.text,
+})
+const paged = pagedTable<Uint8Array>('rows')
+const weights = save<Uint8Array>('weights', { keep: 2 })
+
+function noise(seed: number, length = 40_000): Uint8Array {
+  let x = seed * 2654435761 + 1
+  return new Uint8Array(length).map(() => {
+    x = Math.imul(x ^ (x >>> 15), 0x2c1b3c6d) + 0x9e3779b9
+    return x >>> 16
+  })
+}
+
+/** Calls once, between the last chunk and the publication: as long as a process may be away. */
+function beforePublication(engine: Reprise, call: () => Promise<unknown>): { tries: number } {
+  const { store } = engine.kernel
+  const commit = store.commit.bind(store)
+  const seen = { tries: 0 }
+  store.commit = (async (commits: Parameters<Store['commit']>[0]) => {
+    if (!commits.some((one) => one.publish?.length)) return await commit(commits)
+    seen.tries += 1
+    if (seen.tries === 1) await call()
+    return await commit(commits)
+  }) as Store['commit']
+  return seen
+}
+
+onEveryStore('collection', (world) => {
+  it('A4.5: chunks of a capture under way are not collected, by whomever; afterwards they are', async () => {
+    const at = await world()
+    const [rp, other] = [await at.engine(), await at.engine()]
+    const bytes = noise(1)
+    const hold = await ChunkHold.begin(rp.kernel)
+    await hold.blobs.put([{ digest: rp.kernel.hash(bytes), bytes }])
+    expect((await rp.collect()).chunks).toMatchObject({ swept: 0, tooYoung: 1 })
+    await rp.kernel.worker.tell()
+    expect((await other.collect()).chunks).toMatchObject({ swept: 0, tooYoung: 1 })
+    hold.end()
+    await rp.kernel.worker.tell()
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    await other.kernel.worker.tell()
+    expect((await other.collect()).chunks).toMatchObject({ swept: 1 })
+  })
+
+  it('A4.5: a worker that does not say whether it captures, as earlier versions do not, is given the grace period', async () => {
+    const at = await world()
+    const rp = await at.engine()
+    const { store, hash, worker } = rp.kernel
+    const earlier = {
+      id: 'earlier~1' as WorkerId,
+      name: 'earlier',
+      host: 'h',
+      process: 'p',
+      leaseMs: 1,
+      info: {},
+      progress: 0,
+    }
+    await store.beat(earlier)
+    await store.blobs.put([{ digest: hash(noise(1)), bytes: noise(1) }])
+    // Its lease is over by then; it may be back all the same.
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    expect((await rp.collect()).chunks).toMatchObject({ swept: 0, tooYoung: 1 })
+    await store.beat({ ...earlier, info: { captures: 'none' } })
+    await worker.tell()
+    expect((await rp.collect()).chunks).toMatchObject({ swept: 1 })
+  })
+
+  it('A4.5: a checkpoint whose chunks were collected before it was published is made again, and is whole', async () => {
+    const at = await world()
+    const [rp, other] = [await at.engine(), await at.engine()]
+    const open = await rp.open(text, 'x')
+    await open.append({ type: 'wrote', text: Buffer.from(noise(1)).toString('base64') })
+    const seen = beforePublication(rp, () => other.collect({ graceMs: -1000 }))
+    const renewed: number[] = []
+    rp.events.on('chunks-renewed', ({ missing }) => renewed.push(missing))
+    await open.checkpoint()
+    expect(seen.tries).toBeGreaterThan(1)
+    expect(renewed[0]).toBeGreaterThan(0)
+    expect((await rp.verify()).faults).toEqual([])
+    expect((await rp.drill()).results).toMatchObject([{ ok: true }])
+  })
+
+  it('A4.5: a savepoint aside, a save, a paged table: none of them is published over chunks that are gone', async () => {
+    const at = await world()
+    const [rp, other] = [await at.engine(), await at.engine()]
+    const open = await rp.open(text, 'x')
+    await open.append({ type: 'wrote', text: Buffer.from(noise(2)).toString('base64') })
+    await open.close()
+    const collectAll = () => other.collect({ graceMs: -1000 })
+    beforePublication(rp, collectAll)
+    await rp.savepoint({ timeline: 'text/x', seq: 1 })
+    const series = await rp.open(weights)
+    beforePublication(rp, collectAll)
+    await series.put(noise(3))
+    expect((await series.latest()).value).toEqual(noise(3))
+    // A stream was read and cannot be read again: its owner is told.
+    beforePublication(rp, collectAll)
+    await expect(series.putStream(noise(4))).rejects.toMatchObject({ code: 'SWEPT' })
+    expect((await series.latest()).value).toEqual(noise(3))
+    const rows = await rp.open(paged)
+    for (let n = 0; n < 20; n++) await rows.set(`k${n}`, noise(n, 4000))
+    beforePublication(rp, collectAll)
+    await rows.checkpoint()
+    await rows.close()
+    const again = await other.open(paged, undefined, { takeover: true })
+    expect(await again.get('k7')).toEqual(noise(7, 4000))
+    expect((await rp.verify()).faults).toEqual([])
+  })
+
+  it('A4.5: chunks that are still there are only touched, and what is published then is not swept later', async () => {
+    const at = await world()
+    const [rp, other] = [await at.engine(), await at.engine()]
+    const series = await rp.open(weights)
+    await series.put(noise(1))
+    const mark = async () =>
+      await other.kernel.store.sweepMark((await other.kernel.store.sweepMark()) + 3_600_000 + Date.now())
+    const seen = beforePublication(rp, mark)
+    const renewed: { chunks: number; missing: number }[] = []
+    rp.events.on('chunks-renewed', (event) => renewed.push(event))
+    await series.put(noise(2))
+    expect(seen.tries).toBe(2)
+    expect(renewed).toMatchObject([{ missing: 0 }])
+    // The mark lies in the future, as after a clock that was set back: everything goes on.
+    await series.put(noise(3))
+    await series.put(noise(4))
+    await other.collect()
+    expect((await series.latest()).value).toEqual(noise(4))
+    expect((await rp.verify()).faults).toEqual([])
+  })
+})

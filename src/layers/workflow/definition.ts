@@ -3,6 +3,7 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
+import { RepriseError } from '../../core/errors.ts'
 import type { Attribute } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
@@ -22,6 +23,12 @@ export interface WorkflowOptions {
   readonly timeout?: Duration
   /** For steps that declare none. One attempt if left out. */
   readonly retry?: RetryPolicy
+  /**
+   * What becomes of a run of which a compensation fails for good. 'hold' (default): it stops there, and a person settles that
+   * compensation or tries it again. 'restore': it goes back to before the first call that could be undone, is held there, and
+   * says what stands; `run.resume()` lets it go on from there, with keys of a new generation.
+   */
+  readonly whenUndoFails?: 'hold' | 'restore'
   /** 'step' (default): each outcome is durable before code goes on. A window: outcomes become durable together. */
   readonly durability?: 'step' | { readonly window: Duration }
   /** Limits across all processes. */
@@ -86,6 +93,10 @@ export function workflow<Input = void, Output = unknown>(
   resolveRetry(options.retry)
   if (options.timeout !== undefined) toMs(options.timeout, 'timeout')
   if (options.checkpoint) checkPolicy(options.checkpoint)
+  const { whenUndoFails = 'hold' } = options
+  if (whenUndoFails !== 'hold' && whenUndoFails !== 'restore') {
+    throw new RepriseError('INVALID_ARGUMENT', `whenUndoFails must be 'hold' or 'restore'`, { given: whenUndoFails })
+  }
   if (typeof options.durability === 'object') toMs(options.durability.window, 'durability.window')
   const definition: WorkflowDefinition<Input, Output> = {
     kind: 'workflow',

@@ -52,6 +52,7 @@ export class Hooks implements ExecutionHooks {
   mayStart(kind: CommandKind): boolean {
     const run = this.#run
     if (run.isLooking && !waits.has(kind)) return false
+    if (run.state.restored?.isHeld) return false
     return run.state.rolling === null && !run.stay.isPaused && !run.isDry
   }
 

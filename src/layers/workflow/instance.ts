@@ -44,7 +44,7 @@ export type RunTimeline = Pick<
 >
 
 /** Entries after which the code runs from its start again. */
-const restarts = new Set(['continued', 'rolled', 'rollback', 'undo'])
+const restarts = new Set(['continued', 'rolled', 'rollback', 'undo', 'restored'])
 
 export class Instance {
   readonly id: string
@@ -365,6 +365,9 @@ export class Instance {
         this.host.notify(this.open.id)
         return
       case 'resumed':
+        leaveScope(() => this.execution.startAll())
+        this.execution.wake()
+        return
       case 'undone':
         this.execution.wake()
     }

@@ -1,11 +1,14 @@
 // Sagas: compensations in reverse order, each recorded. Which are due follows from history and from the code that was
-// replayed, so a crash anywhere neither repeats a recorded one nor forgets any. One that keeps failing waits for a person.
+// replayed, so a crash anywhere neither repeats a recorded one nor forgets any. One that fails for good waits for a person:
+// where it is, or, if the workflow says so, with the run back before its saga and a report of what stands.
 
 import type { StepCall } from './context.ts'
-import { toFailure } from './failure.ts'
+import type { Standing } from './entries.ts'
+import { type Failure, toFailure } from './failure.ts'
 import type { Instance } from './instance.ts'
+import { itemsOf } from './journal.ts'
 import { decideRetry, type RetryPolicy, resolveRetry } from './retry.ts'
-import { enterStep } from './scope.ts'
+import { enterStep, readableId } from './scope.ts'
 import { noUndo, own } from './state.ts'
 
 export interface Compensation {
@@ -94,6 +97,7 @@ export class Saga {
         run.chance(),
       )
       const failure = toFailure(error)
+      if (!again && run.definition.options.whenUndoFails === 'restore') return await this.#restore(one, failure)
       if (!again) return await run.record('stuck', { id, error: failure }, { status: 'compensation-stuck' })
       const n = counts ? failures + 1 : failures
       return await run.record(
@@ -103,6 +107,28 @@ export class Saga {
       )
     }
     await run.record('undone', { id })
+  }
+
+  /** Back to before the first call that could be undone, with a report of what stands; there it waits for a person. */
+  async #restore(failed: Compensation, error: Failure): Promise<void> {
+    const run = this.#run
+    const { undone, journal } = run.state
+    const to = this.#done[0]!.id
+    const items = itemsOf(journal)
+    const since = items.slice(items.findIndex((item) => 'id' in item && item.id === to))
+    const registered = new Set(this.#done.map(({ id }) => id))
+    const stands = since.flatMap((item): Standing[] => {
+      if (item.kind !== 'done' || Object.hasOwn(undone, item.id)) return []
+      const isFailed = item.id === failed.id
+      const why = isFailed ? error.message : registered.has(item.id) ? 'not undone' : 'it says of no way to undo it'
+      return [{ step: readableId(item.id), why }]
+    })
+    // A step that failed here may have happened outside: its undo was due as well.
+    if (!stands.some(({ step }) => step === readableId(failed.id))) {
+      stands.push({ step: readableId(failed.id), why: error.message })
+    }
+    const data = { to, stands, undone: Object.keys(undone).map(readableId), error }
+    await run.record('restored', data, { status: 'held' })
   }
 
   #call(id: string, attempt: number): StepCall {

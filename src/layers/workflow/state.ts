@@ -5,7 +5,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Writable } from '../../core/writable.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/history.ts'
-import type { End, Item, Started } from './entries.ts'
+import type { End, Item, Standing, Started } from './entries.ts'
 import type { Failure } from './failure.ts'
 import { appended, itemsOf, type Journal, journalOf, journalUpTo } from './journal.ts'
 import type { NotedWait } from './summary.ts'
@@ -52,6 +52,14 @@ export interface RunState {
     readonly seq?: number
     /** It is undone for this reason, and then ends. */
     readonly ends?: string
+  } | null
+  /** It went back to before its saga, since that could not be undone; held until a person lets it go on. Missing in old states. */
+  readonly restored?: {
+    readonly to: string
+    readonly stands: readonly Standing[]
+    readonly undone: readonly string[]
+    readonly error: Failure
+    readonly isHeld: boolean
   } | null
   /** What it waited for when it last left memory; null once anything happened since. */
   readonly waits: readonly NotedWait[] | null
@@ -167,8 +175,14 @@ function apply(state: RunState, entry: Entry): RunState {
       return withUndo(next, data.id, { failures: data.n, notBefore: data.at, error: data.error })
     case 'stuck':
       return withUndo(next, data.id, { isStuck: true, error: data.error })
+    case 'restored':
+      return { ...atGeneration(next, data.to), restored: { ...data, isHeld: true } }
     case 'resumed':
-      return { ...next, undos: {} }
+      return {
+        ...next,
+        undos: {},
+        ...(state.restored?.isHeld && { restored: { ...state.restored, isHeld: false } }),
+      }
     case 'undone':
       return { ...next, undone: { ...state.undone, [data.id]: data.by ?? '' }, undos: without(state.undos, data.id) }
     case 'continued':
@@ -187,17 +201,7 @@ function apply(state: RunState, entry: Entry): RunState {
     case 'undo':
       return { ...next, end: null, rolling: { to: '', hasInput: false, ends: data.reason } }
     case 'rolled':
-      return {
-        ...next,
-        ...('input' in data && { input: data.input }),
-        generation: state.generation + 1,
-        journal: journalUpTo(state.journal, data.to, data.seq),
-        open: {},
-        undone: {},
-        undos: {},
-        rolling: null,
-        end: null,
-      }
+      return { ...atGeneration(next, data.to, data.seq), ...('input' in data && { input: data.input }) }
     case 'retried': {
       const ids = new Set<string>(data.ids)
       const journal = journalOf(
@@ -234,6 +238,20 @@ function apply(state: RunState, entry: Entry): RunState {
         seq: entry.seq,
         type: entry.type,
       })
+  }
+}
+
+/** Back before that command, with keys of a new generation: what is called again is not taken for what was called before. */
+function atGeneration(state: RunState, to: string, seq?: number): RunState {
+  return {
+    ...state,
+    generation: state.generation + 1,
+    journal: journalUpTo(state.journal, to, seq),
+    open: {},
+    undone: {},
+    undos: {},
+    rolling: null,
+    end: null,
   }
 }
 

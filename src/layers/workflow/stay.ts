@@ -109,7 +109,7 @@ export class Stay {
     if (this.#busy > 1 || run.isLeaving) return
     const wakeup = run.alarms.nearest()
     const isStuck = Object.values(run.state.undos).some((undo) => undo.isStuck)
-    const isHeld = Object.values(run.state.open).some((command) => command.held)
+    const isHeld = run.state.restored?.isHeld || Object.values(run.state.open).some((command) => command.held)
     const waits = run.execution ? notedWaits(run.execution.open) : []
     await run.write(waits.length > 0 ? [{ type: 'waits', data: { for: waits } }] : [], {
       release: true,

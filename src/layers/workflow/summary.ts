@@ -8,7 +8,7 @@ import type { RunState } from './state.ts'
 
 /** One thing that a run waits for. */
 export interface Wait {
-  readonly kind: 'signal' | 'timer' | 'child' | 'step' | 'compensation' | 'queue' | 'rollback'
+  readonly kind: 'signal' | 'timer' | 'child' | 'step' | 'compensation' | 'queue' | 'rollback' | 'restored'
   /** The signal, the child's or step's id, the queue; '' for a rollback. */
   readonly name: string
   /** When it goes on by itself: the end of a sleep or of a timeout, the next attempt. Null: never. */
@@ -68,6 +68,11 @@ export function waitsOf(state: RunState, notes: readonly NotedWait[]): Wait[] {
   const queue = state.started?.queue
   if (queue && !state.isAdmitted) add('queue', queue.name)
   if (state.rolling) add('rollback', '')
+  if (state.restored?.isHeld) {
+    const { to, stands, error } = state.restored
+    const what = stands.map(({ step, why }) => `${step} stands (${why})`).join(', ')
+    add('restored', readableId(to), { needsPerson: true, error: what || error.message })
+  }
   for (const [kind, id, until] of notes) add(kind, nameOf(id), { until })
   for (const [id, { held, notBefore, error }] of Object.entries(state.open)) {
     add('step', readableId(id), { until: notBefore || null, needsPerson: held, error: textOf(error) })

@@ -1,0 +1,158 @@
+// A compensation that fails for good, by declared choice: hold (undo.test.ts, told.test.ts), or go back to before the saga with
+// a report of what stands. A process that dies anywhere on the way there changes nothing of it.
+
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, describe, expect, inject, it } from 'vitest'
+import { open } from '../../src/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+import { crashEverywhere, type WorkflowKit } from '../../src/testing/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const stands = [
+  { step: 'hotel', why: 'the hotel does not answer' },
+  { step: 'pay', why: 'it says of no way to undo it' },
+]
+
+/** `outside` is told of each call; the second time there is money. */
+const tripWith = (outside: (text: string) => unknown) =>
+  workflow(
+    'trip',
+    async (ctx) => {
+      await ctx.step('plan', () => outside('plan'))
+      await ctx.step('hotel', ({ key }) => outside(`hotel ${key}`), {
+        compensate: async () => {
+          await outside('cancel hotel')
+          throw new Error('the hotel does not answer')
+        },
+        compensateRetry: { attempts: 2, backoff: 1 },
+      })
+      await ctx.step('flight', ({ key }) => outside(`flight ${key}`), { compensate: () => outside('cancel flight') })
+      const isPaid = await ctx.step('pay', async ({ key }) => {
+        await outside(`pay ${key}`)
+        return key.includes('.1:')
+      })
+      if (!isPaid) throw new Error('no money')
+      return 'went'
+    },
+    { whenUndoFails: 'restore' },
+  )
+
+const before = 'workflow/trip/t'
+const firstTime = [
+  'plan',
+  `hotel ${before}:hotel`,
+  `flight ${before}:flight`,
+  `pay ${before}:pay`,
+  'cancel flight',
+  'cancel hotel',
+  'cancel hotel',
+]
+const secondTime = [`hotel ${before}.1:hotel`, `flight ${before}.1:flight`, `pay ${before}.1:pay`]
+
+onEveryStore('a saga that cannot be undone', (world) => {
+  it('goes back to before it, says what stands, and goes on when a person says so, in any process', async () => {
+    const w = await world()
+    const calls: string[] = []
+    const trip = tripWith((text) => calls.push(text))
+    const rp = await w.engine()
+    const run = await rp.run(trip, undefined, { id: 't' })
+    const error = await run.result().catch((thrown) => thrown)
+    expect(error).toMatchObject({ code: 'HELD', data: { waits: [{ kind: 'restored', name: 'hotel' }] } })
+    expect(error.message).toContain('hotel stands (the hotel does not answer)')
+    expect((await run.state()).restored).toMatchObject({ to: 'hotel', stands, undone: ['flight'], isHeld: true })
+    expect(calls).toEqual(firstTime)
+    await rp.close()
+    const other = await w.engine()
+    other.work([trip])
+    const again = await other.run(trip, undefined, { id: 't' })
+    expect(await again.result().catch((thrown) => thrown)).toMatchObject({ code: 'HELD' })
+    expect((await again.status()).status).toBe('held')
+    await again.resume('ann')
+    expect(await again.result({ whenHeld: 'wait' })).toBe('went')
+    expect(calls).toEqual([...firstTime, ...secondTime])
+    expect((await again.state()).restored).toMatchObject({ stands, isHeld: false })
+  })
+})
+
+it('ends alike wherever its process dies', async () => {
+  const program = async (kit: WorkflowKit) => {
+    const calls: string[] = []
+    const trip = tripWith((text) => kit.effect(() => calls.push(text)))
+    const run = await kit.run(trip, undefined, { id: 't' })
+    const held = await kit.result(run).catch((error) => error.code)
+    const { restored } = await kit.survive(() => kit.handle(run).state())
+    await kit.survive(async () => {
+      if ((await kit.handle(run).state()).restored?.isHeld) await kit.handle(run).resume()
+    })
+    const result = await kit.survive((rp) => kit.handle(run, rp).result({ whenHeld: 'wait' }))
+    return { held, restored, result, calls: [...new Set(calls)], repeats: calls.length - new Set(calls).size }
+  }
+  const { undisturbed, crashes } = await crashEverywhere(program)
+  expect(undisturbed).toMatchObject({ held: 'HELD', result: 'went', restored: { stands, undone: ['flight'] } })
+  expect(crashes.length).toBeGreaterThan(20)
+  for (const { at, outcome } of crashes) {
+    const where = JSON.stringify(at)
+    expect(outcome.result, where).toBe('went')
+    expect(outcome.calls, where).toEqual(undisturbed.calls)
+    expect(outcome.repeats, where).toBeLessThanOrEqual(undisturbed.repeats + 1)
+    if (outcome.restored) expect(outcome.restored.stands, where).toEqual(stands)
+  }
+})
+
+it('an unknown choice is refused when the workflow is defined', () => {
+  expect(() => workflow('w', async () => 1, { whenUndoFails: 'panic' as never })).toThrow(/whenUndoFails must be/)
+})
+
+const programFile = fileURLToPath(new URL('../programs/workflow-restore.mjs', import.meta.url))
+const isBuilt = existsSync(fileURLToPath(new URL('../../dist/layers/workflow/index.js', import.meta.url)))
+const cleanups: (() => unknown)[] = []
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
+})
+
+describe.skipIf(!isBuilt)('a process killed while a saga that cannot be undone goes back', () => {
+  it.each([
+    ['sqlite', 'first'],
+    ['sqlite', 'last'],
+    ['sqlite', 'restored'],
+    ['postgres', 'last'],
+    ['postgres', 'restored'],
+  ])('leaves the run to the next one, before the saga (%s, killed at %s)', async (kind, where) => {
+    const folder = mkdtempSync(join(tmpdir(), 'reprise-restore-'))
+    cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+    const url = kind === 'sqlite' ? `sqlite:${join(folder, 'test.db')}` : inject('postgresUrl')
+    const namespace = `restore-${process.pid}-${Date.now()}`
+    const file = join(folder, 'calls')
+    const start = (at: string): ChildProcess => {
+      const child = fork(programFile, [url, namespace, file, at], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+      cleanups.push(() => child.kill('SIGKILL'))
+      return child
+    }
+    const rp = await open(url, { namespace })
+    cleanups.push(() => rp.close())
+    const run = await rp.run(
+      tripWith(() => undefined),
+      undefined,
+      { id: 't', here: false },
+    )
+    const [, signal] = await once(start(where), 'exit')
+    expect(signal).toBe('SIGKILL')
+    const second = start('never')
+    const error = await run.result({ timeout: '50s' }).catch((thrown) => thrown)
+    expect(error).toMatchObject({ code: 'HELD' })
+    expect((await run.state()).restored).toMatchObject({ to: 'hotel', stands, undone: ['flight'] })
+    await run.resume('ann')
+    expect(await run.result({ whenHeld: 'wait', timeout: '50s' })).toBe('went')
+    const calls = readFileSync(file, 'utf8').trim().split('\n')
+    const distinct = [...new Set(calls)]
+    expect(distinct).toEqual([...new Set([...firstTime, ...secondTime])])
+    expect(calls.length).toBeLessThanOrEqual(firstTime.length + secondTime.length + 1)
+    second.send('end')
+    await once(second, 'exit')
+  })
+})

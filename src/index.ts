@@ -12,7 +12,9 @@ export type { Limits } from './core/limits.ts'
 export type { FeedPosition, Head, ManifestRecord, Sql, Store, WorkerRow } from './core/ports.ts'
 export { feedStart } from './core/ports.ts'
 export type { RetentionPolicy } from './core/retention.ts'
+export type { Validity } from './core/validity.ts'
 export type { BackupOptions, BackupReport, RestoreReport } from './engine/backup.ts'
+export type { Before, RollbackPlan } from './engine/before.ts'
 export type { RecoveryCard } from './engine/card.ts'
 export type { CollectReport } from './engine/collect.ts'
 export type { OpenOptions } from './engine/definition.ts'
@@ -29,6 +31,7 @@ export {
   housekeepingRound,
   housekeepingState,
 } from './engine/housekeeping.ts'
+export type { BadCheckpoint } from './engine/mark.ts'
 export type { Actions, Model, Verb } from './engine/model.ts'
 export type { Moved, MoveOptions } from './engine/move.ts'
 export { createEngine, type EngineOptions, type Options, open, type Ports } from './engine/open.ts'

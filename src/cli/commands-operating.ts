@@ -40,6 +40,19 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/update.ts'),
   },
   {
+    name: 'mark',
+    usage: 'mark TIMELINE CHECKPOINT',
+    summary: 'say that a checkpoint is bad: it is no longer restored from',
+    options: {
+      bad: { type: 'string', value: 'WHY', help: 'what is wrong with it' },
+      good: { type: 'boolean', help: 'take it back' },
+      by: { type: 'string', value: 'NAME', help: 'who says so; $USER if left out' },
+    },
+    arguments: [2, 2],
+    store: 'existing',
+    load: () => import('./commands/mark.ts'),
+  },
+  {
     name: 'effects',
     usage: 'effects TIMELINE',
     summary: 'what it did to the outside, and what is in doubt',

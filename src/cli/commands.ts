@@ -2,7 +2,7 @@
 
 import type { CommandSpec } from './command.ts'
 import { operating } from './commands-operating.ts'
-import { limit, moduleOption, yes } from './option-specs.ts'
+import { limit, moduleOption, rollbackOptions, yes } from './option-specs.ts'
 
 export const commands: readonly CommandSpec[] = [
   {
@@ -156,9 +156,9 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'rollback',
-    usage: 'rollback TIMELINE@SEQ',
-    summary: 'go on from an earlier point; what came after is archived',
-    options: { module: moduleOption, takeover: { type: 'boolean', help: 'also from a live owner' }, yes },
+    usage: 'rollback TIMELINE[@SEQ]',
+    summary: 'go on from an earlier point; it says first what would be undone',
+    options: rollbackOptions,
     arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/rollback.ts'),

@@ -82,6 +82,10 @@ const kinds = {
     remedy: 'fix',
     hint: 'The apply function threw on a recorded entry; fix it and open again. Nothing is lost.',
   },
+  INVALID_STATE: {
+    remedy: 'fix',
+    hint: 'The application says that this state makes no sense. Nothing is lost: reprise rollback --until-valid finds where it went wrong; open with { evenInvalid: true } to mend it by new entries.',
+  },
   STORE_UNREACHABLE: { remedy: 'retry', hint: 'Check that the database runs and that the URL is right.' },
   STORE_DAMAGED: {
     remedy: 'stop',

@@ -12,6 +12,7 @@ import { type Duration, formatMs, toMs } from './duration.ts'
 import { RepriseError } from './errors.ts'
 import type { ManifestRecord } from './ports.ts'
 import { newestFirst } from './recovery.ts'
+import { isBadMark } from './validity.ts'
 
 /** How much to keep. Several together: whatever one of them keeps, stays. */
 export interface RetentionPolicy {
@@ -266,6 +267,9 @@ function keepEvidence(
   input: RetentionInput,
   keep: Keep,
 ): void {
+  for (const one of catalog) {
+    if (isBadMark(one.invalid)) keep(one, 'marked bad by a person: evidence until the mark is taken back')
+  }
   const broken = catalog.filter((one) => !isWhole(one, input))
   const isOnlyHope = !proven.some((one) => one.seq >= input.head.floor)
   for (const one of isOnlyHope ? broken : []) keep(one, 'invalid, but nothing else is left to repair from')

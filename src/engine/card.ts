@@ -18,6 +18,7 @@ import { recover } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
 import { planFor } from './retain.ts'
 import type { OpenTimeline } from './timeline.ts'
+import { invalidityOf } from './validity.ts'
 
 export interface RecoveryCard {
   readonly coordinate: Coordinate
@@ -57,6 +58,8 @@ export interface RecoveryCard {
   }
   /** Measured just now by a restore aside; null when the definition is not known here. */
   readonly recovery: RecoveryReport | null
+  /** Why the application says that the state at the head makes no sense; null: it does, or nobody here can tell. */
+  readonly invalid: string | null
   /** What would be missing, in words; null when it can be recovered. */
   readonly missing: string | null
   readonly lineage: readonly string[]
@@ -116,6 +119,7 @@ export async function card(
     checkpointing: checkpointingOf(kernel, head, fold, captured === null, open),
     effects: effectsOf(recovered?.state.ledger ?? null),
     recovery: recovered?.report ?? null,
+    invalid: fold && recovered ? invalidityOf(kernel, fold, recovered.state.value, id) : null,
     missing: plan.missing,
     lineage: lineage.slice(1).map((each) => each.timeline),
   }

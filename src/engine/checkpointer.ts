@@ -24,6 +24,7 @@ import type { Recovered } from './recover.ts'
 import { verifyChunks } from './restore.ts'
 import { retain } from './retain.ts'
 import type { OpenTimeline } from './timeline.ts'
+import { refuseInvalid } from './validity.ts'
 
 const firstPauseMs = 100
 const longestPauseMs = 60_000
@@ -314,6 +315,7 @@ export class Checkpointer<State> {
     const mark = this.#timing.mark()
     const base = request.full ? null : this.#base
     const io = stateIo(this.#kernel, hold)
+    refuseInvalid(this.#kernel, this.#fold, this.#timeline.state, coordinate)
     const capture = captureState(this.#timeline.captureParts(), base?.capture ?? null, io)
     let isPublished = false
     try {

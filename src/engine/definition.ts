@@ -6,6 +6,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Upcasters } from '../core/fold.ts'
 import type { Attribute } from '../core/ports.ts'
 import type { RetentionPolicy } from '../core/retention.ts'
+import type { Validity } from '../core/validity.ts'
 import type { Entry } from './history.ts'
 import type { Reprise } from './reprise.ts'
 
@@ -24,6 +25,8 @@ export interface OpenOptions {
    * `wait` is then how long a write tries to get its turn, 30 seconds if left out.
    */
   readonly shared?: boolean
+  /** Although its definition says that the state is not valid (INVALID_STATE otherwise): to mend it by new entries. */
+  readonly evenInvalid?: boolean
   /** Only open what exists; NOT_FOUND otherwise. */
   readonly mustExist?: boolean
   readonly signal?: AbortSignal
@@ -78,6 +81,8 @@ export interface Fold<State> {
   readonly compressAboveBytes?: number | undefined
   /** The state is read page by page, as it is needed: for large Keyed parts of which little is looked at. */
   readonly paged?: PagedFold | undefined
+  /** Whether a state makes sense to the application: asked before one is captured and after one is restored. */
+  valid?: Validity<State> | undefined
   /** What the head shows of a state, for people and queries: told anew where a rollback or a fork puts another in its place. */
   face?(state: State): { readonly status?: string; readonly attributes?: Readonly<Record<string, Attribute | null>> }
   /** "state": the checkpoint is the truth and there is nothing to replay after it (A1.2). */

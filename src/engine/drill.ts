@@ -5,6 +5,7 @@ import { type ManifestId, toHex } from '../core/coordinate.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { Keyed } from '../core/keyed.ts'
 import type { Head, ManifestMark, ManifestRecord } from '../core/ports.ts'
+import { isBadMark } from '../core/validity.ts'
 import { canRead, type Fold } from './definition.ts'
 import { installGuard } from './guard/install.ts'
 import { floorOf, lineageOf } from './history.ts'
@@ -105,7 +106,10 @@ async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, 
 
 async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: number): Promise<Drilled[]> {
   const catalog = (await kernel.store.checkpoints(head.timeline)).filter((record) => record.seq <= head.seq)
-  const records = catalog.filter((record) => canRead(fold, record.foldVersion)).slice(0, most)
+  // What a person marked is not tried: nothing that a drill finds would change that.
+  const records = catalog
+    .filter((record) => canRead(fold, record.foldVersion) && !isBadMark(record.invalid))
+    .slice(0, most)
   const reference = await referenceDigest(kernel, head, fold)
   const drilled: Drilled[] = []
   let other: { readonly digest: string; readonly of: string } | null =

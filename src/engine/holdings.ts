@@ -159,7 +159,7 @@ export class Holdings {
   async #take<State>(id: TimelineId, fold: Fold<State>, options: OpenOptions): Promise<OpenTimeline<State>> {
     const head = await takeTimeline(this.#kernel, id, options)
     try {
-      return await this.#recover(head, fold)
+      return await this.#recover(head, fold, !options.evenInvalid)
     } catch (error) {
       await giveBack(this.#kernel, head)
       throw error
@@ -169,20 +169,20 @@ export class Holdings {
   /** A claim writes nothing but the epoch: what this code declares is written now, if it is not what is stored. */
   async #adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
     const attributes = declare(this.#kernel, head.timeline, head, true)
-    if (!attributes) return await this.#recover(head, fold)
+    if (!attributes) return await this.#recover(head, fold, true)
     const guard = { timeline: head.timeline, epoch: head.epoch }
     const operation = newOperation(this.#kernel.random)
     const outcome = await this.#kernel.committer.submit({ operation, guard, attributes })
     if (!outcome.ok) throw refusalError(head.timeline, outcome)
-    return await this.#recover({ ...head, attributes: { ...head.attributes, ...attributes } }, fold)
+    return await this.#recover({ ...head, attributes: { ...head.attributes, ...attributes } }, fold, true)
   }
 
-  async #recover<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
+  async #recover<State>(head: Head, fold: Fold<State>, mustBeValid: boolean): Promise<OpenTimeline<State>> {
     let known: Head | null = head
     const recovered = await lookAgain(async () => {
       const current = known ?? (await headUnder(this.#kernel, head.timeline, head.epoch))
       known = null
-      return await recover(this.#kernel, current, fold, { isPaged: true })
+      return await recover(this.#kernel, current, fold, { isPaged: true, mustBeValid })
     })
     const open = this.#make(head, fold, recovered)
     for (const { record, reason } of recovered.damaged) await open.mark({ id: record.id, invalid: reason })

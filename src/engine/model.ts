@@ -11,6 +11,7 @@ import type { Head, OutgoingMessage } from '../core/ports.ts'
 import type { Fold } from './definition.ts'
 import type { Rollback } from './fork.ts'
 import type { ExchangeReader } from './group-exchanges.ts'
+import type { Entry } from './history.ts'
 import type { Reprise } from './reprise.ts'
 
 export const describes: unique symbol = Symbol.for('reprise.describes')
@@ -37,6 +38,8 @@ export interface Model {
   summarize?(state: unknown, head: Head): Readonly<Record<string, unknown>>
   /** The timelines that only make sense together with this one: shards, partitions. They are moved together. */
   family?(engine: Reprise, head: Head): Promise<readonly string[]>
+  /** What an entry tells of that was done outside, for people who think of going back; null: nothing. */
+  did?(entry: Entry): string | null
   readonly actions?: Actions
   readonly transfer?: Transfer
   /**

@@ -7,6 +7,7 @@ import { type CheckpointPolicy, checkPolicy } from '../core/economics.ts'
 import { RepriseError } from '../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../core/fold.ts'
 import { type RetentionPolicy, resolveRetention } from '../core/retention.ts'
+import type { Validity } from '../core/validity.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from './checkpointer.ts'
 import {
   type Entity,
@@ -52,6 +53,11 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
    */
   readonly migrations?: StateMigrations<State>
   readonly authority?: 'history' | 'state'
+  /**
+   * Whether a state makes sense: true, false, or the reason in words. Asked before a checkpoint (none is made of a state that is not
+   * valid) and after a restore (an older one takes its place). Pure, as `apply` is.
+   */
+  readonly valid?: Validity<State>
 }
 
 export interface TimelineDefinition<State, E extends { readonly type: string }>
@@ -82,6 +88,7 @@ export function timeline<State, E extends { readonly type: string }>(
     checkpoint: options.checkpoint,
     retain: options.retain,
     authority: options.authority,
+    valid: options.valid,
   }
   const prefix = `${name}/`
   const model: Model = {
@@ -116,9 +123,9 @@ async function openShared<State, E extends { readonly type: string }>(
   fold: Fold<State>,
   options: OpenOptions,
 ): Promise<TimelineHandle<State, E>> {
-  const { mustExist = false, takeover = false, signal, wait = turnWaitMs } = options
+  const { mustExist = false, evenInvalid = false, takeover = false, signal, wait = turnWaitMs } = options
   const waitMs = toMs(wait, 'wait')
-  const turns = await engine.openTurns(id, fold, { mustExist })
+  const turns = await engine.openTurns(id, fold, { mustExist, evenInvalid })
   if (takeover) await turns.own(waitMs, () => !signal?.aborted)
   return new TimelineHandle<State, E>(turns.open, { turns, writer: new TurnWriter(turns, waitMs) })
 }

@@ -8,6 +8,7 @@ import { decodeManifest } from '../core/manifest.ts'
 import type { Head, ManifestRecord } from '../core/ports.ts'
 import { planRecovery, type RecoveryPlan } from '../core/recovery.ts'
 import { lastSeq } from '../core/run.ts'
+import { isBadMark } from '../core/validity.ts'
 import type { CaptureBase } from './capture.ts'
 import type { Fold } from './definition.ts'
 import { callPure } from './guard/zone.ts'
@@ -17,6 +18,7 @@ import { stateIo } from './kernel-io.ts'
 import type { RecoveryReport } from './report.ts'
 import { liveChunks, restoreState } from './restore.ts'
 import { type CapturedParts, migrateParts, TimelineState } from './state.ts'
+import { invalidityOf, invalidState } from './validity.ts'
 
 export interface Recovered<State> {
   readonly state: TimelineState<State>
@@ -41,6 +43,8 @@ export interface RecoverOptions {
   readonly evenInvalid?: boolean
   /** For a fold that can: pages are read when they are needed, and damage in one is found then. */
   readonly isPaged?: boolean
+  /** It is to be worked with: a state that is not valid at the end is refused. Tools look at any. */
+  readonly mustBeValid?: boolean
 }
 
 /** State as of sequence `to` (default: the head), from the newest usable checkpoint plus history. Writes nothing. */
@@ -72,7 +76,11 @@ export async function recover<State>(
   const suspects = catalog.filter(mayBeSound).map((record) => ({ ...record, invalid: null }))
   const plan = planFor(options.evenInvalid ? suspects : catalog, !options.evenInvalid && floor.seq === 0)
   // Checkpoints share pages: where one was found damaged, the others are read whole.
-  let isPaged = options.isPaged === true && fold.paged !== undefined && catalog.every(({ invalid }) => invalid === null)
+  let isPaged =
+    options.isPaged === true &&
+    fold.paged !== undefined &&
+    !fold.valid &&
+    catalog.every(({ invalid }) => invalid === null)
   const planned = clock.elapsed()
   const skipped: { id: string; seq: number; why: string }[] = plan.skipped.map(({ manifest, why, detail }) => ({
     id: manifest.id,
@@ -108,6 +116,14 @@ export async function recover<State>(
       restored && migrate ? migrated(kernel, head, record!, fold, restored.parts) : restored?.parts,
       kernel.guardsFolds(),
     )
+    const why = record && invalidityOf(kernel, fold, state.value, head.timeline)
+    if (record && why) {
+      setAside(
+        record,
+        invalidState({ timeline: head.timeline, seq: record.seq }, why, 'the captured state is not valid'),
+      )
+      continue
+    }
     const from = record ? { seq: record.seq, digest: record.digest } : floor
     const end = fold.authority === 'state' ? from.seq : to
     const replayed = await replay(kernel, lineage, state, from, end)
@@ -116,6 +132,12 @@ export async function recover<State>(
       continue
     }
     const { point, entries } = replayed
+    // Before its first entry a timeline is as its author begins it.
+    if (options.mustBeValid && point.seq > 0) {
+      const reason = invalidityOf(kernel, fold, state.value, head.timeline)
+      if (reason !== null)
+        throw invalidState({ ...head, seq: point.seq }, reason, 'its history folds into a state that is not valid')
+    }
     const done = clock.elapsed()
     return {
       state,
@@ -148,7 +170,7 @@ export async function recover<State>(
 
 /** Marked because it could not be read, not because it held something else than history says. */
 export function mayBeSound({ invalid }: ManifestRecord): boolean {
-  return invalid !== null && /\[[A-Z_]+\]/.test(invalid)
+  return invalid !== null && !isBadMark(invalid) && /\[[A-Z_]+\]/.test(invalid)
 }
 
 /** A migration that throws is the code's fault and not the checkpoint's. */

@@ -348,10 +348,10 @@ export class Reprise extends StoreTools {
   async openTurns<State>(
     id: TimelineId,
     fold: Fold<State>,
-    options: { readonly mustExist?: boolean } = {},
+    options: { readonly mustExist?: boolean; readonly evenInvalid?: boolean } = {},
   ): Promise<TurnTimeline<State>> {
     this.check()
-    return await TurnTimeline.open(this.kernel, this.#holdings, id, fold, options.mustExist)
+    return await TurnTimeline.open(this.kernel, this.#holdings, id, fold, options.mustExist, options.evenInvalid)
   }
 
   /** For layers: a timeline that was claimed already, under the epoch of that claim. */

@@ -14,6 +14,7 @@ import { stateIo } from './kernel-io.ts'
 import { type Recovered, recover } from './recover.ts'
 import { verifyChunks } from './restore.ts'
 import { lookAgain } from './second-look.ts'
+import { refuseInvalid } from './validity.ts'
 import { refusalError } from './writer.ts'
 
 export interface SavepointOptions {
@@ -39,6 +40,7 @@ export async function savepointAside(
     const recovered = await recover(kernel, located.head, fold, { to: located.point.seq })
     return { ...located, state: recovered.state }
   })
+  refuseInvalid(kernel, fold, state.value, { timeline: head.timeline, seq: point.seq })
   for (let attempt = 1; ; attempt++) {
     const hold = await ChunkHold.begin(kernel)
     try {

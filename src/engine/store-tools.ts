@@ -15,6 +15,7 @@ import type {
   WorkerRow,
 } from '../core/ports.ts'
 import { type BackupOptions, type BackupReport, backup, type RestoreReport, restoreBackup } from './backup.ts'
+import { type Before, planRollback, type RollbackPlan } from './before.ts'
 import { card, type RecoveryCard } from './card.ts'
 import { type CollectOptions, type CollectReport, collect } from './collect.ts'
 import { declarationOf } from './declaration.ts'
@@ -23,6 +24,7 @@ import { type DeleteOptions, type DeleteReport, deleteTimeline } from './delete.
 import { type DrillOptions, type DrillReport, drill } from './drill.ts'
 import { existing } from './fork.ts'
 import type { Kernel } from './kernel.ts'
+import { type BadCheckpoint, markBad, unmarkBad } from './mark.ts'
 import type { Models } from './models.ts'
 import { recover } from './recover.ts'
 import type { OpenTimeline } from './timeline.ts'
@@ -84,6 +86,25 @@ export abstract class StoreTools {
     const head = await existing(this.kernel, id)
     const { state } = await recover(this.kernel, head, this.models.foldOf(id) ?? ledgerOnly)
     return listEffects(state.ledger)
+  }
+
+  /** Where to go back to, before a logical error, and what that would undo. It changes nothing: `rollback` acts. */
+  async planRollback(timeline: string, before: Before): Promise<RollbackPlan> {
+    this.check()
+    const fold = this.models.foldOf(timeline)
+    const known = { fold, model: this.models.find(timelineId(timeline)), ledger: ledgerOnly }
+    return await planRollback(this.kernel, timeline, before, known)
+  }
+
+  /** A person says that a checkpoint is bad: it is not restored from until a person takes the mark back. */
+  async markCheckpoint(timeline: string, checkpoint: string, bad: BadCheckpoint): Promise<void> {
+    this.check()
+    await markBad(this.kernel, timeline, checkpoint, bad)
+  }
+
+  async unmarkCheckpoint(timeline: string, checkpoint: string): Promise<void> {
+    this.check()
+    await unmarkBad(this.kernel, timeline, checkpoint)
   }
 
   async card(timeline: string): Promise<RecoveryCard> {

@@ -93,8 +93,9 @@ export class TurnTimeline<State> {
     id: TimelineId,
     fold: Fold<State>,
     mustExist = false,
+    evenInvalid = false,
   ): Promise<TurnTimeline<State>> {
-    const { head, recovered } = await load(kernel, id, fold, mustExist)
+    const { head, recovered } = await load(kernel, id, fold, mustExist, !evenInvalid)
     return new TurnTimeline(kernel, holdings, fold, { id, head, recovered }, mustExist)
   }
 
@@ -341,12 +342,15 @@ async function load<State>(
   id: TimelineId,
   fold: Fold<State>,
   mustExist: boolean,
+  mustBeValid = false,
 ): Promise<{ head: Head | null; recovered: Recovered<State> }> {
   return await lookAgain(async () => {
     const [head = null] = await kernel.store.head([id])
     if (!head && mustExist) throw missing(id)
     if (head) refuseMoved(head)
-    const recovered = head ? await recover(kernel, head, fold, { isPaged: true }) : nothingYet(kernel, id, fold)
+    const recovered = head
+      ? await recover(kernel, head, fold, { isPaged: true, mustBeValid })
+      : nothingYet(kernel, id, fold)
     if (head) kernel.events.emit('recovered', { timeline: id, report: recovered.report })
     return { head, recovered }
   })

@@ -40,6 +40,7 @@ const card: Command = async ({ engine, args, output }) => {
         'effects',
         `${effects.safe} recorded, ${effects.compensatable} can be compensated, ${effects.irreversible} cannot, ${effects.inDoubt} in doubt`,
       ],
+      ...(facts.invalid === null ? [] : [['state', red(`not valid: ${facts.invalid}`)] as const]),
       [
         'recovery now',
         facts.missing

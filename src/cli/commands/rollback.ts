@@ -1,49 +1,93 @@
-// reprise rollback: goes on from an earlier point. It says what would be undone, and does it with --yes (or when asked).
+// reprise rollback: goes on from an earlier point: a sequence, before an entry, before a time, or before the state went wrong.
+// It says first what would be undone, and does it with --yes (or when asked).
 
-import { type Command, flag } from '../command.ts'
+import type { CompensationPlan } from '../../core/effects.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Validity } from '../../core/validity.ts'
+import type { Before, RollbackPlan } from '../../engine/before.ts'
+import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findPlace } from '../find.ts'
+import { findTimeline } from '../find.ts'
 import { count } from '../format.ts'
+import { loadModule } from '../module.ts'
+import type { Output } from '../output.ts'
 import { confirm } from '../prompt.ts'
 
+const ways = 'TIMELINE@SEQ, --before SEQ, --before-time WHEN, --until-valid, or --where FILE'
+
 const rollback: Command = async ({ engine, args, options, output, stdin }) => {
-  if (!/@\d+$/.test(args[0]!)) throw new UsageError('say where to: reprise rollback TIMELINE@SEQ')
-  const { head, seq } = await findPlace(engine, args[0]!)
-  const question = `${head.timeline} goes back from ${head.seq} to ${seq}; what came after (${count(head.seq - seq, 'entry', 'entries')}) no longer counts. Go on?`
-  if (!flag(options, 'yes') && !(await confirm(question, stdin, output))) {
-    output.note('nothing was changed; --yes does it without asking')
-    return exit.usage
+  const match = /^(.*)@(\d+)$/.exec(args[0]!)
+  const head = await findTimeline(engine, match ? match[1]! : args[0]!)
+  const before = await beforeOf(match ? Number(match[2]) + 1 : null, options)
+  const plan = await engine.planRollback(head.timeline, before)
+  if (!flag(options, 'yes')) {
+    if (!output.isJson) showPlan(plan, output)
+    if (!(await confirm(`${plan.timeline} goes back from ${plan.from} to ${plan.to}. Go on?`, stdin, output))) {
+      output.result({ plan }, () => output.note('nothing was changed; --yes does it without asking'))
+      return exit.usage
+    }
   }
-  const done = await engine.rollback(
-    { timeline: head.timeline, seq },
-    flag(options, 'takeover') ? { takeover: true } : {},
-  )
-  output.result(done, () => {
+  const where = { timeline: head.timeline, seq: plan.to }
+  const done = await engine.rollback(where, flag(options, 'takeover') ? { takeover: true } : {})
+  output.result({ ...done, plan }, () => {
+    if (flag(options, 'yes')) showPlan(plan, output)
     if (done.asked) {
       const { from, undoes } = done.asked
       output.line(`${done.timeline} goes back to before ${from}; it does so where it is executed`)
       output.line(undoes.length > 0 ? `undone in this order: ${undoes.join(', ')}` : 'nothing has to be undone')
     }
     if (done.archive) output.line(`${done.timeline} goes on from ${done.to.seq}; what came after is ${done.archive}`)
-    const { compensate, cannot, inDoubt } = done.effects
-    if (compensate.length > 0)
-      output.line(
-        `${count(compensate.length, 'effect')} to compensate: ${compensate.map((effect) => effect.id).join(', ')}`,
-      )
-    if (cannot.length > 0)
-      output.line(
-        output.colours.yellow(
-          `${count(cannot.length, 'effect')} cannot be undone: ${cannot.map((effect) => effect.id).join(', ')}`,
-        ),
-      )
-    if (inDoubt.length > 0)
-      output.line(
-        output.colours.red(
-          `${count(inDoubt.length, 'effect')} in doubt: ${inDoubt.map((effect) => effect.id).join(', ')}`,
-        ),
-      )
+    showEffects(done.effects, output)
   })
   return exit.ok
+}
+
+async function beforeOf(seq: number | null, options: Options): Promise<Before> {
+  const [before, time, where] = [text(options, 'before'), text(options, 'before-time'), text(options, 'where')]
+  const isValid = flag(options, 'until-valid')
+  const given = [seq !== null, before !== undefined, time !== undefined, isValid || where !== undefined]
+  if (given.filter(Boolean).length !== 1) throw new UsageError(`say where to, in one way: ${ways}`)
+  if (seq !== null) return { seq }
+  if (before !== undefined) {
+    if (!/^[1-9]\d*$/.test(before)) throw new UsageError('--before takes the sequence of an entry')
+    return { seq: Number(before) }
+  }
+  if (time !== undefined) {
+    const at = /^\d{12,}$/.test(time) ? Number(time) : Date.parse(time)
+    if (Number.isNaN(at)) throw new UsageError('--before-time takes a date, as in 2026-01-31T12:00:00Z')
+    return { time: at }
+  }
+  return { valid: where === undefined ? 'declared' : await predicateIn(where) }
+}
+
+/** Its default export, or one called valid. */
+async function predicateIn(file: string): Promise<Validity<never>> {
+  const loaded = await loadModule(file)
+  const predicate = loaded.default ?? loaded.valid
+  if (typeof predicate === 'function') return predicate as Validity<never>
+  throw new RepriseError('INVALID_ARGUMENT', `${file} exports no function: export default (state) => true or why not`, {
+    file,
+  })
+}
+
+function showPlan(plan: RollbackPlan, output: Output): void {
+  const { found, because, asked, undone } = plan
+  output.line(
+    `back to ${plan.to}, before ${found.seq} (${found.type}, ${new Date(found.time).toISOString()}): ${because}`,
+  )
+  for (const { seq, why } of asked) output.line(`  looked at ${seq}: ${why === null ? 'valid' : `not valid: ${why}`}`)
+  const types = Object.entries(undone.types).map(([type, n]) => `${n} ${type}`)
+  output.line(`${count(undone.entries, 'entry', 'entries')} would no longer count: ${types.join(', ')}`)
+  if (undone.did.length > 0) output.line(`done since, newest first: ${undone.did.join(', ')}`)
+  showEffects(undone.effects, output)
+}
+
+function showEffects({ compensate, cannot, inDoubt }: CompensationPlan, output: Output): void {
+  const ids = (effects: CompensationPlan['compensate']) => effects.map((effect) => effect.id).join(', ')
+  const { yellow, red } = output.colours
+  if (compensate.length > 0) output.line(`${count(compensate.length, 'effect')} to compensate: ${ids(compensate)}`)
+  if (cannot.length > 0) output.line(yellow(`${count(cannot.length, 'effect')} cannot be undone: ${ids(cannot)}`))
+  if (inDoubt.length > 0) output.line(red(`${count(inDoubt.length, 'effect')} in doubt: ${ids(inDoubt)}`))
 }
 
 export default rollback

@@ -5,6 +5,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
+import type { Validity } from '../../core/validity.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
@@ -43,6 +44,8 @@ export interface AgentOptions<Data> {
   /** When to capture the state; after 256 entries if left out. A turn is durable and can be gone back to without it. */
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
+  /** Whether your part of the state makes sense (true, false, or why not): asked before a capture and after a restore. */
+  readonly valid?: Validity<Data>
   /** Change it when the meaning of your data changes, and say in `migrations` how older data becomes it. */
   readonly version?: string | number
   /** By older `version`: how its data becomes today's, in state and in the history of edits. */
@@ -81,6 +84,7 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
     checkpoint: options.checkpoint ?? defaultPolicy,
     compressAboveBytes: 512,
     retain: options.retain,
+    valid: options.valid && (({ data }) => options.valid!(data)),
   }
   const definition: AgentDefinition<Data> = {
     get [describes]() {

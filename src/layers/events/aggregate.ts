@@ -9,6 +9,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkUpcasters, type Upcasters, upcast } from '../../core/fold.ts'
 import type { Sql } from '../../core/ports.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
+import type { Validity } from '../../core/validity.ts'
 import {
   checkName,
   type Entity,
@@ -49,6 +50,8 @@ export interface AggregateOptions<State, Evolve, Decide> {
   readonly version?: string | number
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
+  /** Whether a state makes sense (true, false, or why not): no checkpoint is made of one that does not, nor is it restored. */
+  readonly valid?: Validity<State>
   /** By older `version`: how its state becomes today's, where history was trimmed or moved without its events. */
   readonly migrations?: StateMigrations<State>
   /** How old versions of event fields become today's. */
@@ -194,6 +197,7 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
     migrations: options.migrations,
     checkpoint: options.checkpoint,
     retain: options.retain,
+    valid: options.valid,
   }
   return {
     name,

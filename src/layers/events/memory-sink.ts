@@ -9,6 +9,7 @@ import type { CheckpointPolicy } from '../../core/economics.ts'
 import { isReprise } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
+import { type Validity, whyInvalid } from '../../core/validity.ts'
 import { abandonCapture, type CaptureBase, captureState, writeCapture } from '../../engine/capture.ts'
 import { CheckpointTiming } from '../../engine/checkpoint-timing.ts'
 import { ChunkHold } from '../../engine/chunk-hold.ts'
@@ -18,6 +19,7 @@ import { stateIo } from '../../engine/kernel-io.ts'
 import { readManifest } from '../../engine/recover.ts'
 import { restoreState } from '../../engine/restore.ts'
 import { StateTimeline } from '../../engine/state-timeline.ts'
+import { invalidState } from '../../engine/validity.ts'
 import { isAside, PoisonError, placeOf, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 import type { Gate } from './team.ts'
@@ -27,6 +29,7 @@ export interface MemoryModel<State> {
   readonly initial: () => State
   readonly on: Readonly<Record<string, ((state: State, event: never, at: EventAt) => State | void) | undefined>>
   readonly checkpoint: CheckpointPolicy
+  readonly valid?: Validity<State> | undefined
 }
 
 interface Captured {
@@ -250,11 +253,8 @@ export class MemorySink<State> implements Sink {
 
   /** The newest checkpoint that is whole, else the beginning. */
   async #load(): Promise<void> {
-    this.#state = callPure(this.#kernel.guardsFolds(), 'initial', this.#model.initial)
-    this.#position = feedStart
-    this.#events = 0
-    this.#base = null
     const known = this.#quarantine
+    this.#forget()
     const { store, clock } = this.#kernel
     const began = clock.elapsed()
     const [head] = await store.head([this.#timeline])
@@ -269,6 +269,10 @@ export class MemorySink<State> implements Sink {
         const started = clock.elapsed()
         const { state, base } = await restoreState(readManifest(this.#kernel, record), stateIo(this.#kernel))
         this.#take(state as Captured & Record<string, unknown>)
+        if (this.#isInvalid(record.seq, 'the captured state is not valid')) {
+          this.#forget()
+          continue
+        }
         this.#base = { id: record.id, capture: base }
         madeAt = record.createdAt
         restore = { ms: clock.elapsed() - started, bytes: record.totalBytes }
@@ -292,6 +296,24 @@ export class MemorySink<State> implements Sink {
     const ageMs = this.#kernel.worker.now() - (madeAt ?? head?.createdAt ?? this.#kernel.worker.now())
     timing.recovered({ openMs, restore, entries: 0, replayMs: null, ageMs })
     this.#timing = timing
+  }
+
+  #forget(): void {
+    this.#state = callPure(this.#kernel.guardsFolds(), 'initial', this.#model.initial)
+    this.#position = feedStart
+    this.#events = 0
+    this.#base = null
+  }
+
+  /** Says so: it is neither captured nor gone on from. */
+  #isInvalid(seq: number, what: string): boolean {
+    const { valid } = this.#model
+    const ask = () => whyInvalid(valid, this.#state)
+    const why = valid ? callPure(this.#kernel.guardsFolds(), `valid of ${this.#timeline}`, ask) : null
+    if (why === null) return false
+    const error = invalidState({ timeline: this.#timeline, seq }, why, what)
+    this.#kernel.events.emit('checkpoint-failed', { timeline: this.#timeline, error, failuresInARow: 1 })
+    return true
   }
 
   #take(captured: Captured & Record<string, unknown>): void {
@@ -330,6 +352,10 @@ export class MemorySink<State> implements Sink {
 
   async #publish(trigger: string): Promise<void> {
     if (!this.isWriter) return
+    if (this.#isInvalid(this.#owned!.head.seq, 'no checkpoint is made, for the state is not valid')) {
+      this.#savedAt = this.#kernel.clock.elapsed()
+      return
+    }
     // A state made of entries that the store has lost must not become durable in it.
     await this.#confirm()
     const hold = await ChunkHold.begin(this.#kernel)

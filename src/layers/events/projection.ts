@@ -5,6 +5,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
+import type { Validity } from '../../core/validity.ts'
 import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
 import { endGeneration, forgetGeneration, liveGeneration } from '../../engine/generations.ts'
 import type { Reprise } from '../../engine/reprise.ts'
@@ -34,6 +35,8 @@ export interface ProjectionOptions<State, Sources extends readonly EventSource[]
   readonly on: On
   /** Beside what it says: every 10,000 events and each 5 s, unless it says otherwise. `every` counts events. */
   readonly checkpoint?: CheckpointPolicy
+  /** Whether a state makes sense (true, false, or why not): no checkpoint is made of one that does not, nor is it restored. */
+  readonly valid?: Validity<State>
 }
 
 export interface PartitionedProjectionOptions<State, Sources extends readonly EventSource[], On>
@@ -124,7 +127,13 @@ function inMemory<State, Shown>(
   if (options.checkpoint) checkPolicy(options.checkpoint)
   const version = String(options.version ?? 1)
   const checkpoint = { every: 10_000, each: '5s', ...options.checkpoint }
-  const model = { version, initial: options.initial, on: options.on as Readonly<Record<string, never>>, checkpoint }
+  const model = {
+    version,
+    initial: options.initial,
+    on: options.on as Readonly<Record<string, never>>,
+    checkpoint,
+    valid: options.valid,
+  }
   const fold = { ...memoryFold, checkpoint } as Fold<never>
   return define<Shown>(name, version, partitions ?? 1, (engine, generation, count) => {
     const scope = generationTimeline(name, version, generation, null)

@@ -5,6 +5,8 @@ import { type ManifestId, type TimelineId, toHex } from '../../core/coordinate.t
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ChunkRef, Content } from '../../core/manifest.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
+import { type Validity, whyInvalid } from '../../core/validity.ts'
+import { callPure } from '../../engine/guard/zone.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
 import { readManifest } from '../../engine/recover.ts'
@@ -65,6 +67,7 @@ export interface SaveModel {
   readonly format: number
   readonly keep: number
   readonly upcasters: Readonly<Record<number, (value: unknown) => unknown>>
+  readonly valid: Validity<unknown> | undefined
 }
 
 export const streamPart = 'bytes'
@@ -96,7 +99,11 @@ export class SaveReader<T> {
         continue
       }
       try {
-        return await this.#load(record, skipped)
+        const loaded = await this.#load(record, skipped)
+        const why = this.whyInvalid(loaded.value)
+        if (why === null) return loaded
+        // Nothing is wrong with its bytes, so it is not marked: another version of the application may find it valid.
+        skipped.push({ id: record.id, why: `not valid: ${why}` })
       } catch (error) {
         if (!isReprise(error, ...damageCodes)) throw error
         skipped.push({ id: record.id, why: error.message })
@@ -104,10 +111,10 @@ export class SaveReader<T> {
       }
     }
     if (skipped.length === 0) throw new RepriseError('NOT_FOUND', `nothing was saved in ${this.timeline} yet`)
-    throw new RepriseError('UNRECOVERABLE', `every save in ${this.timeline} is damaged`, { skipped })
+    throw new RepriseError('UNRECOVERABLE', `every save in ${this.timeline} is damaged or not valid`, { skipped })
   }
 
-  /** One save by its id. Damage is an error: nothing else stands in for it. */
+  /** One save by its id, valid or not. Damage is an error: nothing else stands in for it. */
   async load(id: string): Promise<Loaded<T>> {
     return await this.#load(await this.find(id), [])
   }
@@ -137,6 +144,13 @@ export class SaveReader<T> {
       bytesOnlyInSecond: onlyB.bytes,
       differences: left.kind === 'value' && right.kind === 'value' ? differences(left.value, right.value) : [],
     }
+  }
+
+  /** Null: it is valid, or nobody declared what that is. */
+  protected whyInvalid(value: unknown): string | null {
+    const { valid } = this.model
+    const ask = () => whyInvalid(valid, value)
+    return valid ? callPure(this.kernel.guardsFolds(), `valid of ${this.timeline}`, ask) : null
   }
 
   /** Whoever owns the timeline notes damage in the catalog. */

@@ -7,6 +7,7 @@
 import { fromHex, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
+import type { Validity } from '../../core/validity.ts'
 import { ChunkHold } from '../../engine/chunk-hold.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Kernel } from '../../engine/kernel.ts'
@@ -19,13 +20,15 @@ import { type ByteSource, ChunkWriter, heldBy } from './chunks.ts'
 import { saveModel } from './model.ts'
 import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader, streamPart } from './reader.ts'
 
-export interface SaveOptions {
+export interface SaveOptions<T = unknown> {
   /** The last N stay (at least two always do); default 3. Pinned ones stay besides. */
   readonly keep?: number
   /** Format of the value; raise it when its shape changes, and say how older ones become it. */
   readonly version?: number
   /** From each older format to the next: { 1: (old) => … }. */
   readonly upcasters?: Readonly<Record<number, (value: unknown) => unknown>>
+  /** Whether a value makes sense (true, false, or why not): one that does not is neither saved nor given by `latest()`. */
+  readonly valid?: Validity<T>
 }
 
 export interface PutOptions {
@@ -49,7 +52,7 @@ const foldVersion = 'save/1'
 const readBackBytes = 8 * 1024 * 1024
 
 /** @example const weights = await rp.open(save<Model>('training', { keep: 5 })) */
-export function save<T>(name: string, options: SaveOptions = {}): SaveDefinition<T> {
+export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinition<T> {
   checkName('save', name)
   const model = modelOf(name, options)
   const prefix = `save/${name}`
@@ -143,7 +146,7 @@ export class SaveHandle<T> extends SaveReader<T> {
   restore(id: string, options: PutOptions = {}): Promise<SavedInfo> {
     return this.#inTurn(async () => {
       const record = await this.find(id)
-      await this.load(id)
+      this.#refuseInvalid((await this.load(id)).value)
       const { parts } = readManifest(this.kernel, record)
       return await this.#publish(
         parts,
@@ -198,6 +201,7 @@ export class SaveHandle<T> extends SaveReader<T> {
     source: ByteSource | null,
     options: PutOptions,
   ): Promise<SavedInfo> {
+    this.#refuseInvalid(what.value)
     const hold = await ChunkHold.begin(this.kernel)
     try {
       return await this.#putUnder(hold, what, source, options)
@@ -247,6 +251,13 @@ export class SaveHandle<T> extends SaveReader<T> {
     return saved
   }
 
+  #refuseInvalid(value: unknown): void {
+    const reason = this.whyInvalid(value)
+    if (reason === null) return
+    const what = `${this.timeline}: nothing was saved, for the value is not valid: ${reason}`
+    throw new RepriseError('INVALID_STATE', what, { timeline: this.timeline, reason })
+  }
+
   /** A chunk that does not match its digest serves nobody, and it stands in the way of its own healthy copy. */
   async #removeRotten(error: RepriseError): Promise<void> {
     if (error.code !== 'CHUNK_DAMAGED' || typeof error.data.digest !== 'string') return
@@ -290,11 +301,11 @@ export class SaveHandle<T> extends SaveReader<T> {
   }
 }
 
-function modelOf(name: string, options: SaveOptions): SaveModel {
-  const { keep = 3, version = 1, upcasters = {} } = options
+function modelOf(name: string, options: SaveOptions<never>): SaveModel {
+  const { keep = 3, version = 1, upcasters = {}, valid } = options
   if (!Number.isSafeInteger(keep) || keep < 1) throw new RepriseError('INVALID_ARGUMENT', 'keep is 1 or more', { keep })
   if (!Number.isSafeInteger(version) || version < 1) {
     throw new RepriseError('INVALID_ARGUMENT', 'the version of a save is a whole number from 1 on', { version })
   }
-  return { name, keep, format: version, upcasters }
+  return { name, keep, format: version, upcasters, valid: valid as Validity<unknown> | undefined }
 }

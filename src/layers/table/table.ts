@@ -5,6 +5,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
+import type { Validity } from '../../core/validity.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import { type Described, describes, idOf } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
@@ -28,6 +29,17 @@ export interface TableOptions<V> {
   readonly checkpoint?: CheckpointPolicy
   /** Default: two checkpoints, and the history that they need. */
   readonly retain?: RetentionPolicy
+  /** Whether the rows make sense together (true, false, or why not): asked before a capture and after a restore. */
+  readonly valid?: Validity<RowsView<V>>
+}
+
+/** The rows of a table, to look at. */
+export interface RowsView<V> {
+  readonly size: number
+  get(key: string): V | undefined
+  has(key: string): boolean
+  entries(): Iterable<readonly [string, V]>
+  values(): Iterable<V>
 }
 
 export interface TableDefinition<V> extends Entity<TableHandle<V>>, Described {
@@ -105,6 +117,7 @@ export function tableParts<V>(name: string, options: TableOptions<V>) {
     apply: applyEntry,
     checkpoint: options.checkpoint ?? usualPolicy.checkpoint,
     retain: options.retain ?? usualPolicy.retain,
+    valid: options.valid && (({ rows }) => options.valid!(rows)),
   }
   const model: TableModel<V> = {
     name,

@@ -7,6 +7,7 @@ import type { Head } from '../../core/ports.ts'
 import { idBelow } from '../../core/scope.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { locate, type Rollback, siblingOf } from '../../engine/fork.ts'
+import type { Entry } from '../../engine/history.ts'
 import type { Actions, Model, Target } from '../../engine/model.ts'
 import { recover } from '../../engine/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
@@ -69,6 +70,7 @@ export const workflowKind: Model = {
     ...['diverged', 'quarantined'],
   ],
   summarize,
+  did,
   actions,
   exchanges: (timeline, state) => new ChildMail(timeline, state as RunState),
   goesBackItself: true,
@@ -201,6 +203,14 @@ function runOf({ engine, head }: Target): WorkflowRun {
   return new WorkflowRun(host, definition, idBelow(definition.prefix, head.timeline) ?? '')
 }
 
+function did({ type, data }: Entry): string | null {
+  if (type !== 'done' && type !== 'child') return null
+  const { id } = data as { readonly id: string }
+  const name = readableId(id.replace(/~(child|start):/, ''))
+  if (type === 'child') return `child ${name} ended`
+  return /~(child|start):/.test(id) ? `child ${name} started` : `step ${name}`
+}
+
 function stepOf(item: Item): string[] {
   return item.kind === 'done' ? [readableId(item.id)] : []
 }
@@ -210,7 +220,7 @@ function done({ head }: Target, said: string, facts: Record<string, unknown>) {
 }
 
 function summarize(state: unknown, head: Head): Record<string, unknown> {
-  const { input, journal, open, end, generation, rolling } = state as RunState
+  const { input, journal, open, end, generation, rolling, restored } = state as RunState
   const waiting = Object.entries(open).map(([id, { failures, held }]) => {
     return `${readableId(id)}${held ? ' (held)' : failures > 0 ? ` (${failures} failed attempts)` : ''}`
   })
@@ -221,6 +231,7 @@ function summarize(state: unknown, head: Head): Record<string, unknown> {
     ...(waiting.length > 0 && { open: waiting }),
     ...(waits.length > 0 && { waitsFor: waits.map(inWords) }),
     ...(generation > 0 && { generation }),
+    ...(restored && { stands: restored.stands.map(({ step, why }) => `${step}: ${why}`) }),
     ...(rolling && { rollingBackTo: readableId(rolling.to) }),
     ...(head.attributes.problem !== undefined && { problem: head.attributes.problem }),
     ...(end && { end }),

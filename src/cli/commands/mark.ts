@@ -1,0 +1,22 @@
+// reprise mark: a person says that a checkpoint is bad, or takes that back.
+
+import { type Command, flag, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { findTimeline } from '../find.ts'
+
+const mark: Command = async ({ engine, args, options, output, env }) => {
+  const head = await findTimeline(engine, args[0]!)
+  const id = args[1]!
+  const why = text(options, 'bad')
+  if ((why === undefined) === !flag(options, 'good')) throw new UsageError('say --bad WHY, or --good to take it back')
+  const by = text(options, 'by') ?? env.USER ?? env.USERNAME ?? 'somebody'
+  if (why === undefined) await engine.unmarkCheckpoint(head.timeline, id)
+  else await engine.markCheckpoint(head.timeline, id, { why, by })
+  output.result({ timeline: head.timeline, checkpoint: id, bad: why ?? null, by }, () => {
+    if (why === undefined) output.line(`checkpoint ${id} of ${head.timeline} counts again`)
+    else output.line(`checkpoint ${id} of ${head.timeline} is no longer restored from`)
+  })
+  return exit.ok
+}
+
+export default mark

@@ -1,0 +1,40 @@
+// The search for the place where a state went wrong.
+
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { bisect } from './bisect.ts'
+
+function search(states: readonly boolean[]): { readonly found: number; readonly asked: number } {
+  const run = bisect(states.length)
+  let asked = 0
+  let step = run.next()
+  while (!step.done) {
+    asked += 1
+    step = run.next(states[step.value]!)
+  }
+  return { found: step.value, asked }
+}
+
+describe('bisect', () => {
+  it('finds a good state that a bad one follows, whatever the others are', () => {
+    fc.assert(
+      fc.property(fc.array(fc.boolean(), { maxLength: 200 }), (states) => {
+        const { found } = search(states)
+        if (states.length === 0) expect(found).toBe(-1)
+        else if (states.at(-1)) expect(found).toBe(states.length - 1)
+        else expect([states[found] ?? true, states[found + 1]]).toEqual([true, false])
+      }),
+    )
+  })
+
+  it('finds the only change where there is one, and asks about few', () => {
+    fc.assert(
+      fc.property(fc.nat(5000), fc.nat(5000), (good, bad) => {
+        const states = [...Array(good).fill(true), ...Array(bad).fill(false)] as boolean[]
+        const { found, asked } = search(states)
+        expect(found).toBe(good - 1)
+        expect(asked).toBeLessThanOrEqual(2 + Math.ceil(Math.log2(Math.max(1, states.length))))
+      }),
+    )
+  })
+})

@@ -243,6 +243,12 @@ describe.each(['memory', 'sqlite'])('every model with a state (%s)', (kind) => {
         const ann = await rp.open(account, 'ann')
         await ann.do('move', { by: -1 })
         await expect(ann.checkpoint()).rejects.toMatchObject({ code: 'INVALID_STATE' })
+        const elsewhere = await w.engine()
+        await expect(elsewhere.open(account, 'ann')).rejects.toMatchObject({ code: 'INVALID_STATE' })
+        const mender = await elsewhere.open(account, 'ann', { evenInvalid: true })
+        await mender.do('move', { by: 1 })
+        await mender.do('move', { by: -1 })
+        await elsewhere.close()
 
         const stock = table<number>('stock', { valid: (rows) => [...rows.values()].every((n) => n >= 0) })
         const shelf = await rp.open(stock)

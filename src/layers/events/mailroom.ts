@@ -91,9 +91,9 @@ export class Mailroom<State> {
   }
 
   async #begin(id: string, options: OpenOptions): Promise<Live<State>> {
-    const { mustExist = false, takeover = false } = options
+    const { mustExist = false, evenInvalid = false, takeover = false } = options
     const opening = this.#engine
-      .openTurns(timelineId(this.#model.prefix + id), this.#model.fold, { mustExist })
+      .openTurns(timelineId(this.#model.prefix + id), this.#model.fold, { mustExist, evenInvalid })
       .then((turns) => new Live(this.#engine, this.#model, id, turns, options))
     this.#lives.set(id, opening)
     try {

@@ -13,7 +13,9 @@ import {
 } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Hash } from '../core/ports.ts'
+import type { Kernel } from './kernel.ts'
 import type { OpenTimeline } from './timeline.ts'
+import type { Worker } from './worker.ts'
 
 export interface EffectCall {
   /** The same for every attempt, also after a crash or a takeover: hand it to the outside system. */
@@ -41,13 +43,19 @@ type EffectsTimeline = Pick<OpenTimeline<unknown>, 'ledger' | 'write' | 'seq' | 
 export class Effects {
   readonly #timeline: EffectsTimeline
   readonly #hash: Hash
+  readonly #worker: Pick<Worker, 'begin'>
   readonly #branch: string | undefined
   readonly #running = new Set<string>()
 
   /** `branch` keeps the keys of a branch apart from those of the history it left. */
-  constructor(timeline: EffectsTimeline, hash: Hash, branch: string | undefined) {
+  constructor(
+    timeline: EffectsTimeline,
+    { hash, worker }: Pick<Kernel, 'hash' | 'worker'>,
+    branch: string | undefined,
+  ) {
     this.#timeline = timeline
     this.#hash = hash
+    this.#worker = worker
     this.#branch = branch
   }
 
@@ -93,7 +101,8 @@ export class Effects {
     if (effect.state === 'compensated') return
     await this.#timeline.write([{ type: '$effect.compensating', data: { id } }])
     try {
-      await call(effect, compensationKey(effect.key, this.#hash))
+      const key = compensationKey(effect.key, this.#hash)
+      await this.#told(`undoing ${effect.name}`, () => call(effect, key))
     } catch (error) {
       await this.#timeline.write([{ type: '$effect.compensation-failed', data: { id, error: messageOf(error) } }])
       throw error
@@ -144,16 +153,26 @@ export class Effects {
     attempt: number,
     signal: AbortSignal | undefined,
   ): Promise<T> {
-    const { key } = this.get(id)!
+    const { key, name } = this.get(id)!
     let result: T
     try {
-      result = await call({ key, attempt, signal })
+      result = await this.#told(`effect ${name}`, () => call({ key, attempt, signal }))
     } catch (error) {
       await this.#timeline.write([{ type: '$effect.failed', data: { id, error: messageOf(error) } }])
       throw error
     }
     await this.#timeline.write([{ type: '$effect.done', data: { id, ...(result !== undefined && { result }) } }])
     return result
+  }
+
+  /** Others see it while it lasts. */
+  async #told<T>(what: string, work: () => Promise<T> | T): Promise<T> {
+    const told = this.#worker.begin({ timeline: this.#timeline.id, what })
+    try {
+      return await work()
+    } finally {
+      told.end()
+    }
   }
 }
 

@@ -89,7 +89,7 @@ export class OpenTimeline<State> {
 
   /** Made when somebody asks for it: most timelines call nothing outside. */
   get effects(): Effects {
-    this.#effects ??= new Effects(this, this.#kernel.hash, this.#parent)
+    this.#effects ??= new Effects(this, this.#kernel, this.#parent)
     return this.#effects
   }
 

@@ -141,6 +141,22 @@ export class Worker {
     return () => this.#underWay.delete(underWay)
   }
 
+  /**
+   * One call, while it lasts: told with each heartbeat. `alive` is a sign of life, from which its time counts anew.
+   * @example const call = worker.begin({ timeline, what: 'tool refund' }); try { await refund() } finally { call.end() }
+   */
+  begin(call: Omit<UnderWay, 'since'>): { alive(): void; end(): void } {
+    const { clock } = this.#options
+    let since = clock.elapsed()
+    const end = this.watch(() => [{ ...call, since }])
+    return {
+      alive() {
+        since = clock.elapsed()
+      },
+      end,
+    }
+  }
+
   /** Asked before each heartbeat. */
   watchFailing(failing: () => Iterable<Failing>): void {
     this.#failing.add(failing)

@@ -5,6 +5,8 @@ import { expect, it } from 'vitest'
 import { stuckAfterMs, stuckOn } from '../../src/cli/health.ts'
 import { reportOf } from '../../src/engine/worker.ts'
 import { timeline } from '../../src/index.ts'
+import { agent, tool } from '../../src/layers/agent/index.ts'
+import { aggregate, sqlProjection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
 import { table } from '../../src/layers/table/index.ts'
@@ -51,6 +53,55 @@ onEveryStore('a worker', (world) => {
     isHanging = false
     // None of them ends by itself: closing waits as long as it is told, and no longer.
     await engine.close({ grace: 50 })
+  })
+
+  it('tells of a model, a tool or a handler of SQL that hangs while others move, and no longer once it is over', async () => {
+    const at = await world()
+    const engine = await at.engine({ lease: 600 })
+    const letGo: (() => void)[] = []
+    const hang = () => new Promise<void>((resolve) => letGo.push(resolve))
+    const clerk = agent('clerk', {
+      async model({ messages }) {
+        const last = messages.at(-1)
+        if (last?.content === 'hang') await hang()
+        if (last?.content === 'use') return { content: '', requests: [{ tool: 'slow', args: {} }] }
+        return { content: 'ok' }
+      },
+      modelCalls: { timeout: '1h' },
+      tools: { slow: tool({ kind: 'idempotent', run: hang }) },
+    })
+    const turns = [
+      (await engine.open(clerk, 'a')).turn('hang'),
+      (await engine.open(clerk, 'b')).turn('use'),
+      (await engine.open(clerk, 'c')).turn('hello'),
+    ]
+    expect((await turns[2]!).content).toBe('ok')
+    const account = aggregate('account', {
+      initial: () => 0,
+      evolve: { deposited: (s, e: { amount: number }) => s + e.amount },
+      decide: { deposit: (_s, c: { amount: number }) => ({ type: 'deposited', amount: c.amount }) },
+    })
+    await (await engine.open(account, 'x')).do('deposit', { amount: 1 })
+    // On SQLite a rider keeps the only writer: nobody hears of anything until it has to give up.
+    if (at.kind === 'postgres') {
+      await engine.open(sqlProjection('ledger', { from: [account], on: { deposited: hang } }))
+      await expect.poll(() => letGo.length, { timeout: 20_000 }).toBe(3)
+    }
+    const counter = timeline('counter', { initial: () => 0, apply: (s: number) => s })
+    const raw = await engine.open(counter, 'r')
+    const charging = raw.effects.run('charge', hang)
+    const report = async () => reportOf((await engine.workers()).find((row) => row.id === engine.kernel.worker.id)!)
+    const said = async () => (await report()).underWay.map(({ timeline, what }) => `${timeline} ${what}`).sort()
+    const handler = 'projection/ledger@1-1 handler of deposited at events/account/x@1'
+    const seen = at.kind === 'postgres' ? [handler] : []
+    const calls = ['agent/clerk/a model call', 'agent/clerk/b tool slow', 'counter/r effect charge']
+    await expect.poll(said, { timeout: 20_000 }).toEqual([...calls, ...seen])
+    expect((await report()).underWay.find(({ what }) => what === 'model call')!.limitMs).toBe(3_600_000)
+    const [slow] = stuckOn(await report(), engine.kernel.worker.now() + stuckAfterMs + 5000)
+    expect(slow).toMatch(/(tool slow|handler of deposited .*|effect charge) without a sign for/)
+    for (const end of letGo) end()
+    await Promise.all([...turns, charging])
+    await expect.poll(said, { timeout: 20_000 }).toEqual([])
   })
 
   it('tells of checkpoints that fail in a row, with the reason, until one succeeds', async () => {

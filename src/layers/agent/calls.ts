@@ -163,7 +163,8 @@ async function resolveDoubt(
 async function settleUnknown(host: CallHost, wanted: Wanted, tool: AnyTool): Promise<CallOutcome | null> {
   const { key } = getEffect(host.open.ledger, wanted.id)!
   if (tool.probe) {
-    const probed = await tool.probe(key, wanted.args)
+    const told = tell(host, `probe of tool ${wanted.name}`, null)
+    const probed = await Promise.resolve(tool.probe(key, wanted.args)).finally(() => told.end())
     if (!probed.happened) return null
     await host.open.write([
       { type: '$effect.settled', data: { id: wanted.id, outcome: 'done', by: 'probe' } },
@@ -227,13 +228,23 @@ async function attempt(
 ): Promise<unknown> {
   const { key } = getEffect(host.open.ledger, wanted.id)!
   const attempt = host.open.state.calls.get(wanted.id)?.attempt ?? 1
-  if (timeoutMs === null) return await tool.run(wanted.args, { key, attempt, signal })
   const watch = new CallWatch(host.kernel.clock, timeoutMs, signal)
+  const told = tell(host, `tool ${wanted.name}`, timeoutMs)
   try {
-    return await watch.wait(tool.run(wanted.args, { key, attempt, signal: watch.signal }))
+    return await watch.wait(tool.run(wanted.args, { key, attempt, signal: timeoutMs === null ? signal : watch.signal }))
   } finally {
+    told.end()
     watch.end()
   }
+}
+
+/** Others see it while it lasts: a call that hangs while everything else moves. */
+export function tell(
+  { kernel, open }: Pick<CallHost, 'kernel' | 'open'>,
+  what: string,
+  limitMs: number | null,
+): { alive(): void; end(): void } {
+  return kernel.worker.begin({ timeline: open.id, what, limitMs })
 }
 
 /** The intent of a call, before it is made. A call whose intent is on record already goes on under the same key. */

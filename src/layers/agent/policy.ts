@@ -127,10 +127,18 @@ export class CallWatch {
   readonly #outer: AbortSignal | undefined
   readonly #onAbort: () => void
   readonly #timedOut: Promise<never>
+  readonly #onAlive: () => void
   #refuse: (error: unknown) => void = () => undefined
   #cancel: () => void = () => undefined
 
-  constructor(clock: Clock, timeoutMs: number | null, outer: AbortSignal | undefined) {
+  /** `onAlive` is told when something came. */
+  constructor(
+    clock: Clock,
+    timeoutMs: number | null,
+    outer: AbortSignal | undefined,
+    onAlive: () => void = () => undefined,
+  ) {
+    this.#onAlive = onAlive
     this.#clock = clock
     this.#timeoutMs = timeoutMs
     this.#outer = outer
@@ -150,6 +158,7 @@ export class CallWatch {
 
   /** Something came: the time starts anew. */
   alive(): void {
+    this.#onAlive()
     this.#cancel()
     const { timeoutMs } = { timeoutMs: this.#timeoutMs }
     if (timeoutMs === null) return

@@ -2,7 +2,7 @@
 // state alone, so a turn that was cut off anywhere goes on exactly where its history ends.
 
 import { getEffect } from '../../core/effects.ts'
-import { abortError, type CallHost, callTool, entry, fail, intend, messageOf, throwIfAborted } from './calls.ts'
+import { abortError, type CallHost, callTool, entry, fail, intend, messageOf, tell, throwIfAborted } from './calls.ts'
 import type { ModelInDoubt } from './definition.ts'
 import type { Message, Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from './message.ts'
 import { CallWatch, pause } from './policy.ts'
@@ -130,7 +130,9 @@ async function askModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: stri
   // A continued answer stays the attempt that it began as: whoever reads along notices nothing.
   const begun = before && host.modelInDoubt === 'continue' ? before : null
   const names = allowedTools(host.tools, host.settings)
-  const watch = new CallWatch(host.kernel.clock, host.guards.model.timeoutMs, host.signal)
+  const { timeoutMs } = host.guards.model
+  const told = tell(host, 'model call', timeoutMs)
+  const watch = new CallWatch(host.kernel.clock, timeoutMs, host.signal, () => told.alive())
   try {
     const made = model({
       messages: [...state.messages.values()],
@@ -154,6 +156,7 @@ async function askModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: stri
       entry('answered', { id, answer: plain(answer), ...(begun && { attempt: begun.attempt }) }),
     ])
   } finally {
+    told.end()
     watch.end()
   }
 }

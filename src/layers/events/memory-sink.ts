@@ -105,6 +105,10 @@ export class MemorySink<State> implements Sink {
     return this.#state
   }
 
+  get where(): string {
+    return this.#timeline
+  }
+
   get position(): FeedPosition {
     return this.#position
   }

@@ -137,6 +137,10 @@ class MailSink implements Sink {
     this.#ahead = new Ahead(engine.kernel.clock.elapsed())
   }
 
+  get where(): string {
+    return `process/${this.#name}`
+  }
+
   get position(): FeedPosition {
     return this.#ahead.over(this.#open?.state.position ?? feedStart)
   }

@@ -5,10 +5,12 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { growingPause } from '../../core/pause.ts'
+import type { FeedPosition } from '../../core/ports.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
+import type { UnderWay } from '../../engine/worker.ts'
 import { PoisonError, quarantinedOf, type Sink } from './sink.ts'
-import type { Events } from './source.ts'
+import type { Events, Occurrence } from './source.ts'
 
 export interface RunnerStatus {
   readonly position: string
@@ -57,6 +59,8 @@ export class Runner {
   #isStopped = false
   #isAwake = false
   #wake: (() => void) | null = null
+  readonly #unwatch: () => void
+  #applying: { readonly events: readonly Occurrence[]; readonly since: number } | null = null
   #waiters: readonly Waiter[] = []
   #loop: Promise<void>
 
@@ -66,6 +70,7 @@ export class Runner {
     this.sink = sink
     this.#poison = poison
     sink.confirmBy?.(() => events.confirm())
+    this.#unwatch = kernel.worker.watch(() => this.#underWay())
     this.#unlisten = kernel.store.listen(() => this.wake())
     this.#loop = this.#run()
   }
@@ -133,6 +138,7 @@ export class Runner {
     this.#unlisten()
     this.wake()
     await this.#loop
+    this.#unwatch()
     for (const { reject } of this.#waiters) reject(new RepriseError('CLOSED', 'the projection was closed'))
     await this.sink.close()
   }
@@ -166,7 +172,7 @@ export class Runner {
       }
     }
     const { events, next, isEnd } = await this.#events.page(this.sink.position)
-    if (events.length > 0 || next !== this.sink.position) await this.sink.apply(events, next)
+    if (events.length > 0 || next !== this.sink.position) await this.#apply(events, next)
     this.#applied += events.length
     if (events.length > 0) this.#lastEventAt = events[events.length - 1]!.at.time
     if (isEnd && (await this.sink.isCurrent?.()) === false) {
@@ -180,6 +186,26 @@ export class Runner {
       this.#tellWaiters(null)
     }
     return isEnd
+  }
+
+  async #apply(events: readonly Occurrence[], next: FeedPosition): Promise<void> {
+    this.#applying = { events, since: this.#kernel.clock.elapsed() }
+    try {
+      await this.sink.apply(events, next)
+    } finally {
+      this.#applying = null
+    }
+  }
+
+  /** Told to others with each heartbeat: a handler that hangs while everything else moves. */
+  #underWay(): UnderWay[] {
+    const applying = this.#applying
+    const first = applying?.events[0]
+    if (!applying || !first) return []
+    const { occurrence, since } = this.sink.handling ?? { occurrence: first, since: applying.since }
+    const { timeline, seq } = occurrence.at
+    const what = this.sink.handling ? 'handler of' : `${applying.events.length} events, from`
+    return [{ timeline: this.sink.where, what: `${what} ${occurrence.type} at ${timeline}@${seq}`, since }]
   }
 
   /** Behind the position that its owner has stored, nothing of ours is left to read. */

@@ -21,7 +21,18 @@ export function placeOf({ type, at }: Occurrence): Place {
   return { timeline: at.timeline, seq: at.seq, type }
 }
 
+/** One event and its handler, which may have to wait for something outside. */
+export interface Handling {
+  readonly occurrence: Occurrence
+  /** By the monotonic clock. */
+  readonly since: number
+}
+
 export interface Sink {
+  /** The timeline that holds its position, for people. */
+  readonly where: string
+  /** What it is at, if it applies events one by one and can say. */
+  readonly handling?: Handling | null
   /** Everything up to here is in the state. */
   readonly position: FeedPosition
   readonly quarantine: readonly Quarantined[]

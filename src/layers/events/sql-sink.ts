@@ -12,7 +12,17 @@ import { endedStatus } from '../../engine/generations.ts'
 import { callPureSql } from '../../engine/guard/zone.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
-import { Ahead, cursorAt, hasWritten, isAside, PoisonError, placeOf, type Quarantined, type Sink } from './sink.ts'
+import {
+  Ahead,
+  cursorAt,
+  type Handling,
+  hasWritten,
+  isAside,
+  PoisonError,
+  placeOf,
+  type Quarantined,
+  type Sink,
+} from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 import type { Gate } from './team.ts'
 
@@ -59,6 +69,7 @@ export class SqlSink implements Sink {
   readonly #setup: Setup | undefined
   readonly #gate: Gate
   #open: OpenTimeline<Progress> | null = null
+  #handling: Handling | null = null
   #isOneByOne = false
   #ahead: Ahead
 
@@ -83,6 +94,14 @@ export class SqlSink implements Sink {
 
   get position(): FeedPosition {
     return this.#ahead.over(this.#open?.state.position ?? feedStart)
+  }
+
+  get where(): string {
+    return this.timeline
+  }
+
+  get handling(): Handling | null {
+    return this.#handling
   }
 
   get quarantine(): readonly Quarantined[] {
@@ -175,7 +194,7 @@ export class SqlSink implements Sink {
   #firstCommit() {
     const setup = this.#setup
     const cursors = { [this.timeline]: feedStart }
-    return setup && !setup.once ? { cursors, ride: (sql: Sql) => setup.run(sql, this.#generation) } : { cursors }
+    return setup && !setup.once ? { cursors, ride: (sql: Sql) => this.#setUp(setup, sql) } : { cursors }
   }
 
   /** Nothing if another partition has done it. */
@@ -184,8 +203,18 @@ export class SqlSink implements Sink {
     if (!setup?.once) return
     await this.#engine.create(setup.once, progressFold, [{ type: 'partly', data: { seen: {} } }], {
       release: true,
-      ride: (sql: Sql) => setup.run(sql, this.#generation),
+      ride: (sql: Sql) => this.#setUp(setup, sql),
     })
+  }
+
+  async #setUp(setup: Setup, sql: Sql): Promise<void> {
+    const { timeline } = this
+    const told = this.#engine.kernel.worker.begin({ timeline, what: `setup of generation ${this.#generation}` })
+    try {
+      await setup.run(sql, this.#generation)
+    } finally {
+      told.end()
+    }
   }
 
   #seenWith({ at }: Occurrence): Record<string, number> {
@@ -205,6 +234,7 @@ export class SqlSink implements Sink {
   ): Promise<void> {
     const ride = async (sql: Sql) => {
       for (const occurrence of events) {
+        this.#handling = { occurrence, since: this.#engine.kernel.clock.elapsed() }
         try {
           const at = { ...occurrence.at, generation: this.#generation }
           const call = (own: Sql) => this.#on[occurrence.type]?.(own, occurrence.event as never, at)
@@ -217,6 +247,8 @@ export class SqlSink implements Sink {
           )
         } catch (cause) {
           throw new PoisonError(occurrence, cause)
+        } finally {
+          this.#handling = null
         }
       }
     }

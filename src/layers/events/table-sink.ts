@@ -66,6 +66,10 @@ export class TableSink<Tx extends OffsetTx> implements Sink {
     return this.#ahead.over(String(this.#table?.offset(this.#name) ?? feedStart))
   }
 
+  get where(): string {
+    return this.#table?.timeline ?? this.#name
+  }
+
   get quarantine(): readonly Quarantined[] {
     return this.#quarantine
   }

@@ -46,5 +46,6 @@ export {
 export type { RecoveryReport } from './engine/report.ts'
 export type { Past, Reprise } from './engine/reprise.ts'
 export type { KeyRing } from './engine/seal.ts'
+export type { SqlName } from './engine/sql.ts'
 export type { StoreTools } from './engine/store-tools.ts'
 export type { Fault, VerifyReport } from './engine/verify.ts'

@@ -119,7 +119,7 @@ const kinds = {
   RIDER_FAILED: { remedy: 'fix', hint: 'The SQL that rode in the transaction failed; nothing of the commit was kept.' },
   SQL_REFUSED: {
     remedy: 'fix',
-    hint: 'SQL inside a commit is one statement per call, without transaction control or settings of the session.',
+    hint: 'SQL inside a commit is one statement per call, without transaction control or settings of the session; rp.sql only reads, and only your own tables.',
   },
   EFFECT_IN_DOUBT: {
     remedy: 'stop',

@@ -39,6 +39,9 @@ export interface Limits {
   readonly treeNames: number
   /** How long the user's code inside a transaction may take, in milliseconds: it holds locks meanwhile. */
   readonly userCodeMs: number
+  /** Rows that one `rp.sql` gives, and how long it may take, in milliseconds. */
+  readonly sqlRows: number
+  readonly sqlMs: number
 }
 
 export const defaultLimits: Limits = {
@@ -62,4 +65,6 @@ export const defaultLimits: Limits = {
   treeDepth: 128,
   treeNames: 200_000,
   userCodeMs: 60_000,
+  sqlRows: 100_000,
+  sqlMs: 30_000,
 }

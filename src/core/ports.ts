@@ -3,6 +3,7 @@
 
 import type { Blobs } from './blobs.ts'
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from './coordinate.ts'
+import type { SqlQuery } from './sql.ts'
 
 export type { Blobs, ChunkRow } from './blobs.ts'
 
@@ -424,6 +425,8 @@ export interface Store {
   /** The catalog of one timeline (not of its base), newest sequence first; of equal sequences the one published last first. */
   checkpoints(timeline: TimelineId): Promise<ManifestRecord[]>
   cursors(): Promise<CursorRow[]>
+  /** Rows of the user's own tables, as one state has them; never writes. Left out: the store has no SQL. */
+  query?(query: SqlQuery): Promise<Record<string, unknown>[]>
   workers(): Promise<WorkerRow[]>
   /** Registers or renews a worker and tells the database time. `ok: false`: it was retired and must not go on under this id. */
   beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }>

@@ -33,6 +33,7 @@ import { type Pending, pending } from './pending.ts'
 import { type Recovered, recover } from './recover.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
 import { lookAgain } from './second-look.ts'
+import { querySql } from './sql.ts'
 import { whileAwaited } from './stay-alive.ts'
 import { ledgerOnly, StoreTools } from './store-tools.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
@@ -264,6 +265,18 @@ export class Reprise extends StoreTools {
       return (definition.handle ? definition.handle(open) : open) as Handle
     }
     return await follow(this.kernel, head, definition.fold, promote, options)
+  }
+
+  /**
+   * Rows of your own tables, through the store's own connection. Reads only (else SQL_REFUSED), within `limits.sqlRows` and
+   * `limits.sqlMs`. Values are bound; a name in the text comes from a definition.
+   * @example await rp.sql<{ total: number }>`SELECT total FROM ${ledger.table('totals')} WHERE id = ${id}`
+   */
+  sql<Row = Record<string, unknown>>(text: TemplateStringsArray, ...values: readonly unknown[]): Promise<Row[]>
+  sql<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Row[]>
+  async sql<Row>(text: string | TemplateStringsArray, ...values: readonly unknown[]): Promise<Row[]> {
+    this.check()
+    return await querySql<Row>(this, text, values)
   }
 
   /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */

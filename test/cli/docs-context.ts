@@ -61,7 +61,11 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     'declare const input: { plan: string }',
     "declare const assert: typeof import('node:assert/strict')",
   ],
-  'docs/guides/events.md': [account],
+  'docs/guides/events.md': [
+    account,
+    "declare const ledger: import('reprise/events').SqlProjectionDefinition",
+    'declare const least: number',
+  ],
   'docs/guides/saves.md': [
     'interface Model { readonly epoch: number }',
     'declare const model: Model',

@@ -13,6 +13,7 @@ export {
   partitionedProjection,
   partitionedTableProjection,
   projection,
+  type SqlProjectionDefinition,
   sqlProjection,
   tableProjection,
 } from './projection.ts'

@@ -9,6 +9,7 @@ import type { Validity } from '../../core/validity.ts'
 import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
 import { endGeneration, forgetGeneration, liveGeneration } from '../../engine/generations.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { type SqlName, tableOfGeneration } from '../../engine/sql.ts'
 import { MemorySink } from './memory-sink.ts'
 import { catalogOf, generationTimeline, helperModel, projectionKind } from './model.ts'
 import { type Build, ProjectionHandle, type ProjectionModel, type RebuildOptions } from './projection-handle.ts'
@@ -72,6 +73,14 @@ export interface ProjectionDefinition<State> extends Entity<ProjectionHandle<Sta
    * processes of the old number go on until then; one that was cut off is gone on with.
    */
   rescale(engine: Reprise, options?: RebuildOptions): Promise<void>
+}
+
+export interface SqlProjectionDefinition extends ProjectionDefinition<null> {
+  /**
+   * For `rp.sql`: the table <name>_<generation> of the generation that is live when the query runs.
+   * @example await rp.sql`SELECT * FROM ${ledger.table('totals')} WHERE id = ${id}`
+   */
+  table(name: string): SqlName
 }
 
 const memoryFold: Fold<unknown> = {
@@ -190,12 +199,12 @@ function checkPartitions(partitions: number): void {
 export function sqlProjection<
   Sources extends readonly EventSource[],
   On extends Handlers<Sql, Sources, Promise<unknown> | unknown, SqlAt>,
->(name: string, options: SqlProjectionOptions<Sources, On>): ProjectionDefinition<null> {
+>(name: string, options: SqlProjectionOptions<Sources, On>): SqlProjectionDefinition {
   checkReading(`projection ${name}`, options)
   const version = String(options.version ?? 1)
   const { partitions = 1 } = options
   checkPartitions(partitions)
-  return define<null>(name, version, partitions, (engine, generation, count) => {
+  const definition = define<null>(name, version, partitions, (engine, generation, count) => {
     const scope = generationTimeline(name, version, generation, null)
     engine.declare(helperModel(projectionKind, name, scope, progressFold as Fold<never>))
     const shares = shareOut(engine, name, version, generation, count)
@@ -220,6 +229,7 @@ export function sqlProjection<
       },
     }
   })
+  return { ...definition, table: (table) => tableOfGeneration(table, catalogOf(name), version) }
 }
 
 /** A projection into a table: its rows and its position change in one transaction. */

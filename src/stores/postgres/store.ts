@@ -24,6 +24,7 @@ import type {
   WorkerRow,
 } from '../../core/ports.ts'
 import { checkCommit, checkTimelineQuery } from '../../core/shapes.ts'
+import type { SqlQuery } from '../../core/sql.ts'
 import { postgresBlobs } from './blobs.ts'
 import { commitBatch } from './commit.ts'
 import type { Connections } from './connect.ts'
@@ -52,6 +53,7 @@ import {
 import type { Session } from './session.ts'
 import { escapeText, isStorable } from './text.ts'
 import { timelinesQuery } from './timelines.ts'
+import { queryUser } from './user-query.ts'
 import { beat, listWorkers, retire, tidy } from './workers.ts'
 import { LastRuns } from './write.ts'
 
@@ -207,6 +209,10 @@ export class PostgresStore implements Store {
       WHERE tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) ORDER BY seq DESC, ord DESC`
     const rows = await this.#connections.rows<ManifestRow>(text, [this.#ns, timeline], 'safe', 'checkpoints')
     return rows.map(toManifest)
+  }
+
+  query(query: SqlQuery): Promise<Record<string, unknown>[]> {
+    return queryUser(this.#connections, this.#s, query)
   }
 
   async cursors(): Promise<CursorRow[]> {

@@ -41,6 +41,14 @@ export function checkRiderText(text: string): void {
   if (found.slice(end).some((token) => token !== ';')) throw refused('only one statement for each call')
 }
 
+/** Throws SQL_REFUSED where there is more than one. SQLite itself would run the first and say nothing. */
+export function oneStatement(text: string): void {
+  const found = tokensOf(text)
+  const start = found.findIndex((token) => token !== ';')
+  if (found.slice(endOf(found, Math.max(start, 0), false)).some((token) => token !== ';'))
+    throw refused('only one statement for each call')
+}
+
 export const noTemporary = 'temporary tables, views and triggers stay in the connection, which others use next'
 
 /** Words in capitals, quoted pieces as they are; comments are left out. */

@@ -53,7 +53,7 @@ export class Rider implements Sql {
     if (this.#isOver) throw new RepriseError('CLOSED', 'the commit that this SQL rode in is over')
     if (this.#isLost) throw lost()
     checkRiderText(text)
-    const table = reserved.exec(text)?.[0]
+    const table = reservedName(text)
     if (table) throw refused(`${table} is reserved: names with reprise_ are the store's own`)
     try {
       return work(this.#connection.once(text))
@@ -63,6 +63,11 @@ export class Rider implements Sql {
       throw withStatement(error, text)
     }
   }
+}
+
+/** Of the store's own tables, if the text names one. */
+export function reservedName(text: string): string | undefined {
+  return reserved.exec(text)?.[0]
 }
 
 export function lost(): RepriseError {

@@ -25,6 +25,7 @@ import type {
   WorkerRecord,
   WorkerRow,
 } from '../../core/ports.ts'
+import type { SqlQuery } from '../../core/sql.ts'
 import { AckMark } from './ack-mark.ts'
 import { SqliteBlobs } from './blobs.ts'
 import { readCatalog } from './catalog.ts'
@@ -43,6 +44,7 @@ import { retryBusy } from './retry.ts'
 import { schemaVersion } from './schema.ts'
 import { raiseSweepMark, readSweepMark } from './sweep-mark.ts'
 import { tidy } from './tidy.ts'
+import { queryUser } from './user-query.ts'
 import { Writer } from './writer.ts'
 
 export interface SqliteOptions {
@@ -133,6 +135,10 @@ class SqliteStore implements Store {
 
   async head(names: readonly TimelineId[]): Promise<(Head | null)[]> {
     return this.#read(({ timelines, workers, now }) => names.map((name) => toHead(timelines.find(name), workers, now)))
+  }
+
+  async query(query: SqlQuery): Promise<Record<string, unknown>[]> {
+    return this.#read(({ connection }) => queryUser(connection, query))
   }
 
   async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {

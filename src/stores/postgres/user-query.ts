@@ -1,0 +1,63 @@
+// Queries of the user's own tables: in a transaction that only reads, through a cursor, which takes nothing but a query and
+// gives no more rows than are wanted. The server ends one that takes too long. The transaction is always rolled back, and with
+// it whatever the query set.
+
+import { RepriseError } from '../../core/errors.ts'
+import { checkReads, refusedByDatabase, type SqlQuery, textOf, tookTooLong, tooManyRows } from '../../core/sql.ts'
+import { withStatement } from '../../core/sql-error.ts'
+import type { Connections } from './connect.ts'
+import type { DriverClient } from './driver.ts'
+import { isConnectionLoss, isRetryable } from './failure.ts'
+import { toNumbered } from './placeholder.ts'
+
+type Rows = Record<string, unknown>[]
+
+const cursor = 'reprise_query'
+
+export async function queryUser(connections: Connections, schema: string, query: SqlQuery): Promise<Rows> {
+  const [text, isTemplate] = [textOf(query, (number) => `$${number}`), query.parts.length > 1]
+  checkReads(text)
+  if (namesSchema(text, schema)) {
+    throw new RepriseError('SQL_REFUSED', `the tables in ${schema} are the store's own: read them through Reprise`)
+  }
+  const numbered = isTemplate ? text : toNumbered(text, query.values.length > 0)
+  const answer = await connections.use('a query', 'safe', async (client, spend) => {
+    try {
+      return await fetch(client, numbered, query)
+    } catch (error) {
+      // What says something about the connection is dealt with there; the rest is about the query.
+      if (isConnectionLoss(error) || isRetryable(error)) throw error
+      return failureOf(error, query, text)
+    } finally {
+      await client.query({ text: 'ROLLBACK; SELECT pg_advisory_unlock_all()' }).catch(spend)
+    }
+  })
+  if (answer instanceof RepriseError) throw answer
+  return answer
+}
+
+async function fetch(client: DriverClient, text: string, query: SqlQuery): Promise<Rows> {
+  const { values, rowsMax, timeoutMs } = query
+  await client.query({ text: `BEGIN READ ONLY; SET LOCAL statement_timeout = ${Math.ceil(timeoutMs)}` })
+  await client.query({ text: `DECLARE ${cursor} NO SCROLL CURSOR FOR ${text}`, values: values.map(toParameter) })
+  const { rows } = await client.query({ text: `FETCH FORWARD ${rowsMax + 1} FROM ${cursor}` })
+  if (rows.length > rowsMax) throw tooManyRows(query)
+  return rows
+}
+
+function failureOf(error: unknown, query: SqlQuery, text: string): RepriseError {
+  if (error instanceof RepriseError) return error
+  const { code } = error as { readonly code?: unknown }
+  return code === '57014' ? tookTooLong(query) : refusedByDatabase(withStatement(error, text))
+}
+
+function namesSchema(text: string, schema: string): boolean {
+  const name = schema.replaceAll('"', '')
+  const escaped = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+  return new RegExp(`(?<![\\w$])"?${escaped}"?\\s*\\.`, 'i').test(text)
+}
+
+/** The driver takes bytes as a Buffer only. */
+function toParameter(value: unknown): unknown {
+  return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value
+}

@@ -1,0 +1,40 @@
+// Queries of the user's own tables, on the connection that only reads: SQLite itself refuses whatever would write. Time is
+// looked at between two rows; within one step of SQLite nobody can interrupt it.
+
+import { checkReads, refusedByDatabase, type SqlQuery, textOf, tookTooLong, tooManyRows } from '../../core/sql.ts'
+import { withStatement } from '../../core/sql-error.ts'
+import type { Connection } from './connection.ts'
+import type { SqlValue } from './driver.ts'
+import { isBusy } from './failure.ts'
+import { reservedName } from './rider.ts'
+import { oneStatement, refused } from './rider-text.ts'
+
+export function queryUser(connection: Connection, query: SqlQuery): Record<string, unknown>[] {
+  const text = textOf(query, (number) => `?${number}`)
+  checkReads(text)
+  oneStatement(text)
+  const table = reservedName(text)
+  if (table) throw refused(`${table} is reserved: names with reprise_ are the store's own`)
+  const until = performance.now() + query.timeoutMs
+  const rows: Record<string, unknown>[] = []
+  try {
+    for (const row of connection.once(text).iterate(...query.values.map(toValue))) {
+      if (rows.length === query.rowsMax) throw tooManyRows(query)
+      if (performance.now() > until) throw tookTooLong(query)
+      rows.push({ ...row })
+    }
+  } catch (error) {
+    if (isBusy(error)) throw error
+    throw refusedUnlessOurs(error, text)
+  }
+  return rows
+}
+
+function refusedUnlessOurs(error: unknown, text: string): unknown {
+  return (error as { name?: string }).name === 'RepriseError' ? error : refusedByDatabase(withStatement(error, text))
+}
+
+function toValue(value: unknown): SqlValue {
+  if (typeof value === 'boolean') return value ? 1 : 0
+  return value === undefined ? null : (value as SqlValue)
+}

@@ -4,6 +4,7 @@
 import { spawnSync } from 'node:child_process'
 import { keyed, open, timeline } from '../dist/index.js'
 import { longestStall, median, pair, perSecond, time } from './measure.mjs'
+import { captureStall } from './support/capture-stall.mjs'
 import { bareSqlite, benchPostgres, sizeOf, temporaryFolder } from './support/stores.mjs'
 import { entries, notes, payloadBytes, payloads, text } from './support/workload.mjs'
 
@@ -431,6 +432,13 @@ export default [
     target: { details: { bytesOverLimit: { max: 1 }, timeRatio: { max: 0.1 }, reportedStallMs: { max: 25 } } },
     note: '1,000,000 keys, 1 % changed at random; beside it a full checkpoint',
     ...checkpointIncremental(),
+  },
+  {
+    name: 'capture-stall-40mb',
+    unit: 'ms',
+    target: { valueMax: 50 },
+    note: 'the longest stall of a checkpoint of 40 MB of plain state, appends beside it; beside it one that is not declared immutable',
+    ...captureStall(times(40)),
   },
   {
     name: 'recover-from-checkpoint',

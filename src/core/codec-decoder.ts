@@ -2,16 +2,14 @@
 // any spelling but the encoder's is MALFORMED. Nothing in the data chooses code to run: classes come from the registry.
 
 import type { ClassCodec } from './codec.ts'
+import { fillError, type Pace, SortedKeys, setField } from './codec-fields.ts'
 import {
   arrayTags,
   bytesPerUnit,
   codecVersion,
   define,
   errorKinds,
-  needsDefine,
   plainTags,
-  shapeBytesMax,
-  shapeKeysMax,
   shapesMax,
   shapeTags,
   tag,
@@ -25,10 +23,11 @@ import { isStackOverflow, malformed, ValueReader } from './codec-reader.ts'
 import { isListed, type ReadShape, type ReadShapes } from './codec-shape.ts'
 import { RepriseError } from './errors.ts'
 
+/** As many levels as the encoder writes in steps. */
+const outerLevels = 4
 const dateMax = 8.64e15
 const arrayLengthMax = 0xffff_ffff
 const unfinished = Object.freeze({})
-const hiddenErrorFields: ReadonlySet<string> = new Set(['name', 'message', 'cause'])
 
 export class ValueDecoder {
   readonly #in: ValueReader
@@ -55,6 +54,11 @@ export class ValueDecoder {
   }
 
   decode(): unknown {
+    this.#begin()
+    return this.#end(this.#value(0))
+  }
+
+  #begin(): void {
     const version = this.#in.byte()
     if (version !== codecVersion) {
       throw new RepriseError('INCOMPATIBLE_VERSION', `value format ${version} is not known`, {
@@ -62,9 +66,83 @@ export class ValueDecoder {
         known: codecVersion,
       })
     }
-    const value = this.#value(0)
+  }
+
+  #end(value: unknown): unknown {
     if (this.#in.remaining > 0) throw malformed(`${this.#in.remaining} bytes follow the value`)
     return value
+  }
+
+  /** The same value, made in steps: yields each time that so many bytes are read. */
+  *decodeInSteps(stepBytes: number): Generator<void, unknown> {
+    this.#begin()
+    const value = yield* this.#outer(0, { at: stepBytes, stepBytes })
+    return this.#end(value)
+  }
+
+  /** The outer levels of a value, child by child; what lies deeper is read in one go. */
+  *#outer(depth: number, pace: Pace): Generator<void, unknown> {
+    const found = this.#in.peek()
+    const isArray = (found >= arrayTags && found < shapeTags) || found === tag.array
+    let value: unknown
+    if (depth >= outerLevels) value = this.#value(depth)
+    else if (isArray) value = yield* this.#outerItems(found, depth, pace)
+    else if (found === tag.largeObject) value = yield* this.#outerFields(depth, pace)
+    else if (found === tag.map) value = yield* this.#outerMap(depth, pace)
+    else if ((found >= shapeTags && found < plainTags) || found === tag.newShape || found === tag.knownShape)
+      value = yield* this.#outerObject(found, depth, pace)
+    else value = this.#value(depth)
+    if (this.#in.offset >= pace.at) {
+      pace.at = this.#in.offset + pace.stepBytes
+      yield
+    }
+    return value
+  }
+
+  *#outerItems(found: number, depth: number, pace: Pace): Generator<void, unknown[]> {
+    this.#in.byte()
+    const count = found === tag.array ? this.#longCount() : found - arrayTags
+    const items = this.#newArray(count, depth)
+    for (let i = 0; i < count; i++) items.push(yield* this.#outer(depth + 1, pace))
+    return items
+  }
+
+  *#outerObject(found: number, depth: number, pace: Pace): Generator<void, Record<string, unknown>> {
+    this.#in.byte()
+    const shape =
+      found === tag.newShape
+        ? this.#newShape()
+        : found === tag.knownShape
+          ? this.#laterShape()
+          : this.#shape(found - shapeTags)
+    const result = this.#newObject(depth)
+    if (shape.keys.length > this.#in.remaining) throw malformed('the data ends too early')
+    for (const key of shape.keys) setField(result, key, yield* this.#outer(depth + 1, pace))
+    return result
+  }
+
+  *#outerFields(depth: number, pace: Pace): Generator<void, Record<string, unknown>> {
+    this.#in.byte()
+    const result = this.#newObject(depth)
+    const keys = new SortedKeys(this.#in, this.#shapes.length === shapesMax)
+    for (let i = 0; i < keys.count; i++) setField(result, keys.next(), yield* this.#outer(depth + 1, pace))
+    keys.check()
+    return result
+  }
+
+  *#outerMap(depth: number, pace: Pace): Generator<void, Map<unknown, unknown>> {
+    this.#in.byte()
+    this.#enter(depth, weight.medium)
+    const count = this.#in.count(2)
+    const result = new Map<unknown, unknown>()
+    this.#containers.push(result)
+    for (let i = 0; i < count; i++) {
+      const key = this.#value(depth + 1)
+      if (Object.is(key, -0)) throw malformed('a map has no key -0')
+      result.set(key, yield* this.#outer(depth + 1, pace))
+    }
+    if (result.size !== count) throw malformed('a map has the same key twice')
+    return result
   }
 
   #value(depth: number): unknown {
@@ -164,16 +242,25 @@ export class ValueDecoder {
   }
 
   #longArray(depth: number): unknown[] {
-    const count = this.#in.count(1)
-    if (count < 16) throw malformed('an array has a longer spelling than it needs')
-    return this.#array(count, depth)
+    return this.#array(this.#longCount(), depth)
   }
 
-  #array(count: number, depth: number): unknown[] {
+  #longCount(): number {
+    const count = this.#in.count(1)
+    if (count < 16) throw malformed('an array has a longer spelling than it needs')
+    return count
+  }
+
+  #newArray(count: number, depth: number): unknown[] {
     this.#enter(depth, weight.light)
     if (count > this.#in.remaining) throw malformed('the data ends too early')
     const items: unknown[] = []
     this.#containers.push(items)
+    return items
+  }
+
+  #array(count: number, depth: number): unknown[] {
+    const items = this.#newArray(count, depth)
     for (let i = 0; i < count; i++) items.push(this.#value(depth + 1))
     return items
   }
@@ -218,10 +305,15 @@ export class ValueDecoder {
     return shape
   }
 
-  #object(shape: ReadShape, depth: number): Record<string, unknown> {
+  #newObject(depth: number): Record<string, unknown> {
     this.#enter(depth, weight.light)
     const result: Record<string, unknown> = {}
     this.#containers.push(result)
+    return result
+  }
+
+  #object(shape: ReadShape, depth: number): Record<string, unknown> {
+    const result = this.#newObject(depth)
     this.#fields(result, shape, depth)
     return result
   }
@@ -237,31 +329,15 @@ export class ValueDecoder {
   }
 
   #largeObject(depth: number): Record<string, unknown> {
-    this.#enter(depth, weight.light)
-    const result: Record<string, unknown> = {}
-    this.#containers.push(result)
+    const result = this.#newObject(depth)
     this.#largeFields(result, depth)
     return result
   }
 
   #largeFields(result: Record<string, unknown>, depth: number): void {
-    const isTableFull = this.#shapes.length === shapesMax
-    const count = this.#in.count(2)
-    let keyBytes = 0
-    let before: string | undefined
-    for (let i = 0; i < count; i++) {
-      const start = this.#in.offset
-      const key = this.#in.text()
-      keyBytes += this.#in.offset - start
-      if (before !== undefined && before >= key) throw malformed('keys are not sorted')
-      before = key
-      const value = this.#value(depth + 1)
-      if (needsDefine(key)) define(result, key, value)
-      else result[key] = value
-    }
-    if (count <= shapeKeysMax && keyBytes <= shapeBytesMax && !isTableFull) {
-      throw malformed('a small object is written as a large one')
-    }
+    const keys = new SortedKeys(this.#in, this.#shapes.length === shapesMax)
+    for (let i = 0; i < keys.count; i++) setField(result, keys.next(), this.#value(depth + 1))
+    keys.check()
   }
 
   #map(depth: number): Map<unknown, unknown> {
@@ -322,16 +398,7 @@ export class ValueDecoder {
     else if (found === tag.knownShape) this.#fields(fields, this.#laterShape(), depth + 1)
     else if (found === tag.largeObject) this.#largeFields(fields, depth + 1)
     else throw malformed('an error without its fields')
-    if (Object.hasOwn(fields, 'stack') || fields.message === '') throw malformed('an error has another spelling')
-    if (Object.hasOwn(fields, 'name') && fields.name === kind.name) throw malformed('an error has another spelling')
-    const isAggregate = kind.name === 'AggregateError'
-    // An AggregateError is made with an empty list; one that was written without any has none.
-    if (isAggregate) Reflect.deleteProperty(result, 'errors')
-    for (const key of Object.keys(fields)) {
-      const isHidden = hiddenErrorFields.has(key) || (isAggregate && key === 'errors')
-      define(result, key, fields[key], !isHidden)
-    }
-    define(result, 'stack', `${shown(result.name)}: ${shown(result.message)}`, false)
+    fillError(result, kind.name, fields)
     return result
   }
 
@@ -369,8 +436,4 @@ export class ValueDecoder {
     if (result === unfinished) throw malformed('a cycle through an instance of a class')
     return result
   }
-}
-
-function shown(value: unknown): string {
-  return typeof value === 'string' ? value : '?'
 }

@@ -16,18 +16,18 @@ import {
   weight,
 } from './codec-format.ts'
 import { viewKind, writeBuffer, writeRegExp, writeView } from './codec-leaf.ts'
+import { className, fieldsOfError, hasHole, indexesOf, isForeignObjectPrototype, outerKind } from './codec-look.ts'
 import { writeBigint, writeNumber } from './codec-number.ts'
 import { ValuePath } from './codec-path.ts'
 import { isStackOverflow } from './codec-reader.ts'
-import { WriteShapes } from './codec-shape.ts'
+import { type WriteShape, WriteShapes } from './codec-shape.ts'
 import { ValueWriter } from './codec-writer.ts'
 import { RepriseError } from './errors.ts'
 
 /** Up to this many containers, looking through a list is faster than a map. */
 const listedMax = 8
-const arrayIndexMax = 0xffff_fffe
-/** Looked at one by one, whether enumerable or not. */
-const errorFields: ReadonlySet<string> = new Set(['name', 'message', 'cause', 'errors', 'stack'])
+/** A value that is written in steps is so at these levels: parts, state, its collections, their items. */
+const outerLevels = 4
 
 export class ValueEncoder {
   readonly #out: ValueWriter
@@ -42,6 +42,8 @@ export class ValueEncoder {
   readonly #indexed = new Map<object, number>()
   #containers = 0
   #units = 0
+  /** Where the next step ends. */
+  #stepAt = 0
   #message = 0
   #shapeCount = 0
   #unfinished: Set<object> | null = null
@@ -62,17 +64,23 @@ export class ValueEncoder {
 
   /** With `keepsSimple`, `takeSimple` has the value afterwards. */
   encode(value: unknown, keepsSimple = false): Uint8Array {
-    this.#keepsSimple = keepsSimple
-    this.#message += 1
-    this.#shapeCount = 0
-    this.#units = 0
-    this.#unfinished = null
-    this.#simple = null
-    this.#shapes.tidy()
-    this.#out.begin()
+    this.#begin(keepsSimple)
     try {
       this.#out.byte(codecVersion)
       this.#value(value, 0)
+      return this.#out.finish()
+    } finally {
+      this.#forget()
+    }
+  }
+
+  /** The same bytes, made in steps: yields each time that so many are written. Nobody may change the value meanwhile. */
+  *encodeInSteps(value: unknown, stepBytes: number): Generator<void, Uint8Array> {
+    this.#begin(false)
+    try {
+      this.#out.byte(codecVersion)
+      this.#stepAt = stepBytes
+      yield* this.#outer(value, 0, stepBytes)
       return this.#out.finish()
     } finally {
       this.#forget()
@@ -95,6 +103,17 @@ export class ValueEncoder {
       else copy[key] = values[i]
     }
     return copy
+  }
+
+  #begin(keepsSimple: boolean): void {
+    this.#keepsSimple = keepsSimple
+    this.#message += 1
+    this.#shapeCount = 0
+    this.#units = 0
+    this.#unfinished = null
+    this.#simple = null
+    this.#shapes.tidy()
+    this.#out.begin()
   }
 
   /** What was encoded belongs to the caller: keep no hold of it. */
@@ -130,6 +149,60 @@ export class ValueEncoder {
         throw this.#path.refuse(depth, `a function (${value.name || 'without a name'})`)
       default:
         throw this.#path.refuse(depth, 'a symbol')
+    }
+  }
+
+  /** The outer levels of a value, child by child; what lies deeper is written in one go. */
+  *#outer(value: unknown, depth: number, stepBytes: number): Generator<void> {
+    const kind = typeof value === 'object' && value !== null && depth < outerLevels ? outerKind(value) : null
+    if (kind === null) this.#value(value, depth)
+    else if (!this.#refer(value as object, depth)) {
+      if (kind === 'object') yield* this.#outerFields(value as object, depth, stepBytes)
+      else if (kind === 'array') yield* this.#outerItems(value as unknown[], depth, stepBytes)
+      else yield* this.#outerMap(value as Map<unknown, unknown>, depth, stepBytes)
+    }
+    if (this.#out.length < this.#stepAt) return
+    this.#stepAt = this.#out.length + stepBytes
+    yield
+  }
+
+  *#outerFields(value: object, depth: number, stepBytes: number): Generator<void> {
+    this.#weigh(weight.light)
+    if (Object.getOwnPropertySymbols(value).length > 0) throw this.#path.refuse(depth, 'a symbol as key')
+    this.#path.enter(depth, 'property')
+    const keys = Object.keys(value)
+    const shape = this.#shape(keys)
+    if (shape === null) {
+      keys.sort()
+      this.#out.tagged(tag.largeObject, keys.length)
+    }
+    for (const key of shape?.keys ?? keys) {
+      if (shape === null) this.#out.text(key)
+      yield* this.#outer(this.#property(value, key, depth), depth + 1, stepBytes)
+    }
+  }
+
+  *#outerItems(value: readonly unknown[], depth: number, stepBytes: number): Generator<void> {
+    this.#path.enter(depth, 'item')
+    this.#weigh(weight.light)
+    if (value.length < 16) this.#out.byte(arrayTags + value.length)
+    else this.#out.tagged(tag.array, value.length)
+    for (let i = 0; i < value.length; i++) {
+      this.#path.at(depth, i)
+      yield* this.#outer(value[i], depth + 1, stepBytes)
+    }
+  }
+
+  *#outerMap(value: Map<unknown, unknown>, depth: number, stepBytes: number): Generator<void> {
+    this.#weigh(weight.medium)
+    this.#out.tagged(tag.map, value.size)
+    let i = 0
+    for (const [key, item] of Map.prototype.entries.call(value)) {
+      this.#path.at(depth, i++)
+      this.#path.enter(depth, 'key')
+      this.#value(key, depth + 1)
+      this.#path.enter(depth, 'value')
+      yield* this.#outer(item, depth + 1, stepBytes)
     }
   }
 
@@ -193,16 +266,8 @@ export class ValueEncoder {
     const out = this.#out
     const keys = Object.keys(value)
     this.#path.enter(depth, 'property')
-    const shape = this.#shapes.find(keys, this.#shapeCount < shapesMax)
-    if (shape !== null && shape.message === this.#message) {
-      if (shape.index < 16) out.byte(shapeTags + shape.index)
-      else out.tagged(tag.knownShape, shape.index)
-    } else if (shape !== null && this.#shapeCount < shapesMax) {
-      shape.message = this.#message
-      shape.index = this.#shapeCount++
-      out.tagged(tag.newShape, shape.block.length)
-      out.raw(shape.block)
-    } else {
+    const shape = this.#shape(keys)
+    if (shape === null) {
       keys.sort()
       out.tagged(tag.largeObject, keys.length)
       for (const key of keys) {
@@ -227,6 +292,22 @@ export class ValueEncoder {
     if (!isSimple) return
     this.#simple = values
     this.#simpleKeys = sorted
+  }
+
+  /** Writes which shape it has; null: it has none, and its keys are written with it. */
+  #shape(keys: string[]): WriteShape | null {
+    const out = this.#out
+    const shape = this.#shapes.find(keys, this.#shapeCount < shapesMax)
+    if (shape !== null && shape.message === this.#message) {
+      if (shape.index < 16) out.byte(shapeTags + shape.index)
+      else out.tagged(tag.knownShape, shape.index)
+    } else if (shape !== null && this.#shapeCount < shapesMax) {
+      shape.message = this.#message
+      shape.index = this.#shapeCount++
+      out.tagged(tag.newShape, shape.block.length)
+      out.raw(shape.block)
+    } else return null
+    return shape
   }
 
   #property(value: object, key: string, depth: number): unknown {
@@ -262,12 +343,7 @@ export class ValueEncoder {
   /** Costs what is there, not what `length` says. */
   #sparseArray(value: readonly unknown[], depth: number): void {
     this.#weigh(weight.medium)
-    const indexes: number[] = []
-    for (const key of Object.keys(value)) {
-      const index = Number(key)
-      if (!Number.isInteger(index) || index < 0 || index > arrayIndexMax || String(index) !== key) break
-      indexes.push(index)
-    }
+    const indexes = indexesOf(value)
     this.#out.tagged(tag.sparseArray, value.length)
     this.#out.integer(indexes.length)
     let next = 0
@@ -344,15 +420,7 @@ export class ValueEncoder {
     this.#weigh(weight.heavy)
     let kind = 0
     for (let i = 1; i < errorKinds.length; i++) if (value instanceof errorKinds[i]!.type) kind = i
-    const fields: Record<string, unknown> = {}
-    for (const key of Object.keys(value)) {
-      const property = Object.getOwnPropertyDescriptor(value, key)
-      if (!errorFields.has(key) && property) Object.defineProperty(fields, key, property)
-    }
-    if (value.name !== errorKinds[kind]!.name) define(fields, 'name', value.name)
-    if (value.message !== '') define(fields, 'message', value.message)
-    if (Object.hasOwn(value, 'cause')) define(fields, 'cause', value.cause)
-    if (Object.hasOwn(value, 'errors')) define(fields, 'errors', (value as AggregateError).errors)
+    const fields = fieldsOfError(value, errorKinds[kind]!.name)
     this.#out.byte(tag.error)
     this.#out.byte(kind)
     this.#path.enter(depth, 'fields')
@@ -378,20 +446,4 @@ export class ValueEncoder {
     this.#value(data, depth + 1)
     this.#unfinished.delete(value)
   }
-}
-
-/** Stops at the first hole, so a long array of nothing costs nothing. */
-function hasHole(value: readonly unknown[]): boolean {
-  for (let i = 0; i < value.length; i++) if (value[i] === undefined && !Object.hasOwn(value, i)) return true
-  return false
-}
-
-/** Plain objects of another realm (a vm context, a frame) are plain too. */
-function isForeignObjectPrototype(prototype: object): boolean {
-  return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, 'isPrototypeOf')
-}
-
-function className(prototype: object): string {
-  const type: unknown = Object.getOwnPropertyDescriptor(prototype, 'constructor')?.value
-  return typeof type === 'function' && type.name !== '' ? type.name : 'a class without a name'
 }

@@ -29,6 +29,12 @@ export class ValueReader {
     return this.bytes[this.offset++]!
   }
 
+  /** The next byte, which stays where it is. */
+  peek(): number {
+    if (this.offset >= this.#end) throw malformed('the data ends too early')
+    return this.bytes[this.offset]!
+  }
+
   integer(): number {
     const first = this.byte()
     return first < 0x80 ? first : this.#longInteger(first & 0x7f)

@@ -25,6 +25,8 @@ import { RepriseError } from './errors.ts'
 import { defaultLimits, type Limits } from './limits.ts'
 
 const classNameLengthMax = 128
+/** A step of a value that is made in steps: some hundred microseconds of work. */
+const stepBytes = 64 * 1024
 
 /** How the instances of one class are stored: as plain data, under a name that is chosen here and never changes. */
 export interface ClassCodec<T = unknown> {
@@ -62,6 +64,18 @@ export class Codec {
     return this.#with((encoder) => encoder.encode(value))
   }
 
+  /**
+   * The same bytes, made in steps of about 64 KB: call `next` until it is done, with whatever else there is to do in
+   * between. Nobody may change the value meanwhile.
+   */
+  *encodeInSteps(value: unknown): Generator<void, Uint8Array> {
+    try {
+      return yield* new ValueEncoder(this.#byPrototype, this.#limits).encodeInSteps(value, stepBytes)
+    } catch (error) {
+      throw encodeError(error)
+    }
+  }
+
   /** The bytes, and what decoding them gives: a value of its own, that nobody else can change. */
   copy(value: unknown): { readonly bytes: Uint8Array; readonly value: unknown } {
     return this.#with((encoder) => {
@@ -77,10 +91,7 @@ export class Codec {
     try {
       return work(encoder)
     } catch (error) {
-      if (error instanceof RepriseError) throw error
-      throw isStackOverflow(error)
-        ? tooDeep(error)
-        : new RepriseError('UNSERIALIZABLE', 'reading the value failed', {}, error)
+      throw encodeError(error)
     } finally {
       this.#encoder = encoder
     }
@@ -88,6 +99,23 @@ export class Codec {
 
   /** @example codec.decode(codec.encode({ type: 'added', by: 2 })) // { by: 2, type: 'added' } */
   decode(bytes: Uint8Array): unknown {
+    try {
+      return this.#decoder(bytes).decode()
+    } catch (error) {
+      throw decodeError(error)
+    }
+  }
+
+  /** The same value, made in steps of about 64 KB. */
+  *decodeInSteps(bytes: Uint8Array): Generator<void, unknown> {
+    try {
+      return yield* this.#decoder(bytes).decodeInSteps(stepBytes)
+    } catch (error) {
+      throw decodeError(error)
+    }
+  }
+
+  #decoder(bytes: Uint8Array): ValueDecoder {
     if (bytes.length > this.#limits.valueBytes) {
       throw new RepriseError('LIMIT_EXCEEDED', `the encoded value is larger than ${this.#limits.valueBytes} bytes`, {
         limit: 'valueBytes',
@@ -95,13 +123,19 @@ export class Codec {
         bytes: bytes.length,
       })
     }
-    try {
-      return new ValueDecoder(bytes, this.#known, this.#byName, this.#limits).decode()
-    } catch (error) {
-      if (error instanceof RepriseError) throw error
-      throw isStackOverflow(error) ? tooDeep(error) : malformed('the value cannot be read', error)
-    }
+    return new ValueDecoder(bytes, this.#known, this.#byName, this.#limits)
   }
+}
+
+function encodeError(error: unknown): RepriseError {
+  if (error instanceof RepriseError) return error
+  if (isStackOverflow(error)) return tooDeep(error)
+  return new RepriseError('UNSERIALIZABLE', 'reading the value failed', {}, error)
+}
+
+function decodeError(error: unknown): RepriseError {
+  if (error instanceof RepriseError) return error
+  return isStackOverflow(error) ? tooDeep(error) : malformed('the value cannot be read', error)
 }
 
 function checkName(name: string): void {

@@ -22,12 +22,14 @@ export interface MeasuredCosts {
   readonly entriesPerMs: number | null
   /** Stored size of the newest checkpoint. */
   readonly checkpointBytes: number | null
+  /** The longest that the last checkpoint held up the process. */
+  readonly stallMs: number | null
   /** How busy this process was, from 0 to 1, between the last two checkpoints. */
   readonly load: number | null
 }
 
 export type CostSample =
-  | { readonly kind: 'checkpoint'; readonly ms: number; readonly bytes?: number }
+  | { readonly kind: 'checkpoint'; readonly ms: number; readonly bytes?: number; readonly stallMs?: number }
   | { readonly kind: 'open'; readonly ms: number }
   | { readonly kind: 'restore'; readonly ms: number; readonly bytes?: number }
   /** A recovery's replay: reading, decoding and folding. */
@@ -48,6 +50,7 @@ export const noCosts: MeasuredCosts = {
   bytesPerEntry: null,
   entriesPerMs: null,
   checkpointBytes: null,
+  stallMs: null,
   load: null,
 }
 
@@ -79,6 +82,7 @@ export function observe(costs: MeasuredCosts, sample: CostSample): MeasuredCosts
         ...costs,
         checkpointMs: smooth(costs.checkpointMs, sample.ms),
         checkpointBytes: sample.bytes ?? costs.checkpointBytes,
+        stallMs: sample.stallMs ?? costs.stallMs,
       }
     case 'open':
       return { ...costs, openMs: smooth(costs.openMs, sample.ms) }

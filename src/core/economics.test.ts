@@ -32,6 +32,7 @@ const costs: fc.Arbitrary<MeasuredCosts> = fc.record({
   bytesPerEntry: cost(1e6),
   entriesPerMs: cost(100),
   checkpointBytes: cost(1e9),
+  stallMs: cost(1e4),
   load: cost(1),
 })
 /** Nothing but what is given; reading is free, and so is looking at the catalog. */

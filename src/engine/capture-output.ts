@@ -9,7 +9,13 @@ import type { Blobs, Hash } from '../core/ports.ts'
 
 /** What capture and restore need from outside. */
 export interface StateIo {
-  readonly codec: { encode(value: unknown): Uint8Array; decode(bytes: Uint8Array): unknown }
+  readonly codec: {
+    encode(value: unknown): Uint8Array
+    decode(bytes: Uint8Array): unknown
+    /** For large values: the same in steps, between which others get their turn. */
+    encodeInSteps?(value: unknown): Generator<void, Uint8Array>
+    decodeInSteps?(bytes: Uint8Array): Generator<void, unknown>
+  }
   /** Equal bytes are sealed to equal bytes: that is what lets checkpoints share chunks. */
   readonly sealer: { sealChunk(plain: Uint8Array): Uint8Array; openChunk(stored: Uint8Array): Uint8Array }
   readonly hash: Hash
@@ -64,6 +70,15 @@ export class Slices {
     } finally {
       this.#startedAt = this.#io.elapsed()
     }
+  }
+}
+
+/** Steps to their end, a slice at a time. */
+export async function finishSteps<T>(steps: Generator<void, T>, slices: Slices): Promise<T> {
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+    if (slices.isDue) await slices.breathe()
   }
 }
 

@@ -13,6 +13,7 @@ import { type KeyedBase, writeKeyed } from './capture-keyed.ts'
 import {
   ChunkOutput,
   defaultOutputSettings,
+  finishSteps,
   type KnownChunks,
   type OutputSettings,
   type StateIo,
@@ -20,6 +21,10 @@ import {
 } from './capture-output.ts'
 
 export type { StateIo } from './capture-output.ts'
+
+/** How much of a value is encoded before others get their turn. */
+const firstSliceMs = 4
+const glanceBytes = 1024 * 1024
 
 /** What a published checkpoint left behind for the next one to build on. Opaque to the engine; lives in memory only. */
 export interface CaptureBase {
@@ -31,8 +36,8 @@ export type PartBase = KeyedBase | ValueBase
 export interface ValueBase {
   readonly kind: 'value'
   readonly part: ValuePart
-  /** Of the plain bytes. */
-  readonly digest: Digest
+  /** Of the plain bytes; null where they are many. */
+  readonly digest: Digest | null
   readonly bytes: number
   readonly known: KnownChunks
 }
@@ -41,7 +46,8 @@ type CapturedPart =
   | {
       readonly kind: 'value'
       readonly name: string | null
-      readonly plain: Uint8Array
+      /** The bytes, or the steps that are left to make them. */
+      readonly plain: Uint8Array | Generator<void, Uint8Array>
       readonly base: ValueBase | null
     }
   | {
@@ -56,6 +62,8 @@ export interface Capture {
   readonly kind: 'full' | 'incremental'
   /** How long taking it held up the event loop. */
   readonly stallMs: number
+  /** The value that is being encoded may have changed since. */
+  readonly isTouched: () => boolean
   status: 'taken' | 'writing' | 'written' | 'abandoned'
 }
 
@@ -87,6 +95,8 @@ export function captureState(
   state: unknown,
   base: CaptureBase | null,
   io: Pick<StateIo, 'codec' | 'elapsed'>,
+  /** A large plain value is encoded in slices, as long as this says that nobody has touched it. Left out: in one go. */
+  isTouched?: () => boolean,
 ): Capture {
   const startedAt = io.elapsed()
   const { value, keyeds } = takeApart(state)
@@ -97,7 +107,7 @@ export function captureState(
     parts.push({
       kind: 'value',
       name: null,
-      plain: io.codec.encode(value.rest),
+      plain: isTouched ? beginEncoding(value.rest, io) : io.codec.encode(value.rest),
       base: held?.kind === 'value' ? held : null,
     })
   }
@@ -107,7 +117,30 @@ export function captureState(
     const capture = new KeyedCapture(Keyed.treeOf(keyed), keyedBase?.mark ?? null)
     parts.push({ kind: 'keyed', name, capture, base: capture.canBuild ? keyedBase : null })
   }
-  return { parts, kind: base ? 'incremental' : 'full', stallMs: io.elapsed() - startedAt, status: 'taken' }
+  const kind = base ? 'incremental' : 'full'
+  return { parts, kind, stallMs: io.elapsed() - startedAt, status: 'taken', isTouched: isTouched ?? (() => false) }
+}
+
+/** A small value is done before anybody else gets a turn; of a large one, the first slice is. */
+function beginEncoding(
+  value: unknown,
+  io: Pick<StateIo, 'codec' | 'elapsed'>,
+): Uint8Array | Generator<void, Uint8Array> {
+  const steps = io.codec.encodeInSteps?.(value)
+  if (!steps) return io.codec.encode(value)
+  const until = io.elapsed() + firstSliceMs
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+    if (io.elapsed() >= until) return steps
+  }
+}
+
+/** A plain value was changed while it was being encoded: what was written of it is of two times. */
+export class TouchedValue extends Error {
+  constructor() {
+    super('the state was changed while it was captured')
+  }
 }
 
 /** Writes the chunks; all are durable when it resolves. If it throws, the capture is abandoned. */
@@ -125,7 +158,7 @@ export async function writeCapture(
     let totalBytes = 0
     for (const part of capture.parts) {
       if (part.kind === 'value') {
-        const written = await writeValue(part, output)
+        const written = await writeValue(part, output, capture.isTouched)
         bases.set(part.name, written)
         totalBytes += written.bytes
       } else {
@@ -167,11 +200,22 @@ function isAbandoned(capture: Capture): boolean {
   )
 }
 
-async function writeValue(part: Extract<CapturedPart, { kind: 'value' }>, output: ChunkOutput): Promise<ValueBase> {
-  const digest = output.io.hash(part.plain)
-  if (part.base && equalBytes(part.base.digest, digest)) return part.base
-  const { content, bytes, known } = await writeContent(part.plain, part.base?.known ?? new Map(), output)
+async function writeValue(
+  part: Extract<CapturedPart, { kind: 'value' }>,
+  output: ChunkOutput,
+  isTouched: () => boolean,
+): Promise<ValueBase> {
+  const plain = part.plain instanceof Uint8Array ? part.plain : await finishSteps(part.plain, output.slices)
+  if (!(part.plain instanceof Uint8Array) && isTouched()) throw new TouchedValue()
+  const digest = digestOfValue(plain, output.io)
+  if (part.base?.digest && digest && equalBytes(part.base.digest, digest)) return part.base
+  const { content, bytes, known } = await writeContent(plain, part.base?.known ?? new Map(), output)
   return { kind: 'value', part: { kind: 'value', name: part.name, content }, digest, bytes, known }
+}
+
+/** Tells an unchanged value at a glance; null: it is so large that its chunks tell, a slice at a time. */
+export function digestOfValue(plain: Uint8Array, io: Pick<StateIo, 'hash'>): Digest | null {
+  return plain.length > glanceBytes ? null : io.hash(plain)
 }
 
 /** A state is a Keyed, a plain object with Keyed among its properties, or one value. */

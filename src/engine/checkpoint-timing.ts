@@ -171,7 +171,7 @@ export class CheckpointTiming {
   }
 
   /** What lay before the mark is captured. */
-  published(mark: TimingMark, made: { readonly ms: number; readonly bytes: number }): void {
+  published(mark: TimingMark, made: { readonly ms: number; readonly bytes: number; readonly stallMs: number }): void {
     if (this.#isMeasuring) {
       const sinceMs = this.#clock.elapsed() - this.#startedAt
       const active = this.#clock.activeMs ? this.#activeMs - this.#activeAt : made.ms

@@ -12,7 +12,14 @@ import { defaultKeyedPlanSettings } from '../core/keyed-plan.ts'
 import { encodeManifest, type Manifest } from '../core/manifest.ts'
 import { growingPause } from '../core/pause.ts'
 import type { Attribute, ManifestRecord } from '../core/ports.ts'
-import { abandonCapture, type CaptureBase, type CaptureSettings, captureState, writeCapture } from './capture.ts'
+import {
+  abandonCapture,
+  type CaptureBase,
+  type CaptureSettings,
+  captureState,
+  TouchedValue,
+  writeCapture,
+} from './capture.ts'
 import { defaultOutputSettings } from './capture-output.ts'
 import { CheckpointTiming } from './checkpoint-timing.ts'
 import { ChunkHold } from './chunk-hold.ts'
@@ -28,6 +35,8 @@ import { refuseInvalid } from './validity.ts'
 
 const firstPauseMs = 100
 const longestPauseMs = 60_000
+/** A capture that held up the process for longer is told. */
+const heldMs = 50
 
 export interface CheckpointRequest {
   /** Shown in the catalog; "manual" if left out. */
@@ -277,10 +286,11 @@ export class Checkpointer<State> {
   async #make(request: CheckpointRequest, trigger: string, because: string): Promise<PublishedCheckpoint> {
     try {
       const made = await this.#attempt(request, trigger, because).catch(async (error) => {
+        const isTouched = error instanceof TouchedValue
         // Retention dropped what we built on, or a collector took what was put while this process was away: once more, on nothing.
-        if (!isReprise(error, 'BASE_GONE', 'SWEPT')) throw error
-        this.#base = null
-        return await this.#attempt(request, trigger, because)
+        if (!isTouched && !isReprise(error, 'BASE_GONE', 'SWEPT')) throw error
+        if (!isTouched) this.#base = null
+        return await this.#attempt(request, trigger, because, isTouched)
       })
       this.#failing = null
       return made
@@ -291,10 +301,16 @@ export class Checkpointer<State> {
     }
   }
 
-  async #attempt(request: CheckpointRequest, trigger: string, because: string): Promise<PublishedCheckpoint> {
+  /** `isHeld`: the state is captured in one go, whatever that takes. */
+  async #attempt(
+    request: CheckpointRequest,
+    trigger: string,
+    because: string,
+    isHeld = false,
+  ): Promise<PublishedCheckpoint> {
     const hold = await ChunkHold.begin(this.#kernel)
     try {
-      return await this.#attemptUnder(hold, request, trigger, because)
+      return await this.#attemptUnder(hold, request, trigger, because, isHeld)
     } finally {
       hold.end()
     }
@@ -305,6 +321,7 @@ export class Checkpointer<State> {
     request: CheckpointRequest,
     trigger: string,
     because: string,
+    isHeld: boolean,
   ): Promise<PublishedCheckpoint> {
     const { clock, events } = this.#kernel
     if (this.#timeline.broken && !this.#timeline.isShared) throw this.#timeline.broken
@@ -316,7 +333,10 @@ export class Checkpointer<State> {
     const base = request.full ? null : this.#base
     const io = stateIo(this.#kernel, hold)
     refuseInvalid(this.#kernel, this.#fold, this.#timeline.state, coordinate)
-    const capture = captureState(this.#timeline.captureParts(), base?.capture ?? null, io)
+    const touches = this.#timeline.touches
+    const isTouched = () => !this.#fold.immutable && this.#timeline.touches !== touches
+    const parts = this.#timeline.captureParts()
+    const capture = captureState(parts, base?.capture ?? null, io, isHeld ? undefined : isTouched)
     let isPublished = false
     try {
       const written = await writeCapture(capture, io, settingsOf(this.#fold))
@@ -328,7 +348,10 @@ export class Checkpointer<State> {
       this.#lastSeq = coordinate.seq
       const ms = clock.elapsed() - started
       const { totalBytes, addedBytes, kind, longestStallMs } = written
-      this.#timing.published(mark, { ms, bytes: totalBytes })
+      this.#timing.published(mark, { ms, bytes: totalBytes, stallMs: longestStallMs })
+      if (isHeld && capture.stallMs > heldMs) {
+        events.emit('capture-held', { timeline: coordinate.timeline, ms: capture.stallMs, bytes: totalBytes })
+      }
       this.#endTimer()
       events.emit('checkpoint-published', {
         coordinate,

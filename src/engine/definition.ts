@@ -75,6 +75,11 @@ export interface Fold<State> {
   readonly migrations?: StateMigrations<State> | undefined
   /** For the error where one is missing: what to add, as the author of the definition writes it. */
   migrationFor?(version: string): string
+  /**
+   * `apply` changes nothing of the state it is given, at no depth, but Keyed parts. Then a large state is captured in slices
+   * while it goes on to be folded; without this, one that is folded meanwhile is captured in one go.
+   */
+  readonly immutable?: boolean | undefined
   readonly checkpoint?: CheckpointPolicy | undefined
   readonly retain?: RetentionPolicy | undefined
   /** Entries larger than this are compressed. A model whose entries are mostly text may save space by a lower one. */

@@ -29,6 +29,8 @@ export interface EngineEvents {
   }
   /** A collector may have taken chunks of a capture under way: they were touched, and those missing are put again. */
   readonly 'chunks-renewed': { readonly chunks: number; readonly missing: number }
+  /** A large plain state had to be captured in one go, for it was folded meanwhile and is not declared `immutable`. */
+  readonly 'capture-held': { readonly timeline: string; readonly ms: number; readonly bytes: number }
   readonly 'checkpoint-verified': { readonly timeline: string; readonly id: string }
   readonly 'checkpoint-failed': { readonly timeline: string; readonly error: unknown; readonly failuresInARow: number }
   /** Code declared another policy than the one that was stored. */

@@ -16,9 +16,9 @@ import {
   type Manifest,
   type Segment,
 } from '../core/manifest.ts'
-import type { CaptureBase, PartBase, ValueBase } from './capture.ts'
+import { type CaptureBase, digestOfValue, type PartBase, type ValueBase } from './capture.ts'
 import type { KeyedBase, LayerBase } from './capture-keyed.ts'
-import type { KnownChunks, StateIo } from './capture-output.ts'
+import { finishSteps, type KnownChunks, type StateIo } from './capture-output.ts'
 import { ChunkInput, damaged } from './restore-input.ts'
 import { blockOf, blockOfSegment, PageReader, valuesOf } from './restore-pages.ts'
 
@@ -47,8 +47,9 @@ export async function restoreState(
   for (const part of manifest.parts) {
     if (part.kind === 'value') {
       const { plain, bytes, known } = await input.readContent(part.content, part.name)
-      values.set(part.name, io.codec.decode(plain))
-      bases.set(part.name, { kind: 'value', part, digest: io.hash(plain), bytes, known } satisfies ValueBase)
+      const steps = plain.length > sizeUnknown ? io.codec.decodeInSteps?.(plain) : undefined
+      values.set(part.name, steps ? await finishSteps(steps, input.slices) : io.codec.decode(plain))
+      bases.set(part.name, { kind: 'value', part, digest: digestOfValue(plain, io), bytes, known } satisfies ValueBase)
     } else if (part.kind === 'keyed') {
       const { keyed, base } = await restoreKeyed(part, input, isPaged(part.name))
       values.set(part.name, keyed)

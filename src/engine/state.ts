@@ -42,6 +42,8 @@ export class TimelineState<State> implements Follower {
   #nextValue: State
   #nextLedger: EffectLedger
   #pending: Entry[] = []
+  /** Grows with every entry that is folded: what was captured before may have been changed since. */
+  touches = 0
   /** Times the fold, where a policy goes by what it costs. */
   #meter: ReplayMeter | null = null
 
@@ -94,6 +96,7 @@ export class TimelineState<State> implements Follower {
 
   /** Recorded history, in order. */
   replay(entries: readonly Entry[]): void {
+    this.touches += 1
     for (const entry of entries) {
       this.#value = this.#step(this.#value, entry)
       this.#ledger = applyEffect(this.#ledger, entry)
@@ -113,6 +116,7 @@ export class TimelineState<State> implements Follower {
     let ledger = this.#nextLedger
     for (const entry of entries) ledger = applyEffect(ledger, entry)
     if (!this.#isInPlace) {
+      this.touches += 1
       const startedAt = this.#meter?.start() ?? -1
       let value = this.#nextValue
       for (const entry of entries) value = this.#step(value, entry)
@@ -125,6 +129,7 @@ export class TimelineState<State> implements Follower {
 
   accept(): void {
     if (this.#isInPlace) {
+      this.touches += 1
       const startedAt = this.#meter?.start() ?? -1
       for (const entry of this.#pending) this.#value = this.#step(this.#value, entry)
       this.#meter?.stop(startedAt, this.#pending.length)

@@ -188,6 +188,11 @@ export class OpenTimeline<State> {
     return this.#state.parts()
   }
 
+  /** Grows with every entry that is folded into the state. */
+  get touches(): number {
+    return this.#state.touches
+  }
+
   /**
    * For the checkpointer: the fence of this handle guards what it publishes. Where others write in between, what guards it is
    * that its digest is part of their history.

@@ -36,6 +36,7 @@ const card: Command = async ({ engine, args, output }) => {
       ['history', `${history.floor + 1} to ${history.head}`],
       ['may go', `up to ${facts.floor.seq}: ${facts.floor.because}`],
       ['checkpoints', `${facts.checkpoints}; ${facts.checkpointing.because.join('; ')}`],
+      ...stallOf(facts.checkpointing.costs.stallMs),
       [
         'effects',
         `${effects.safe} recorded, ${effects.compensatable} can be compensated, ${effects.irreversible} cannot, ${effects.inDoubt} in doubt`,
@@ -52,6 +53,11 @@ const card: Command = async ({ engine, args, output }) => {
     ])
   })
   return facts.missing ? exit.damage : exit.ok
+}
+
+/** Worth a line only where people would notice. */
+function stallOf(stallMs: number | null): [string, string][] {
+  return stallMs === null || stallMs < 50 ? [] : [['longest stall', `${ms(stallMs)} in the last checkpoint`]]
 }
 
 export default card

@@ -49,6 +49,8 @@ export interface AggregateOptions<State, Evolve, Decide> {
   /** Change it when `evolve` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
   readonly version?: string | number
   readonly checkpoint?: CheckpointPolicy
+  /** `evolve` changes nothing of the state it is given, at no depth: a large state is then captured in slices while it goes on. */
+  readonly immutable?: boolean
   readonly retain?: RetentionPolicy
   /** Whether a state makes sense (true, false, or why not): no checkpoint is made of one that does not, nor is it restored. */
   readonly valid?: Validity<State>
@@ -196,6 +198,7 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
     upcasters,
     migrations: options.migrations,
     checkpoint: options.checkpoint,
+    immutable: options.immutable,
     retain: options.retain,
     valid: options.valid,
   }

@@ -10,7 +10,7 @@ import { isReprise } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
 import { type Validity, whyInvalid } from '../../core/validity.ts'
-import { abandonCapture, type CaptureBase, captureState, writeCapture } from '../../engine/capture.ts'
+import { abandonCapture, type CaptureBase, captureState, TouchedValue, writeCapture } from '../../engine/capture.ts'
 import { CheckpointTiming } from '../../engine/checkpoint-timing.ts'
 import { ChunkHold } from '../../engine/chunk-hold.ts'
 import { callPure } from '../../engine/guard/zone.ts'
@@ -354,7 +354,8 @@ export class MemorySink<State> implements Sink {
     return next
   }
 
-  async #publish(trigger: string): Promise<void> {
+  /** `isHeld`: captured in one go. */
+  async #publish(trigger: string, isHeld = false): Promise<void> {
     if (!this.isWriter) return
     if (this.#isInvalid(this.#owned!.head.seq, 'no checkpoint is made, for the state is not valid')) {
       this.#savedAt = this.#kernel.clock.elapsed()
@@ -376,7 +377,10 @@ export class MemorySink<State> implements Sink {
     const io = stateIo(this.#kernel, hold)
     const position = this.#position
     const mark = this.#timing.mark()
-    const capture = captureState(this.#parts(), this.#base?.capture ?? null, io)
+    // Who applies events waits for the checkpoints that they make due; one that is asked for goes on beside them.
+    const events = this.#events
+    const isTouched = () => this.#events !== events || this.#position !== position
+    const capture = captureState(this.#parts(), this.#base?.capture ?? null, io, isHeld ? undefined : isTouched)
     try {
       const written = await writeCapture(capture, io)
       const { totalBytes, addedBytes, addedChunks, parts } = written
@@ -395,12 +399,13 @@ export class MemorySink<State> implements Sink {
       this.#base = { id: record.id, capture: written.base }
       this.#savedPosition = position
       this.#savedAt = clock.elapsed()
-      this.#timing.published(mark, { ms: this.#savedAt - started, bytes: totalBytes })
+      this.#timing.published(mark, { ms: this.#savedAt - started, bytes: totalBytes, stallMs: written.longestStallMs })
       const attributes = this.#timing.kept()
       if (Object.keys(attributes).length > 0) await this.#owned!.write({ attributes })
       await this.#owned!.retain({ checkpoints: 2, history: 'needed' }, this.#model.version)
     } catch (error) {
       abandonCapture(capture)
+      if (error instanceof TouchedValue) return await this.#publish(trigger, true)
       this.#base = null
       // Somebody else writes now: this copy goes on as a reader.
       if (!isReprise(error, 'FENCED', 'CONFLICT', 'BASE_GONE', 'SWEPT', 'NOT_FOUND')) throw error

@@ -66,7 +66,9 @@ rp.events.on('recovered', (event) => {
 })
 const append = await models[load.model](rp)
 if (mode === 'recover') {
-  const said = (await rp.card(report.timeline)).checkpointing.because.join('; ')
+  // Killed before anything was written: nothing was there to recover.
+  report ??= { totalMs: 0 }
+  const said = report.timeline ? (await rp.card(report.timeline)).checkpointing.because.join('; ') : ''
   process.stdout.write(`${JSON.stringify({ ...report, said })}\n`, () => process.kill(process.pid, 'SIGKILL'))
 } else {
   process.stdout.write('ready\n')

@@ -365,13 +365,13 @@ export class MemorySink<State> implements Sink {
     await this.#confirm()
     const hold = await ChunkHold.begin(this.#kernel)
     try {
-      await this.#publishUnder(hold, trigger)
+      await this.#publishUnder(hold, trigger, isHeld)
     } finally {
       hold.end()
     }
   }
 
-  async #publishUnder(hold: ChunkHold, trigger: string): Promise<void> {
+  async #publishUnder(hold: ChunkHold, trigger: string, isHeld: boolean): Promise<void> {
     const { clock } = this.#kernel
     const started = clock.elapsed()
     const io = stateIo(this.#kernel, hold)

@@ -27,7 +27,7 @@ export function onInterrupt(output: Output, words: string): Interruption {
   const listener = () => {
     if (isAsked) process.exit(exit.interrupted)
     isAsked = true
-    output.note(`\n${words}; once more to stop at once`)
+    output.notes(`\n${words}; once more to stop at once`)
     ask('interrupted')
   }
   for (const signal of signals) process.on(signal, listener)

@@ -21,9 +21,10 @@ export async function main(argv: readonly string[]): Promise<void> {
   process.exitCode = code
 }
 
-export async function runCli(argv: readonly string[]): Promise<number> {
+/** `terminal`: for tests. */
+export async function runCli(argv: readonly string[], terminal?: Terminal): Promise<number> {
   const isJson = argv.includes('--json')
-  const output = new Output(isJson ? withStdoutReserved() : process, isJson)
+  const output = new Output(terminal ?? (isJson ? withStdoutReserved() : process), isJson)
   const isVerbose = argv.includes('--verbose')
   // The engine's timers do not keep a program alive; a command that waits must not end before it has its answer.
   try {

@@ -1,5 +1,8 @@
 // What the CLI prints: results on stdout, everything else on stderr. Colour and alignment on a terminal, plain text in a
-// pipe, JSON where asked for. NO_COLOR is obeyed, FORCE_COLOR too.
+// pipe, JSON where asked for. NO_COLOR is obeyed, FORCE_COLOR too. Commands print through this and nothing else, so that no
+// text from outside reaches a terminal as it is (escape.ts).
+
+import { coloured, colourMark, escaped, escapedJson, withoutColours } from './escape.ts'
 
 export interface Terminal {
   readonly stdout: { readonly isTTY?: boolean; readonly columns?: number; write(text: string): unknown }
@@ -37,9 +40,14 @@ export class Output {
     return this.#terminal.stdout.columns || 100
   }
 
-  /** A result for people; nothing with --json. */
+  /** A result for people, on one line whatever is in it; nothing with --json. */
   line(text = ''): void {
-    if (!this.isJson) this.#terminal.stdout.write(`${text}\n`)
+    if (!this.isJson) this.#terminal.stdout.write(`${coloured(escaped(text))}\n`)
+  }
+
+  /** Text of our own with several lines, or JSON: what lines it has are meant. */
+  lines(text: string): void {
+    for (const line of text.split('\n')) this.line(line)
   }
 
   /** The result as one JSON value; nothing without --json. */
@@ -54,20 +62,31 @@ export class Output {
   }
 
   note(text: string): void {
-    this.#terminal.stderr.write(`${text}\n`)
+    this.#terminal.stderr.write(`${coloured(escaped(text))}\n`)
+  }
+
+  /** As `lines`, to stderr. */
+  notes(text: string): void {
+    for (const line of text.split('\n')) this.note(line)
+  }
+
+  /** Without an end: what is typed goes beside it. */
+  question(text: string): void {
+    this.#terminal.stderr.write(coloured(escaped(text)))
   }
 
   /** Aligned columns; the last one is never padded, and no id is ever cut. */
   table(headings: readonly string[], rows: readonly (readonly string[])[]): void {
     if (this.isJson) return
-    const widths = headings.map((heading, i) => Math.max(heading.length, ...rows.map((row) => width(row[i] ?? ''))))
+    const cleaned = rows.map((row) => row.map(escaped))
+    const widths = headings.map((heading, i) => Math.max(heading.length, ...cleaned.map((row) => width(row[i] ?? ''))))
     const format = (row: readonly string[]) =>
       row
         .map((cell, i) => (i === row.length - 1 ? cell : cell + ' '.repeat(Math.max(0, widths[i]! - width(cell)))))
         .join('  ')
         .trimEnd()
     this.line(this.colours.dim(format(headings)))
-    for (const row of rows) this.line(format(row))
+    for (const row of cleaned) this.line(format(row))
   }
 
   /** Names and values, one a line. */
@@ -83,7 +102,8 @@ export function coloursFor(isTerminal: boolean, env: Readonly<Record<string, str
     : env.FORCE_COLOR && env.FORCE_COLOR !== '0'
       ? true
       : isTerminal && env.TERM !== 'dumb'
-  const paint = (on: number, off: number): Paint => (isOn ? (text) => `\x1b[${on}m${text}\x1b[${off}m` : (text) => text)
+  const paint = (on: number, off: number): Paint =>
+    isOn ? (text) => `${colourMark(on)}${text}${colourMark(off)}` : (text) => text
   return {
     bold: paint(1, 22),
     dim: paint(2, 22),
@@ -96,7 +116,7 @@ export function coloursFor(isTerminal: boolean, env: Readonly<Record<string, str
 
 /** JSON that keeps what plain JSON would drop or refuse: big integers, bytes, maps, sets, dates, errors. */
 export function toJson(value: unknown, indent?: number): string {
-  return JSON.stringify(value, plain, indent) ?? 'null'
+  return escapedJson(JSON.stringify(value, plain, indent) ?? 'null')
 }
 
 function plain(this: unknown, _key: string, value: unknown): unknown {
@@ -110,8 +130,6 @@ function plain(this: unknown, _key: string, value: unknown): unknown {
   return value
 }
 
-const ansi = new RegExp(`${String.fromCharCode(27)}\\[[0-9;]*m`, 'g')
-
 function width(text: string): number {
-  return text.replace(ansi, '').length
+  return withoutColours(text).length
 }

@@ -7,7 +7,8 @@ export async function confirm(question: string, stdin: NodeJS.ReadStream, output
   if (!stdin.isTTY || output.isJson) return false
   const prompt = await Prompt.open(stdin)
   try {
-    return /^y(es)?$/i.test(await prompt.ask(`${question} [y/N] `))
+    output.question(`${question} [y/N] `)
+    return /^y(es)?$/i.test(await prompt.answer())
   } finally {
     prompt.close()
   }
@@ -31,6 +32,10 @@ export class Prompt {
 
   async ask(question: string): Promise<string> {
     process.stderr.write(question)
+    return await this.answer()
+  }
+
+  async answer(): Promise<string> {
     const line = await this.#lines.next()
     if (line.done)
       throw new UsageError('the input ended before all questions were answered', 'every question has a flag: see help')

@@ -59,12 +59,19 @@ export function tellTrouble(error: unknown, output: Output, isVerbose: boolean):
   const trouble = troubleOf(error)
   const { code, message, why, hint } = trouble
   output.json({ error: trouble })
-  output.note(`${red(bold(code))} ${message}`)
+  tellLines(output, `${red(bold(code))} `, message)
   if (typeof trouble.data.at === 'string') output.note(`${dim('at   ')}${trouble.data.at}`)
-  if (why && !message.includes(why)) output.note(`${dim('why  ')}${why}`)
-  output.note(`${dim('cure ')}${hint}`)
+  if (why && !message.includes(why)) tellLines(output, dim('why  '), why)
+  tellLines(output, dim('cure '), hint)
   if (error instanceof RepriseError) output.note(`${dim('more ')}reprise explain ${code} (${error.docs})`)
-  if (isVerbose && error instanceof Error) output.note(dim(error.stack ?? ''))
+  if (isVerbose && error instanceof Error) tellLines(output, '', error.stack ?? '')
+}
+
+/** Further lines are indented: none of them may pass for one of ours. */
+function tellLines(output: Output, start: string, text: string): void {
+  const [first, ...rest] = text.split('\n')
+  output.note(`${start}${first}`)
+  for (const line of rest) output.note(`     ${line}`)
 }
 
 /** The hints of the library speak of its functions; here people have commands and flags. */

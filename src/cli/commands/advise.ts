@@ -81,11 +81,11 @@ const command: Command = async ({ options, output, stdin }) => {
   output.result({ answers: { ...answers, effects: flag(options, 'effects') }, advice }, () => {
     const { bold, dim } = output.colours
     output.line(`${bold(advice.title)} ${dim(advice.id)}`)
-    output.line(`\n${advice.why}\n`)
+    output.lines(`\n${advice.why}\n`)
     output.line(bold('Watch for'))
     for (const line of advice.watch) output.line(`- ${line}`)
-    output.line(`\n${bold('Code')}\n`)
-    output.line(advice.code)
+    output.lines(`\n${bold('Code')}\n`)
+    output.lines(advice.code)
   })
   return exit.ok
 
@@ -97,7 +97,7 @@ const command: Command = async ({ options, output, stdin }) => {
       return given
     }
     if (!prompt) return otherwise
-    output.note(`\n${words}`)
+    output.notes(`\n${words}`)
     for (const [name, meaning] of choices) output.note(`  ${name.padEnd(13)} ${meaning}`)
     const answer = (await prompt.ask(`[${otherwise}] `)) || otherwise
     if (valid.length > 0 && !valid.includes(answer)) throw new UsageError(`${answer} is none of ${valid.join(', ')}`)

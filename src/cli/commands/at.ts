@@ -11,7 +11,7 @@ const at: Command = async ({ engine, args, output }) => {
   const { head, seq } = await findPlace(engine, args[0]!)
   const past = await engine.at({ prefix: head.timeline, fold: foldFor(engine, head.timeline) }, undefined, { seq })
   const state = plainState(past.state)
-  output.result({ coordinate: past.coordinate, state }, () => output.line(toJson(state, 2)))
+  output.result({ coordinate: past.coordinate, state }, () => output.lines(toJson(state, 2)))
   return exit.ok
 }
 

@@ -9,7 +9,7 @@ const completion: Command = ({ args, output }) => {
   const make = Object.hasOwn(scripts, shell) ? scripts[shell as keyof typeof scripts] : null
   if (!make) throw new UsageError(`no completion for ${shell}`, 'bash, zsh and fish are known')
   const script = make()
-  output.result({ shell, script }, () => output.line(script))
+  output.result({ shell, script }, () => output.lines(script))
   return exit.ok
 }
 

@@ -51,7 +51,11 @@ const dead: Command = async ({ engine, args, options, output }) => {
     )
     if (flag(options, 'full')) {
       for (const letter of letters) {
-        output.line(`\n${output.colours.bold(letter.key)}\n${toJson(letter.item, 2)}\n${letter.error.stack ?? ''}`)
+        output.line()
+        output.line(output.colours.bold(letter.key))
+        output.lines(toJson(letter.item, 2))
+        // Indented: a stack has lines, and none of them may pass for one of ours.
+        for (const line of (letter.error.stack ?? '').split('\n')) output.line(`  ${line}`)
       }
     }
     output.note(

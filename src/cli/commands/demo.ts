@@ -24,9 +24,8 @@ const demo: Command = async ({ options, output }) => {
   }
   const folder = mkdtempSync(join(tmpdir(), 'reprise-demo-'))
   const { bold, dim, red, green } = output.errorColours
-  output.note(
-    bold(`A job of ${items} items, 8 at a time. It will be killed ${kills} times; no clean-up, no warning.\n`),
-  )
+  output.note(bold(`A job of ${items} items, 8 at a time. It will be killed ${kills} times; no clean-up, no warning.`))
+  output.note('')
   const startedAt = performance.now()
   const killedAt: number[] = []
   let report: DemoReport | null = null
@@ -49,7 +48,7 @@ const demo: Command = async ({ options, output }) => {
   else rmSync(folder, { recursive: true, force: true })
   output.note(result.lost === 0 ? green('Nothing was lost.') : red('Something was lost: please report this.'))
   output.line()
-  output.line(
+  output.lines(
     `What to type next:\n  ${bold('reprise init')}      a first job of your own, ready to run\n  ${bold('reprise advise')}    which configuration suits your case, with code`,
   )
   return result.lost === 0 ? exit.ok : exit.failed

@@ -8,6 +8,7 @@ import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findJob, findPlace, findTimeline } from '../find.ts'
 import { bytes, count } from '../format.ts'
+import { toJson } from '../output.ts'
 
 const exportCommand: Command = async ({ engine, args, options, output }) => {
   const [given, file] = args as [string, string]
@@ -20,7 +21,7 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
     for (const head of await findJob(engine, given)) {
       for await (const line of exportProgress(engine, head.timeline)) {
         lines += 1
-        if (!stream.write(`${JSON.stringify(line)}\n`)) await once(stream, 'drain')
+        if (!stream.write(`${toJson(line)}\n`)) await once(stream, 'drain')
       }
     }
     if (stream instanceof WriteStream) await once(stream.end(), 'finish')

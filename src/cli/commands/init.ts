@@ -61,7 +61,7 @@ async function write(
   const next = `${template.runsWith?.(language) ?? 'reprise run'} ${main}${template.name === 'workflow' ? ' --id first' : ''}`
   output.result({ template: template.name, files: files.map((file) => file.path), next }, () => {
     for (const file of files) output.line(`wrote ${file.path}`)
-    output.line(`\nrun it:  ${next}\nthen kill it, and run it again`)
+    output.lines(`\nrun it:  ${next}\nthen kill it, and run it again`)
   })
   return exit.ok
 }

@@ -14,7 +14,7 @@ const query: Command = async ({ engine, args, options, output }) => {
     ? await findRun(engine, given, 'query')
     : await findCode(engine, given, 'query', options)
   const answer = isPlain ? (await run.status()).status : await run.query(name, ...values)
-  output.result({ timeline: head.timeline, query: name, answer }, () => output.line(toJson(answer, 2)))
+  output.result({ timeline: head.timeline, query: name, answer }, () => output.lines(toJson(answer, 2)))
   return exit.ok
 }
 

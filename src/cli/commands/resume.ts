@@ -70,7 +70,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
     process.off('SIGINT', interrupt)
     process.off('SIGTERM', interrupt)
     if (first === 'interrupted') {
-      output.note('interrupted; nothing is lost. Go on with:\n  reprise resume')
+      output.notes('interrupted; nothing is lost. Go on with:\n  reprise resume')
       return exit.interrupted
     }
     const failed = first.find((each) => each.status === 'rejected')

@@ -81,7 +81,7 @@ async function runOther(
       ] as const
       return tellInterrupted(file, definition.name, options, output, given)
     }
-    output.result({ id: handle.id ?? null, result: first.result }, () => output.line(toJson(first.result, 2)))
+    output.result({ id: handle.id ?? null, result: first.result }, () => output.lines(toJson(first.result, 2)))
     return exit.ok
   } finally {
     interruption.off()
@@ -100,7 +100,7 @@ function tellInterrupted(
   output: Output,
   given: readonly (readonly [string, string | undefined])[] = [],
 ): number {
-  output.note(`interrupted; nothing is lost. Go on with:\n  ${resumeLine(file, name, options, given)}`)
+  output.notes(`interrupted; nothing is lost. Go on with:\n  ${resumeLine(file, name, options, given)}`)
   return exit.interrupted
 }
 
@@ -116,7 +116,7 @@ async function runJob(
   if (!isReporter(given)) throw new UsageError(`there is no reporter ${given}`, 'auto, bar, lines, json or none')
   const handle = (await definition[runs](engine, input, { attributes: startedBy(file, definition) })) as JobRun
   if (given !== 'none') handle.watch(makeReporter(given, process.stderr))
-  stopOnSignals(handle, (words) => output.note(`\n${words}`))
+  stopOnSignals(handle, (words) => output.notes(`\n${words}`))
   const report = await handle.result()
   output.result({ job: definition.name, ...report }, () => tellJob(definition.name, report, output))
   if (report.status === 'stopped') return tellInterrupted(file, definition.name, options, output)
@@ -186,7 +186,7 @@ async function runMigrations(
 function tellPlan(name: string, report: MigrateReport, output: Output): void {
   for (const { id, sql } of report.pending) {
     output.line(`${id}${id === report.resumedAt ? ' (begun before, and not finished)' : ''}`)
-    for (const statement of sql ?? ['in code']) output.line(`  ${statement.replaceAll('\n', '\n  ')}`)
+    for (const statement of sql ?? ['in code']) output.lines(`  ${statement.replaceAll('\n', '\n  ')}`)
   }
   output.line(`${name}: ${count(report.pending.length, 'step')} would be applied, ${report.before} before`)
   output.note('nothing was changed; without --dry-run it is done')

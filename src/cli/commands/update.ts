@@ -11,7 +11,7 @@ const update: Command = async ({ engine, args, options, output }) => {
   const value = json === undefined ? undefined : parseJson(json, 'the argument')
   const result = await run.update(name, value, { timeout: text(options, 'timeout') ?? '10s' })
   output.result({ timeline: head.timeline, update: name, result: result ?? null }, () =>
-    output.line(toJson(result ?? null, 2)),
+    output.lines(toJson(result ?? null, 2)),
   )
   return exit.ok
 }

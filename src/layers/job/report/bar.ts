@@ -2,6 +2,7 @@
 // it is only used on a terminal.
 
 import { formatMs } from '../../../core/duration.ts'
+import { printable } from '../../../core/printable.ts'
 import type { JobProgress } from '../progress.ts'
 import { failureLine, type Reporter, type ReportStream, rateOf, timeLeftMs } from './lines.ts'
 
@@ -40,7 +41,7 @@ export function draw(progress: JobProgress, columns: number): string {
   if (status !== 'running') words.push(status)
   const tail = words.join('  ')
   const head = part === null ? name : `${name} ${bar(part, columns - name.length - tail.length - 9)} ${percent(part)}`
-  return `${head} ${tail}`.slice(0, Math.max(20, columns - 1))
+  return printable(`${head} ${tail}`).slice(0, Math.max(20, columns - 1))
 }
 
 function bar(part: number, room: number): string {

@@ -1,6 +1,7 @@
 // Progress as lines: for pipes, logs and programs. One line at the start, one now and then, one at the end.
 
 import { formatMs } from '../../../core/duration.ts'
+import { printable } from '../../../core/printable.ts'
 import type { JobEvent, JobProgress } from '../progress.ts'
 
 export type Reporter = (event: JobEvent) => void
@@ -42,10 +43,10 @@ export function jsonReporter(stream: ReportStream): Reporter {
 export function failureLine(event: Extract<JobEvent, { type: 'failure' | 'source-failure' }>): string {
   if (event.type === 'source-failure') {
     const next = event.next === 'retry' ? 'will read the source again' : 'gave up on the source'
-    return `${next} after attempt ${event.attempt}: ${event.error.message.split('\n')[0]}`
+    return printable(`${next} after attempt ${event.attempt}: ${event.error.message.split('\n')[0]}`)
   }
   const what = event.next === 'dead' ? 'gave up on' : 'will try again'
-  return `${what} ${event.key} after attempt ${event.attempt}: ${event.error.message.split('\n')[0]}`
+  return printable(`${what} ${event.key} after attempt ${event.attempt}: ${event.error.message.split('\n')[0]}`)
 }
 
 export function progressLine(progress: JobProgress): string {
@@ -58,7 +59,7 @@ export function progressLine(progress: JobProgress): string {
   parts.push(`${rateOf(progress)}/s`)
   const left = timeLeftMs(progress)
   if (left !== null && status === 'running') parts.push(`${formatMs(Math.round(left / 1000) * 1000)} left`)
-  return parts.join(', ')
+  return printable(parts.join(', '))
 }
 
 export function rateOf(progress: JobProgress): string {

@@ -49,6 +49,12 @@ export function archivedFrom(archive: string): string | null {
   return archiveName.exec(archive)?.[1] ?? null
 }
 
+/** @example archiveNumber('save/a~2') // 2; 0 if it has not the name of an archive */
+export function archiveNumber(archive: string): number {
+  const from = archivedFrom(archive)
+  return from === null ? 0 : Number(archive.slice(from.length + 1))
+}
+
 /** Was this timeline archived by a rollback of that id? Told by its name. */
 export function isArchiveOf(id: string, archive: string): boolean {
   return archivedFrom(archive) === id

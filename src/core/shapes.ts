@@ -2,6 +2,7 @@
 // never apply is a bug of the caller: INVALID_ARGUMENT, never a refusal and never "everything".
 
 import { RepriseError } from './errors.ts'
+import type { Limits } from './limits.ts'
 import type { Commit, TimelineQuery } from './ports.ts'
 
 type CommitField = keyof Commit
@@ -46,6 +47,11 @@ export function checkCommit(commit: Commit): void {
   const present = presentFields(commit, commitFields, 'a commit')
   if (typeof commit.operation !== 'string' || commit.operation === '') refuse('a commit needs an operation id')
   const { guard, run } = commit
+  for (const { id, to, kind } of commit.send ?? []) {
+    if (![id, to, kind].every((text) => typeof text === 'string' && text !== '')) {
+      refuse('the id, the kind and the receiver of a message are texts')
+    }
+  }
   if (guard === null) {
     if (!commit.send?.length || present.some((field) => !['operation', 'guard', 'send'].includes(field))) {
       refuse('a commit without a guard sends messages and does nothing else')
@@ -64,6 +70,36 @@ export function checkCommit(commit: Commit): void {
     const next = (commit.branch?.seq ?? guard.seq) + 1
     if (run.first !== next) refuse(`the run starts at ${run.first}, the next sequence is ${next}`)
     if (!Number.isSafeInteger(run.count) || run.count < 1) refuse('a run has at least one entry')
+  }
+}
+
+export type AttributeLimits = Pick<Limits, 'attributes' | 'attributeKeyLength' | 'attributeTextLength'>
+
+export function tooManyAttributes(count: number, limits: AttributeLimits): RepriseError {
+  return over(limits, 'attributes', `a timeline would have ${count} attributes`)
+}
+
+function over(limits: AttributeLimits, limit: keyof AttributeLimits, what: string): RepriseError {
+  return new RepriseError('LIMIT_EXCEEDED', `${what}, more than ${limits[limit]}`, { limit, max: limits[limit] })
+}
+
+/** What can be searched for is short, and there is not much of it: it is kept twice, and read with every head. */
+export function checkAttributes(attributes: Readonly<Record<string, unknown>>, limits: AttributeLimits): void {
+  const entries = Object.entries(attributes)
+  const given = entries.filter(([, value]) => value !== null && value !== undefined).length
+  if (given > limits.attributes) throw tooManyAttributes(given, limits)
+  for (const [key, value] of entries) {
+    const shown = JSON.stringify(key.slice(0, 40))
+    if (key.length > limits.attributeKeyLength) {
+      throw over(limits, 'attributeKeyLength', `the attribute ${shown}… has a name of ${key.length} characters`)
+    }
+    // What the engine notes about itself ($…) is not for searching.
+    if (typeof value === 'string' && value.length > limits.attributeTextLength && !key.startsWith('$')) {
+      throw over(limits, 'attributeTextLength', `the attribute ${shown} has a text of ${value.length} characters`)
+    }
+    if (value !== null && value !== undefined && !['string', 'number', 'boolean'].includes(typeof value)) {
+      refuse(`attribute ${shown} must be a text, a number or a boolean`)
+    }
   }
 }
 

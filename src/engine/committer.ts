@@ -9,6 +9,7 @@ import { isReprise, RepriseError } from '../core/errors.ts'
 import type { Limits } from '../core/limits.ts'
 import { growingPause } from '../core/pause.ts'
 import type { Clock, Commit, Head, Outcome, Random, Run, Store } from '../core/ports.ts'
+import { checkAttributes } from '../core/shapes.ts'
 import type { Events } from './events.ts'
 import { UserCode } from './user-code.ts'
 
@@ -116,6 +117,11 @@ export class Committer {
   submit(commit: Commit): Promise<Outcome> {
     const refusal = this.userCode.refusal()
     if (refusal) return Promise.reject(refusal)
+    try {
+      checkMade(commit, this.#options.limits)
+    } catch (error) {
+      return Promise.reject(error)
+    }
     return new Promise((resolve, reject) => {
       const prepared: PreparedCommit = { commit, bytes: sizeOf(commit), settle: resolve, fail: reject }
       this.ready({ build: () => prepared })
@@ -384,4 +390,16 @@ export function sizeOf(commit: Commit): number {
   for (const message of commit.send ?? []) bytes += message.data.length + 64
   for (const manifest of commit.publish ?? []) bytes += manifest.body.length + 200
   return bytes
+}
+
+/** What can be looked for later stays within its bounds from the start. */
+export function checkMade(commit: Pick<Commit, 'guard' | 'take' | 'branch' | 'attributes'>, limits: Limits): void {
+  if (commit.attributes) checkAttributes(commit.attributes, limits)
+  const id = commit.branch?.archive ?? (commit.take?.create ? commit.guard?.timeline : undefined)
+  if (id === undefined || id.length <= limits.idLength) return
+  throw new RepriseError('LIMIT_EXCEEDED', `an id of ${id.length} characters is longer than ${limits.idLength}`, {
+    limit: 'idLength',
+    max: limits.idLength,
+    id: id.slice(0, 80),
+  })
 }

@@ -50,13 +50,15 @@ export class FeedMarks {
 
 /** Whether this timeline's history went through this point: on its branch of now, or on one that was rolled back. */
 export async function whereabouts(
-  { store, limits }: Pick<Kernel, 'store' | 'limits'>,
+  { store }: Pick<Kernel, 'store'>,
   timeline: TimelineId,
   point: Point,
 ): Promise<Whereabouts> {
   let [head] = await store.head([timeline])
-  for (let depth = 0; head && depth <= limits.forkDepth; depth++) {
+  const seen = new Set<string>()
+  while (head && !seen.has(head.timeline)) {
     const { base }: Head = head
+    seen.add(head.timeline)
     if (point.seq <= head.seq && (!base || point.seq > base.seq)) {
       const found = await at(store, head, point)
       if (found !== 'gone') return found

@@ -14,7 +14,7 @@ import { type CompensationPlan, compensationPlan, type Effect } from '../core/ef
 import { RepriseError } from '../core/errors.ts'
 import type { Head, ManifestRecord, Run } from '../core/ports.ts'
 import { type EntryDraft, packRun } from '../core/run.ts'
-import { archiveOf, archivesStart, isAmongArchives, isArchiveOf } from '../core/scope.ts'
+import { archiveNumber, archiveOf, archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../core/scope.ts'
 import { canRead, type Fold, type OpenOptions } from './definition.ts'
 import { heldAttribute } from './held.ts'
 import { digestAt, entryContext, floorOf, lineageOf, offBranch, type Point } from './history.ts'
@@ -104,6 +104,7 @@ async function forkOnce(
   fold: Fold<unknown> | null,
 ): Promise<Coordinate & { readonly parent: TimelineId }> {
   const { head, lineage, point } = await locate(kernel, where)
+  checkDepth(kernel, lineage)
   // A fork that could not be opened would be of no use: better to say so now.
   const target = fold && (await recover(kernel, head, fold, { to: point.seq }))
   const face = target && fold.face?.(target.state.value)
@@ -138,6 +139,17 @@ async function forkOnce(
     throw offBranch(head.timeline, point.seq)
   }
   return { timeline: id, seq: point.seq, epoch: outcome.epoch, digest: toHex(point.digest), parent: head.timeline }
+}
+
+/** Rollbacks do not count: what they leave has the id of the timeline and a number. */
+function checkDepth({ limits }: Kernel, lineage: readonly Head[]): void {
+  const depth = new Set(lineage.map(({ timeline }) => liveIdOf(timeline))).size
+  if (depth <= limits.forkDepth) return
+  throw new RepriseError(
+    'LIMIT_EXCEEDED',
+    `${lineage[0]!.timeline} is a fork of forks already, ${depth - 1} deep: a fork of it would be deeper than ${limits.forkDepth}`,
+    { limit: 'forkDepth', max: limits.forkDepth, timeline: lineage[0]!.timeline },
+  )
 }
 
 /** A rollback always gives a timeline another base: what was read with this head belongs together if it has the same one. */
@@ -213,7 +225,9 @@ async function branchOff(
   const copies = await restorePoints(kernel, head, before.point.seq, fold)
   const floor = floorFor(copies, before.lineage, fold)
   const carried = carry(kernel, head, before.point, effects.carry)
-  for (let n = (await archivesOf(kernel, head.timeline)).length; ; n++) {
+  // The newest archive is what it rests on, if it was rolled back before.
+  const last = head.base && isArchiveOf(head.timeline, head.base.timeline) ? archiveNumber(head.base.timeline) : 0
+  for (let n = last || (await archivesOf(kernel, head.timeline)).length; ; n++) {
     const archive = timelineId(archiveOf(head.timeline, n + 1))
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),

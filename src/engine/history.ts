@@ -6,6 +6,7 @@ import { type Digest, equalBytes, type TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Base, Head, Run } from '../core/ports.ts'
 import { eachEntry, lastSeq, sliceRun, verifyRun } from '../core/run.ts'
+import { archivedFrom, archiveNumber, archiveOf } from '../core/scope.ts'
 import type { Kernel } from './kernel.ts'
 
 type Reader = Pick<Kernel, 'store' | 'hash' | 'limits'>
@@ -37,17 +38,22 @@ export interface Entry {
 
 const pageBytes = 4 * 1024 * 1024
 
-/** The timeline and its ancestors, itself first. */
-export async function lineageOf(reader: Reader, head: Head): Promise<readonly Head[]> {
+/**
+ * The timeline and its ancestors, itself first. Every rollback adds one, so there is no bound on reading them: how deep
+ * forks nest is bounded where they are made (fork.ts).
+ */
+export async function lineageOf(reader: Pick<Reader, 'store'>, head: Head): Promise<readonly Head[]> {
   const heads = [head]
+  const seen = new Set<string>([head.timeline])
+  let ahead = new Map<string, Head>()
   for (let current = head; current.base && !ownsHistoryFrom(current); ) {
-    if (heads.length > reader.limits.forkDepth) {
-      throw new RepriseError(
-        'LIMIT_EXCEEDED',
-        `${head.timeline} is a fork of forks deeper than ${reader.limits.forkDepth}`,
-      )
+    const id = current.base.timeline
+    if (seen.has(id)) {
+      throw new RepriseError('HISTORY_DAMAGED', `${head.timeline} is an ancestor of itself`, { timeline: id })
     }
-    const [parent] = await reader.store.head([current.base.timeline])
+    seen.add(id)
+    if (!ahead.has(id)) ahead = await familyOf(reader, id)
+    const parent = ahead.get(id)
     if (!parent) {
       throw new RepriseError(
         'HISTORY_DAMAGED',
@@ -62,6 +68,19 @@ export async function lineageOf(reader: Reader, head: Head): Promise<readonly He
     current = parent
   }
   return heads
+}
+
+const archivesAtOnce = 64
+
+/** The head of this id and, where it is an archive, of those before it: after many rollbacks each rests on the one before. */
+async function familyOf({ store }: Pick<Reader, 'store'>, id: TimelineId): Promise<Map<string, Head>> {
+  const live = archivedFrom(id)
+  const ids = [id]
+  for (let n = archiveNumber(id) - 1; live !== null && n > 0 && ids.length < archivesAtOnce; n--) {
+    ids.push(archiveOf(live, n) as TimelineId)
+  }
+  const heads = await store.head(ids)
+  return new Map(heads.flatMap((found) => (found ? [[found.timeline, found]] : [])))
 }
 
 /** A fork that was trimmed above its base no longer reads its parent. */
@@ -84,13 +103,15 @@ export async function* readHistory(
 ): AsyncGenerator<VerifiedRun, Point> {
   assert(to >= from.seq, 'history is read forwards')
   let at = from
+  // A branch may leave its ancestors below the point where its parent left them: the earliest leave counts.
+  const ends = [to]
+  for (const { base } of lineage) ends.push(Math.min(ends.at(-1)!, base?.seq ?? to))
   for (let i = lineage.length - 1; i >= 0; i--) {
     const head = lineage[i]!
-    const leaves = lineage.slice(0, i).flatMap(({ base }) => base ?? [])
-    // A branch may leave its ancestors below the point where its parent left them: the earliest leave counts.
-    const end = leaves.reduce((least, base) => Math.min(least, base.seq), to)
+    const end = ends[i]!
     if (end <= at.seq) continue
     at = yield* readSegment(reader, head, at, end)
+    const leaves = lineage.slice(0, i).flatMap(({ base }) => base ?? [])
     checkJoint(head, leaves, at)
   }
   return at

@@ -1,6 +1,9 @@
 // The small view of the kernel that capture and restore need, with a breath taken whenever a slice of work has held
 // the event loop for a few milliseconds.
 
+import { toHex } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Blobs } from '../core/ports.ts'
 import type { StateIo } from './capture.ts'
 import type { ChunkHold } from './chunk-hold.ts'
 import type { Kernel } from './kernel.ts'
@@ -9,13 +12,13 @@ const sliceMs = 4
 
 /** Who puts chunks puts them under a hold, until they are published. */
 export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
-  const { codec, sealer, hash, clock, store } = kernel
+  const { codec, sealer, hash, clock, store, limits } = kernel
   let sliceStarted = clock.elapsed()
   return {
     codec,
     sealer,
     hash,
-    blobs: hold?.blobs ?? store.blobs,
+    blobs: bounded(hold?.blobs ?? store.blobs, limits.chunkBytes),
     elapsed: () => clock.elapsed(),
     async breathe() {
       if (clock.elapsed() - sliceStarted < sliceMs) return
@@ -23,4 +26,27 @@ export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
       sliceStarted = clock.elapsed()
     },
   }
+}
+
+/** A chunk that nobody could read again is not written. */
+function bounded(blobs: Blobs, chunkBytes: number): Blobs {
+  return {
+    async put(chunks, at) {
+      for (const { digest, bytes } of chunks) checkChunkSize(digest, bytes, chunkBytes)
+      await blobs.put(chunks, at)
+    },
+    touch: (digests, at) => blobs.touch(digests, at),
+    get: (digests) => blobs.get(digests),
+    list: (after, limit) => blobs.list(after, limit),
+    delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
+  }
+}
+
+export function checkChunkSize(digest: Uint8Array, bytes: Uint8Array, chunkBytes: number): void {
+  if (bytes.length <= chunkBytes) return
+  throw new RepriseError(
+    'LIMIT_EXCEEDED',
+    `chunk ${toHex(digest)} has ${bytes.length} bytes, more than ${chunkBytes} (chunkBytes)`,
+    { limit: 'chunkBytes', max: chunkBytes },
+  )
 }

@@ -1,9 +1,13 @@
 // Messages between timelines: sealed for the timeline they go to and under their id, so that one cannot be given to another.
 
-import { type MessageId, timelineId } from '../core/coordinate.ts'
+import { isWellFormed, type MessageId, timelineId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
 import type { OutgoingMessage } from '../core/ports.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 import { refusalError } from './writer.ts'
+
+/** Ids that layers make of timelines' names and what they add fit as well. */
+const nameLengthMax = 2048
 
 export function messageContext(to: string, id: string): Uint8Array {
   return new TextEncoder().encode(`${to}\n${id}`)
@@ -12,8 +16,22 @@ export function messageContext(to: string, id: string): Uint8Array {
 /** A message to go along with a commit. */
 export function messageTo(kernel: Kernel, timeline: string, kind: string, data: unknown, id: string): OutgoingMessage {
   const to = timelineId(timeline)
+  checkName(id, 'the id of a message')
+  checkName(kind, 'the kind of a message')
   const envelope = kernel.sealer.sealChecked(kernel.codec.encode(data), messageContext(to, id))
   return { id: id as MessageId, to, kind, data: envelope }
+}
+
+/** What is no text would be kept as one, and would not be found again under what it was sent as. */
+function checkName(text: unknown, what: string): void {
+  if (typeof text === 'string' && text.length >= 1 && text.length <= nameLengthMax && isWellFormed(text)) {
+    if (!text.includes('\0')) return
+  }
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    `${what} must be well-formed text of 1 to ${nameLengthMax} characters, without NUL (got ${typeof text})`,
+    { given: typeof text },
+  )
 }
 
 /** By itself; durable when it resolves. */

@@ -262,18 +262,15 @@ type Make<State, E> = (state: State) => E | readonly E[]
 
 function listOf<E extends { readonly type: string }>(entries: E | readonly E[], key: string | undefined) {
   if (!Array.isArray(entries)) return [toEntry(entries as E, key)]
-  return (entries as readonly E[]).map((entry, i) => toEntry(entry, keyOf(key, i)))
-}
-
-function keyOf(key: string | undefined, index: number): string | undefined {
-  return key === undefined || index === 0 ? key : `${key}#${index}`
+  // The first has the key, the others belong to it: a key for each could be somebody else's.
+  return (entries as readonly E[]).map((entry, i) => (i === 0 ? toEntry(entry, key) : toEntry(entry, undefined, key)))
 }
 
 function toAppended({ first, count, wasApplied }: Written): Appended {
   return { seq: first + count - 1, wasApplied }
 }
 
-function toEntry(entry: { readonly type: string }, key: string | undefined) {
+function toEntry(entry: { readonly type: string }, key: string | undefined, partOf?: string) {
   if (typeof entry !== 'object' || entry === null || typeof entry.type !== 'string') {
     throw new RepriseError('INVALID_ARGUMENT', 'an entry is an object with a type')
   }
@@ -283,7 +280,7 @@ function toEntry(entry: { readonly type: string }, key: string | undefined) {
     })
   }
   const { type, ...data } = entry
-  return { type, data, key }
+  return { type, data, key, partOf }
 }
 
 /** The entry as its writer gave it: its type and its data as one object. */

@@ -6,7 +6,9 @@ import { type Coordinate, isWellFormed, type TimelineId, toHex } from '../core/c
 import type { EffectLedger } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Attribute, Head, Inbox, ManifestMark, Message, NewManifest, Take } from '../core/ports.ts'
+import { AttributeBudget } from './attribute-budget.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from './checkpointer.ts'
+import { checkMade } from './committer.ts'
 import type { Fold } from './definition.ts'
 import { Effects } from './effects.ts'
 import type { Entry, Point } from './history.ts'
@@ -24,6 +26,8 @@ export interface NewEntry {
   readonly version?: number
   /** Applied at most once in this timeline: a second entry with the same key is skipped. */
   readonly key?: string | undefined
+  /** The key of the entry before it that it came with: it is skipped if that one is. */
+  readonly partOf?: string | undefined
   /** When it happened, if not now; ms since 1970. */
   readonly time?: number
 }
@@ -42,6 +46,7 @@ export interface Sharing {
 export class OpenTimeline<State> {
   readonly id: TimelineId
   readonly recovery: RecoveryReport
+  readonly #attributes: AttributeBudget
   readonly #kernel: Kernel
   readonly #fold: Fold<State>
   readonly #state: TimelineState<State>
@@ -57,7 +62,7 @@ export class OpenTimeline<State> {
 
   constructor(
     kernel: Kernel,
-    head: Pick<Head, 'timeline' | 'epoch' | 'base'>,
+    head: Pick<Head, 'timeline' | 'epoch' | 'base'> & Partial<Pick<Head, 'attributes'>>,
     fold: Fold<State>,
     recovered: Recovered<State>,
     onClosed: () => void,
@@ -69,6 +74,7 @@ export class OpenTimeline<State> {
     this.#state = recovered.state
     this.recovery = recovered.report
     this.#onClosed = onClosed
+    this.#attributes = new AttributeBudget(kernel.limits, head.attributes)
     this.#sharing = sharing
     this.#writer = new Writer(kernel, head.timeline, { ...recovered.point, epoch: head.epoch }, recovered.state, {
       onBroken: (error) => this.#broke(error),
@@ -150,6 +156,7 @@ export class OpenTimeline<State> {
       if (options === undefined) return this.#writer.write(drafts, null)
       const { signal, ...given } = options
       const along = given.release ? this.#releasing(given) : given
+      if (along.attributes) this.#attributes.take(along.attributes)
       return this.#writer.write(drafts, Object.keys(along).length > 0 ? along : null, signal)
     } catch (error) {
       return Promise.reject(error)
@@ -214,6 +221,7 @@ export class OpenTimeline<State> {
   /** For one that is shared and not owned: the next write takes it. */
   attempt(take: Take, attributes: Record<string, Attribute> | null): void {
     this.declared(attributes)
+    checkMade({ guard: { timeline: this.id, epoch: 0 }, take }, this.#kernel.limits)
     this.#writer.attempt(take, attributes)
   }
 
@@ -323,7 +331,8 @@ export class OpenTimeline<State> {
       const version = this.#versionOf(entry)
       // Replay sees what the bytes say; so does the fold now, and what the caller does to its object later is its own affair.
       const { bytes, value } = codec.copy(entry.data)
-      return { type: entry.type, version, time: entry.time ?? time, key: entry.key, data: bytes, value }
+      const { type, key, partOf } = entry
+      return { type, version, time: entry.time ?? time, key, partOf, data: bytes, value }
     })
   }
 

@@ -99,5 +99,5 @@ class Moved extends RepriseError {
 }
 
 function isKeyed(entries: readonly NewEntry[]): boolean {
-  return entries.length > 0 && entries.every(({ key }) => key !== undefined)
+  return entries.length > 0 && entries.every(({ key, partOf }) => (key ?? partOf) !== undefined)
 }

@@ -18,6 +18,7 @@ export interface Draft {
   readonly version: number
   readonly time: number
   readonly key: string | undefined
+  readonly partOf: string | undefined
   readonly data: Uint8Array
   /** What decoding the data gives, for the fold. */
   readonly value: unknown
@@ -213,11 +214,7 @@ export class Writer implements CommitSource {
   /** Without those whose keys are in history already. */
   #fresh(asked: readonly Draft[], drafts: readonly Draft[]): readonly Draft[] {
     if (asked.every((draft) => draft.key === undefined)) return asked
-    const fresh: Draft[] = []
-    for (const draft of asked) {
-      if (draft.key === undefined || !this.#isKnown(draft.key, drafts)) fresh.push(draft)
-    }
-    return fresh
+    return asked.filter(({ key, partOf = key }) => partOf === undefined || !this.#isKnown(partOf, drafts))
   }
 
   #isKnown(key: string, drafts: readonly Draft[]): boolean {

@@ -16,7 +16,8 @@ export const supersededStatus = 'superseded'
 
 const noMetadata: Metadata = {}
 
-export function toEntry(event: unknown, meta: Metadata, key: string | undefined): NewEntry {
+/** `isPart`: it comes with the event before it that has the key, and is skipped if that one is. */
+export function toEntry(event: unknown, meta: Metadata, key: string | undefined, isPart = false): NewEntry {
   if (typeof event !== 'object' || event === null || typeof (event as { type?: unknown }).type !== 'string') {
     throw new RepriseError('INVALID_ARGUMENT', 'an event is an object with a type')
   }
@@ -24,7 +25,8 @@ export function toEntry(event: unknown, meta: Metadata, key: string | undefined)
   if (type.startsWith(systemPrefix) || type.startsWith(layerPrefix)) {
     throw new RepriseError('INVALID_ARGUMENT', `event types do not start with ${type[0]}`, { type })
   }
-  return entryOf(type, fields, meta, key)
+  const entry = entryOf(type, fields, meta, isPart ? undefined : key)
+  return isPart ? { ...entry, partOf: key } : entry
 }
 
 export function entryOf(type: string, fields: unknown, meta: Metadata, key: string | undefined): NewEntry {

@@ -302,8 +302,7 @@ export class Live<State> {
         }
         const events = id !== undefined && open.hasKey(id) ? [] : request.decide(state, seq, now)
         const meta = request.options.meta ?? {}
-        const entries =
-          request.entries ?? events.map((event, n) => toEntry(this.#model.check(event), meta, keyOf(id, n)))
+        const entries = request.entries ?? events.map((event, n) => toEntry(this.#model.check(event), meta, id, n > 0))
         // Also for the last one: an event that cannot be folded must fail its own command, not its neighbours.
         if (batch.length > 1) {
           const [before, at] = [state, seq]
@@ -382,10 +381,6 @@ function outdated(timeline: string): RepriseError {
 
 function aborted(timeline: string, signal: AbortSignal): RepriseError {
   return new RepriseError('ABORTED', `${timeline}: aborted`, {}, signal.reason)
-}
-
-function keyOf(id: string | undefined, n: number): string | undefined {
-  return id === undefined ? undefined : n === 0 ? id : `${id}#${n}`
 }
 
 function listOf(decision: unknown, name: string): readonly unknown[] {

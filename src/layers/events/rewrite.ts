@@ -56,9 +56,12 @@ export async function rewrite<State, Evolve, Decide>(
       else tally.changed += 1
       const meta = { ...happened.meta, corrects: happened.seq, reason }
       events.forEach((event, i) => {
-        const key = happened.key === undefined ? undefined : i === 0 ? happened.key : `${happened.key}#${i}`
         batch.push({
-          ...toEntry(model.check(event), event === happened.event ? happened.meta : meta, key),
+          ...toEntry(
+            model.check(event),
+            event === happened.event ? happened.meta : meta,
+            i === 0 ? happened.key : undefined,
+          ),
           time: happened.time,
         })
       })

@@ -3,6 +3,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute } from '../../core/ports.ts'
+import { checkAttributes } from '../../core/shapes.ts'
 import { tolerated } from './command.ts'
 import type { ChildOptions, RaceOptions, StepOptions, TransactionOptions, WorkflowContext } from './context.ts'
 import type { AnyWorkflow } from './definition.ts'
@@ -116,6 +117,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     await step.heartbeat(details)
   },
   attributes: (bound) => (values: Readonly<Record<string, Attribute | null>>) => {
+    checkAttributes(values, bound.run.kernel.limits)
     if (bound.execution.isAtEnd) bound.run.recorder.attributesNext(values)
   },
 }

@@ -8,7 +8,7 @@ import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
 import type { HeadState } from './head-state.ts'
-import { checkSeal, seal } from './seal.ts'
+import { checkSeal, isSealed, seal } from './seal.ts'
 import type { Timeline, TimelineRow } from './timelines.ts'
 import { addTo, takeFrom } from './witness.ts'
 import type { Writing } from './writing.ts'
@@ -47,7 +47,7 @@ export function findMessage(connection: Connection, timeline: Timeline, id: Mess
 function find(connection: Connection, timeline: Timeline, id: MessageId): SqlRow | undefined {
   const row = connection.get('SELECT * FROM reprise_inbox WHERE tid = ? AND id = ?', timeline.tid, id)
   if (!row) return undefined
-  checkSeal(row, columnNames, `message ${id} to ${timeline.name}`)
+  checkMessage(row, timeline.name)
   if (row.id !== id || row.tid !== timeline.tid) throw damaged(`message ${id} leads to ${row.id}`)
   return row
 }
@@ -74,7 +74,7 @@ export function readInbox(
     counted.set(tid, row.mail)
   } else if (rows.length < Math.min(limit, row.mail)) throw incomplete(timeline, rows.length)
   return rows.map((row) => {
-    checkSeal(row, columnNames, `message ${row.id} to ${timeline.name}`)
+    checkMessage(row, timeline.name)
     if (row.tid !== tid || row.consumed_at !== null) throw incomplete(timeline, rows.length)
     return {
       id: row.id as MessageId,
@@ -84,6 +84,14 @@ export function readInbox(
       sentAt: row.sent_at as number,
     }
   })
+}
+
+/** An older release sealed an id or a kind that was given as a number as one, and SQLite keeps a text: it reads as that. */
+function checkMessage(row: SqlRow, to: string): void {
+  if (isSealed(row, columnNames)) return
+  const [id, kind] = [Number(row.id), Number(row.kind)]
+  if ([{ id }, { kind }, { id, kind }].some((given) => isSealed({ ...row, ...given }, columnNames))) return
+  checkSeal(row, columnNames, `message ${row.id} to ${to}`)
 }
 
 function checkComplete(connection: Connection, timeline: Timeline): void {
@@ -106,7 +114,7 @@ function incomplete({ name, row }: Timeline, count: number): RepriseError {
 export function moveMail(connection: Connection, from: number, to: number): number {
   let sum = 0
   for (const row of connection.all('SELECT * FROM reprise_inbox WHERE tid = ?', from)) {
-    checkSeal(row, columnNames, `message ${row.id}`)
+    checkMessage(row, `timeline ${from}`)
     const crc = seal([to, ...columnNames.slice(1).map((name) => row[name] ?? null)])
     connection.run('UPDATE reprise_inbox SET tid = ?, crc = ? WHERE number = ?', to, crc, row.number!)
     if (row.consumed_at === null) sum = addTo(sum, crc)

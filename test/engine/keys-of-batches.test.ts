@@ -1,0 +1,46 @@
+// A key names one append, with however many entries: nobody else's key can be taken for one of them.
+
+import { expect, it } from 'vitest'
+import { aggregate } from '../../src/layers/events/index.ts'
+import { added, counter } from '../support/definitions.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+onEveryStore('keys of batches', (world) => {
+  it('a key of somebody else does not drop an entry of a batch', async () => {
+    const rp = await (await world()).engine()
+    const handle = await rp.open(counter, 'a')
+    await handle.append(added(1), { key: 'k#1' })
+    await handle.append([added(10), added(100)], { key: 'k' })
+    expect(handle.state.total).toBe(111)
+    await handle.append([added(10), added(100)], { key: 'k' })
+    await handle.append(added(1000), { key: 'k#1' })
+    expect(handle.state.total).toBe(111)
+  })
+
+  it('a batch is applied whole or not at all, here, at once and after a restart', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const handle = await rp.open(counter, 'a')
+    const batch = () => handle.append([added(1), added(10), added(100)], { key: 'k' })
+    const both = await Promise.all([batch(), batch()])
+    expect(both.map(({ wasApplied }) => wasApplied).sort()).toEqual([false, true])
+    await handle.close()
+    const again = await (await w.engine()).open(counter, 'a')
+    expect((await again.append([added(1), added(10), added(100)], { key: 'k' })).wasApplied).toBe(true)
+    expect(again.state.total).toBe(111)
+  })
+
+  it('an id of a command does not drop an event of another', async () => {
+    const basket = aggregate('basket', {
+      initial: () => ({ items: [] as string[] }),
+      evolve: { put: (s, e: { item: string }) => ({ items: [...s.items, e.item] }) },
+      decide: { fill: (_s, c: { items: string[] }) => c.items.map((item) => ({ type: 'put' as const, item })) },
+    })
+    const rp = await (await world()).engine()
+    const mine = await rp.open(basket, 'x')
+    await mine.do('fill', { items: ['a'] }, { id: 'c#1' })
+    await mine.do('fill', { items: ['b', 'c', 'd'] }, { id: 'c' })
+    await mine.do('fill', { items: ['b', 'c', 'd'] }, { id: 'c' })
+    expect(mine.state.items).toEqual(['a', 'b', 'c', 'd'])
+  })
+})

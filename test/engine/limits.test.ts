@@ -1,0 +1,237 @@
+// The list of limits, one by one: each is enforced where things are made, with LIMIT_EXCEEDED and its name or by waiting,
+// and what stays within it works. A limit without an entry here does not compile.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
+import { defaultLimits, type Limits } from '../../src/core/limits.ts'
+import type { Store } from '../../src/core/ports.ts'
+import { checkPaths } from '../../src/core/tree-path.ts'
+import { openRoot } from '../../src/engine/tree/folder.ts'
+import { scanTree } from '../../src/engine/tree/scan.ts'
+import { timeline } from '../../src/index.ts'
+import { bendable } from '../entities/support.ts'
+import { added, counter } from '../support/definitions.ts'
+import { onEveryStore, type World } from '../support/worlds.ts'
+
+const texts = timeline('texts', {
+  initial: () => ({ all: [] as unknown[] }),
+  apply: (state, { value }: { type: 'put'; value: unknown }) => ({ all: [...state.all, value] }),
+})
+const put = (value: unknown) => ({ type: 'put' as const, value })
+const over = (limit?: string) => ({ code: 'LIMIT_EXCEEDED', ...(limit && { data: { limit } }) })
+const nested = (depth: number): unknown => (depth === 0 ? 1 : [nested(depth - 1)])
+const noise = (length: number) => Array.from({ length }, () => Math.random().toString(36).slice(2, 4)).join('')
+
+/** An engine with this limit, and what its store was asked to commit. */
+async function watched(world: World, limits: Partial<Limits>) {
+  const batches: { commits: number; runs: { count: number; bytes: number }[] }[] = []
+  const store = await world.store()
+  const commit: Store['commit'] = (commits) => {
+    const runs = commits.flatMap(({ run }) => (run ? [{ count: run.count, bytes: run.bytes.length }] : []))
+    batches.push({ commits: commits.length, runs })
+    return store.commit(commits)
+  }
+  const rp = await world.engine({ limits, ports: { store: bendable(store, { commit }) } })
+  return { rp, batches }
+}
+
+/** Below works, above does not, and afterwards below works still. */
+type Walk = (world: World) => Promise<void>
+
+const walk: Readonly<Record<keyof Limits, Walk>> = {
+  async idLength(world) {
+    const rp = await world.engine({ limits: { idLength: 12 } })
+    await rp.open(counter, 'abcd')
+    await expect(rp.open(counter, 'abcdef')).rejects.toMatchObject(over('idLength'))
+    await expect(rp.fork({ timeline: 'counter/abcd', seq: 0 }, 'counter/abcdef')).rejects.toMatchObject(
+      over('idLength'),
+    )
+    expect((await rp.list()).map((head) => head.timeline)).toEqual(['counter/abcd'])
+  },
+  async valueBytes(world) {
+    const rp = await world.engine({ limits: { valueBytes: 1000 } })
+    const handle = await rp.open(texts, 'a')
+    await handle.append(put('x'.repeat(900)))
+    await expect(handle.append(put('x'.repeat(1100)))).rejects.toMatchObject(over('valueBytes'))
+    await expect(rp.send('texts/a', 'note', 'x'.repeat(1100))).rejects.toMatchObject(over('valueBytes'))
+    await handle.append(put('again'))
+  },
+  async valueDepth(world) {
+    const rp = await world.engine({ limits: { valueDepth: 20 } })
+    const handle = await rp.open(texts, 'a')
+    await handle.append(put(nested(15)))
+    await expect(handle.append(put(nested(25)))).rejects.toMatchObject(over('valueDepth'))
+    await handle.append(put('again'))
+  },
+  async entriesPerAppend(world) {
+    const rp = await world.engine({ limits: { entriesPerAppend: 3 } })
+    const handle = await rp.open(counter, 'a')
+    await handle.append([added(1), added(1), added(1)])
+    await expect(handle.append([added(1), added(1), added(1), added(1)])).rejects.toMatchObject(over())
+    expect(handle.state.total).toBe(3)
+  },
+  async runBytes(world) {
+    const { rp, batches } = await watched(world, { runBytes: 600 })
+    const handle = await rp.open(texts, 'a')
+    await Promise.all(Array.from({ length: 30 }, () => handle.append(put('x'.repeat(100)))))
+    const runs = batches.flatMap((batch) => batch.runs)
+    expect(Math.max(...runs.map(({ bytes }) => bytes))).toBeLessThan(1200)
+    expect(Math.max(...runs.map(({ count }) => count))).toBeGreaterThan(1)
+    expect(handle.state.all.length).toBe(30)
+  },
+  async runEntries(world) {
+    const { rp, batches } = await watched(world, { runEntries: 4 })
+    const handle = await rp.open(counter, 'a')
+    await Promise.all(Array.from({ length: 30 }, () => handle.append(added(1))))
+    const counts = batches.flatMap((batch) => batch.runs.map(({ count }) => count))
+    expect(Math.max(...counts)).toBe(4)
+    expect(handle.state.total).toBe(30)
+  },
+  async queuedCommits(world) {
+    const rp = await world.engine({ limits: { queuedCommits: 2 } })
+    const handle = await rp.open(counter, 'a')
+    await Promise.all(Array.from({ length: 50 }, () => handle.append(added(1))))
+    expect(handle.state.total).toBe(50)
+  },
+  async batchCommits(world) {
+    const { rp, batches } = await watched(world, { batchCommits: 3 })
+    const handles = await Promise.all(Array.from({ length: 12 }, (_, i) => rp.open(counter, `t${i}`)))
+    await Promise.all(handles.map((handle) => handle.append(added(1))))
+    expect(Math.max(...batches.map(({ commits }) => commits))).toBeLessThanOrEqual(3)
+  },
+  async batchBytes(world) {
+    const { rp, batches } = await watched(world, { batchBytes: 500 })
+    const handles = await Promise.all(Array.from({ length: 8 }, (_, i) => rp.open(texts, `t${i}`)))
+    await Promise.all(handles.map((handle) => handle.append(put('x'.repeat(300)))))
+    for (const { runs } of batches) expect(runs.length).toBeLessThanOrEqual(2)
+  },
+  async chunkBytes(world) {
+    const rp = await world.engine({ limits: { chunkBytes: 2000 } })
+    const handle = await rp.open(texts, 'a')
+    await handle.append(put(noise(4000)))
+    await expect(handle.checkpoint()).rejects.toMatchObject(over('chunkBytes'))
+    expect(await rp.checkpoints('texts/a')).toEqual([])
+    await handle.append(put('again'))
+  },
+  async inflateRatio(world) {
+    await comesBack(world, { inflateRatio: 3 })
+  },
+  async inflateBytes(world) {
+    await comesBack(world, { inflateBytes: 5000 })
+  },
+  async attributes(world) {
+    const { rp, write } = await attributing(world, { attributes: 4 })
+    await write({ a: 1, b: 2, c: 3 })
+    await expect(write({ d: 4, e: 5 })).rejects.toMatchObject(over('attributes'))
+    await write({ d: 4, a: null })
+    await expect(write({ a: 1, e: 5 })).rejects.toMatchObject(over('attributes'))
+    expect((await rp.head('counter/a'))!.attributes).toMatchObject({ b: 2, c: 3, d: 4 })
+  },
+  async attributeKeyLength(world) {
+    const { write } = await attributing(world, { attributeKeyLength: 10 })
+    await write({ '0123456789': 1 })
+    await expect(write({ '01234567890': 1 })).rejects.toMatchObject(over('attributeKeyLength'))
+  },
+  async attributeTextLength(world) {
+    const { write, rp } = await attributing(world, { attributeTextLength: 10 })
+    await write({ a: '0123456789' })
+    await expect(write({ a: '01234567890' })).rejects.toMatchObject(over('attributeTextLength'))
+    expect((await rp.head('counter/a'))!.attributes.a).toBe('0123456789')
+  },
+  async listedTimelines(world) {
+    const rp = await world.engine({ limits: { listedTimelines: 2 } })
+    for (const id of ['a', 'b']) await rp.open(counter, id)
+    expect((await rp.list()).length).toBe(2)
+    await rp.open(counter, 'c')
+    await expect(rp.list()).rejects.toMatchObject(over())
+    expect((await rp.list({ limit: 10 })).length).toBe(3)
+  },
+  async forkDepth(world) {
+    const rp = await world.engine({ limits: { forkDepth: 3 } })
+    const origin = await rp.open(counter, 'f0')
+    await origin.append(added(1))
+    await origin.close()
+    const forkOf = (n: number) => rp.fork({ timeline: `counter/f${n}`, seq: 1 }, `counter/f${n + 1}`)
+    for (let n = 0; n < 3; n++) {
+      await forkOf(n)
+      // A fork that has nothing of its own is a fork of what its parent left.
+      const fork = await rp.open(counter, `f${n + 1}`)
+      await fork.append(added(1))
+      await fork.close()
+    }
+    const deep = { timeline: 'counter/f3', seq: 2 }
+    await rp.fork({ ...deep, timeline: 'counter/f2' }, 'counter/sibling')
+    await expect(rp.fork(deep, 'counter/f4')).rejects.toMatchObject(over('forkDepth'))
+    expect((await rp.open(counter, 'f3')).state.total).toBe(2)
+  },
+  async treeDepth() {
+    await scanned({ treeDepth: 1 }, ['a/b/c/file'], ['a/file'])
+    expect(() => checkPaths(['a/b/c'], { ...defaultLimits, treeDepth: 1 })).toThrow(/treeDepth/)
+  },
+  async treeNames() {
+    await scanned({ treeNames: 2 }, ['a', 'b', 'c'], ['a', 'b'])
+    expect(() => checkPaths(['a', 'b', 'c'], { ...defaultLimits, treeNames: 2 })).toThrow(/treeNames/)
+  },
+  async userCodeMs(world) {
+    const rp = await world.engine({ limits: { userCodeMs: 50 } })
+    const open = await rp.openTimeline(timelineId('counter/a'), counter.fold)
+    const entry = { type: 'added', data: { by: 1 } }
+    await expect(open.write([entry], { ride: () => new Promise(() => undefined) })).rejects.toMatchObject({
+      cause: { code: 'TIMEOUT' },
+    })
+    await open.write([entry])
+    expect(open.state.total).toBe(1)
+  },
+}
+
+/** What compresses well is kept so that it can be read under the same limits. */
+async function comesBack(world: World, limits: Partial<Limits>): Promise<void> {
+  const rp = await world.engine({ limits })
+  const handle = await rp.open(texts, 'a')
+  await handle.append(put('x'.repeat(20_000)))
+  await handle.checkpoint()
+  await handle.close()
+  expect((await (await world.engine({ limits })).open(texts, 'a')).state.all).toEqual(['x'.repeat(20_000)])
+}
+
+async function attributing(world: World, limits: Partial<Limits>) {
+  const rp = await world.engine({ limits })
+  const open = await rp.openTimeline(timelineId('counter/a'), counter.fold)
+  const write = (attributes: Record<string, string | number | null>) => open.write([], { attributes })
+  return { rp, write }
+}
+
+async function scanned(limits: Partial<Limits>, tooMuch: readonly string[], fine: readonly string[]): Promise<void> {
+  for (const [paths, isFine] of [
+    [fine, true],
+    [tooMuch, false],
+  ] as const) {
+    const path = mkdtempSync(join(tmpdir(), 'reprise-limits-'))
+    try {
+      const root = await openRoot(path)
+      for (const each of paths) await write(path, each)
+      const everything = { start: null, descend: async () => null, isLeftAlone: () => false }
+      const scan = scanTree(root, everything, { ...defaultLimits, ...limits })
+      if (isFine) await scan
+      else await expect(scan).rejects.toMatchObject(over())
+    } finally {
+      rmSync(path, { recursive: true, force: true })
+    }
+  }
+}
+
+async function write(root: string, path: string): Promise<void> {
+  const { mkdir, writeFile } = await import('node:fs/promises')
+  const { dirname } = await import('node:path')
+  await mkdir(dirname(join(root, path)), { recursive: true })
+  await writeFile(join(root, path), 'x')
+}
+
+onEveryStore('limits', (world) => {
+  it.each(Object.keys(defaultLimits) as (keyof Limits)[])('%s is enforced where things are made', async (name) => {
+    await walk[name](await world())
+  })
+})

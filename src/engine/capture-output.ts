@@ -20,6 +20,8 @@ export interface StateIo {
   readonly sealer: { sealChunk(plain: Uint8Array): Uint8Array; openChunk(stored: Uint8Array): Uint8Array }
   readonly hash: Hash
   readonly blobs: Blobs
+  /** The largest content that is read; without a bound if left out. */
+  readonly contentBytesMax?: number
   /** Milliseconds that only grow. */
   elapsed(): number
   /** Gives the event loop a turn. Called when a slice has run for `sliceMs`, or more often. */

@@ -304,6 +304,7 @@ export class Committer {
   ): Promise<(Outcome | RepriseError)[]> {
     const { clock, random, events, patienceMs } = this.#options
     const until = clock.elapsed() + patienceMs
+    let isUntouched = true
     for (let attempt = 1; ; attempt++) {
       try {
         if (failed && attempt === 1) throw failed.error
@@ -313,7 +314,10 @@ export class Committer {
           : await Promise.all(outcomes.map((outcome, i) => this.#reconsider(commits[i]!, outcome)))
       } catch (error) {
         if (!mayHaveHappened(error)) throw error
+        // The store was never reached as far as a write: then what became of it is known.
+        isUntouched &&= isReprise(error, 'STORE_BUSY') && error.data.isUntouched === true
         if (clock.elapsed() >= until) {
+          if (isUntouched) throw error
           throw new RepriseError('OUTCOME_UNKNOWN', 'the store did not answer a commit', { attempts: attempt }, error)
         }
         events.emit('store-retry', { error, attempt })

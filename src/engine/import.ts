@@ -16,18 +16,20 @@ import {
 import { isReprise, RepriseError } from '../core/errors.ts'
 import type { Commit, Head, ManifestRecord, OutgoingMessage, Run } from '../core/ports.ts'
 import { lastSeq, verifyRun } from '../core/run.ts'
+import { checkAttributes } from '../core/shapes.ts'
 import { ChunkHold } from './chunk-hold.ts'
 import { existing, locate } from './fork.ts'
 import { heldAttribute } from './held.ts'
-import type { Point } from './history.ts'
+import { entriesOf, type Point } from './history.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
-import { stateIo } from './kernel-io.ts'
+import { checkChunkSize, stateIo } from './kernel-io.ts'
 import { messageContext } from './message.ts'
 import { movedAttribute, movedStatus } from './moved.ts'
 import { readManifest } from './recover.ts'
-import { liveChunks } from './restore.ts'
+import { restoreState, verifyChunks } from './restore.ts'
 import type { Header, TransferredMessage } from './transfer.ts'
 import { type Frame, readTransfer } from './transfer-file.ts'
+import { headerOf, messageOf, recordOf } from './transfer-shape.ts'
 import { refusalError } from './writer.ts'
 
 export interface ImportOptions {
@@ -55,7 +57,8 @@ export async function importTimelines(
   if (next.done || next.value.kind !== 'header')
     throw new RepriseError('NOT_A_SAVEPOINT', 'the file does not start with a header')
   while (!next.done) {
-    const header = kernel.codec.decode(next.value.bytes) as Header
+    const header = headerOf(kernel.codec.decode(next.value.bytes))
+    checkAttributes(header.attributes, kernel.limits)
     if (options.as !== undefined && made.length > 0) {
       throw new RepriseError('INVALID_ARGUMENT', 'the file holds several timelines: they keep their ids', {})
     }
@@ -206,13 +209,17 @@ async function fillUnder(
   for await (const { kind, bytes } of frames) {
     if (kind === 'chunk') {
       const digest = kernel.hash(bytes)
+      checkChunkSize(digest, bytes, kernel.limits.chunkBytes)
       chunks.push(digest)
       await hold.blobs.put([{ digest, bytes }])
-    } else if (kind === 'checkpoint') records.push(kernel.codec.decode(bytes) as ManifestRecord)
-    else if (kind === 'message') messages.push(kernel.codec.decode(bytes) as TransferredMessage)
+    } else if (kind === 'checkpoint')
+      records.push(within(records, checkpointsMax, recordOf(kernel.codec.decode(bytes))))
+    else if (kind === 'message') messages.push(within(messages, messagesMax, messageOf(kernel.codec.decode(bytes))))
     else if (kind === 'run') {
       const run = decodeRun(bytes)
       verifyRun(kernel.hash, id, run, at)
+      // What cannot be read would be found when somebody opens it: it is said now.
+      entriesOf(kernel, { timeline: id, run, before: at.digest, skipTo: at.seq })
       const isThere = lastSeq(run) <= had.seq
       if (!isThere) await commit(kernel, id, { epoch, ...at }, { run })
       at = { seq: lastSeq(run), digest: run.digest }
@@ -226,6 +233,7 @@ async function fillUnder(
     )
   }
   const guard = { epoch, ...at }
+  checkOpens(header, records)
   await hold.publish(chunks, (chunksSince) => publish(kernel, id, guard, records, chunksSince))
   const now = kernel.worker.now()
   const told = await arrive({ ...(await existing(kernel, id)), priority: header.priority ?? 0 })
@@ -261,10 +269,38 @@ async function publish(
       verifiedAt: null,
       chunksSince,
     }))
-  if (missing.length === 0) return
-  for (const record of missing) await checkRecord(kernel, record)
-  const verifiedAt = kernel.worker.now()
-  await commit(kernel, id, guard, { publish: missing, marks: missing.map((record) => ({ id: record.id, verifiedAt })) })
+  for (const record of missing) {
+    await checkRecord(kernel, record)
+    // One by one: others get their turn at the store in between.
+    const marks = [{ id: record.id, verifiedAt: kernel.worker.now() }]
+    await commit(kernel, id, guard, { publish: [record], marks })
+  }
+}
+
+/** Nobody has more restore points than this; each is read whole before it is taken. */
+const checkpointsMax = 256
+const messagesMax = 100_000
+
+function within<One>(those: readonly unknown[], max: number, one: One): One {
+  if (those.length < max) return one
+  throw new RepriseError('LIMIT_EXCEEDED', `the file holds more than ${max} of one kind for one timeline`, { max })
+}
+
+/** History that starts late needs a state to start from. */
+function checkOpens({ timeline, seq, floor, floorDigest }: Header, records: readonly ManifestRecord[]): void {
+  for (const record of records) {
+    if (record.seq <= seq && record.invalid === null) continue
+    throw new RepriseError('NOT_A_SAVEPOINT', `checkpoint ${record.id} in the file cannot be one of ${timeline}@${seq}`)
+  }
+  const isStart = records.some(
+    (record) => record.seq > floor || (record.seq === floor && equalBytes(record.digest, floorDigest)),
+  )
+  if (floor === 0 || isStart) return
+  throw new RepriseError(
+    'NOT_A_SAVEPOINT',
+    `history in the file starts after ${floor}, and no checkpoint in it is at or above that: it could never be opened`,
+    { timeline, floor },
+  )
 }
 
 /** Where both have a digest, it must be the same: else what is there is another history. */
@@ -284,12 +320,11 @@ function readdress(kernel: Kernel, to: TimelineId, message: TransferredMessage):
   return { id: message.id as MessageId, to, kind: message.kind, data }
 }
 
+/** Read as a restore would read it, and forgotten: what does not open is not taken. */
 async function checkRecord(kernel: Kernel, record: ManifestRecord): Promise<void> {
-  for (const digest of await liveChunks(readManifest(kernel, record), stateIo(kernel))) {
-    const [bytes] = await kernel.store.blobs.get([digest])
-    if (!bytes)
-      throw new RepriseError('CHUNK_MISSING', `the file lacks chunk ${toHex(digest)} of checkpoint ${record.id}`)
-  }
+  const manifest = readManifest(kernel, record)
+  await verifyChunks(manifest, stateIo(kernel))
+  await restoreState(manifest, stateIo(kernel))
 }
 
 async function commit(

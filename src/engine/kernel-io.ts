@@ -18,6 +18,7 @@ export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
     codec,
     sealer,
     hash,
+    contentBytesMax: Math.max(limits.valueBytes, limits.inflateBytes),
     blobs: bounded(hold?.blobs ?? store.blobs, limits.chunkBytes),
     elapsed: () => clock.elapsed(),
     async breathe() {

@@ -8,6 +8,10 @@ import { type KnownChunks, Slices, type StateIo } from './capture-output.ts'
 
 const batchBytes = 1024 * 1024
 const batchChunks = 256
+/** A ref takes fewer bytes than this; chunks are far larger than that, but for the last of each content. */
+const refBytes = 64
+const plainBytesMin = 256
+const refsFree = 4096
 
 export interface ReadContent {
   readonly plain: Uint8Array
@@ -54,11 +58,29 @@ export class ChunkInput {
   ): Promise<readonly ChunkRef[]> {
     if (content.kind === 'inline') return []
     let refs = content.refs
+    const bytesMax = refBytes * this.#refsMax(content, part)
     for (let level = content.level; level > 0; level--) {
-      const list = await this.#join(refs, part, visit, Number.POSITIVE_INFINITY)
+      const list = await this.#join(refs, part, visit, bytesMax)
       refs = decodeRefs(list)
     }
     return refs
+  }
+
+  /** A list may name the same list very often, and that again: what is promised bounds how many chunks there can be. */
+  #refsMax({ size }: Content, part: string | null): number {
+    const { contentBytesMax = Number.POSITIVE_INFINITY } = this.io
+    if (!Number.isSafeInteger(size) || size > contentBytesMax) {
+      throw new RepriseError(
+        'LIMIT_EXCEEDED',
+        `a part of the checkpoint claims ${size} bytes, more than ${contentBytesMax}`,
+        {
+          limit: 'valueBytes',
+          max: contentBytesMax,
+          part,
+        },
+      )
+    }
+    return refsFree + Math.ceil(size / plainBytesMin)
   }
 
   async readContent(content: Content, part: string | null): Promise<ReadContent> {
@@ -66,6 +88,7 @@ export class ChunkInput {
       const plain = this.io.sealer.openChunk(content.sealed)
       return { plain: sized(plain, content, part), bytes: content.sealed.length, known: new Map() }
     }
+    this.#refsMax(content, part)
     const known = new Map<string, ChunkRef>()
     const visit = (ref: ChunkRef, plain: Uint8Array) => known.set(toHex(this.io.hash(plain)), ref)
     const refs = await this.dataRefs(content, part, visit)

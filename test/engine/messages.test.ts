@@ -166,4 +166,17 @@ onEveryStore('messages', (world) => {
       expect.objectContaining({ code: 'INVALID_ARGUMENT' }),
     )
   })
+
+  it('a message must have a text for an id and a kind: anything else is refused, and the inbox stays whole', async () => {
+    const rp = await (await world()).engine()
+    const open = await rp.openTimeline(timelineId('counter/a'), counter.fold)
+    for (const id of [12345, '', 'a\0b', '\ud800', {}, null, 'x'.repeat(3000)]) {
+      await expect(rp.send('counter/a', 'note', 1, { id: id as string })).rejects.toMatchObject({
+        code: 'INVALID_ARGUMENT',
+      })
+      await expect(rp.send('counter/a', id as string, 1)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    }
+    await rp.send('counter/a', 'note', 1, { id: '12345' })
+    expect((await open.inbox()).map(({ id }) => id)).toEqual(['12345'])
+  })
 })

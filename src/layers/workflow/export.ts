@@ -50,11 +50,27 @@ export async function saveHistory(engine: Reprise, timeline: string, path: strin
 }
 
 export async function loadHistory(path: string): Promise<RecordedHistory> {
-  const history = JSON.parse(await readFile(path, 'utf8')) as RecordedHistory
-  if (history?.format !== 'reprise-workflow-history/1' || !Array.isArray(history.entries)) {
-    throw new RepriseError('MALFORMED', `${path} is not a recorded history of a workflow`, { path })
+  const malformed = (why: string, cause?: unknown) =>
+    new RepriseError('MALFORMED', `${path} is not a recorded history of a workflow: ${why}`, { path }, cause)
+  let history: RecordedHistory
+  try {
+    history = JSON.parse(await readFile(path, 'utf8')) as RecordedHistory
+  } catch (error) {
+    throw error instanceof SyntaxError ? malformed('it is no JSON', error) : error
   }
+  if (history?.format !== 'reprise-workflow-history/1' || !Array.isArray(history.entries))
+    throw malformed('it has no entries')
+  if (typeof history.timeline !== 'string') throw malformed('it does not name its timeline')
+  const wrong = history.entries.findIndex((entry, i) => !isRecorded(entry, i + 1))
+  if (wrong >= 0) throw malformed(`entry ${wrong + 1} is none`)
   return history
+}
+
+function isRecorded(entry: unknown, seq: number): entry is RecordedEntry {
+  if (typeof entry !== 'object' || entry === null) return false
+  const { seq: given, type, version, time, encoded } = entry as Partial<Record<keyof RecordedEntry, unknown>>
+  if (given !== seq || typeof type !== 'string' || !Number.isSafeInteger(version)) return false
+  return typeof time === 'number' && Number.isFinite(time) && (encoded === undefined || typeof encoded === 'string')
 }
 
 /** The state that this history folds into. */

@@ -31,13 +31,14 @@ export function publish(writing: Writing, timeline: Timeline, records: readonly 
 export function mark(writing: Writing, timeline: Timeline, marks: readonly ManifestMark[]): Timeline {
   let sum = timeline.sums.checkpoints
   for (const { id, ...notes } of marks) {
-    const record = catalogOf(writing.connection, timeline).find((candidate) => candidate.id === id)
+    const row = writing.connection.get(selectOne, writing.space, id)
+    const record = row && row.tid === timeline.tid ? toRecordOrInvalid(row) : undefined
     // A damaged line is invalid whatever is noted on it; it stays as it is, for whoever looks into the damage.
     if (!record || isBroken(record)) continue
     const given = Object.fromEntries(Object.entries(notes).filter(([, value]) => value !== undefined))
     const values = valuesOf(writing.space, timeline.tid, { ...record, ...given })
     const crc = seal(values)
-    sum = addTo(takeFrom(sum, crcOf(writing, id)), crc)
+    sum = addTo(takeFrom(sum, row!.crc as number), crc)
     writing.connection.run(update, ...values, crc, id, writing.space)
   }
   return countCheckpoints(timeline, 0, sum)
@@ -71,6 +72,7 @@ function isBroken({ invalid }: ManifestRecord): boolean {
 }
 
 const brokenLine = 'its line in the catalog does not match its checksum'
+const selectOne = 'SELECT * FROM reprise_manifest WHERE space = ? AND id = ?'
 const select = 'SELECT * FROM reprise_manifest WHERE tid = ? ORDER BY seq DESC, number DESC'
 
 /** Newest sequence first; of equal ones the one published last first. A damaged line is an invalid checkpoint (A1.3). */

@@ -18,14 +18,19 @@ const sqlite = {
 }
 
 /** @example throw toStoreError(error, 'commit', '/data/reprise.db') */
-export function toStoreError(error: unknown, doing: string, location: string): unknown {
+export function toStoreError(
+  error: unknown,
+  doing: string,
+  location: string,
+  more: Readonly<Record<string, unknown>> = {},
+): unknown {
   if (error instanceof RepriseError) return error
   const code = codeOf(error)
   if (!code) return error
   const text = error instanceof Error ? error.message : String(error)
   const holder = code === 'STORE_BUSY' ? lockHolder(location) : null
   const what = holder ? `${text}: ${describeHolder(holder)}` : text
-  const data = { location, sqlite: resultCode(error), ...(holder && { holder }) }
+  const data = { location, sqlite: resultCode(error), ...more, ...(holder && { holder }) }
   return new RepriseError(code, `${doing} ${location}: ${what}`, data, error)
 }
 

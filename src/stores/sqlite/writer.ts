@@ -154,7 +154,7 @@ export class Writer {
       try {
         await retryBusy(busyMs, () => this.#connection.run('BEGIN IMMEDIATE'))
       } catch (error) {
-        throw toStoreError(error, doing, file)
+        throw toStoreError(error, doing, file, { isUntouched: true })
       }
       try {
         this.#begin(writing)

@@ -3,7 +3,7 @@
 
 /** C0 and C1 controls, DEL, what turns, separates or hides text, tags, noncharacters, and halves of surrogate pairs. */
 export const acting =
-  /[\u0000-\u001f\u007f-\u009f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|\p{Surrogate}/gu
+  /[\p{Cc}\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|\p{Surrogate}/gu
 
 /** On one line, newlines included. @example printable('a\x1b[2J') // 'a\\x1b[2J' */
 export function printable(text: string): string {

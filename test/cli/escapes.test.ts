@@ -18,8 +18,9 @@ const evil =
   '\x1b[2J\x1b[31mred\x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x9b1m\x85\x7f\u202eturned\u2066\u200b\rback\nFORGED line\x00\tend'
 /** For what may not hold controls: ids and names that layers check. */
 const turned = 'a\u202eb\u2066c'
-const raw = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]/
-const colour = /\x1b\[(?:1|2|22|31|32|33|36|39)m/g
+/** All but the newline that ends a line. */
+const raw = /(?!\n)[\p{Cc}\u200b\u202a-\u202e\u2066-\u2069]/u
+const colour = new RegExp(`${String.fromCharCode(27)}\\[(?:1|2|22|31|32|33|36|39)m`, 'g')
 
 const folder = workFolder()
 const url = `sqlite:${join(folder.path, 'store.db')}`

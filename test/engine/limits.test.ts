@@ -210,14 +210,16 @@ async function scanned(limits: Partial<Limits>, tooMuch: readonly string[], fine
     [tooMuch, false],
   ] as const) {
     const path = mkdtempSync(join(tmpdir(), 'reprise-limits-'))
+    let root: Awaited<ReturnType<typeof openRoot>> | undefined
     try {
-      const root = await openRoot(path)
+      root = await openRoot(path)
       for (const each of paths) await write(path, each)
       const everything = { start: null, descend: async () => null, isLeftAlone: () => false }
       const scan = scanTree(root, everything, { ...defaultLimits, ...limits })
       if (isFine) await scan
       else await expect(scan).rejects.toMatchObject(over())
     } finally {
+      await root?.close()
       rmSync(path, { recursive: true, force: true })
     }
   }

@@ -43,9 +43,11 @@ export {
   type TimelineOptions,
   timeline,
 } from './engine/raw.ts'
+export type { RekeyOptions, RekeyReport } from './engine/rekey.ts'
 export type { RecoveryReport } from './engine/report.ts'
 export type { Past, Reprise } from './engine/reprise.ts'
 export type { KeyRing } from './engine/seal.ts'
+export type { Hashing } from './engine/seal-keys.ts'
 export type { SqlName } from './engine/sql.ts'
 export type { StoreTools } from './engine/store-tools.ts'
 export type { Fault, VerifyReport } from './engine/verify.ts'

@@ -101,6 +101,22 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/schedules.ts'),
   },
   {
+    name: 'keys',
+    usage: 'keys',
+    summary: 'which keys the store is encrypted with, and which are lacking',
+    arguments: [0, 0],
+    store: 'reading',
+    load: () => import('./commands/keys.ts'),
+  },
+  {
+    name: 'rekey',
+    usage: 'rekey',
+    summary: 'everything under the current key, so that older ones can go',
+    arguments: [0, 0],
+    store: 'existing',
+    load: () => import('./commands/rekey.ts'),
+  },
+  {
     name: 'delete',
     usage: 'delete TIMELINE',
     summary: 'say what would go with a timeline; delete it for good with --yes',

@@ -4,6 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { RepriseError } from '../core/errors.ts'
 import type { Store } from '../core/ports.ts'
+import { meetKeys } from '../engine/key-notes.ts'
 import { createEngine, openStore } from '../engine/open.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { KeyRing } from '../engine/seal.ts'
@@ -58,18 +59,34 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const store = isMissing && !options.isDryRun ? openLater(open) : await open()
   const worker = options.worker ?? 'cli'
   const keyFile = options.keys ?? process.env.REPRISE_KEYS
-  return createEngine(
+  const engine = createEngine(
     { store: withTimeouts(store, timeoutMs) },
     { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keyFile && { keys: readKeys(keyFile) }) },
   )
+  // One that is made when it is first used has no keys to meet yet.
+  if (!isMissing) await meetKeys(engine.kernel, readOnly)
+  return engine
+}
+
+/** A key ring, with keys in base64. */
+interface KeyFile {
+  readonly current: string
+  readonly keys: Readonly<Record<string, string>>
+  readonly hides?: KeyRing['hides']
+  readonly hashing?: { readonly key: string; readonly attributes?: readonly string[] }
 }
 
 /** Keys never go on the command line: others can read it. */
 function readKeys(file: string): KeyRing {
   try {
-    const { current, keys } = JSON.parse(readFileSync(file, 'utf8')) as KeyRing & { keys: Record<string, string> }
-    const decoded = Object.entries(keys).map(([id, key]) => [id, new Uint8Array(Buffer.from(key, 'base64'))] as const)
-    return { current, keys: Object.fromEntries(decoded) }
+    const { current, keys, hides, hashing } = JSON.parse(readFileSync(file, 'utf8')) as KeyFile
+    const bytes = (key: string) => new Uint8Array(Buffer.from(key, 'base64'))
+    return {
+      current,
+      keys: Object.fromEntries(Object.entries(keys).map(([id, key]) => [id, bytes(key)])),
+      ...(hides && { hides }),
+      ...(hashing && { hashing: { ...hashing, key: bytes(hashing.key) } }),
+    }
   } catch (error) {
     const what = `${file} does not hold keys: it is JSON, { "current": "id", "keys": { "id": "32 bytes in base64" } }`
     throw new RepriseError('INVALID_ARGUMENT', what, { file }, error)
@@ -117,7 +134,8 @@ function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void)
   }
 }
 
-const untimed = new Set<PropertyKey>(['listen', 'blobs'])
+/** Those that go through the whole store take as long as it is large. */
+const untimed = new Set<PropertyKey>(['listen', 'blobs', 'tidy', 'rewrite'])
 
 function withTimeouts(store: Store, timeoutMs: number): Store {
   const guard = <T extends object>(target: T, name: string): T =>

@@ -23,4 +23,20 @@ export interface Blobs {
   list(after: Digest | null, limit: number): Promise<ChunkRow[]>
   /** Deletes those that were last touched before that time (store's clock), and says how many. */
   delete(digests: readonly Digest[], touchedBefore: number): Promise<number>
+  /** As `Store.rewrite`, for chunks. Neither their names nor their ages change. */
+  rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten>
+}
+
+/** Other bytes for stored ones, or null: they stay as they are. Called inside a transaction: it does not wait. */
+export type Change = (bytes: Uint8Array) => Uint8Array | null
+
+export type Rewritable = 'runs' | 'checkpoints' | 'messages'
+
+export interface Rewritten {
+  /** Where to go on; null: that was the last. */
+  readonly next: string | null
+  readonly seen: number
+  readonly changed: number
+  /** To be changed, but not just now: ask for it again after another write. */
+  readonly left: number
 }

@@ -1,11 +1,11 @@
 // The ports: what the engine needs from the outside, in as few promises as possible. Stores and simulators implement
 // these; nothing here knows SQL, files or sockets. src/testing/conformance.ts is the executable form of every comment.
 
-import type { Blobs } from './blobs.ts'
+import type { Blobs, Change, Rewritable, Rewritten } from './blobs.ts'
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from './coordinate.ts'
 import type { SqlQuery } from './sql.ts'
 
-export type { Blobs, ChunkRow } from './blobs.ts'
+export type { Blobs, Change, ChunkRow, Rewritable, Rewritten } from './blobs.ts'
 
 export type Hash = (bytes: Uint8Array) => Digest
 
@@ -440,11 +440,21 @@ export interface Store {
    * afterwards, or is checked against the new mark. Never falls; 0 at first.
    */
   sweepMark(raiseTo?: number): Promise<number>
+  /**
+   * Goes through the stored bytes of one kind (runs, bodies of manifests, unread mail, also to timelines that do not exist), at
+   * most about `limit` of them, in an order of the store's own, and puts what `change` gives in their place. Nothing else
+   * changes: no digest, position, count or time, and no epoch is asked for, since the new bytes mean the same
+   * (core/wrapped.ts). What is written meanwhile may or may not be gone through.
+   */
+  rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten>
   /** Low-level self-check (pages, indexes), beneath what the engine verifies. */
   inspect(): Promise<StoreFault[]>
   facts(): Promise<StoreFacts>
-  /** Forgets messages consumed and workers retired before that (their ids are then new again), and gives back space; says what it did. */
-  tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }>
+  /**
+   * Forgets messages consumed and workers retired before that (their ids are then new again), and gives back space; says what
+   * it did. Thorough: of what was deleted or replaced, nothing is left in free space where the store can see to it.
+   */
+  tidy(before: number, isThorough?: boolean): Promise<{ readonly messages: number; readonly workers: number }>
   /** Ends this handle: everything else then rejects with CLOSED. Closing twice is closing once. What was given in was copied; what was given out is the caller's. */
   close(): Promise<void>
 }

@@ -5,7 +5,8 @@
 //   run   = version(byte 1) first(integer) epoch(integer) time(integer, ms) entry*
 //         | version(byte 2) first(integer) epoch(integer) time(integer, ms) nonce(8 bytes) entry*
 //   entry = size(integer, of what follows) type(text) version(integer) delay(integer, ms after the run's time)
-//           flags(byte; 1 = has a key) [key(text)] data(rest; an envelope, see engine/seal)
+//           flags(byte; 1 = has a key, 2 = its key, or its type, is sealed along with the data: engine/entry-seal)
+//           [key(text)] data(rest; an envelope, see engine/seal)
 //
 // Chain: digest(seq) = H(digest before the run ++ the run's bytes up to and including entry seq), and
 // digest(0) = H("reprise/1" ++ timeline id). So one hash checks a whole run, any prefix of a run has a digest of its
@@ -24,6 +25,7 @@ const formatVersion = 1
 const formatWithNonce = 2
 export const nonceBytes = 8
 const hasKey = 1
+const isHeadInside = 2
 const operationBytes = 8
 
 interface EntryBody {
@@ -32,6 +34,8 @@ interface EntryBody {
   readonly time: number
   readonly key?: string | undefined
   readonly data: Uint8Array
+  /** Its key, and perhaps its type, is sealed with the data. */
+  readonly isHeadInside?: boolean
 }
 
 /** An entry as it goes in: its data already sealed. */
@@ -115,11 +119,12 @@ const sizeGuessBytes = 2
 /** The size comes first and is known last: room is left for it, and the header moved where the guess was wrong. */
 function writeEntry(bytes: Uint8Array, start: number, time: number, draft: EntryDraft): number {
   const { type, version, time: entryTime, key, data, lead } = draft
+  const inside = draft.isHeadInside ? isHeadInside : 0
   const headStart = start + sizeGuessBytes
   let end = writeText(bytes, headStart, type)
   end = writeInteger(bytes, end, version)
   end = writeInteger(bytes, end, entryTime - time)
-  bytes[end++] = key === undefined ? 0 : hasKey
+  bytes[end++] = (key === undefined ? 0 : hasKey) | inside
   if (key !== undefined) end = writeText(bytes, end, key)
   if (lead !== undefined) bytes[end++] = lead
   const size = end - headStart + data.length
@@ -227,7 +232,20 @@ export function lastSeq(run: Run): number {
 
 /** Visits the entries of a verified run in order, each with the offset where it ends. */
 export function eachEntry(run: Run, visit: (entry: StoredEntry, endOffset: number) => void): void {
-  const reader = new ByteReader(run.bytes)
+  const { first, count } = visitEntries(run.bytes, visit, run.first)
+  if (count !== run.count) {
+    throw new RepriseError('MALFORMED', `a run holds ${count} entries where ${run.count} were promised`)
+  }
+  assert(first === run.first, 'a run is visited where it starts')
+}
+
+/** The same for the bytes alone, of which nobody said how many entries they hold. */
+export function visitEntries(
+  bytes: Uint8Array,
+  visit: (entry: StoredEntry, endOffset: number) => void,
+  expectedFirst?: number,
+): { readonly first: number; readonly count: number } {
+  const reader = new ByteReader(bytes)
   const version = reader.byte()
   if (version !== formatVersion && version !== formatWithNonce) {
     throw new RepriseError('INCOMPATIBLE_VERSION', `run format ${version} is not known`, {
@@ -239,8 +257,8 @@ export function eachEntry(run: Run, visit: (entry: StoredEntry, endOffset: numbe
   const epoch = reader.integer()
   const time = reader.integer()
   if (version === formatWithNonce) reader.raw(nonceBytes)
-  if (first !== run.first)
-    throw new RepriseError('MALFORMED', `a run says it starts at ${first}, its place says ${run.first}`)
+  if (expectedFirst !== undefined && first !== expectedFirst)
+    throw new RepriseError('MALFORMED', `a run says it starts at ${first}, its place says ${expectedFirst}`)
   let seq = first
   while (reader.remaining > 0) {
     const size = reader.integer()
@@ -252,10 +270,9 @@ export function eachEntry(run: Run, visit: (entry: StoredEntry, endOffset: numbe
     const key = flags & hasKey ? reader.text() : undefined
     if (end < reader.offset) throw new RepriseError('MALFORMED', 'an entry is shorter than its own header')
     const data = reader.raw(end - reader.offset)
-    visit({ seq, epoch, type, version: entryVersion, time: time + delay, key, data }, reader.offset)
+    const entry = { seq, epoch, type, version: entryVersion, time: time + delay, key, data }
+    visit(flags & isHeadInside ? { ...entry, isHeadInside: true } : entry, reader.offset)
     seq += 1
   }
-  if (seq !== run.first + run.count) {
-    throw new RepriseError('MALFORMED', `a run holds ${seq - run.first} entries where ${run.count} were promised`)
-  }
+  return { first, count: seq - first }
 }

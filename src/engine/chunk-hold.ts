@@ -57,6 +57,7 @@ export class ChunkHold {
       get: (digests) => blobs.get(digests),
       list: (after, limit) => blobs.list(after, limit),
       delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
+      rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
     }
   }
 

@@ -129,6 +129,7 @@ function unseen(note: Note): Blobs {
     get: async (digests) => (digests.length === 0 ? [] : refuse()),
     list: async () => refuse(),
     delete: async () => refuse(),
+    rewrite: async () => refuse(),
   }
 }
 

@@ -16,6 +16,7 @@ import { policyOf } from './declaration.ts'
 import { type ExpiredForks, expireForks } from './fork-expiry.ts'
 import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
+import { lacking, lackingKeys } from './key-notes.ts'
 import { readManifest } from './recover.ts'
 import { liveChunks } from './restore.ts'
 import { planFor, retain } from './retain.ts'
@@ -57,6 +58,8 @@ export interface CollectReport {
 }
 
 export async function collect(kernel: Kernel, options: CollectOptions = {}): Promise<CollectReport> {
+  const missing = await lackingKeys(kernel)
+  if (missing.length > 0) throw lacking(missing)
   await kernel.worker.register()
   const timelines: CollectReport['timelines'][number][] = []
   const unknown: CollectReport['unknown'][number][] = []

@@ -6,7 +6,8 @@ import type { Head } from '../core/ports.ts'
 import { originDigest, packRun } from '../core/run.ts'
 import { declare } from './declaration.ts'
 import type { Fold } from './definition.ts'
-import { type Entry, entryContext } from './history.ts'
+import { sealEntry } from './entry-seal.ts'
+import type { Entry } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { onRelease } from './observed-failures.ts'
 import type { Recovered } from './recover.ts'
@@ -36,9 +37,10 @@ export async function createTimeline<State>(
       version: entry.version ?? 1,
       time: entry.time ?? kernel.clock.now(),
       key: entry.key,
-      data: kernel.sealer.seal(copies[i]!.bytes, entryContext(digest, i), fold.compressAboveBytes),
+      data: copies[i]!.bytes,
     }))
-    const run = packRun(kernel.hash, { before: digest, first: 1, epoch: 1 }, drafts)
+    const sealed = drafts.map((draft, i) => sealEntry(kernel.sealer, draft, digest, i, fold.compressAboveBytes))
+    const run = packRun(kernel.hash, { before: digest, first: 1, epoch: 1 }, sealed)
     const state = new TimelineState(fold, undefined, kernel.guardsFolds())
     state.replay(
       drafts.map(

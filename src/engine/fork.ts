@@ -16,8 +16,9 @@ import type { Head, ManifestRecord, Run } from '../core/ports.ts'
 import { type EntryDraft, packRun } from '../core/run.ts'
 import { archiveNumber, archiveOf, archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../core/scope.ts'
 import { canRead, type Fold, type OpenOptions } from './definition.ts'
+import { sealEntry } from './entry-seal.ts'
 import { heldAttribute } from './held.ts'
-import { digestAt, entryContext, floorOf, lineageOf, offBranch, type Point } from './history.ts'
+import { digestAt, floorOf, lineageOf, offBranch, type Point } from './history.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 import { giveBack, guardOf, headUnder, takeTimeline } from './ownership.ts'
 import { recover } from './recover.ts'
@@ -260,8 +261,8 @@ function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effec
   const drafts = effects.map((effect, i): EntryDraft => {
     const { id, outcome, result } = effect
     const plain = kernel.codec.encode({ id, outcome, by: 'rollback', ...(result !== undefined && { result }) })
-    const data = kernel.sealer.seal(plain, entryContext(point.digest, i))
-    return { type: '$effect.settled', version: 1, time: kernel.clock.now(), data }
+    const draft = { type: '$effect.settled', version: 1, time: kernel.clock.now(), data: plain }
+    return sealEntry(kernel.sealer, draft, point.digest, i)
   })
   return packRun(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)
 }

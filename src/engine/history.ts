@@ -7,6 +7,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Base, Head, Run } from '../core/ports.ts'
 import { eachEntry, lastSeq, sliceRun, verifyRun } from '../core/run.ts'
 import { archivedFrom, archiveNumber, archiveOf } from '../core/scope.ts'
+import { openEntry } from './entry-seal.ts'
 import type { Kernel } from './kernel.ts'
 
 type Reader = Pick<Kernel, 'store' | 'hash' | 'limits'>
@@ -205,23 +206,13 @@ export function entriesOf(kernel: Pick<Kernel, 'codec' | 'sealer'>, verified: Ve
   const { timeline, run, before, skipTo } = verified
   const { codec, sealer } = kernel
   const entries: Entry[] = []
-  eachEntry(run, ({ seq, epoch, type, version, time, key, data }) => {
+  eachEntry(run, (stored) => {
+    const { seq, epoch, version, time } = stored
     if (seq <= skipTo) return
-    // The context is only made where it is looked at: this is the hot path of every recovery.
-    const plain = sealer.isPlain(data)
-      ? sealer.openPlain(data)
-      : sealer.open(data, entryContext(before, seq - run.first))
+    const { type, key, plain } = openEntry(sealer, stored, before, seq - run.first)
     entries.push({ timeline, seq, epoch, type, version, time, key, data: codec.decode(plain) })
   })
   return entries
-}
-
-/** What binds a sealed entry to its place: the digest of all history before its run, and its index in the run. */
-export function entryContext(before: Digest, index: number): Uint8Array {
-  const context = new Uint8Array(before.length + 4)
-  context.set(before)
-  new DataView(context.buffer).setUint32(before.length, index)
-  return context
 }
 
 function checkJoint(head: Head, leaves: readonly Base[], at: Point): void {

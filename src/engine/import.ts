@@ -208,20 +208,25 @@ async function fillUnder(
   checkSame(id, at, had)
   for await (const { kind, bytes } of frames) {
     if (kind === 'chunk') {
-      const digest = kernel.hash(bytes)
-      checkChunkSize(digest, bytes, kernel.limits.chunkBytes)
+      const chunk = kernel.sealer.unwrap(bytes)
+      const digest = kernel.hash(chunk)
+      checkChunkSize(digest, chunk, kernel.limits.chunkBytes)
       chunks.push(digest)
-      await hold.blobs.put([{ digest, bytes }])
+      await hold.blobs.put([{ digest, bytes: chunk }])
     } else if (kind === 'checkpoint')
       records.push(within(records, checkpointsMax, recordOf(kernel.codec.decode(bytes))))
     else if (kind === 'message') messages.push(within(messages, messagesMax, messageOf(kernel.codec.decode(bytes))))
     else if (kind === 'run') {
-      const run = decodeRun(bytes)
+      const stored = decodeRun(bytes)
+      const run = { ...stored, bytes: kernel.sealer.unwrap(stored.bytes) }
       verifyRun(kernel.hash, id, run, at)
       // What cannot be read would be found when somebody opens it: it is said now.
       entriesOf(kernel, { timeline: id, run, before: at.digest, skipTo: at.seq })
       const isThere = lastSeq(run) <= had.seq
-      if (!isThere) await commit(kernel, id, { epoch, ...at }, { run })
+      if (!isThere) {
+        const wrapped = kernel.sealer.wrap('runs', run.bytes)
+        await commit(kernel, id, { epoch, ...at }, { run: { ...run, bytes: wrapped } })
+      }
       at = { seq: lastSeq(run), digest: run.digest }
       checkSame(id, at, had)
     }

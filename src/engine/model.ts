@@ -7,7 +7,7 @@
 
 import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head, OutgoingMessage } from '../core/ports.ts'
+import type { Head, OutgoingMessage, Sql } from '../core/ports.ts'
 import type { Fold } from './definition.ts'
 import type { Rollback } from './fork.ts'
 import type { ExchangeReader } from './group-exchanges.ts'
@@ -49,6 +49,8 @@ export interface Model {
   exchanges?(timeline: string, state: unknown): ExchangeReader
   /** It goes back where it is executed: its rollback only asks for it, through its inbox. */
   readonly goesBackItself?: boolean
+  /** Seals what this kind keeps in plain text in the user's database, and says how many rows that were. Part of a rekey. */
+  readonly seals?: (sql: Sql) => Promise<number>
 }
 
 /** What else a move to another store takes; history, state, mail and wakeup are carried for every model. */

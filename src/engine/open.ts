@@ -14,10 +14,12 @@ import { cutKind, restoreKind } from './group-records.ts'
 import { installGuard } from './guard/install.ts'
 import { type HousekeepingOptions, keepHouse } from './housekeeping.ts'
 import type { Kernel } from './kernel.ts'
+import { meetKeys } from './key-notes.ts'
 import { Models } from './models.ts'
 import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
 import { Reprise } from './reprise.ts'
 import { type KeyRing, Sealer } from './seal.ts'
+import { sealedStore } from './sealed-store.ts'
 import { Worker } from './worker.ts'
 
 export interface EngineOptions {
@@ -73,6 +75,12 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
   const location = url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db'
   const { store, isAlone } = await openPlaced(location, options)
   const engine = createEngine({ store }, options)
+  try {
+    await meetKeys(engine.kernel, options.readOnly ?? false)
+  } catch (error) {
+    await engine.close()
+    throw error
+  }
   if (options.housekeeping !== false && !options.readOnly) {
     keepHouse(engine, { collect: isAlone, ...options.housekeeping })
   }
@@ -90,8 +98,10 @@ function checkGrace(grace: Duration | undefined): void {
 
 /** An engine over a store that is already open: for simulations and for stores of third parties. */
 export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise {
-  const { store, clock = systemClock, random = systemRandom } = ports
+  const { clock = systemClock, random = systemRandom } = ports
   const limits: Limits = { ...defaultLimits, ...options.limits }
+  const sealer = new Sealer({ limits, ...(options.keys && { keys: options.keys }) })
+  const store = sealedStore(ports.store, sealer)
   const events = new Events()
   const identity = ports.identity ?? identifyProcess()
   const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')
@@ -102,7 +112,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     random,
     hash: ports.hash ?? sha256,
     codec: new Codec({ limits, ...(options.classes && { classes: options.classes }) }),
-    sealer: new Sealer({ limits, ...(options.keys && { keys: options.keys }) }),
+    sealer,
     limits,
     events,
     committer: new Committer({

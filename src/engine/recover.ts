@@ -262,9 +262,10 @@ async function checkBranch(kernel: Kernel, lineage: readonly Head[], record: Man
 }
 
 /** The manifest's body, checked against its digest and against its line in the catalog, before anything is decoded. */
-export function readManifest(kernel: Pick<Kernel, 'hash'>, record: ManifestRecord) {
-  if (!equalBytes(kernel.hash(record.body), record.bodyDigest)) throw mismatch(record, 'does not match its digest')
-  const manifest = decodeManifest(record.body)
+export function readManifest(kernel: Pick<Kernel, 'hash' | 'sealer'>, record: ManifestRecord) {
+  const body = kernel.sealer.unwrap(record.body)
+  if (!equalBytes(kernel.hash(body), record.bodyDigest)) throw mismatch(record, 'does not match its digest')
+  const manifest = decodeManifest(body)
   if (manifest.seq !== record.seq || !equalBytes(manifest.digest, record.digest)) {
     throw mismatch(record, 'says another coordinate than the catalog')
   }

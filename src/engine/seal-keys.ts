@@ -9,13 +9,27 @@ export interface KeyRing {
   readonly current: string
   /** Id (1 to 64 characters) to key (32 bytes). */
   readonly keys: Readonly<Record<string, Uint8Array>>
+  /** What else is sealed: the types of entries. They stand beside the sealed data otherwise. */
+  readonly hides?: readonly 'types'[]
+  /** What is hashed with a key of its own, so that it can still be found by those who know it. See docs/guides/encryption.md. */
+  readonly hashing?: Hashing
+}
+
+export interface Hashing {
+  /** 32 bytes. It stays the same for good: under another, nothing is found any more. */
+  readonly key: Uint8Array
+  /** Attributes whose values are stored hashed, and looked for hashed. */
+  readonly attributes?: readonly string[]
 }
 
 export const saltBytes = 12
 const keyBytes = 32
 const idLengthMax = 64
 const sealsPerSalt = 2 ** 24
+const noSalt = new Uint8Array(0)
 const derivedKept = 256
+/** A record is opened soon after it was read, so keys that came with records need not be kept for long. */
+const adoptedKept = 65_536
 
 interface Session {
   readonly salt: Uint8Array
@@ -27,6 +41,8 @@ export class DerivedKeys {
   readonly current: string
   readonly #ring = new Map<string, Uint8Array>()
   readonly #derived = new Map<string, KeyObject>()
+  /** Of keys that have left the ring: derived ones that came inside wrapped records (seal-wrap.ts). */
+  readonly #adopted = new Map<string, Uint8Array>()
   #session: Session | null = null
 
   constructor(ring: KeyRing) {
@@ -54,24 +70,50 @@ export class DerivedKeys {
   }
 
   chunk(id: string): KeyObject {
-    return this.#derive(id, 'chunk', new Uint8Array(0))
+    return this.#derive(id, 'chunk', noSalt)
   }
 
   chunkNonce(id: string): KeyObject {
-    return this.#derive(id, 'chunk nonce', new Uint8Array(0))
+    return this.#derive(id, 'chunk nonce', noSalt)
+  }
+
+  has(id: string): boolean {
+    return this.#ring.has(id)
+  }
+
+  get ids(): readonly string[] {
+    return [...this.#ring.keys()]
+  }
+
+  /** Keeps a derived key (of a record, with its salt, or of chunks) of which the ring may not have the origin any more. */
+  adopt(id: string, salt: Uint8Array | null, key: Uint8Array): void {
+    if (this.#ring.has(id)) return
+    const name = nameOf(id, salt ? 'record' : 'chunk', salt ?? noSalt)
+    // The youngest last: the oldest of a full map goes.
+    this.#adopted.delete(name)
+    this.#adopted.set(name, key)
+    if (this.#adopted.size > adoptedKept) this.#adopted.delete(this.#adopted.keys().next().value!)
   }
 
   #derive(id: string, purpose: string, salt: Uint8Array): KeyObject {
-    const name = `${id}\0${purpose}\0${Buffer.from(salt).toString('latin1')}`
+    const name = nameOf(id, purpose, salt)
     const known = this.#derived.get(name)
     if (known) return known
     const key = this.#ring.get(id)
-    if (!key) throw new RepriseError('KEY_MISSING', `the key ${JSON.stringify(id)} is not in the key ring`, { key: id })
-    const derived = createSecretKey(createHmac('sha256', key).update(`reprise/1 ${purpose}\0`).update(salt).digest())
+    const adopted = key ? undefined : this.#adopted.get(name)
+    if (!key && !adopted) {
+      throw new RepriseError('KEY_MISSING', `the key ${JSON.stringify(id)} is not in the key ring`, { key: id })
+    }
+    const bytes = key ? createHmac('sha256', key).update(`reprise/1 ${purpose}\0`).update(salt).digest() : adopted!
+    const derived = createSecretKey(bytes)
     if (this.#derived.size >= derivedKept) this.#derived.clear()
     this.#derived.set(name, derived)
     return derived
   }
+}
+
+function nameOf(id: string, purpose: string, salt: Uint8Array): string {
+  return `${id}\0${purpose}\0${Buffer.from(salt).toString('latin1')}`
 }
 
 function checkId(id: string): void {

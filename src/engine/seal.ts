@@ -15,8 +15,12 @@ import * as zlib from 'node:zlib'
 import { ByteReader, ByteWriter } from '../core/bytes.ts'
 import { RepriseError } from '../core/errors.ts'
 import { defaultLimits, type Limits } from '../core/limits.ts'
+import { isWrapped } from '../core/wrapped.ts'
+import { Hasher } from './hashing.ts'
 import { compress, decompress } from './seal-compression.ts'
 import { DerivedKeys, type KeyRing, saltBytes } from './seal-keys.ts'
+import { allFlags, crcBytes, isChecked, isChunk, isCompressed, isEncrypted } from './seal-name.ts'
+import { rewrap, unwrap, type Wrappable, wrap } from './seal-wrap.ts'
 
 export type { KeyRing } from './seal-keys.ts'
 
@@ -27,13 +31,6 @@ export interface SealOptions {
   readonly limits?: Pick<Limits, 'inflateRatio' | 'inflateBytes'>
 }
 
-const isCompressed = 1
-const isEncrypted = 2
-const isChecked = 4
-const isChunk = 8
-const allFlags = 15
-
-const crcBytes = 4
 const nonceBytes = 12
 const tagBytes = 16
 const recordAboveBytes = 1024
@@ -44,9 +41,12 @@ export class Sealer {
   readonly #keys: DerivedKeys | null
   readonly #compressAboveBytes: number
   readonly #limits: Pick<Limits, 'inflateRatio' | 'inflateBytes'>
+  #refused: readonly string[] | null = null
 
   constructor(options: SealOptions = {}) {
     this.#keys = options.keys ? new DerivedKeys(options.keys) : null
+    this.hasher = options.keys?.hashing ? new Hasher(options.keys.hashing) : null
+    this.hidesTypes = options.keys?.hides?.includes('types') ?? false
     this.#compressAboveBytes = options.compressAboveBytes ?? recordAboveBytes
     this.#limits = options.limits ?? defaultLimits
   }
@@ -55,12 +55,34 @@ export class Sealer {
     return this.#keys ? this.#keys.current : null
   }
 
+  /** Keyed hashes for what is not sealed; null: nothing is hashed. */
+  readonly hasher: Hasher | null
+  /** Types of entries are sealed along with their data. */
+  readonly hidesTypes: boolean
+
   /** The first byte of an envelope that is neither compressed nor encrypted: the rest of it is the plain bytes. */
   static readonly bare = 0
 
   /** Would `seal` only put that byte before it? Then the caller may do so itself, without a copy. */
   isBare(plain: Uint8Array, aboveBytes = this.#compressAboveBytes): boolean {
-    return this.#keys === null && plain.length <= aboveBytes
+    return this.#keys === null && !this.#refused && plain.length <= aboveBytes
+  }
+
+  hasKey(id: string): boolean {
+    return this.#keys?.has(id) ?? false
+  }
+
+  /** The store is encrypted with these keys, of which this process has none: it reads what it can, and seals nothing. */
+  refusePlain(ids: readonly string[]): void {
+    if (this.#keys === null) this.#refused = ids
+  }
+
+  /** Why nothing can be sealed here; null: it can. */
+  get refusal(): RepriseError | null {
+    if (!this.#refused) return null
+    const named = this.#refused.map((id) => JSON.stringify(id)).join(', ')
+    const what = `this store is encrypted with ${named}: give the keys to write to it`
+    return new RepriseError('KEY_MISSING', what, { keys: [...this.#refused] })
   }
 
   /** For entry data, which the digest chain protects. @example sealer.seal(codec.encode(value), context) */
@@ -102,7 +124,23 @@ export class Sealer {
     return this.#open(stored, noContext, isChunk)
   }
 
+  /** For what goes to the store as it came: wrapped if it is sealed with another key than the current one. */
+  wrap(kind: Wrappable, record: Uint8Array): Uint8Array {
+    return (this.#keys && wrap(this.#keys, kind, record)) ?? record
+  }
+
+  /** The record as its digest knows it. Throws KEY_MISSING. */
+  unwrap(stored: Uint8Array): Uint8Array {
+    return isWrapped(stored) ? unwrap(this.#keys, stored) : stored
+  }
+
+  /** What a stored record becomes under the current key; null: it is under it already. */
+  rewrap(kind: Wrappable, stored: Uint8Array): Uint8Array | null {
+    return this.#keys && rewrap(this.#keys, kind, stored)
+  }
+
   #seal(plain: Uint8Array, context: Uint8Array, kind: number, aboveBytes: number): Uint8Array {
+    if (this.refusal) throw this.refusal
     // What the limits would not let anyone open again stays as it is.
     const packed = plain.length > aboveBytes && plain.length <= this.#limits.inflateBytes ? compress(plain) : null
     const body = packed && plain.length <= packed.bytes.length * this.#limits.inflateRatio ? packed.bytes : plain
@@ -116,7 +154,8 @@ export class Sealer {
     return kind === isChecked ? withCrc(envelope, context) : envelope
   }
 
-  #open(envelope: Uint8Array, context: Uint8Array, kind: number): Uint8Array {
+  #open(stored: Uint8Array, context: Uint8Array, kind: number): Uint8Array {
+    const envelope = this.unwrap(stored)
     const flags = envelope[0]
     if (flags === undefined) throw malformed('an envelope is empty')
     if ((flags & ~allFlags) !== 0) throw malformed(`an envelope has unknown flags ${flags}`)

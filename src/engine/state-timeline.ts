@@ -10,7 +10,7 @@ import type { RetentionPolicy } from '../core/retention.ts'
 import { packRun } from '../core/run.ts'
 import type { ChunkHold } from './chunk-hold.ts'
 import type { OpenOptions } from './definition.ts'
-import { entryContext } from './history.ts'
+import { sealEntry } from './entry-seal.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
 import { takeTimeline } from './ownership.ts'
@@ -118,15 +118,14 @@ export class StateTimeline {
     const { entry, parts, foldVersion, addedChunks, hold, along } = publication
     await verifyChunks({ parts }, stateIo(this.#kernel), publication.readsBackAll ? undefined : addedChunks)
     const { seq, epoch, digest: before } = this.#head
-    const data = sealer.seal(codec.encode(entry.data), entryContext(before, 0))
     const draft = {
       type: entry.type,
       version: entry.version ?? 1,
       time: entry.time ?? clock.now(),
       key: entry.key,
-      data,
+      data: codec.encode(entry.data),
     }
-    const run = packRun(hash, { before, first: seq + 1, epoch }, [draft])
+    const run = packRun(hash, { before, first: seq + 1, epoch }, [sealEntry(sealer, draft, before, 0)])
     const { digest } = run
     const body = encodeManifest({ timeline: this.id, seq: seq + 1, epoch, digest, foldVersion, parts })
     const record = this.#record(publication, { seq: seq + 1, epoch, digest, body })

@@ -24,9 +24,11 @@ import { type DeleteOptions, type DeleteReport, deleteTimeline } from './delete.
 import { type DrillOptions, type DrillReport, drill } from './drill.ts'
 import { existing } from './fork.ts'
 import type { Kernel } from './kernel.ts'
+import { notedKeys, rideStore } from './key-notes.ts'
 import { type BadCheckpoint, markBad, unmarkBad } from './mark.ts'
 import type { Models } from './models.ts'
 import { recover } from './recover.ts'
+import { type RekeyOptions, type RekeyReport, rekey } from './rekey.ts'
 import type { OpenTimeline } from './timeline.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
 
@@ -63,6 +65,35 @@ export abstract class StoreTools {
   async drill(options: DrillOptions = {}): Promise<DrillReport> {
     this.check()
     return await drill(this.kernel, (head) => this.models.foldOf(head.timeline), options)
+  }
+
+  /**
+   * Brings everything under the current key of the ring, so that the others can leave it. Others go on meanwhile; killed, it is
+   * asked for again. See docs/guides/encryption.md.
+   */
+  async rekey(options: RekeyOptions = {}): Promise<RekeyReport> {
+    this.check()
+    return await rekey(this.kernel, options, async () => {
+      let rows = 0
+      const all = new Set(this.models.all().flatMap(({ seals }) => seals ?? []))
+      for (const seals of all) rows += await rideStore(this.kernel, seals)
+      return rows
+    })
+  }
+
+  /** The keys that the store notes it is encrypted with, and which of them this process lacks. */
+  async keys(): Promise<{ readonly current: string | null; readonly noted: string[]; readonly lacking: string[] }> {
+    this.check()
+    const noted = await notedKeys(this.kernel)
+    const { sealer } = this.kernel
+    return { current: sealer.keyId, noted, lacking: noted.filter((id) => !sealer.hasKey(id)) }
+  }
+
+  /** A keyed hash, for ids and labels that must not say what they are about: equal texts have equal hashes. */
+  hashed(text: string): string {
+    const { hasher } = this.kernel.sealer
+    if (!hasher) throw new RepriseError('INVALID_ARGUMENT', 'hashed() needs a key: open with keys.hashing.key', {})
+    return hasher.text(text)
   }
 
   async collect(options: CollectOptions = {}): Promise<CollectReport> {

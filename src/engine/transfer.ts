@@ -123,9 +123,13 @@ async function* frames(
   const done = new Set<string>()
   for (const record of records) {
     yield* chunkFrames(kernel, record, done)
-    yield { kind: 'checkpoint', bytes: kernel.codec.encode(record) }
+    const body = kernel.sealer.wrap('checkpoints', record.body)
+    yield { kind: 'checkpoint', bytes: kernel.codec.encode({ ...record, body }) }
   }
-  for await (const { run } of readHistory(kernel, lineage, floor, end.seq)) yield { kind: 'run', bytes: encodeRun(run) }
+  for await (const { run } of readHistory(kernel, lineage, floor, end.seq)) {
+    // Whoever imports it need not have the keys of long ago: what is not under the current one is wrapped (seal-wrap.ts).
+    yield { kind: 'run', bytes: encodeRun({ ...run, bytes: kernel.sealer.wrap('runs', run.bytes) }) }
+  }
   if (end.seq === head.seq) yield* messageFrames(kernel, head)
 }
 
@@ -137,7 +141,7 @@ async function* messageFrames(kernel: Kernel, head: Head): AsyncGenerator<Frame>
     throw new RepriseError('LIMIT_EXCEEDED', what, { timeline: head.timeline })
   }
   for (const { id, to, kind, data } of messages) {
-    const message: TransferredMessage = { id, to, kind, data }
+    const message: TransferredMessage = { id, to, kind, data: kernel.sealer.wrap('messages', data) }
     yield { kind: 'message', bytes: kernel.codec.encode(message) }
   }
 }
@@ -150,7 +154,7 @@ async function* chunkFrames(kernel: Kernel, record: ManifestRecord, done: Set<st
     if (!bytes || toHex(kernel.hash(bytes)) !== toHex(digest)) {
       throw new RepriseError('CHUNK_DAMAGED', `chunk ${toHex(digest)} of checkpoint ${record.id} is missing or damaged`)
     }
-    yield { kind: 'chunk', bytes }
+    yield { kind: 'chunk', bytes: kernel.sealer.wrap('chunks', bytes) }
   }
 }
 

@@ -8,6 +8,7 @@ import { lastSeq } from '../core/run.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from './history.ts'
 import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
+import { lacking, lackingKeys } from './key-notes.ts'
 import { cannotTell, chunkless, isChunkless, readManifest } from './recover.ts'
 import { liveChunks, verifyChunks } from './restore.ts'
 import { lookAgain } from './second-look.ts'
@@ -52,6 +53,11 @@ interface Tally {
 export async function verify(kernel: Kernel, options: VerifyOptions = {}): Promise<VerifyReport> {
   const tally: Tally = { faults: [], cannotTell: [], live: new Set(), timelines: 0, entries: 0, checkpoints: 0 }
   const { location } = await kernel.store.facts()
+  const missing = await lackingKeys(kernel)
+  if (missing.length > 0) {
+    const { message: what, code } = lacking(missing)
+    tally.cannotTell.push({ timeline: null, seq: null, where: `${location}: keys`, what, code })
+  }
   if (!options.timelines) {
     for (const { where, what } of await kernel.store.inspect()) {
       tally.faults.push({ timeline: null, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' })

@@ -6,11 +6,11 @@ import { assert } from '../core/assert.ts'
 import type { Digest, TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Commit, Outcome, Refusal, Run, Take } from '../core/ports.ts'
-import { appendOperation, type EntryDraft, nonceBytes, packRun } from '../core/run.ts'
+import { appendOperation, nonceBytes, packRun } from '../core/run.ts'
 import { type CommitSource, type PreparedCommit, sizeOf } from './committer.ts'
-import { type Entry, entryContext } from './history.ts'
+import { sealEntry } from './entry-seal.ts'
+import type { Entry } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
-import { Sealer } from './seal.ts'
 
 /** An entry on its way in: encoded, not yet sealed, since sealing binds it to its place. */
 export interface Draft {
@@ -63,8 +63,6 @@ export interface WriterHead {
   readonly epoch: number
   readonly digest: Digest
 }
-
-const noContext = new Uint8Array(0)
 
 export class Writer implements CommitSource {
   readonly #kernel: Kernel
@@ -143,7 +141,9 @@ export class Writer implements CommitSource {
 
   /** The same without a promise: the asker is called once the entries are durable, applied, and known to whoever watches. */
   ask(drafts: readonly Draft[], along: Along | null, asker: Asker, signal?: AbortSignal): void {
-    const refusal = this.#broken ?? this.#kernel.committer.userCode.refusal()
+    // Entries are sealed when their turn comes; whoever cannot seal them is told at once.
+    const unsealable = drafts.length > 0 ? this.#kernel.sealer.refusal : null
+    const refusal = this.#broken ?? this.#kernel.committer.userCode.refusal() ?? unsealable
     if (refusal) {
       asker.reject(refusal)
       return
@@ -283,13 +283,7 @@ export class Writer implements CommitSource {
   #pack(drafts: readonly Draft[]): Run {
     const { hash, sealer, random } = this.#kernel
     const { seq, digest } = this.#head
-    // Only encryption looks at the context.
-    const isBound = sealer.keyId !== null
-    const above = this.#compressAboveBytes
-    const sealed = drafts.map(({ type, version, time, key, data }, i): EntryDraft => {
-      if (sealer.isBare(data, above)) return { type, version, time, key, lead: Sealer.bare, data }
-      return { type, version, time, key, data: sealer.seal(data, isBound ? entryContext(digest, i) : noContext, above) }
-    })
+    const sealed = drafts.map((draft, i) => sealEntry(sealer, draft, digest, i, this.#compressAboveBytes))
     const nonce = this.#take && !this.#kernel.planted.has('no-nonce') ? random.bytes(nonceBytes) : null
     return packRun(hash, { before: digest, first: seq + 1, epoch: this.#nextEpoch, nonce }, sealed)
   }

@@ -11,7 +11,7 @@ import { type FileHandle, link, lstat, lutimes, mkdir, open, readdir, readFile, 
 import { dirname, join, resolve } from 'node:path'
 import { type Digest, fromHex, toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Blobs, ChunkRow } from '../core/ports.ts'
+import type { Blobs, Change, ChunkRow, Rewritten } from '../core/ports.ts'
 
 export interface DirectoryBlobsOptions {
   /** Milliseconds since 1970: what ages are measured by. */
@@ -254,24 +254,48 @@ class DirectoryBlobs implements Blobs {
     this.#exactMs = Math.round(foundMs) < givenMs ? coarseMs : 1
   }
 
+  async rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten> {
+    const rows = await this.list(after === null ? null : fromHex(after), limit)
+    let changed = 0
+    try {
+      for (const { digest, touchedAt } of rows) {
+        const [bytes] = await this.get([digest])
+        const other = bytes ? change(bytes) : null
+        if (!other) continue
+        const path = this.#path(toHex(digest))
+        await this.#replace(path, other, (handle) => handle.utimes(touchedAt / 1000, touchedAt / 1000))
+        await this.#makeCertain(dirname(path))
+        changed += 1
+      }
+    } catch (error) {
+      throw toBlobError(error, this.#directory)
+    }
+    const last = rows.at(-1)
+    return { next: last && rows.length >= limit ? toHex(last.digest) : null, seen: rows.length, changed, left: 0 }
+  }
+
   /** The folder that must be synced: also if the chunk was there, whoever put it may not have lived to do so. */
   async #putOne({ digest, bytes }: Chunk, at: number): Promise<string> {
     const path = this.#path(toHex(digest))
     const folder = dirname(path)
     // Of another size it is a leftover of damage: it is replaced.
     if ((await statOf(path))?.size === bytes.length && (await this.#touch(toHex(digest), at))) return folder
+    await this.#replace(path, bytes, (handle) => this.#stamp(handle, at))
+    return folder
+  }
+
+  async #replace(path: string, bytes: Uint8Array, stamp: (handle: FileHandle) => Promise<void>): Promise<void> {
     const aside = join(this.#directory, asideFolder, randomUUID())
     const handle = await open(aside, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o644)
     try {
       await handle.writeFile(bytes)
-      await this.#stamp(handle, at)
+      await stamp(handle)
       await handle.sync()
     } finally {
       await handle.close()
     }
-    await mkdir(folder, { recursive: true })
+    await mkdir(dirname(path), { recursive: true })
     await rename(aside, path)
-    return folder
   }
 
   /** The names in this folder, and those of the folders on the way to it: the latter need it once. */

@@ -16,6 +16,7 @@ import { ownershipTests } from './conformance-ownership.ts'
 import { queryTests } from './conformance-queries.ts'
 import { randomTests } from './conformance-random.ts'
 import { readOnlyTests } from './conformance-read-only.ts'
+import { rewriteTests } from './conformance-rewrite.ts'
 import { riderTests } from './conformance-riders.ts'
 import { upkeepTests, workerTests } from './conformance-workers.ts'
 
@@ -45,6 +46,7 @@ export function conformance(runner: Runner, harness: Harness): void {
     workers: workerTests,
     upkeep: upkeepTests,
     blobs: blobTests,
+    rewriting: rewriteTests,
     riders: riderTests,
     namespaces: namespaceTests,
     'reading only': readOnlyTests,

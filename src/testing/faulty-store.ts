@@ -39,9 +39,10 @@ export function faultyStore(store: Store, decide: Decide): Store {
     retire: (workers) => through('retire', () => store.retire(workers)),
     listen: (wake) => store.listen(wake),
     sweepMark: (raiseTo) => through('sweepMark', () => store.sweepMark(raiseTo)),
+    rewrite: (kind, change, after, limit) => through('rewrite', () => store.rewrite(kind, change, after, limit)),
     inspect: () => through('inspect', () => store.inspect()),
     facts: () => through('facts', () => store.facts()),
-    tidy: (before) => through('tidy', () => store.tidy(before)),
+    tidy: (before, isThorough) => through('tidy', () => store.tidy(before, isThorough)),
     close: () => through('close', () => store.close()),
   }
 }
@@ -55,6 +56,7 @@ function faultyBlobs(blobs: Blobs, through: Through): Blobs {
     get: (digests) => through('blobs.get', () => blobs.get(digests)),
     list: (after, limit) => through('blobs.list', () => blobs.list(after, limit)),
     delete: (digests, touchedBefore) => through('blobs.delete', () => blobs.delete(digests, touchedBefore)),
+    rewrite: (change, after, limit) => through('blobs.rewrite', () => blobs.rewrite(change, after, limit)),
   }
 }
 

@@ -35,6 +35,7 @@ function proxied(blobs: Store['blobs']): Store['blobs'] {
     get: (digests) => blobs.get(digests),
     list: (after, limit) => blobs.list(after, limit),
     delete: (digests, before) => blobs.delete(digests, before),
+    rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
   }
 }
 

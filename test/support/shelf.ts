@@ -36,6 +36,10 @@ export class Shelf implements Blobs {
   async delete() {
     return 0
   }
+
+  async rewrite() {
+    return { next: null, seen: 0, changed: 0, left: 0 }
+  }
 }
 
 export function ioOn(blobs: Blobs, time: Partial<Pick<StateIo, 'elapsed' | 'breathe'>> = {}): StateIo {

@@ -8,9 +8,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
+import { Codec } from '../../src/core/codec.ts'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { open } from '../../src/index.ts'
+import { entriesOf, floorOf, lineageOf, readHistory } from '../../src/engine/history.ts'
+import { openRow, rowName } from '../../src/engine/seal-row.ts'
+import { open, type Reprise } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { workflowKind } from '../../src/layers/workflow/model.ts'
 import { workflowFold } from '../../src/layers/workflow/state.ts'
 
 const program = fileURLToPath(new URL('../programs/workflow-transaction.mjs', import.meta.url))
@@ -76,4 +80,66 @@ describe.skipIf(!isBuilt)('a process killed around the commit of a transaction',
       }
     })
   }
+
+  it('keeps the result sealed with a secret in history, and goes on with a row that an older release left plain', async () => {
+    const url = `sqlite:${join(folder, 'test.db')}`
+    const rp = await open(url, { namespace: 'one' })
+    const stranger = await open(url, { namespace: 'two' })
+    const codec = new Codec()
+    try {
+      const sqlOf = async (engine: Reprise) => {
+        const ledger = await engine.openTimeline(timelineId('ledger/one'), workflowFold)
+        return async (text: string, ...values: unknown[]) =>
+          (await ledger.write([], { ride: (db) => db.all(text, ...values) })).ridden as Record<string, unknown>[]
+      }
+      const sql = await sqlOf(rp)
+      await sql('CREATE TABLE payment (payment TEXT, process INTEGER)')
+      const run = await rp.run(pay, 'payment', { id: 'p', here: false })
+      const first = fork(program, [url, 'one', 'committed'], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+      children.push(first)
+      const [{ pid }] = await once(first, 'message')
+      await once(first, 'exit')
+      // Another namespace of the same file sees a row, and nothing of what is in it.
+      const [seen] = await (await sqlOf(stranger))('SELECT ride, value FROM workflow_results')
+      const result = codec.encode(pid)
+      expect(Buffer.from(seen!.value as Uint8Array).includes(Buffer.from(result))).toBe(false)
+      const rode = await secretOf(rp)
+      expect(seen!.ride).toBe(rowName(rode))
+      expect(codec.decode(openRow(rode, new Uint8Array(seen!.value as Uint8Array)))).toBe(pid)
+      expect(() => openRow(`${rode}0`, new Uint8Array(seen!.value as Uint8Array))).toThrow()
+      await sql('UPDATE workflow_results SET ride = ?, value = ?', rode, result)
+
+      const second = fork(program, [url, 'one', 'never'], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+      children.push(second)
+      expect(await run.result({ timeout: '50s' })).toBe(pid)
+      expect(await sql('SELECT ride FROM workflow_results')).toEqual([])
+      second.send('end')
+      await once(second, 'exit')
+      // A rekey seals what an older release left.
+      await sql('INSERT INTO workflow_results (ride, value) VALUES (?, ?)', '0123456789abcdef', result)
+      const keys = { current: 'k', keys: { k: new Uint8Array(32).fill(1) } }
+      const sealing = await open(url, { namespace: 'one', keys, housekeeping: false })
+      sealing.declare(workflowKind)
+      expect((await sealing.rekey()).changed.rows).toBe(1)
+      await sealing.close()
+      const [sealed] = await sql('SELECT ride, value FROM workflow_results')
+      expect(sealed!.ride).toBe(rowName('0123456789abcdef'))
+      expect(codec.decode(openRow('0123456789abcdef', new Uint8Array(sealed!.value as Uint8Array)))).toBe(pid)
+    } finally {
+      await stranger.close()
+      await rp.close()
+    }
+  })
 })
+
+async function secretOf(rp: Reprise): Promise<string> {
+  const head = (await rp.head('workflow/pay/p'))!
+  const lineage = await lineageOf(rp.kernel, head)
+  for await (const run of readHistory(rp.kernel, lineage, floorOf(lineage), head.seq)) {
+    for (const { data } of entriesOf(rp.kernel, run)) {
+      const { rode } = (data ?? {}) as { rode?: string }
+      if (rode) return rode
+    }
+  }
+  throw new Error('no entry holds a secret')
+}

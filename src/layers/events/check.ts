@@ -5,6 +5,7 @@ import { type MissingPath, missingPaths, upcast } from '../../core/fold.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import { unpackRun } from '../../core/run.ts'
 import { systemPrefix } from '../../engine/definition.ts'
+import { FeedReader } from '../../engine/feed-reader.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { Model } from './aggregate.ts'
 import { layerPrefix } from './envelope.ts'
@@ -26,19 +27,12 @@ export async function checkEvents(
 ): Promise<EventsCheck> {
   const { upcasters, evolve } = definition.model
   const counts = new Map<string, { type: string; version: number; count: number }>()
-  for (let after: FeedPosition = feedStart, isEnd = false; !isEnd; ) {
-    const page = await engine.feed(after, { prefixes: [definition.prefix] })
-    for (const { run } of page.items) {
-      for (const { type, version } of unpackRun(run)) {
-        if (type.startsWith(systemPrefix) || type.startsWith(layerPrefix)) continue
-        const key = `${version} ${type}`
-        const kind = counts.get(key) ?? { type, version, count: 0 }
-        kind.count += 1
-        counts.set(key, kind)
-      }
-    }
-    after = page.next
-    isEnd = page.isEnd
+  for await (const { type, version } of storedTypes(engine, definition.prefix)) {
+    if (type.startsWith(systemPrefix) || type.startsWith(layerPrefix)) continue
+    const key = `${version} ${type}`
+    const kind = counts.get(key) ?? { type, version, count: 0 }
+    kind.count += 1
+    counts.set(key, kind)
   }
   const stored = [...counts.values()]
   const missing = missingPaths(stored, upcasters)
@@ -68,4 +62,21 @@ function finalType(type: string, version: number, upcasters: Parameters<typeof u
     ]),
   )
   return upcast({ type, version, data: null }, linksOnly).type
+}
+
+type Typed = { readonly type: string; readonly version: number }
+
+/** Where types are hidden (KeyRing.hides), the entries have to be opened after all. */
+async function* storedTypes(engine: Reprise, scope: string): AsyncGenerator<Typed> {
+  const reader = new FeedReader(engine.kernel, [scope], { mayBeTrimmed: true })
+  for (let after: FeedPosition = feedStart, isEnd = false; !isEnd; ) {
+    const page = engine.kernel.sealer.hidesTypes
+      ? await reader.page(after)
+      : await engine
+          .feed(after, { prefixes: [scope] })
+          .then(({ items, ...rest }) => ({ ...rest, entries: items.flatMap(({ run }): Typed[] => unpackRun(run)) }))
+    yield* page.entries
+    after = page.next
+    isEnd = page.isEnd
+  }
 }

@@ -22,6 +22,7 @@ import { endings, WorkflowRun } from './run.ts'
 import { readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { inWords, summarizeWorkflow } from './summary.ts'
+import { sealResults } from './transaction.ts'
 
 const outcomes = ['done', 'failed', 'retry', 'compensated'] as const
 
@@ -72,6 +73,7 @@ export const workflowKind: Model = {
   summarize,
   did,
   actions,
+  seals: sealResults,
   exchanges: (timeline, state) => new ChildMail(timeline, state as RunState),
   goesBackItself: true,
   transfer: {

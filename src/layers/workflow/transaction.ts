@@ -1,9 +1,11 @@
 // Transactions: the user's SQL and the step's entry in one commit. The entry is sealed before the SQL runs, so what the SQL
-// returned is kept in a table of the same transaction until history has it.
+// returned is kept in a table of the same transaction until history has it. Rows are sealed with a secret that the entry
+// holds: the table lies in the user's database, where other namespaces and any SQL can read it.
 
+import { toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
-import { newId } from '../../engine/kernel.ts'
+import { openRow, rowName, sealRow } from '../../engine/seal-row.ts'
 import type { Command } from './command.ts'
 import type { StepCall, TransactionOptions } from './context.ts'
 import type { Item } from './entries.ts'
@@ -17,6 +19,9 @@ import { noCommand, own } from './state.ts'
 type Call<T> = (db: Sql, step: { readonly key: string }) => Promise<T> | T
 
 const table = 'workflow_results'
+const secretBytes = 32
+/** Of the ids that rows had before they were sealed. */
+const plainName = /^[0-9a-f]{16}$/
 
 /** Values that the SQL of this run returned, until they are in history. */
 export class Rides {
@@ -88,7 +93,7 @@ export function askTransaction<T>(
 
 async function ride(run: Instance, id: string, call: Call<unknown>): Promise<void> {
   const key = run.keyOf(id)
-  const rode = newId(run.kernel.random)
+  const rode = toHex(run.kernel.random.bytes(secretBytes))
   await run.host.prepareRides(run)
   await run.recorder.flush()
   const { codec } = run.kernel
@@ -99,8 +104,9 @@ async function ride(run: Instance, id: string, call: Call<unknown>): Promise<voi
       if (result === undefined || sql.dialect === 'memory') return
       const bytes = codec.encode(result)
       for (const row of run.rides.rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
-      await sql.run(`INSERT INTO ${table} (ride, value) VALUES (?, ?)`, rode, bytes)
-      run.rides.rows.push(rode)
+      const row = rowName(rode)
+      await sql.run(`INSERT INTO ${table} (ride, value) VALUES (?, ?)`, row, sealRow(rode, bytes))
+      run.rides.rows.push(row)
       run.rides.results.set(id, codec.decode(bytes))
     },
   })
@@ -117,12 +123,16 @@ async function readRides(run: Instance, missing: readonly Item[]): Promise<void>
     if (item.kind !== 'done' || item.rode === null) continue
     const { rode } = item
     const row = await run.readSql((sql) =>
-      sql.dialect === 'memory' ? undefined : sql.get(`SELECT value FROM ${table} WHERE ride = ?`, rode),
+      sql.dialect === 'memory'
+        ? undefined
+        : sql.get(`SELECT ride, value FROM ${table} WHERE ride = ? OR ride = ?`, rowName(rode), rode),
     )
     if (!row) continue
-    const value = row.value as Uint8Array
-    run.rides.results.set(item.id, run.kernel.codec.decode(new Uint8Array(value)))
-    run.rides.rows.push(rode)
+    const value = new Uint8Array(row.value as Uint8Array)
+    // Rows from before they were sealed are named by the secret itself.
+    const plain = row.ride === rode ? value : openRow(rode, value)
+    run.rides.results.set(item.id, run.kernel.codec.decode(plain))
+    run.rides.rows.push(String(row.ride))
   }
 }
 
@@ -141,4 +151,20 @@ export async function createTable(sql: Sql): Promise<void> {
   if (sql.dialect === 'memory') return
   const bytes = sql.dialect === 'sqlite' ? 'BLOB' : 'BYTEA'
   await sql.run(`CREATE TABLE IF NOT EXISTS ${table} (ride TEXT PRIMARY KEY, value ${bytes} NOT NULL)`)
+}
+
+/** Seals the rows that an older release left in plain text, and says how many there were. */
+export async function sealResults(sql: Sql): Promise<number> {
+  if (sql.dialect === 'memory') return 0
+  const schema =
+    sql.dialect === 'sqlite' ? 'SELECT name FROM sqlite_schema WHERE name = ?' : 'SELECT to_regclass(?) AS name'
+  if (!(await sql.get(schema, table))?.name) return 0
+  let count = 0
+  for (const { ride, value } of await sql.all(`SELECT ride, value FROM ${table}`)) {
+    if (!plainName.test(String(ride))) continue
+    const sealed = sealRow(String(ride), new Uint8Array(value as Uint8Array))
+    await sql.run(`UPDATE ${table} SET ride = ?, value = ? WHERE ride = ?`, rowName(String(ride)), sealed, String(ride))
+    count += 1
+  }
+  return count
 }

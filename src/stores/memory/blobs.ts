@@ -43,6 +43,18 @@ export function memoryBlobs(open: () => Space, clock: () => number): Blobs {
       })
     },
 
+    async rewrite(change) {
+      const space = open()
+      let changed = 0
+      for (const [key, state] of [...space.chunks.entries()]) {
+        const bytes = change(new Uint8Array(state.bytes))
+        if (!bytes) continue
+        changed += 1
+        space.chunks.set(key, { ...state, bytes: new Uint8Array(bytes) })
+      }
+      return { next: null, seen: space.chunks.size, changed, left: 0 }
+    },
+
     async delete(digests: readonly Digest[], touchedBefore: number) {
       const space = open()
       let count = 0

@@ -7,6 +7,7 @@ import { mayMakeDue } from '../../core/due.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type {
   Blobs,
+  Change,
   ClaimRequest,
   Commit,
   CursorRow,
@@ -18,6 +19,8 @@ import type {
   Inbox,
   ManifestRecord,
   Outcome,
+  Rewritable,
+  Rewritten,
   Run,
   Sql,
   Store,
@@ -34,6 +37,7 @@ import { memoryBlobs } from './blobs.ts'
 import { claim } from './claim.ts'
 import { commitOne, refusal } from './commit.ts'
 import { inspect } from './inspect.ts'
+import { rewrite } from './rewrite.ts'
 import { beat, compactFeed, retire, tidy } from './upkeep.ts'
 import { compareText, findTimelines, readFeed, readRuns, toHead, toWorkerRow } from './view.ts'
 import { createWorld, type MemoryWorld, type Space, spaceOf } from './world.ts'
@@ -183,6 +187,11 @@ class MemoryStore implements Store {
       space.sweepMark = Math.max(space.sweepMark, raiseTo)
       return space.sweepMark
     })
+  }
+
+  async rewrite(kind: Rewritable, change: Change): Promise<Rewritten> {
+    const space = this.#space()
+    return this.#world.turn.run(() => rewrite(space, kind, change))
   }
 
   async inspect(): Promise<StoreFault[]> {

@@ -3,6 +3,7 @@
 import type { Blobs, ChunkRow } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 import { nowMs } from './functions.ts'
+import { rewrite } from './rewrite.ts'
 
 /** Bytes in one statement; a larger chunk goes alone. */
 const statementBytesMax = 8 * 1024 * 1024
@@ -78,6 +79,8 @@ export function postgresBlobs(connections: Connections, s: string, ns: number): 
       const rows = await connections.rows<{ count: number }>(text, values, 'unsafe')
       return rows[0]!.count
     },
+
+    rewrite: (change, after, limit) => rewrite(connections, s, ns, 'chunks', change, after, limit),
   }
 }
 

@@ -5,6 +5,7 @@ import { mayMakeDue } from '../../core/due.ts'
 import type { RepriseError } from '../../core/errors.ts'
 import type {
   Blobs,
+  Change,
   ClaimRequest,
   Commit,
   CursorRow,
@@ -15,6 +16,8 @@ import type {
   Inbox,
   ManifestRecord,
   Outcome,
+  Rewritable,
+  Rewritten,
   Run,
   Store,
   StoreFacts,
@@ -33,6 +36,7 @@ import { readFeed } from './feed.ts'
 import { functionName, statementMs } from './functions.ts'
 import type { Bell } from './listen.ts'
 import type { Presence } from './presence.ts'
+import { rewrite } from './rewrite.ts'
 import { commitRiding } from './ride.ts'
 import {
   type CursorDbRow,
@@ -257,6 +261,10 @@ export class PostgresStore implements Store {
     const text = raiseTo === undefined ? read : raise
     const rows = await this.#connections.rows<{ mark: number }>(text, values, 'safe')
     return rows[0]?.mark ?? 0
+  }
+
+  async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {
+    return rewrite(this.#connections, this.#s, this.#ns, kind, change, after, limit)
   }
 
   async inspect(): Promise<StoreFault[]> {

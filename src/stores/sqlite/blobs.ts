@@ -1,7 +1,7 @@
 // Chunks in the database. Their bytes lie apart from their row: touching a chunk must not rewrite it.
 
-import type { Digest } from '../../core/coordinate.ts'
-import type { Blobs, ChunkRow } from '../../core/ports.ts'
+import { type Digest, fromHex, toHex } from '../../core/coordinate.ts'
+import type { Blobs, Change, ChunkRow, Rewritten } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import type { Writing } from './writing.ts'
 
@@ -70,6 +70,27 @@ export class SqliteBlobs implements Blobs {
       }
       writing.hasAside = count > 0
       return count
+    })
+  }
+
+  rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten> {
+    return this.#access.write((writing) => {
+      const { connection, space } = writing
+      connection.exec('PRAGMA secure_delete = ON')
+      const sql = 'SELECT id, digest FROM reprise_chunk WHERE space = ? AND digest > ? ORDER BY digest LIMIT ?'
+      const rows = connection.all(sql, space, after === null ? new Uint8Array() : fromHex(after), Math.max(1, limit))
+      let changed = 0
+      for (const { id } of rows) {
+        const stored = connection.get('SELECT bytes FROM reprise_chunk_bytes WHERE id = ?', id!)?.bytes
+        const bytes = stored instanceof Uint8Array ? change(stored) : null
+        if (!bytes) continue
+        connection.run('UPDATE reprise_chunk_bytes SET bytes = ? WHERE id = ?', bytes, id!)
+        connection.run('UPDATE reprise_chunk SET size = ? WHERE id = ?', bytes.length, id!)
+        changed += 1
+      }
+      writing.hasAside = changed > 0
+      const next = rows.length >= Math.max(1, limit) ? toHex(rows.at(-1)!.digest as Uint8Array) : null
+      return { next, seen: rows.length, changed, left: 0 }
     })
   }
 }

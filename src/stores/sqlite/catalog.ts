@@ -1,7 +1,7 @@
 // The catalog: which checkpoints exist, what is known of them, and which may go.
 
 import { type Digest, equalBytes, type ManifestId } from '../../core/coordinate.ts'
-import type { ManifestMark, ManifestRecord } from '../../core/ports.ts'
+import type { Change, ManifestMark, ManifestRecord, Rewritten } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
@@ -69,6 +69,26 @@ export function trim(writing: Writing, timeline: Timeline, seq: number, digest: 
 
 function isBroken({ invalid }: ManifestRecord): boolean {
   return invalid === brokenLine
+}
+
+/** Other bytes for the bodies of manifests (Store.rewrite). Damaged lines stay as they are. */
+export function rewriteBodies(writing: Writing, change: Change, after: string | null, limit: number): Rewritten {
+  const { connection, space } = writing
+  const sql = 'SELECT * FROM reprise_manifest WHERE space = ? AND number > ? ORDER BY number LIMIT ?'
+  const rows = connection.all(sql, space, Number(after ?? 0), Math.max(1, limit))
+  let changed = 0
+  for (const row of rows) {
+    const body = isSealed(row) ? change(row.body as Uint8Array) : null
+    if (!body) continue
+    const crc = seal(columnNames.map((name) => (name === 'body' ? body : (row[name] ?? null))))
+    connection.run('UPDATE reprise_manifest SET body = ?, crc = ? WHERE number = ?', body, crc, row.number!)
+    const timeline = writing.timelines.byTid(row.tid as number)!
+    const checkpoints = addTo(takeFrom(timeline.sums.checkpoints, row.crc as number), crc)
+    writing.timelines.put({ ...timeline, sums: { ...timeline.sums, checkpoints } })
+    changed += 1
+  }
+  const next = rows.length >= Math.max(1, limit) ? String(rows.at(-1)!.number) : null
+  return { next, seen: rows.length, changed, left: 0 }
 }
 
 const brokenLine = 'its line in the catalog does not match its checksum'

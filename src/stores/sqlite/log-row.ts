@@ -159,10 +159,15 @@ export function findFrame(position: number, body: Uint8Array, tid: number, last:
 
 /** The row with only these frames. */
 export function compactRow(position: number, body: Uint8Array, isLive: (frame: Frame) => boolean): Uint8Array {
-  const rest = new Uint8Array(body.length + 8)
+  return compactedRow(position, [...readFrames(position, body)].filter(isLive))
+}
+
+/** A row of these frames, each with its digest where it has one. */
+export function compactedRow(position: number, frames: readonly Frame[]): Uint8Array {
+  const sizeMax = frames.reduce((sum, { bytes }) => sum + bytes.length + frameOverheadMax, emptyRowBytes)
+  const rest = new Uint8Array(sizeMax)
   let end = writeStart(rest, position, compacted, null)
-  for (const frame of readFrames(position, body)) {
-    if (!isLive(frame)) continue
+  for (const frame of frames) {
     const { tid, previous, first, last, digest, bytes } = frame
     const run = { first, count: last - first + 1, digest: digest ?? noBytes, bytes }
     const draft = { tid, previous, run, operation: '' as OperationId }

@@ -3,7 +3,7 @@
 
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import type { RepriseError } from '../../core/errors.ts'
-import type { Message, OutgoingMessage } from '../../core/ports.ts'
+import type { Change, Message, OutgoingMessage, Rewritten } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
@@ -120,6 +120,27 @@ export function moveMail(connection: Connection, from: number, to: number): numb
     if (row.consumed_at === null) sum = addTo(sum, crc)
   }
   return sum
+}
+
+/** Other bytes for unread mail (Store.rewrite). Damaged rows stay as they are. */
+export function rewriteMail(writing: Writing, change: Change, after: string | null, limit: number): Rewritten {
+  const { connection, space } = writing
+  const sql = `SELECT i.* FROM reprise_inbox i JOIN reprise_timeline t ON t.tid = i.tid
+    WHERE t.space = ? AND i.consumed_at IS NULL AND i.number > ? ORDER BY i.number LIMIT ?`
+  const rows = connection.all(sql, space, Number(after ?? 0), Math.max(1, limit))
+  let changed = 0
+  for (const row of rows) {
+    const data = isSealed(row, columnNames) ? change(row.data as Uint8Array) : null
+    if (!data) continue
+    const crc = seal(columnNames.map((name) => (name === 'data' ? data : (row[name] ?? null))))
+    connection.run('UPDATE reprise_inbox SET data = ?, crc = ? WHERE number = ?', data, crc, row.number!)
+    const timeline = writing.timelines.byTid(row.tid as number)!
+    const mail = addTo(takeFrom(timeline.sums.mail, row.crc as number), crc)
+    writing.timelines.put({ ...timeline, sums: { ...timeline.sums, mail } })
+    changed += 1
+  }
+  const next = rows.length >= Math.max(1, limit) ? String(rows.at(-1)!.number) : null
+  return { next, seen: rows.length, changed, left: 0 }
 }
 
 export function forgetConsumed(connection: Connection, space: number, before: number): number {

@@ -2,10 +2,12 @@
 // port; what each does is in the files beside it.
 
 import { statSync } from 'node:fs'
+import { unreachable } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type {
   Blobs,
+  Change,
   ClaimRequest,
   Commit,
   CursorRow,
@@ -17,6 +19,8 @@ import type {
   Inbox,
   ManifestRecord,
   Outcome,
+  Rewritable,
+  Rewritten,
   Run,
   Store,
   StoreFacts,
@@ -28,7 +32,7 @@ import type {
 import type { SqlQuery } from '../../core/sql.ts'
 import { AckMark } from './ack-mark.ts'
 import { SqliteBlobs } from './blobs.ts'
-import { readCatalog } from './catalog.ts'
+import { readCatalog, rewriteBodies } from './catalog.ts'
 import { listCursors } from './cursors.ts'
 import { type Driver, loadDriver } from './driver.ts'
 import { readFeed } from './feed.ts'
@@ -36,11 +40,12 @@ import { toHead } from './heads.ts'
 import { inspect } from './inspect.ts'
 import { findTimelines } from './list.ts'
 import { Listeners } from './listeners.ts'
-import { readInbox } from './mail.ts'
+import { readInbox, rewriteMail } from './mail.ts'
 import { connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
 import { checkDue, claim, findDue, retire } from './query.ts'
 import { Reader, type Reading } from './reading.ts'
 import { retryBusy } from './retry.ts'
+import { rewriteRuns } from './rewrite.ts'
 import { schemaVersion } from './schema.ts'
 import { raiseSweepMark, readSweepMark } from './sweep-mark.ts'
 import { tidy } from './tidy.ts'
@@ -209,6 +214,23 @@ class SqliteStore implements Store {
     })
   }
 
+  async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {
+    return this.#write().transact('rewrite', (writing) => {
+      // What is replaced is not left in free space.
+      writing.connection.exec('PRAGMA secure_delete = ON')
+      switch (kind) {
+        case 'runs':
+          return rewriteRuns(writing, change, after, limit)
+        case 'checkpoints':
+          return rewriteBodies(writing, change, after, limit)
+        case 'messages':
+          return rewriteMail(writing, change, after, limit)
+        default:
+          return unreachable(kind)
+      }
+    })
+  }
+
   async inspect(): Promise<StoreFault[]> {
     this.#checkOpen()
     const faults = await retryBusy(this.#busyMs, this.#inspectEnd)
@@ -227,8 +249,8 @@ class SqliteStore implements Store {
     }
   }
 
-  async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
-    return tidy(this.#write(), before)
+  async tidy(before: number, isThorough = false): Promise<{ readonly messages: number; readonly workers: number }> {
+    return tidy(this.#write(), before, isThorough)
   }
 
   async close(): Promise<void> {

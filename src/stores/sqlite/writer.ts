@@ -169,6 +169,19 @@ export class Writer {
     })
   }
 
+  /** Writes the whole file anew, without free space. Not a transaction of ours: no row of the log tells of it. */
+  vacuum(): Promise<void> {
+    return this.#turn.run(async () => {
+      const { busyMs, file } = this.#options
+      try {
+        await retryBusy(busyMs, () => this.#connection.exec('VACUUM'))
+        this.#connection.checkpoint()
+      } catch (error) {
+        throw toStoreError(error, 'vacuum', file)
+      }
+    })
+  }
+
   /** Changes when somebody else has written. */
   dataVersion(): number {
     return this.#connection.dataVersion()

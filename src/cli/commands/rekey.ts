@@ -1,0 +1,31 @@
+// reprise rekey: everything under the current key of the ring, so that older keys can be retired. Killed, it is run again.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Command } from '../command.ts'
+import { exit } from '../exit.ts'
+import { count } from '../format.ts'
+
+const rekey: Command = async ({ engine, output }) => {
+  if ((await engine.keys()).current === null) {
+    throw new RepriseError('INVALID_ARGUMENT', 'rekey needs the key ring: name its file with --keys', {})
+  }
+  const report = await engine.rekey()
+  const { changed, left, isDone, key, retired } = report
+  output.result(report, () => {
+    const counts = Object.entries(changed).map(([kind, many]) => `${many} ${kind}`)
+    output.line(`under ${key}: ${counts.join(', ')} re-encrypted`)
+    for (const [id, many] of Object.entries(left)) output.line(`${count(many, 'record')} left, ${inWords(id)}`)
+    if (isDone) {
+      const gone = retired.length > 0 ? retired.join(', ') : 'every other key'
+      output.note(`${gone} can leave the key ring of every process`)
+    } else output.note('run it again when every process seals with the new key')
+  })
+  return isDone ? exit.ok : exit.partly
+}
+
+function inWords(id: string): string {
+  if (id === '?') return 'damaged, or written while this ran'
+  return id === '' ? 'in plain text' : `under ${id}, which the key ring lacks`
+}
+
+export default rekey

@@ -1,0 +1,58 @@
+// Other bytes in place of stored ones (Store.rewrite), in the memory world.
+
+import type { Change, Rewritable, Rewritten } from '../../core/ports.ts'
+import { Log } from './shared.ts'
+import { type MessageRow, messageKey, type RunRow, type Space } from './world.ts'
+
+/** Everything at once: nobody waits for a world in memory. */
+export function rewrite(space: Space, kind: Rewritable, change: Change): Rewritten {
+  const count = new Count(change)
+  if (kind === 'runs') rewriteRuns(space, count)
+  else if (kind === 'checkpoints') {
+    for (const row of [...space.timelines.values()]) {
+      const catalog = row.catalog.map((record) => ({ ...record, body: count.give(record.body) }))
+      space.timelines.set(row.id, { ...row, catalog })
+    }
+  } else {
+    for (const [timeline, messages] of [...space.unread.entries()]) {
+      const rows = messages.map((message): MessageRow => ({ ...message, data: count.give(message.data) }))
+      space.unread.set(timeline, rows)
+      for (const row of rows) space.messages.set(messageKey(row.to, row.id), row)
+    }
+  }
+  return { next: null, seen: count.seen, changed: count.changed, left: 0 }
+}
+
+/** The feed and the timeline hold the same row, and go on doing so. */
+function rewriteRuns(space: Space, count: Count): void {
+  const renewed = new Map<RunRow, RunRow>()
+  const renew = (run: RunRow): RunRow => {
+    const known = renewed.get(run)
+    if (known) return known
+    const row = { ...run, bytes: count.give(run.bytes) }
+    renewed.set(run, row)
+    return row
+  }
+  for (const row of [...space.timelines.values()]) {
+    space.timelines.set(row.id, { ...row, runs: new Log([...row.runs].map(renew)) })
+  }
+  space.feed = new Log([...space.feed].map((item) => ({ ...item, run: renew(item.run) })))
+}
+
+class Count {
+  seen = 0
+  changed = 0
+  readonly #change: Change
+
+  constructor(change: Change) {
+    this.#change = change
+  }
+
+  give(bytes: Uint8Array): Uint8Array {
+    this.seen += 1
+    const other = this.#change(new Uint8Array(bytes))
+    if (!other) return bytes
+    this.changed += 1
+    return new Uint8Array(other)
+  }
+}

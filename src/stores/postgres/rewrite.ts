@@ -1,0 +1,93 @@
+// Other bytes in place of stored ones (Store.rewrite). Each row is replaced only while it is the one that was read, which its
+// digest tells (of a message: its bytes), so no lock is held between reading and writing.
+
+import type { Change, Rewritable, Rewritten } from '../../core/ports.ts'
+import type { Connections } from './connect.ts'
+
+interface Kind {
+  readonly table: string
+  /** Two columns that give the rows an order. */
+  readonly order: readonly [string, string]
+  readonly orderTypes: readonly [string, string]
+  readonly bytes: string
+  /** What is equal as long as the row is the one that was read. */
+  readonly same: string
+  readonly where: string
+}
+
+const ofTimelines = (s: string) => `tid IN (SELECT tid FROM ${s}.timeline WHERE ns = $1)`
+
+const kinds: Readonly<Record<Rewritable | 'chunks', (s: string) => Kind>> = {
+  runs: (s) => ({
+    table: `${s}.run`,
+    order: ['tid', 'first'],
+    orderTypes: ['bigint', 'bigint'],
+    bytes: 'bytes',
+    same: 'digest',
+    where: 'ns = $1',
+  }),
+  checkpoints: (s) => ({
+    table: `${s}.manifest`,
+    order: ['tid', 'ord'],
+    orderTypes: ['bigint', 'bigint'],
+    bytes: 'body',
+    same: 'body_digest',
+    where: 'ns = $1',
+  }),
+  messages: (s) => ({
+    table: `${s}.message`,
+    order: ['tid', 'ord'],
+    orderTypes: ['bigint', 'bigint'],
+    bytes: 'data',
+    same: 'data',
+    where: `consumed_at IS NULL AND ${ofTimelines(s)}`,
+  }),
+  chunks: (s) => ({
+    table: `${s}.chunk`,
+    order: ['ns', 'digest'],
+    orderTypes: ['integer', 'bytea'],
+    bytes: 'bytes',
+    same: 'digest',
+    where: 'ns = $1',
+  }),
+}
+
+interface Row {
+  readonly a: string
+  readonly b: string
+  readonly same: Uint8Array
+  readonly bytes: Uint8Array
+}
+
+export async function rewrite(
+  connections: Connections,
+  s: string,
+  ns: number,
+  which: Rewritable | 'chunks',
+  change: Change,
+  after: string | null,
+  limit: number,
+): Promise<Rewritten> {
+  connections.checkOpen()
+  const { table, order, orderTypes, bytes, same, where } = kinds[which](s)
+  const [a, b] = order
+  const [typeA, typeB] = orderTypes
+  const from = after === null ? null : after.split(' ')
+  const beyond = from ? `AND (${a}, ${b}) > ($3::${typeA}, $4::${typeB})` : ''
+  const text = `SELECT ${a}::text AS a, ${b}::text AS b, ${same} AS same, ${bytes} AS bytes FROM ${table}
+    WHERE ${where} ${beyond} ORDER BY ${a}, ${b} LIMIT $2`
+  const rows = await connections.rows<Row>(text, [ns, Math.max(1, limit), ...(from ?? [])], 'safe', 'rewrite')
+  let changed = 0
+  for (const row of rows) {
+    const other = change(row.bytes)
+    if (!other) continue
+    const update = `WITH done AS (UPDATE ${table} SET ${bytes} = $4 WHERE ${a} = $1::${typeA} AND ${b} = $2::${typeB}
+      AND ${same} = $3 RETURNING 1) SELECT count(*) AS count FROM done`
+    const values = [row.a, row.b, Buffer.from(row.same), Buffer.from(other)]
+    const [done] = await connections.rows<{ count: number }>(update, values, 'safe', 'rewrite')
+    changed += done!.count
+  }
+  const last = rows.at(-1)
+  const next = last && rows.length >= Math.max(1, limit) ? `${last.a} ${last.b}` : null
+  return { next, seen: rows.length, changed, left: 0 }
+}

@@ -1,0 +1,158 @@
+// What stands beside encrypted data: dedupe keys are sealed, types are where the ring says so, attributes are hashed by
+// choice and found all the same. Damage in a record under a new key is found as any other.
+
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import type { TimelineId } from '../../src/core/coordinate.ts'
+import { createEngine, type Options, open } from '../../src/engine/open.ts'
+import { sha256 } from '../../src/engine/platform.ts'
+import { Sealer } from '../../src/engine/seal.ts'
+import { timeline } from '../../src/index.ts'
+import { aggregate, checkEvents } from '../../src/layers/events/index.ts'
+import { cells, createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const ring = { current: 'k', keys: { k: new Uint8Array(32).fill(7) } }
+const hashing = { key: new Uint8Array(32).fill(9), attributes: ['customer', 'vip'] }
+const code = (expected: string) => expect.objectContaining({ code: expected })
+const counter = timeline('counter', {
+  initial: () => ({ total: 0 }),
+  apply: (state, entry: { type: 'rumpelstiltskin'; by: number }) => ({ total: state.total + entry.by }),
+})
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-encryption-'))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+const holds = (text: string) => readdirSync(folder).some((name) => readFileSync(join(folder, name)).includes(text))
+
+async function withFile(options: Options, use: (rp: Awaited<ReturnType<typeof open>>) => Promise<void>) {
+  const rp = await open(`sqlite:${join(folder, 'store.db')}`, { ...options, housekeeping: false })
+  try {
+    await use(rp)
+  } finally {
+    await rp.close()
+  }
+}
+
+it('seals dedupe keys always and types where the ring hides them', async () => {
+  const append = { type: 'rumpelstiltskin', by: 1 } as const
+  await withFile({ keys: ring }, async (rp) => {
+    const c = await rp.open(counter, 'x')
+    await c.append(append, { key: 'anna@example.com' })
+    await c.append(append, { key: 'anna@example.com' })
+    expect(c.state.total).toBe(1)
+  })
+  expect(holds('anna@example.com')).toBe(false)
+  expect(holds('rumpelstiltskin')).toBe(true)
+  rmSync(join(folder, 'store.db'))
+  for (const name of readdirSync(folder)) rmSync(join(folder, name))
+  const account = aggregate('account', {
+    initial: () => ({ total: 0 }),
+    evolve: {
+      rumpelstiltskin: (state: { total: number }, event: { by: number }) => ({ total: state.total + event.by }),
+    },
+    decide: { add: (_state: { total: number }, by: number) => [{ type: 'rumpelstiltskin' as const, by }] },
+  })
+  const hiding = { ...ring, hides: ['types'] as const }
+  await withFile({ keys: hiding }, async (rp) => {
+    const c = await rp.open(counter, 'x')
+    await c.append(append, { key: 'one' })
+    await c.append(append)
+    await (await rp.open(account, 'a')).do('add', 2)
+  })
+  expect(holds('rumpelstiltskin')).toBe(false)
+  await withFile({ keys: hiding }, async (rp) => {
+    const c = await rp.open(counter, 'x')
+    await c.append(append, { key: 'one' })
+    expect(c.state.total).toBe(2)
+    const check = await checkEvents(rp, account)
+    expect([check.ok, check.stored.map(({ type }) => type)]).toEqual([true, ['rumpelstiltskin']])
+  })
+})
+
+onEveryStore('hashed attributes', (world) => {
+  it('are found by those who know the value, and read by nobody', async () => {
+    const w = await world()
+    const rp = await w.engine({ keys: { ...ring, hashing } })
+    const raw = await w.store()
+    const along = { attributes: { customer: 'anna', vip: true, city: 'Ulm' } }
+    await rp.create(
+      'counter/x' as TimelineId,
+      counter.fold as never,
+      [{ type: 'rumpelstiltskin', data: { by: 1 } }],
+      along,
+    )
+    const [head] = await raw.head(['counter/x' as TimelineId])
+    expect(head!.attributes).toMatchObject({ city: 'Ulm', customer: expect.stringMatching(/^#/) })
+    expect(JSON.stringify(head!.attributes)).not.toMatch(/anna|true/)
+    const found = (attributes: Record<string, string | boolean>) =>
+      rp.list({ attributes }).then((heads) => heads.map((one) => one.timeline))
+    expect(await found({ customer: 'anna' })).toEqual(['counter/x'])
+    expect(await found({ customer: 'anna', vip: true, city: 'Ulm' })).toEqual(['counter/x'])
+    expect(await found({ customer: 'otto' })).toEqual([])
+    expect(await found({ vip: 'true' })).toEqual([])
+    // Written back as it was read, it is still the same.
+    expect(await found({ customer: String(head!.attributes.customer) })).toEqual(['counter/x'])
+    expect(rp.hashed('anna')).toBe(rp.hashed('anna'))
+    expect(rp.hashed('anna')).not.toContain('anna')
+    await expect(w.engine({ keys: { ...ring, hashing: { ...hashing, key: new Uint8Array(3) } } })).rejects.toEqual(
+      code('INVALID_ARGUMENT'),
+    )
+  })
+})
+
+it('finds damage in what was wrapped under a new key, and recovers from what is sound (G7, G8)', async () => {
+  const world = createWorld()
+  const engineOf = (keys: Options['keys']) =>
+    createEngine({ store: openMemory({ namespace: 'n', hash: sha256, world }) }, { keys: keys! })
+  const both = { current: 'new', keys: { ...ring.keys, new: new Uint8Array(32).fill(8) } }
+  const first = engineOf(ring)
+  const c = await first.open(counter, 'x')
+  for (let n = 0; n < 6; n++) {
+    await c.append({ type: 'rumpelstiltskin', by: 1 })
+    if (n % 2 === 1) await c.checkpoint()
+  }
+  await first.close()
+  const second = engineOf(both)
+  await second.rekey()
+  await second.close()
+  const places = cells(world).filter(({ kind }) => kind !== 'message')
+  for (const { bytes } of places) {
+    for (let at = 0; at < bytes.length; at += Math.max(1, Math.floor(bytes.length / 17))) {
+      bytes[at]! ^= 4
+      const rp = engineOf({ current: 'new', keys: { new: both.keys.new! } })
+      rp.register('counter/', counter.fold as never)
+      const opened = await rp.at(counter, 'x', { seq: 6 }).then(
+        ({ state }) => state.total,
+        (error: { code: string }) => error.code,
+      )
+      expect([6, 'HISTORY_DAMAGED', 'UNRECOVERABLE']).toContain(opened)
+      expect((await rp.verify()).faults.length).toBeGreaterThan(0)
+      await rp.close()
+      bytes[at]! ^= 4
+    }
+  }
+  expect(places.length).toBeGreaterThan(6)
+})
+
+it('opens a record that was wrapped twice over the years, and none without its key', () => {
+  const key = (n: number) => new Uint8Array(32).fill(n)
+  const first = new Sealer({ keys: { current: 'a', keys: { a: key(1) } } })
+  const plain = new TextEncoder().encode('hello')
+  const envelope = first.sealChecked(plain, new Uint8Array(3))
+  const second = new Sealer({ keys: { current: 'b', keys: { a: key(1), b: key(2) } } })
+  const once = second.rewrap('messages', envelope)!
+  const third = new Sealer({ keys: { current: 'c', keys: { b: key(2), c: key(3) } } })
+  const twice = third.rewrap('messages', once)!
+  expect(third.rewrap('messages', twice)).toBe(null)
+  const last = new Sealer({ keys: { current: 'c', keys: { c: key(3) } } })
+  expect(last.openChecked(twice, new Uint8Array(3))).toEqual(Buffer.from(plain))
+  expect(last.unwrap(twice)).toEqual(Buffer.from(envelope))
+  expect(() => second.openChecked(twice, new Uint8Array(3))).toThrow(code('KEY_MISSING') as never)
+  expect(twice.length).toBeLessThan(once.length + 8)
+})

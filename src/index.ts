@@ -45,6 +45,7 @@ export {
 } from './engine/raw.ts'
 export type { RekeyOptions, RekeyReport } from './engine/rekey.ts'
 export type { RecoveryReport } from './engine/report.ts'
+export type { Report, ReportFilter } from './engine/report-log.ts'
 export type { Past, Reprise } from './engine/reprise.ts'
 export type { KeyRing } from './engine/seal.ts'
 export type { Hashing } from './engine/seal-keys.ts'

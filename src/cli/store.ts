@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { RepriseError } from '../core/errors.ts'
 import type { Store } from '../core/ports.ts'
 import { meetKeys } from '../engine/key-notes.ts'
-import { createEngine, openStore } from '../engine/open.ts'
+import { createEngine, keepLog, openStore } from '../engine/open.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { KeyRing } from '../engine/seal.ts'
 
@@ -65,6 +65,7 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   )
   // One that is made when it is first used has no keys to meet yet.
   if (!isMissing) await meetKeys(engine.kernel, readOnly)
+  if (!readOnly && !options.isDryRun) keepLog(engine)
   return engine
 }
 

@@ -16,6 +16,7 @@ import { floorOf, lineageOf } from './history.ts'
 import type { Kernel } from './kernel.ts'
 import { recover } from './recover.ts'
 import type { RecoveryReport } from './report.ts'
+import { type Report, readReports } from './report-log.ts'
 import { planFor } from './retain.ts'
 import type { OpenTimeline } from './timeline.ts'
 import { invalidityOf } from './validity.ts'
@@ -63,7 +64,11 @@ export interface RecoveryCard {
   /** What would be missing, in words; null when it can be recovered. */
   readonly missing: string | null
   readonly lineage: readonly string[]
+  /** The last few lines of the store's log about it, oldest first. */
+  readonly recent: readonly Report[]
 }
+
+const recentMax = 5
 
 export async function card(
   kernel: Kernel,
@@ -122,6 +127,7 @@ export async function card(
     invalid: fold && recovered ? invalidityOf(kernel, fold, recovered.state.value, id) : null,
     missing: plan.missing,
     lineage: lineage.slice(1).map((each) => each.timeline),
+    recent: await readReports(kernel, { timeline: id, limit: recentMax }),
   }
 }
 

@@ -169,6 +169,11 @@ export class Checkpointer<State> {
   now(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
     if (this.#isStopped) return Promise.reject(new RepriseError('CLOSED', `${this.#timeline.id} was closed`))
     const next = this.#underWay.then(() => this.#make(request, request.trigger ?? 'manual', 'asked for'))
+    // The caller is told; the store's log is told as well.
+    next.catch((error) => {
+      const what = `asked for: ${error instanceof Error ? error.message : String(error)}`
+      this.#kernel.events.emit('report', { kind: 'checkpoint-failed', timeline: this.#timeline.id, what })
+    })
     this.#underWay = next
       .catch(() => undefined)
       .then(() => {

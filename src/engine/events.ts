@@ -59,6 +59,13 @@ export interface EngineEvents {
   readonly 'store-retry': { readonly error: unknown; readonly attempt: number }
   readonly 'worker-retired': { readonly worker: string; readonly because: string }
   readonly 'worker-renewed': { readonly worker: string }
+  /** Something worth keeping in the store's log (report-log.ts): `kind` is one word, `what` is for people. */
+  readonly report: {
+    readonly kind: string
+    readonly timeline: string | null
+    readonly what: string
+    readonly data?: unknown
+  }
   readonly problem: { readonly where: string; readonly error: unknown }
 }
 

@@ -17,6 +17,7 @@ import type { Kernel } from './kernel.ts'
 import { meetKeys } from './key-notes.ts'
 import { Models } from './models.ts'
 import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
+import { ReportLog } from './report-log.ts'
 import { Reprise } from './reprise.ts'
 import { type KeyRing, Sealer } from './seal.ts'
 import { sealedStore } from './sealed-store.ts'
@@ -56,6 +57,8 @@ export interface Options extends EngineOptions {
    * false, but for the sweep of chunks in a directory that another store uses, or has used: ask for that with `collect`.
    */
   readonly housekeeping?: HousekeepingOptions | false
+  /** False: recoveries, drills, failed checkpoints and the like are not kept in the store's log (`rp.log()`). */
+  readonly log?: false
 }
 
 /** Ports and test hooks for simulations; everything has its real default. */
@@ -81,10 +84,17 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
     await engine.close()
     throw error
   }
+  if (options.log !== false && !options.readOnly) keepLog(engine)
   if (options.housekeeping !== false && !options.readOnly) {
     keepHouse(engine, { collect: isAlone, ...options.housekeeping })
   }
   return engine
+}
+
+/** For tools that open a store by hand: what happens from now on is kept in the store's log. */
+export function keepLog(engine: Reprise): void {
+  const log = new ReportLog(engine.kernel)
+  engine.onClosed(() => log.close())
 }
 
 /** A checkpoint must be written within it. Only simulations, whose time is not real, have less. */

@@ -59,6 +59,8 @@ export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => P
   await kernel.store.tidy(0, true)
   const isDone = left.size === 0
   const retired = isDone ? await forgetOtherKeys(kernel) : []
+  const what = isDone ? `everything is under ${key}` : `not everything is under ${key} yet`
+  kernel.events.emit('report', { kind: 'rekey', timeline: null, what, data: { changed, retired } })
   return { isDone, key, changed, left: Object.fromEntries(left), retired }
 }
 

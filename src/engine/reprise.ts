@@ -61,6 +61,7 @@ export class Reprise extends StoreTools {
   readonly groups: Groups
   readonly #holdings: Holdings
   readonly #closing = new Set<(graceMs: number | null) => Promise<void>>()
+  readonly #finishing: (() => Promise<void>)[] = []
   readonly #shut: () => Promise<void>
   #closed: Promise<void> | null = null
   #letEnd: (() => void) | null = null
@@ -399,6 +400,11 @@ export class Reprise extends StoreTools {
     return () => this.#closing.delete(call)
   }
 
+  /** For tools: called when all timelines were let go, before the store is. */
+  onClosed(call: () => Promise<void>): void {
+    this.#finishing.push(call)
+  }
+
   /**
    * Lets go of everything that is open, then of the store. `grace`: how long calls in flight may take to come to an end; a
    * second for the steps of workflows if left out.
@@ -418,6 +424,7 @@ export class Reprise extends StoreTools {
     await this.dispatcher.stop()
     await this.#holdings.shut()
     await this.kernel.committer.drain()
+    await Promise.allSettled(this.#finishing.map((call) => call()))
     await this.kernel.worker.close()
     await this.#shut()
     this.#letEnd?.()

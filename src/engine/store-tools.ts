@@ -29,6 +29,7 @@ import { type BadCheckpoint, markBad, unmarkBad } from './mark.ts'
 import type { Models } from './models.ts'
 import { recover } from './recover.ts'
 import { type RekeyOptions, type RekeyReport, rekey } from './rekey.ts'
+import { type Report, type ReportFilter, readReports } from './report-log.ts'
 import type { OpenTimeline } from './timeline.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
 
@@ -142,6 +143,12 @@ export abstract class StoreTools {
     this.check()
     const id = timelineId(timeline)
     return await card(this.kernel, id, this.models.foldOf(id), await this.opened(id))
+  }
+
+  /** What happened: recoveries, fallbacks, drills, failed checkpoints, repairs; the newest that match, oldest first. */
+  async log(filter: ReportFilter = {}): Promise<Report[]> {
+    this.check()
+    return await readReports(this.kernel, filter)
   }
 
   async head(timeline: string): Promise<Head | null> {

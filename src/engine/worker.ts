@@ -85,6 +85,11 @@ export class Worker {
     this.#id = this.#newId()
   }
 
+  /** Shown to people. */
+  get name(): string {
+    return this.#options.name
+  }
+
   get id(): WorkerId {
     return this.#id
   }

@@ -51,6 +51,9 @@ const card: Command = async ({ engine, args, output }) => {
             : 'not measured: name the definition with --module',
       ],
     ])
+    for (const report of facts.recent) {
+      output.line(`${output.colours.dim(relative(report.at, now))}  ${report.kind}  ${report.what}`)
+    }
   })
   return facts.missing ? exit.damage : exit.ok
 }

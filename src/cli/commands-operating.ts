@@ -127,7 +127,8 @@ export const operating: readonly CommandSpec[] = [
       yes,
     },
     arguments: [1, 1],
-    store: 'existing',
+    store: 'reading',
+    writesWith: ['yes'],
     load: () => import('./commands/delete.ts'),
   },
   {

@@ -243,7 +243,8 @@ export const commands: readonly CommandSpec[] = [
     summary: 'say what retention would remove and why; remove it with --yes',
     options: { module: moduleOption, yes },
     arguments: [0, 0],
-    store: 'existing',
+    store: 'reading',
+    writesWith: ['yes'],
     load: () => import('./commands/prune.ts'),
   },
   {

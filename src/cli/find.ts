@@ -44,6 +44,21 @@ async function byName(engine: Reprise, given: string): Promise<Head[]> {
   return heads.filter((head) => head !== null)
 }
 
+/** What to list: the scope as given, or, where nothing lies there, the one kind that has something of this name. */
+export async function scopeOf(engine: Reprise, given: string): Promise<string> {
+  const { store } = engine.kernel
+  const hasSome = async (prefix: string) => (await store.timelines({ prefix, limit: 1 })).length > 0
+  if (await hasSome(given)) return given
+  const scopes: string[] = []
+  for (const { scope, name } of engine.models.all()) {
+    if (name === null && (await hasSome(scope + given))) scopes.push(scope + given)
+  }
+  if (scopes.length > 1) {
+    throw new RepriseError('INVALID_ARGUMENT', `${given} could be ${scopes.join(', ')}`, { matches: scopes })
+  }
+  return scopes[0] ?? given
+}
+
 /** The id of a new timeline beside an existing one: the kind may be left out there as well. */
 export function idBeside(engine: Reprise, { timeline }: Head, given: string): string {
   const kind = engine.models.all().find((model) => model.name === null && isWithin(model.scope, timeline))

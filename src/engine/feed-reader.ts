@@ -9,6 +9,7 @@ import { archivedFrom, idBelow } from '../core/scope.ts'
 import { FeedMarks, goneAt, whereabouts } from './feed-marks.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from './history.ts'
 import type { Kernel } from './kernel.ts'
+import { isOfStore } from './kinds.ts'
 
 export interface FeedRun {
   /** Everything up to and including this run was given. */
@@ -85,6 +86,11 @@ export class FeedReader {
     await this.#marks.check(after)
     const runs: FeedRun[] = []
     for (const item of items) {
+      // What the store notes about itself is nobody's news, unless it is asked for.
+      if (this.#scopes.length === 0 && isOfStore(item.timeline)) {
+        runs.push({ position: item.position, entries: [] })
+        continue
+      }
       const before = await this.#before(item)
       const { timeline, run } = item
       await this.#verify(item, before)

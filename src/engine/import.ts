@@ -41,6 +41,11 @@ export interface ImportOptions {
 
 const importing = 'importing'
 
+export interface Imported extends Coordinate {
+  /** It was there already, with the same history (`orSame`). */
+  readonly isSame?: boolean
+}
+
 /** What others are told of a timeline that arrives, by its model; in the commit that makes it visible. */
 export type Arrival = (head: Head) => Promise<readonly OutgoingMessage[]>
 
@@ -50,9 +55,9 @@ export async function importTimelines(
   path: string,
   options: ImportOptions,
   arrive: Arrival,
-): Promise<Coordinate[]> {
+): Promise<Imported[]> {
   const frames = readTransfer(path)
-  const made: Coordinate[] = []
+  const made: Imported[] = []
   let next = await frames.next()
   if (next.done || next.value.kind !== 'header')
     throw new RepriseError('NOT_A_SAVEPOINT', 'the file does not start with a header')
@@ -100,13 +105,13 @@ async function importOne(
   frames: AsyncIterable<Frame>,
   options: ImportOptions,
   arrive: Arrival,
-): Promise<Coordinate> {
+): Promise<Imported> {
   let begun: Begun
   try {
     begun = await begin(kernel, id, header)
   } catch (error) {
     if (options.orSame && isReprise(error, 'EXISTS') && (await isSame(kernel, id, header))) {
-      return { timeline: id, seq: header.seq, epoch: header.epoch, digest: toHex(header.digest) }
+      return { timeline: id, seq: header.seq, epoch: header.epoch, digest: toHex(header.digest), isSame: true }
     }
     throw error
   }

@@ -22,7 +22,7 @@ import { type FollowOptions, follow, type Replica } from './follow.ts'
 import { checkWhere, existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
 import { Groups } from './groups.ts'
 import { Holdings } from './holdings.ts'
-import { type ImportOptions, importTimelines } from './import.ts'
+import { type Imported, type ImportOptions, importTimelines } from './import.ts'
 import type { Kernel } from './kernel.ts'
 import { isReserved, refuseOfStore } from './kinds.ts'
 import { messageTo, openMessage, sendMessage } from './message.ts'
@@ -210,7 +210,7 @@ export class Reprise extends StoreTools {
   }
 
   /** What was exported, or moved out, as it stood: what waits for it and its wakeup come along. The first of the file. */
-  async import(path: string, options: ImportOptions = {}): Promise<Coordinate> {
+  async import(path: string, options: ImportOptions = {}): Promise<Imported> {
     this.check()
     const made = await importTimelines(this.kernel, path, options, async (head) => {
       return (await this.models.find(head.timeline)?.transfer?.arrives?.({ engine: this, head })) ?? []

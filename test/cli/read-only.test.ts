@@ -34,6 +34,10 @@ const reading: readonly (readonly string[])[] = [
   ['card', 'counter/a', '--module', 'counter.mjs'],
   ['export', 'counter/a', 'a.rp'],
   ['verify'],
+  ['prune', '--module', 'counter.mjs'],
+  ['delete', 'counter/a', '--unfinished'],
+  ['log'],
+  ['keys'],
   ['workers'],
   ['queues'],
   ['dead'],
@@ -159,7 +163,7 @@ ${end}`
       expect(await seen()).toBe(4)
       append(`process.kill(process.pid, 'SIGKILL')`)
       expect(await seen()).toBe(5)
-      expect((await store.feed(feedStart, {}, 100)).items.length).toBe(5)
+      expect((await store.feed(feedStart, { prefixes: ['counter/'] }, 100)).items.length).toBe(5)
       await expect(store.commit([])).rejects.toMatchObject({ code: 'STORE_READ_ONLY' })
     } finally {
       await store.close()

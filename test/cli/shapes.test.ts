@@ -102,7 +102,6 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['backup', ['all.rpb']],
   ['restore', ['all.rpb', '--url', 'sqlite:restored.db']],
   ['signal', ['waits/three', 'go']],
-  ['settle', ['waits/three', 'x', 'done']],
   ['terminate', ['waits/two', '--yes']],
   ['cancel', ['few']],
   ['card', ['few']],

@@ -148,6 +148,12 @@ it('terminate and settle reach a run, and verbs that a model lacks name the righ
   expect(await refused('redrive', 'pay/o1', '--all')).toContain('retry')
   expect(await refused('decide', 'pay/o1', 'approve')).toContain('signal')
   expect(await refused('settle', 'pay/o1', 'charge', 'nonsense')).toContain('done, failed, retry, compensated')
+  // Nothing waits for a person: what is said about a step does not count, and is not said to.
+  for (const step of ['charge', 'nonexistent']) {
+    const ran = await cli(['settle', 'pay/o1', step, 'done'], at())
+    expect([ran.code, ran.stdout]).toEqual([6, ''])
+    expect(ran.stderr).toContain('is not held')
+  }
   expect((await cli(['terminate', 'pay/o1', '--yes'], at())).code).toBe(0)
   const shown = await json<{ kind: string; status: string; summary: { end: { kind: string } } }>(
     ['show', 'pay/o1'],

@@ -4,6 +4,7 @@ import type { Attribute, Head, TimelineQuery } from '../../core/ports.ts'
 import { isOwnAttribute } from '../../engine/declaration.ts'
 import { type Command, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
+import { scopeOf } from '../find.ts'
 import { relative } from '../format.ts'
 
 const ls: Command = async ({ engine, args, options, output }) => {
@@ -13,9 +14,10 @@ const ls: Command = async ({ engine, args, options, output }) => {
   const queue = text(options, 'queue')
   const after = text(options, 'after')
   const attributes = attributesOf((options.attribute ?? []) as readonly string[])
+  const prefix = args[0] === undefined ? undefined : await scopeOf(engine, args[0])
   const heads = await engine.list({
     limit,
-    ...(args[0] !== undefined && { prefix: args[0] }),
+    ...(prefix !== undefined && { prefix }),
     ...(status !== undefined && { status }),
     ...(queue !== undefined && { queue }),
     ...(after !== undefined && { after: after as NonNullable<TimelineQuery['after']> }),

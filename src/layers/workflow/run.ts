@@ -26,6 +26,7 @@ import { leaveMessages } from './queue.ts'
 import { replayAside } from './replay.ts'
 import type { RunRollbackOptions } from './rollback-options.ts'
 import { commandName, leaveScope, readableId } from './scope.ts'
+import { checkSettleable } from './settle.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { notedWaits, summarizeWorkflow, type Wait, waitsOf } from './summary.ts'
 
@@ -284,6 +285,7 @@ export class WorkflowRun<Output = unknown> {
     options: { readonly by?: string; readonly result?: unknown; readonly error?: string } = {},
   ): Promise<void> {
     const { by = 'somebody', result, error = 'settled as failed' } = options
+    await checkSettleable(this.#host.engine, timelineId(this.timeline), commandIdOf(step))
     const failure = { name: 'Error', message: error }
     await this.#mail('settle', {
       id: commandIdOf(step),

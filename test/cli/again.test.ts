@@ -1,0 +1,46 @@
+// What a person asks for twice, or by its name alone: an import that is there already, a list without the kind.
+
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { cli, workFolder } from './support.ts'
+
+let folder: ReturnType<typeof workFolder>
+beforeEach(() => {
+  folder = workFolder()
+  writeFileSync(
+    join(folder.path, 'jobs.mjs'),
+    `import { job } from 'reprise/job'
+     import { workflow } from 'reprise/workflow'
+     export const papers = job('papers', { source: ['1', '2'], key: (item) => item, each: () => undefined })
+     export const same = job('same', { source: ['1'], key: (item) => item, each: () => undefined })
+     export const sameRun = workflow('same', async () => 1)`,
+  )
+})
+afterEach(() => folder.remove())
+const at = () => ({ cwd: folder.path })
+
+it('an import that is repeated says so and is no failure; another history under the id is a conflict', async () => {
+  expect((await cli(['run', 'jobs.mjs', 'papers'], at())).code).toBe(0)
+  expect((await cli(['export', 'papers', 'papers.rp'], at())).code).toBe(0)
+  const other = ['--url', 'sqlite:other.db']
+  expect((await cli(['import', 'papers.rp', ...other], at())).code).toBe(0)
+  const again = await cli(['import', 'papers.rp', ...other], at())
+  expect([again.code, again.stdout]).toEqual([0, expect.stringContaining('already imported')])
+  // Where it came from, it is as well the same.
+  expect((await cli(['import', 'papers.rp'], at())).code).toBe(0)
+  expect((await cli(['run', 'jobs.mjs', 'same'], at())).code).toBe(0)
+  const taken = await cli(['import', 'papers.rp', '--as', 'job/same'], at())
+  expect([taken.code, taken.stdout]).toEqual([6, ''])
+})
+
+it('ls takes a name without its kind where it is clear what is meant, else it lists what could be', async () => {
+  for (const name of ['papers', 'same', 'sameRun']) {
+    expect((await cli(['run', 'jobs.mjs', name], at())).code, name).toBe(0)
+  }
+  const listed = await cli(['ls', 'papers', '--json'], at())
+  expect(JSON.parse(listed.stdout).map((head: { timeline: string }) => head.timeline)).toContain('job/papers')
+  const both = await cli(['ls', 'same'], at())
+  expect([both.code, both.stdout]).toEqual([2, ''])
+  expect(both.stderr).toMatch(/job\/same.*workflow\/same|workflow\/same.*job\/same/)
+})

@@ -40,6 +40,7 @@ function bounded(blobs: Blobs, chunkBytes: number): Blobs {
     get: (digests) => blobs.get(digests),
     list: (after, limit) => blobs.list(after, limit),
     delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
+    rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
   }
 }
 

@@ -185,7 +185,28 @@ const walk: Readonly<Record<keyof Limits, Walk>> = {
     await open.write([entry])
     expect(open.state.total).toBe(1)
   },
+  async sqlRows(world) {
+    const rp = await world.engine({ limits: { sqlRows: 3 } })
+    if ((await rp.kernel.store.facts()).kind === 'memory') {
+      await expect(rp.sql`SELECT 1`).rejects.toMatchObject({ code: 'STORE_UNSUPPORTED' })
+      return
+    }
+    await expect(rp.sql(counting(4))).rejects.toMatchObject(over('sqlRows'))
+    expect(await rp.sql(counting(3))).toHaveLength(3)
+  },
+  async sqlMs(world) {
+    const rp = await world.engine({ limits: { sqlMs: 50, sqlRows: 1e9 } })
+    if ((await rp.kernel.store.facts()).kind === 'memory') {
+      await expect(rp.sql`SELECT 1`).rejects.toMatchObject({ code: 'STORE_UNSUPPORTED' })
+      return
+    }
+    await expect(rp.sql(counting(1e9))).rejects.toMatchObject({ code: 'TIMEOUT' })
+    expect(await rp.sql(counting(3))).toHaveLength(3)
+  },
 }
+
+const counting = (rows: number) =>
+  `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${rows}) SELECT i FROM n`
 
 /** What compresses well is kept so that it can be read under the same limits. */
 async function comesBack(world: World, limits: Partial<Limits>): Promise<void> {

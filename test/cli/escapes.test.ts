@@ -97,6 +97,11 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   retry: [[`workflow/broken/${turned}`]],
   settle: [[`workflow/broken/${turned}`, evil, 'done']],
   decide: [['notes/a', 'approve']],
+  mark: [
+    ['notes/a', evil, evil],
+    ['notes/a', evil],
+  ],
+  group: [[evil], ['show', evil]],
   card: [['notes/a'], ['job/failing'], [`workflow/broken/${turned}`]],
   doctor: [[]],
   query: [[`workflow/broken/${turned}`, evil]],

@@ -425,8 +425,8 @@ export interface Store {
   /** The catalog of one timeline (not of its base), newest sequence first; of equal sequences the one published last first. */
   checkpoints(timeline: TimelineId): Promise<ManifestRecord[]>
   cursors(): Promise<CursorRow[]>
-  /** Rows of the user's own tables, as one state has them; never writes. Left out: the store has no SQL. */
-  query?(query: SqlQuery): Promise<Record<string, unknown>[]>
+  /** Rows of the user's own tables, as one state has them; never writes. STORE_UNSUPPORTED: it has no SQL. */
+  query(query: SqlQuery): Promise<Record<string, unknown>[]>
   workers(): Promise<WorkerRow[]>
   /** Registers or renews a worker and tells the database time. `ok: false`: it was retired and must not go on under this id. */
   beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }>

@@ -27,6 +27,7 @@ export function sealedStore(store: Store, sealer: Sealer): Store {
         hasher && query.attributes ? { ...query, attributes: hasher.attributes(query.attributes) } : query,
       ),
     cursors: () => store.cursors(),
+    query: (query) => store.query(query),
     workers: () => store.workers(),
     beat: (worker) => store.beat(worker),
     retire: (workers) => store.retire(workers),

@@ -32,7 +32,6 @@ export async function querySql<Row>(
   given: readonly unknown[],
 ): Promise<Row[]> {
   const { store, limits } = engine.kernel
-  if (!store.query) throw new RepriseError('STORE_UNSUPPORTED', 'this store has no SQL: use SQLite or PostgreSQL')
   const bounds = { rowsMax: limits.sqlRows, timeoutMs: limits.sqlMs }
   if (typeof text === 'string') {
     const [values = []] = given

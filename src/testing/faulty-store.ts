@@ -33,7 +33,7 @@ export function faultyStore(store: Store, decide: Decide): Store {
     timelines: (query) => through('timelines', () => store.timelines(query)),
     checkpoints: (timeline) => through('checkpoints', () => store.checkpoints(timeline)),
     cursors: () => through('cursors', () => store.cursors()),
-    ...(store.query && { query: (query) => through('query', () => store.query!(query)) }),
+    query: (query) => through('query', () => store.query(query)),
     workers: () => through('workers', () => store.workers()),
     beat: (worker) => through('beat', () => store.beat(worker)),
     retire: (workers) => through('retire', () => store.retire(workers)),

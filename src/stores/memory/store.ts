@@ -142,6 +142,10 @@ class MemoryStore implements Store {
     return findTimelines(this.#space(), query, this.#clock())
   }
 
+  query(): Promise<never> {
+    return refuseSql()
+  }
+
   async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {
     const catalog = this.#space().timelines.get(timeline)?.catalog ?? []
     // The sort is stable, so that of equal sequences the one published last comes first.
@@ -240,8 +244,5 @@ class MemoryStore implements Store {
 const noSql: Sql = { dialect: 'memory', run: refuseSql, all: refuseSql, get: refuseSql }
 
 async function refuseSql(): Promise<never> {
-  throw new RepriseError(
-    'STORE_UNSUPPORTED',
-    'the memory store has no SQL; open a sqlite: or postgres: store for riders',
-  )
+  throw new RepriseError('STORE_UNSUPPORTED', 'the memory store has no SQL; open a sqlite: or postgres: store')
 }

@@ -199,13 +199,19 @@ async function drillCheckpoint(
   }
 }
 
-/** Equal for equal states, however they were reached: keyed parts count by content, not by page. */
-export function stateDigest(kernel: Pick<Kernel, 'codec' | 'hash'>, state: TimelineState<unknown>): string {
-  const plain: Record<string, unknown> = {}
+/**
+ * Equal for equal states, however they were reached: keyed parts count by content, not by page. Parts and values are encoded
+ * one by one, as a checkpoint stores them: one object in two of them is two objects once it was restored.
+ */
+export function stateDigest({ codec, hash }: Pick<Kernel, 'codec' | 'hash'>, state: TimelineState<unknown>): string {
+  const digests: Record<string, unknown> = {}
   for (const [name, part] of Object.entries(state.parts())) {
-    plain[name] = part instanceof Keyed ? { keyed: [...part.entries()] } : part
+    digests[name] =
+      part instanceof Keyed
+        ? { keyed: [...part.entries()].map(([key, value]) => [key, hash(codec.encode(value))]) }
+        : hash(codec.encode(part))
   }
-  return toHex(kernel.hash(kernel.codec.encode(plain)))
+  return toHex(hash(codec.encode(digests)))
 }
 
 function resultOf(

@@ -1,0 +1,204 @@
+// G16: stores that earlier versions left are opened for good. Each is copied, asked everything it knew, written on and
+// verified. What a newer version has made is refused before anything is written.
+
+import { createHash } from 'node:crypto'
+import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, describe, expect, inject, it } from 'vitest'
+import type { ManifestId, OperationId, TimelineId } from '../../src/core/coordinate.ts'
+import type { Run } from '../../src/core/ports.ts'
+import { sha256 } from '../../src/engine/platform.ts'
+import * as core from '../../src/index.ts'
+import * as agents from '../../src/layers/agent/index.ts'
+import * as events from '../../src/layers/events/index.ts'
+import * as jobs from '../../src/layers/job/index.ts'
+import * as saves from '../../src/layers/save/index.ts'
+import * as tables from '../../src/layers/table/index.ts'
+import * as workflows from '../../src/layers/workflow/index.ts'
+import { loadDriver } from '../../src/stores/sqlite/driver.ts'
+import { dropSchema, newSchemaName, query } from '../support/schema.ts'
+import { type Answers, ask, define, goOn } from './world.mjs'
+
+const m = { ...core, ...agents, ...events, ...jobs, ...saves, ...tables, ...workflows }
+const folder = fileURLToPath(new URL('.', import.meta.url))
+const kept = readdirSync(folder).filter((name) => /^store-\d+$/.test(name))
+const shared = inject('postgresUrl')
+
+const ends: (() => Promise<unknown> | unknown)[] = []
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end()
+})
+
+const file = (name: string, part: string) => join(folder, name, part)
+const answersOf = (name: string): Record<string, Answers> =>
+  JSON.parse(readFileSync(file(name, 'answers.json'), 'utf8')) as Record<string, Answers>
+
+function scratch(): string {
+  const made = mkdtempSync(join(tmpdir(), 'reprise-golden-'))
+  ends.push(() => rmSync(made, { recursive: true, force: true }))
+  return made
+}
+
+function copyOf(name: string): string {
+  const path = join(scratch(), 'store.db')
+  copyFileSync(file(name, 'store.db'), path)
+  return path
+}
+
+async function restored(name: string): Promise<{ url: string; schema: string }> {
+  const schema = newSchemaName()
+  ends.push(() => dropSchema(shared, schema))
+  await query(shared, readFileSync(file(name, 'postgres.sql'), 'utf8').replaceAll('golden_store', schema))
+  const url = new URL(shared)
+  url.searchParams.set('schema', schema)
+  return { url: url.href, schema }
+}
+
+async function engine(url: string): Promise<core.Reprise> {
+  const rp = await core.open(url, { housekeeping: false })
+  ends.push(() => rp.close())
+  return rp
+}
+
+const later = {
+  notes: 1000,
+  account: 1325,
+  rows: { n: 1 },
+  paged: { n: 1 },
+  shards: { i: 1000 },
+  weights: 5,
+  trip: ['Oslo hotel', 'Oslo flight later'],
+  turn: 3,
+}
+
+async function check(url: string, answers: Answers): Promise<void> {
+  const first = await engine(url)
+  const d = define(m)
+  expect(await ask(first, d)).toEqual(answers)
+  expect(await goOn(first, d)).toMatchObject(later)
+  await first.close()
+  const rp = await engine(url)
+  expect((await rp.verify()).faults).toEqual([])
+  expect(((await ask(rp, define(m))).totals as { count: number }).count).toBeGreaterThanOrEqual(50)
+  const drilled = await rp.drill()
+  expect(drilled.results.filter((one) => !one.ok)).toEqual([])
+}
+
+describe.each(kept)('G16 %s', (name) => {
+  it('opens from SQLite, answers as it did, and goes on', async () => {
+    await check(`sqlite:${copyOf(name)}`, answersOf(name).sqlite!)
+  })
+
+  it('opens from a dump of PostgreSQL, answers as it did, and goes on', async () => {
+    await check((await restored(name)).url, answersOf(name).postgres!)
+  })
+
+  it('is read without being written to', async () => {
+    const path = copyOf(name)
+    const before = hashOf(path)
+    const rp = await core.open(`sqlite:${path}`, { readOnly: true })
+    ends.push(() => rp.close())
+    const state = await rp.at(define(m).notes!, 'a', { seq: 40 })
+    expect(state.state).toEqual(answersOf(name).sqlite!['notes at 40'])
+    await rp.close()
+    expect(hashOf(path)).toBe(before)
+  })
+
+  it('restores its backup, and imports its export', async () => {
+    const path = join(scratch(), 'new.db')
+    const rp = await engine(`sqlite:${path}`)
+    await rp.restore(file(name, 'all.rpb'))
+    // Projections read the feed of the new store anew.
+    const { heads: _, totals: __, ...answers } = answersOf(name).sqlite!
+    expect(await ask(rp, define(m))).toMatchObject(answers)
+    await rp.import(file(name, 'rows.rp'), { as: 'table/imported' })
+    const rows = await rp.open(tables.table('imported'))
+    expect(JSON.parse(JSON.stringify([...rows.entries()]))).toEqual(answers.rows)
+  })
+})
+
+function hashOf(path: string): string {
+  return createHash('sha256').update(readFileSync(path)).digest('hex')
+}
+
+/** Every file beside it counts as well: a log that was written is a write. */
+function contentOf(path: string): string[] {
+  const at = join(path, '..')
+  return readdirSync(at)
+    .filter((name) => !name.endsWith('-shm') && statSync(join(at, name)).size > 0)
+    .map((name) => `${name} ${hashOf(join(at, name))}`)
+}
+
+describe('G16 what a newer version has made', () => {
+  it('is refused before any write where the schema is newer (SQLite)', async () => {
+    const path = copyOf('store-1')
+    const driver = await loadDriver()
+    const raw = driver.open(path, { isReadOnly: false })
+    raw.exec(`UPDATE reprise_meta SET value = 1000 WHERE key = 'schema_version'; PRAGMA wal_checkpoint(TRUNCATE)`)
+    raw.close()
+    const before = contentOf(path)
+    for (const readOnly of [false, true]) {
+      await expect(core.open(`sqlite:${path}`, { housekeeping: false, readOnly })).rejects.toMatchObject({
+        code: 'INCOMPATIBLE_VERSION',
+      })
+    }
+    expect(contentOf(path)).toEqual(before)
+  })
+
+  it('is refused before any write where the schema is newer (PostgreSQL)', async () => {
+    const { url, schema } = await restored('store-1')
+    await query(shared, `UPDATE "${schema}".meta SET version = 1000`)
+    const state = `SELECT (SELECT count(*) FROM pg_proc WHERE pronamespace = '"${schema}"'::regnamespace) AS functions,
+      (SELECT md5(string_agg(x::text, ',' ORDER BY x::text)) FROM "${schema}".timeline x) AS timelines,
+      (SELECT md5(string_agg(x::text, ',' ORDER BY x::text)) FROM "${schema}".worker x) AS workers`
+    const before = await query(shared, state)
+    await expect(core.open(url, { housekeeping: false })).rejects.toMatchObject({ code: 'INCOMPATIBLE_VERSION' })
+    expect(await query(shared, state)).toEqual(before)
+  })
+
+  it('is refused where a run has a newer format, and history stays as it is', async () => {
+    const rp = await engine('memory:')
+    const notes = define(m).notes!
+    const note = (await rp.open(notes, 'a')) as unknown as { append(entry: object): Promise<void>; close(): Promise<void> }
+    await note.append({ type: 'noted', n: 1 })
+    await note.close()
+    const head = (await rp.head('notes/a'))!
+    const bytes = new Uint8Array([200, 1, 2, 3])
+    const digest = sha256(new Uint8Array([...head.digest, ...bytes]))
+    const run: Run = { first: 2, count: 1, digest, bytes }
+    const outcome = await rp.kernel.committer.submit({
+      operation: 'newer' as OperationId,
+      guard: { timeline: head.timeline, epoch: head.epoch, seq: 1, digest: head.digest },
+      run,
+    })
+    expect(outcome.ok).toBe(true)
+    await expect(rp.open(notes, 'a')).rejects.toMatchObject({ code: 'INCOMPATIBLE_VERSION' })
+    expect(await rp.head('notes/a')).toMatchObject({ seq: 2, digest, owner: null, floor: 0 })
+    expect(await rp.kernel.store.read('notes/a' as TimelineId, 1, 1000)).toMatchObject([{ bytes }])
+  })
+
+  it('leaves a checkpoint of a newer format alone: neither used, nor called damaged, nor dropped', async () => {
+    const rp = await engine('memory:')
+    const notes = define(m).notes!
+    const note = (await rp.open(notes, 'a')) as unknown as { append(entry: object): Promise<void>; close(): Promise<void> }
+    for (let n = 1; n <= 25; n++) await note.append({ type: 'noted', n })
+    await note.close()
+    const [newest] = await rp.checkpoints('notes/a')
+    const body = Uint8Array.from(newest!.body)
+    body[0] = 200
+    const record = { ...newest!, id: 'newer' as ManifestId, body, bodyDigest: sha256(body), baseId: null }
+    const head = (await rp.head('notes/a'))!
+    await rp.kernel.committer.submit({
+      operation: 'newer' as OperationId,
+      guard: { timeline: head.timeline, epoch: head.epoch },
+      publish: [record],
+    })
+    expect((await rp.at(notes, 'a', { seq: 25 })).state).toEqual({ last: 25, sum: 325 })
+    const again = (await rp.open(notes, 'a')) as unknown as { state: unknown; close(): Promise<void> }
+    expect(again.state).toEqual({ last: 25, sum: 325 })
+    await again.close()
+    expect((await rp.checkpoints('notes/a')).find(({ id }) => id === 'newer')).toMatchObject({ invalid: null })
+  })
+})

@@ -1,0 +1,78 @@
+// The table of `npm run prove` in docs/guarantees.md, between its markers: one row for each proof and commit. Rows that other
+// machines or earlier commits left stay; those of the same proof and commit are written anew.
+
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+
+export const begin = '<!-- proofs: written by npm run prove -->'
+export const end = '<!-- end of proofs -->'
+const head = [
+  '| proof | promise | passed, of the target | slices that failed | seeds or trials | commit | date |',
+  '|---|---|---|---|---|---|---|',
+]
+const keptCommits = 3
+
+/** Sums of slices. */
+export function rowsOf(proofs, slices) {
+  const rows = new Map()
+  for (const slice of slices) {
+    const proof = proofs.find(({ id }) => id === slice.proof)
+    if (!proof) continue
+    const key = `${slice.proof} ${slice.commit}`
+    const row = rows.get(key) ?? {
+      id: slice.proof,
+      promises: proof.promises,
+      what: proof.what,
+      target: proof.target,
+      commit: slice.commit,
+      done: 0,
+      failed: 0,
+      last: 0,
+      at: slice.at,
+    }
+    if (slice.isOk) {
+      row.done += slice.count
+      row.last = Math.max(row.last, slice.from + slice.count)
+    }
+    row.failed += slice.failures
+    if (slice.at > row.at) row.at = slice.at
+    rows.set(key, row)
+  }
+  return [...rows.values()]
+}
+
+export function updatePage(path, rows) {
+  const page = readFileSync(path, 'utf8')
+  const [from, to] = [page.indexOf(begin), page.indexOf(end)]
+  if (from === -1 || to === -1) throw new Error(`${path} has no place for the table: ${begin} … ${end}`)
+  const lines = new Map()
+  for (const row of rows) lines.set(`${row.id} ${row.commit}`, lineOf(row))
+  for (const line of page.slice(from, to).split('\n').slice(3)) {
+    const cells = line.split('|').map((cell) => cell.trim())
+    const key = `${cells[1]} ${cells[6]}`
+    if (cells.length > 7 && !lines.has(key)) lines.set(key, line)
+  }
+  const byProof = new Map()
+  for (const [key, line] of lines) {
+    const id = key.split(' ')[0]
+    byProof.set(id, [...(byProof.get(id) ?? []), line])
+  }
+  const kept = [...byProof].sort(([a], [b]) => (a < b ? -1 : 1)).flatMap(([, all]) => all.slice(0, keptCommits))
+  const text = `${page.slice(0, from)}${[begin, ...head, ...kept].join('\n')}\n${page.slice(to)}`
+  // Aside, then renamed: a kill leaves the old page or the new one.
+  writeFileSync(`${path}.new`, text)
+  renameSync(`${path}.new`, path)
+}
+
+function lineOf({ id, promises, what, target, done, failed, last, commit, at }) {
+  const number = (n) => n.toLocaleString('en-US')
+  const cells = [
+    id,
+    promises,
+    `${number(done)} of ${number(target)} ${what}`,
+    number(failed),
+    `1–${number(last)}`,
+    commit,
+    at,
+  ]
+  return `| ${cells.join(' | ')} |`
+}

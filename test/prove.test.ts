@@ -1,0 +1,86 @@
+// npm run prove: killed, it goes on where it was; what failed counts for nothing and is tried again; another page or commit
+// does not lose what stands in the table.
+
+import { spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { begin, end, rowsOf, updatePage } from '../scripts/prove-page.mjs'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-prove-'))
+  writeFileSync(join(folder, 'page.md'), `before\n${begin}\n| a |\n|---|\n${end}\nafter\n`)
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+const lines = () =>
+  existsSync(join(folder, 'log')) ? readFileSync(join(folder, 'log'), 'utf8').trim().split('\n') : []
+const page = () => readFileSync(join(folder, 'page.md'), 'utf8')
+
+async function prove(args: readonly string[], killAfter = Number.POSITIVE_INFINITY) {
+  const places = ['--store', join(folder, 'prove.db'), '--page', join(folder, 'page.md')]
+  const plan = ['--plan', join(root, 'test/programs/prove-plan.mjs')]
+  const child = spawn(process.execPath, [join(root, 'scripts/prove.mjs'), ...places, ...plan, ...args], {
+    env: { ...process.env, PROVE_FOLDER: folder },
+  })
+  let said = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (piece) => (said += String(piece)))
+  const watch = setInterval(() => lines().length >= killAfter && child.kill('SIGKILL'), 20)
+  const [code, signal] = await new Promise<[number | null, string | null]>((resolve) =>
+    child.once('close', (...ended) => resolve(ended as [number | null, string | null])),
+  )
+  clearInterval(watch)
+  return { code, signal, said }
+}
+
+it('killed in the middle, it goes on where it was, and each slice counts once', async () => {
+  expect((await prove(['--only', 'quick'], 3)).signal).toBe('SIGKILL')
+  expect(lines().length).toBeLessThan(6)
+  const { code, said } = await prove(['--only', 'quick'])
+  expect(code, said).toBe(0)
+  // At most the slice in flight was run again.
+  expect(lines().length).toBeLessThanOrEqual(7)
+  expect([...new Set(lines())].sort()).toEqual(['0', '10', '2', '4', '6', '8'])
+  expect(page()).toMatch(
+    /\| quick \| G1 \| 12 of 12 quick ones \| 0 \| 1–12 \| [0-9a-f]{10}(\+changes)? \| \d{4}-\d\d-\d\d \|/,
+  )
+  expect([page().startsWith('before\n'), page().endsWith('\nafter\n')]).toEqual([true, true])
+  // Asked again, there is nothing left to do.
+  await prove(['--only', 'quick'])
+  expect(lines().length).toBeLessThanOrEqual(7)
+}, 60_000)
+
+it('a slice that fails counts for nothing, says how to repeat it, and is tried again by the next run', async () => {
+  const first = await prove(['--only', 'failing'])
+  expect(first.code).toBe(1)
+  expect(first.said).toContain('repeat it: node -e')
+  expect(page()).toContain('| 0 of 1 failing ones | 1 |')
+  writeFileSync(join(folder, 'mended'), '')
+  expect((await prove(['--only', 'failing'])).said).toContain('failing: 1 of 1')
+  expect(page()).toContain('| 1 of 1 failing ones | 1 |')
+}, 60_000)
+
+it('runs a share of a real proof', async () => {
+  const { code, said } = await prove(['--only', 'simulation', '--share', '0.00002'])
+  expect(code, said).toBe(0)
+  expect(page()).toContain('20 of 1,000,000 seeds of the simulation')
+}, 60_000)
+
+it('keeps the rows of other commits, and no more than three of a proof', () => {
+  const proofs = [{ id: 'p', promises: 'G1', what: 'trials', target: 10, size: 5 }]
+  const path = join(folder, 'page.md')
+  for (const commit of ['c1', 'c2', 'c3', 'c4']) {
+    const slice = { proof: 'p', commit, from: 0, count: 5, at: '2026-01-01', isOk: true, failures: 0 }
+    updatePage(path, rowsOf(proofs, [slice]))
+  }
+  const kept = page().match(/^\| p \|.*$/gm)!
+  expect(kept.map((line) => line.split('|')[6]!.trim())).toEqual(['c4', 'c3', 'c2'])
+})
+
+it('the page of the guarantees has the place for it', () => {
+  expect(readFileSync(join(root, 'docs/guarantees.md'), 'utf8')).toContain(begin)
+})

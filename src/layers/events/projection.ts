@@ -83,8 +83,7 @@ export interface SqlProjectionDefinition extends ProjectionDefinition<null> {
   table(name: string): SqlName
 }
 
-const memoryFold: Fold<unknown> = {
-  version: 'any',
+const memoryFold: Omit<Fold<unknown>, 'version'> = {
   initial: () => null,
   apply: (state) => state,
   retain: { checkpoints: 2, history: 'needed' },
@@ -143,7 +142,7 @@ function inMemory<State, Shown>(
     checkpoint,
     valid: options.valid,
   }
-  const fold = { ...memoryFold, checkpoint } as Fold<never>
+  const fold = { ...memoryFold, version, checkpoint } as Fold<never>
   return define<Shown>(name, version, partitions ?? 1, (engine, generation, count) => {
     const scope = generationTimeline(name, version, generation, null)
     engine.declare(helperModel(projectionKind, name, scope, fold))

@@ -41,19 +41,15 @@ export function planMail({ at, exchanges, unread, captured, reordered }: GroupMa
     return exchange !== undefined && exchange.sentSeq > (at[exchange.from] ?? Number.POSITIVE_INFINITY)
   }
   const stale = unread.filter(isUnsent)
-  const inFlight = captured ?? exchanges.filter((exchange) => isInFlight(exchange, at, isUnread.has(keyOf(exchange))))
+  const inFlight = captured ?? exchanges.filter((exchange) => crosses(exchange, at))
   const moved = unread.filter((mail) => reordered.has(mail.to) && !isUnsent(mail))
   const taken = inFlight.filter((mail) => !isUnread.has(keyOf(mail)) && !isUnsent(mail))
   return { drop: [...stale, ...moved].map(only), again: [...taken, ...moved].map(only) }
 }
 
-/** Sent before the line, and not received before it: unread still, or received after it. One that somebody took out unread is neither. */
-function isInFlight(
-  { from, sentSeq, receivedSeq, ...mail }: Exchange,
-  at: GroupMail['at'],
-  isUnread: boolean,
-): boolean {
-  return sentSeq <= at[from]! && (receivedSeq === null ? isUnread : receivedSeq > at[mail.to]!)
+/** Sent before the line, and received after it. What is unread still, or was taken out unread, needs no second delivery. */
+function crosses({ from, sentSeq, to, receivedSeq }: Exchange, at: GroupMail['at']): boolean {
+  return sentSeq <= at[from]! && receivedSeq !== null && receivedSeq > at[to]!
 }
 
 function only({ to, id }: MailKey): MailKey {

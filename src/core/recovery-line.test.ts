@@ -13,7 +13,7 @@ interface World {
 const worlds: fc.Arbitrary<World> = fc
   .tuple(
     fc.integer({ min: 1, max: 4 }),
-    fc.array(fc.tuple(fc.nat(3), fc.constantFrom('send', 'receive', 'checkpoint', 'work'), fc.nat(3)), {
+    fc.array(fc.tuple(fc.nat(3), fc.constantFrom('send', 'receive', 'checkpoint', 'here', 'work'), fc.nat(3)), {
       maxLength: 40,
     }),
   )
@@ -23,6 +23,11 @@ const worlds: fc.Arbitrary<World> = fc
     const exchanges: { id: string; from: string; sentSeq: number; to: string; receivedSeq: number | null }[] = []
     for (const [who, what, other] of steps) {
       const p = who % count
+      // A checkpoint of the place where it stands, which may be that of a message.
+      if (what === 'here') {
+        checkpoints[p]!.push(seq[p]!)
+        continue
+      }
       seq[p]! += 1
       if (what === 'checkpoint') checkpoints[p]!.push(seq[p]!)
       const to = `p${other % count}`
@@ -42,6 +47,13 @@ const trimmedWorlds: fc.Arbitrary<World> = fc
     exchanges,
   }))
 
+/** Said once more, without the code under test. */
+function hasNoOrphan(at: Readonly<Record<string, number>>, exchanges: readonly Exchange[]): boolean {
+  return exchanges.every(({ from, sentSeq, to, receivedSeq }) => {
+    return receivedSeq === null || receivedSeq > at[to]! || sentSeq <= at[from]!
+  })
+}
+
 function* combinations(choices: readonly (readonly number[])[]): Generator<number[]> {
   if (choices.length === 0) yield []
   else for (const first of choices[0]!) for (const rest of combinations(choices.slice(1))) yield [first, ...rest]
@@ -53,13 +65,13 @@ describe('A3.5 the recovery line', () => {
       fc.property(worlds, fc.array(fc.nat(3)), ({ processes, exchanges }, failedNumbers) => {
         const failed = failedNumbers.map((n) => `p${n % processes.length}`)
         const line = recoveryLine(processes, exchanges, failed)
-        expect(isConsistent(line.at, exchanges)).toBe(true)
+        expect([isConsistent(line.at, exchanges), hasNoOrphan(line.at, exchanges)]).toEqual([true, true])
         const choices = processes.map(({ id, seq, checkpoints }) =>
           failed.includes(id) ? [0, ...checkpoints] : [0, seq, ...checkpoints],
         )
         for (const combination of combinations(choices)) {
           const at = Object.fromEntries(processes.map(({ id }, i) => [id, combination[i]!]))
-          if (!isConsistent(at, exchanges)) continue
+          if (!hasNoOrphan(at, exchanges)) continue
           for (const { id } of processes) expect(line.at[id]).toBeGreaterThanOrEqual(at[id]!)
         }
       }),
@@ -79,7 +91,7 @@ describe('A3.5 the recovery line', () => {
         ])
         const consistent = [...combinations(choices)]
           .map((combination) => Object.fromEntries(processes.map(({ id }, i) => [id, combination[i]!])))
-          .filter((at) => isConsistent(at, exchanges))
+          .filter((at) => hasNoOrphan(at, exchanges))
         expect(line.outOfReach.length > 0).toBe(consistent.length === 0)
         if (line.outOfReach.length > 0) return
         expect(consistent).toContainEqual(line.at)
@@ -93,7 +105,7 @@ describe('A3.5 the recovery line', () => {
     fc.assert(
       fc.property(worlds, fc.array(fc.nat(40), { minLength: 4, maxLength: 4 }), ({ processes, exchanges }, tries) => {
         const cut = Object.fromEntries(processes.map(({ id, seq }, i) => [id, Math.min(tries[i]!, seq)]))
-        fc.pre(isConsistent(cut, exchanges))
+        fc.pre(hasNoOrphan(cut, exchanges))
         const pinned = processes.map((process) => ({
           ...process,
           checkpoints: [...process.checkpoints, cut[process.id]!],
@@ -117,12 +129,24 @@ describe('A3.5 the recovery line', () => {
           at[step.process] = step.to
         }
         expect(at).toEqual(line.at)
+        expect(line.entriesLost).toBe(processes.map(({ id, seq }) => seq - line.at[id]!).reduce((a, b) => a + b, 0))
+        expect(line.fellToOrigin).toEqual(
+          processes.filter(({ id, seq }) => seq > 0 && line.at[id] === 0).map(({ id }) => id),
+        )
         for (const exchange of line.inFlight) {
           expect(exchange.sentSeq).toBeLessThanOrEqual(line.at[exchange.from]!)
           expect(exchange.receivedSeq === null || exchange.receivedSeq > line.at[exchange.to]!).toBe(true)
         }
       }),
     )
+  })
+
+  it('leaves out messages from and to whom it does not know', () => {
+    const processes = [{ id: 'a', seq: 3, checkpoints: [1] }]
+    const stranger = { id: 'm1', from: 'x', sentSeq: 9, to: 'a', receivedSeq: 1 }
+    const lost = { id: 'm2', from: 'a', sentSeq: 1, to: 'x', receivedSeq: null }
+    expect(recoveryLine(processes, [stranger, lost])).toMatchObject({ at: { a: 1 }, inFlight: [] })
+    expect(recoveryLine([{ id: 'a', seq: 0, checkpoints: [] }], []).fellToOrigin).toEqual([])
   })
 
   it('shows the domino effect: checkpoints in between messages that cross make both fall to the beginning', () => {

@@ -118,4 +118,10 @@ describe('what an id says below a scope', () => {
     expect(idBelow('agent/guide', 'agent/guide')).toBeNull()
     expect(idBelow('', 'a/b')).toBe('a/b')
   })
+
+  it('has a range that ends behind every id below it, whatever its letters', () => {
+    expect(rangeOf('job/')).toEqual({ from: 'job/', to: 'job0' })
+    expect(['job/a', 'job/\u00fcber', 'job/\u{1f600}'].every((id) => id >= 'job/' && id < 'job0')).toBe(true)
+    expect(rangeOf('save/a')).toEqual({ from: 'save/a', to: 'save/a\x7f' })
+  })
 })

@@ -13,7 +13,7 @@ import {
 } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Hash } from '../core/ports.ts'
-import type { Kernel } from './kernel.ts'
+import type { Kernel, Planted } from './kernel.ts'
 import type { OpenTimeline } from './timeline.ts'
 import type { Worker } from './worker.ts'
 
@@ -45,15 +45,17 @@ export class Effects {
   readonly #hash: Hash
   readonly #worker: Pick<Worker, 'begin'>
   readonly #branch: string | undefined
+  readonly #planted: Planted
   readonly #running = new Set<string>()
 
   /** `branch` keeps the keys of a branch apart from those of the history it left. */
   constructor(
     timeline: EffectsTimeline,
-    { hash, worker }: Pick<Kernel, 'hash' | 'worker'>,
+    { hash, worker, planted }: Pick<Kernel, 'hash' | 'worker' | 'planted'>,
     branch: string | undefined,
   ) {
     this.#timeline = timeline
+    this.#planted = planted
     this.#hash = hash
     this.#worker = worker
     this.#branch = branch
@@ -107,6 +109,7 @@ export class Effects {
       await this.#timeline.write([{ type: '$effect.compensation-failed', data: { id, error: messageOf(error) } }])
       throw error
     }
+    if (this.#planted.has('compensation-unrecorded')) return
     await this.#timeline.write([{ type: '$effect.compensated', data: { id } }])
   }
 

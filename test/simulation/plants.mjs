@@ -27,6 +27,10 @@ export const plants = {
   'guard-ignores-digest': { in: 'store', seedsMax: 1000, simulation: 'failover' },
   'rider-ends-transaction': { in: 'store', seedsMax: 100, simulation: 'failover' },
   'feed-trusts-position': { in: 'engine', seedsMax: 100, simulation: 'failover' },
+  'claim-answer-forgotten': { in: 'engine', seedsMax: 200, simulation: 'errands' },
+  'rider-again': { in: 'store', seedsMax: 200, simulation: 'errands' },
+  'compensation-unrecorded': { in: 'engine', seedsMax: 20, simulation: 'errands' },
+  'export-forgets-mail': { in: 'engine', seedsMax: 20, simulation: 'errands' },
   'row-anywhere': { in: 'store', seedsMax: 150, simulation: 'file' },
 }
 

@@ -1,7 +1,8 @@
 // The simulations by name: `main`, and smaller ones for what it cannot express.
 
+import { simulateErrands } from './errands.mjs'
 import { simulateFailover } from './failover.mjs'
 import { simulateFile } from './file-simulate.mjs'
 import { simulate } from './simulate.mjs'
 
-export const simulations = { main: simulate, failover: simulateFailover, file: simulateFile }
+export const simulations = { main: simulate, failover: simulateFailover, file: simulateFile, errands: simulateErrands }

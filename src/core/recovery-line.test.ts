@@ -147,6 +147,7 @@ describe('A3.5 the recovery line', () => {
     const lost = { id: 'm2', from: 'a', sentSeq: 1, to: 'x', receivedSeq: null }
     expect(recoveryLine(processes, [stranger, lost])).toMatchObject({ at: { a: 1 }, inFlight: [] })
     expect(recoveryLine([{ id: 'a', seq: 0, checkpoints: [] }], []).fellToOrigin).toEqual([])
+    expect(recoveryLine(processes, [], ['x'])).toMatchObject({ at: { a: 3 }, cascade: [] })
   })
 
   it('shows the domino effect: checkpoints in between messages that cross make both fall to the beginning', () => {

@@ -127,6 +127,15 @@ export const proofs = [
     args: (count, from) => ['--seeds', String(count), '--from', String(1 + from)],
   },
   {
+    id: 'errands',
+    promises: 'G4, G5',
+    what: 'seeds of claims, riders, compensation and export',
+    target: 10_000,
+    size: 50,
+    command: ['node', 'test/simulation/main.mjs', '--simulation', 'errands', '--threads', '1'],
+    args: (count, from) => ['--seeds', String(count), '--from', String(1 + from)],
+  },
+  {
     id: 'groups',
     promises: 'A3.5',
     what: 'groups that go back while processes die',

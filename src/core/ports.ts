@@ -264,9 +264,9 @@ export interface Commit {
   /**
    * Remove the timeline and everything of it: runs, catalog, mail, cursors. PINNED while a fork needs it (its floor is below
    * its base's seq) or a checkpoint is pinned. Nothing else goes in such a commit. One that is not there is already
-   * forgotten: ok with `wasApplied`.
+   * forgotten: ok with `wasApplied`. 'erase': its bytes are overwritten where the store can do that; `scrub` finishes it.
    */
-  readonly forget?: boolean
+  readonly forget?: boolean | 'erase'
   /**
    * The user's SQL in the same transaction, called last and only if nothing was refused. Its value is `ridden`. If it throws,
    * the outcome is RIDER_FAILED with the `cause` and nothing is kept, neither of the commit nor of its SQL.
@@ -431,6 +431,11 @@ export interface Store {
    * it did. Thorough: of what was deleted or replaced, nothing is left in free space where the store can see to it.
    */
   tidy(before: number, isThorough?: boolean): Promise<{ readonly messages: number; readonly workers: number }>
+  /**
+   * Removes from the store's files what was forgotten with 'erase', its log included; `isWhole` rewrites the files, and so removes
+   * whatever was ever deleted. Says in words where bytes may be left all the same: nothing, if nowhere.
+   */
+  scrub(isWhole?: boolean): Promise<readonly string[]>
   /** Ends this handle: everything else then rejects with CLOSED. Closing twice is closing once. What was given in was copied; what was given out is the caller's. */
   close(): Promise<void>
 }

@@ -22,6 +22,7 @@ export function refuseWrites(store: Store): Store {
     beat: refuse,
     retire: refuse,
     tidy: refuse,
+    scrub: refuse,
     sweepMark: (raiseTo) => (raiseTo === undefined ? store.sweepMark() : refuse()),
     rewrite: refuse,
     read: (timeline, after, bytesMax) => store.read(timeline, after, bytesMax),

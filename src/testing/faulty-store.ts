@@ -43,6 +43,7 @@ export function faultyStore(store: Store, decide: Decide): Store {
     inspect: () => through('inspect', () => store.inspect()),
     facts: () => through('facts', () => store.facts()),
     tidy: (before, isThorough) => through('tidy', () => store.tidy(before, isThorough)),
+    scrub: (isWhole) => through('scrub', () => store.scrub(isWhole)),
     close: () => through('close', () => store.close()),
   }
 }

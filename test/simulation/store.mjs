@@ -13,7 +13,7 @@ import { guessed, torn } from './plants.mjs'
 import { sha256 } from './sha256.mjs'
 
 const reads = ['read', 'head', 'inbox', 'feed', 'timelines', 'checkpoints', 'cursors', 'workers', 'inspect', 'facts']
-const writes = ['claim', 'beat', 'retire', 'tidy']
+const writes = ['claim', 'beat', 'retire', 'tidy', 'scrub']
 
 /** @param {{ scheduler, random, disk, faults, plant, listeners: Set }} sim */
 export function createStore(sim, process) {

@@ -99,7 +99,7 @@ export class AggregateHandle<State, Evolve, Decide> {
   }
 
   /** Destroys the key of this aggregate's personal data: history stays whole, the data can never be read again. */
-  shred(): Promise<void> {
+  shred(): Promise<readonly string[]> {
     return shred(this.#engine, this.#model.name, this.id)
   }
 

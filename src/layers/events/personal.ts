@@ -89,19 +89,23 @@ export async function reveal<T>(
   }
 }
 
-/** Removes the key and everything of its timeline from the store. Backups made before keep theirs: shred them too. */
-export async function shred(engine: Reprise, name: string, id: string): Promise<void> {
+/**
+ * Removes the key and everything of its timeline from the store and its files. Says where bytes of it may be left all the same.
+ * Backups made before keep theirs: shred them too.
+ */
+export async function shred(engine: Reprise, name: string, id: string): Promise<readonly string[]> {
   const { kernel } = engine
   const timeline = timelineId(`keys/${name}/${id}`)
   for (;;) {
     const [head] = await kernel.store.head([timeline])
-    if (!head) return
+    // Also if it is gone: a process that was killed may have got no further than that.
+    if (!head) return await kernel.store.scrub()
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: { timeline, epoch: head.epoch },
-      forget: true,
+      forget: 'erase',
     })
-    if (outcome.ok) return
+    if (outcome.ok) continue
     if (outcome.code !== 'FENCED') throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
   }
 }

@@ -219,6 +219,11 @@ class MemoryStore implements Store {
     return this.#world.turn.run(() => tidy(space, before))
   }
 
+  async scrub(): Promise<readonly string[]> {
+    this.#space()
+    return []
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
     for (const listener of this.#listeners) this.#world.listeners.delete(listener)

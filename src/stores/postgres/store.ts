@@ -54,6 +54,7 @@ import {
   toManifest,
   toRun,
 } from './rows.ts'
+import { scrub } from './scrub.ts'
 import type { Session } from './session.ts'
 import { escapeText, isStorable } from './text.ts'
 import { timelinesQuery } from './timelines.ts'
@@ -280,6 +281,11 @@ export class PostgresStore implements Store {
   async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
     this.#connections.checkOpen()
     return tidy(this.#connections, this.#s, this.#ns, before)
+  }
+
+  async scrub(isWhole = false): Promise<readonly string[]> {
+    this.#connections.checkOpen()
+    return scrub(this.#connections, this.#s, isWhole)
   }
 
   async close(): Promise<void> {

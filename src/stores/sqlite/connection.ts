@@ -16,6 +16,7 @@ const blockingWaitMs = 10
 export class Connection {
   readonly #database: Database
   readonly #statements = new Map<string, Statement>()
+  #isThorough: boolean | null = null
 
   constructor(driver: Driver, file: string, isReadOnly: boolean) {
     this.#database = driver.open(file, { isReadOnly })
@@ -110,6 +111,18 @@ export class Connection {
       journal_mode: String(this.#pragma('journal_mode')),
       synchronous: synchronousNames[Number(this.#pragma('synchronous'))] ?? 'unknown',
     }
+  }
+
+  /** Deleted bytes become zeros: always in pages that are written anyway, on demand also in those that are set free. */
+  overwriteDeleted(isThorough: boolean): void {
+    if (isThorough === this.#isThorough) return
+    this.exec(`PRAGMA secure_delete = ${isThorough ? 'ON' : 'FAST'}`)
+    this.#isThorough = isThorough
+  }
+
+  /** Empties the write-ahead log; false if another connection still reads from it. */
+  truncateLog(): boolean {
+    return this.get('PRAGMA wal_checkpoint(TRUNCATE)')?.busy === 0
   }
 
   /** Moves the write-ahead log into the file, as far as other processes allow. Nothing depends on it. */

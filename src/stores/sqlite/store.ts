@@ -47,6 +47,7 @@ import { Reader, type Reading } from './reading.ts'
 import { retryBusy } from './retry.ts'
 import { rewriteRuns } from './rewrite.ts'
 import { schemaVersion } from './schema.ts'
+import { scrub } from './scrub.ts'
 import { raiseSweepMark, readSweepMark } from './sweep-mark.ts'
 import { tidy } from './tidy.ts'
 import { queryUser } from './user-query.ts'
@@ -251,6 +252,10 @@ class SqliteStore implements Store {
 
   async tidy(before: number, isThorough = false): Promise<{ readonly messages: number; readonly workers: number }> {
     return tidy(this.#write(), before, isThorough)
+  }
+
+  async scrub(isWhole = false): Promise<readonly string[]> {
+    return scrub(this.#write(), isWhole, this.#busyMs)
   }
 
   async close(): Promise<void> {

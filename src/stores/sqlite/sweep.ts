@@ -24,19 +24,22 @@ export function sweepLater(writing: Writing, timeline: Timeline, last: number, p
   writing.hasOtherChanges = true
 }
 
-/** Sweeps up to about `rowsMax` rows, of this namespace or of nobody's, and says how many it dealt with. */
-export function sweep(writing: Writing, rowsMax: number): number {
+/**
+ * Sweeps up to about `rowsMax` rows, of this namespace or of nobody's, and says how many it dealt with. `isErasing`: what is
+ * of nobody any more leaves also those rows that it shares with much that is alive.
+ */
+export function sweep(writing: Writing, rowsMax: number, isErasing = false): number {
   const sql = `SELECT s.* FROM reprise_sweep s LEFT JOIN reprise_timeline t ON t.tid = s.tid
     WHERE t.tid IS NULL OR t.space = ?`
   let rows = 0
   for (const note of writing.connection.all(sql, writing.space)) {
     if (rows >= rowsMax) break
-    rows += sweepSome(writing, note as unknown as Note, rowsMax - rows)
+    rows += sweepSome(writing, note as unknown as Note, rowsMax - rows, isErasing)
   }
   return rows
 }
 
-function sweepSome(writing: Writing, note: Note, rowsMax: number): number {
+function sweepSome(writing: Writing, note: Note, rowsMax: number, isErasing: boolean): number {
   const { connection } = writing
   let { done } = note
   let rows = 0
@@ -45,7 +48,7 @@ function sweepSome(writing: Writing, note: Note, rowsMax: number): number {
     const segment = segmentOf(writing, note, done)
     if (segment.length === 0) done = note.last
     for (const { position, frame } of segment) {
-      canGoOn = compact(writing, position)
+      canGoOn = compact(writing, position, isErasing)
       if (!canGoOn) break
       done = frame.last
       rows += 1
@@ -94,14 +97,14 @@ function frameOf(writing: Writing, position: number, tid: number, last: number):
  * Rewrites a row when no more than half of it is alive. The last row before this transaction's is the acknowledged one,
  * and has to stay as it is until a newer one is: false, come back later.
  */
-function compact(writing: Writing, position: number): boolean {
+function compact(writing: Writing, position: number, isErasing: boolean): boolean {
   if (position >= writing.position - 1) return false
   const body = writing.log.body(position)
   if (!body || body.length === emptyRowBytes) return true
   const isLive = livenessIn(writing)
   let liveBytes = 0
   for (const frame of readFrames(position, body)) if (isLive(frame)) liveBytes += frame.bytes.length
-  if (liveBytes * 2 > body.length) return true
+  if (liveBytes * 2 > body.length && !isErasing) return true
   const rest = compactRow(position, body, isLive)
   writing.connection.run('UPDATE reprise_log SET body = ? WHERE position = ?', rest, position)
   return true

@@ -76,17 +76,22 @@ export class Writer {
     }
     const hasRider = commits.some((commit) => commit.ride)
     const canSweep = commits.some((commit) => commit.trim || commit.forget)
+    const isErasing = commits.some((commit) => commit.forget === 'erase')
     const mayBeDue = commits.some(mayMakeDue)
     const attempt = (lost: ReadonlyMap<Commit, unknown>) =>
-      this.transact('commit to', (writing) => {
-        writing.mayBeDue = mayBeDue
-        const finish = (outcomes: Outcome[]) => {
-          if (canSweep) sweep(writing, sweptPerCommit)
-          return outcomes
-        }
-        if (hasRider) return this.#applyRiding(writing, commits, lost).then(finish)
-        return finish(commits.map((commit) => this.#apply(writing, commit)))
-      })
+      this.transact(
+        'commit to',
+        (writing) => {
+          writing.mayBeDue = mayBeDue
+          const finish = (outcomes: Outcome[]) => {
+            if (canSweep) sweep(writing, isErasing ? Number.MAX_SAFE_INTEGER : sweptPerCommit, isErasing)
+            return outcomes
+          }
+          if (hasRider) return this.#applyRiding(writing, commits, lost).then(finish)
+          return finish(commits.map((commit) => this.#apply(writing, commit)))
+        },
+        isErasing,
+      )
     return hasRider ? this.#despiteRiders(commits, attempt) : attempt(new Map())
   }
 
@@ -146,12 +151,20 @@ export class Writer {
     return plan.outcomes
   }
 
-  /** One write transaction; what `work` leaves in `writing` is written at its end. Nothing is kept if it throws. */
-  transact<Result>(doing: string, work: (writing: Writing) => Result | Promise<Result>): Promise<Result> {
+  /**
+   * One write transaction; what `work` leaves in `writing` is written at its end. Nothing is kept if it throws. `isErasing`: what
+   * it deletes is overwritten, also in pages that it sets free.
+   */
+  transact<Result>(
+    doing: string,
+    work: (writing: Writing) => Result | Promise<Result>,
+    isErasing = false,
+  ): Promise<Result> {
     return this.#turn.run(async () => {
       const { busyMs, file } = this.#options
       const writing = this.#writing
       try {
+        this.#connection.overwriteDeleted(isErasing)
         await retryBusy(busyMs, () => this.#connection.run('BEGIN IMMEDIATE'))
       } catch (error) {
         throw toStoreError(error, doing, file, { isUntouched: true })
@@ -178,6 +191,17 @@ export class Writer {
         this.#connection.checkpoint()
       } catch (error) {
         throw toStoreError(error, 'vacuum', file)
+      }
+    })
+  }
+
+  /** The connection, between two transactions. */
+  alone<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {
+    return this.#turn.run(async () => {
+      try {
+        return await work(this.#connection)
+      } catch (error) {
+        throw toStoreError(error, 'scrub', this.#options.file)
       }
     })
   }

@@ -1,0 +1,23 @@
+// Bytes that were deleted, and where they may still be. VACUUM frees them for reuse, and only rewriting a table (VACUUM FULL,
+// which locks it meanwhile) takes them out of its file. What the server keeps beside its tables is not ours to change.
+
+import { isReprise } from '../../core/errors.ts'
+import type { Connections } from './connect.ts'
+
+const tables = ['run', 'message', 'manifest', 'cursor', 'chunk', 'timeline']
+
+export async function scrub(connections: Connections, s: string, isWhole: boolean): Promise<readonly string[]> {
+  const left: string[] = []
+  for (const table of tables) {
+    try {
+      await connections.rows(`VACUUM ${isWhole ? '(FULL)' : ''} ${s}.${table}`, [], 'unsafe')
+    } catch (error) {
+      if (!isReprise(error)) throw error
+      left.push(`the table ${s}.${table} was not vacuumed (${error.message})`)
+    }
+  }
+  if (!isWhole)
+    left.push('pages of the tables, until they are used again: VACUUM FULL rewrites them, and locks them meanwhile')
+  left.push("the server's write-ahead log until it is recycled, its replicas' and its archives")
+  return left
+}

@@ -130,16 +130,13 @@ export function applyEffect(
 /** Recorded when history was trimmed: effects whose outcome is known and lies at or below `below` are no longer kept. */
 export const forgottenType = '$effect.forgotten'
 
-/** How many of them a marker at this sequence would forget. */
-export function forgettable(ledger: EffectLedger, below: number): number {
-  let count = 0
-  for (const effect of valuesOf(ledger.effects)) if (isForgotten(effect, below)) count += 1
-  return count
+/** Whoever is in doubt stays until somebody says what became of it, and so does what is being undone. */
+export function isSettled(effect: Effect): boolean {
+  return effect.outcome !== null && effect.state !== 'compensating'
 }
 
-/** Whoever is in doubt stays until somebody says what became of it, and so does what is being undone. */
 function isForgotten(effect: Effect, below: number): boolean {
-  return effect.outcome !== null && effect.state !== 'compensating' && effect.changedSeq <= below
+  return isSettled(effect) && effect.changedSeq <= below
 }
 
 function forget(ledger: EffectLedger, below: number): EffectLedger {

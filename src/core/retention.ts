@@ -27,10 +27,16 @@ export interface RetentionPolicy {
   /** 'all' (the default): never trim. 'needed': trim what nobody may need. { for }: what is needed, and this much more. */
   readonly history?: 'all' | 'needed' | { readonly for: Duration }
   /**
-   * 'needed': the ledger forgets effects whose outcome is known together with the history that records them. The same id
-   * asked for again is then a new effect: only where ids do not come back. 'all' (the default) remembers every one.
+   * What the ledger remembers of effects whose outcome is known, once the history that records them is trimmed: the last N
+   * (10,000 if left out); 'needed': none of them; 'all': every one. The id of a forgotten effect that is asked for again is a
+   * new effect. What is in doubt, what is being undone, and what untrimmed history records is always remembered.
    */
-  readonly effects?: 'all' | 'needed'
+  readonly effects?: 'all' | 'needed' | { readonly last: number }
+  /**
+   * How many dedupe keys are remembered: the last N (100,000 if left out), or 'all'. An entry with a forgotten key that comes
+   * again is appended again.
+   */
+  readonly keys?: 'all' | { readonly last: number }
   /**
    * Forks of this timeline that nobody has changed for this long are deleted, with their archives; left out: none ever is. One
    * that is at work, has not ended, has a savepoint or was forked itself stays.
@@ -140,6 +146,9 @@ export interface ResolvedRetention {
   /** Above 0: this much history stays beyond what is needed. */
   readonly historyMs: number
   readonly otherVersionsMs: number
+  /** How many settled effects and dedupe keys are remembered. */
+  readonly effectsLast: number
+  readonly keysLast: number
   /** Null: forks stay. */
   readonly forksMs: number | null
 }
@@ -152,11 +161,9 @@ export function resolveRetention(policy: RetentionPolicy): ResolvedRetention {
       given: String(history),
     })
   }
-  const { effects = 'all' } = policy
-  if (effects !== 'all' && effects !== 'needed') {
-    throw new RepriseError('INVALID_ARGUMENT', `retain.effects is 'all' or 'needed'`, { given: String(effects) })
-  }
   return {
+    effectsLast: effectsLastOf(policy),
+    keysLast: keysLastOf(policy),
     checkpoints: count(policy.checkpoints ?? 3, 1, 'retain.checkpoints'),
     forMs: toMs(policy.for ?? 0, 'retain.for'),
     hourly: count(policy.hourly ?? 0, 0, 'retain.hourly'),
@@ -167,6 +174,29 @@ export function resolveRetention(policy: RetentionPolicy): ResolvedRetention {
     otherVersionsMs: toMs(policy.otherVersions ?? '7d', 'retain.otherVersions'),
     forksMs: policy.forks === undefined ? null : toMs(policy.forks, 'retain.forks'),
   }
+}
+
+const effectsLastDefault = 10_000
+const keysLastDefault = 100_000
+
+/** @example effectsLastOf({ effects: 'needed' }) // 0 */
+export function effectsLastOf({ effects }: RetentionPolicy): number {
+  if (effects === 'needed') return 0
+  return lastOf(effects, effectsLastDefault, 'retain.effects', `'all', 'needed' or { last }`)
+}
+
+/** @example keysLastOf({}) // 100000 */
+export function keysLastOf({ keys }: RetentionPolicy): number {
+  return lastOf(keys, keysLastDefault, 'retain.keys', `'all' or { last }`)
+}
+
+function lastOf(given: unknown, otherwise: number, what: string, allowed: string): number {
+  if (given === undefined) return otherwise
+  if (given === 'all') return Number.POSITIVE_INFINITY
+  if (typeof given !== 'object' || given === null) {
+    throw new RepriseError('INVALID_ARGUMENT', `${what} must be ${allowed}`, { given: String(given) })
+  }
+  return count((given as { readonly last: number }).last, 0, `${what}.last`)
 }
 
 type Keep = (one: RetentionCandidate, because: string) => void

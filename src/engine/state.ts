@@ -14,6 +14,7 @@ import {
 } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
 import { upcast } from '../core/fold.ts'
+import { keysBelow, keysForgottenType } from '../core/forgetting.ts'
 import { Keyed } from '../core/keyed.ts'
 import type { Unread } from '../core/keyed-page.ts'
 import { type Fold, systemPrefix } from './definition.ts'
@@ -75,6 +76,15 @@ export class TimelineState<State> implements Follower {
   /** From here on the fold is timed. */
   timeWith(meter: ReplayMeter): void {
     this.#meter = meter
+  }
+
+  get keyCount(): number {
+    return this.#keys?.size ?? 0
+  }
+
+  /** Keys at or below this sequence may be forgotten; null if none are. */
+  keysBelow(last: number): number | null {
+    return this.#keys ? keysBelow([...this.#keys.values()], last) : null
   }
 
   /** Brings in the pages that these entries touch, before they are applied; null if nothing is missing. */
@@ -165,6 +175,7 @@ export class TimelineState<State> implements Follower {
       this.#keys ??= new Keyed()
       this.#keys.set(entry.key, entry.seq)
     }
+    if (entry.type === keysForgottenType) this.#forgetKeys((entry.data as { readonly below: number }).below)
     if (!isEffectType(entry.type)) return
     if (entry.type === forgottenType) {
       for (const id of [...(this.#effects?.keys() ?? [])]) if (!getEffect(this.#ledger, id)) this.#effects!.delete(id)
@@ -173,6 +184,10 @@ export class TimelineState<State> implements Follower {
     const { id } = entry.data as { readonly id: string }
     this.#effects ??= new Keyed()
     this.#effects.set(id, getEffect(this.#ledger, id)!)
+  }
+
+  #forgetKeys(below: number): void {
+    for (const [key, seq] of [...(this.#keys?.entries() ?? [])]) if (seq <= below) this.#keys!.delete(key)
   }
 
   #step(value: State, entry: Entry): State {

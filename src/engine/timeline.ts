@@ -5,7 +5,9 @@
 import { type Coordinate, isWellFormed, type TimelineId, toHex } from '../core/coordinate.ts'
 import type { EffectLedger } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
+import { keysForgottenType, slackOf } from '../core/forgetting.ts'
 import type { Attribute, Head, Inbox, ManifestMark, Message, NewManifest, Take } from '../core/ports.ts'
+import { keysLastOf } from '../core/retention.ts'
 import { AttributeBudget } from './attribute-budget.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from './checkpointer.ts'
 import { checkMade } from './committer.ts'
@@ -50,6 +52,9 @@ export class OpenTimeline<State> {
   readonly #kernel: Kernel
   readonly #fold: Fold<State>
   readonly #state: TimelineState<State>
+  /** More dedupe keys than this: some are forgotten. */
+  readonly #keysMax: number
+  #isForgetting = false
   readonly #writer: Writer
   readonly #checkpointer: Checkpointer<State>
   readonly #onClosed: () => void
@@ -72,6 +77,8 @@ export class OpenTimeline<State> {
     this.#kernel = kernel
     this.#fold = fold
     this.#state = recovered.state
+    const keysLast = keysLastOf(fold.retain ?? {})
+    this.#keysMax = keysLast + slackOf(keysLast)
     this.recovery = recovered.report
     this.#onClosed = onClosed
     this.#attributes = new AttributeBudget(kernel.limits, head.attributes)
@@ -348,6 +355,21 @@ export class OpenTimeline<State> {
     }
     for (const call of this.#watchers) call(entries)
     this.#checkpointer.wrote(entries, bytes)
+    if (this.#state.keyCount > this.#keysMax && !this.#isForgetting) void this.#forgetKeys()
+  }
+
+  /** An entry of its own: whoever folds this history forgets at the same place. */
+  async #forgetKeys(): Promise<void> {
+    this.#isForgetting = true
+    try {
+      const below = this.#state.keysBelow(keysLastOf(this.#fold.retain ?? {}))
+      if (below !== null && this.isOwner) await this.write([{ type: keysForgottenType, data: { below } }])
+    } catch (error) {
+      // The next write tries again.
+      if (!this.broken) this.#kernel.events.emit('problem', { where: `${this.id}: forgetting keys`, error })
+    } finally {
+      this.#isForgetting = false
+    }
   }
 
   #taken(): void {

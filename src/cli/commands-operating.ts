@@ -132,6 +132,20 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/delete.ts'),
   },
   {
+    name: 'erase',
+    usage: 'erase TIMELINE',
+    summary: 'delete a timeline and take its bytes out of the files; say what would go without --yes',
+    options: {
+      forks: { type: 'boolean', help: 'also forks that share its history' },
+      savepoints: { type: 'boolean', help: 'also savepoints that nobody released' },
+      unfinished: { type: 'boolean', help: 'also if it has not ended' },
+      yes,
+    },
+    arguments: [1, 1],
+    store: 'existing',
+    load: () => import('./commands/erase.ts'),
+  },
+  {
     name: 'backup',
     usage: 'backup FILE',
     summary: 'the whole store as one file; goes on where it was interrupted',

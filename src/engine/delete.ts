@@ -17,6 +17,8 @@ export interface DeleteOptions {
   readonly forks?: boolean
   /** Also savepoints that nobody released. */
   readonly savepoints?: boolean
+  /** Its bytes are overwritten where the store can do that (erase.ts does the rest). */
+  readonly erase?: boolean
   /** Also one that has not ended: it waits for a time, or was interrupted. */
   readonly unfinished?: boolean
 }
@@ -72,7 +74,7 @@ export async function deleteTimeline(kernel: Kernel, id: string, options: Delete
   // 2. Forks first: what they were forked from is needed until they are gone.
   for (const { head: gone } of members) {
     const { savepoints } = timelines.find((each) => each.timeline === gone.timeline)!
-    await forget(kernel, gone, savepoints)
+    await forget(kernel, gone, savepoints, options.erase ? 'erase' : true)
   }
   return { isDryRun: false, timelines, refusals: [] }
 }
@@ -157,7 +159,7 @@ async function forksLeft(kernel: Kernel, members: readonly Member[]): Promise<De
   return refusals
 }
 
-async function forget(kernel: Kernel, head: Head, savepoints: readonly string[]): Promise<void> {
+async function forget(kernel: Kernel, head: Head, savepoints: readonly string[], how: true | 'erase'): Promise<void> {
   const sizes = (await kernel.store.checkpoints(head.timeline)).map((record) => record.addedBytes)
   const guard = { timeline: head.timeline, epoch: head.epoch }
   if (savepoints.length > 0) {
@@ -165,7 +167,7 @@ async function forget(kernel: Kernel, head: Head, savepoints: readonly string[])
     const released = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, marks })
     if (!released.ok) throw refusalError(head.timeline, released)
   }
-  const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, forget: true })
+  const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, forget: how })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)
   const freedBytes = sizes.reduce((sum, bytes) => sum + bytes, 0)
   kernel.events.emit('deleted', { timeline: head.timeline, freedBytes })

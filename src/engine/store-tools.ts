@@ -22,6 +22,7 @@ import { declarationOf } from './declaration.ts'
 import type { Fold } from './definition.ts'
 import { type DeleteOptions, type DeleteReport, deleteTimeline } from './delete.ts'
 import { type DrillOptions, type DrillReport, drill } from './drill.ts'
+import { type EraseReport, eraseTimeline } from './erase.ts'
 import { existing } from './fork.ts'
 import type { Kernel } from './kernel.ts'
 import { notedKeys, rideStore } from './key-notes.ts'
@@ -109,6 +110,15 @@ export abstract class StoreTools {
   async delete(timeline: string, options: DeleteOptions = {}): Promise<DeleteReport> {
     this.check()
     return await deleteTimeline(this.kernel, timeline, options)
+  }
+
+  /**
+   * Deletes it, and takes its bytes out of the files of the store; says what is gone and where copies may be left. Asked again after
+   * an interruption, it goes on.
+   */
+  async erase(timeline: string, options: DeleteOptions = {}): Promise<EraseReport> {
+    this.check()
+    return await eraseTimeline(this.kernel, timeline, options)
   }
 
   /** What a timeline did to the outside, in the order of the intents, without taking it from anybody. */

@@ -36,7 +36,7 @@ const command: Command = async ({ engine, args, options, output }) => {
 
 export default command
 
-function tell({ timelines, refusals }: DeleteReport, output: Output): void {
+export function tell({ timelines, refusals }: DeleteReport, output: Output): void {
   output.table(
     ['TIMELINE', 'BECAUSE', 'ENTRIES', 'CHECKPOINTS', 'SAVEPOINTS', 'MAIL', 'CURSORS'],
     timelines.map((each) => [

@@ -1,0 +1,115 @@
+// Erasing a timeline takes its bytes out of the files: entries, effects, dedupe keys, mail, checkpoints, chunks, archives and
+// forks. The files are read as bytes; everything else is as it was.
+
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, expect, it } from 'vitest'
+import { type Options, open, timeline } from '../../src/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const notes = timeline('notes', {
+  initial: () => ({ texts: [] as string[] }),
+  apply: (state: { texts: string[] }, entry: { type: 'wrote'; text: string }) => ({
+    texts: [...state.texts, entry.text],
+  }),
+  retain: { checkpoints: 2 },
+})
+
+const folders: string[] = []
+afterEach(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true })
+})
+
+function filesWith(folder: string, text: string): string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .filter(({ parentPath, name }) => readFileSync(join(parentPath, name)).includes(text))
+    .map(({ name }) => name)
+}
+
+/** Random enough that a sealer does not make it smaller, so that it lies in the files as it is. */
+function secretText(word: string): string {
+  let x = 7
+  const tail = Array.from({ length: 30_000 }, () => {
+    x = Math.imul(x ^ (x >>> 15), 0x2c1b3c6d) + 0x9e3779b9
+    return String.fromCharCode(33 + ((x >>> 16) % 90))
+  })
+  return `${word} ${tail.join('')}`
+}
+
+async function fill(options: Options, url: string, folder: string): Promise<void> {
+  const rp = await open(url, { housekeeping: false, ...options })
+  const [ann, bob] = [await rp.open(notes, 'ann'), await rp.open(notes, 'bob')]
+  for (let n = 0; n < 6; n++) {
+    await Promise.all([
+      ann.append({ type: 'wrote', text: `ann-secret-${n}` }, { key: `ann-key-${n}` }),
+      bob.append({ type: 'wrote', text: `bob-says-${n}` }),
+    ])
+  }
+  await ann.append({ type: 'wrote', text: secretText('ann-secret-large') })
+  await bob.append({ type: 'wrote', text: secretText('bob-says-large') })
+  await ann.effects.run('mail', () => 'ann-secret-result', { input: 'ann-secret-input' })
+  await ann.checkpoint()
+  await bob.checkpoint()
+  await ann.append({ type: 'wrote', text: 'ann-secret-last' })
+  await ann.checkpoint()
+  await ann.close()
+  await rp.send('notes/ann', 'note', { text: 'ann-secret-mail' }, { id: 'm1' })
+  await rp.forkTimeline({ timeline: 'notes/ann', seq: 4 }, 'notes/fork')
+  await rp.rollback({ timeline: 'notes/ann', seq: 5 })
+  expect(filesWith(folder, 'ann-secret')).not.toEqual([])
+  const plan = await rp.erase('notes/ann', { forks: true, dryRun: true })
+  expect(plan.timelines.map((each) => each.timeline).sort()).toEqual(['notes/ann', 'notes/ann~1', 'notes/fork'])
+  await expect(rp.erase('notes/ann')).rejects.toMatchObject({ code: 'PINNED' })
+  // Killed after the last timeline went and before the files were looked at.
+  const { scrub } = rp.kernel.store
+  rp.kernel.store.scrub = () => Promise.reject(new Error('killed'))
+  await expect(rp.erase('notes/ann', { forks: true })).rejects.toThrow('killed')
+  rp.kernel.store.scrub = scrub
+  const done = await rp.erase('notes/ann', { forks: true })
+  expect(done.remains).toEqual([expect.stringContaining('backups')])
+  for (const text of ['ann-secret', 'ann-key']) expect(filesWith(folder, text)).toEqual([])
+  expect(filesWith(folder, 'bob-says')).not.toEqual([])
+  expect((await rp.verify()).faults).toEqual([])
+  expect(bob.state.texts).toHaveLength(7)
+  await rp.close()
+  for (const text of ['ann-secret', 'ann-key']) expect(filesWith(folder, text)).toEqual([])
+  const again = await open(url, { housekeeping: false, ...options })
+  expect((await again.open(notes, 'bob')).state.texts).toHaveLength(7)
+  expect(await again.head('notes/ann')).toBeNull()
+  await again.close()
+}
+
+it('A4.5: what was erased is in no file of a SQLite store', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-erase-'))
+  folders.push(folder)
+  await fill({}, `sqlite:${join(folder, 'a.db')}`, folder)
+})
+
+it('A4.5: nor in a folder of chunks', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-erase-'))
+  folders.push(folder)
+  await fill({ blobs: `file:${join(folder, 'chunks')}` }, `sqlite:${join(folder, 'a.db')}`, folder)
+})
+
+onEveryStore('erasing', (world) => {
+  it('A4.5: deletes on every store, leaves the others alone, and says where copies may be left', async () => {
+    const at = await world()
+    const rp = await at.engine()
+    const [ann, bob] = [await rp.open(notes, 'ann'), await rp.open(notes, 'bob')]
+    for (const handle of [ann, bob]) {
+      await handle.append({ type: 'wrote', text: secretText('same for both') })
+      await handle.checkpoint()
+    }
+    await expect(rp.erase('notes/ann')).rejects.toMatchObject({ code: 'OWNED' })
+    await ann.close()
+    const done = await rp.erase('notes/ann')
+    expect(done.timelines.map((each) => each.timeline)).toEqual(['notes/ann'])
+    expect(done.remains.some((where) => where.includes('write-ahead'))).toBe(at.kind === 'postgres')
+    expect(await rp.head('notes/ann')).toBeNull()
+    expect((await rp.verify()).faults).toEqual([])
+    expect((await rp.drill()).results.every(({ ok }) => ok)).toBe(true)
+    await expect(rp.erase('notes/ann', { dryRun: true })).rejects.toMatchObject({ code: 'NOT_FOUND' })
+  })
+})

@@ -4,6 +4,7 @@
 import type { Blobs, Change, Rewritable, Rewritten } from './blobs.ts'
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from './coordinate.ts'
 import type { SqlQuery } from './sql.ts'
+import type { StoreFacts, StoreFault } from './store-facts.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type { Blobs, Change, ChunkRow, Rewritable, Rewritten } from './blobs.ts'
@@ -354,25 +355,6 @@ export interface CursorRow {
   readonly movedAt: number
 }
 
-export interface StoreFacts {
-  /** memory, sqlite, postgres, … */
-  readonly kind: string
-  /** For people; without credentials. */
-  readonly location: string
-  readonly schemaVersion: number
-  /** Settings that durability rests on, as read back from the store: { journal_mode: 'wal', synchronous: 'full' }. */
-  readonly durability: Readonly<Record<string, string>>
-  readonly isReadOnly: boolean
-  /** Bytes on disk, where known. */
-  readonly sizeBytes: number | null
-}
-
-/** A fault found by the store's own checks, beneath the digest chain. */
-export interface StoreFault {
-  readonly where: string
-  readonly what: string
-}
-
 export interface Store {
   readonly blobs: Blobs
   /** How many batches it takes at once; one if left out. */
@@ -411,9 +393,8 @@ export interface Store {
   /** Calls when something may be due or readable; may call too often, and may miss: callers poll as well. `mayBeDue` is false where nothing has become due (due.ts). The returned function ends it. */
   listen(wake: (mayBeDue?: boolean) => void): () => void
   /**
-   * The sweep mark of the namespace: chunks that were last touched before it may be swept by a collector at any time. With
-   * `raiseTo` it becomes at least that, durable when it resolves: a publication then either is in every catalog that is read
-   * afterwards, or is checked against the new mark. Never falls; 0 at first.
+   * Chunks last touched before this time may be swept by a collector at any time. `raiseTo`: it becomes at least that, durable when
+   * it resolves; a publication then either is in every catalog read afterwards, or is checked against it. Never falls; 0 at first.
    */
   sweepMark(raiseTo?: number): Promise<number>
   /**
@@ -431,10 +412,7 @@ export interface Store {
    * it did. Thorough: of what was deleted or replaced, nothing is left in free space where the store can see to it.
    */
   tidy(before: number, isThorough?: boolean): Promise<{ readonly messages: number; readonly workers: number }>
-  /**
-   * Removes from the store's files what was forgotten with 'erase', its log included; `isWhole` rewrites the files, and so removes
-   * whatever was ever deleted. Says in words where bytes may be left all the same: nothing, if nowhere.
-   */
+  /** Takes what was forgotten with 'erase' out of the store's files; `isWhole`: whatever was ever deleted. Says where bytes may be left; nothing: nowhere. */
   scrub(isWhole?: boolean): Promise<readonly string[]>
   /** Ends this handle: everything else then rejects with CLOSED. Closing twice is closing once. What was given in was copied; what was given out is the caller's. */
   close(): Promise<void>

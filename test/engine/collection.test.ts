@@ -122,6 +122,25 @@ onEveryStore('collection', (world) => {
     expect((await rp.verify()).faults).toEqual([])
   })
 
+  it('A4.5: who reads a save that goes away meanwhile gets a newer one', async () => {
+    const at = await world()
+    const [rp, other] = [await at.engine(), await at.engine()]
+    const series = await rp.open(weights)
+    await series.put(noise(1))
+    const { blobs } = other.kernel.store
+    const get = blobs.get.bind(blobs)
+    let reads = 0
+    blobs.get = async (digests) => {
+      reads += 1
+      if (reads === 1) {
+        for (const n of [2, 3, 4]) await series.put(noise(n))
+        await rp.collect({ graceMs: -1000 })
+      }
+      return await get(digests)
+    }
+    expect((await weights.read(other).latest()).value).toEqual(noise(4))
+  })
+
   it('A4.5: chunks that are still there are only touched, and what is published then is not swept later', async () => {
     const at = await world()
     const [rp, other] = [await at.engine(), await at.engine()]

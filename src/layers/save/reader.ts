@@ -74,6 +74,9 @@ export const streamPart = 'bytes'
 
 const damageCodes = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED'] as const
 
+/** A writer that saves faster than we can read is given up on after so many. */
+const looksMax = 10
+
 export class SaveReader<T> {
   readonly timeline: TimelineId
   protected readonly kernel: Kernel
@@ -92,6 +95,14 @@ export class SaveReader<T> {
 
   /** The newest save that is whole; damaged ones are passed over and named in `skipped`. NOT_FOUND if nothing was saved. */
   async latest(): Promise<Loaded<T>> {
+    for (let look = 1; ; look++) {
+      const found = await this.#latestOnce(look === looksMax)
+      if (found) return found
+    }
+  }
+
+  /** Null: a save went away while it was read, because newer ones came. */
+  async #latestOnce(isLast: boolean): Promise<Loaded<T> | null> {
     const skipped: { id: string; why: string }[] = []
     for (const record of await this.kernel.store.checkpoints(this.timeline)) {
       if (record.invalid !== null) {
@@ -106,12 +117,17 @@ export class SaveReader<T> {
         skipped.push({ id: record.id, why: `not valid: ${why}` })
       } catch (error) {
         if (!isReprise(error, ...damageCodes)) throw error
+        if (!isLast && !(await this.#isThere(record))) return null
         skipped.push({ id: record.id, why: error.message })
         await this.noteDamage(record, error.message)
       }
     }
     if (skipped.length === 0) throw new RepriseError('NOT_FOUND', `nothing was saved in ${this.timeline} yet`)
     throw new RepriseError('UNRECOVERABLE', `every save in ${this.timeline} is damaged or not valid`, { skipped })
+  }
+
+  async #isThere({ id }: ManifestRecord): Promise<boolean> {
+    return (await this.kernel.store.checkpoints(this.timeline)).some((record) => record.id === id)
   }
 
   /** One save by its id, valid or not. Damage is an error: nothing else stands in for it. */

@@ -8,6 +8,7 @@ import type { StoreFacts, StoreFault } from './store-facts.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type { Blobs, Change, ChunkRow, Rewritable, Rewritten } from './blobs.ts'
+export type { StoreFacts, StoreFault } from './store-facts.ts'
 export type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type Hash = (bytes: Uint8Array) => Digest

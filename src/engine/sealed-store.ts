@@ -37,6 +37,7 @@ export function sealedStore(store: Store, sealer: Sealer): Store {
     inspect: () => store.inspect(),
     facts: () => store.facts(),
     tidy: (before, isThorough) => store.tidy(before, isThorough),
+    scrub: (isWhole) => store.scrub(isWhole),
     close: () => store.close(),
   }
 }

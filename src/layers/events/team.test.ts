@@ -12,16 +12,20 @@ afterEach(async () => {
   for (const engine of engines.splice(0)) await engine.close()
 })
 
-it('shares evenly once the generation is live, and lets its builder take all of it before', async () => {
+function makeTeams() {
   const world = createWorld()
-  const team = async (owned: number) => {
+  return async (owned: number, partitions = 4) => {
     const engine = createEngine({ store: openMemory({ namespace: 'default', hash: sha256, world }) })
     engines.push(engine)
     await engine.kernel.worker.register()
-    const made = new Team(engine, 'totals', 4, () => owned)
+    const made = new Team(engine, 'totals', partitions, () => owned)
     teams.push(made)
     return made
   }
+}
+
+it('shares evenly once the generation is live, and lets its builder take all of it before', async () => {
+  const team = makeTeams()
   const [one, two] = [await team(3), await team(1)]
   expect([one.mayTake(), one.shouldGiveUp()]).toEqual([true, false])
   one.begin()
@@ -30,4 +34,14 @@ it('shares evenly once the generation is live, and lets its builder take all of 
   await expect.poll(() => [one.share, two.share], { timeout: 30_000 }).toEqual([2, 2])
   expect([one.mayTake(), one.shouldGiveUp()]).toEqual([false, true])
   expect([two.mayTake(), two.shouldGiveUp()]).toEqual([true, false])
+})
+
+it('does not count a process that runs another number of partitions: it could not take its part', async () => {
+  const team = makeTeams()
+  const [one, two, old] = [await team(1), await team(1), await team(2, 3)]
+  for (const each of [one, two, old]) each.begin()
+  for (const engine of engines) await engine.kernel.worker.renewNow()
+  // The two of the same number see each other, and by then they have seen the third as well.
+  await expect.poll(() => [one.share, two.share], { timeout: 30_000 }).toEqual([2, 2])
+  expect(old.share).toBe(3)
 })

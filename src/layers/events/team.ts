@@ -2,6 +2,7 @@
 // another process comes. Who owns what is decided by epochs in the store; this only keeps it even. A generation that is
 // being rebuilt is not shared: nobody else knows of it yet, so its builder takes all of it.
 
+import type { WorkerRow } from '../../core/ports.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 
 const lookMs = 1000
@@ -71,8 +72,11 @@ export class Team implements Gate {
     // Whoever was killed counts as long as its lease lasts, unless somebody looks: at once on this host.
     await worker.retireGone()
     const rows = await this.#engine.workers()
+    // One that still runs another number of partitions (it was rescaled) can take none of these: with a part left for it,
+    // nobody would have that part.
+    const isMember = ({ info }: WorkerRow) => info[this.#key] === this.#partitions
     const others = rows.filter(
-      (row) => row.isAlive && !row.isRetired && !row.isGone && row.id !== worker.id && this.#key in row.info,
+      (row) => row.isAlive && !row.isRetired && !row.isGone && row.id !== worker.id && isMember(row),
     )
     this.#members = others.length + 1
   }

@@ -6,14 +6,11 @@
 import type { Coordinate, ManifestId } from '../core/coordinate.ts'
 import type { MeasuredCosts } from '../core/costs.ts'
 import { type CheckpointInterval, usesCosts } from '../core/economics.ts'
-import { forgottenType } from '../core/effects.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
-import { effectsBelow } from '../core/forgetting.ts'
 import { defaultKeyedPlanSettings } from '../core/keyed-plan.ts'
 import { encodeManifest, type Manifest } from '../core/manifest.ts'
 import { growingPause } from '../core/pause.ts'
 import type { Attribute, ManifestRecord } from '../core/ports.ts'
-import { effectsLastOf } from '../core/retention.ts'
 import {
   abandonCapture,
   type CaptureBase,
@@ -26,6 +23,7 @@ import { defaultOutputSettings } from './capture-output.ts'
 import { CheckpointTiming } from './checkpoint-timing.ts'
 import { ChunkHold } from './chunk-hold.ts'
 import type { Fold } from './definition.ts'
+import { forgetEffects } from './forget-effects.ts'
 import { type Entry, floorOf } from './history.ts'
 import { type Kernel, newId } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
@@ -433,14 +431,7 @@ export class Checkpointer<State> {
     const [head] = await this.#kernel.store.head([this.#timeline.id])
     if (!head || (head.epoch !== this.#timeline.epoch && !this.#timeline.isShared)) return
     const { floor } = await retain(this.#kernel, head, this.#fold.retain ?? {}, this.#fold.version)
-    const below = effectsBelow(
-      this.#timeline.ledger,
-      floor,
-      effectsLastOf(this.#fold.retain ?? {}),
-      this.#kernel.planted,
-    )
-    // An entry of its own: whoever folds this history forgets at the same place.
-    if (below !== null) await this.#timeline.write([{ type: forgottenType, data: { below } }])
+    await forgetEffects(this.#kernel, this.#timeline, this.#fold.retain ?? {}, floor)
   }
 }
 

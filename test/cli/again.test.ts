@@ -11,10 +11,13 @@ beforeEach(() => {
   writeFileSync(
     join(folder.path, 'jobs.mjs'),
     `import { job } from 'reprise/job'
-     import { workflow } from 'reprise/workflow'
      export const papers = job('papers', { source: ['1', '2'], key: (item) => item, each: () => undefined })
-     export const same = job('same', { source: ['1'], key: (item) => item, each: () => undefined })
-     export const sameRun = workflow('same', async () => 1)`,
+     export const same = job('same', { source: ['1'], key: (item) => item, each: () => undefined })`,
+  )
+  writeFileSync(
+    join(folder.path, 'flows.mjs'),
+    `import { workflow } from 'reprise/workflow'
+     export const same = workflow('same', async () => 1)`,
   )
 })
 afterEach(() => folder.remove())
@@ -35,8 +38,12 @@ it('an import that is repeated says so and is no failure; another history under 
 })
 
 it('ls takes a name without its kind where it is clear what is meant, else it lists what could be', async () => {
-  for (const name of ['papers', 'same', 'sameRun']) {
-    expect((await cli(['run', 'jobs.mjs', name], at())).code, name).toBe(0)
+  for (const [file, name] of [
+    ['jobs.mjs', 'papers'],
+    ['jobs.mjs', 'same'],
+    ['flows.mjs', 'same'],
+  ] as const) {
+    expect((await cli(['run', file, name], at())).code, name).toBe(0)
   }
   const listed = await cli(['ls', 'papers', '--json'], at())
   expect(JSON.parse(listed.stdout).map((head: { timeline: string }) => head.timeline)).toContain('job/papers')

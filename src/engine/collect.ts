@@ -60,7 +60,8 @@ export interface CollectReport {
 export async function collect(kernel: Kernel, options: CollectOptions = {}): Promise<CollectReport> {
   const missing = await lackingKeys(kernel)
   if (missing.length > 0) throw lacking(missing)
-  await kernel.worker.register()
+  // It brings the store's clock along. Who only says what would go writes nothing, and goes by the clock of this machine.
+  if (!options.dryRun) await kernel.worker.register()
   const timelines: CollectReport['timelines'][number][] = []
   const unknown: CollectReport['unknown'][number][] = []
   const expired: string[] = []
@@ -135,7 +136,8 @@ async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectRe
  */
 async function sweepableBefore(kernel: Kernel, graceMs: number | undefined): Promise<number> {
   const { worker, store, planted } = kernel
-  const now = worker.earliest()
+  // Unregistered it is a dry run, that deletes nothing: the clock of this machine is good enough.
+  const now = worker.registered === null ? worker.now() : worker.earliest()
   if (graceMs !== undefined) return now - graceMs
   let before = Math.min(now, worker.captures.oldest ?? now)
   for (const row of await store.workers()) {

@@ -110,7 +110,7 @@ const kinds = {
   DRIVER_MISSING: { remedy: 'fix', hint: 'Install the optional driver that the message names.' },
   INCOMPATIBLE_VERSION: {
     remedy: 'fix',
-    hint: 'This data was written by a newer Reprise or a newer version of the definition. Upgrade the code, or export it there.',
+    hint: 'The data and this code are of different versions; the message says which. Data of a newer one: upgrade the code, or export it there. Data of an older one: open it once for writing.',
   },
   WORKER_RETIRED: {
     remedy: 'reload',

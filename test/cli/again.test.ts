@@ -51,3 +51,14 @@ it('ls takes a name without its kind where it is clear what is meant, else it li
   expect([both.code, both.stdout]).toEqual([2, ''])
   expect(both.stderr).toMatch(/job\/same.*workflow\/same|workflow\/same.*job\/same/)
 })
+
+it('erase takes a name, needs the whole id with --yes, and what is not there is no success', async () => {
+  expect((await cli(['run', 'jobs.mjs', 'papers'], at())).code).toBe(0)
+  const plan = await cli(['erase', 'papers'], at())
+  expect([plan.code, plan.stdout]).toEqual([0, expect.stringContaining('job/papers')])
+  expect((await cli(['erase', 'papers', '--yes'], at())).code).toBe(2)
+  expect((await cli(['erase', 'job/nothing', '--yes'], at())).code).toBe(4)
+  expect((await cli(['show', 'job/papers'], at())).code).toBe(0)
+  expect((await cli(['erase', 'job/papers', '--yes'], at())).code).toBe(0)
+  expect((await cli(['show', 'job/papers'], at())).code).toBe(4)
+})

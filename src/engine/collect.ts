@@ -6,7 +6,7 @@
 // If that base was there when we marked, its chunks are marked; if the base itself came later, the same holds for it.
 // docs/decisions/collection.md has the whole argument.
 
-import { toHex } from '../core/coordinate.ts'
+import { timelineId, toHex } from '../core/coordinate.ts'
 import { isReprise } from '../core/errors.ts'
 import type { ChunkRow, Head } from '../core/ports.ts'
 import type { RetentionPlan, RetentionPolicy } from '../core/retention.ts'
@@ -60,8 +60,9 @@ export interface CollectReport {
 export async function collect(kernel: Kernel, options: CollectOptions = {}): Promise<CollectReport> {
   const missing = await lackingKeys(kernel)
   if (missing.length > 0) throw lacking(missing)
-  // It brings the store's clock along. Who only says what would go writes nothing, and goes by the clock of this machine.
+  // It brings the store's clock along. Who only says what would go writes nothing, and asks for the time.
   if (!options.dryRun) await kernel.worker.register()
+  const now = options.dryRun ? await storeTime(kernel) : kernel.worker.earliest()
   const timelines: CollectReport['timelines'][number][] = []
   const unknown: CollectReport['unknown'][number][] = []
   const expired: string[] = []
@@ -75,7 +76,7 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
     }
     const { policy, foldVersion } = known
     // First, so that the history they held goes in the same round.
-    const forks = await expireForks(kernel, head, policy, options.dryRun ?? false)
+    const forks = await expireForks(kernel, head, policy, now, options.dryRun ?? false)
     expired.push(...forks.expired)
     kept.push(...forks.kept)
     const { plan, refused } = options.dryRun
@@ -83,7 +84,7 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
       : await retain(kernel, head, policy, foldVersion)
     timelines.push({ timeline: head.timeline, drop: plan.drop, keep: plan.keep, floor: plan.floor, refused })
   }
-  const chunks = await sweep(kernel, options)
+  const chunks = await sweep(kernel, options, options.dryRun ? now : kernel.worker.earliest())
   if (!options.dryRun) {
     await kernel.store.tidy(kernel.worker.earliest() - kernel.graceMs)
     kernel.events.emit('collected', { chunks: chunks.swept, bytes: chunks.sweptBytes })
@@ -104,8 +105,13 @@ async function planAside(
   return held ? await planFor(kernel, head, policy, foldVersion, held) : plan
 }
 
-async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectReport['chunks']> {
-  const touchedBefore = await sweepableBefore(kernel, options.graceMs)
+/** An inbox tells the store's time, whosever it is. */
+async function storeTime({ store }: Kernel): Promise<number> {
+  return (await store.inbox(timelineId('reprise/store'), 0)).now
+}
+
+async function sweep(kernel: Kernel, options: CollectOptions, now: number): Promise<CollectReport['chunks']> {
+  const touchedBefore = await sweepableBefore(kernel, now, options.graceMs)
   // First the mark, then the catalogs: what is published from here on is either in them, or was checked against it.
   if (!options.dryRun && !kernel.planted.has('sweep-unmarked')) await kernel.store.sweepMark(touchedBefore)
   const live = await mark(kernel)
@@ -134,10 +140,8 @@ async function sweep(kernel: Kernel, options: CollectOptions): Promise<CollectRe
  * Chunks last touched before this time are not those of a capture that somebody has announced. It is a courtesy: what keeps a
  * checkpoint whole is that its publication is refused if the mark lies above its oldest chunk.
  */
-async function sweepableBefore(kernel: Kernel, graceMs: number | undefined): Promise<number> {
+async function sweepableBefore(kernel: Kernel, now: number, graceMs: number | undefined): Promise<number> {
   const { worker, store, planted } = kernel
-  // Unregistered it is a dry run, that deletes nothing: the clock of this machine is good enough.
-  const now = worker.registered === null ? worker.now() : worker.earliest()
   if (graceMs !== undefined) return now - graceMs
   let before = Math.min(now, worker.captures.oldest ?? now)
   for (const row of await store.workers()) {

@@ -20,18 +20,19 @@ export interface ExpiredForks {
 /** Of one round, for one timeline. */
 const forksMax = 200
 
-/** @example await expireForks(kernel, head, { forks: '30d' }, true) // only says which */
+/** @example await expireForks(kernel, head, { forks: '30d' }, now, true) // only says which */
 export async function expireForks(
   kernel: Kernel,
   head: Head,
   policy: RetentionPolicy,
+  now: number,
   dryRun: boolean,
 ): Promise<ExpiredForks> {
   const { forksMs } = resolveRetention(policy)
   const expired: string[] = []
   const kept: ExpiredForks['kept'][number][] = []
   if (forksMs === null) return { expired, kept }
-  const before = kernel.worker.earliest() - forksMs
+  const before = now - forksMs
   for (const { timeline } of await dueForks(kernel, head, before)) {
     try {
       const { timelines, refusals } = await deleteTimeline(kernel, timeline, { dryRun })

@@ -1,10 +1,11 @@
-// Which keys a store is encrypted with, as the store itself knows it: attributes `$key:ID` of the timeline `reprise/store`. A
+// Which keys a store is encrypted with, as the store itself knows it: attributes `$key:ID` of the timeline `reprise/store`, with
+// a proof that tells a key from another of the same id. A
 // tool that lacks one says which before it reads anything, and a program that was given no keys does not write plain
 // text beside encrypted data.
 
 import { type TimelineId, timelineId, type WorkerId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Commit, Sql } from '../core/ports.ts'
+import type { Attribute, Commit, Sql } from '../core/ports.ts'
 import { originDigest } from '../core/run.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 
@@ -16,11 +17,19 @@ const attemptsMax = 8
 type Notes = Pick<Kernel, 'store' | 'sealer' | 'hash' | 'random'>
 
 /** The ids of all keys that records may be sealed with. */
-export async function notedKeys({ store }: Pick<Kernel, 'store'>): Promise<string[]> {
+export async function notedKeys(kernel: Pick<Kernel, 'store'>): Promise<string[]> {
+  return [...(await readNotes(kernel)).keys()].sort()
+}
+
+/** By id: its proof. */
+async function readNotes({ store }: Pick<Kernel, 'store'>): Promise<Map<string, Attribute>> {
   const [head] = await store.head([timelineId(storeTimeline)])
-  return Object.keys(head?.attributes ?? {})
-    .flatMap((name) => noted.exec(name)?.[1] ?? [])
-    .sort()
+  const notes = new Map<string, Attribute>()
+  for (const [name, proof] of Object.entries(head?.attributes ?? {})) {
+    const id = noted.exec(name)?.[1]
+    if (id !== undefined) notes.set(id, proof)
+  }
+  return notes
 }
 
 /** Those of them that are not in the key ring of this process. */
@@ -28,15 +37,26 @@ export async function lackingKeys(kernel: Pick<Kernel, 'store' | 'sealer'>): Pro
   return (await notedKeys(kernel)).filter((id) => !kernel.sealer.hasKey(id))
 }
 
-/** When a store is opened: notes the key that seals from now on, or learns that there should be one. */
+/**
+ * When a store is opened: notes the key that seals from now on, or learns that there should be one. Refused with another key
+ * under an id that is known, and with a new key by a process that lacks one that is in use: its ring is out of date.
+ */
 export async function meetKeys(kernel: Notes, isReadOnly: boolean): Promise<void> {
   const { sealer } = kernel
-  const ids = await notedKeys(kernel)
+  const notes = await readNotes(kernel)
   if (sealer.keyId === null) {
-    if (ids.length > 0) sealer.refusePlain(ids)
+    if (notes.size > 0) sealer.refusePlain([...notes.keys()].sort())
     return
   }
-  if (!isReadOnly && !ids.includes(sealer.keyId)) await changeNotes(kernel, { [prefix + sealer.keyId]: true })
+  for (const [id, proof] of notes) {
+    if (!sealer.hasKey(id) || typeof proof !== 'string' || sealer.proofOf(id) === proof) continue
+    const what = `the key ${JSON.stringify(id)} in the key ring is not the one that this store is encrypted with`
+    throw new RepriseError('KEY_MISSING', what, { keys: [id] })
+  }
+  if (isReadOnly || notes.has(sealer.keyId)) return
+  const missing = [...notes.keys()].filter((id) => !sealer.hasKey(id))
+  if (missing.length > 0) throw lacking(missing)
+  await changeNotes(kernel, { [prefix + sealer.keyId]: sealer.proofOf(sealer.keyId) ?? true })
 }
 
 /** Everything is under the current key: the others are needed no more. */
@@ -57,7 +77,7 @@ export async function rideStore<Result>(kernel: Notes, ride: (sql: Sql) => Promi
   return (await change(kernel, { ride })) as Result
 }
 
-async function changeNotes(kernel: Notes, attributes: Readonly<Record<string, true | null>>): Promise<void> {
+async function changeNotes(kernel: Notes, attributes: Readonly<Record<string, Attribute | null>>): Promise<void> {
   await change(kernel, { attributes })
 }
 

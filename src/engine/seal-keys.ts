@@ -81,6 +81,12 @@ export class DerivedKeys {
     return this.#ring.has(id)
   }
 
+  /** Tells two keys of one id apart, and nothing else of them. */
+  proof(id: string): string | null {
+    const key = this.#ring.get(id)
+    return key ? createHmac('sha256', key).update('reprise/1 proof').digest('hex').slice(0, 16) : null
+  }
+
   get ids(): readonly string[] {
     return [...this.#ring.keys()]
   }

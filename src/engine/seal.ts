@@ -72,6 +72,11 @@ export class Sealer {
     return this.#keys?.has(id) ?? false
   }
 
+  /** What tells this key from another of the same id; null if it is not in the ring. */
+  proofOf(id: string): string | null {
+    return this.#keys?.proof(id) ?? null
+  }
+
   /** The store is encrypted with these keys, of which this process has none: it reads what it can, and seals nothing. */
   refusePlain(ids: readonly string[]): void {
     if (this.#keys === null) this.#refused = ids

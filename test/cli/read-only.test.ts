@@ -35,7 +35,6 @@ const reading: readonly (readonly string[])[] = [
   ['export', 'counter/a', 'a.rp'],
   ['verify'],
   ['prune', '--module', 'counter.mjs'],
-  ['delete', 'counter/a', '--unfinished'],
   ['log'],
   ['keys'],
   ['workers'],

@@ -156,3 +156,24 @@ it('opens a record that was wrapped twice over the years, and none without its k
   expect(() => second.openChecked(twice, new Uint8Array(3))).toThrow(code('KEY_MISSING') as never)
   expect(twice.length).toBeLessThan(once.length + 8)
 })
+
+it('takes no other key for one that it knows by id, and no process whose ring is out of date', async () => {
+  const add = async (keys: Options['keys']) => {
+    await withFile({ keys: keys! }, async (rp) => {
+      const open = await rp.open(counter, 'a')
+      await open.append({ type: 'rumpelstiltskin', by: 1 })
+      await open.close()
+    })
+  }
+  const other = new Uint8Array(32).fill(8)
+  await add(ring)
+  await expect(add({ current: 'k', keys: { k: other } })).rejects.toEqual(code('KEY_MISSING'))
+  // A new key before the old one is known to it, and the old one after all was brought under the new.
+  await expect(add({ current: 'k2', keys: { k2: other } })).rejects.toEqual(code('KEY_MISSING'))
+  const both = { current: 'k2', keys: { ...ring.keys, k2: other } }
+  await add(both)
+  await add(ring).catch((error) => expect(error).toEqual(code('KEY_MISSING')))
+  await withFile({ keys: both }, async (rp) => void (await rp.rekey()))
+  await expect(add(ring)).rejects.toEqual(code('KEY_MISSING'))
+  await add({ current: 'k2', keys: { k2: other } })
+})

@@ -217,7 +217,7 @@ onEveryStore('A3.5 a cut', (world) => {
       await open.append({ type: 'added', by: 1 })
       await open.close()
     }
-    const capture = rp.groups.capture('never', ['counter/a', 'counter/b'], { limit: '300ms' })
+    const capture = rp.groups.capture('never', ['counter/a', 'counter/b'], { limit: '5s' })
     await expect(capture).rejects.toMatchObject({ code: 'TIMEOUT', data: { missing: ['counter/b'] } })
     expect(seen).toMatchObject([{ cut: 'never', missing: ['counter/b'] }])
     expect((await rp.checkpoints('counter/a')).filter(({ isPinned }) => isPinned)).toEqual([])

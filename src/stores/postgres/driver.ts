@@ -11,6 +11,9 @@ export interface QueryResult {
 }
 
 export interface QueryConfig {
+  /** Extended: one statement, and never several at once. `rows` asks for the same of drivers that do not know it yet. */
+  readonly queryMode?: 'extended'
+  readonly rows?: number
   readonly text: string
   readonly values?: readonly unknown[]
   readonly name?: string

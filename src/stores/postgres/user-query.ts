@@ -39,7 +39,9 @@ export async function queryUser(connections: Connections, schema: string, query:
 async function fetch(client: DriverClient, text: string, query: SqlQuery): Promise<Rows> {
   const { values, rowsMax, timeoutMs } = query
   await client.query({ text: `BEGIN READ ONLY; SET LOCAL statement_timeout = ${Math.ceil(timeoutMs)}` })
-  await client.query({ text: `DECLARE ${cursor} NO SCROLL CURSOR FOR ${text}`, values: values.map(toParameter) })
+  // The extended protocol takes one statement: without values the driver would use the simple one, which takes several.
+  const declare = { text: `DECLARE ${cursor} NO SCROLL CURSOR FOR ${text}`, values: values.map(toParameter) }
+  await client.query({ ...declare, queryMode: 'extended' })
   const { rows } = await client.query({ text: `FETCH FORWARD ${rowsMax + 1} FROM ${cursor}` })
   if (rows.length > rowsMax) throw tooManyRows(query)
   return rows

@@ -17,6 +17,7 @@ import { type ExpiredForks, expireForks } from './fork-expiry.ts'
 import type { Kernel } from './kernel.ts'
 import { stateIo } from './kernel-io.ts'
 import { lacking, lackingKeys } from './key-notes.ts'
+import { isOfStore } from './kinds.ts'
 import { readManifest } from './recover.ts'
 import { liveChunks } from './restore.ts'
 import { planFor, retain } from './retain.ts'
@@ -69,6 +70,8 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
   const kept: CollectReport['forks']['kept'][number][] = []
   const heads = options.chunksOnly ? noHeads() : headsOf(kernel, options.timelines)
   for await (const head of heads) {
+    // The store sees to its own.
+    if (isOfStore(head.timeline)) continue
     const known = await policyOf(kernel, head)
     if (typeof known === 'string') {
       unknown.push({ timeline: head.timeline, because: known })

@@ -5,6 +5,11 @@
 import { equalBytes } from '../../dist/core/coordinate.js'
 import { Violation } from './violation.mjs'
 
+/** A timeline that was forgotten and made again can be at the same epoch and sequence: its digest tells. */
+function hasDigest(digest, expected) {
+  return expected === undefined || equalBytes(digest, expected)
+}
+
 export class FileOracle {
   #timelines = new Map()
   #rule = null
@@ -19,11 +24,11 @@ export class FileOracle {
 
   /** `digest` is of the head that a take found. */
   note(space, commit, outcome, digest) {
-    const { timeline, epoch, seq } = commit.guard
+    const { timeline, epoch, seq, digest: expected } = commit.guard
     const known = this.find(space, timeline)
     const where = `${timeline} at epoch ${epoch}, sequence ${seq}`
     const isAllowed = known
-      ? known.epoch === epoch && (seq === undefined || known.seq === seq)
+      ? known.epoch === epoch && (seq === undefined || known.seq === seq) && hasDigest(known.digest, expected)
       : Boolean(commit.take?.create)
     if (!outcome.ok) {
       const code = known ? ['FENCED', 'CONFLICT'] : ['NOT_FOUND']

@@ -2,6 +2,7 @@
 
 import type { Attribute, Head, TimelineQuery } from '../../core/ports.ts'
 import { isOwnAttribute } from '../../engine/declaration.ts'
+import { isOfStore } from '../../engine/kinds.ts'
 import { type Command, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { scopeOf } from '../find.ts'
@@ -15,7 +16,7 @@ const ls: Command = async ({ engine, args, options, output }) => {
   const after = text(options, 'after')
   const attributes = attributesOf((options.attribute ?? []) as readonly string[])
   const prefix = args[0] === undefined ? undefined : await scopeOf(engine, args[0])
-  const heads = await engine.list({
+  const listed = await engine.list({
     limit,
     ...(prefix !== undefined && { prefix }),
     ...(status !== undefined && { status }),
@@ -23,6 +24,8 @@ const ls: Command = async ({ engine, args, options, output }) => {
     ...(after !== undefined && { after: after as NonNullable<TimelineQuery['after']> }),
     ...(attributes && { attributes }),
   })
+  // What the store notes about itself is shown to those who ask for it: ls reprise/
+  const heads = prefix === undefined ? listed.filter(({ timeline }) => !isOfStore(timeline)) : listed
   const now = engine.kernel.worker.now()
   output.result(heads.map(shownHead), () => {
     if (heads.length === 0) return output.note('nothing there')

@@ -192,9 +192,8 @@ describe.each(places)('on %s', (_name, placeOf) => {
       await expect(fresh.append({ type: 'added', by: 1 })).rejects.toEqual(code('KEY_MISSING'))
       await expect(rp.send('book/a', 'note', { secret })).rejects.toEqual(code('KEY_MISSING'))
     })
-    await withEngine({ keys: after }, async (rp) => {
-      await expect(rp.rekey()).rejects.toEqual(code('KEY_MISSING'))
-    })
+    // A ring with a new key only would write what those who have the old one cannot read, and the other way round.
+    await expect(withEngine({ keys: after }, async () => {})).rejects.toEqual(code('KEY_MISSING'))
     await withEngine({ keys: both }, async (rp) => {
       await rp.rekey()
       expect(await rp.keys()).toEqual({ current: newId, noted: [newId], lacking: [] })

@@ -32,20 +32,21 @@ interface Zone {
   readonly packages: readonly string[] | 'any'
 }
 
-const everything = ['root', 'core', 'engine', 'stores', 'layers', 'testing']
+const everything = ['root', 'core', 'engine', 'stores', 'layers', 'adapters', 'testing']
 
 const zones: Readonly<Record<string, Zone>> = {
   core: { zones: ['core'], mayUseNode: false, packages: [] },
   stores: { zones: ['core', 'stores'], mayUseNode: true, packages: ['@photostructure/sqlite', 'pg'] },
   engine: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
   layers: { zones: ['core', 'engine', 'layers'], mayUseNode: true, packages: ['croner'] },
+  adapters: { zones: ['core', 'engine', 'adapters'], mayUseNode: true, packages: [] },
   root: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
   testing: { zones: everything, mayUseNode: true, packages: 'any' },
   cli: { zones: [...everything, 'cli'], mayUseNode: true, packages: 'any' },
 }
 
-/** Adapters: layers that speak to a framework, which is then there, since the user has it. */
-const packagesOfLayer: Readonly<Record<string, readonly string[]>> = {
+/** An adapter speaks to a framework, which is then there, since the user has it. */
+const packagesOfAdapter: Readonly<Record<string, readonly string[]>> = {
   langgraph: ['@langchain/core', '@langchain/langgraph-checkpoint'],
   'openai-agents': ['@openai/agents'],
   'ai-sdk': ['ai'],
@@ -97,8 +98,8 @@ function zoneOf(path: string): string {
   return rest.length === 0 ? 'root' : folder!
 }
 
-/** src/layers/job/run.ts and src/layers/job.ts both belong to the layer job. */
-function layerOf(path: string): string {
+/** src/layers/job/run.ts and src/layers/job.ts both belong to the folder job. */
+function folderOf(path: string): string {
   return path.split('/')[2]!.replace(/\.ts$/, '')
 }
 
@@ -125,7 +126,7 @@ function refuseImport(path: string, zoneName: string, zone: Zone, found: Import)
     return refuseFile(path, zoneName, zone, posix.join(posix.dirname(path), from), kind)
   }
   if (from.startsWith('node:') && !zone.mayUseNode) return `${zoneName} imports ${from}: it may not use node:`
-  const own = zoneName === 'layers' ? packagesOfLayer[layerOf(path)] : undefined
+  const own = zoneName === 'adapters' ? packagesOfAdapter[folderOf(path)] : undefined
   if (
     !from.startsWith('node:') &&
     zone.packages !== 'any' &&
@@ -155,8 +156,9 @@ function refuseFile(
   if (!zone.zones.includes(targetZone)) {
     return targetZone === 'cli' ? 'imports the cli: nothing may' : `${zoneName} imports ${targetZone} (${target})`
   }
-  if (zoneName === 'layers' && targetZone === 'layers' && layerOf(path) !== layerOf(target)) {
-    return `the layer ${layerOf(path)} imports the layer ${layerOf(target)}`
+  const isApart = zoneName === 'layers' || zoneName === 'adapters'
+  if (isApart && targetZone === zoneName && folderOf(path) !== folderOf(target)) {
+    return `${zoneName}/${folderOf(path)} imports ${zoneName}/${folderOf(target)}`
   }
   return undefined
 }

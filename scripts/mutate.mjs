@@ -11,7 +11,7 @@ import { parseArgs } from 'node:util'
 import { mutantsOf } from './mutants.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const conformance = ['src/stores/memory/memory.test.ts', 'src/testing/conformance.test.ts']
+const conformance = ['src/stores/memory/memory.test.ts', 'src/testing/conformance/suite.test.ts']
 /** What is mutated, and which tests must notice. */
 const targets = {
   'src/core/scope.ts': ['src/core/scope.test.ts'],

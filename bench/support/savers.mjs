@@ -6,8 +6,8 @@ import { readdirSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 import pg from 'pg'
+import { RepriseSaver } from '../../dist/adapters/langgraph/index.js'
 import { open } from '../../dist/index.js'
-import { RepriseSaver } from '../../dist/layers/langgraph/index.js'
 import { benchPostgres, temporaryFolder } from './stores.mjs'
 
 const require = createRequire(new URL('../versus/langgraph/package.json', import.meta.url))

@@ -2,8 +2,8 @@
 
 import type { Head } from '../core/ports.ts'
 import { actionOf, type Done, type Verb } from '../engine/model.ts'
-import { refuseMoved } from '../engine/moved.ts'
 import type { Reprise } from '../engine/reprise.ts'
+import { refuseMoved } from '../engine/tools/moved.ts'
 import { exit } from './exit.ts'
 import type { Output } from './output.ts'
 

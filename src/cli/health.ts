@@ -3,7 +3,7 @@
 import { formatMs, toMs } from '../core/duration.ts'
 import type { CheckpointPolicy } from '../core/economics.ts'
 import type { WorkerRow } from '../core/ports.ts'
-import type { HousekeepingState } from '../engine/housekeeping.ts'
+import type { HousekeepingState } from '../engine/tools/housekeeping.ts'
 import type { WorkerReport } from '../engine/worker.ts'
 import { count, relative } from './format.ts'
 

@@ -2,7 +2,7 @@
 
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
-import { digestAt, type Entry, entriesOf, floorOf, lineageOf, readHistory } from '../engine/history.ts'
+import { digestAt, type Entry, entriesOf, floorOf, lineageOf, readHistory } from '../engine/recovery/history.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
 export async function* entriesAfter(engine: Reprise, head: Head, after: number): AsyncGenerator<Entry> {

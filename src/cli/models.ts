@@ -35,9 +35,9 @@ async function kinds(): Promise<Model[]> {
       import('../layers/table/model.ts'),
       import('../layers/save/model.ts'),
       import('../layers/agent/model.ts'),
-      import('../layers/ai-sdk/model.ts'),
-      import('../layers/langgraph/model.ts'),
-      import('../layers/openai-agents/model.ts'),
+      import('../adapters/ai-sdk/model.ts'),
+      import('../adapters/langgraph/model.ts'),
+      import('../adapters/openai-agents/model.ts'),
     ])
   return [
     jobs.jobKind,

@@ -4,10 +4,10 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { RepriseError } from '../core/errors.ts'
 import type { Store } from '../core/ports.ts'
-import { meetKeys } from '../engine/key-notes.ts'
 import { createEngine, keepLog, openStore } from '../engine/open.ts'
 import type { Reprise } from '../engine/reprise.ts'
-import type { KeyRing } from '../engine/seal.ts'
+import { meetKeys } from '../engine/seal/key-notes.ts'
+import type { KeyRing } from '../engine/seal/seal.ts'
 
 export interface StoreOptions {
   readonly url?: string | undefined

@@ -1,6 +1,6 @@
 // State as people look at it: Keyed parts become plain objects, bytes become their length, and two states can be compared.
 
-import { Keyed } from '../core/keyed.ts'
+import { Keyed } from '../core/keyed/keyed.ts'
 
 const itemsShown = 1000
 

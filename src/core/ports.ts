@@ -1,5 +1,5 @@
 // The ports: what the engine needs from the outside, in as few promises as possible. Stores and simulators implement
-// these; nothing here knows SQL, files or sockets. src/testing/conformance.ts is the executable form of every comment.
+// these; nothing here knows SQL, files or sockets. src/testing/conformance/suite.ts is the executable form of every comment.
 
 import type { Blobs, Change, Rewritable, Rewritten } from './blobs.ts'
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from './coordinate.ts'

@@ -5,7 +5,7 @@
 //   run   = version(byte 1) first(integer) epoch(integer) time(integer, ms) entry*
 //         | version(byte 2) first(integer) epoch(integer) time(integer, ms) nonce(8 bytes) entry*
 //   entry = size(integer, of what follows) type(text) version(integer) delay(integer, ms after the run's time)
-//           flags(byte; 1 = has a key, 2 = its key, or its type, is sealed along with the data: engine/entry-seal)
+//           flags(byte; 1 = has a key, 2 = its key, or its type, is sealed along with the data: engine/seal/entries.ts)
 //           [key(text)] data(rest; an envelope, see engine/seal)
 //
 // Chain: digest(seq) = H(digest before the run ++ the run's bytes up to and including entry seq), and

@@ -4,16 +4,16 @@
 import type { Digest, TimelineId } from '../core/coordinate.ts'
 import type { Head } from '../core/ports.ts'
 import { originDigest, packRun } from '../core/run.ts'
+import { onRelease } from './checkpoint/observed-failures.ts'
+import { type Along, refusalError } from './commit/writer.ts'
 import { declare } from './declaration.ts'
 import type { Fold } from './definition.ts'
-import { sealEntry } from './entry-seal.ts'
-import type { Entry } from './history.ts'
 import { type Kernel, newOperation } from './kernel.ts'
-import { onRelease } from './observed-failures.ts'
-import type { Recovered } from './recover.ts'
+import type { Entry } from './recovery/history.ts'
+import type { Recovered } from './recovery/recover.ts'
+import { sealEntry } from './seal/entries.ts'
 import { TimelineState } from './state.ts'
 import type { NewEntry } from './timeline.ts'
-import { type Along, refusalError } from './writer.ts'
 
 export interface Created<State> {
   readonly head: Head

@@ -10,9 +10,9 @@ import { RepriseError } from '../core/errors.ts'
 import type { Attribute, Head } from '../core/ports.ts'
 import type { RetentionPolicy } from '../core/retention.ts'
 import { archivedFrom } from '../core/scope.ts'
+import { onTake } from './checkpoint/observed-failures.ts'
 import type { Kernel } from './kernel.ts'
 import type { Model } from './model.ts'
-import { onTake } from './observed-failures.ts'
 
 export const declaredAttribute = '$declared'
 

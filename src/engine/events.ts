@@ -2,7 +2,7 @@
 // that throws never disturbs the work.
 
 import type { Coordinate } from '../core/coordinate.ts'
-import type { RecoveryReport } from './report.ts'
+import type { RecoveryReport } from './recovery/report.ts'
 
 export interface EngineEvents {
   readonly opened: { readonly timeline: string; readonly epoch: number; readonly report: RecoveryReport }

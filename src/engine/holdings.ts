@@ -5,16 +5,16 @@
 import type { TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
+import { type Along, refusalError } from './commit/writer.ts'
 import { createTimeline } from './create.ts'
 import { declare } from './declaration.ts'
 import type { Fold, OpenOptions } from './definition.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { giveBack, headUnder, takeTimeline } from './ownership.ts'
-import { type Recovered, recover } from './recover.ts'
-import { lookAgain } from './second-look.ts'
+import { type Recovered, recover } from './recovery/recover.ts'
+import { lookAgain } from './recovery/second-look.ts'
 import { type NewEntry, OpenTimeline } from './timeline.ts'
 import type { Failing } from './worker.ts'
-import { type Along, refusalError } from './writer.ts'
 
 interface Held {
   readonly fold: Fold<unknown>

@@ -4,8 +4,8 @@
 import { toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Blobs } from '../core/ports.ts'
-import type { StateIo } from './capture.ts'
-import type { ChunkHold } from './chunk-hold.ts'
+import type { StateIo } from './checkpoint/capture.ts'
+import type { ChunkHold } from './checkpoint/chunk-hold.ts'
 import type { Kernel } from './kernel.ts'
 
 const sliceMs = 4

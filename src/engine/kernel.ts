@@ -1,14 +1,14 @@
 // What every part of the engine and every layer is given: the ports, the shared services, the limits. Passed in, never
 // reached for.
 
-import type { Codec } from '../core/codec.ts'
+import type { Codec } from '../core/codec/codec.ts'
 import { type OperationId, toHex } from '../core/coordinate.ts'
 import type { Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
-import type { Committer } from './committer.ts'
+import type { Committer } from './commit/committer.ts'
 import type { Events } from './events.ts'
 import type { Models } from './models.ts'
-import type { Sealer } from './seal.ts'
+import type { Sealer } from './seal/seal.ts'
 import type { Worker } from './worker.ts'
 
 /** Bugs planted on purpose by the mutation gate; empty outside of tests. */

@@ -3,8 +3,8 @@
 import { isWellFormed, type MessageId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { OutgoingMessage } from '../core/ports.ts'
+import { refusalError } from './commit/writer.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
-import { refusalError } from './writer.ts'
 
 /** Ids that layers make of timelines' names and what they add fit as well. */
 const nameLengthMax = 2048

@@ -9,10 +9,10 @@ import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head, OutgoingMessage, Sql } from '../core/ports.ts'
 import type { Fold } from './definition.ts'
-import type { Rollback } from './fork.ts'
-import type { ExchangeReader } from './group-exchanges.ts'
-import type { Entry } from './history.ts'
+import type { ExchangeReader } from './group/exchanges.ts'
+import type { Entry } from './recovery/history.ts'
 import type { Reprise } from './reprise.ts'
+import type { Rollback } from './tools/fork.ts'
 
 export const describes: unique symbol = Symbol.for('reprise.describes')
 

@@ -7,13 +7,13 @@ import { toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Guard, Head, Take } from '../core/ports.ts'
 import { originDigest } from '../core/run.ts'
+import { onRelease } from './checkpoint/observed-failures.ts'
+import { refusalError } from './commit/writer.ts'
 import { declare } from './declaration.ts'
 import type { OpenOptions } from './definition.ts'
-import { refuseHeld } from './held.ts'
+import { refuseHeld } from './group/held.ts'
 import { type Kernel, newOperation } from './kernel.ts'
-import { refuseMoved } from './moved.ts'
-import { onRelease } from './observed-failures.ts'
-import { refusalError } from './writer.ts'
+import { refuseMoved } from './tools/moved.ts'
 
 const pollMs = 50
 

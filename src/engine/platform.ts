@@ -5,7 +5,7 @@ import { createHash, hash as hashOnce, randomBytes } from 'node:crypto'
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Clock, Hash, Random } from '../core/ports.ts'
-import { whenDrained } from './drained.ts'
+import { whenDrained } from './commit/drained.ts'
 import { stayAlive } from './stay-alive.ts'
 
 const digestBytes = 32

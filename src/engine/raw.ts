@@ -8,7 +8,10 @@ import { RepriseError } from '../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../core/fold.ts'
 import { type RetentionPolicy, resolveRetention } from '../core/retention.ts'
 import type { Validity } from '../core/validity.ts'
-import type { CheckpointRequest, PublishedCheckpoint } from './checkpointer.ts'
+import type { CheckpointRequest, PublishedCheckpoint } from './checkpoint/checkpointer.ts'
+import { TurnWriter } from './commit/turn-writer.ts'
+import type { TurnTimeline } from './commit/turns.ts'
+import type { Written } from './commit/writer.ts'
 import {
   type Entity,
   type Fold,
@@ -19,15 +22,12 @@ import {
   turnWaitMs,
 } from './definition.ts'
 import type { Effects } from './effects.ts'
-import type { Entry } from './history.ts'
 import { checkFirstSegment } from './kinds.ts'
 import { type Described, describes, type Model } from './model.ts'
-import type { RecoveryReport } from './report.ts'
+import type { Entry } from './recovery/history.ts'
+import type { RecoveryReport } from './recovery/report.ts'
 import type { Reprise } from './reprise.ts'
 import type { OpenTimeline } from './timeline.ts'
-import { TurnWriter } from './turn-writer.ts'
-import type { TurnTimeline } from './turns.ts'
-import type { Written } from './writer.ts'
 
 /** What `apply` learns about an entry besides the entry itself. */
 export interface EntryInfo {

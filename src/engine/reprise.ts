@@ -5,7 +5,10 @@ import { type Coordinate, type TimelineId, timelineId, toHex } from '../core/coo
 import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head, OutgoingMessage } from '../core/ports.ts'
-import type { CollectOptions, CollectReport } from './collect.ts'
+import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './checkpoint/savepoint.ts'
+import { Dispatcher, type Handler, type ServeOptions } from './commit/dispatcher.ts'
+import { TurnTimeline } from './commit/turns.ts'
+import type { Along } from './commit/writer.ts'
 import {
   type Entity,
   type Fold,
@@ -16,30 +19,27 @@ import {
   type Workable,
   works,
 } from './definition.ts'
-import { Dispatcher, type Handler, type ServeOptions } from './dispatcher.ts'
 import type { Events } from './events.ts'
-import { type FollowOptions, follow, type Replica } from './follow.ts'
-import { checkWhere, existing, fork, locate, type Rollback, rollback, type Where } from './fork.ts'
-import { Groups } from './groups.ts'
+import { type FollowOptions, follow, type Replica } from './feed/follow.ts'
+import { Groups } from './group/groups.ts'
 import { Holdings } from './holdings.ts'
-import { type Imported, type ImportOptions, importTimelines } from './import.ts'
 import type { Kernel } from './kernel.ts'
 import { isReserved, refuseOfStore } from './kinds.ts'
 import { messageTo, openMessage, sendMessage } from './message.ts'
 import { actionOf, idOf, type Model, modelsOf } from './model.ts'
-import { type Moved, type MoveOptions, move, moveBack } from './move.ts'
-import { refuseMoved } from './moved.ts'
 import { type Pending, pending } from './pending.ts'
-import { type Recovered, recover } from './recover.ts'
-import { releaseSavepoint, type Savepoint, type SavepointOptions, savepointAside } from './savepoint.ts'
-import { lookAgain } from './second-look.ts'
+import { type Recovered, recover } from './recovery/recover.ts'
+import { lookAgain } from './recovery/second-look.ts'
 import { querySql } from './sql.ts'
 import { whileAwaited } from './stay-alive.ts'
-import { ledgerOnly, StoreTools } from './store-tools.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
-import { type ExportOptions, exportTimeline } from './transfer.ts'
-import { TurnTimeline } from './turns.ts'
-import type { Along } from './writer.ts'
+import type { CollectOptions, CollectReport } from './tools/collect.ts'
+import { checkWhere, existing, fork, locate, type Rollback, rollback, type Where } from './tools/fork.ts'
+import { type Imported, type ImportOptions, importTimelines } from './tools/import.ts'
+import { type Moved, type MoveOptions, move, moveBack } from './tools/move.ts'
+import { refuseMoved } from './tools/moved.ts'
+import { ledgerOnly, StoreTools } from './tools/store-tools.ts'
+import { type ExportOptions, exportTimeline } from './tools/transfer.ts'
 
 /** State as of a coordinate; read-only. */
 export interface Past<State> {

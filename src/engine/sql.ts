@@ -2,8 +2,8 @@
 // as a name comes from a definition (the table of a projection's live generation), never from data.
 
 import { RepriseError } from '../core/errors.ts'
-import { liveGeneration } from './generations.ts'
 import type { Reprise } from './reprise.ts'
+import { liveGeneration } from './tools/generations.ts'
 
 const resolves: unique symbol = Symbol.for('reprise.sql.name')
 

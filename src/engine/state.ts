@@ -15,13 +15,13 @@ import {
 import { RepriseError } from '../core/errors.ts'
 import { upcast } from '../core/fold.ts'
 import { keysBelow, keysForgottenType } from '../core/forgetting.ts'
-import { Keyed } from '../core/keyed.ts'
-import type { Unread } from '../core/keyed-page.ts'
+import { Keyed } from '../core/keyed/keyed.ts'
+import type { Unread } from '../core/keyed/page.ts'
+import type { ReplayMeter } from './checkpoint/replay-meter.ts'
+import type { Follower } from './commit/writer.ts'
 import { type Fold, systemPrefix } from './definition.ts'
 import { callPure, enterPure, leavePure, PureZone, type Zone } from './guard/zone.ts'
-import type { Entry } from './history.ts'
-import type { ReplayMeter } from './replay-meter.ts'
-import type { Follower } from './writer.ts'
+import type { Entry } from './recovery/history.ts'
 
 /** What a checkpoint captures: parts by name, see core/manifest.ts. */
 export type CapturedParts = Record<string, unknown>

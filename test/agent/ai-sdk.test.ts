@@ -4,7 +4,7 @@ import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { generateText, stepCountIs, streamText, tool, wrapLanguageModel } from 'ai'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { type Recorder, record } from '../../src/layers/ai-sdk/index.ts'
+import { type Recorder, record } from '../../src/adapters/ai-sdk/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type ModelServer, type ScriptedAnswer, startModelServer } from './model-server.ts'
 

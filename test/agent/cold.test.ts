@@ -3,8 +3,8 @@
 
 import type { CheckpointTuple } from '@langchain/langgraph-checkpoint'
 import { describe, expect, it } from 'vitest'
-import { threadFold } from '../../src/layers/langgraph/fold.ts'
-import { RepriseSaver } from '../../src/layers/langgraph/index.ts'
+import { threadFold } from '../../src/adapters/langgraph/fold.ts'
+import { RepriseSaver } from '../../src/adapters/langgraph/index.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 import { all, at, type Counted, capture, count, idOf, messagesOf, put, talk } from './long-thread.ts'
 

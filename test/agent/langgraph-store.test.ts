@@ -4,8 +4,8 @@ import { Annotation, StateGraph } from '@langchain/langgraph'
 import { InMemoryStore, type Item, type MatchCondition, type Operation } from '@langchain/langgraph-checkpoint'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { RepriseSaver, RepriseStore } from '../../src/layers/langgraph/index.ts'
-import { matchesFilter } from '../../src/layers/langgraph/store-filter.ts'
+import { RepriseSaver, RepriseStore } from '../../src/adapters/langgraph/index.ts'
+import { matchesFilter } from '../../src/adapters/langgraph/store-filter.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const label = fc.constantFrom('a', 'b', 'users', 'é/%~')

@@ -1,9 +1,9 @@
 // Long threads for tests: conversations of which a graph keeps the last few messages, made in waves so that many turns
 // are one commit; and an engine that counts what is read from its store.
 
+import { threadFold } from '../../src/adapters/langgraph/fold.ts'
+import type { RepriseSaver } from '../../src/adapters/langgraph/index.ts'
 import type { Reprise } from '../../src/index.ts'
-import { threadFold } from '../../src/layers/langgraph/fold.ts'
-import type { RepriseSaver } from '../../src/layers/langgraph/index.ts'
 import { emptyCheckpoint } from './langgraph-names.ts'
 
 export const at = (thread_id: string, checkpoint_id?: string) => ({

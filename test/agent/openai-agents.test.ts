@@ -4,8 +4,8 @@ import { Agent, type AgentInputItem, OpenAIProvider, Runner, tool } from '@opena
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { RepriseSession } from '../../src/adapters/openai-agents/index.ts'
 import { feedStart } from '../../src/core/ports.ts'
-import { RepriseSession } from '../../src/layers/openai-agents/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
 

@@ -5,8 +5,8 @@ import { AIMessage, HumanMessage, ToolMessage } from '@langchain/core/messages'
 import { Annotation, Command, interrupt, messagesStateReducer, Send, StateGraph } from '@langchain/langgraph'
 import fc from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'
+import { RepriseSaver } from '../../src/adapters/langgraph/index.ts'
 import type { Reprise } from '../../src/index.ts'
-import { RepriseSaver } from '../../src/layers/langgraph/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import {
   type BaseCheckpointSaver,
@@ -359,7 +359,7 @@ describe('RepriseSaver', () => {
 
   it('C11 a list with a filter and a limit decodes what it gives, however long the thread is', async () => {
     const { open } = await import('../../src/index.ts')
-    const { Codec } = await import('../../src/core/codec.ts')
+    const { Codec } = await import('../../src/core/codec/codec.ts')
     await using rp = await open('memory:')
     const saver = new RepriseSaver(rp)
     const decodes = async (steps: number) => {

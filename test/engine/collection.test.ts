@@ -4,7 +4,7 @@
 import { expect, it } from 'vitest'
 import type { WorkerId } from '../../src/core/coordinate.ts'
 import type { Store } from '../../src/core/ports.ts'
-import { ChunkHold } from '../../src/engine/chunk-hold.ts'
+import { ChunkHold } from '../../src/engine/checkpoint/chunk-hold.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'

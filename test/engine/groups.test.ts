@@ -4,7 +4,7 @@
 import { afterEach, expect, it, vi } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
 import type { Store } from '../../src/core/ports.ts'
-import { holdOf } from '../../src/engine/held.ts'
+import { holdOf } from '../../src/engine/group/held.ts'
 import { modelsOf } from '../../src/engine/model.ts'
 import { type Reprise, timeline } from '../../src/index.ts'
 import { agent, type Session, tool } from '../../src/layers/agent/index.ts'

@@ -1,7 +1,7 @@
 // Housekeeping: one process at a time, visible, bounded, and nothing goes that nobody declared.
 
 import { expect, it } from 'vitest'
-import { housekeepingRound, housekeepingState } from '../../src/engine/housekeeping.ts'
+import { housekeepingRound, housekeepingState } from '../../src/engine/tools/housekeeping.ts'
 import { timeline } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { onEveryStore } from '../support/worlds.ts'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { afterEach, describe, expect, test } from 'vitest'
-import { Codec } from '../../src/core/codec.ts'
+import { Codec } from '../../src/core/codec/codec.ts'
 import { isReprise, RepriseError } from '../../src/core/errors.ts'
 import { hostileBytes, strangeValues } from './corpus.ts'
 

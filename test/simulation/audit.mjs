@@ -3,10 +3,10 @@
 // checkpoint; where the medium was damaged beyond that, it must be refused with a reason, never answered wrongly.
 
 import { newestFirst } from '../../dist/core/recovery.js'
-import { floorOf, lineageOf } from '../../dist/engine/history.js'
 import { stateIo } from '../../dist/engine/kernel-io.js'
-import { mayBeSound, readManifest, recover } from '../../dist/engine/recover.js'
-import { restoreState } from '../../dist/engine/restore.js'
+import { floorOf, lineageOf } from '../../dist/engine/recovery/history.js'
+import { mayBeSound, readManifest, recover } from '../../dist/engine/recovery/recover.js'
+import { restoreState } from '../../dist/engine/recovery/restore.js'
 import { TimelineState } from '../../dist/engine/state.js'
 import { createEngine, isReprise } from '../../dist/index.js'
 import { openMemory, snapshot } from '../../dist/stores/memory/index.js'

@@ -5,7 +5,7 @@
 // have exactly what is there whenever it is told that it has read all.
 
 import { unpackRun } from '../../dist/core/run.js'
-import { FeedReader } from '../../dist/engine/feed-reader.js'
+import { FeedReader } from '../../dist/engine/feed/reader.js'
 import { createEngine, isReprise, timeline } from '../../dist/index.js'
 import { createWorld, openMemory, snapshot } from '../../dist/stores/memory/index.js'
 import { namespace } from './disk.mjs'

@@ -1,12 +1,12 @@
 // The oracle: what must be true, kept outside the store. It sees every commit when it is applied and again when it is
 // durable, hears every acknowledgement and every refusal, and knows nothing of how the engine works.
 
-import { Codec } from '../../dist/core/codec.js'
+import { Codec } from '../../dist/core/codec/codec.js'
 import { toHex } from '../../dist/core/coordinate.js'
 import { defaultLimits } from '../../dist/core/limits.js'
 import { sliceRun, unpackRun } from '../../dist/core/run.js'
-import { entryContext } from '../../dist/engine/entry-seal.js'
-import { Sealer } from '../../dist/engine/seal.js'
+import { entryContext } from '../../dist/engine/seal/entries.js'
+import { Sealer } from '../../dist/engine/seal/seal.js'
 import { modelOf } from './models.mjs'
 import { sha256 } from './sha256.mjs'
 

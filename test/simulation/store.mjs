@@ -4,8 +4,8 @@
 
 import { toHex } from '../../dist/core/coordinate.js'
 import { stateIo } from '../../dist/engine/kernel-io.js'
-import { readManifest } from '../../dist/engine/recover.js'
-import { liveChunks } from '../../dist/engine/restore.js'
+import { readManifest } from '../../dist/engine/recovery/recover.js'
+import { liveChunks } from '../../dist/engine/recovery/restore.js'
 import { createEngine, isReprise, RepriseError } from '../../dist/index.js'
 import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
 import { namespace } from './disk.mjs'

@@ -2,8 +2,8 @@
 // in an order the seed decides. Every answer is told to the oracle; every refusal must be one that a user can expect.
 
 import { toHex } from '../../dist/core/coordinate.js'
-import { collect } from '../../dist/engine/collect.js'
 import { Models } from '../../dist/engine/models.js'
+import { collect } from '../../dist/engine/tools/collect.js'
 import { isReprise } from '../../dist/index.js'
 import { modelOf } from './models.mjs'
 

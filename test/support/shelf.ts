@@ -1,11 +1,11 @@
 // Chunks in memory, for tests of captures: what is asked for is noted. Those that want a fault extend it.
 
 import { createHash } from 'node:crypto'
-import { Codec } from '../../src/core/codec.ts'
+import { Codec } from '../../src/core/codec/codec.ts'
 import { toHex } from '../../src/core/coordinate.ts'
 import type { Blobs } from '../../src/core/ports.ts'
-import type { StateIo } from '../../src/engine/capture.ts'
-import { Sealer } from '../../src/engine/seal.ts'
+import type { StateIo } from '../../src/engine/checkpoint/capture.ts'
+import { Sealer } from '../../src/engine/seal/seal.ts'
 
 export class Shelf implements Blobs {
   readonly chunks = new Map<string, Uint8Array>()

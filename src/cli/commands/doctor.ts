@@ -2,9 +2,9 @@
 
 import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { housekeepingState } from '../../engine/housekeeping.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { headsOf } from '../../engine/verify.ts'
+import { housekeepingState } from '../../engine/tools/housekeeping.ts'
+import { headsOf } from '../../engine/tools/verify.ts'
 import { reportOf } from '../../engine/worker.ts'
 import { type Command, text } from '../command.ts'
 import { exit, exitCodeOf } from '../exit.ts'

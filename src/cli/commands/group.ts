@@ -1,10 +1,10 @@
 // reprise group: timelines of any models, captured in one cut and restored together. A restore says what it would do, and
 // does it with --yes (or when asked); interrupted, it is taken up with `group resume`.
 
-import { inWords } from '../../engine/group-plan.ts'
-import type { GroupPlan, GroupTarget } from '../../engine/group-records.ts'
-import type { GroupRestored } from '../../engine/group-restore.ts'
-import type { GroupCut } from '../../engine/groups.ts'
+import type { GroupCut } from '../../engine/group/groups.ts'
+import { inWords } from '../../engine/group/plan.ts'
+import type { GroupPlan, GroupTarget } from '../../engine/group/records.ts'
+import type { GroupRestored } from '../../engine/group/restore.ts'
 import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'

@@ -1,7 +1,7 @@
 // reprise queues: what waits, what runs, what is overdue, for each queue.
 
 import type { Head } from '../../core/ports.ts'
-import { headsOf } from '../../engine/verify.ts'
+import { headsOf } from '../../engine/tools/verify.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { relative } from '../format.ts'

@@ -1,7 +1,7 @@
 // reprise schedules: what is started when, when it last was, and when it is due next.
 
 import { idBelow } from '../../core/scope.ts'
-import { recover } from '../../engine/recover.ts'
+import { recover } from '../../engine/recovery/recover.ts'
 import { scheduleFold } from '../../layers/workflow/schedule.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'

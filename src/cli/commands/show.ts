@@ -1,7 +1,7 @@
 // reprise show: where one timeline stands.
 
-import { lineageOf } from '../../engine/history.ts'
-import { recover } from '../../engine/recover.ts'
+import { lineageOf } from '../../engine/recovery/history.ts'
+import { recover } from '../../engine/recovery/recover.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'

@@ -1,7 +1,7 @@
 // reprise tail: follows new entries, by the feed for many timelines. Ends with Ctrl-C, or at the end with --once.
 
 import { feedStart } from '../../core/ports.ts'
-import { FeedReader } from '../../engine/feed-reader.ts'
+import { FeedReader } from '../../engine/feed/reader.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { brief, when } from '../format.ts'

@@ -3,8 +3,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { type Workable, works } from '../../engine/definition.ts'
-import { keepHouse } from '../../engine/housekeeping.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { keepHouse } from '../../engine/tools/housekeeping.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { grace, onInterrupt } from '../interrupt.ts'

@@ -4,13 +4,13 @@
 // the same with another prompt) the recorded questions; tools answer from the record and are never called.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
-import { Keyed } from '../../core/keyed.ts'
+import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Head } from '../../core/ports.ts'
-import { existing } from '../../engine/fork.ts'
-import { entriesOf, floorOf, lineageOf, type Point, readHistory } from '../../engine/history.ts'
-import { recover } from '../../engine/recover.ts'
+import { entriesOf, floorOf, lineageOf, type Point, readHistory } from '../../engine/recovery/history.ts'
+import { recover } from '../../engine/recovery/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { TimelineState } from '../../engine/state.ts'
+import { existing } from '../../engine/tools/fork.ts'
 import { digestOf } from './calls.ts'
 import type { AgentDefinition } from './definition.ts'
 import type { Message, Model, ModelAnswer, ModelPart, Settings, ToolRequest, Usage } from './message.ts'

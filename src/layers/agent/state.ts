@@ -1,8 +1,8 @@
 // How a session's history folds into its state. Messages, calls, turns and notes are Keyed parts, so that a checkpoint a
 // turn writes only what that turn added. The results of effects live here, not in the engine's ledger: stored once.
 
-import { type Keyed, keyed } from '../../core/keyed.ts'
-import type { Entry } from '../../engine/history.ts'
+import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
 import { addUsage, type Message, type ModelAnswer, noUsage, type Settings, type Usage } from './message.ts'
 import type { ToolKind } from './tool.ts'
 

@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/history.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
 import type { Entries, SessionState } from './state.ts'
 
 export interface DataVersions<Data> {

@@ -23,11 +23,11 @@ import {
   type Workable,
   works,
 } from '../../engine/definition.ts'
-import { existing } from '../../engine/fork.ts'
-import type { Entry } from '../../engine/history.ts'
 import { type Described, describes } from '../../engine/model.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
 import type { Past, Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
+import { existing } from '../../engine/tools/fork.ts'
 import { eventOf, fieldsOf, infoOf, layerPrefix, metaOf, takeEvent, wrapUpcasters } from './envelope.ts'
 import { AggregateHandle } from './handle.ts'
 import { stateAt } from './history.ts'

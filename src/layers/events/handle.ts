@@ -2,8 +2,8 @@
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpointer.ts'
-import type { RecoveryReport } from '../../engine/report.ts'
+import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
+import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import type { Past, Reprise } from '../../engine/reprise.ts'
 import type { Model } from './aggregate.ts'
 import { type Happened, historyOf, stateAt, type When } from './history.ts'

@@ -7,19 +7,25 @@
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import type { CheckpointPolicy } from '../../core/economics.ts'
 import { isReprise } from '../../core/errors.ts'
-import { Keyed } from '../../core/keyed.ts'
+import { Keyed } from '../../core/keyed/keyed.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
 import { type Validity, whyInvalid } from '../../core/validity.ts'
-import { abandonCapture, type CaptureBase, captureState, TouchedValue, writeCapture } from '../../engine/capture.ts'
-import { CheckpointTiming } from '../../engine/checkpoint-timing.ts'
-import { ChunkHold } from '../../engine/chunk-hold.ts'
+import {
+  abandonCapture,
+  type CaptureBase,
+  captureState,
+  TouchedValue,
+  writeCapture,
+} from '../../engine/checkpoint/capture.ts'
+import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
+import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import { CheckpointTiming } from '../../engine/checkpoint/timing.ts'
 import { callPure } from '../../engine/guard/zone.ts'
 import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
-import { readManifest } from '../../engine/recover.ts'
-import { restoreState } from '../../engine/restore.ts'
-import { StateTimeline } from '../../engine/state-timeline.ts'
-import { invalidState } from '../../engine/validity.ts'
+import { readManifest } from '../../engine/recovery/recover.ts'
+import { restoreState } from '../../engine/recovery/restore.ts'
+import { invalidState } from '../../engine/recovery/validity.ts'
 import { isAside, PoisonError, placeOf, type Quarantined, type Sink } from './sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
 import type { Gate } from './team.ts'

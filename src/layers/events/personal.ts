@@ -8,11 +8,11 @@ import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Fold } from '../../engine/definition.ts'
-import { existing } from '../../engine/fork.ts'
 import { newOperation } from '../../engine/kernel.ts'
-import { recover } from '../../engine/recover.ts'
+import { recover } from '../../engine/recovery/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
+import { existing } from '../../engine/tools/fork.ts'
 import { helperModel, keysKind } from './model.ts'
 
 declare const plain: unique symbol

@@ -2,8 +2,8 @@
 // one, catches up, and takes its place in one step. Readers never see a half-built one.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { liveGeneration, nextGeneration, note, readBuilds, swapGeneration } from '../../engine/generations.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { liveGeneration, nextGeneration, note, readBuilds, swapGeneration } from '../../engine/tools/generations.ts'
 import { MemorySink } from './memory-sink.ts'
 import { catalogOf, generationTimeline } from './model.ts'
 import { type CatchUpOptions, Runner, type RunnerStatus } from './runner.ts'

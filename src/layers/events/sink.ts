@@ -3,10 +3,10 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type CursorRow, type FeedPosition, feedStart } from '../../core/ports.ts'
-import { whereabouts } from '../../engine/feed-marks.ts'
+import { whereabouts } from '../../engine/feed/marks.ts'
 import type { Place } from '../../engine/guard/zone.ts'
-import type { Point } from '../../engine/history.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import type { Point } from '../../engine/recovery/history.ts'
 import type { Occurrence } from './source.ts'
 
 export interface Quarantined {

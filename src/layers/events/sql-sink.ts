@@ -8,10 +8,10 @@ import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { type FeedPosition, feedStart, type Sql } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
-import { endedStatus } from '../../engine/generations.ts'
 import { callPureSql } from '../../engine/guard/zone.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import { endedStatus } from '../../engine/tools/generations.ts'
 import {
   Ahead,
   cursorAt,

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { keyed } from '../../core/keyed.ts'
+import { keyed } from '../../core/keyed/keyed.ts'
 import { fingerprint, fingerprintBytes, versionPrint } from './digest.ts'
 import { FinishedSet, segmentKeys } from './finished.ts'
 

@@ -3,7 +3,7 @@
 // if the job gives its items versions. Segments are values of a Keyed, so that a checkpoint writes the new ones only.
 
 import { assert } from '../../core/assert.ts'
-import type { Keyed } from '../../core/keyed.ts'
+import type { Keyed } from '../../core/keyed/keyed.ts'
 import { fingerprint, fingerprintBytes, versionBytes } from './digest.ts'
 import { Places } from './places.ts'
 

@@ -3,7 +3,7 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { recover } from '../../engine/recover.ts'
+import { recover } from '../../engine/recovery/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { type EntryData, entry } from './entries.ts'

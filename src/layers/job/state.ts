@@ -3,10 +3,10 @@
 
 import { assert } from '../../core/assert.ts'
 import type { CheckpointPolicy } from '../../core/economics.ts'
-import { Keyed } from '../../core/keyed.ts'
+import { Keyed } from '../../core/keyed/keyed.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/history.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
 import { fingerprint, fromHexText, versionPrint } from './digest.ts'
 import type { Cursor, EntryData, EntryType, Failure } from './entries.ts'
 import { FinishedSet } from './finished.ts'

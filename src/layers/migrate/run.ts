@@ -4,7 +4,7 @@
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
-import { recover } from '../../engine/recover.ts'
+import { recover } from '../../engine/recovery/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'

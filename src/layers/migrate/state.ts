@@ -1,7 +1,7 @@
 // How the history of a set of migrations folds: which steps were applied, with which checksum, and which one is under way.
 
 import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/history.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
 
 export interface AppliedStep {
   readonly id: string

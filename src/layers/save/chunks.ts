@@ -6,11 +6,11 @@ import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type ChunkRef, type Content, encodeRefs, type Part } from '../../core/manifest.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
-import { ChunkOutput, type StateIo } from '../../engine/capture-output.ts'
+import { ChunkOutput, type StateIo } from '../../engine/checkpoint/output.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
-import { readManifest } from '../../engine/recover.ts'
-import { liveChunks } from '../../engine/restore.ts'
+import { readManifest } from '../../engine/recovery/recover.ts'
+import { liveChunks } from '../../engine/recovery/restore.ts'
 
 /** Anything that gives bytes piece by piece. A path is not among them: open it with fs.createReadStream. */
 export type ByteSource =

@@ -1,9 +1,9 @@
 // How the writes of one moment become entries: one where they fit, else parts and a commit. Until the commit nothing of
 // the parts is visible; parts that a crash or a lost answer left without one are undone before anything else is written.
 
-import type { Keyed } from '../../core/keyed.ts'
+import type { Keyed } from '../../core/keyed/keyed.ts'
+import type { Along } from '../../engine/commit/writer.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
-import type { Along } from '../../engine/writer.ts'
 import { type Offset, type Ops, type TableState, unfinished } from './state.ts'
 import type { Write } from './transaction.ts'
 

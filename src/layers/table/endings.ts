@@ -1,7 +1,7 @@
 // Rows that end by themselves, soonest first. A row whose time is over is invisible at once; the sweep, once a second,
 // takes it out for good.
 
-import { Keyed } from '../../core/keyed.ts'
+import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 

@@ -4,7 +4,7 @@
 // An index key is the term, a NUL, and the row's key; NULs inside a term are escaped so that no term runs into another.
 
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed, type KeyedRange } from '../../core/keyed.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
 
 export type Term = string | number
 

@@ -6,9 +6,16 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/scope.ts'
-import { type Builds, buildsIn, endedStatus, forgetGeneration, note, readBuilds } from '../../engine/generations.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import {
+  type Builds,
+  buildsIn,
+  endedStatus,
+  forgetGeneration,
+  note,
+  readBuilds,
+} from '../../engine/tools/generations.ts'
 
 const prefix = 'table/'
 const countAttribute = 'partitions'

@@ -3,7 +3,7 @@
 
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed, type KeyedRange } from '../../core/keyed.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
 import type { Batch } from './batch.ts'
 import type { Offset } from './state.ts'
 import { checkAdvance, type SetOptions, type Write } from './transaction.ts'

@@ -4,12 +4,12 @@
 // of a resident table, so either kind opens what the other wrote.
 
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed, type KeyedRange } from '../../core/keyed.ts'
-import { readBlock } from '../../core/keyed-block.ts'
-import { BlockView } from '../../core/keyed-block-view.ts'
+import { readBlock } from '../../core/keyed/block.ts'
+import { BlockView } from '../../core/keyed/block-view.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
 import { decodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/manifest.ts'
-import type { StateIo } from '../../engine/capture-output.ts'
-import { ChunkInput, joined } from '../../engine/restore-input.ts'
+import type { StateIo } from '../../engine/checkpoint/output.ts'
+import { ChunkInput, joined } from '../../engine/recovery/restore-input.ts'
 import { type Cell, decodeRow, Region } from './region.ts'
 import type { MigrateRow } from './versions.ts'
 

@@ -3,11 +3,11 @@
 // transaction stays inside one.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { KeyedRange } from '../../core/keyed.ts'
+import type { KeyedRange } from '../../core/keyed/keyed.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
-import { forgetGeneration } from '../../engine/generations.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { forgetGeneration } from '../../engine/tools/generations.ts'
 import type { TableHandle } from './handle.ts'
 import { catalogOf, confirmLive, type Layout, layoutFor, noteCount, partitionOf, partitionTimeline } from './layout.ts'
 import { partitionModel } from './model.ts'

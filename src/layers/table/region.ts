@@ -2,7 +2,7 @@
 // it was encoded: a page that is written anew copies what did not change.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { BlockView } from '../../core/keyed-block-view.ts'
+import type { BlockView } from '../../core/keyed/block-view.ts'
 import type { MigrateRow } from './versions.ts'
 
 /** A row that is newer than its page; null: it is gone. */

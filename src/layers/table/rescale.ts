@@ -10,17 +10,17 @@
 
 import { equalBytes, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed } from '../../core/keyed.ts'
+import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Head } from '../../core/ports.ts'
+import { refusalError } from '../../engine/commit/writer.ts'
 import type { Fold } from '../../engine/definition.ts'
-import type { Replica } from '../../engine/follow.ts'
-import { endedStatus, nextGeneration, note, swapGeneration } from '../../engine/generations.ts'
-import type { Entry } from '../../engine/history.ts'
+import type { Replica } from '../../engine/feed/follow.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import { giveBack, takeTimeline, throwIfAborted } from '../../engine/ownership.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
-import { refusalError } from '../../engine/writer.ts'
+import { endedStatus, nextGeneration, note, swapGeneration } from '../../engine/tools/generations.ts'
 import { BatchWriter } from './batch.ts'
 import {
   catalogOf,

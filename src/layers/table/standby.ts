@@ -3,10 +3,10 @@
 // deletion is never missed.
 
 import type { Coordinate } from '../../core/coordinate.ts'
-import type { KeyedRange } from '../../core/keyed.ts'
+import type { KeyedRange } from '../../core/keyed/keyed.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
-import type { Replica } from '../../engine/follow.ts'
-import type { RecoveryReport } from '../../engine/report.ts'
+import type { Replica } from '../../engine/feed/follow.ts'
+import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { TableHandle } from './handle.ts'

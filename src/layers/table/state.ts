@@ -10,8 +10,8 @@
 // so undoing them is forgetting them.
 
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed } from '../../core/keyed.ts'
-import type { Entry } from '../../engine/history.ts'
+import { Keyed } from '../../core/keyed/keyed.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
 
 export type Offset = string | number
 

@@ -4,7 +4,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Upcasters } from '../../core/fold.ts'
-import { Keyed } from '../../core/keyed.ts'
+import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Ops, TableState } from './state.ts'
 

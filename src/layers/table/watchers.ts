@@ -1,7 +1,7 @@
 // Who wants to hear of changes in a table. They are collected while a commit is applied and told together afterwards, so
 // a watcher never sees half a transaction.
 
-import type { KeyedRange } from '../../core/keyed.ts'
+import type { KeyedRange } from '../../core/keyed/keyed.ts'
 
 export interface Change<V> {
   readonly key: string

@@ -3,9 +3,9 @@
 // transaction that had to wait for something outside is checked before it is written, and run again alone if what it
 // read has changed.
 
-import { Keyed, type KeyedRange } from '../../core/keyed.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
+import type { Along } from '../../engine/commit/writer.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
-import type { Along } from '../../engine/writer.ts'
 import { BatchWriter } from './batch.ts'
 import type { Offset, TableState } from './state.ts'
 import { Buffer, merged, type Transaction, type View, type Write } from './transaction.ts'

@@ -2,7 +2,7 @@
 // latest after the window. A crash in between repeats those steps, with their keys; nothing else is weakened.
 
 import { toMs } from '../../core/duration.ts'
-import type { Entry } from '../../engine/history.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 import type { Instance } from './instance.ts'
 import { itemOf } from './state.ts'

@@ -4,7 +4,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import { recover } from '../../engine/recover.ts'
+import { recover } from '../../engine/recovery/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { AnyWorkflow } from './definition.ts'
 import { type RecordedHistory, stateOf } from './export.ts'

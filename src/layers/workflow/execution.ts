@@ -4,7 +4,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
-import { whenDrained } from '../../engine/drained.ts'
+import { whenDrained } from '../../engine/commit/drained.ts'
 import { userLine } from '../../engine/guard/refusal.ts'
 import { thisTurn } from '../../engine/turn.ts'
 import { type Asked, Command, type CommandKind, Given, tolerated } from './command.ts'

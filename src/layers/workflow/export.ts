@@ -4,7 +4,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { type Entry, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history.ts'
+import { type Entry, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { TimelineState } from '../../engine/state.ts'
 import { type RunState, workflowFold } from './state.ts'

@@ -3,10 +3,10 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
-import type { Entry } from '../../engine/history.ts'
+import type { Along } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
-import type { Along } from '../../engine/writer.ts'
 import { Alarms } from './alarms.ts'
 import type { Attempt } from './attempt.ts'
 import { contextOf } from './bind.ts'

@@ -3,9 +3,9 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute } from '../../core/ports.ts'
-import type { Entry } from '../../engine/history.ts'
+import type { Along, Written } from '../../engine/commit/writer.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
-import type { Along, Written } from '../../engine/writer.ts'
 import { type Batcher, batcherOf } from './batcher.ts'
 import type { Instance } from './instance.ts'
 import { leaveScope } from './scope.ts'

@@ -3,7 +3,7 @@
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { RecoveryReport } from '../../engine/report.ts'
+import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import type { AnyWorkflow } from './definition.ts'
 import type { Host } from './host.ts'
 import { Instance, type RunTimeline } from './instance.ts'

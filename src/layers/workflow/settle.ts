@@ -3,7 +3,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { recover } from '../../engine/recover.ts'
+import { recover } from '../../engine/recovery/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { readableId } from './scope.ts'
 import { noCommand, own, type RunState, workflowFold } from './state.ts'

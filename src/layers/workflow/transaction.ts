@@ -5,7 +5,7 @@
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
-import { openRow, rowName, sealRow } from '../../engine/seal-row.ts'
+import { openRow, rowName, sealRow } from '../../engine/seal/row.ts'
 import type { Command } from './command.ts'
 import type { StepCall, TransactionOptions } from './context.ts'
 import type { Item } from './entries.ts'

@@ -4,7 +4,7 @@ import { afterAll, afterEach, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName } from '../../../test/support/schema.ts'
 import type { Commit, Store } from '../../core/ports.ts'
 import { originDigest } from '../../core/run.ts'
-import { asMessage, asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance-kit.ts'
+import { asMessage, asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 
 const shared = inject('postgresUrl')

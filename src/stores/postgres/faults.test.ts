@@ -8,7 +8,7 @@ import type { Digest } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { type Commit, type FeedItem, feedStart, type Outcome, type Store } from '../../core/ports.ts'
 import { originDigest, packRun, unpackRun, verifyRun } from '../../core/run.ts'
-import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance-kit.ts'
+import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 import { schemaVersion } from './tables.ts'
 

@@ -18,7 +18,7 @@ import {
   message,
   utf8,
   worker,
-} from '../../testing/conformance-kit.ts'
+} from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 import { toPosition } from './position.ts'
 

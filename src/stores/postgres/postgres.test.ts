@@ -2,8 +2,8 @@
 
 import { afterAll, describe, inject, it } from 'vitest'
 import { dropSchema, newSchemaName } from '../../../test/support/schema.ts'
-import { conformance } from '../../testing/conformance.ts'
-import { hash } from '../../testing/conformance-kit.ts'
+import { hash } from '../../testing/conformance/kit.ts'
+import { conformance } from '../../testing/conformance/suite.ts'
 import { openPostgres } from './index.ts'
 
 const url = inject('postgresUrl')

@@ -7,7 +7,7 @@ import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { startPostgres } from '../../../test/support/postgres.ts'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import type { Store } from '../../core/ports.ts'
-import { asWorker, hash, until, worker } from '../../testing/conformance-kit.ts'
+import { asWorker, hash, until, worker } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 import { lockOf } from './presence.ts'
 

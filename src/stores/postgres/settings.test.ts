@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vi
 import { startPostgres } from '../../../test/support/postgres.ts'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import type { Store } from '../../core/ports.ts'
-import { asManifest, asTimeline, hash, Kit, utf8, worker } from '../../testing/conformance-kit.ts'
+import { asManifest, asTimeline, hash, Kit, utf8, worker } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 
 const shared = inject('postgresUrl')

@@ -6,7 +6,7 @@ import { afterAll, afterEach, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Store } from '../../core/ports.ts'
-import { asWorker, hash, Kit } from '../../testing/conformance-kit.ts'
+import { asWorker, hash, Kit } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 
 const shared = inject('postgresUrl')

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import { feedStart, type Store } from '../../core/ports.ts'
 import { appendOperation, originDigest, packRun, verifyRun } from '../../core/run.ts'
-import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance-kit.ts'
+import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 import { schemaVersion } from './tables.ts'
 

@@ -7,7 +7,7 @@ import { dropSchema, newSchemaName, query } from '../../../test/support/schema.t
 import type { Digest } from '../../core/coordinate.ts'
 import { type Commit, feedStart, type Guard, type Head, type Run, type Store } from '../../core/ports.ts'
 import { appendOperation, originDigest, packRun } from '../../core/run.ts'
-import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance-kit.ts'
+import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 import { LastRuns } from './write.ts'
 

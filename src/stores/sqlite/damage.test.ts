@@ -11,7 +11,7 @@ import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type FeedPosition, feedStart, type Store } from '../../core/ports.ts'
 import { verifyRun } from '../../core/run.ts'
-import { asTimeline, hash, Kit } from '../../testing/conformance-kit.ts'
+import { asTimeline, hash, Kit } from '../../testing/conformance/kit.ts'
 import { openSqlite } from './index.ts'
 
 const names = ['a', 'b', 'long/id/of/a/timeline', 'fork'].map(asTimeline)

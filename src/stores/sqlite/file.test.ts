@@ -14,7 +14,7 @@ import {
   hash,
   Kit,
   utf8,
-} from '../../testing/conformance-kit.ts'
+} from '../../testing/conformance/kit.ts'
 import { Connection } from './connection.ts'
 import { hasBuiltIn, loadDriver } from './driver.ts'
 import { toStoreError } from './failure.ts'

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Digest, OperationId } from '../../core/coordinate.ts'
 import { appendOperation } from '../../core/run.ts'
-import { hash, utf8 } from '../../testing/conformance-kit.ts'
+import { hash, utf8 } from '../../testing/conformance/kit.ts'
 import {
   compactRow,
   emptyRowBytes,

@@ -16,7 +16,7 @@ import {
   utf8,
   type Writer,
   worker,
-} from '../../testing/conformance-kit.ts'
+} from '../../testing/conformance/kit.ts'
 import { Connection } from './connection.ts'
 import { type Database, loadDriver } from './driver.ts'
 import { openSqlite } from './index.ts'

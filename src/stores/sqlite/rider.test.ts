@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { isReprise } from '../../core/errors.ts'
 import type { Sql, Store } from '../../core/ports.ts'
-import { hash, Kit, type Writer } from '../../testing/conformance-kit.ts'
+import { hash, Kit, type Writer } from '../../testing/conformance/kit.ts'
 import { openSqlite } from './index.ts'
 import { checkRiderText } from './rider-text.ts'
 

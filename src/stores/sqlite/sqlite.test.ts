@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'vitest'
 import type { Store } from '../../core/ports.ts'
-import { conformance } from '../../testing/conformance.ts'
-import { hash } from '../../testing/conformance-kit.ts'
+import { hash } from '../../testing/conformance/kit.ts'
+import { conformance } from '../../testing/conformance/suite.ts'
 import { openSqlite } from './index.ts'
 
 conformance(

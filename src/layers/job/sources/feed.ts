@@ -4,8 +4,8 @@
 import { feedStart } from '../../../core/ports.ts'
 import { isWithin } from '../../../core/scope.ts'
 import { type Readable, reads, systemPrefix } from '../../../engine/definition.ts'
-import { FeedReader } from '../../../engine/feed-reader.ts'
-import type { Entry } from '../../../engine/history.ts'
+import { FeedReader } from '../../../engine/feed/reader.ts'
+import type { Entry } from '../../../engine/recovery/history.ts'
 import type { Chunk, ReadContext, Reader, Source } from '../source.ts'
 
 const pageRuns = 200

@@ -1,0 +1,274 @@
+// One thread of a graph as a timeline: how its entries fold into checkpoints, pending writes, values and leaves. An
+// entry holds only what a checkpoint changed against its parent; the folded record is whole, so reading never walks a
+// chain of parents. A list that grew is stored as what was added to the list before it. All keys ascend with time: what a
+// reader of the newest checkpoints needs lies in the last pages, and the others are not read (engine/definition.ts).
+//
+//   checkpoint  [ns, id, parent, v, ts, versions, seen, metadata, channels, values, leaves, extra]
+//               versions, seen, metadata and channels are differences from the parent: [key, value, …] set and keys gone;
+//               a channel's value is the number of one of the entry's values; names are numbered (names.ts)
+//   writes      [ns, id, task, [[index, channel, packed] …], leaves]
+//   pruned      [checkpoint keys, write keys, value ids, leaf places]
+//   packed      bytes, or [bytes, refs] where they name leaves (leaves.ts)
+
+import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
+import { type LeafRecord, type NewLeaves, type Packed, placeKey, placeOf, settlePacked, settleRefs } from './leaves.ts'
+import { type NamedCheckpoint, spellNames, unpackChannel } from './names.ts'
+import { define } from './portable.ts'
+
+export type Version = string | number
+
+/** A stored value: whole, or a list that goes on from another. */
+export type StoredValue =
+  | { readonly packed: Packed; readonly serde?: string }
+  | {
+      readonly base: string | null
+      readonly keep: number
+      readonly items: readonly Uint8Array[]
+      readonly depth: number
+      /** Places of the leaves that these items name. */
+      readonly leaves: readonly number[]
+    }
+
+export interface CheckpointRecord {
+  readonly parent: string | null
+  readonly v: number
+  /** As it is packed. */
+  readonly ts: string | number
+  readonly versions: Readonly<Record<string, Version>>
+  readonly seen: Readonly<Record<string, Readonly<Record<string, Version>>>>
+  /** Each value encoded on its own: a filter compares bytes. */
+  readonly metadata: Readonly<Record<string, Packed>>
+  /** Channel to value id. */
+  readonly channels: Readonly<Record<string, string>>
+  readonly extra: Packed | null
+}
+
+export interface WriteRecord {
+  readonly task: string
+  readonly channel: string
+  readonly packed: Packed
+  readonly serde?: string
+}
+
+export interface ThreadState {
+  /** By namespace and id. */
+  readonly checkpoints: Keyed<CheckpointRecord>
+  /** By namespace, id, task and index. */
+  readonly writes: Keyed<WriteRecord>
+  /** By place of the entry that brought it. */
+  readonly values: Keyed<StoredValue>
+  /** By place: the entry that brought it, and its number there. */
+  readonly leaves: Keyed<LeafRecord>
+}
+
+export type Difference<V> = readonly [set: readonly (string | V)[], gone: readonly string[]]
+/** [0, packed, serde?] whole; [1, base, keep, items, depth, refs] a list. */
+export type NewValue =
+  | readonly [0, Packed, string?]
+  | readonly [1, string | null, number, readonly Uint8Array[], number, readonly number[]]
+
+export type CheckpointData = readonly [
+  ns: string,
+  id: string | Uint8Array,
+  parent: string | Uint8Array | null,
+  v: number,
+  ts: string | number,
+  versions: Difference<Version>,
+  seen: Difference<Readonly<Record<string, Version>>>,
+  metadata: Difference<Packed>,
+  channels: Difference<number>,
+  values: readonly NewValue[],
+  leaves: NewLeaves,
+  extra: Packed | null,
+]
+export type WritesData = readonly [
+  ns: string,
+  id: string | Uint8Array,
+  task: string | Uint8Array,
+  writes: readonly (readonly [index: number, channel: string | number, packed: Packed, serde?: string])[],
+  leaves: NewLeaves,
+]
+export type PrunedData = readonly [
+  checkpoints: readonly string[],
+  writes: readonly string[],
+  values: readonly string[],
+  leaves: readonly number[],
+]
+
+/** The same for every saver of this version, so that they can share an open thread. */
+export const threadFold: Fold<ThreadState> = {
+  version: 'langgraph 2',
+  // Version 1 named leaves by digest. It was never published and cannot be brought up: it is refused, not misread.
+  upcasters: { checkpoint: { version: 2 }, writes: { version: 2 }, pruned: { version: 2 } },
+  initial: () => ({ checkpoints: keyed(), writes: keyed(), values: keyed(), leaves: keyed() }),
+  apply(state, entry) {
+    if (entry.type === 'checkpoint')
+      applyCheckpoint(state, entry, spellNames(entry.data as CheckpointData | NamedCheckpoint))
+    else if (entry.type === 'writes') applyWrites(state, entry, entry.data as WritesData)
+    else if (entry.type === 'pruned') applyPruned(state, entry.data as PrunedData)
+  },
+  checkpoint: { every: 512, first: 1024 },
+  paged: { pageBytes: 16 * 1024, touches },
+  compressAboveBytes: 512,
+  retain: { checkpoints: 2, history: 'needed' },
+}
+
+export function checkpointKey(ns: string, id: string): string {
+  return `${ns}\0${id}`
+}
+
+/** Special writes (errors, interrupts) have negative indexes and come first. */
+export function writeKey(ns: string, id: string, task: string, index: number): string {
+  return `${checkpointKey(ns, id)}\0${task}\0${String(index + 1000).padStart(10, '0')}`
+}
+
+/** Values are named by the entry that brought them. */
+export function valueId(seq: number, index: number): string {
+  return `${seq.toString(36).padStart(9, '0')}.${index}`
+}
+
+/** @example differ({ a: 1, b: 2 }, { a: 1, c: 3 }, Object.is) // [['c', 3], ['b']] */
+export function differ<V>(
+  before: Readonly<Record<string, V>>,
+  after: Readonly<Record<string, V>>,
+  isSame: (a: V, b: V) => boolean,
+): Difference<V> {
+  const set: (string | V)[] = []
+  for (const [key, value] of Object.entries(after)) {
+    if (!Object.hasOwn(before, key) || !isSame(before[key] as V, value)) set.push(key, value)
+  }
+  return [set, Object.keys(before).filter((key) => !Object.hasOwn(after, key))]
+}
+
+/** What did not change is shared with the parent's record. */
+function patch<V>(before: Readonly<Record<string, V>>, [set, gone]: Difference<V>): Readonly<Record<string, V>> {
+  if (set.length === 0 && gone.length === 0) return before
+  const made: Record<string, V> = {}
+  for (const key of Object.keys(before)) if (!gone.includes(key)) define(made, key, before[key])
+  for (let i = 0; i < set.length; i += 2) define(made, set[i] as string, set[i + 1])
+  return made
+}
+
+const uuidForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+
+/** A UUID in its usual spelling takes 16 bytes; any other id stays text. */
+export function packId(id: string): string | Uint8Array {
+  return uuidForm.test(id) ? new Uint8Array(Buffer.from(id.replaceAll('-', ''), 'hex')) : id
+}
+
+export function unpackId(id: string | Uint8Array): string {
+  if (typeof id === 'string') return id
+  const hex = Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('hex')
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
+}
+
+/** An ISO time in its usual spelling is stored as its number. */
+export function packTime(ts: string): string | number {
+  const ms = Date.parse(ts)
+  return Number.isFinite(ms) && new Date(ms).toISOString() === ts ? ms : ts
+}
+
+export function unpackTime(ts: string | number): string {
+  return typeof ts === 'number' ? new Date(ts).toISOString() : ts
+}
+
+const nothing: CheckpointRecord = {
+  parent: null,
+  v: 4,
+  ts: '',
+  versions: {},
+  seen: {},
+  metadata: {},
+  channels: {},
+  extra: null,
+}
+
+/** What a checkpoint's differences are taken against. */
+export function parentOf(state: ThreadState, ns: string, parent: string | null): CheckpointRecord {
+  return (parent === null ? undefined : state.checkpoints.get(checkpointKey(ns, parent))) ?? nothing
+}
+
+function applyCheckpoint(state: ThreadState, entry: Entry, data: CheckpointData): void {
+  const [ns, packedId, packedParent, v, ts, versions, seen, metadata, channels, values, leaves, extra] = data
+  const { seq } = entry
+  keepLeaves(state, seq, leaves)
+  const ids = values.map((value, i) => {
+    const id = valueId(seq, i)
+    state.values.set(id, storedOf(seq, value))
+    return id
+  })
+  const parent = packedParent === null ? null : unpackId(packedParent)
+  const before = parentOf(state, ns, parent)
+  const [set, gone] = channels
+  const named = set.map((item) => (typeof item === 'number' ? ids[item]! : item))
+  const [fields, fieldsGone] = metadata
+  const settled = fields.map((item) => (typeof item === 'string' ? item : settlePacked(seq, item)))
+  state.checkpoints.set(checkpointKey(ns, unpackId(packedId)), {
+    parent,
+    v,
+    ts,
+    versions: patch(before.versions, versions),
+    seen: patch(before.seen, seen),
+    metadata: patch(before.metadata, [settled, fieldsGone]),
+    channels: patch(before.channels, [named, gone]),
+    extra: extra === null ? null : settlePacked(seq, extra),
+  })
+}
+
+function keepLeaves(state: ThreadState, seq: number, leaves: NewLeaves): void {
+  for (const [n, leaf] of leaves.entries()) state.leaves.set(placeKey(placeOf(seq, n)), leaf)
+}
+
+function storedOf(seq: number, value: NewValue): StoredValue {
+  if (value[0] === 0) {
+    const packed = settlePacked(seq, value[1])
+    return value[2] === undefined ? { packed } : { packed, serde: value[2] }
+  }
+  const [, base, keep, items, depth, refs] = value
+  return { base, keep, items, depth, leaves: settleRefs(seq, refs) }
+}
+
+function applyWrites(state: ThreadState, { seq }: Entry, data: WritesData): void {
+  const [ns, id, packedTask, writes, leaves] = data
+  keepLeaves(state, seq, leaves)
+  const task = unpackId(packedTask)
+  for (const [index, packedChannel, unsettled, serde] of writes) {
+    const packed = settlePacked(seq, unsettled)
+    const channel = unpackChannel(packedChannel)
+    const key = writeKey(ns, unpackId(id), task, index)
+    // The first of a task counts; special writes are replaced.
+    if (index >= 0 && state.writes.has(key)) continue
+    state.writes.set(key, serde === undefined ? { task, channel, packed } : { task, channel, packed, serde })
+  }
+}
+
+function applyPruned(state: ThreadState, [checkpoints, writes, values, leaves]: PrunedData): void {
+  for (const key of checkpoints) state.checkpoints.delete(key)
+  for (const key of writes) state.writes.delete(key)
+  for (const id of values) state.values.delete(id)
+  for (const place of leaves) state.leaves.delete(placeKey(place))
+}
+
+function* touches({ type, seq, data }: Entry): Generator<readonly [part: keyof ThreadState, key: string]> {
+  if (type === 'pruned') {
+    const [checkpoints, writes, values, leaves] = data as PrunedData
+    for (const key of checkpoints) yield ['checkpoints', key]
+    for (const key of writes) yield ['writes', key]
+    for (const id of values) yield ['values', id]
+    for (const place of leaves) yield ['leaves', placeKey(place)]
+    return
+  }
+  // What an entry brings goes to the end, wherever that is.
+  yield ['values', valueId(seq, 0)]
+  yield ['leaves', placeKey(placeOf(seq, 0))]
+  if (type === 'checkpoint') {
+    const [ns, id, parent] = data as CheckpointData | NamedCheckpoint
+    yield ['checkpoints', checkpointKey(ns, unpackId(id))]
+    if (parent !== null) yield ['checkpoints', checkpointKey(ns, unpackId(parent))]
+  } else if (type === 'writes') {
+    const [ns, id, task, writes] = data as WritesData
+    for (const [index] of writes) yield ['writes', writeKey(ns, unpackId(id), unpackId(task), index)]
+  }
+}

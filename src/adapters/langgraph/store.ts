@@ -1,0 +1,251 @@
+// RepriseStore: the long-term memory of LangGraph.js graphs (BaseStore), shared by all threads. One timeline for each
+// namespace, so that users do not get in each other's way; puts of a batch to one namespace are one commit. Works on
+// every store, also with several processes on one namespace. There is no vector index: a search goes by prefix and filter.
+
+import {
+  BaseStore,
+  type GetOperation,
+  InvalidNamespaceError,
+  type Item,
+  type ListNamespacesOperation,
+  type MatchCondition,
+  type Operation,
+  type OperationResults,
+  type PutOperation,
+  type SearchItem,
+  type SearchOperation,
+} from '@langchain/langgraph-checkpoint'
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
+import { SharedTimeline } from '../../engine/commit/shared.ts'
+import type { Fold } from '../../engine/definition.ts'
+import { newId } from '../../engine/kernel.ts'
+import { checkFirstSegment } from '../../engine/kinds.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { memoryKind } from './model.ts'
+import { matchesFilter } from './store-filter.ts'
+
+export interface RepriseStoreOptions {
+  /** First part of the timelines' ids; 'langgraph-store' if left out. */
+  readonly name?: string
+  /** Namespaces that this process keeps open at once; 100 if left out. */
+  readonly openNamespacesMax?: number
+}
+
+interface Stored {
+  readonly value: Record<string, unknown>
+  readonly createdAt: number
+  readonly updatedAt: number
+}
+
+interface NamespaceState {
+  readonly items: Keyed<Stored>
+}
+
+type Puts = readonly (readonly [key: string, value: Record<string, unknown> | null])[]
+
+const fold: Fold<NamespaceState> = {
+  version: 'langgraph-store 1',
+  initial: () => ({ items: keyed() }),
+  apply({ items }, { data, time }) {
+    for (const [key, value] of data as Puts) {
+      if (value === null) items.delete(key)
+      else items.set(key, { value, createdAt: items.get(key)?.createdAt ?? time, updatedAt: time })
+    }
+  },
+  checkpoint: { every: 200 },
+  retain: { checkpoints: 2, history: 'needed' },
+}
+
+const pageSize = 200
+
+/** @example const graph = builder.compile({ checkpointer: new RepriseSaver(rp), store: new RepriseStore(rp) }) */
+export class RepriseStore extends BaseStore {
+  readonly #engine: Reprise
+  readonly #prefix: string
+  readonly #openMax: number
+  /** The least recently used first. */
+  readonly #open = new Map<string, { readonly timeline: SharedTimeline<NamespaceState>; users: number }>()
+
+  constructor(engine: Reprise, options: RepriseStoreOptions = {}) {
+    super()
+    this.#engine = engine
+    const name = checkFirstSegment('store', options.name ?? 'langgraph-store', 'langgraph-store')
+    this.#prefix = `${name}/`
+    this.#openMax = options.openNamespacesMax ?? 100
+    engine.declare({ ...memoryKind, name, scope: this.#prefix, fold: fold as Fold<unknown> })
+  }
+
+  /** Reads see what was there before the puts of the same batch; of several puts to one key, the last counts. */
+  override async batch<Op extends Operation[]>(operations: Op): Promise<OperationResults<Op>> {
+    const results: unknown[] = []
+    const puts = new Map<
+      string,
+      { readonly namespace: readonly string[]; readonly items: Map<string, PutOperation['value']> }
+    >()
+    for (const operation of operations) {
+      if ('namespacePrefix' in operation) results.push(await this.#search(operation))
+      else if ('value' in operation) {
+        checkNamespace(operation.namespace)
+        const id = this.#idOf(operation.namespace)
+        const group = puts.get(id) ?? { namespace: operation.namespace, items: new Map() }
+        group.items.set(checkKey(operation.key), operation.value)
+        puts.set(id, group)
+        results.push(undefined)
+      } else if ('key' in operation) results.push(await this.#get(operation))
+      else results.push(await this.#listNamespaces(operation))
+    }
+    for (const { namespace, items } of puts.values()) await this.#put(namespace, [...items])
+    return results as OperationResults<Op>
+  }
+
+  /** Lets go of the namespaces that this store holds open. The engine stays open. */
+  override async stop(): Promise<void> {
+    const open = [...this.#open.values()]
+    this.#open.clear()
+    await Promise.all(open.map(({ timeline }) => timeline.close()))
+  }
+
+  async #get({ namespace, key }: GetOperation): Promise<Item | null> {
+    checkNamespace(namespace)
+    return await this.#use(namespace, (timeline) =>
+      timeline.look(({ items }) => {
+        const stored = items.get(checkKey(key))
+        return stored ? itemOf(namespace, key, stored) : null
+      }),
+    )
+  }
+
+  async #put(namespace: readonly string[], puts: Puts): Promise<void> {
+    // The same for every attempt: a put whose answer got lost is not made twice.
+    const key = newId(this.#engine.kernel.random)
+    const data = structuredClone(puts)
+    const isDeletion = data.every(([, value]) => value === null)
+    await this.#use(namespace, async (timeline) => {
+      // To delete what is not there does not make a namespace.
+      if (isDeletion && (await timeline.read()) === null) return
+      await timeline.write(({ items }) => {
+        const isNothing = data.every(([name, value]) => value === null && !items.has(name))
+        return { entry: isNothing ? null : { type: 'put', data, key }, done: () => undefined }
+      })
+    })
+  }
+
+  async #search(operation: SearchOperation): Promise<SearchItem[]> {
+    const { namespacePrefix, filter = {}, limit = 10, offset = 0, query } = operation
+    if (query !== undefined) {
+      throw new RepriseError('INVALID_ARGUMENT', 'this store has no vector index: search by prefix and filter', {
+        query,
+      })
+    }
+    const found: SearchItem[] = []
+    for await (const namespace of this.#namespaces(namespacePrefix)) {
+      const items = await this.#use(namespace, (timeline) =>
+        timeline.look((state) =>
+          [...state.items.entries()]
+            .filter(([, { value }]) => matchesFilter(value, filter))
+            .map(([key, stored]) => itemOf(namespace, key, stored)),
+        ),
+      )
+      found.push(...(items ?? []))
+      if (found.length >= offset + limit) break
+    }
+    return found.slice(offset, offset + limit)
+  }
+
+  /** A namespace stays on the list when its last item was deleted. */
+  async #listNamespaces(operation: ListNamespacesOperation): Promise<string[][]> {
+    const { matchConditions = [], maxDepth, limit = Number.POSITIVE_INFINITY, offset = 0 } = operation
+    const found = new Map<string, string[]>()
+    for await (const namespace of this.#namespaces([])) {
+      if (!matchConditions.every((condition) => matches(condition, namespace))) continue
+      const shown = maxDepth === undefined ? namespace : namespace.slice(0, maxDepth)
+      found.set(this.#idOf(shown), shown)
+      if (found.size >= offset + limit) break
+    }
+    return [...found.values()].slice(offset, offset + limit)
+  }
+
+  async *#namespaces(prefix: readonly string[]): AsyncGenerator<string[]> {
+    if (prefix.length > 0) {
+      checkNamespace(prefix)
+      if (await this.#engine.head(this.#idOf(prefix))) yield [...prefix]
+    }
+    const below = prefix.length === 0 ? this.#prefix : `${this.#idOf(prefix)}/`
+    for (let after: TimelineId | undefined; ; ) {
+      const page = await this.#engine.list({ prefix: below, limit: pageSize, ...(after !== undefined && { after }) })
+      for (const { timeline } of page) {
+        // A label has no "~" of its own: what has one is the archive of a rollback.
+        if (!timeline.includes('~')) yield timeline.slice(this.#prefix.length).split('/').map(decodeURIComponent)
+      }
+      if (page.length < pageSize) return
+      after = page.at(-1)!.timeline
+    }
+  }
+
+  async #use<T>(
+    namespace: readonly string[],
+    work: (timeline: SharedTimeline<NamespaceState>) => Promise<T>,
+  ): Promise<T> {
+    const id = this.#idOf(namespace)
+    const held = this.#open.get(id) ?? { timeline: new SharedTimeline(this.#engine, id, fold), users: 0 }
+    this.#open.delete(id)
+    this.#open.set(id, held)
+    held.users += 1
+    try {
+      return await work(held.timeline)
+    } finally {
+      held.users -= 1
+      await this.#evict()
+    }
+  }
+
+  async #evict(): Promise<void> {
+    for (const [id, { timeline, users }] of this.#open) {
+      if (this.#open.size <= this.#openMax) return
+      if (users > 0 || timeline.isBusy) continue
+      this.#open.delete(id)
+      await timeline.close()
+    }
+  }
+
+  #idOf(namespace: readonly string[]): TimelineId {
+    return timelineId(this.#prefix + namespace.map(encode).join('/'))
+  }
+}
+
+function itemOf(namespace: readonly string[], key: string, { value, createdAt, updatedAt }: Stored): Item {
+  return {
+    namespace: [...namespace],
+    key,
+    // The caller's own: what it does to it does not reach what is stored.
+    value: structuredClone(value),
+    createdAt: new Date(createdAt),
+    updatedAt: new Date(updatedAt),
+  }
+}
+
+function matches({ matchType, path }: MatchCondition, namespace: readonly string[]): boolean {
+  if (path.length > namespace.length) return false
+  const from = matchType === 'prefix' ? 0 : namespace.length - path.length
+  return path.every((label, i) => label === '*' || label === namespace[from + i])
+}
+
+function encode(label: string): string {
+  return encodeURIComponent(label).replaceAll('~', '%7E')
+}
+
+function checkNamespace(namespace: readonly unknown[]): void {
+  if (namespace.length === 0) throw new InvalidNamespaceError('a namespace has at least one label')
+  for (const label of namespace) {
+    if (typeof label !== 'string' || label === '' || label.includes('.') || /\p{Surrogate}/u.test(label)) {
+      throw new InvalidNamespaceError(`a label of a namespace is text, not empty, without periods: ${String(label)}`)
+    }
+  }
+}
+
+function checkKey(key: unknown): string {
+  if (typeof key === 'string' && key !== '') return key
+  throw new RepriseError('INVALID_ARGUMENT', 'the key of an item must be a text that is not empty')
+}

@@ -1,0 +1,32 @@
+// One thread: its timeline, shared with whatever other processes use it, and what is known of its lists and leaves.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { SharedTimeline } from '../../engine/commit/shared.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { type ThreadState, threadFold } from './fold.ts'
+import { Leaves } from './leaves.ts'
+import { Lists } from './lists.ts'
+import type { Portable } from './portable.ts'
+
+export class Thread extends SharedTimeline<ThreadState> {
+  readonly lists: Lists
+  readonly leaves: Leaves
+
+  constructor(engine: Reprise, id: TimelineId, portable: Portable) {
+    const lists = new Lists(portable)
+    const leaves = new Leaves()
+    super(engine, id, threadFold, () => {
+      lists.forget()
+      leaves.forget()
+    })
+    this.lists = lists
+    this.leaves = leaves
+  }
+
+  /** Captures the state twice, at two sequences: then nobody needs the history before them, and retention trims it. */
+  async settle(): Promise<void> {
+    await this.checkpoint('pruned')
+    await this.write(() => ({ entry: { type: 'pruned', data: [[], [], [], []] }, done: () => undefined }))
+    await this.checkpoint('pruned')
+  }
+}

@@ -1,0 +1,196 @@
+// RepriseSession: the conversation of an OpenAI agent as a timeline. Items are appended in one commit, changes come once
+// even if the answer to one got lost, and the transactions of newer SDKs are atomic and remembered by their id.
+
+import type { AgentInputItem, Session } from '@openai/agents'
+import { timelineId, toHex } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
+import { SharedTimeline } from '../../engine/commit/shared.ts'
+import type { Fold } from '../../engine/definition.ts'
+import { newId } from '../../engine/kernel.ts'
+import { checkFirstSegment } from '../../engine/kinds.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { sessionKind } from './model.ts'
+
+export interface RepriseSessionOptions {
+  /** First part of the timeline's id; 'openai-agents' if left out. */
+  readonly name?: string
+}
+
+interface State {
+  readonly items: Keyed<AgentInputItem>
+  /** Digest of each transaction that was applied, by its id. */
+  readonly operations: Keyed<string>
+  next: number
+}
+
+/** The transactions and rewrites of the SDK, as far as they matter here. */
+interface TransactionArgs {
+  readonly operationId: string
+  readonly transaction:
+    | { readonly type: 'append_items'; readonly items: AgentInputItem[] }
+    | {
+        readonly type: 'replace_suffix'
+        readonly expectedSuffix: AgentInputItem[]
+        readonly replacement: AgentInputItem[]
+      }
+}
+interface RewriteArgs {
+  readonly mutations: readonly {
+    readonly type: 'replace_function_call'
+    readonly callId: string
+    readonly replacement: AgentInputItem
+  }[]
+}
+
+/** What changed: items cut from the end, items put at the end, items put in the place of others. */
+interface Change {
+  readonly cut?: number
+  readonly add?: readonly AgentInputItem[]
+  readonly put?: readonly (readonly [string, AgentInputItem])[]
+  readonly operation?: readonly [string, string]
+}
+
+const fold: Fold<State> = {
+  version: 'openai-agents 1',
+  initial: () => ({ items: keyed(), operations: keyed(), next: 0 }),
+  apply(state, entry) {
+    if (entry.type === 'cleared') {
+      state.items.clear()
+      state.operations.clear()
+      return
+    }
+    const { cut = 0, add = [], put = [], operation } = entry.data as Change
+    for (const key of [...state.items.keys({ reverse: true, limit: cut })]) state.items.delete(key)
+    for (const [key, item] of put) state.items.set(key, item)
+    for (const item of add) state.items.set(String(state.next++).padStart(10, '0'), item)
+    if (operation) state.operations.set(...operation)
+  },
+  checkpoint: { every: 1000 },
+  retain: { checkpoints: 2 },
+}
+
+/** @example await run(agent, 'Hello', { session: new RepriseSession(rp, 'customer-7') }) */
+export class RepriseSession implements Session {
+  readonly #id: string
+  readonly #engine: Reprise
+  readonly #timeline: SharedTimeline<State>
+
+  constructor(engine: Reprise, id: string, options: RepriseSessionOptions = {}) {
+    const name = checkFirstSegment('session', options.name ?? 'openai-agents', 'openai-agents')
+    const prefix = `${name}/`
+    this.#id = id
+    this.#engine = engine
+    this.#timeline = new SharedTimeline(engine, timelineId(prefix + id), fold)
+    engine.declare({ ...sessionKind, name, scope: prefix, fold: fold as Fold<unknown> })
+  }
+
+  async getSessionId(): Promise<string> {
+    return this.#id
+  }
+
+  /** The newest `limit` items, or all, oldest first. */
+  async getItems(limit?: number): Promise<AgentInputItem[]> {
+    if (limit !== undefined && limit <= 0) return []
+    const state = await this.#timeline.read()
+    if (!state) return []
+    const items = [...state.items.values({ reverse: true, ...(limit !== undefined && { limit }) })].reverse()
+    // The caller's own: what it does to them does not reach what is stored.
+    return items.map((item) => structuredClone(item))
+  }
+
+  async addItems(items: AgentInputItem[]): Promise<void> {
+    if (items.length > 0) await this.#change(() => ({ add: items }))
+  }
+
+  async popItem(): Promise<AgentInputItem | undefined> {
+    let popped: AgentInputItem | undefined
+    await this.#change((state) => {
+      popped = [...state.items.values({ reverse: true, limit: 1 })][0]
+      return popped === undefined ? null : { cut: 1 }
+    })
+    return popped && structuredClone(popped)
+  }
+
+  /**
+   * Removes the items for good, with the history that brought them: nothing can read them any more. If a fork or a
+   * savepoint still holds them, the session is empty all the same, and PINNED says what is left.
+   */
+  async clearSession(): Promise<void> {
+    try {
+      await this.#timeline.remove()
+    } catch (error) {
+      if (!isReprise(error, 'PINNED')) throw error
+      if (await this.#timeline.read())
+        await this.#timeline.writeAlone(() => ({ entry: { type: 'cleared', data: null }, done: () => undefined }))
+      throw new RepriseError(
+        'PINNED',
+        `the session ${this.#id} is empty now, but its items can still be read: ${error.message}`,
+        { session: this.#id },
+        error,
+      )
+    }
+  }
+
+  async replaceHistoryWithCompaction(items: AgentInputItem[]): Promise<void> {
+    await this.#change((state) => ({ cut: state.items.size, add: items }))
+  }
+
+  async applyHistoryMutations({ mutations }: RewriteArgs): Promise<void> {
+    await this.#change((state) => {
+      const put = mutations.flatMap(({ callId, replacement }): [string, AgentInputItem][] => {
+        for (const [key, item] of state.items.entries({ reverse: true })) {
+          if (item.type === 'function_call' && item.callId === callId) return [[key, replacement]]
+        }
+        return []
+      })
+      return put.length === 0 ? null : { put }
+    })
+  }
+
+  async applyHistoryTransaction({ operationId, transaction }: TransactionArgs): Promise<void> {
+    if (typeof operationId !== 'string' || operationId.trim() === '') {
+      throw new RepriseError('INVALID_ARGUMENT', 'a transaction needs an operationId')
+    }
+    const digest = this.#digest(transaction)
+    await this.#change((state) => {
+      const known = state.operations.get(operationId)
+      if (known === digest) return null
+      if (known !== undefined) {
+        throw new RepriseError('INVALID_ARGUMENT', 'this operationId was used for another transaction', { operationId })
+      }
+      const operation = [operationId, digest] as const
+      if (transaction.type === 'append_items') return { add: transaction.items, operation }
+      const { expectedSuffix, replacement } = transaction
+      const count = expectedSuffix.length
+      const actual = [...state.items.values({ reverse: true, limit: count })].reverse()
+      if (actual.length !== count || this.#digest(actual) !== this.#digest(expectedSuffix)) {
+        throw new RepriseError('INVALID_ARGUMENT', 'history does not end as the transaction expects', { operationId })
+      }
+      return { cut: count, add: replacement, operation }
+    })
+  }
+
+  /** Lets go of the timeline; it opens again when it is used. */
+  async close(): Promise<void> {
+    await this.#timeline.close()
+  }
+
+  /** Changes are made one after another, each on what the one before left. */
+  async #change(make: (state: State) => Change | null): Promise<void> {
+    // The same for every attempt: a change whose answer got lost is not made twice.
+    const key = newId(this.#engine.kernel.random)
+    await this.#timeline.writeAlone((state) => {
+      const data = make(state)
+      return {
+        entry: data === null ? null : { type: 'changed', data: structuredClone(data), key },
+        done: () => undefined,
+      }
+    })
+  }
+
+  #digest(value: unknown): string {
+    const { codec, hash } = this.#engine.kernel
+    return toHex(hash(codec.encode(structuredClone(value))))
+  }
+}

@@ -1,0 +1,65 @@
+// Pieces of the decoder that a value read in one go and one read in steps share.
+
+import { define, needsDefine, shapeBytesMax, shapeKeysMax } from './format.ts'
+import { malformed, type ValueReader } from './reader.ts'
+
+/** Where the next step ends, and how long one is. */
+export interface Pace {
+  at: number
+  readonly stepBytes: number
+}
+
+/** The keys of an object that names them all: in order, and too many or too long for a shape. */
+export class SortedKeys {
+  readonly count: number
+  readonly #in: ValueReader
+  readonly #isTableFull: boolean
+  #bytes = 0
+  #before: string | undefined
+
+  constructor(from: ValueReader, isTableFull: boolean) {
+    this.#in = from
+    this.#isTableFull = isTableFull
+    this.count = from.count(2)
+  }
+
+  next(): string {
+    const start = this.#in.offset
+    const key = this.#in.text()
+    this.#bytes += this.#in.offset - start
+    if (this.#before !== undefined && this.#before >= key) throw malformed('keys are not sorted')
+    this.#before = key
+    return key
+  }
+
+  check(): void {
+    if (this.count <= shapeKeysMax && this.#bytes <= shapeBytesMax && !this.#isTableFull) {
+      throw malformed('a small object is written as a large one')
+    }
+  }
+}
+
+export function setField(result: Record<string, unknown>, key: string, value: unknown): void {
+  if (needsDefine(key)) define(result, key, value)
+  else result[key] = value
+}
+
+/** The fields of an error as they were written, where they belong; MALFORMED for any other spelling. */
+export function fillError(result: Error, kindName: string, fields: Record<string, unknown>): void {
+  if (Object.hasOwn(fields, 'stack') || fields.message === '') throw malformed('an error has another spelling')
+  if (Object.hasOwn(fields, 'name') && fields.name === kindName) throw malformed('an error has another spelling')
+  const isAggregate = kindName === 'AggregateError'
+  // An AggregateError is made with an empty list; one that was written without any has none.
+  if (isAggregate) Reflect.deleteProperty(result, 'errors')
+  for (const key of Object.keys(fields)) {
+    const isHidden = hiddenErrorFields.has(key) || (isAggregate && key === 'errors')
+    define(result, key, fields[key], !isHidden)
+  }
+  define(result, 'stack', `${shown(result.name)}: ${shown(result.message)}`, false)
+}
+
+const hiddenErrorFields: ReadonlySet<string> = new Set(['name', 'message', 'cause'])
+
+function shown(value: unknown): string {
+  return typeof value === 'string' ? value : '?'
+}

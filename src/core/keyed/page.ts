@@ -1,0 +1,82 @@
+// A page of a Keyed: neighbouring keys with their values, who may write to it, and how it is stored. A page may lie in
+// the store only; then it knows how to bring its entries in.
+
+import { assert } from '../assert.ts'
+import type { Segment } from '../manifest.ts'
+
+/** Says who may write to a page: the tree that holds the same token. */
+export type Owner = { readonly owner: true }
+
+/** One writing of pages, for one capture: the line of checkpoints it belongs to, and whether it came to nothing. */
+export interface PageWrite {
+  readonly lineage: object
+  isVoid: boolean
+}
+
+/** How a page was last stored. */
+export interface StoredPage {
+  readonly write: PageWrite
+  readonly segments: readonly Segment[]
+}
+
+export interface Page<V> {
+  readonly owner: Owner
+  readonly keys: string[]
+  readonly values: V[]
+  /** Undefined since it was last touched. */
+  stored: StoredPage | undefined
+  /** Not null: its entries lie in the store only. */
+  unread: Unread | null
+}
+
+export interface Unread {
+  readonly entries: number
+  /** Brings the entries in; the page is an ordinary one when it resolves. */
+  read(): Promise<void>
+}
+
+/** Pages are needed that were not read yet. Nothing was changed: read them and do it again. */
+export class UnreadPages extends Error {
+  readonly #pages: readonly Unread[]
+
+  constructor(pages: readonly Unread[]) {
+    super('pages of a Keyed are needed that were not read yet')
+    this.#pages = pages
+  }
+
+  read(): Promise<unknown> {
+    return Promise.all(this.#pages.map((page) => page.read()))
+  }
+}
+
+/** Entries of a page in order, or the page as it lies in the store. */
+export type LoadedPage<V> =
+  | { readonly keys: string[]; readonly values: V[]; readonly stored: StoredPage | undefined }
+  | { readonly first: string; readonly entries: number; readonly stored: StoredPage; read(): Promise<PageEntries<V>> }
+
+export interface PageEntries<V> {
+  readonly keys: readonly string[]
+  readonly values: readonly V[]
+}
+
+export function unreadPage<V>(owner: Owner, stored: Extract<LoadedPage<V>, { readonly first: string }>): Page<V> {
+  const page: Page<V> = { owner, keys: [], values: [], stored: stored.stored, unread: null }
+  const fill = ({ keys, values }: PageEntries<V>) => {
+    assert(keys.length === stored.entries && keys[0] === stored.first, 'a page has the entries that it is known for')
+    for (const key of keys) page.keys.push(key)
+    for (const value of values) page.values.push(value)
+    page.unread = null
+  }
+  let reading: Promise<void> | null = null
+  const read = () => {
+    reading ??= stored
+      .read()
+      .then(fill)
+      .finally(() => {
+        reading = null
+      })
+    return reading
+  }
+  page.unread = { entries: stored.entries, read }
+  return page
+}

@@ -1,0 +1,313 @@
+// The pages behind Keyed: sorted keys in sorted pages, copied when written after a snapshot. A snapshot therefore costs
+// one array of page references; the pages themselves are copied one by one, as they are next touched.
+// Also kept here: which keys changed since the last capture, and as which chunks each untouched page is stored. A page
+// is known by its place and its lower bound, never by its contents alone, so it may still lie in the store, unread: then
+// whoever needs it is told by UnreadPages, brings it in and asks again.
+
+import { assert } from '../assert.ts'
+import { type LoadedPage, type Owner, type Page, type Unread, UnreadPages, unreadPage } from './page.ts'
+
+/** A page splits when it would hold more entries than this. */
+export const pageEntriesMax = 512
+/** A page with fewer entries joins a neighbour, if both together stay well below the maximum. */
+const pageEntriesMin = 64
+
+/** How a tree hangs together with its checkpoints; capture.ts keeps it. */
+export interface CaptureLine {
+  lineage: object
+  /** Of the last capture that is known to be published. */
+  mark: object | null
+  /** The capture of which it is not known yet. */
+  pending: { readonly mark: object; abandon(): void } | null
+}
+
+/** A frozen view: nothing that happens to the tree afterwards shows in it. */
+export interface TreeSnapshot<V> {
+  readonly pages: readonly Page<V>[]
+  readonly bounds: readonly string[]
+  readonly size: number
+}
+
+export class KeyedTree<V> {
+  readonly line: CaptureLine = { lineage: {}, mark: null, pending: null }
+  #owner: Owner = { owner: true }
+  #pages: Page<V>[] = []
+  /** bounds[i] is not above any key of page i and above every key of page i - 1. bounds[0] is not used. */
+  #bounds: string[] = []
+  #size = 0
+  #version = 0
+  #changed: Set<string> | null = null
+
+  get size(): number {
+    return this.#size
+  }
+
+  /** Grows with every change of keys, so that an iteration notices. */
+  get version(): number {
+    return this.#version
+  }
+
+  /** Pages must be sorted and not empty; they become this tree's own. Nothing counts as changed afterwards. */
+  static load<V>(loaded: readonly LoadedPage<V>[]): KeyedTree<V> {
+    const tree = new KeyedTree<V>()
+    let before: string | undefined
+    for (const each of loaded) {
+      const isRead = 'keys' in each
+      const first = isRead ? each.keys[0] : each.first
+      assert(
+        first !== undefined && (before === undefined || before < first),
+        'loaded pages are in order, and not empty',
+      )
+      if (isRead) assert(each.keys.length === each.values.length, 'a loaded page has as many values as keys')
+      before = isRead ? each.keys[each.keys.length - 1] : first
+      tree.#pages.push(isRead ? { ...each, owner: tree.#owner, unread: null } : unreadPage(tree.#owner, each))
+      tree.#bounds.push(first)
+      tree.#size += isRead ? each.keys.length : each.entries
+    }
+    tree.#changed = new Set()
+    return tree
+  }
+
+  /** The pages in which these keys are, or would be, as far as they were not read yet; with each, `before` more. */
+  unreadOf(keys?: Iterable<string>, before = 0): Unread[] {
+    if (this.#pages.length === 0) return []
+    if (!keys) return this.#unreadIn(0, this.#pages.length - 1)
+    let unread: Set<Unread> | null = null
+    for (const key of keys) {
+      const index = pageIndexOf(this.#bounds, key)
+      if (!this.#pages[index]!.unread) continue
+      unread ??= new Set()
+      for (const page of this.#unreadIn(index - before, index)) unread.add(page)
+    }
+    return unread ? [...unread] : []
+  }
+
+  /** The page in which this key is, or would be, if it was not read yet. */
+  unreadAt(key: string): Unread | null {
+    return this.#pages.length === 0 ? null : this.#pages[pageIndexOf(this.#bounds, key)]!.unread
+  }
+
+  #unreadIn(first: number, last: number): Unread[] {
+    return this.#pages.slice(Math.max(0, first), last + 1).flatMap(({ unread }) => unread ?? [])
+  }
+
+  find(key: string): { readonly found: boolean; readonly value: V | undefined } {
+    if (this.#pages.length === 0) return { found: false, value: undefined }
+    const page = this.#read(pageIndexOf(this.#bounds, key))
+    const at = lowerBound(page.keys, key)
+    return page.keys[at] === key ? { found: true, value: page.values[at] } : { found: false, value: undefined }
+  }
+
+  get(key: string): V | undefined {
+    if (this.#pages.length === 0) return undefined
+    const page = this.#read(pageIndexOf(this.#bounds, key))
+    const at = lowerBound(page.keys, key)
+    return page.keys[at] === key ? page.values[at] : undefined
+  }
+
+  set(key: string, value: V): void {
+    if (this.#pages.length === 0) {
+      this.#pages.push({ owner: this.#owner, keys: [key], values: [value], stored: undefined, unread: null })
+      this.#bounds.push(key)
+      this.#noteAdded(key)
+      return
+    }
+    const index = pageIndexOf(this.#bounds, key)
+    const held = this.#read(index)
+    const at = lowerBound(held.keys, key)
+    if (held.keys[at] === key) {
+      // The same primitive again changes nothing; the same object may have changed inside, so it counts.
+      if (Object.is(held.values[at], value) && !isObject(value)) return
+      this.#own(index).values[at] = value
+      this.#note(key)
+      return
+    }
+    const page = this.#own(index)
+    insert(page.keys, at, key)
+    insert(page.values, at, value)
+    this.#noteAdded(key)
+    if (page.keys.length > pageEntriesMax) this.#split(index)
+  }
+
+  delete(key: string): boolean {
+    if (this.#pages.length === 0) return false
+    const index = pageIndexOf(this.#bounds, key)
+    const at = lowerBound(this.#read(index).keys, key)
+    if (this.#pages[index]!.keys[at] !== key) return false
+    const page = this.#own(index)
+    page.keys.splice(at, 1)
+    page.values.splice(at, 1)
+    this.#size -= 1
+    this.#version += 1
+    this.#note(key)
+    if (page.keys.length < pageEntriesMin) this.#shrink(index)
+    return true
+  }
+
+  clear(): void {
+    if (this.#size === 0) return
+    this.#pages = []
+    this.#bounds = []
+    this.#size = 0
+    this.#version += 1
+    this.#changed = null
+  }
+
+  /** First position whose key is not below `key`; the page index may be one past the last page. */
+  seek(key: string): Position {
+    if (this.#pages.length === 0) return { page: 0, at: 0 }
+    const page = pageIndexOf(this.#bounds, key)
+    const at = lowerBound(this.#read(page).keys, key)
+    return at < this.#pages[page]!.keys.length ? { page, at } : { page: page + 1, at: 0 }
+  }
+
+  get pageCount(): number {
+    return this.#pages.length
+  }
+
+  /** `ahead`: if it is unread, so many after it (before it, if below 0) are asked for with it. */
+  page(index: number, ahead = 0): Page<V> | undefined {
+    const page = this.#pages[index]
+    if (page?.unread) throw new UnreadPages(this.#unreadIn(index + Math.min(0, ahead), index + Math.max(0, ahead)))
+    return page
+  }
+
+  /** Takes a view that stays as it is. From here on every page is copied before it is written. */
+  snapshot(): TreeSnapshot<V> {
+    this.#owner = { owner: true }
+    return { pages: this.#pages.slice(), bounds: this.#bounds.slice(), size: this.#size }
+  }
+
+  /** Another tree with the same contents; either may change without the other noticing. */
+  fork(): KeyedTree<V> {
+    const view = this.snapshot()
+    const tree = new KeyedTree<V>()
+    tree.#pages = view.pages.slice()
+    tree.#bounds = view.bounds.slice()
+    tree.#size = view.size
+    return tree
+  }
+
+  /** Hands over the keys changed since the last hand-over and starts anew. Null: too many to name, or never counted. */
+  takeChanged(): ReadonlySet<string> | null {
+    const changed = this.#changed
+    this.#changed = new Set()
+    return changed
+  }
+
+  /** Takes back what was handed over and did not reach a checkpoint. */
+  returnChanged(changed: ReadonlySet<string> | null): void {
+    if (changed === null || this.#changed === null) {
+      this.#changed = null
+      return
+    }
+    for (const key of changed) this.#note(key)
+  }
+
+  #read(index: number): Page<V> {
+    const page = this.#pages[index]!
+    if (page.unread) throw new UnreadPages([page.unread])
+    return page
+  }
+
+  #own(index: number): Page<V> {
+    const page = this.#pages[index]!
+    if (page.owner === this.#owner) {
+      page.stored = undefined
+      return page
+    }
+    const copy: Page<V> = {
+      owner: this.#owner,
+      keys: page.keys.slice(),
+      values: page.values.slice(),
+      stored: undefined,
+      unread: null,
+    }
+    this.#pages[index] = copy
+    return copy
+  }
+
+  #noteAdded(key: string): void {
+    this.#size += 1
+    this.#version += 1
+    this.#note(key)
+  }
+
+  #note(key: string): void {
+    if (this.#changed === null) return
+    this.#changed.add(key)
+    // Beyond half of all keys, naming them would cost more than writing the pages: stop counting.
+    if (this.#changed.size > 4096 && this.#changed.size > this.#size / 2) this.#changed = null
+  }
+
+  #split(index: number): void {
+    const page = this.#pages[index]!
+    // Keys that arrive in order would leave half-empty pages behind: at the end, only the newest entry moves on.
+    const isLast = index === this.#pages.length - 1
+    const middle = isLast ? page.keys.length - 1 : page.keys.length >> 1
+    const keys = page.keys.splice(middle)
+    const values = page.values.splice(middle)
+    this.#pages.splice(index + 1, 0, { owner: this.#owner, keys, values, stored: undefined, unread: null })
+    this.#bounds.splice(index + 1, 0, keys[0]!)
+    this.#version += 1
+  }
+
+  #shrink(index: number): void {
+    const page = this.#pages[index]!
+    if (page.keys.length === 0) {
+      this.#pages.splice(index, 1)
+      this.#bounds.splice(index, 1)
+      return
+    }
+    const left = index > 0 ? index - 1 : index
+    const next = this.#pages[left + 1]
+    // One that was not read stays as it is: small pages cost little, and nobody waits here.
+    if (next === undefined || next.unread || this.#pages[left]!.unread) return
+    if (this.#pages[left]!.keys.length + next.keys.length > pageEntriesMax / 2) return
+    const joined = this.#own(left)
+    for (const key of next.keys) joined.keys.push(key)
+    for (const value of next.values) joined.values.push(value)
+    this.#pages.splice(left + 1, 1)
+    this.#bounds.splice(left + 1, 1)
+  }
+}
+
+export interface Position {
+  readonly page: number
+  readonly at: number
+}
+
+/** The page in which the key is, or would be. */
+export function pageIndexOf(bounds: readonly string[], key: string): number {
+  let low = 1
+  let high = bounds.length
+  // Keys that arrive in order go to the last page: look there first.
+  if (high > 1 && bounds[high - 1]! <= key) return high - 1
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (bounds[middle]! <= key) low = middle + 1
+    else high = middle
+  }
+  return low - 1
+}
+
+export function lowerBound(keys: readonly string[], key: string): number {
+  let low = 0
+  let high = keys.length
+  if (high > 0 && keys[high - 1]! < key) return high
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (keys[middle]! < key) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+function insert<T>(items: T[], at: number, item: T): void {
+  if (at === items.length) items.push(item)
+  else items.splice(at, 0, item)
+}
+
+function isObject(value: unknown): boolean {
+  return (typeof value === 'object' && value !== null) || typeof value === 'function'
+}

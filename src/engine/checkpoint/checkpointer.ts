@@ -1,0 +1,443 @@
+// Checkpoints of one open timeline: decides when (by policy and measured costs), captures without stopping the work,
+// publishes state and coordinate together under the fence, reads back what it wrote, and then lets retention run.
+// One checkpoint is under way at a time. A failed one loses nothing: what was dirty stays dirty, and after a pause it is
+// tried again.
+
+import type { Coordinate, ManifestId } from '../../core/coordinate.ts'
+import type { MeasuredCosts } from '../../core/costs.ts'
+import { type CheckpointInterval, usesCosts } from '../../core/economics.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { defaultKeyedPlanSettings } from '../../core/keyed/plan.ts'
+import { encodeManifest, type Manifest } from '../../core/manifest.ts'
+import { growingPause } from '../../core/pause.ts'
+import type { Attribute, ManifestRecord } from '../../core/ports.ts'
+import type { Fold } from '../definition.ts'
+import { type Kernel, newId } from '../kernel.ts'
+import { stateIo } from '../kernel-io.ts'
+import { type Entry, floorOf } from '../recovery/history.ts'
+import type { Recovered } from '../recovery/recover.ts'
+import { verifyChunks } from '../recovery/restore.ts'
+import { refuseInvalid } from '../recovery/validity.ts'
+import type { OpenTimeline } from '../timeline.ts'
+import { forgetEffects } from '../tools/forget-effects.ts'
+import {
+  abandonCapture,
+  type CaptureBase,
+  type CaptureSettings,
+  captureState,
+  TouchedValue,
+  writeCapture,
+} from './capture.ts'
+import { ChunkHold } from './chunk-hold.ts'
+import { defaultOutputSettings } from './output.ts'
+import { retain } from './retain.ts'
+import { CheckpointTiming } from './timing.ts'
+
+const firstPauseMs = 100
+const longestPauseMs = 60_000
+/** A capture that held up the process for longer is told. */
+const heldMs = 50
+
+export interface CheckpointRequest {
+  /** Shown in the catalog; "manual" if left out. */
+  readonly trigger?: string
+  readonly label?: string
+  /** Keep until released: a savepoint. */
+  readonly pin?: boolean
+  /** Write the whole state, reusing no chunk of an earlier checkpoint's list. */
+  readonly full?: boolean
+}
+
+export interface PublishedCheckpoint {
+  readonly id: ManifestId
+  readonly coordinate: Coordinate
+  readonly totalBytes: number
+  readonly addedBytes: number
+  readonly ms: number
+  readonly longestStallMs: number
+  readonly kind: 'full' | 'incremental'
+}
+
+export interface CheckpointingStatus {
+  readonly lastSeq: number | null
+  readonly entriesSince: number
+  readonly costs: MeasuredCosts
+  /** The last decision in words, with the numbers behind it. */
+  readonly because: string
+  /** What would be picked now by policy and measured costs, one sentence per trigger. */
+  readonly interval: CheckpointInterval
+  /** Mean time between failures, where the policy has it observed; else null. */
+  readonly failureEveryMs: number | null
+  readonly failuresInARow: number
+}
+
+export class Checkpointer<State> {
+  readonly #kernel: Kernel
+  readonly #timeline: OpenTimeline<State>
+  readonly #fold: Fold<State>
+  #base: { readonly id: string; readonly capture: CaptureBase } | null
+  readonly #timing: CheckpointTiming
+  #lastSeq: number | null
+  #failuresInARow = 0
+  #failing: { readonly since: number; readonly failures: number; readonly reason: string } | null = null
+  #underWay: Promise<unknown> = Promise.resolve()
+  #isQueued = false
+  #milestone: string | null = null
+  #isStopped = false
+  /** Others have written since the last look at the catalog. */
+  #isFollowing = false
+  /** A limit is reached and has to wait: the timer decides, not every append. */
+  #isWaiting = false
+  #isKeeping = false
+  #cancelTimer: (() => void) | null = null
+  /** Not null after a failure, until it is tried again: whatever is wrong does not get better by trying all the time. */
+  #cancelPause: (() => void) | null = null
+
+  constructor(kernel: Kernel, timeline: OpenTimeline<State>, fold: Fold<State>, recovered: Recovered<State>) {
+    this.#kernel = kernel
+    this.#timeline = timeline
+    this.#fold = fold
+    this.#base = recovered.base
+    const { report, replayMsPerEntry } = recovered
+    this.#lastSeq = report.checkpoint?.seq ?? null
+    const [head] = recovered.lineage
+    const { attributes = {}, createdAt = kernel.worker.now() } = head ?? {}
+    const floorSeq = recovered.lineage.length > 0 ? floorOf(recovered.lineage).seq : 0
+    this.#timing = new CheckpointTiming(kernel.clock, fold.checkpoint ?? {}, attributes, () => kernel.worker.now())
+    this.#timing.recovered({
+      openMs: recovered.lineage.length > 0 ? report.planMs : null,
+      restore: report.checkpoint && { ms: report.restoreMs, bytes: recovered.restored?.bytes ?? report.bytesRead },
+      // Time goes on while no process is there: a checkpoint each hour is due in one that lives for ten minutes, too.
+      ageMs: kernel.worker.now() - (recovered.restored?.at ?? createdAt),
+      // A replica that takes over has replayed most of them earlier: not what it replayed last, all that lies there counts.
+      entries: recovered.point.seq - (report.checkpoint?.seq ?? floorSeq),
+      replayMs: replayMsPerEntry > 0 ? report.replayMs : null,
+    })
+    if (usesCosts(fold.checkpoint ?? {})) recovered.state.timeWith(this.#timing.meter)
+  }
+
+  /** The timeline is this process's to checkpoint, from here on or again. */
+  start(): void {
+    if (this.#timing.entries > 0) this.#decide()
+  }
+
+  /** What was just read took so long to replay that the next reader should not have to, whoever owns the timeline. */
+  startReading(): void {
+    this.#isFollowing = true
+    if (this.#timing.entries > 0) this.#decide(true)
+  }
+
+  declared(attributes: Record<string, Attribute>): void {
+    this.#timing.declared(attributes)
+  }
+
+  /** Entries of other processes: they may have made checkpoints too. */
+  followed(entries: number): void {
+    this.#timing.followed(entries)
+    this.#isFollowing ||= entries > 0
+  }
+
+  get status(): CheckpointingStatus {
+    const timing = this.#timing
+    return {
+      lastSeq: this.#lastSeq,
+      entriesSince: timing.entries,
+      costs: timing.costs,
+      because: timing.decision?.because ?? 'nothing was decided since the last checkpoint',
+      interval: timing.interval,
+      failureEveryMs: timing.failureEveryMs,
+      failuresInARow: this.#failuresInARow,
+    }
+  }
+
+  /** Since when every checkpoint fails, asked for or by policy, and why; null: the last one was good. */
+  get failing(): { readonly since: number; readonly failures: number; readonly reason: string } | null {
+    return this.#failing
+  }
+
+  /** Entries became durable: is a checkpoint due? Called on the hot path, so the full decision is made only near a limit. */
+  wrote(entries: readonly Entry[], bytes: number): void {
+    if (entries.length === 0 || !this.#fold.checkpoint) return
+    const isNear = this.#timing.wrote(entries.length, bytes)
+    const { on } = this.#fold.checkpoint
+    const milestone = on && entries.find((entry) => on.includes(entry.type))?.type
+    if (milestone !== undefined) this.#milestone = milestone
+    if (this.#isQueued || this.#isStopped) return
+    if (milestone !== undefined || (isNear && !this.#isWaiting)) this.#decide()
+  }
+
+  now(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
+    if (this.#isStopped) return Promise.reject(new RepriseError('CLOSED', `${this.#timeline.id} was closed`))
+    const next = this.#underWay.then(() => this.#make(request, request.trigger ?? 'manual', 'asked for'))
+    // The caller is told; the store's log is told as well.
+    next.catch((error) => {
+      const what = `asked for: ${error instanceof Error ? error.message : String(error)}`
+      this.#kernel.events.emit('report', { kind: 'checkpoint-failed', timeline: this.#timeline.id, what })
+    })
+    this.#underWay = next
+      .catch(() => undefined)
+      .then(() => {
+        if (this.#timing.entries > 0) this.#decide()
+      })
+    return next
+  }
+
+  /** What goes along with the commit that lets go of the timeline. */
+  releasing(): Record<string, Attribute> {
+    if (!this.#fold.checkpoint) return {}
+    return this.#timing.releasing(this.#timeline.epoch)
+  }
+
+  /** Lets a checkpoint that is under way finish; starts no more. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    this.#endTimer()
+    await this.#underWay
+    this.#endPause()
+  }
+
+  #decide(isReader = false): void {
+    const timing = this.#timing
+    if (!this.#fold.checkpoint || this.#isQueued || this.#isStopped || this.#cancelPause) return
+    if (!isReader && !this.#timeline.isOwner) return
+    const decision = timing.decide(this.#milestone === null ? [] : [this.#milestone])
+    this.#endTimer()
+    if (!decision.isDue) {
+      this.#isWaiting = timing.isNear && decision.dueInMs !== null
+      if (decision.dueInMs !== null) this.#startTimer(decision.dueInMs)
+      if (timing.hasDrifted) this.#keep()
+      return
+    }
+    const milestone = this.#milestone
+    this.#milestone = null
+    this.#isQueued = true
+    const trigger = decision.trigger ?? 'policy'
+    const next = this.#underWay.then(async () => {
+      if (this.#isStopped || (this.#isFollowing && (await this.#isDone()))) return null
+      return await this.#make({}, trigger, decision.because)
+    })
+    this.#underWay = next
+      .catch((error) => {
+        // Another process has it now, and its checkpoints are as good as ours.
+        if (this.#timeline.isShared && !this.#timeline.isOwner) return
+        this.#failuresInARow += 1
+        const { id } = this.#timeline
+        this.#kernel.events.emit('checkpoint-failed', { timeline: id, error, failuresInARow: this.#failuresInARow })
+        this.#milestone ??= milestone
+        this.#pause()
+      })
+      .finally(() => {
+        this.#isQueued = false
+        // What came while this one was written may want another, now or in a while.
+        if (timing.entries > 0) this.#decide()
+      })
+  }
+
+  /** Another process has made the checkpoint that would be due. */
+  async #isDone(): Promise<boolean> {
+    this.#isFollowing = false
+    const { version } = this.#fold
+    const known = (await this.#kernel.store.checkpoints(this.#timeline.id)).find(
+      ({ seq, invalid, foldVersion }) => seq <= this.#timeline.seq && invalid === null && foldVersion === version,
+    )
+    if (!known || known.seq <= (this.#lastSeq ?? 0)) return false
+    this.#lastSeq = known.seq
+    this.#timing.standsAt(this.#timeline.seq - known.seq)
+    return !this.#timing.decide().isDue
+  }
+
+  #pause(): void {
+    if (this.#isStopped || this.#timeline.broken) return
+    const pauseMs = growingPause(this.#failuresInARow, firstPauseMs, longestPauseMs)
+    this.#cancelPause = this.#kernel.clock.after(pauseMs, () => {
+      this.#cancelPause = null
+      this.#decide()
+    })
+  }
+
+  #endPause(): void {
+    this.#cancelPause?.()
+    this.#cancelPause = null
+  }
+
+  /** By time, or by a limit that had to wait: it becomes due without an append. */
+  #startTimer(delayMs: number): void {
+    // Whole milliseconds: a rest that is lost in rounding would be waited for again and again.
+    this.#cancelTimer = this.#kernel.clock.after(Math.ceil(delayMs) + 1, () => {
+      this.#cancelTimer = null
+      this.#decide()
+    })
+  }
+
+  #endTimer(): void {
+    this.#isWaiting = false
+    this.#cancelTimer?.()
+    this.#cancelTimer = null
+  }
+
+  /** Figures that moved between two checkpoints: so that the card, and the next process, have them. */
+  #keep(): void {
+    if (this.#isKeeping) return
+    this.#isKeeping = true
+    this.#timeline
+      .note(this.#timing.kept())
+      // They are a help, no more: the next checkpoint keeps them again.
+      .catch(() => undefined)
+      .finally(() => {
+        this.#isKeeping = false
+      })
+  }
+
+  async #make(request: CheckpointRequest, trigger: string, because: string): Promise<PublishedCheckpoint> {
+    try {
+      const made = await this.#attempt(request, trigger, because).catch(async (error) => {
+        const isTouched = error instanceof TouchedValue
+        // Retention dropped what we built on, or a collector took what was put while this process was away: once more, on nothing.
+        if (!isTouched && !isReprise(error, 'BASE_GONE', 'SWEPT')) throw error
+        if (!isTouched) this.#base = null
+        return await this.#attempt(request, trigger, because, isTouched)
+      })
+      this.#failing = null
+      return made
+    } catch (error) {
+      const { since = this.#kernel.clock.elapsed(), failures = 0 } = this.#failing ?? {}
+      this.#failing = { since, failures: failures + 1, reason: error instanceof Error ? error.message : String(error) }
+      throw error
+    }
+  }
+
+  /** `isHeld`: the state is captured in one go, whatever that takes. */
+  async #attempt(
+    request: CheckpointRequest,
+    trigger: string,
+    because: string,
+    isHeld = false,
+  ): Promise<PublishedCheckpoint> {
+    const hold = await ChunkHold.begin(this.#kernel)
+    try {
+      return await this.#attemptUnder(hold, request, trigger, because, isHeld)
+    } finally {
+      hold.end()
+    }
+  }
+
+  async #attemptUnder(
+    hold: ChunkHold,
+    request: CheckpointRequest,
+    trigger: string,
+    because: string,
+    isHeld: boolean,
+  ): Promise<PublishedCheckpoint> {
+    const { clock, events } = this.#kernel
+    if (this.#timeline.broken && !this.#timeline.isShared) throw this.#timeline.broken
+    const started = clock.elapsed()
+    // Captured in one go with the coordinate: nothing can be appended in between.
+    const coordinate = this.#timeline.coordinate
+    const digest = this.#timeline.digest
+    const mark = this.#timing.mark()
+    const base = request.full ? null : this.#base
+    const io = stateIo(this.#kernel, hold)
+    refuseInvalid(this.#kernel, this.#fold, this.#timeline.state, coordinate)
+    const touches = this.#timeline.touches
+    const isTouched = () => !this.#fold.immutable && this.#timeline.touches !== touches
+    const parts = this.#timeline.captureParts()
+    const capture = captureState(parts, base?.capture ?? null, io, isHeld ? undefined : isTouched)
+    let isPublished = false
+    try {
+      const written = await writeCapture(capture, io, settingsOf(this.#fold))
+      const manifest: Manifest = { ...coordinate, digest, foldVersion: this.#fold.version, parts: written.parts }
+      const record = this.#record(manifest, written, request, trigger, base?.id ?? null)
+      await hold.publish(written.addedChunks, (chunksSince) => this.#timeline.publish({ ...record, chunksSince }))
+      isPublished = true
+      this.#base = { id: record.id, capture: written.base }
+      this.#lastSeq = coordinate.seq
+      const ms = clock.elapsed() - started
+      const { totalBytes, addedBytes, kind, longestStallMs } = written
+      this.#timing.published(mark, { ms, bytes: totalBytes, stallMs: longestStallMs })
+      if (isHeld && capture.stallMs > heldMs) {
+        events.emit('capture-held', { timeline: coordinate.timeline, ms: capture.stallMs, bytes: totalBytes })
+      }
+      this.#endTimer()
+      events.emit('checkpoint-published', {
+        coordinate,
+        id: record.id,
+        trigger,
+        because,
+        totalBytes,
+        addedBytes,
+        ms,
+        longestStallMs,
+      })
+      await this.#verifyPublished(record, manifest, written.addedChunks)
+      this.#failuresInARow = 0
+      this.#endPause()
+      await this.#retain()
+      return { id: record.id, coordinate, totalBytes, addedBytes, ms, longestStallMs, kind }
+    } catch (error) {
+      if (!isPublished) abandonCapture(capture)
+      throw error
+    }
+  }
+
+  #record(
+    manifest: Manifest,
+    written: { readonly totalBytes: number; readonly addedBytes: number },
+    request: CheckpointRequest,
+    trigger: string,
+    baseId: string | null,
+  ): ManifestRecord {
+    const body = encodeManifest(manifest)
+    return {
+      id: newId(this.#kernel.random) as ManifestId,
+      seq: manifest.seq,
+      epoch: manifest.epoch,
+      digest: manifest.digest,
+      body,
+      bodyDigest: this.#kernel.hash(body),
+      baseId: baseId as ManifestId | null,
+      createdAt: this.#kernel.worker.now(),
+      trigger,
+      label: request.label ?? null,
+      isPinned: request.pin ?? false,
+      foldVersion: manifest.foldVersion,
+      totalBytes: written.totalBytes,
+      addedBytes: written.addedBytes,
+      verifiedAt: null,
+      invalid: null,
+      drilledAt: null,
+      drill: null,
+    }
+  }
+
+  /** Reads back what this checkpoint added. Only then does it count for retention. */
+  async #verifyPublished(record: ManifestRecord, manifest: Manifest, added: readonly Uint8Array[]): Promise<void> {
+    try {
+      await verifyChunks(manifest, stateIo(this.#kernel), added)
+    } catch (error) {
+      // The next one builds on what was read back, or on nothing.
+      this.#base = null
+      // A store that does not answer says nothing about the chunks.
+      if (!isReprise(error) || error.remedy === 'retry') throw error
+      const reason = error.message
+      await this.#timeline.mark({ id: record.id, invalid: reason })
+      this.#kernel.events.emit('checkpoint-damaged', { timeline: this.#timeline.id, id: record.id, reason })
+      throw error
+    }
+    await this.#timeline.mark({ id: record.id, verifiedAt: this.#kernel.worker.now() }, this.#timing.kept())
+    this.#kernel.events.emit('checkpoint-verified', { timeline: this.#timeline.id, id: record.id })
+  }
+
+  async #retain(): Promise<void> {
+    const [head] = await this.#kernel.store.head([this.#timeline.id])
+    if (!head || (head.epoch !== this.#timeline.epoch && !this.#timeline.isShared)) return
+    const { floor } = await retain(this.#kernel, head, this.#fold.retain ?? {}, this.#fold.version)
+    await forgetEffects(this.#kernel, this.#timeline, this.#fold.retain ?? {}, floor)
+  }
+}
+
+/** Layers are read whole before anything else can be: a state that is read page by page has none. */
+function settingsOf({ paged }: Pick<Fold<unknown>, 'paged'>): CaptureSettings {
+  if (!paged) return defaultOutputSettings
+  const plan = { ...defaultKeyedPlanSettings, pagesOverLayer: Number.POSITIVE_INFINITY }
+  return { ...defaultOutputSettings, pageBytes: paged.pageBytes, plan }
+}

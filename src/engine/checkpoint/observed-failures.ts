@@ -1,0 +1,50 @@
+// The failures of a timeline's owners, kept with it for `failureEvery: 'observed'`: counted by whoever takes it, in the
+// commit that takes it. An owner that lets go says so in the commit that releases it, so its end counts as none.
+
+import type { CheckpointPolicy } from '../../core/economics.ts'
+import {
+  beginObserving,
+  decodeFailures,
+  encodeFailures,
+  failureEveryMs,
+  observeReleasing,
+  observeTaking,
+} from '../../core/failures.ts'
+import type { Attribute, Head } from '../../core/ports.ts'
+
+const failuresAttribute = '$failures'
+
+type Attributes = Readonly<Record<string, Attribute>>
+
+/** What to write with a take. `isClaimed`: the head is as it was after a claim, which had raised its epoch already. */
+export function onTake(
+  policy: CheckpointPolicy | undefined,
+  head: Pick<Head, 'epoch' | 'isOwnerAlive' | 'attributes'> | null,
+  now: number,
+  isClaimed: boolean,
+): Attributes | null {
+  if (policy?.failureEvery !== 'observed') return null
+  const known = head && decodeFailures(head.attributes[failuresAttribute])
+  if (!known) return { [failuresAttribute]: encodeFailures(beginObserving(now)) }
+  const before = isClaimed ? { epoch: head.epoch - 1, isOwnerAlive: false } : head
+  const text = encodeFailures(observeTaking(known, before, now))
+  return text === head.attributes[failuresAttribute] ? null : { [failuresAttribute]: text }
+}
+
+/** What to write with a release. */
+export function onRelease(
+  policy: CheckpointPolicy | undefined,
+  attributes: Attributes,
+  epoch: number,
+  now: number,
+): Attributes | null {
+  if (policy?.failureEvery !== 'observed') return null
+  const known = decodeFailures(attributes[failuresAttribute]) ?? beginObserving(now)
+  return { [failuresAttribute]: encodeFailures(observeReleasing(known, epoch)) }
+}
+
+/** The mean time between failures, where it is observed; null where the policy does not ask for it. */
+export function observedMs(policy: CheckpointPolicy, attributes: Attributes, now: number): number | null {
+  if (policy.failureEvery !== 'observed') return null
+  return failureEveryMs(decodeFailures(attributes[failuresAttribute]) ?? beginObserving(now), now)
+}

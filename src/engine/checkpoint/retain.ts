@@ -1,0 +1,115 @@
+// Retention, carried out: asks the core what may go and why, then does it in commits that the store guards once more
+// (forks, cursors and the catalog may have changed since). Runs beside writers; needs no ownership, only the epoch it saw.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { planRetention, type RetentionPlan, type RetentionPolicy } from '../../core/retention.ts'
+import { lastSeq } from '../../core/run.ts'
+import type { CursorHold } from '../feed/cursor-holds.ts'
+import { type Kernel, newOperation } from '../kernel.ts'
+import { digestAt, type Point } from '../recovery/history.ts'
+
+export interface RetainResult {
+  readonly plan: RetentionPlan
+  readonly dropped: number
+  readonly floor: number
+  /** What the store refused, and why; tried again the next time. */
+  readonly refused: readonly string[]
+}
+
+export async function planFor(
+  kernel: Kernel,
+  head: Head,
+  policy: RetentionPolicy,
+  foldVersion: string,
+  cursors: readonly CursorHold[] = [],
+): Promise<RetentionPlan> {
+  const [catalog, forks] = await Promise.all([kernel.store.checkpoints(head.timeline), forksOf(kernel, head)])
+  // Looked up after the catalog: beside a writer, the head that was listed may be older than a checkpoint, which would then
+  // seem to lie beyond history. If somebody else took the timeline meanwhile, the guard refuses what is planned.
+  const [now] = await kernel.store.head([head.timeline])
+  return planRetention(
+    {
+      policy,
+      catalog,
+      head: now ?? head,
+      foldVersion,
+      // Left out where it is about to be done: the store itself refuses to trim what a cursor has not passed.
+      cursors,
+      forks: forks.map((each) => ({ timeline: each.timeline, baseSeq: each.base?.seq ?? 0, floor: each.floor })),
+      now: kernel.worker.now(),
+    },
+    kernel.planted,
+  )
+}
+
+async function forksOf(kernel: Kernel, head: Head): Promise<Head[]> {
+  const forks: Head[] = []
+  for (let after: TimelineId | undefined; ; after = forks[forks.length - 1]!.timeline) {
+    const page = await kernel.store.timelines({
+      parent: head.timeline,
+      limit: 500,
+      ...(after !== undefined && { after }),
+    })
+    forks.push(...page)
+    if (page.length < 500) return forks
+  }
+}
+
+export async function retain(
+  kernel: Kernel,
+  head: Head,
+  policy: RetentionPolicy,
+  foldVersion: string,
+): Promise<RetainResult> {
+  const plan = await planFor(kernel, head, policy, foldVersion)
+  const refused: string[] = []
+  let floor = head.floor
+  const to = plan.floor.seq > head.floor ? await runEndAtOrBelow(kernel, head, plan.floor.seq) : null
+  if (to && to.seq > head.floor) {
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline: head.timeline, epoch: head.epoch },
+      trim: { ...to, restsOn: plan.restsOn },
+    })
+    if (outcome.ok) floor = to.seq
+    else refused.push(outcome.reason)
+  }
+  let dropped = 0
+  let freedBytes = 0
+  const sizes = plan.drop.length > 0 ? await kernel.store.checkpoints(head.timeline) : []
+  for (const { id } of plan.drop) {
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline: head.timeline, epoch: head.epoch },
+      drop: [id],
+    })
+    if (outcome.ok) {
+      dropped += 1
+      freedBytes += sizes.find((record) => record.id === id)?.addedBytes ?? 0
+    } else refused.push(outcome.reason)
+  }
+  if (dropped > 0 || floor > head.floor) {
+    kernel.events.emit('retained', { timeline: head.timeline, dropped, floor, freedBytes })
+  }
+  return { plan, dropped, floor, refused }
+}
+
+/** History is trimmed at the end of a run only, so that the chain can be followed from there. */
+async function runEndAtOrBelow(kernel: Kernel, head: Head, seq: number): Promise<Point | null> {
+  if (seq <= (head.base?.seq ?? 0)) {
+    return seq === head.base?.seq ? { seq, digest: head.base.digest } : null
+  }
+  const [run] = await kernel.store.read(head.timeline, seq - 1, 1)
+  if (!run) return null
+  if (lastSeq(run) === seq) return { seq, digest: run.digest }
+  const end = run.first - 1
+  if (end <= head.floor) return null
+  try {
+    return { seq: end, digest: await digestAt(kernel, [head], end) }
+  } catch (error) {
+    if (isReprise(error, 'OUT_OF_RANGE', 'HISTORY_DAMAGED')) return null
+    throw error
+  }
+}

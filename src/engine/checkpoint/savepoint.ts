@@ -1,0 +1,127 @@
+// Savepoints: checkpoints that a person asked for, kept until released. Taken through the open handle where there is
+// one at that coordinate; otherwise state is recovered aside and published under the epoch that was seen.
+
+import { type Coordinate, type ManifestId, timelineId, toHex } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { encodeManifest } from '../../core/manifest.ts'
+import type { Commit, ManifestRecord } from '../../core/ports.ts'
+import { refusalError } from '../commit/writer.ts'
+import type { Fold } from '../definition.ts'
+import { type Kernel, newId, newOperation } from '../kernel.ts'
+import { stateIo } from '../kernel-io.ts'
+import { type Recovered, recover } from '../recovery/recover.ts'
+import { verifyChunks } from '../recovery/restore.ts'
+import { lookAgain } from '../recovery/second-look.ts'
+import { refuseInvalid } from '../recovery/validity.ts'
+import { existing, type Located, locate, type Where } from '../tools/fork.ts'
+import { captureState, writeCapture } from './capture.ts'
+import { ChunkHold } from './chunk-hold.ts'
+
+export interface SavepointOptions {
+  readonly label?: string
+}
+
+export interface Savepoint {
+  readonly id: string
+  readonly coordinate: Coordinate
+  readonly label: string | null
+  readonly bytes: number
+}
+
+export async function savepointAside(
+  kernel: Kernel,
+  where: Where,
+  fold: Fold<unknown>,
+  options: SavepointOptions,
+): Promise<Savepoint> {
+  await kernel.worker.register()
+  const { head, point, state } = await lookAgain(async () => {
+    const located = await locate(kernel, where)
+    const recovered = await recover(kernel, located.head, fold, { to: located.point.seq })
+    return { ...located, state: recovered.state }
+  })
+  refuseInvalid(kernel, fold, state.value, { timeline: head.timeline, seq: point.seq })
+  for (let attempt = 1; ; attempt++) {
+    const hold = await ChunkHold.begin(kernel)
+    try {
+      return await publishUnder(hold, kernel, { head, point, state }, fold, options)
+    } catch (error) {
+      if (!isReprise(error, 'SWEPT') || attempt > 1) throw error
+    } finally {
+      hold.end()
+    }
+  }
+}
+
+async function publishUnder(
+  hold: ChunkHold,
+  kernel: Kernel,
+  { head, point, state }: Pick<Located, 'head' | 'point'> & Pick<Recovered<unknown>, 'state'>,
+  fold: Fold<unknown>,
+  options: SavepointOptions,
+): Promise<Savepoint> {
+  const io = stateIo(kernel, hold)
+  const written = await writeCapture(captureState(state.parts(), null, io), io)
+  const manifest = {
+    timeline: head.timeline,
+    seq: point.seq,
+    epoch: head.epoch,
+    digest: point.digest,
+    foldVersion: fold.version,
+    parts: written.parts,
+  }
+  const body = encodeManifest(manifest)
+  const at = kernel.worker.now()
+  const record: ManifestRecord = {
+    id: newId(kernel.random) as ManifestId,
+    seq: point.seq,
+    epoch: head.epoch,
+    digest: point.digest,
+    body,
+    bodyDigest: kernel.hash(body),
+    baseId: null,
+    createdAt: at,
+    trigger: 'savepoint',
+    label: options.label ?? null,
+    isPinned: true,
+    foldVersion: fold.version,
+    totalBytes: written.totalBytes,
+    addedBytes: written.addedBytes,
+    verifiedAt: null,
+    invalid: null,
+    drilledAt: null,
+    drill: null,
+  }
+  const guard = { timeline: head.timeline, epoch: head.epoch }
+  const commit = async (part: Pick<Commit, 'publish' | 'marks'>) => {
+    const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, ...part })
+    if (!outcome.ok) throw refusalError(head.timeline, outcome)
+  }
+  await hold.publish(written.addedChunks, (chunksSince) => commit({ publish: [{ ...record, chunksSince }] }))
+  try {
+    await verifyChunks(manifest, io)
+  } catch (error) {
+    // The caller is told, so nothing needs to be kept; a store that does not answer says nothing about the chunks.
+    const isDamaged = isReprise(error) && error.remedy !== 'retry'
+    const mark = { id: record.id, isPinned: false, ...(isDamaged && { invalid: error.message }) }
+    await commit({ marks: [mark] }).catch(() => undefined)
+    throw error
+  }
+  // Only after the publish: chunks that nobody points to may be swept between a check and a publish.
+  await commit({ marks: [{ id: record.id, verifiedAt: kernel.worker.now() }] })
+  const coordinate = { timeline: head.timeline, seq: point.seq, epoch: head.epoch, digest: toHex(point.digest) }
+  return { id: record.id, coordinate, label: record.label, bytes: record.totalBytes }
+}
+
+/** A released savepoint is an ordinary checkpoint again: retention decides. */
+export async function releaseSavepoint(kernel: Kernel, timeline: string, id: string): Promise<void> {
+  const head = await existing(kernel, timelineId(timeline))
+  const record = (await kernel.store.checkpoints(head.timeline)).find((each) => each.id === id)
+  if (!record?.isPinned) throw new RepriseError('NOT_FOUND', `${timeline} has no savepoint ${id}`, { timeline, id })
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: { timeline: head.timeline, epoch: head.epoch },
+    marks: [{ id: record.id, isPinned: false }],
+  })
+  if (!outcome.ok) throw refusalError(head.timeline, outcome)
+}

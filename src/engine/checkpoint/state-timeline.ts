@@ -1,0 +1,171 @@
+// A timeline whose truth is its checkpoints (A1.2): each publication is one commit that appends an entry, publishes the
+// manifest at just that entry's coordinate, and moves whatever else belongs to it. State and position become visible
+// together or not at all. For layers that capture by themselves: saves, projections.
+
+import { type Coordinate, type Digest, type ManifestId, type TimelineId, toHex } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { encodeManifest, type Part } from '../../core/manifest.ts'
+import type { ManifestMark, ManifestRecord } from '../../core/ports.ts'
+import type { RetentionPolicy } from '../../core/retention.ts'
+import { packRun } from '../../core/run.ts'
+import { type Along, refusalError } from '../commit/writer.ts'
+import type { OpenOptions } from '../definition.ts'
+import { type Kernel, newId, newOperation } from '../kernel.ts'
+import { stateIo } from '../kernel-io.ts'
+import { takeTimeline } from '../ownership.ts'
+import { verifyChunks } from '../recovery/restore.ts'
+import { sealEntry } from '../seal/entries.ts'
+import type { NewEntry } from '../timeline.ts'
+import type { ChunkHold } from './chunk-hold.ts'
+import { retain } from './retain.ts'
+
+export interface Publication {
+  readonly entry: NewEntry
+  readonly parts: readonly Part[]
+  readonly foldVersion: string
+  readonly totalBytes: number
+  readonly addedBytes: number
+  /** What it names and its base does not, put under `hold`. Read back first, so that nothing unverified is ever visible. */
+  readonly addedChunks: readonly Digest[]
+  readonly hold?: ChunkHold
+  /** Reused chunks are read back as well. */
+  readonly readsBackAll?: boolean
+  /** The checkpoint whose chunks are reused; BASE_GONE if it is no longer there. */
+  readonly baseId: ManifestId | null
+  readonly trigger: string
+  readonly label?: string | undefined
+  readonly pin?: boolean | undefined
+  readonly along?: Along
+}
+
+export class StateTimeline {
+  readonly id: TimelineId
+  readonly #kernel: Kernel
+  #head: { readonly seq: number; readonly epoch: number; readonly digest: Digest }
+  #turn: Promise<unknown> = Promise.resolve()
+  #broken: RepriseError | null = null
+
+  private constructor(kernel: Kernel, id: TimelineId, head: StateTimeline['head']) {
+    this.#kernel = kernel
+    this.id = id
+    this.#head = head
+  }
+
+  /** Takes ownership under a new epoch. Reads no state: the layer loads what it wants. */
+  static async take(kernel: Kernel, id: TimelineId, options: OpenOptions = {}): Promise<StateTimeline> {
+    const { seq, epoch, digest } = await takeTimeline(kernel, id, options)
+    return new StateTimeline(kernel, id, { seq, epoch, digest })
+  }
+
+  get head(): { readonly seq: number; readonly epoch: number; readonly digest: Digest } {
+    return this.#head
+  }
+
+  get coordinate(): Coordinate {
+    const { seq, epoch, digest } = this.#head
+    return { timeline: this.id, seq, epoch, digest: toHex(digest) }
+  }
+
+  get broken(): RepriseError | null {
+    return this.#broken
+  }
+
+  /** The catalog, newest first. */
+  records(): Promise<ManifestRecord[]> {
+    return this.#kernel.store.checkpoints(this.id)
+  }
+
+  /** One at a time, in the order asked. */
+  publish(publication: Publication): Promise<ManifestRecord> {
+    return this.#inTurn(() => this.#publish(publication))
+  }
+
+  async mark(mark: ManifestMark): Promise<void> {
+    await this.#inTurn(() => this.#commit({ marks: [mark] }))
+  }
+
+  /** A commit without a publication: cursors, attributes, messages. */
+  async write(along: Along): Promise<void> {
+    await this.#inTurn(() => this.#commit(along))
+  }
+
+  async retain(policy: RetentionPolicy, foldVersion: string): Promise<void> {
+    const [head] = await this.#kernel.store.head([this.id])
+    if (head?.epoch === this.#head.epoch) await retain(this.#kernel, head, policy, foldVersion)
+  }
+
+  /** Free for others at once. */
+  async release(along: Along = {}): Promise<void> {
+    await this.#turn.catch(() => undefined)
+    if (this.#broken) return
+    await this.#commit({ ...along, release: true }).catch((error) => {
+      if (!isReprise(error, 'FENCED', 'NOT_FOUND', 'CLOSED')) throw error
+    })
+    this.#broken = new RepriseError('CLOSED', `${this.id} was closed`, { timeline: this.id })
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const next = this.#turn.then(() => {
+      if (this.#broken) throw this.#broken
+      return work()
+    })
+    this.#turn = next.catch(() => undefined)
+    return next
+  }
+
+  async #publish(publication: Publication): Promise<ManifestRecord> {
+    const { hash, codec, sealer, clock } = this.#kernel
+    const { entry, parts, foldVersion, addedChunks, hold, along } = publication
+    await verifyChunks({ parts }, stateIo(this.#kernel), publication.readsBackAll ? undefined : addedChunks)
+    const { seq, epoch, digest: before } = this.#head
+    const draft = {
+      type: entry.type,
+      version: entry.version ?? 1,
+      time: entry.time ?? clock.now(),
+      key: entry.key,
+      data: codec.encode(entry.data),
+    }
+    const run = packRun(hash, { before, first: seq + 1, epoch }, [sealEntry(sealer, draft, before, 0)])
+    const { digest } = run
+    const body = encodeManifest({ timeline: this.id, seq: seq + 1, epoch, digest, foldVersion, parts })
+    const record = this.#record(publication, { seq: seq + 1, epoch, digest, body })
+    if (hold)
+      await hold.publish(addedChunks, (since) =>
+        this.#commit({ ...along, publish: [{ ...record, chunksSince: since }] }, run),
+      )
+    else await this.#commit({ ...along, publish: [record] }, run)
+    return record
+  }
+
+  #record(publication: Publication, place: Pick<ManifestRecord, 'seq' | 'epoch' | 'digest' | 'body'>): ManifestRecord {
+    const now = this.#kernel.worker.now()
+    const { baseId, trigger, foldVersion, totalBytes, addedBytes, label = null, pin = false } = publication
+    return {
+      id: newId(this.#kernel.random) as ManifestId,
+      ...place,
+      bodyDigest: this.#kernel.hash(place.body),
+      ...{ baseId, trigger, foldVersion, totalBytes, addedBytes, label, isPinned: pin },
+      createdAt: now,
+      verifiedAt: now,
+      invalid: null,
+      drilledAt: null,
+      drill: null,
+    }
+  }
+
+  async #commit(along: Along, run?: ReturnType<typeof packRun>): Promise<void> {
+    const { committer, random } = this.#kernel
+    const { seq, epoch, digest } = this.#head
+    const guard = { timeline: this.id, epoch, seq, digest }
+    try {
+      const outcome = await committer.submit({ ...along, operation: newOperation(random), guard, ...(run && { run }) })
+      if (!outcome.ok) throw refusalError(this.id, outcome)
+      if (run) this.#head = { seq: outcome.seq, epoch, digest: run.digest }
+    } catch (error) {
+      if (isReprise(error, 'FENCED', 'NOT_FOUND', 'OUTCOME_UNKNOWN') || (isReprise(error, 'CONFLICT') && run)) {
+        this.#broken = error
+      }
+      throw error
+    }
+  }
+}

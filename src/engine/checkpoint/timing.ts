@@ -1,0 +1,248 @@
+// When the next checkpoint of one timeline is due: what came since the last one, what replaying it would take, what was
+// measured, and the decision (core/economics.ts) with its words. Makes no checkpoint and sets no timer.
+// What was measured is kept with the timeline, in one attribute: a new process starts with it, and so does the card.
+
+import { decodeCosts, encodeCosts, type MeasuredCosts, observe, readMsOf } from '../../core/costs.ts'
+import {
+  type CheckpointDecision,
+  type CheckpointInterval,
+  type CheckpointPolicy,
+  chooseInterval,
+  decideCheckpoint,
+  type SinceCheckpoint,
+  usesCosts,
+} from '../../core/economics.ts'
+import type { Attribute, Clock } from '../../core/ports.ts'
+import { observedMs, onRelease } from './observed-failures.ts'
+import { ReplayMeter } from './replay-meter.ts'
+
+export const costsAttribute = '$costs'
+
+/** Figures that moved by more than this part are kept anew, though no checkpoint was made… */
+const driftMax = 0.25
+/** …but not more often than this. */
+const keepEachMs = 10_000
+
+const lookEvery = 256
+
+type Attributes = Readonly<Record<string, Attribute>>
+
+/** A mark in the middle of things: what lies before it is captured, what comes after is not. */
+export interface TimingMark {
+  readonly entries: number
+  readonly replayMs: number
+}
+
+export class CheckpointTiming {
+  readonly policy: CheckpointPolicy
+  readonly meter: ReplayMeter
+  readonly #clock: Clock
+  readonly #isMeasuring: boolean
+  readonly #now: () => number
+  #attributes: Attributes
+  #costs: MeasuredCosts
+  #entries = 0
+  #replayMs = 0
+  #bytes = 0
+  #isFirst = true
+  /** When the last checkpoint was made, by whatever process. */
+  #lastAt: number
+  /** Since when arrivals and load are counted in this process, and what came since. */
+  #startedAt: number
+  #arrived = 0
+  #activeAt: number
+  #decision: CheckpointDecision | null = null
+  /** Entries after which costs are looked at again, though no limit is near. */
+  #nextLook = 0
+  #keptAt: number
+
+  constructor(clock: Clock, policy: CheckpointPolicy, attributes: Attributes, now: () => number) {
+    this.policy = policy
+    this.#clock = clock
+    this.#now = now
+    this.#isMeasuring = usesCosts(policy)
+    this.#attributes = attributes
+    this.#costs = decodeCosts(attributes[costsAttribute])
+    this.meter = new ReplayMeter(clock, this.#costs.applyMsPerEntry)
+    this.#lastAt = clock.elapsed()
+    this.#startedAt = this.#lastAt
+    this.#keptAt = this.#lastAt
+    this.#activeAt = this.#activeMs
+  }
+
+  /** How a recovery went. `entries` come after the checkpoint that was used, and took `replayMs`; null: not known. */
+  recovered(from: {
+    /** Null: it was just made. */
+    readonly openMs: number | null
+    readonly restore: { readonly ms: number; readonly bytes: number } | null
+    readonly entries: number
+    readonly replayMs: number | null
+    /** How long ago the checkpoint was made, or the timeline if there is none. */
+    readonly ageMs: number
+  }): void {
+    this.#isFirst = from.restore === null
+    this.#lastAt = this.#clock.elapsed() - Math.max(0, from.ageMs)
+    this.#entries = from.entries
+    // There are many timelines, and most policies ask for no figures.
+    if (!this.#isMeasuring) return
+    if (from.openMs !== null) this.#costs = observe(this.#costs, { kind: 'open', ms: from.openMs })
+    if (from.restore) this.#costs = observe(this.#costs, { kind: 'restore', ...from.restore })
+    if (from.replayMs !== null) {
+      this.#costs = observe(this.#costs, { kind: 'replay', ms: from.replayMs, entries: from.entries })
+    }
+    this.#replayMs = from.replayMs ?? this.#estimated(from.entries, 0)
+  }
+
+  /** What was written with the take: failures among them. */
+  declared(attributes: Attributes): void {
+    this.#attributes = { ...this.#attributes, ...attributes }
+  }
+
+  get costs(): MeasuredCosts {
+    return this.#costs
+  }
+
+  get entries(): number {
+    return this.#entries
+  }
+
+  get isFirst(): boolean {
+    return this.#isFirst
+  }
+
+  /** The last decision; null: none since the last checkpoint. */
+  get decision(): CheckpointDecision | null {
+    return this.#decision
+  }
+
+  get interval(): CheckpointInterval {
+    return chooseInterval(this.policy, this.#costs, this.#standing)
+  }
+
+  get failureEveryMs(): number | null {
+    return observedMs(this.policy, this.#attributes, this.#now())
+  }
+
+  /** For the hot path: adds up, and says whether a decision is worth its while. */
+  wrote(entries: number, bytes: number): boolean {
+    this.#entries += entries
+    this.#arrived += entries
+    this.#bytes += bytes
+    if (!this.#isMeasuring) return this.isNear
+    this.#replayMs += this.#estimated(entries, bytes)
+    return this.#entries >= this.#nextLook || this.isNear
+  }
+
+  /** Others wrote these, and they were read. */
+  followed(entries: number): void {
+    this.#entries += entries
+    if (this.#isMeasuring) this.#replayMs += this.#estimated(entries, 0)
+  }
+
+  /** A limit is reached, or nobody has looked since the last checkpoint. */
+  get isNear(): boolean {
+    const decision = this.#decision
+    if (decision === null) return this.#entries > 0
+    const { every = Number.POSITIVE_INFINITY, first = 0 } = this.policy
+    if (this.#entries >= Math.max(every, this.#isFirst ? first : 0)) return true
+    return decision.replayMs !== null && this.#replayMs >= decision.replayMs
+  }
+
+  decide(types: readonly string[] = []): CheckpointDecision {
+    const { mean, timed } = this.meter
+    if (this.#isMeasuring && mean !== null && timed > 0) {
+      this.#costs = observe(this.#costs, { kind: 'apply', ms: mean })
+    }
+    this.#nextLook = this.#entries + lookEvery
+    const ms = this.#clock.elapsed() - this.#lastAt
+    this.#decision = decideCheckpoint(this.policy, this.#costs, {
+      ...this.#standing,
+      entries: this.#entries,
+      ms,
+      replayMs: this.#replayMs,
+      types,
+    })
+    return this.#decision
+  }
+
+  /** Taken together with the capture. */
+  mark(): TimingMark {
+    return { entries: this.#entries, replayMs: this.#replayMs }
+  }
+
+  /** What lay before the mark is captured. */
+  published(mark: TimingMark, made: { readonly ms: number; readonly bytes: number; readonly stallMs: number }): void {
+    if (this.#isMeasuring) {
+      const sinceMs = this.#clock.elapsed() - this.#startedAt
+      const active = this.#clock.activeMs ? this.#activeMs - this.#activeAt : made.ms
+      this.#costs = observe(this.#costs, { kind: 'checkpoint', ...made })
+      this.#costs = observe(this.#costs, { kind: 'load', ms: sinceMs, activeMs: active })
+      const arrived = { ms: sinceMs, entries: this.#arrived, bytes: this.#bytes }
+      this.#costs = observe(this.#costs, { kind: 'arrivals', ...arrived })
+    }
+    this.standsAt(this.#entries - mark.entries, Math.max(0, this.#replayMs - mark.replayMs))
+  }
+
+  /** There is a checkpoint so many entries back, whoever made it. */
+  standsAt(entries: number, replayMs = this.#estimated(entries, 0)): void {
+    this.#entries = entries
+    this.#replayMs = replayMs
+    this.#isFirst = false
+    this.#lastAt = this.#clock.elapsed()
+    this.#startedAt = this.#lastAt
+    this.#arrived = 0
+    this.#bytes = 0
+    this.#activeAt = this.#activeMs
+    this.#decision = null
+  }
+
+  /** The figures as an attribute of the timeline, to be written now. From here on they are those that the card shows. */
+  kept(): Attributes {
+    if (!this.#isMeasuring) return {}
+    const text = encodeCosts(this.#costs)
+    this.#costs = decodeCosts(text)
+    this.#keptAt = this.#clock.elapsed()
+    this.#attributes = { ...this.#attributes, [costsAttribute]: text }
+    return { [costsAttribute]: text }
+  }
+
+  /** What goes along with a release: that it was one, and what was measured since the last checkpoint. */
+  releasing(epoch: number): Record<string, Attribute> {
+    const observed = onRelease(this.policy, this.#attributes, epoch, this.#now())
+    return { ...(this.meter.timed > 0 && this.kept()), ...observed }
+  }
+
+  /** What is kept is no longer what is measured. */
+  get hasDrifted(): boolean {
+    if (!this.#isMeasuring || this.#clock.elapsed() - this.#keptAt < keepEachMs) return false
+    const kept = decodeCosts(this.#attributes[costsAttribute]).applyMsPerEntry
+    const { mean, timed } = this.meter
+    if (mean === null || timed === 0) return false
+    return kept === null ? mean > 0 : Math.abs(mean - kept) > driftMax * kept
+  }
+
+  get #standing(): SinceCheckpoint {
+    const failureEveryMs = this.failureEveryMs
+    return { entries: 0, ms: 0, isFirst: this.#isFirst, ...(failureEveryMs !== null && { failureEveryMs }) }
+  }
+
+  get #activeMs(): number {
+    return this.#isMeasuring ? (this.#clock.activeMs?.() ?? 0) : 0
+  }
+
+  #estimated(entries: number, bytes: number): number {
+    return this.meter.take(entries) + readMsOf(this.#costs, entries, bytes)
+  }
+}
+
+/** What the figures kept with a timeline make of its policy: for whoever does not have it open. */
+export function keptInterval(
+  policy: CheckpointPolicy,
+  attributes: Attributes,
+  at: { readonly isFirst: boolean; readonly now: number },
+): { readonly costs: MeasuredCosts; readonly interval: CheckpointInterval; readonly failureEveryMs: number | null } {
+  const costs = decodeCosts(attributes[costsAttribute])
+  const failureEveryMs = observedMs(policy, attributes, at.now)
+  const since = { entries: 0, ms: 0, isFirst: at.isFirst, ...(failureEveryMs !== null && { failureEveryMs }) }
+  return { costs, interval: chooseInterval(policy, costs, since), failureEveryMs }
+}

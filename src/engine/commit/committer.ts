@@ -1,0 +1,409 @@
+// Group commit: everything that is ready in the same moment goes in one transaction and one fsync; each commit
+// succeeds or fails by its own guard. Where a store takes several batches at once, what is ready is cut into some, so that
+// the store works on one while the next is made. A source (an open timeline) has at most one commit under way, so that its order
+// is kept. When the store's answer is lost, the same operations are asked for again: never guessed, never doubled.
+
+import { assert } from '../../core/assert.ts'
+import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Limits } from '../../core/limits.ts'
+import { growingPause } from '../../core/pause.ts'
+import type { Clock, Commit, Head, Outcome, Random, Run, Store } from '../../core/ports.ts'
+import { checkAttributes } from '../../core/shapes.ts'
+import type { Events } from '../events.ts'
+import { UserCode } from './user-code.ts'
+
+/** Something with commits to make. `build` is called when there is room; it may answer null if the need has passed. */
+export interface CommitSource {
+  build(): PreparedCommit | null
+}
+
+export interface PreparedCommit {
+  readonly commit: Commit
+  readonly bytes: number
+  settle(outcome: Outcome): void
+  /** The outcome is unknown, or the store refused the batch as a whole. */
+  fail(error: unknown): void
+}
+
+export interface CommitterOptions {
+  readonly store: Store
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  readonly limits: Limits
+  /** How long a batch without an answer is asked for again before its callers are told OUTCOME_UNKNOWN. */
+  readonly patienceMs: number
+}
+
+const firstPauseMs = 20
+const longestPauseMs = 2000
+/** How long batches may follow each other before the event loop gets its turn. */
+const turnMs = 4
+const turnBatches = 64
+/** A batch is not cut smaller than this: its transaction and its way to the store have to be worth it. */
+const cutCommits = 32
+
+export class Committer {
+  readonly #options: CommitterOptions
+  readonly #ready = new Set<CommitSource>()
+  #isScheduled = false
+  #turnEnds = 0
+  #batchesInTurn = 0
+  #underWay = 0
+  /** Messages arrive in the order in which they were sent: one batch with messages is under way at a time. */
+  #isSending = false
+  /** Made ready, and waits for that. */
+  #held: PreparedCommit | null = null
+  #aside = 0
+  #entered = 0
+  readonly #waiting = new Set<() => void>()
+  #idle: (() => void)[] = []
+
+  /** The user's code inside transactions. */
+  readonly userCode: UserCode
+
+  constructor(options: CommitterOptions) {
+    this.#options = options
+    this.userCode = new UserCode(options.clock, options.limits.userCodeMs)
+  }
+
+  /** Says that the source has something to commit. It is asked once; it says so again if there is more. */
+  ready(source: CommitSource): void {
+    this.#ready.add(source)
+    this.#schedule()
+  }
+
+  /**
+   * Backpressure: resolves when there is room for one more waiting write. The caller gives the place back with `leave`
+   * when its write is settled. Nothing is dropped; callers wait.
+   */
+  async enter(signal?: AbortSignal): Promise<void> {
+    if (this.tryEnter()) return
+    await new Promise<void>((resolve, reject) => {
+      const waiter = () => {
+        signal?.removeEventListener('abort', abort)
+        resolve()
+      }
+      const abort = () => {
+        this.#waiting.delete(waiter)
+        reject(new RepriseError('ABORTED', 'aborted while waiting for room in the commit queue', {}, signal?.reason))
+      }
+      if (signal?.aborted) return abort()
+      signal?.addEventListener('abort', abort, { once: true })
+      this.#waiting.add(waiter)
+    })
+  }
+
+  /** The same without waiting: false if there is no room. */
+  tryEnter(): boolean {
+    if (this.#entered >= this.#options.limits.queuedCommits) return false
+    this.#entered += 1
+    return true
+  }
+
+  leave(): void {
+    const [next] = this.#waiting
+    if (!next) {
+      this.#entered -= 1
+      return
+    }
+    // The place is handed over, so that the count stays and nobody overtakes.
+    this.#waiting.delete(next)
+    next()
+  }
+
+  /** One commit that belongs to no open timeline. */
+  submit(commit: Commit): Promise<Outcome> {
+    const refusal = this.userCode.refusal()
+    if (refusal) return Promise.reject(refusal)
+    try {
+      checkMade(commit, this.#options.limits)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+    return new Promise((resolve, reject) => {
+      const prepared: PreparedCommit = { commit, bytes: sizeOf(commit), settle: resolve, fail: reject }
+      this.ready({ build: () => prepared })
+    })
+  }
+
+  /** Resolves when nothing is waiting or under way. */
+  drain(): Promise<void> {
+    if (this.#isIdle) return Promise.resolve()
+    return new Promise((resolve) => this.#idle.push(resolve))
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled || !this.#hasRoom || !this.#hasWork) return
+    this.#isScheduled = true
+    this.#options.clock.soon(() => {
+      this.#isScheduled = false
+      this.#turnEnds = this.#options.clock.elapsed() + turnMs
+      this.#batchesInTurn = 0
+      this.#flush()
+    })
+  }
+
+  /** Not an async function, nor what it calls until something goes wrong: each of those costs promises a batch. */
+  #flush(): void {
+    if (!this.#hasRoom) return
+    const batch = this.#takeBatch()
+    if (batch.length === 0) {
+      this.#goOn()
+      this.#tellIdle()
+      return
+    }
+    this.#underWay += 1
+    const isSending = batch.some(({ commit }) => sends(commit))
+    this.#isSending ||= isSending
+    const started = this.#options.clock.elapsed()
+    const free = () => {
+      this.#underWay -= 1
+      if (isSending) this.#isSending = false
+      this.#goOn()
+      this.#tellIdle()
+    }
+    const told = (outcomes: readonly Outcome[]) => {
+      try {
+        this.#settle(batch, outcomes, started)
+      } finally {
+        free()
+      }
+    }
+    const answer = this.#askOnce(batch.map((prepared) => prepared.commit))
+    if (!('then' in answer)) told(answer)
+    else {
+      answer.then(told, (error) => void this.#commitBatch(batch, { error }).finally(free))
+      this.#goOn()
+    }
+  }
+
+  get #lanes(): number {
+    return this.#options.store.lanes ?? 1
+  }
+
+  get #hasRoom(): boolean {
+    return this.#underWay < this.#lanes
+  }
+
+  get #hasWork(): boolean {
+    return this.#held ? !this.#isSending : this.#ready.size > 0
+  }
+
+  get #isIdle(): boolean {
+    return this.#underWay === 0 && this.#aside === 0 && this.#ready.size === 0 && this.#held === null
+  }
+
+  /**
+   * Callers that wait for one write to make the next do so right after it was settled. What they have made ready goes out
+   * without a turn of the event loop, which would cost more than the engine's part of an append; but not for long, since
+   * timers and connections wait meanwhile.
+   */
+  #goOn(): void {
+    if (this.#isScheduled || !this.#hasRoom) return
+    this.#batchesInTurn += 1
+    if (this.#batchesInTurn >= turnBatches || this.#options.clock.elapsed() >= this.#turnEnds) {
+      this.#schedule()
+      return
+    }
+    this.#isScheduled = true
+    this.#options.clock.next(() => {
+      this.#isScheduled = false
+      if (this.#hasWork) this.#flush()
+    })
+  }
+
+  #takeBatch(): PreparedCommit[] {
+    const { batchCommits, batchBytes } = this.#options.limits
+    const lanes = this.#lanes
+    const cut = lanes === 1 ? batchCommits : Math.max(cutCommits, Math.ceil(this.#ready.size / (lanes + 1)))
+    const batch: PreparedCommit[] = []
+    let bytes = 0
+    if (this.#held && !this.#isSending) {
+      batch.push(this.#held)
+      bytes += this.#held.bytes
+      this.#held = null
+    }
+    for (const source of this.#ready) {
+      if (this.#held || batch.length >= Math.min(cut, batchCommits) || bytes >= batchBytes) break
+      this.#ready.delete(source)
+      const prepared = source.build()
+      if (!prepared) continue
+      if (prepared.commit.ride) {
+        // The user's SQL takes its own time and its own transaction: nobody else waits for it here.
+        void this.#commitAside({ ...prepared, commit: this.userCode.bound(prepared.commit) })
+        continue
+      }
+      if (this.#isSending && sends(prepared.commit)) {
+        this.#held = prepared
+        break
+      }
+      batch.push(prepared)
+      bytes += prepared.bytes
+    }
+    return batch
+  }
+
+  async #commitAside(prepared: PreparedCommit): Promise<void> {
+    this.#aside += 1
+    await this.#commitBatch([prepared])
+    this.#aside -= 1
+    this.#tellIdle()
+  }
+
+  #tellIdle(): void {
+    if (!this.#isIdle) return
+    for (const resolve of this.#idle.splice(0)) resolve()
+  }
+
+  /** `failed`: it was asked for once. */
+  async #commitBatch(batch: readonly PreparedCommit[], failed?: { readonly error: unknown }): Promise<void> {
+    const started = this.#options.clock.elapsed()
+    let outcomes: readonly (Outcome | RepriseError)[]
+    try {
+      outcomes = await this.#ask(
+        batch.map((prepared) => prepared.commit),
+        failed,
+      )
+    } catch (error) {
+      if (batch.length > 1 && isReprise(error, 'STORE_DAMAGED', 'HISTORY_DAMAGED')) {
+        // One damaged timeline must not stop the others: each is asked for alone, under the same operation id.
+        for (const prepared of batch) await this.#commitBatch([prepared])
+        return
+      }
+      for (const prepared of batch) prepared.fail(error)
+      return
+    }
+    this.#settle(batch, outcomes, started)
+  }
+
+  #settle(batch: readonly PreparedCommit[], outcomes: readonly (Outcome | RepriseError)[], started: number): void {
+    if (this.#options.events.has('committed')) {
+      this.#tell(batch, outcomes, this.#options.clock.elapsed() - started)
+    }
+    for (let i = 0; i < batch.length; i++) {
+      const outcome = outcomes[i]
+      assert(outcome, 'the store answers each commit')
+      if (outcome instanceof RepriseError) batch[i]!.fail(outcome)
+      else batch[i]!.settle(outcome)
+    }
+  }
+
+  #askOnce(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
+    try {
+      return this.#options.store.commit(commits)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  async #ask(
+    commits: readonly Commit[],
+    failed: { readonly error: unknown } | undefined,
+  ): Promise<(Outcome | RepriseError)[]> {
+    const { clock, random, events, patienceMs } = this.#options
+    const until = clock.elapsed() + patienceMs
+    let isUntouched = true
+    for (let attempt = 1; ; attempt++) {
+      try {
+        if (failed && attempt === 1) throw failed.error
+        const outcomes = await this.#askOnce(commits)
+        return attempt === 1
+          ? outcomes
+          : await Promise.all(outcomes.map((outcome, i) => this.#reconsider(commits[i]!, outcome)))
+      } catch (error) {
+        if (!mayHaveHappened(error)) throw error
+        // The store was never reached as far as a write: then what became of it is known.
+        isUntouched &&= isReprise(error, 'STORE_BUSY') && error.data.isUntouched === true
+        if (clock.elapsed() >= until) {
+          if (isUntouched) throw error
+          throw new RepriseError('OUTCOME_UNKNOWN', 'the store did not answer a commit', { attempts: attempt }, error)
+        }
+        events.emit('store-retry', { error, attempt })
+        const pauseMs = growingPause(attempt, firstPauseMs, longestPauseMs) * (0.5 + random.number())
+        await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
+      }
+    }
+  }
+
+  /**
+   * After a lost answer a refusal may only mean that somebody else wrote since. The run is then in history under its own
+   * digest, which nobody else could have written: it was applied, here or on a branch that was archived since. Where that
+   * history was trimmed meanwhile nobody can tell.
+   */
+  async #reconsider(commit: Commit, outcome: Outcome): Promise<Outcome | RepriseError> {
+    const { guard, run } = commit
+    if (outcome.ok || !guard) return outcome
+    if (outcome.code === 'EXISTS' && commit.publish && !commit.take && !commit.branch) {
+      // Nobody else makes a checkpoint of this id: it is ours, from the attempt without an answer.
+      return { ok: true, epoch: guard.epoch, seq: guard.seq ?? outcome.head?.seq ?? 0, wasApplied: true }
+    }
+    if (!run) return outcome
+    const found = await this.#find(guard.timeline, run)
+    if (found === 'nowhere') return outcome
+    if (found === 'trimmed') {
+      return new RepriseError('OUTCOME_UNKNOWN', 'the answer was lost, and what it was about is trimmed by now', {
+        timeline: guard.timeline,
+        seq: run.first,
+      })
+    }
+    const epoch = guard.epoch + (commit.take || commit.branch ? 1 : 0)
+    return { ok: true, epoch, seq: run.first + run.count - 1, wasApplied: true }
+  }
+
+  async #find(timeline: TimelineId, run: Run): Promise<'here' | 'nowhere' | 'trimmed'> {
+    const { store } = this.#options
+    let isTrimmed = false
+    for (let id: TimelineId | undefined = timeline; id !== undefined; ) {
+      const [[found], [head]]: [Run[], (Head | null)[]] = await Promise.all([
+        store.read(id, run.first - 1, 1),
+        store.head([id]),
+      ])
+      if (found && found.first === run.first && equalBytes(found.digest, run.digest)) return 'here'
+      isTrimmed ||= !head || head.floor >= run.first
+      id = head?.base?.timeline
+    }
+    return isTrimmed ? 'trimmed' : 'nowhere'
+  }
+
+  #tell(batch: readonly PreparedCommit[], outcomes: readonly (Outcome | RepriseError)[], ms: number): void {
+    let entries = 0
+    let bytes = 0
+    batch.forEach((prepared, i) => {
+      const outcome = outcomes[i]!
+      if (outcome instanceof RepriseError || !outcome.ok) return
+      entries += prepared.commit.run?.count ?? 0
+      bytes += prepared.bytes
+    })
+    this.#options.events.emit('committed', { commits: batch.length, entries, bytes, ms })
+  }
+}
+
+/** Errors after which the work may or may not have been done: worth asking again with the same operation ids. */
+function mayHaveHappened(error: unknown): boolean {
+  return isReprise(error, 'STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY', 'TIMEOUT')
+}
+
+function sends({ send }: Commit): boolean {
+  return send !== undefined && send.length > 0
+}
+
+export function sizeOf(commit: Commit): number {
+  let bytes = 64 + (commit.run?.bytes.length ?? 0)
+  for (const message of commit.send ?? []) bytes += message.data.length + 64
+  for (const manifest of commit.publish ?? []) bytes += manifest.body.length + 200
+  return bytes
+}
+
+/** What can be looked for later stays within its bounds from the start. */
+export function checkMade(commit: Pick<Commit, 'guard' | 'take' | 'branch' | 'attributes'>, limits: Limits): void {
+  if (commit.attributes) checkAttributes(commit.attributes, limits)
+  const id = commit.branch?.archive ?? (commit.take?.create ? commit.guard?.timeline : undefined)
+  if (id === undefined || id.length <= limits.idLength) return
+  throw new RepriseError('LIMIT_EXCEEDED', `an id of ${id.length} characters is longer than ${limits.idLength}`, {
+    limit: 'idLength',
+    max: limits.idLength,
+    id: id.slice(0, 80),
+  })
+}

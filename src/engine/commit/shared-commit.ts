@@ -1,0 +1,38 @@
+// Notes on a timeline by a process that does not own it at the moment, because several write it in turns: checkpoints and
+// marks. What keeps a stale one out is not its epoch but its digest, which has to be part of the history of today.
+
+import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import type { ManifestRecord, NewManifest } from '../../core/ports.ts'
+import { type Kernel, newOperation } from '../kernel.ts'
+import { digestAt, lineageOf, offBranch } from '../recovery/history.ts'
+import { existing } from '../tools/fork.ts'
+import { type Along, refusalError } from './writer.ts'
+
+const attemptsMax = 20
+
+/** Publishes a checkpoint under whatever epoch it is now, if its coordinate is on the present branch. */
+export async function publishAside(kernel: Kernel, id: TimelineId, record: NewManifest): Promise<void> {
+  await commitAside(kernel, id, { publish: [record] }, record)
+}
+
+/** One commit under the epoch of the moment; looks again when that has moved. */
+export async function commitAside(
+  kernel: Kernel,
+  id: TimelineId,
+  along: Along,
+  at?: Pick<ManifestRecord, 'seq' | 'digest'>,
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const head = await existing(kernel, id)
+    if (
+      at &&
+      (at.seq > head.seq || !equalBytes(await digestAt(kernel, await lineageOf(kernel, head), at.seq), at.digest))
+    ) {
+      throw offBranch(id, at.seq)
+    }
+    const guard = { timeline: id, epoch: head.epoch }
+    const outcome = await kernel.committer.submit({ ...along, operation: newOperation(kernel.random), guard })
+    if (outcome.ok) return
+    if (outcome.code !== 'FENCED' || attempt >= attemptsMax) throw refusalError(id, outcome)
+  }
+}

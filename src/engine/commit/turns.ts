@@ -1,0 +1,389 @@
+// A timeline that several processes write in turns, none of them the owner for long: replicas of one service. To read it takes
+// nothing. To write is to decide on the state at a coordinate and to commit what was decided, which applies only if history
+// is still there; who wrote owns it, and goes on without looking until another process writes.
+//
+// Where many want it at once, most such attempts would be in vain. So who has lost twice waits: until the present owner rests,
+// or has had its turn, and then takes it without a condition. A turn that ended before anything was written makes every turn
+// after it longer, however slow the store or the process is; so somebody always gets through. None of this is needed
+// for safety: what keeps a stale write out is the epoch and the sequence that every commit names.
+
+import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { lastSeq, originDigest } from '../../core/run.ts'
+import { declare } from '../declaration.ts'
+import type { Fold } from '../definition.ts'
+import { refuseHeld } from '../group/held.ts'
+import type { Holdings } from '../holdings.ts'
+import { type Kernel, newOperation } from '../kernel.ts'
+import { type Entry, entriesOf, lineageOf, readHistory } from '../recovery/history.ts'
+import { type Recovered, recover } from '../recovery/recover.ts'
+import { lookAgain } from '../recovery/second-look.ts'
+import { TimelineState } from '../state.ts'
+import type { OpenTimeline } from '../timeline.ts'
+import { refuseMoved } from '../tools/moved.ts'
+import { refusalError } from './writer.ts'
+
+/** How long an owner at work is left alone at least, and how many entries it may write; where the store is slow, longer… */
+const turnMs = 40
+const turnEntries = 32
+/** …up to so many times. */
+const turnsAtMost = 10
+/**
+ * Who has not moved the head between two looks rests. The first two are so many times as far apart as a commit takes, for a
+ * slow one is no rest; but not nearer than this, nor farther. From look to look the pause grows.
+ */
+const lookCommits = 3
+const lookMs = 4
+const longestLookMs = 90
+/** A turn never becomes longer than this. */
+const longestTurnMs = 10_000
+
+/** Nothing was written, for another process wrote first; or nobody knows. Either way: look, and decide again. */
+const lost = ['FENCED', 'CONFLICT', 'OWNED', 'WORKER_RETIRED', 'NOT_FOUND', 'CLOSED', 'OUTCOME_UNKNOWN'] as const
+
+export function isLost(error: unknown): error is RepriseError {
+  return isReprise(error, ...lost)
+}
+
+/** One writer's effort to get something written: how often it lost, what it saw, and until when it goes on. */
+export interface Contest {
+  losses: number
+  readonly until: number
+  readonly waitMs: number
+  seen: { readonly epoch: number; readonly first: number; readonly seq: number; readonly since: number } | null
+  turnMs: number
+  lookMs: number
+}
+
+export class TurnTimeline<State> {
+  readonly id: TimelineId
+  readonly #kernel: Kernel
+  readonly #holdings: Holdings
+  readonly #fold: Fold<State>
+  readonly #mustExist: boolean
+  #open: OpenTimeline<State>
+  #head: Head | null
+  #wasOwner = false
+  #readyAt = 0
+  /** The state stopped half of the way to what others wrote. */
+  #isTorn = false
+  readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
+
+  private constructor(
+    kernel: Kernel,
+    holdings: Holdings,
+    fold: Fold<State>,
+    start: { readonly id: TimelineId; readonly head: Head | null; readonly recovered: Recovered<State> },
+    mustExist: boolean,
+  ) {
+    this.id = start.id
+    this.#kernel = kernel
+    this.#holdings = holdings
+    this.#fold = fold
+    this.#mustExist = mustExist
+    this.#head = start.head
+    this.#open = this.#make(start.recovered)
+  }
+
+  /** Reads what is there; makes and takes nothing. */
+  static async open<State>(
+    kernel: Kernel,
+    holdings: Holdings,
+    id: TimelineId,
+    fold: Fold<State>,
+    mustExist = false,
+    evenInvalid = false,
+  ): Promise<TurnTimeline<State>> {
+    const { head, recovered } = await load(kernel, id, fold, mustExist, !evenInvalid)
+    return new TurnTimeline(kernel, holdings, fold, { id, head, recovered }, mustExist)
+  }
+
+  /** State, coordinate and keys as far as they were read. To write, call `ready` first, with nothing awaited in between. */
+  get open(): OpenTimeline<State> {
+    return this.#open
+  }
+
+  /** As it was last looked at: what else is noted on the timeline, such as its status. Null if it was never there, or is new. */
+  get head(): Head | null {
+    return this.#head
+  }
+
+  /** False: there was no such timeline when it was last looked for. */
+  get exists(): boolean {
+    return this.#head !== null || this.#open.epoch > 0
+  }
+
+  /** Sees what others wrote. Called between two writes. */
+  async refresh(): Promise<void> {
+    const head = await this.#look()
+    const { open } = this
+    if (open.isOwner && !open.closing && head?.epoch === open.epoch && equalBytes(head.digest, open.digest)) return
+    await this.#follow(head)
+  }
+
+  /** Nothing has moved since it was read. */
+  async isCurrent(): Promise<boolean> {
+    const head = await this.#look()
+    const { open } = this
+    if (open.broken || open.closing) return false
+    if (!head) return open.seq === 0 && open.epoch === 0
+    return head.epoch === open.epoch && head.seq === open.seq && equalBytes(head.digest, open.digest)
+  }
+
+  /** Makes the next write possible: as the owner, or with an attempt to become it. False: something has to be awaited first. */
+  tryReady(): boolean {
+    const { worker, hash } = this.#kernel
+    if (this.#open.broken || this.#open.closing) return false
+    this.#wasOwner = this.#open.isOwner
+    this.#readyAt = this.#kernel.clock.elapsed()
+    if (this.#wasOwner) return true
+    if (worker.registered === null) return false
+    const create = this.exists ? {} : { create: { digest: originDigest(hash, this.id) } }
+    const take = { worker: worker.registered, from: 'anyone', ...create } as const
+    this.#open.attempt(take, declare(this.#kernel, this.id, this.#head))
+    return true
+  }
+
+  async ready(): Promise<void> {
+    while (!this.tryReady()) {
+      if (this.#open.broken || this.#open.closing) await this.refresh()
+      else await this.#kernel.worker.register()
+    }
+  }
+
+  contest(waitMs: number): Contest {
+    return { losses: 0, until: this.#kernel.clock.elapsed() + waitMs, waitMs, seen: null, turnMs, lookMs }
+  }
+
+  /**
+   * After a write that was lost: resolves when it is worth deciding again, on what is there by then. `isWanted` is asked at
+   * every look. CONTENDED if the time of the contest is over.
+   */
+  async lose(contest: Contest, error: RepriseError, isWanted: () => boolean): Promise<void> {
+    const { clock, worker, random } = this.#kernel
+    contest.losses += 1
+    const commitMs = clock.elapsed() - this.#readyAt
+    contest.lookMs = Math.min(Math.max(contest.lookMs, lookCommits * commitMs), longestLookMs)
+    if (error.code === 'WORKER_RETIRED') await worker.renewNow()
+    // Who was displaced has had its turn. Who only knew less than others may try at once.
+    const isNewer = contest.losses === 1 && !this.#wasOwner
+    for (;;) {
+      const head = await this.#look()
+      if (isNewer || !head || this.#isFree(head) || this.#isResting(contest, head)) return await this.#follow(head)
+      if (!isWanted()) return
+      if (clock.elapsed() >= contest.until) throw contended(this.id, contest)
+      if (this.#isOver(contest) && (await this.#takeTurn(head))) return
+      const pauseMs = contest.lookMs * (0.75 + random.number() / 2)
+      contest.lookMs = Math.min(2 * contest.lookMs, longestLookMs)
+      await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
+    }
+  }
+
+  /** Claimed for this process by the dispatcher. */
+  async adopt(head: Head): Promise<void> {
+    await this.#follow(head, head.epoch)
+  }
+
+  /** Owns it, without writing anything; makes it if it is not there. */
+  async own(waitMs: number, isWanted: () => boolean): Promise<OpenTimeline<State>> {
+    const contest = this.contest(waitMs)
+    while (!this.#open.isOwner || this.#open.closing) {
+      if (await this.#takeTurn(await this.#look())) break
+      await this.lose(contest, new RepriseError('FENCED', `${this.id} moved`), isWanted)
+      if (!isWanted()) throw new RepriseError('ABORTED', `${this.id}: aborted`, { timeline: this.id })
+    }
+    return this.#open
+  }
+
+  /** Called with entries that were written or read; with none when it had to be read anew from the start. */
+  watch(call: (entries: readonly Entry[]) => void): () => void {
+    this.#watchers.add(call)
+    return () => this.#watchers.delete(call)
+  }
+
+  async close(): Promise<void> {
+    if (!this.#open.closing) await this.#open.shut()
+  }
+
+  /** Nobody is at work on it. */
+  #isFree({ owner, isOwnerAlive, updatedAt }: Head): boolean {
+    const { worker } = this.#kernel
+    return owner === null || !isOwnerAlive || owner === worker.id || worker.now() - updatedAt > 2 * turnMs
+  }
+
+  /** Its owner has done nothing between two looks. Notes what was seen, and where one turn ends and the next begins. */
+  #isResting(contest: Contest, { epoch, seq }: Head): boolean {
+    const { seen } = contest
+    if (seen && seen.epoch === epoch && seen.seq === seq) return true
+    const { clock, random } = this.#kernel
+    const isNewTurn = seen?.epoch !== epoch
+    if (isNewTurn && seen) {
+      // A turn in which nothing was written was too short.
+      const wasWasted = seen.seq === seq
+      contest.turnMs = wasWasted ? Math.min(2 * contest.turnMs, longestTurnMs) : turnMs * (1 + random.number() / 2)
+    }
+    contest.seen = isNewTurn ? { epoch, seq, first: seq, since: clock.elapsed() } : { ...seen, seq }
+    return false
+  }
+
+  /** The present owner has had its turn. */
+  #isOver({ seen, turnMs: leastMs }: Contest): boolean {
+    const ms = this.#kernel.clock.elapsed() - seen!.since
+    return ms >= leastMs && (seen!.seq - seen!.first >= turnEntries || ms >= turnsAtMost * leastMs)
+  }
+
+  async #look(): Promise<Head | null> {
+    const [head] = await this.#kernel.store.head([this.id])
+    if (head) refuseMoved(head)
+    if (head) refuseHeld(this.#kernel, head)
+    return head ?? null
+  }
+
+  /** Under a new epoch, whatever its owner does. False: another was faster. */
+  async #takeTurn(head: Head | null): Promise<boolean> {
+    const { committer, random, worker, hash } = this.#kernel
+    if (!head && this.#mustExist) throw missing(this.id)
+    const create = head ? {} : { create: { digest: originDigest(hash, this.id) } }
+    const attributes = declare(this.#kernel, this.id, head)
+    const outcome = await committer.submit({
+      operation: newOperation(random),
+      guard: { timeline: this.id, epoch: head?.epoch ?? 0 },
+      take: { worker: await worker.register(), from: 'anyone', ...create },
+      ...(attributes && { attributes }),
+    })
+    if (outcome.ok) {
+      this.#open.declared(attributes)
+      if (head) await this.#follow(head, outcome.epoch, outcome.seq)
+      else await this.#reload(outcome.epoch)
+      return true
+    }
+    if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
+    else if (outcome.code !== 'FENCED' && outcome.code !== 'NOT_FOUND') throw refusalError(this.id, outcome)
+    return false
+  }
+
+  /** Reads history up to `seq`; the owner from then on, if `epoch` is one that this process took. */
+  async #follow(head: Head | null, taken?: number, seq = head?.seq ?? 0): Promise<void> {
+    const isOwner = taken !== undefined
+    const open = this.#open
+    try {
+      if (head && (await this.#catchUp(head, seq))) {
+        this.#head = head
+        open.renew(taken ?? head.epoch, isOwner)
+      } else if (head || !this.#isUntouched()) await this.#reload(taken)
+      else if (this.#mustExist) throw missing(this.id)
+      else open.renew(0, false)
+    } catch (error) {
+      // Its state may have gone half of the way: it is read anew before it is used again.
+      if (!open.broken) open.break(new RepriseError('CONFLICT', `${this.id} could not be followed`, {}, error))
+      this.#isTorn = true
+      throw error
+    }
+  }
+
+  /** There was no such timeline, and nothing was written. */
+  #isUntouched(): boolean {
+    return !this.exists && !this.#open.closing
+  }
+
+  /** False: what this process has read is not part of this history, or what comes next is gone. */
+  async #catchUp(head: Head, to: number): Promise<boolean> {
+    const open = this.#open
+    const point = { seq: open.seq, digest: open.digest }
+    if (open.closing || this.#isTorn || !isSameBranch(this.#head ?? nowhere, head)) return false
+    if (to < point.seq || head.floor > point.seq) return false
+    if (head.seq === point.seq && !equalBytes(head.digest, point.digest)) return false
+    try {
+      const lineage = await lineageOf(this.#kernel, head)
+      const history = readHistory(this.#kernel, lineage, point, to)
+      for (let step = await history.next(); !step.done; step = await history.next()) {
+        const { run } = step.value
+        const entries = entriesOf(this.#kernel, step.value)
+        await open.follow(entries, { seq: lastSeq(run), digest: run.digest }, head.epoch)
+      }
+      return true
+    } catch (error) {
+      // Perhaps it was removed and made again, or trimmed while it was read: a full recovery tells.
+      if (isReprise(error, 'HISTORY_DAMAGED', 'NOT_ON_BRANCH', 'OUT_OF_RANGE')) return false
+      throw error
+    }
+  }
+
+  async #reload(taken: number | undefined): Promise<void> {
+    const { head, recovered } = await load(this.#kernel, this.id, this.#fold, this.#mustExist)
+    const old = this.#open
+    this.#head = head
+    this.#open = this.#make(recovered)
+    this.#isTorn = false
+    if (taken !== undefined && taken === head?.epoch) this.#open.renew(taken, true)
+    this.#tell([])
+    // Only its timers are left of it.
+    if (!old.closing) {
+      if (!old.broken) old.break(new RepriseError('FENCED', `${this.id} was read anew`, { timeline: this.id }))
+      await old.shut()
+    }
+  }
+
+  #make(recovered: Recovered<State>): OpenTimeline<State> {
+    const head = this.#head ?? { timeline: this.id, epoch: 0, base: null }
+    const open = this.#holdings.share(head, this.#fold, recovered)
+    open.watch((entries) => this.#tell(entries))
+    return open
+  }
+
+  #tell(entries: readonly Entry[]): void {
+    for (const call of this.#watchers) call(entries)
+  }
+}
+
+async function load<State>(
+  kernel: Kernel,
+  id: TimelineId,
+  fold: Fold<State>,
+  mustExist: boolean,
+  mustBeValid = false,
+): Promise<{ head: Head | null; recovered: Recovered<State> }> {
+  return await lookAgain(async () => {
+    const [head = null] = await kernel.store.head([id])
+    if (!head && mustExist) throw missing(id)
+    if (head) refuseMoved(head)
+    const recovered = head
+      ? await recover(kernel, head, fold, { isPaged: true, mustBeValid })
+      : nothingYet(kernel, id, fold)
+    if (head) kernel.events.emit('recovered', { timeline: id, report: recovered.report })
+    return { head, recovered }
+  })
+}
+
+function nothingYet<State>(kernel: Kernel, id: TimelineId, fold: Fold<State>): Recovered<State> {
+  const nothing = { checkpoint: null, skipped: [], entriesReplayed: 0, bytesRead: 0, entriesLost: 0 }
+  return {
+    state: new TimelineState(fold, undefined, kernel.guardsFolds()),
+    point: { seq: 0, digest: originDigest(kernel.hash, id) },
+    lineage: [],
+    base: null,
+    damaged: [],
+    replayMsPerEntry: 0,
+    report: { timeline: id, seq: 0, epoch: 0, ...nothing, planMs: 0, restoreMs: 0, replayMs: 0, totalMs: 0 },
+  }
+}
+
+/** The branch of what this process made itself, and has not looked at since. */
+const nowhere = { base: null }
+
+function isSameBranch(a: Pick<Head, 'base'>, b: Head): boolean {
+  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq
+}
+
+function missing(id: TimelineId): RepriseError {
+  return new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+}
+
+function contended(timeline: TimelineId, { waitMs, losses }: Contest): RepriseError {
+  return new RepriseError(
+    'CONTENDED',
+    `${timeline}: other processes wrote first for ${waitMs} ms; this one had no turn`,
+    { timeline, waitMs, losses },
+  )
+}

@@ -1,0 +1,49 @@
+// The user's code inside a transaction, as the engine hands it to the store: with a time limit, and known for what it is, so
+// that a write it waits for can be refused. Such a write would wait for the transaction that waits for it.
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { RepriseError } from '../../core/errors.ts'
+import type { Clock, Commit } from '../../core/ports.ts'
+
+export class UserCode {
+  readonly #clock: Clock
+  readonly #limitMs: number
+  readonly #inside = new AsyncLocalStorage<true>()
+
+  constructor(clock: Clock, limitMs: number) {
+    this.#clock = clock
+    this.#limitMs = limitMs
+  }
+
+  /** The commit with its rider kept within bounds. */
+  bound(commit: Commit): Commit {
+    const { ride } = commit
+    if (!ride) return commit
+    return { ...commit, ride: (sql) => this.#limit(this.#inside.run(true, async () => await ride(sql))) }
+  }
+
+  /** What a write says that is asked for inside of user code. */
+  refusal(): RepriseError | null {
+    if (!this.#inside.getStore()) return null
+    return new RepriseError(
+      'SQL_REFUSED',
+      'a write cannot be asked for inside a transaction of the same store: it would wait for itself; do it before or after',
+    )
+  }
+
+  /** Its door to the database closes with the commit, so what it does afterwards reaches nothing. */
+  #limit(work: Promise<unknown>): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const limitMs = this.#limitMs
+      const cancel = this.#clock.after(
+        limitMs,
+        () =>
+          reject(
+            new RepriseError('TIMEOUT', `the code inside the transaction took more than ${limitMs} ms`, { limitMs }),
+          ),
+        true,
+      )
+      work.then(resolve, reject).finally(cancel)
+    })
+  }
+}

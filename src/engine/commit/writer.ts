@@ -1,0 +1,372 @@
+// The writing side of one open timeline: a queue of requests that the group commit turns into commits. Requests that
+// only append are packed into one run; anything else goes in a commit of its own. One commit is under way at a time,
+// so sequence, epoch and digest in memory are always those of the store.
+
+import { assert } from '../../core/assert.ts'
+import type { Digest, TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Commit, Outcome, Refusal, Run, Take } from '../../core/ports.ts'
+import { appendOperation, nonceBytes, packRun } from '../../core/run.ts'
+import { type Kernel, newOperation } from '../kernel.ts'
+import type { Entry } from '../recovery/history.ts'
+import { sealEntry } from '../seal/entries.ts'
+import { type CommitSource, type PreparedCommit, sizeOf } from './committer.ts'
+
+/** An entry on its way in: encoded, not yet sealed, since sealing binds it to its place. */
+export interface Draft {
+  readonly type: string
+  readonly version: number
+  readonly time: number
+  readonly key: string | undefined
+  readonly partOf: string | undefined
+  readonly data: Uint8Array
+  /** What decoding the data gives, for the fold. */
+  readonly value: unknown
+}
+
+/** What may go along with entries in one commit. */
+export type Along = Omit<Commit, 'operation' | 'guard' | 'run' | 'take' | 'branch'>
+
+export interface Written {
+  readonly first: number
+  readonly count: number
+  /** The entries' keys were in history already: nothing was written. */
+  readonly wasApplied: boolean
+  readonly ridden: unknown
+}
+
+/** The state that follows history. `prepare` may refuse entries before they are written by throwing. */
+export interface Follower {
+  begin(): void
+  prepare(entries: readonly Entry[]): void
+  /** What was prepared is durable now. */
+  accept(): void
+  /** What was prepared was not written. */
+  discard(): void
+  hasKey(key: string): boolean
+}
+
+/** Who is told what became of a request. */
+export interface Asker {
+  resolve(written: Written): void
+  reject(error: unknown): void
+}
+
+interface Request {
+  readonly drafts: readonly Draft[]
+  readonly along: Along | null
+  readonly asker: Asker
+}
+
+export interface WriterHead {
+  readonly seq: number
+  readonly epoch: number
+  readonly digest: Digest
+}
+
+export class Writer implements CommitSource {
+  readonly #kernel: Kernel
+  readonly #timeline: TimelineId
+  readonly #follower: Follower
+  readonly #onBroken: (error: RepriseError) => void
+  readonly #onWritten: (entries: readonly Entry[], bytes: number) => void
+  readonly #onTaken: () => void
+  readonly #compressAboveBytes: number | undefined
+  #isOwner: boolean
+  /** Goes with the first commit of one who is not the owner; it applies only if nothing has moved. */
+  #take: Take | null = null
+  /** Attributes that go along with the take: what this process declares of the timeline. */
+  #declared: Along['attributes'] | null = null
+  #head: WriterHead
+  #queue: Request[] = []
+  #isUnderWay = false
+  #broken: RepriseError | null = null
+
+  constructor(
+    kernel: Kernel,
+    timeline: TimelineId,
+    head: WriterHead,
+    follower: Follower,
+    options: {
+      onBroken(error: RepriseError): void
+      onWritten(entries: readonly Entry[], bytes: number): void
+      onTaken?(): void
+      readonly compressAboveBytes?: number | undefined
+      /** True if left out. */
+      readonly isOwner?: boolean
+    },
+  ) {
+    this.#kernel = kernel
+    this.#timeline = timeline
+    this.#head = head
+    this.#follower = follower
+    this.#onBroken = options.onBroken
+    this.#onWritten = options.onWritten
+    this.#onTaken = options.onTaken ?? (() => undefined)
+    this.#compressAboveBytes = options.compressAboveBytes
+    this.#isOwner = options.isOwner ?? true
+  }
+
+  get isOwner(): boolean {
+    return this.#isOwner
+  }
+
+  /** For one that does not own the timeline: its next commit takes it, and applies only if nothing has moved. */
+  attempt(take: Take, declared: Along['attributes'] | null): void {
+    if (this.#isOwner) return
+    this.#take = take
+    this.#declared = declared ?? null
+  }
+
+  /** Others have written: history is followed up to this point, and what was broken by that is whole again. */
+  renew(head: WriterHead, isOwner: boolean): void {
+    assert(!this.#isUnderWay && this.#queue.length === 0, 'a writer is renewed between its commits')
+    this.#broken = null
+    this.#head = head
+    this.#isOwner = isOwner
+    this.#take = null
+  }
+
+  get head(): WriterHead {
+    return this.#head
+  }
+
+  get broken(): RepriseError | null {
+    return this.#broken
+  }
+
+  write(drafts: readonly Draft[], along: Along | null, signal?: AbortSignal): Promise<Written> {
+    return new Promise((resolve, reject) => this.ask(drafts, along, { resolve, reject }, signal))
+  }
+
+  /** The same without a promise: the asker is called once the entries are durable, applied, and known to whoever watches. */
+  ask(drafts: readonly Draft[], along: Along | null, asker: Asker, signal?: AbortSignal): void {
+    // Entries are sealed when their turn comes; whoever cannot seal them is told at once.
+    const unsealable = drafts.length > 0 ? this.#kernel.sealer.refusal : null
+    const refusal = this.#broken ?? this.#kernel.committer.userCode.refusal() ?? unsealable
+    if (refusal) {
+      asker.reject(refusal)
+      return
+    }
+    assert(this.#isOwner || this.#take, 'who writes owns the timeline, or takes it')
+    const { committer } = this.#kernel
+    const request = { drafts, along, asker }
+    // No await where there is room: this is the hot path, and appends keep the order in which they were called.
+    if (committer.tryEnter()) this.#enqueue(request)
+    else committer.enter(signal).then(() => this.#enqueue(request), asker.reject)
+  }
+
+  /** Whoever has entered leaves again when the request is settled. */
+  #enqueue(request: Request): void {
+    if (this.#broken) {
+      this.#reject(request, this.#broken)
+      return
+    }
+    this.#queue.push(request)
+    if (!this.#isUnderWay) this.#kernel.committer.ready(this)
+  }
+
+  /** Nothing more can be written through this writer; what waits is refused with the reason. */
+  break(error: RepriseError): void {
+    if (this.#broken) return
+    this.#broken = error
+    for (const request of this.#queue.splice(0)) this.#reject(request, error)
+    this.#onBroken(error)
+  }
+
+  build(): PreparedCommit | null {
+    if (this.#isUnderWay || this.#broken || this.#queue.length === 0) return null
+    this.#follower.begin()
+    const taken: { request: Request; first: number; count: number }[] = []
+    const drafts: Draft[] = []
+    const entries: Entry[] = []
+    const along = this.#queue[0]!.along
+    let bytes = 0
+    while (this.#queue.length > 0) {
+      const request = this.#queue[0]!
+      if (taken.length > 0 && (request.along || along || !this.#fits(drafts.length, bytes, request))) break
+      this.#queue.shift()
+      const fresh = this.#fresh(request.drafts, drafts)
+      const offered = this.#offer(fresh, drafts.length)
+      if (offered instanceof Error) {
+        this.#reject(request, offered)
+        continue
+      }
+      taken.push({ request, first: this.#head.seq + 1 + drafts.length, count: fresh.length })
+      for (const draft of fresh) {
+        bytes += draft.data.length
+        drafts.push(draft)
+      }
+      for (const entry of offered) entries.push(entry)
+      if (along) break
+    }
+    if (taken.length === 0) return null
+    return this.#prepare(taken, drafts, entries, along)
+  }
+
+  #fits(count: number, bytes: number, request: Request): boolean {
+    const { runEntries, runBytes } = this.#kernel.limits
+    let more = 0
+    for (const draft of request.drafts) more += draft.data.length
+    return count + request.drafts.length <= runEntries && bytes + more <= runBytes
+  }
+
+  /** Without those whose keys are in history already. */
+  #fresh(asked: readonly Draft[], drafts: readonly Draft[]): readonly Draft[] {
+    if (asked.every((draft) => draft.key === undefined)) return asked
+    return asked.filter(({ key, partOf = key }) => partOf === undefined || !this.#isKnown(partOf, drafts))
+  }
+
+  #isKnown(key: string, drafts: readonly Draft[]): boolean {
+    if (this.#kernel.planted.has('skip-dedupe')) return false
+    return this.#follower.hasKey(key) || drafts.some((draft) => draft.key === key)
+  }
+
+  /** The entries as a replay would see them, offered to the follower, which may refuse them before they are written. */
+  #offer(drafts: readonly Draft[], offset: number): Entry[] | Error {
+    const { seq } = this.#head
+    const epoch = this.#nextEpoch
+    const timeline = this.#timeline
+    try {
+      const entries: Entry[] = []
+      for (const { type, version, time, key, value: data } of drafts) {
+        entries.push({ timeline, seq: seq + 1 + offset + entries.length, epoch, type, version, time, key, data })
+      }
+      this.#follower.prepare(entries)
+      return entries
+    } catch (error) {
+      return error instanceof Error ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
+    }
+  }
+
+  #prepare(
+    taken: readonly { request: Request; first: number; count: number }[],
+    drafts: readonly Draft[],
+    entries: readonly Entry[],
+    along: Along | null,
+  ): PreparedCommit | null {
+    if (drafts.length === 0 && !along) {
+      this.#follower.discard()
+      this.#resolveAll(taken, undefined)
+      if (this.#queue.length > 0) this.#kernel.committer.ready(this)
+      return null
+    }
+    const run = drafts.length > 0 ? this.#pack(drafts) : null
+    const { seq, epoch, digest } = this.#head
+    const guard = { timeline: this.#timeline, epoch, seq, digest }
+    const take = this.#take
+    const commit: Commit =
+      run && !along && !take
+        ? { operation: appendOperation(run.digest), guard, run }
+        : { ...along, ...this.#taking(along), operation: newOperation(this.#kernel.random), guard, ...(run && { run }) }
+    this.#isUnderWay = true
+    const bytes = sizeOf(commit)
+    return {
+      commit,
+      bytes,
+      settle: (outcome) => this.#settle(outcome, run, taken, entries, bytes),
+      fail: (error) => this.#fail(error, taken),
+    }
+  }
+
+  #taking(along: Along | null): Pick<Commit, 'take' | 'attributes'> {
+    if (!this.#take) return {}
+    const attributes = this.#declared && { ...along?.attributes, ...this.#declared }
+    return { take: this.#take, ...(attributes && { attributes }) }
+  }
+
+  /** What it writes is written under this. */
+  get #nextEpoch(): number {
+    return this.#head.epoch + (this.#take ? 1 : 0)
+  }
+
+  #pack(drafts: readonly Draft[]): Run {
+    const { hash, sealer, random } = this.#kernel
+    const { seq, digest } = this.#head
+    const sealed = drafts.map((draft, i) => sealEntry(sealer, draft, digest, i, this.#compressAboveBytes))
+    const nonce = this.#take && !this.#kernel.planted.has('no-nonce') ? random.bytes(nonceBytes) : null
+    return packRun(hash, { before: digest, first: seq + 1, epoch: this.#nextEpoch, nonce }, sealed)
+  }
+
+  #settle(
+    outcome: Outcome,
+    run: Run | null,
+    taken: readonly { request: Request; first: number; count: number }[],
+    entries: readonly Entry[],
+    bytes: number,
+  ): void {
+    this.#isUnderWay = false
+    if (!outcome.ok) {
+      this.#follower.discard()
+      const error = refusalError(this.#timeline, outcome)
+      for (const { request } of taken) this.#reject(request, error)
+      // Guards that fail mean that the head moved without us: this writer's picture is no longer true.
+      if (this.#isLost(outcome.code, run !== null)) this.break(error)
+      else if (this.#queue.length > 0) this.#kernel.committer.ready(this)
+      return
+    }
+    const isTaken = this.#take !== null
+    const epoch = this.#nextEpoch
+    this.#take = null
+    this.#isOwner = true
+    if (run) {
+      assert(outcome.seq === this.#head.seq + run.count, 'the head moves by what was appended')
+      this.#head = { seq: outcome.seq, epoch, digest: run.digest }
+    } else if (isTaken) this.#head = { ...this.#head, epoch }
+    if (isTaken) this.#onTaken()
+    const hasFollowed = this.#orBreak(taken, () => {
+      this.#follower.accept()
+      this.#kernel.worker.progressed(entries.length)
+    })
+    if (hasFollowed) {
+      this.#orBreak([], () => this.#onWritten(entries, bytes))
+      this.#resolveAll(taken, outcome.ridden)
+    }
+    if (this.#queue.length > 0 && !this.#broken) this.#kernel.committer.ready(this)
+  }
+
+  #isLost(code: Refusal, isAppend: boolean): boolean {
+    if (code === 'FENCED' || code === 'NOT_FOUND') return true
+    if (this.#take && (code === 'OWNED' || code === 'WORKER_RETIRED')) return true
+    return code === 'CONFLICT' && (isAppend || this.#take !== null)
+  }
+
+  /** The entries are durable: where the state cannot follow, this handle must not be used further. */
+  #orBreak(taken: readonly { request: Request }[], work: () => void): boolean {
+    try {
+      work()
+      return true
+    } catch (error) {
+      const failure = error instanceof RepriseError ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
+      for (const { request } of taken) this.#reject(request, failure)
+      this.break(failure)
+      return false
+    }
+  }
+
+  #resolveAll(taken: readonly { request: Request; first: number; count: number }[], ridden: unknown): void {
+    for (const { request, first, count } of taken) {
+      this.#kernel.committer.leave()
+      request.asker.resolve({ first, count, wasApplied: request.drafts.length > 0 && count === 0, ridden })
+    }
+  }
+
+  #fail(error: unknown, taken: readonly { request: Request }[]): void {
+    this.#isUnderWay = false
+    this.#follower.discard()
+    for (const { request } of taken) this.#reject(request, error)
+    if (error instanceof RepriseError && error.code === 'OUTCOME_UNKNOWN') this.break(error)
+    else if (this.#queue.length > 0) this.#kernel.committer.ready(this)
+  }
+
+  #reject(request: Request, error: unknown): void {
+    this.#kernel.committer.leave()
+    request.asker.reject(error)
+  }
+}
+
+export function refusalError(timeline: string, outcome: Extract<Outcome, { ok: false }>): RepriseError {
+  const { code, reason, head, cause } = outcome
+  const where = head ? { seq: head.seq, epoch: head.epoch, owner: head.owner } : {}
+  return new RepriseError(code, `${timeline}: ${reason}`, { timeline, ...where }, cause)
+}

@@ -1,0 +1,50 @@
+// Which history cursors still need, by timeline. Cursors are positions in the feed, not sequences: what one has not passed is
+// found by reading the feed from there. The store itself refuses to trim it; this is for those who ask beforehand.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
+import type { FeedPage, FeedPosition } from '../../core/ports.ts'
+import type { Kernel } from '../kernel.ts'
+
+export interface CursorHold {
+  readonly name: string
+  /** It has read this timeline up to and including this sequence. */
+  readonly seq: number
+}
+
+const pageRuns = 1000
+/** A cursor further behind than this many pages is followed no further: what lies beyond is taken for passed. */
+const pagesMax = 200
+
+/** Of these timelines, what each cursor has not passed; a timeline that all have passed is not in the map. */
+export async function cursorHolds(
+  kernel: Kernel,
+  timelines: readonly TimelineId[],
+): Promise<ReadonlyMap<TimelineId, readonly CursorHold[]>> {
+  const holds = new Map<TimelineId, CursorHold[]>()
+  if (timelines.length === 0) return holds
+  for (const { name, position } of await kernel.store.cursors()) {
+    const left = new Set(timelines)
+    let after = position
+    for (let page = 0; page < pagesMax && left.size > 0; page++) {
+      const { items, next, isEnd } = await pageAfter(kernel, after, [...left])
+      for (const { timeline, run } of items) {
+        if (!left.delete(timeline)) continue
+        holds.set(timeline, [...(holds.get(timeline) ?? []), { name, seq: run.first - 1 }])
+      }
+      after = next
+      if (isEnd) break
+    }
+  }
+  return holds
+}
+
+/** A cursor beyond the end has passed everything, as the store sees it: whoever owns it is told, and not the collector. */
+async function pageAfter(kernel: Kernel, after: FeedPosition, prefixes: readonly string[]): Promise<FeedPage> {
+  try {
+    return await kernel.store.feed(after, { prefixes }, pageRuns)
+  } catch (error) {
+    if (!isReprise(error, 'POSITION_GONE')) throw error
+    return { items: [], next: after, isEnd: true }
+  }
+}

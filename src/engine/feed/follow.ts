@@ -1,0 +1,214 @@
+// A replica: loads the newest checkpoint, follows history without owning it, and can take over (A9.4). It never writes.
+
+import type { Coordinate } from '../../core/coordinate.ts'
+import { equalBytes, toHex } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { lastSeq } from '../../core/run.ts'
+import type { Fold, OpenOptions } from '../definition.ts'
+import type { Kernel } from '../kernel.ts'
+import { takeTimeline } from '../ownership.ts'
+import { type Entry, entriesOf, lineageOf, type Point, readHistory } from '../recovery/history.ts'
+import { type Recovered, recover } from '../recovery/recover.ts'
+import type { RecoveryReport } from '../recovery/report.ts'
+import type { TimelineState } from '../state.ts'
+import { existing } from '../tools/fork.ts'
+import { whereabouts } from './marks.ts'
+
+export interface FollowOptions {
+  /** Longest time between two looks when the store cannot tell us; default one second. */
+  readonly pollMs?: number
+  /** Looks only when `refresh` is called: no polling, no listening. */
+  readonly isPassive?: boolean
+  /** All pages are read at once, also those that a paged fold would leave. */
+  readonly isWhole?: boolean
+  readonly signal?: AbortSignal
+}
+
+export class Replica<State, Handle = unknown> {
+  readonly recovery: RecoveryReport
+  readonly #kernel: Kernel
+  readonly #fold: Fold<State>
+  readonly #promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>
+  readonly #pollMs: number
+  readonly #isPaged: boolean
+  readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
+  readonly #stopListening: () => void
+  #head: Head
+  #state: TimelineState<State>
+  #point: Point
+  /** The checkpoint that its state was restored from: the first one after a takeover need only add to it. */
+  #base: Recovered<State>['base']
+  #look: Promise<void> | null = null
+  #next: Promise<void> | null = null
+  #cancelPoll: (() => void) | null = null
+  #isClosed = false
+
+  constructor(
+    kernel: Kernel,
+    fold: Fold<State>,
+    start: {
+      readonly head: Head
+      readonly state: TimelineState<State>
+      readonly point: Point
+      readonly base: Recovered<State>['base']
+      readonly report: RecoveryReport
+    },
+    promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>,
+    options: FollowOptions,
+  ) {
+    this.#promote = promote
+    this.#kernel = kernel
+    this.#fold = fold
+    this.#head = start.head
+    this.#state = start.state
+    this.#point = start.point
+    this.#base = start.base
+    this.recovery = start.report
+    this.#pollMs = options.pollMs ?? 1000
+    this.#isPaged = !options.isWhole
+    this.#stopListening = options.isPassive ? () => undefined : kernel.store.listen(() => void this.#refreshQuietly())
+    if (!options.isPassive) this.#schedulePoll()
+    options.signal?.addEventListener('abort', () => this.close(), { once: true })
+  }
+
+  get state(): State {
+    return this.#state.value
+  }
+
+  get coordinate(): Coordinate {
+    return {
+      timeline: this.#head.timeline,
+      seq: this.#point.seq,
+      epoch: this.#head.epoch,
+      digest: toHex(this.#point.digest),
+    }
+  }
+
+  watch(call: (entries: readonly Entry[]) => void): () => void {
+    this.#watchers.add(call)
+    return () => this.#watchers.delete(call)
+  }
+
+  /** Reads what there is now. Resolves when state has caught up with the head as of this call. */
+  refresh(): Promise<void> {
+    if (this.#isClosed) return Promise.reject(new RepriseError('CLOSED', 'the replica was closed'))
+    // What is under way may have looked at the head before this call: then one more look, for all who came meanwhile.
+    if (this.#look) {
+      this.#next ??= this.#look.catch(() => undefined).then(() => this.#start())
+      return this.#next
+    }
+    return this.#start()
+  }
+
+  /**
+   * Becomes the owner with the state it has: takes a new epoch, reads the last entries, and hands over a handle. Nothing
+   * is restored, so this is as fast as the replica is close.
+   */
+  async takeOver(options: OpenOptions = {}): Promise<Handle> {
+    if (this.#isClosed) throw new RepriseError('CLOSED', 'the replica was closed')
+    const started = this.#kernel.clock.elapsed()
+    const head = await takeTimeline(this.#kernel, this.#head.timeline, { ...options, mustExist: true })
+    const before = this.#point.seq
+    await this.refresh()
+    this.close()
+    const ms = this.#kernel.clock.elapsed() - started
+    const report = {
+      ...this.recovery,
+      seq: head.seq,
+      epoch: head.epoch,
+      entriesReplayed: Math.max(0, this.#point.seq - before),
+      totalMs: ms,
+    }
+    return await this.#promote(head, {
+      state: this.#state,
+      point: this.#point,
+      lineage: await lineageOf(this.#kernel, head),
+      base: this.#base,
+      damaged: [],
+      report,
+      replayMsPerEntry: 0,
+    })
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#stopListening()
+    this.#cancelPoll?.()
+  }
+
+  #start(): Promise<void> {
+    this.#next = null
+    const look = this.#catchUp().finally(() => {
+      if (this.#look === look) this.#look = null
+    })
+    this.#look = look
+    return look
+  }
+
+  async #catchUp(): Promise<void> {
+    const head = await existing(this.#kernel, this.#head.timeline)
+    const lineage = await lineageOf(this.#kernel, head)
+    if (head.floor > this.#point.seq || !sameBranch(this.#head, head) || (await this.#isElsewhere(head))) {
+      // It was rolled back, history was trimmed past us, or the store went back to an older copy: start again from the
+      // newest checkpoint.
+      const recovered = await recover(this.#kernel, head, this.#fold, { isPaged: this.#isPaged })
+      this.#head = head
+      this.#state = recovered.state
+      this.#point = recovered.point
+      this.#base = recovered.base
+      for (const call of this.#watchers) call([])
+      return
+    }
+    const history = readHistory(this.#kernel, lineage, this.#point, head.seq)
+    for (let step = await history.next(); !step.done; step = await history.next()) {
+      const entries = entriesOf(this.#kernel, step.value)
+      await this.#state.fetch(entries)
+      // Taken over: the state belongs to whoever writes now, and gets its entries from there.
+      if (this.#isClosed) return
+      this.#state.replay(entries)
+      this.#point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
+      for (const call of this.#watchers) call(entries)
+    }
+    this.#head = head
+  }
+
+  /** The history that is there does not go through the point that was read. */
+  async #isElsewhere(head: Head): Promise<boolean> {
+    const { seq, digest } = this.#point
+    if (head.seq < seq) return true
+    if (head.seq === seq) return !equalBytes(head.digest, digest)
+    return (await whereabouts(this.#kernel, head.timeline, this.#point)) === 'gone'
+  }
+
+  async #refreshQuietly(): Promise<void> {
+    if (this.#isClosed) return
+    try {
+      await this.refresh()
+    } catch (error) {
+      if (!this.#isClosed) this.#kernel.events.emit('problem', { where: `replica of ${this.#head.timeline}`, error })
+    }
+  }
+
+  #schedulePoll(): void {
+    if (this.#isClosed) return
+    this.#cancelPoll = this.#kernel.clock.after(this.#pollMs, () => {
+      void this.#refreshQuietly().then(() => this.#schedulePoll())
+    })
+  }
+}
+
+export async function follow<State, Handle>(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<State>,
+  promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>,
+  options: FollowOptions,
+): Promise<Replica<State, Handle>> {
+  const { state, point, base, report } = await recover(kernel, head, fold, { isPaged: !options.isWhole })
+  return new Replica(kernel, fold, { head, state, point, base, report }, promote, options)
+}
+
+function sameBranch(a: Head, b: Head): boolean {
+  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq
+}

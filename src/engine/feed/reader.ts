@@ -1,0 +1,233 @@
+// The feed for layers: entries of many timelines in one gap-free order, each run checked against the digest chain of its
+// timeline before it is decoded. Branches that were rolled back do not show, except for the part that is still history.
+
+import { type Digest, equalBytes, type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
+import { isChained, lastSeq, originDigest, verifyRun } from '../../core/run.ts'
+import { archivedFrom, idBelow } from '../../core/scope.ts'
+import type { Kernel } from '../kernel.ts'
+import { isOfStore } from '../kinds.ts'
+import { type Entry, entriesOf, lineageOf, type Point } from '../recovery/history.ts'
+import { FeedMarks, goneAt, whereabouts } from './marks.ts'
+
+export interface FeedRun {
+  /** Everything up to and including this run was given. */
+  readonly position: FeedPosition
+  readonly entries: readonly Entry[]
+}
+
+export interface FeedEntries {
+  readonly runs: readonly FeedRun[]
+  /** Those of all the runs, in order. */
+  readonly entries: readonly Entry[]
+  /** Where to go on. */
+  readonly next: FeedPosition
+  readonly isEnd: boolean
+}
+
+export interface FeedReaderOptions {
+  /** What is no longer there is passed over, not an error. */
+  readonly mayBeTrimmed?: boolean | undefined
+  /** False: without what was written to forks, which are somebody's trial. */
+  readonly forks?: boolean | undefined
+}
+
+/** Timelines whose last digest is remembered; of others it is read again. */
+const rememberedMax = 100_000
+
+export class FeedReader {
+  readonly #kernel: Kernel
+  readonly #scopes: readonly string[]
+  readonly #last = new Map<TimelineId, Point>()
+  readonly #marks: FeedMarks
+  readonly #mayBeTrimmed: boolean
+  readonly #hasForks: boolean
+  /** Of timelines whose last digest is remembered. */
+  readonly #forks = new Map<TimelineId, boolean>()
+  /** Read from the very start, and nothing forgotten since: then a timeline that does not start at 1 was trimmed. */
+  #isFromStart = false
+
+  /** Without scopes: every timeline. */
+  constructor(kernel: Kernel, scopes: readonly string[] = [], options: FeedReaderOptions = {}) {
+    this.#mayBeTrimmed = options.mayBeTrimmed ?? false
+    this.#hasForks = options.forks ?? true
+    this.#kernel = kernel
+    this.#marks = new FeedMarks(kernel)
+    this.#scopes = scopes
+  }
+
+  /**
+   * `limit` counts runs, so there may be more entries. POSITION_GONE if the store no longer has what this reader read last:
+   * what was made of it must be dropped.
+   */
+  async page(after: FeedPosition, limit = 1000): Promise<FeedEntries> {
+    try {
+      return await this.#page(after, limit)
+    } catch (error) {
+      if (isReprise(error, 'POSITION_GONE')) {
+        this.reset()
+        this.#marks.clear()
+      }
+      throw error
+    }
+  }
+
+  /** POSITION_GONE if the store no longer has what was read last. */
+  async confirm(): Promise<void> {
+    await this.#marks.check('')
+  }
+
+  async #page(after: FeedPosition, limit: number): Promise<FeedEntries> {
+    if (after === feedStart) this.#isFromStart = !this.#mayBeTrimmed
+    const filter = this.#scopes.length > 0 ? { prefixes: this.#scopes } : {}
+    const { items, next, isEnd } = await this.#kernel.store.feed(after, filter, limit)
+    // After the page was read: what it holds is then of the same store, or will be missed by the next look.
+    await this.#marks.check(after)
+    const runs: FeedRun[] = []
+    for (const item of items) {
+      // What the store notes about itself is nobody's news, unless it is asked for.
+      if (this.#scopes.length === 0 && isOfStore(item.timeline)) {
+        runs.push({ position: item.position, entries: [] })
+        continue
+      }
+      const before = await this.#before(item)
+      const { timeline, run } = item
+      await this.#verify(item, before)
+      this.#remember(timeline, { seq: lastSeq(run), digest: run.digest })
+      if (!this.#hasForks && (await this.#isFork(item, before))) {
+        runs.push({ position: item.position, entries: [] })
+        continue
+      }
+      const decoded = entriesOf(this.#kernel, { timeline, run, before, skipTo: run.first - 1 })
+      const entries = archivedFrom(timeline) ? await this.#ofBranch(timeline, decoded) : decoded
+      runs.push({ position: item.position, entries })
+    }
+    return { runs, entries: runs.flatMap((each) => each.entries), next, isEnd }
+  }
+
+  /** Forgets what it knows of digests: after the caller goes back to an earlier position. What was read last is still a fact. */
+  reset(): void {
+    this.#last.clear()
+    this.#forks.clear()
+    this.#isFromStart = false
+  }
+
+  async #before({ timeline, run, position }: FeedItem): Promise<Digest> {
+    const known = this.#last.get(timeline)
+    if (known?.seq === run.first - 1) return known.digest
+    // It was rolled back, or its history is another one.
+    if (known && known.seq >= run.first) await this.#refuseGone(timeline, known, position)
+    const { store, hash } = this.#kernel
+    const origin = originDigest(hash, timeline)
+    // One that was forked before its parent's first entry starts at 1 too, from its parent's origin.
+    const isRoot = run.first === 1 && !archivedFrom(timeline) && isChained(hash, origin, run)
+    const [head] = isRoot ? [] : await store.head([timeline])
+    if (isRoot || (run.first === 1 && !head?.base && !archivedFrom(timeline))) return origin
+    if (head && run.first - 1 === head.floor) {
+      if (this.#isFromStart && !known && head.floor > 0 && head.floor !== head.base?.seq)
+        throw trimmed(timeline, run.first)
+      return head.floorDigest
+    }
+    if (head?.base && run.first - 1 === head.base.seq) return head.base.digest
+    if (this.#isFromStart && !known) throw trimmed(timeline, run.first)
+    const [previous] = await store.read(timeline, run.first - 2, 1)
+    if (previous && lastSeq(previous) === run.first - 1) return previous.digest
+    throw new RepriseError('HISTORY_DAMAGED', `history of ${timeline} has a gap before sequence ${run.first}`, {
+      timeline,
+      seq: run.first - 1,
+    })
+  }
+
+  async #verify({ timeline, run, position }: FeedItem, before: Digest): Promise<void> {
+    try {
+      verifyRun(this.#kernel.hash, timeline, run, { seq: run.first - 1, digest: before })
+    } catch (error) {
+      const known = this.#last.get(timeline)
+      if (known?.seq === run.first - 1) await this.#refuseGone(timeline, known, position)
+      throw error
+    }
+  }
+
+  async #refuseGone(timeline: TimelineId, point: Point, position: FeedPosition): Promise<void> {
+    if ((await whereabouts(this.#kernel, timeline, point)) === 'gone') throw goneAt(timeline, point, position)
+  }
+
+  #remember(timeline: TimelineId, point: Point): void {
+    this.#marks.note(timeline, point)
+    this.#last.delete(timeline)
+    this.#last.set(timeline, point)
+    if (this.#last.size <= rememberedMax) return
+    this.#isFromStart = false
+    for (const oldest of this.#last.keys()) {
+      this.#last.delete(oldest)
+      this.#forks.delete(oldest)
+      return
+    }
+  }
+
+  /** It left another timeline. One that was rolled back goes on from its own archive, and is none. */
+  async #isFork({ timeline, run }: FeedItem, before: Digest): Promise<boolean> {
+    const known = this.#forks.get(timeline)
+    if (known !== undefined) return known
+    const isRoot = run.first === 1 && equalBytes(before, originDigest(this.#kernel.hash, timeline))
+    const isFork = !isRoot && (await this.#leftAnother(timeline))
+    this.#forks.set(timeline, isFork)
+    return isFork
+  }
+
+  async #leftAnother(timeline: TimelineId): Promise<boolean> {
+    const own = archivedFrom(timeline) ?? timeline
+    for (let id: TimelineId | undefined = timeline; id !== undefined; ) {
+      const [head]: (Head | null)[] = await this.#kernel.store.head([id])
+      const parent: TimelineId | undefined = head?.base?.timeline
+      if (parent !== undefined && archivedFrom(parent) !== own) return true
+      id = parent
+    }
+    return false
+  }
+
+  /** Of an archived branch only what its successor still builds on counts, and as the successor's. */
+  async #ofBranch(archive: TimelineId, entries: readonly Entry[]): Promise<readonly Entry[]> {
+    const { store } = this.#kernel
+    let successor = archive
+    let [current] = await store.head([archive])
+    // An archive that was rolled back itself leads to an archive.
+    for (let from = archivedFrom(archive); current?.status === 'archived' && from !== null; from = archivedFrom(from)) {
+      successor = timelineId(from)
+      ;[current] = await store.head([successor])
+    }
+    // Not an archive: it only has the name of one, and belongs to the scope that names it otherwise.
+    if (successor === archive) return this.#isNamed(archive) ? entries : []
+    const upTo = current ? sharedUpTo(await lineageOf(this.#kernel, current), archive) : 0
+    return entries.filter((entry) => entry.seq <= upTo).map((entry) => ({ ...entry, timeline: successor }))
+  }
+
+  #isNamed(timeline: TimelineId): boolean {
+    const isNamedBy = (scope: string) => scope === timeline || idBelow(scope, timeline) !== null
+    return this.#scopes.length === 0 || this.#scopes.some(isNamedBy)
+  }
+}
+
+/** Reading from the start must not pass over in silence what is no longer there. */
+function trimmed(timeline: string, first: number): RepriseError {
+  return new RepriseError(
+    'UNRECOVERABLE',
+    `history of ${timeline} before ${first} was trimmed: the feed is not whole`,
+    {
+      timeline,
+      seq: first,
+    },
+  )
+}
+
+/** The last sequence of the archive that is part of this lineage. */
+function sharedUpTo(lineage: readonly Head[], archive: TimelineId): number {
+  let upTo = Number.POSITIVE_INFINITY
+  for (const { base } of lineage) {
+    if (!base) return 0
+    upTo = Math.min(upTo, base.seq)
+    if (base.timeline === archive) return upTo
+  }
+  return 0
+}

@@ -1,0 +1,202 @@
+// Garbage collection by reachability, beside writers. First retention for each timeline, then chunks: raise the sweep mark,
+// mark from every checkpoint in the catalog, sweep what is unmarked and was last touched before the sweep mark.
+//
+// Why a checkpoint published during the sweep is safe: the store checked it against the sweep mark, so its new chunks are
+// younger than what we sweep; its reused chunks belong to its base, which the store found in the catalog when it published.
+// If that base was there when we marked, its chunks are marked; if the base itself came later, the same holds for it.
+// docs/decisions/collection.md has the whole argument.
+
+import { timelineId, toHex } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
+import type { ChunkRow, Head } from '../../core/ports.ts'
+import type { RetentionPlan, RetentionPolicy } from '../../core/retention.ts'
+import { capturesKey } from '../checkpoint/chunk-hold.ts'
+import { planFor, retain } from '../checkpoint/retain.ts'
+import { policyOf } from '../declaration.ts'
+import { cursorHolds } from '../feed/cursor-holds.ts'
+import type { Kernel } from '../kernel.ts'
+import { stateIo } from '../kernel-io.ts'
+import { isOfStore } from '../kinds.ts'
+import { readManifest } from '../recovery/recover.ts'
+import { liveChunks } from '../recovery/restore.ts'
+import { lacking, lackingKeys } from '../seal/key-notes.ts'
+import { type ExpiredForks, expireForks } from './fork-expiry.ts'
+import { headsOf } from './verify.ts'
+
+export interface CollectOptions {
+  /** Say what would go and why; change nothing. */
+  readonly dryRun?: boolean
+  readonly timelines?: readonly string[]
+  /**
+   * Chunks that were touched within this time stay. Left out, those stay that a capture under way may still name, and with
+   * a worker of an earlier version about, those of the last hour (`grace`). Whatever is given, no checkpoint comes to harm.
+   */
+  readonly graceMs?: number
+  /** Leave retention to others: chunks only. */
+  readonly chunksOnly?: boolean
+}
+
+export interface CollectReport {
+  readonly isDryRun: boolean
+  readonly timelines: readonly {
+    readonly timeline: string
+    readonly drop: RetentionPlan['drop']
+    readonly keep: RetentionPlan['keep']
+    readonly floor: RetentionPlan['floor']
+    readonly refused: readonly string[]
+  }[]
+  /** Forks that were due by `retain.forks`. */
+  readonly forks: ExpiredForks
+  /** Left as they are: nobody here knows what is to be kept of them. */
+  readonly unknown: readonly { readonly timeline: string; readonly because: string }[]
+  readonly chunks: {
+    readonly live: number
+    readonly liveBytes: number
+    readonly swept: number
+    readonly sweptBytes: number
+    readonly tooYoung: number
+  }
+}
+
+export async function collect(kernel: Kernel, options: CollectOptions = {}): Promise<CollectReport> {
+  const missing = await lackingKeys(kernel)
+  if (missing.length > 0) throw lacking(missing)
+  // It brings the store's clock along. Who only says what would go writes nothing, and asks for the time.
+  if (!options.dryRun) await kernel.worker.register()
+  const now = options.dryRun ? await storeTime(kernel) : kernel.worker.earliest()
+  const timelines: CollectReport['timelines'][number][] = []
+  const unknown: CollectReport['unknown'][number][] = []
+  const expired: string[] = []
+  const kept: CollectReport['forks']['kept'][number][] = []
+  const heads = options.chunksOnly ? noHeads() : headsOf(kernel, options.timelines)
+  for await (const head of heads) {
+    // The store sees to its own.
+    if (isOfStore(head.timeline)) continue
+    const known = await policyOf(kernel, head)
+    if (typeof known === 'string') {
+      unknown.push({ timeline: head.timeline, because: known })
+      continue
+    }
+    const { policy, foldVersion } = known
+    // First, so that the history they held goes in the same round.
+    const forks = await expireForks(kernel, head, policy, now, options.dryRun ?? false)
+    expired.push(...forks.expired)
+    kept.push(...forks.kept)
+    const { plan, refused } = options.dryRun
+      ? { plan: await planAside(kernel, head, policy, foldVersion), refused: [] }
+      : await retain(kernel, head, policy, foldVersion)
+    timelines.push({ timeline: head.timeline, drop: plan.drop, keep: plan.keep, floor: plan.floor, refused })
+  }
+  const chunks = await sweep(kernel, options, options.dryRun ? now : kernel.worker.earliest())
+  if (!options.dryRun) {
+    await kernel.store.tidy(kernel.worker.earliest() - kernel.graceMs)
+    kernel.events.emit('collected', { chunks: chunks.swept, bytes: chunks.sweptBytes })
+  }
+  return { isDryRun: options.dryRun ?? false, timelines, forks: { expired, kept }, unknown, chunks }
+}
+
+/** Only where history would go does it matter which cursor still needs it: the feed is read for that. */
+async function planAside(
+  kernel: Kernel,
+  head: Head,
+  policy: RetentionPolicy,
+  foldVersion: string,
+): Promise<RetentionPlan> {
+  const plan = await planFor(kernel, head, policy, foldVersion)
+  if (plan.floor.seq <= head.floor) return plan
+  const held = (await cursorHolds(kernel, [head.timeline])).get(head.timeline)
+  return held ? await planFor(kernel, head, policy, foldVersion, held) : plan
+}
+
+/** An inbox tells the store's time, whosever it is. */
+async function storeTime({ store }: Kernel): Promise<number> {
+  return (await store.inbox(timelineId('reprise/store'), 0)).now
+}
+
+async function sweep(kernel: Kernel, options: CollectOptions, now: number): Promise<CollectReport['chunks']> {
+  const touchedBefore = await sweepableBefore(kernel, now, options.graceMs)
+  // First the mark, then the catalogs: what is published from here on is either in them, or was checked against it.
+  if (!options.dryRun && !kernel.planted.has('sweep-unmarked')) await kernel.store.sweepMark(touchedBefore)
+  const live = await mark(kernel)
+  let liveBytes = 0
+  let swept = 0
+  let sweptBytes = 0
+  let tooYoung = 0
+  for await (const page of chunkPages(kernel)) {
+    const dead = page.filter((row) => !live.has(toHex(row.digest)))
+    for (const row of page) liveBytes += row.bytes
+    for (const row of dead) liveBytes -= row.bytes
+    const old = dead.filter((row) => row.touchedAt < touchedBefore)
+    tooYoung += dead.length - old.length
+    swept += old.length
+    for (const row of old) sweptBytes += row.bytes
+    if (!options.dryRun && old.length > 0)
+      await kernel.store.blobs.delete(
+        old.map((row) => row.digest),
+        touchedBefore,
+      )
+  }
+  return { live: live.size, liveBytes, swept, sweptBytes, tooYoung }
+}
+
+/**
+ * Chunks last touched before this time are not those of a capture that somebody has announced. It is a courtesy: what keeps a
+ * checkpoint whole is that its publication is refused if the mark lies above its oldest chunk.
+ */
+async function sweepableBefore(kernel: Kernel, now: number, graceMs: number | undefined): Promise<number> {
+  const { worker, store, planted } = kernel
+  if (graceMs !== undefined) return now - graceMs
+  let before = Math.min(now, worker.captures.oldest ?? now)
+  for (const row of await store.workers()) {
+    if (row.id === worker.id) continue
+    const announced = row.info[capturesKey]
+    // An earlier version neither announces nor has its publications checked. Also one that is thought dead may be back.
+    if (announced === undefined && row.beatAt > now - kernel.graceMs) before = Math.min(before, now - kernel.graceMs)
+    if (planted.has('sweep-unannounced')) continue
+    if (typeof announced === 'number' && row.isAlive) before = Math.min(before, announced)
+  }
+  return before
+}
+
+async function* noHeads(): AsyncGenerator<Head> {}
+
+/**
+ * A rollback or a fork beside us moves or copies checkpoints to a timeline that was not in the list yet: lists are read
+ * until one of them shows nothing new.
+ */
+async function mark(kernel: Kernel): Promise<ReadonlySet<string>> {
+  const live = new Set<string>()
+  const marked = new Set<string>()
+  for (let before = -1; before < marked.size; ) {
+    before = marked.size
+    for await (const head of headsOf(kernel)) {
+      if (marked.has(head.timeline)) continue
+      marked.add(head.timeline)
+      if (kernel.planted.has('collect-ignores-forks') && head.base) continue
+      await markTimeline(kernel, head, live)
+    }
+  }
+  return live
+}
+
+async function markTimeline(kernel: Kernel, head: Head, live: Set<string>): Promise<void> {
+  const io = stateIo(kernel)
+  for (const record of await kernel.store.checkpoints(head.timeline)) {
+    try {
+      for (const digest of await liveChunks(readManifest(kernel, record), io)) live.add(toHex(digest))
+    } catch (error) {
+      // A damaged manifest keeps nothing alive; verify tells about it. Anything else must stop the sweep.
+      if (!isReprise(error, 'CHECKPOINT_DAMAGED', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'MALFORMED')) throw error
+    }
+  }
+}
+
+async function* chunkPages(kernel: Kernel): AsyncGenerator<ChunkRow[]> {
+  let after: Uint8Array | null = null
+  for (;;) {
+    const page: ChunkRow[] = await kernel.store.blobs.list(after, 500)
+    if (page.length > 0) yield page
+    if (page.length < 500) return
+    after = page[page.length - 1]!.digest
+  }
+}

@@ -1,0 +1,329 @@
+// Branching: forks and rollbacks. Both share the history and the chunks of what they leave; nothing is copied but the
+// catalog lines of the checkpoints they may restore from, and nothing is erased.
+
+import {
+  type Coordinate,
+  equalBytes,
+  fromHex,
+  type ManifestId,
+  type TimelineId,
+  timelineId,
+  toHex,
+} from '../../core/coordinate.ts'
+import { type CompensationPlan, compensationPlan, type Effect } from '../../core/effects.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head, ManifestRecord, Run } from '../../core/ports.ts'
+import { type EntryDraft, packRun } from '../../core/run.ts'
+import { archiveNumber, archiveOf, archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
+import { refusalError } from '../commit/writer.ts'
+import { canRead, type Fold, type OpenOptions } from '../definition.ts'
+import { heldAttribute } from '../group/held.ts'
+import { type Kernel, newId, newOperation } from '../kernel.ts'
+import { giveBack, guardOf, headUnder, takeTimeline } from '../ownership.ts'
+import { digestAt, floorOf, lineageOf, offBranch, type Point } from '../recovery/history.ts'
+import { recover } from '../recovery/recover.ts'
+import { lookAgain } from '../recovery/second-look.ts'
+import { sealEntry } from '../seal/entries.ts'
+
+/** Where: a whole coordinate, or a sequence on the current branch. */
+export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
+
+/** For those without a compiler: what is no place is said to be none. */
+export function checkWhere(where: unknown): asserts where is Where {
+  const { timeline, seq } = (typeof where === 'object' && where !== null ? where : {}) as Partial<Where>
+  if (typeof timeline === 'string' && typeof seq === 'number') return
+  const example = `{ timeline: ${JSON.stringify(typeof where === 'string' ? where.slice(0, 80) : 'counter/x')}, seq: 1 }`
+  throw new RepriseError('INVALID_ARGUMENT', `where must be a coordinate, or a timeline and a sequence: ${example}`, {
+    given: typeof where,
+  })
+}
+
+export interface Located {
+  readonly head: Head
+  readonly lineage: readonly Head[]
+  readonly point: Point
+}
+
+/** Finds a coordinate: on the current branch of its timeline, or on one that was rolled back and archived. */
+export async function locate(kernel: Kernel, where: Where): Promise<Located> {
+  checkWhere(where)
+  const id = timelineId(where.timeline)
+  const head = await existing(kernel, id)
+  if (!Number.isSafeInteger(where.seq) || where.seq < 0) {
+    throw new RepriseError('INVALID_ARGUMENT', 'a sequence is a whole number from 0 on', { seq: where.seq })
+  }
+  const wanted = 'digest' in where ? fromHex(where.digest) : null
+  const found = await pointOn(kernel, head, where.seq, wanted)
+  if (found) return found
+  for (const archived of await archivesOf(kernel, id)) {
+    const elsewhere = await pointOn(kernel, archived, where.seq, wanted).catch(() => null)
+    if (elsewhere) return elsewhere
+  }
+  throw offBranch(id, where.seq)
+}
+
+async function pointOn(kernel: Kernel, head: Head, seq: number, wanted: Uint8Array | null): Promise<Located | null> {
+  const lineage = await lineageOf(kernel, head)
+  const floor = floorOf(lineage)
+  if (wanted && (seq > head.seq || seq < floor.seq)) return null
+  if (seq > head.seq || seq < floor.seq) {
+    throw new RepriseError(
+      'OUT_OF_RANGE',
+      `${head.timeline} has history from ${floor.seq} to ${head.seq}, not at ${seq}`,
+      {
+        timeline: head.timeline,
+        seq,
+        floor: floor.seq,
+        head: head.seq,
+      },
+    )
+  }
+  const digest = await digestAt(kernel, lineage, seq)
+  return wanted && !equalBytes(digest, wanted) ? null : { head, lineage, point: { seq, digest } }
+}
+
+export async function existing(kernel: Kernel, id: TimelineId): Promise<Head> {
+  const [head] = await kernel.store.head([id])
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+  return head
+}
+
+/** A new timeline that starts where the coordinate is. `to` without a slash is a sibling of the parent. */
+export async function fork(
+  kernel: Kernel,
+  where: Where,
+  to: string,
+  fold: Fold<unknown> | null,
+): Promise<Coordinate & { readonly parent: TimelineId }> {
+  return await lookAgain(() => forkOnce(kernel, where, to, fold))
+}
+
+async function forkOnce(
+  kernel: Kernel,
+  where: Where,
+  to: string,
+  fold: Fold<unknown> | null,
+): Promise<Coordinate & { readonly parent: TimelineId }> {
+  const { head, lineage, point } = await locate(kernel, where)
+  checkDepth(kernel, lineage)
+  // A fork that could not be opened would be of no use: better to say so now.
+  const target = fold && (await recover(kernel, head, fold, { to: point.seq }))
+  const face = target && fold.face?.(target.state.value)
+  const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
+  const owner = lineage.find((each) => !each.base || point.seq >= each.base.seq) ?? lineage[lineage.length - 1]!
+  const copies = await restorePoints(kernel, head, point.seq, fold)
+  await checkSameBranch(kernel, head, point)
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: { timeline: id, epoch: 0 },
+    take: {
+      worker: await kernel.worker.register(),
+      from: 'free',
+      create: {
+        digest: point.digest,
+        base: { timeline: owner.timeline, ...point },
+        floor: floorFor(copies, lineage, fold),
+      },
+    },
+    publish: copies,
+    status: 'open',
+    ...face,
+    // A fork of a member of a group that is being restored is no member of it.
+    attributes: { ...head.attributes, [heldAttribute]: null, ...face?.attributes },
+    release: true,
+  })
+  if (!outcome.ok) throw outcome.code === 'FENCED' ? taken(id) : refusalError(id, outcome)
+  if (!(await isOnParent(kernel, id, point))) {
+    // The parent was rolled back and grew past the point after we looked: this fork stands on the wrong branch.
+    const operation = newOperation(kernel.random)
+    await kernel.committer.submit({ operation, guard: { timeline: id, epoch: outcome.epoch }, forget: true })
+    throw offBranch(head.timeline, point.seq)
+  }
+  return { timeline: id, seq: point.seq, epoch: outcome.epoch, digest: toHex(point.digest), parent: head.timeline }
+}
+
+/** Rollbacks do not count: what they leave has the id of the timeline and a number. */
+function checkDepth({ limits }: Kernel, lineage: readonly Head[]): void {
+  const depth = new Set(lineage.map(({ timeline }) => liveIdOf(timeline))).size
+  if (depth <= limits.forkDepth) return
+  throw new RepriseError(
+    'LIMIT_EXCEEDED',
+    `${lineage[0]!.timeline} is a fork of forks already, ${depth - 1} deep: a fork of it would be deeper than ${limits.forkDepth}`,
+    { limit: 'forkDepth', max: limits.forkDepth, timeline: lineage[0]!.timeline },
+  )
+}
+
+/** A rollback always gives a timeline another base: what was read with this head belongs together if it has the same one. */
+async function checkSameBranch(kernel: Kernel, head: Head, point: Point): Promise<void> {
+  const now = await existing(kernel, head.timeline)
+  const isSame = now.base?.timeline === head.base?.timeline && now.base?.seq === head.base?.seq
+  if (!isSame) throw offBranch(head.timeline, point.seq)
+}
+
+/** The store cannot guard the parent of a fork in the same commit, so this is asked afterwards. */
+async function isOnParent(kernel: Kernel, id: TimelineId, point: Point): Promise<boolean> {
+  for (;;) {
+    const { base, floor } = await existing(kernel, id)
+    // With a checkpoint on the point itself it never reads its parent, which may then be trimmed.
+    if (!base || floor >= base.seq) return true
+    const parent = await existing(kernel, base.timeline)
+    const isThere = await pointOn(kernel, parent, point.seq, point.digest).catch(() => null)
+    if (isThere) return true
+    // A rollback after the fork was made takes the fork along to the archive: then look there.
+    const now = await existing(kernel, id)
+    if (now.base?.timeline === base.timeline) return false
+  }
+}
+
+export interface Rollback {
+  readonly timeline: TimelineId
+  /** Where the abandoned part of history is kept; null where the model undoes it in its own history. */
+  readonly archive: TimelineId | null
+  readonly from: number
+  readonly to: Coordinate
+  /** Effects done after that point: to be compensated in this order, those that cannot be, and those in doubt. */
+  readonly effects: CompensationPlan
+  /** Where whoever executes it does it, and has been asked to: from which step on, and what is undone in this order. */
+  readonly asked?: { readonly from: string; readonly undoes: readonly string[] }
+}
+
+/** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */
+export async function rollback(
+  kernel: Kernel,
+  where: Where,
+  fold: Fold<unknown>,
+  options: OpenOptions = {},
+): Promise<Rollback & { readonly archive: TimelineId }> {
+  await locateOnBranch(kernel, where)
+  const taken = await takeTimeline(kernel, timelineId(where.timeline), { ...options, mustExist: true })
+  try {
+    return await lookAgain(() => branchOff(kernel, taken.epoch, where, fold))
+  } catch (error) {
+    await giveBack(kernel, taken)
+    throw error
+  }
+}
+
+async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
+  const located = await lookAgain(() => locate(kernel, where))
+  if (located.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
+  return located
+}
+
+/** Looks for the point once more: under our own epoch nobody else can move the branch any more. */
+async function branchOff(
+  kernel: Kernel,
+  epoch: number,
+  where: Where,
+  fold: Fold<unknown>,
+): Promise<Rollback & { readonly archive: TimelineId }> {
+  const before = await locateOnBranch(kernel, where)
+  const head = await headUnder(kernel, before.head.timeline, epoch)
+  // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
+  const { state } = await recover(kernel, head, fold)
+  const target = await recover(kernel, head, fold, { to: before.point.seq })
+  const effects = compensationPlan(state.ledger, where.seq)
+  const copies = await restorePoints(kernel, head, before.point.seq, fold)
+  const floor = floorFor(copies, before.lineage, fold)
+  const carried = carry(kernel, head, before.point, effects.carry)
+  // The newest archive is what it rests on, if it was rolled back before.
+  const last = head.base && isArchiveOf(head.timeline, head.base.timeline) ? archiveNumber(head.base.timeline) : 0
+  for (let n = last || (await archivesOf(kernel, head.timeline)).length; ; n++) {
+    const archive = timelineId(archiveOf(head.timeline, n + 1))
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: guardOf(head),
+      branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
+      ...(carried && { run: carried }),
+      publish: copies,
+      ...fold.face?.(target.state.value),
+      release: true,
+    })
+    if (outcome.ok) {
+      const to = {
+        timeline: head.timeline,
+        seq: before.point.seq,
+        epoch: outcome.epoch,
+        digest: toHex(before.point.digest),
+      }
+      return { timeline: head.timeline, archive, from: head.seq, to, effects }
+    }
+    if (outcome.code !== 'EXISTS') throw refusalError(head.timeline, outcome)
+  }
+}
+
+/**
+ * Effects that were intended before the point and ended after it: the branch still holds their intent, so it is told how
+ * they ended instead of asking the outside again under the same key.
+ */
+function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effect[]): Run | null {
+  if (effects.length === 0) return null
+  const drafts = effects.map((effect, i): EntryDraft => {
+    const { id, outcome, result } = effect
+    const plain = kernel.codec.encode({ id, outcome, by: 'rollback', ...(result !== undefined && { result }) })
+    const draft = { type: '$effect.settled', version: 1, time: kernel.clock.now(), data: plain }
+    return sealEntry(kernel.sealer, draft, point.digest, i)
+  })
+  return packRun(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)
+}
+
+/**
+ * Catalog lines for a branch: the newest two checkpoints it can restore from, as its own. Their chunks are shared. Of
+ * different sequences, since two of one state would be lost together.
+ */
+async function restorePoints(
+  kernel: Kernel,
+  head: Head,
+  upTo: number,
+  fold: Fold<unknown> | null,
+): Promise<ManifestRecord[]> {
+  const usable = (await kernel.store.checkpoints(head.timeline))
+    .filter((record) => record.seq <= upTo && record.verifiedAt !== null && record.invalid === null)
+    .filter(({ foldVersion }) => fold === null || canRead(fold, foldVersion))
+    .filter((record, index, newest) => record.seq !== newest[index - 1]?.seq)
+  return usable.slice(0, 2).map((record) => ({
+    ...record,
+    id: newId(kernel.random) as ManifestId,
+    baseId: record.id,
+    isPinned: false,
+    label: null,
+    drilledAt: null,
+    drill: null,
+  }))
+}
+
+/**
+ * How far back a branch may be asked to go: as far as its history reaches where all of it is kept; else no further than
+ * its two checkpoints need. With fewer than two of its own, it may need all the history there is.
+ */
+function floorFor(copies: readonly ManifestRecord[], lineage: readonly Head[], fold: Fold<unknown> | null): Point {
+  const reach = lineage.reduce<Point>(
+    (highest, head) => (head.floor > highest.seq ? { seq: head.floor, digest: head.floorDigest } : highest),
+    floorOf(lineage),
+  )
+  const oldest = copies[1]
+  const keepsAll = fold !== null && (fold.retain?.history ?? 'all') === 'all'
+  return keepsAll || !oldest || oldest.seq < reach.seq ? reach : { seq: oldest.seq, digest: oldest.digest }
+}
+
+const pageOfArchives = 32
+
+/** Not by scope: the timelines below this id, of which there may be many, are none of them. */
+export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
+  const found: Head[] = []
+  for (let after = archivesStart(id) as TimelineId; ; ) {
+    const page = await kernel.store.timelines({ after, limit: pageOfArchives })
+    found.push(...page.filter((head) => isArchiveOf(id, head.timeline)))
+    const last = page.at(-1)
+    if (!last || page.length < pageOfArchives || !isAmongArchives(id, last.timeline)) return found
+    after = last.timeline
+  }
+}
+
+export function siblingOf(id: string, name: string): string {
+  return id.includes('/') ? `${id.slice(0, id.lastIndexOf('/'))}/${name}` : name
+}
+
+function taken(id: string): RepriseError {
+  return new RepriseError('EXISTS', `there is already a timeline ${id}`, { timeline: id })
+}

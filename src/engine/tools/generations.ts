@@ -1,0 +1,177 @@
+// Which generation of something that is built anew beside itself is live: a projection, a state store. One timeline (its
+// catalog: projection/<name>, table/<name>/generations) has attributes for each version of the code: live.<version> is the
+// number of the generation that readers use, building.<version> one that is being made beside it, retiring.<version> one
+// that was replaced and is still to be removed, partitions.<version>-<generation> in how many parts it lies. Changing the
+// first, in one commit, is the swap.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Attribute, Sql } from '../../core/ports.ts'
+import { originDigest } from '../../core/run.ts'
+import { refusalError } from '../commit/writer.ts'
+import { declare } from '../declaration.ts'
+import { newOperation } from '../kernel.ts'
+import type { Reprise } from '../reprise.ts'
+
+/** What is known of the builds of one version. */
+export interface Builds {
+  /** What readers use. */
+  readonly live: number
+  /** A rebuild that was begun and is neither live nor given up: the next one goes on with it. */
+  readonly building: number | null
+  /** Replaced, and not yet removed. */
+  readonly retiring: number | null
+  /** In how many partitions a generation lies; null if nobody noted it. */
+  partitionsOf(generation: number): number | null
+}
+
+export async function readBuilds(engine: Reprise, catalog: string, version: string): Promise<Builds> {
+  const { attributes = {} } = (await engine.head(catalog)) ?? {}
+  return buildsIn(attributes, version)
+}
+
+export function buildsIn(attributes: Readonly<Record<string, Attribute>>, version: string): Builds {
+  const numberAt = (key: string) => {
+    const value = attributes[key]
+    return typeof value === 'number' ? value : null
+  }
+  return {
+    live: numberAt(`live.${version}`) ?? 1,
+    building: numberAt(`building.${version}`),
+    retiring: numberAt(`retiring.${version}`),
+    partitionsOf: (generation) => numberAt(`partitions.${version}-${generation}`),
+  }
+}
+
+export async function liveGeneration(engine: Reprise, catalog: string, version: string): Promise<number> {
+  return (await readBuilds(engine, catalog, version)).live
+}
+
+/** Makes `to` the live one, unless somebody else swapped since `from`, or gave `to` up: then CONFLICT. */
+export async function swapGeneration(
+  engine: Reprise,
+  catalog: string,
+  version: string,
+  swap: { readonly from: number; readonly to: number; readonly keepOld: boolean },
+): Promise<void> {
+  const { from, to, keepOld } = swap
+  const attributes = {
+    [`live.${version}`]: to,
+    [`building.${version}`]: null,
+    [`retiring.${version}`]: keepOld ? null : from,
+  }
+  await note(engine, catalog, attributes, async () => {
+    const { live, building } = await readBuilds(engine, catalog, version)
+    if (live !== from || building !== to) {
+      throw new RepriseError('CONFLICT', `${catalog} was rebuilt by somebody else meanwhile`, { catalog, from, to })
+    }
+  })
+}
+
+/** The parts of a generation, for whoever chooses its number. */
+export interface Parts {
+  /** Something of it is there, or was. */
+  exists(generation: number): Promise<boolean>
+  /** Removes one that was begun and is given up. */
+  giveUp(generation: number): Promise<void>
+}
+
+/** One that was begun in as many partitions, to go on with; else a new one. Numbers of those given up are not used again. */
+export async function nextGeneration(
+  engine: Reprise,
+  catalog: string,
+  version: string,
+  from: number,
+  partitions: number,
+  parts: Parts,
+): Promise<number> {
+  const builds = await readBuilds(engine, catalog, version)
+  const { building } = builds
+  if (building !== null && building > from && builds.partitionsOf(building) === partitions) return building
+  if (building !== null && building > from) await parts.giveUp(building)
+  for (let to = Math.max(from, building ?? 0) + 1; ; to++) {
+    if (await parts.exists(to)) continue
+    await note(engine, catalog, { [`building.${version}`]: to, [`partitions.${version}-${to}`]: partitions })
+    return to
+  }
+}
+
+/** Notes on the generations, in one commit; `check` is asked before, on what is there then. */
+export async function note(
+  engine: Reprise,
+  catalog: string,
+  attributes: Readonly<Record<string, number | null>>,
+  check: () => Promise<void> = async () => undefined,
+): Promise<void> {
+  const { store, committer, random, hash, worker } = engine.kernel
+  const timeline = timelineId(catalog)
+  for (;;) {
+    const [head] = await store.head([timeline])
+    await check()
+    const take = {
+      worker: await worker.register(),
+      from: 'anyone' as const,
+      create: { digest: originDigest(hash, timeline) },
+    }
+    const guard = { timeline, epoch: head?.epoch ?? 0 }
+    // Taken and let go in the same commit: the new epoch makes a second one from the same state fail.
+    const declared = declare(engine.kernel, timeline, head ?? null)
+    const outcome = await committer.submit({
+      ...{ operation: newOperation(random), guard, take, release: true },
+      attributes: { ...attributes, ...declared },
+    })
+    if (outcome.ok) return
+    if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
+    else if (outcome.code !== 'FENCED') {
+      throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
+    }
+  }
+}
+
+/** Removes a generation that nobody reads any more: its checkpoints, its history and its cursor. */
+export async function forgetGeneration(engine: Reprise, timeline: string): Promise<void> {
+  const { store, committer, random } = engine.kernel
+  const id = timelineId(timeline)
+  for (;;) {
+    const [head] = await store.head([id])
+    if (!head) return
+    const outcome = await committer.submit({
+      operation: newOperation(random),
+      guard: { timeline: id, epoch: head.epoch },
+      forget: true,
+    })
+    if (outcome.ok || outcome.code !== 'FENCED') return
+  }
+}
+
+/**
+ * Ends a generation whose rows lie in the user's own tables: nobody may write to them any more. Its line stays, since a
+ * process that has not heard of the swap yet would otherwise make it anew and apply every event a second time.
+ */
+export async function endGeneration(
+  engine: Reprise,
+  timeline: string,
+  ride?: (sql: Sql) => Promise<unknown> | unknown,
+): Promise<void> {
+  const { store, committer, random, worker } = engine.kernel
+  const id = timelineId(timeline)
+  for (;;) {
+    const [head] = await store.head([id])
+    if (!head || head.status === endedStatus) return
+    const outcome = await committer.submit({
+      operation: newOperation(random),
+      guard: { timeline: id, epoch: head.epoch },
+      take: { worker: await worker.register(), from: 'anyone' },
+      status: endedStatus,
+      cursors: { [timeline]: null },
+      release: true,
+      ...(ride && { ride }),
+    })
+    if (outcome.ok) return
+    if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
+    else if (outcome.code === 'RIDER_FAILED') throw refusalError(id, outcome)
+    else if (outcome.code !== 'FENCED') return
+  }
+}
+
+export const endedStatus = 'superseded'

@@ -1,0 +1,295 @@
+// Housekeeping: chunks that nobody needs, mail that was read, checkpoints that were never drilled, and, where somebody
+// said how long they are kept, what has ended. Every program that opens a store offers to do it; a timeline of its own
+// elects one at a time, keeps what was done for people to see, and where the next round goes on. A round is bounded in what
+// it touches and works a quarter of the time.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
+import { isReprise } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import type { Fold } from '../definition.ts'
+import type { Kernel } from '../kernel.ts'
+import { recover } from '../recovery/recover.ts'
+import type { Reprise } from '../reprise.ts'
+import { collect } from './collect.ts'
+import { deleteTimeline } from './delete.ts'
+import { watchGarbage } from './sweeper.ts'
+
+export interface HousekeepingOptions {
+  /** How often a round is due; 1 hour if left out. Whoever comes first does it for all. */
+  readonly every?: Duration
+  /** Retention as stored with each timeline, chunks that no checkpoint names, mail that was read: once a day; true if left out. */
+  readonly collect?: boolean
+  /** Restore a few checkpoints aside for practice in each round: those that were not drilled for this long; a week if left out. */
+  readonly drill?: Duration | false
+  /** What has ended is deleted this long after it last changed. Nothing is, for what is left out. */
+  readonly expire?: {
+    /** Runs and jobs that completed, failed, were cancelled, terminated or finished, by the scope of their ids: { 'workflow/': '30d' }. */
+    readonly ended?: Readonly<Record<string, Duration>>
+    /** What rollbacks left behind. */
+    readonly archives?: Duration
+  }
+}
+
+export interface HousekeepingReport {
+  readonly swept: number
+  readonly drilled: number
+  readonly drillsFailed: readonly string[]
+  readonly expired: readonly string[]
+  /** Not deleted though it was due, and why. */
+  readonly kept: readonly string[]
+}
+
+export interface HousekeepingState {
+  readonly rounds: number
+  readonly lastAt: number | null
+  readonly sweptAt: number
+  /** Ids after this one come next in the drills. */
+  readonly drillAfter: string | null
+  readonly last: HousekeepingReport | null
+  readonly problem: string | null
+  /** What was in use when chunks were last swept. */
+  readonly liveBytes: number
+}
+
+export const housekeepingId = 'reprise/housekeeping'
+
+const sweepEveryMs = 86_400_000
+/** Of one round. */
+const drillsMax = 3
+const lookedAtMax = 500
+const expiredMax = 200
+/** States that take long to restore are left to `reprise drill`. */
+const drillBytesMax = 64 * 1024 * 1024
+/** For each moment of work, so many of rest. */
+const restFactor = 3
+const firstAfterMs = 60_000
+
+const endings = new Set(['completed', 'failed', 'cancelled', 'terminated', 'finished'])
+
+type Did = HousekeepingReport & { readonly at: number; readonly sweptAt: number; readonly drillAfter: string | null }
+/** Chunks only, between two rounds, because enough of them had become garbage. */
+type Swept = { readonly at: number; readonly swept: number; readonly sweptBytes: number; readonly liveBytes: number }
+
+export const housekeepingFold: Fold<HousekeepingState> = {
+  version: 'housekeeping-2',
+  initial: () => ({ rounds: 0, lastAt: null, sweptAt: 0, drillAfter: null, last: null, problem: null, liveBytes: 0 }),
+  apply(state, entry) {
+    if (entry.type === 'swept') return { ...state, liveBytes: (entry.data as Swept).liveBytes }
+    const { at, sweptAt, drillAfter, ...last } = entry.data as Did
+    if (entry.type !== 'did') return { ...state, lastAt: at, problem: (entry.data as { problem: string }).problem }
+    return { ...state, rounds: state.rounds + 1, lastAt: at, sweptAt, drillAfter, last, problem: null }
+  },
+  checkpoint: { every: 50 },
+  retain: { checkpoints: 2, history: 'needed' },
+}
+
+/** Offers to do it from now on, until the engine closes. @example keepHouse(rp, { expire: { archives: '30d' } }) */
+export function keepHouse(engine: Reprise, options: HousekeepingOptions = {}): void {
+  const { clock, random, events } = engine.kernel
+  const everyMs = toMs(options.every ?? '1h', 'housekeeping.every')
+  for (const each of Object.values(options.expire?.ended ?? {})) toMs(each, 'housekeeping.expire.ended')
+  if (options.expire?.archives !== undefined) toMs(options.expire.archives, 'housekeeping.expire.archives')
+  if (options.drill) toMs(options.drill, 'housekeeping.drill')
+  engine.register(housekeepingId, housekeepingFold)
+  if (options.collect !== false) watchGarbage(engine, (isClosing) => (isClosing ? sweep(engine) : sweepRound(engine)))
+  const stop = new AbortController()
+  let round: Promise<unknown> = Promise.resolve()
+  let cancel: () => void = () => undefined
+  // Not all at the same moment, and never in the first minute: short programs are left alone.
+  const plan = (ms: number) => {
+    cancel = clock.after(ms * (1 + random.number() / 4), () => {
+      round = housekeepingRound(engine, options, stop.signal)
+        .catch((error) => events.emit('problem', { where: housekeepingId, error }))
+        .finally(() => {
+          if (!stop.signal.aborted) plan(everyMs)
+        })
+    })
+  }
+  plan(Math.min(firstAfterMs, everyMs))
+  engine.onClose(async () => {
+    stop.abort()
+    cancel()
+    await round
+  })
+}
+
+/** One round now, unless another process is at it or has just been: then null. */
+export async function housekeepingRound(
+  engine: Reprise,
+  options: HousekeepingOptions = {},
+  signal: AbortSignal = new AbortController().signal,
+): Promise<HousekeepingReport | null> {
+  const { kernel } = engine
+  const everyMs = toMs(options.every ?? '1h', 'housekeeping.every')
+  engine.register(housekeepingId, housekeepingFold)
+  if ((await engine.facts()).isReadOnly) return null
+  const known = await housekeepingState(engine)
+  if (known?.lastAt && kernel.worker.now() - known.lastAt < everyMs * 0.9) return null
+  const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch((error) => {
+    if (isReprise(error, 'OWNED', 'FENCED')) return null
+    throw error
+  })
+  if (!open) return null
+  try {
+    const { lastAt } = open.state
+    if (lastAt !== null && kernel.worker.now() - lastAt < everyMs * 0.9) return null
+    const did = await new Round(engine, options, open.state, signal).run()
+    await open.write([{ type: 'did', data: did }])
+    return did
+  } catch (error) {
+    const problem = (error instanceof Error ? error.message : String(error)).slice(0, 500)
+    if (!open.broken) await open.write([{ type: 'failed', data: { at: kernel.worker.now(), problem } }])
+    throw error
+  } finally {
+    await open.close()
+  }
+}
+
+/** Chunks that no checkpoint names, now; null if another process is at the housekeeping. */
+export async function sweepRound(engine: Reprise): Promise<Swept | null> {
+  const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch((error) => {
+    if (isReprise(error, 'OWNED', 'FENCED', 'CLOSED')) return null
+    throw error
+  })
+  if (!open) return null
+  try {
+    const did = await sweep(engine)
+    await open.write([{ type: 'swept', data: did }])
+    return did
+  } finally {
+    await open.close()
+  }
+}
+
+async function sweep({ kernel }: Reprise): Promise<Swept> {
+  const { swept, sweptBytes, liveBytes } = (await collect(kernel, { chunksOnly: true })).chunks
+  return { at: kernel.worker.now(), swept, sweptBytes, liveBytes }
+}
+
+/** What was done, for people; null if nobody ever did anything. */
+export async function housekeepingState(engine: Reprise): Promise<HousekeepingState | null> {
+  const head = await engine.head(housekeepingId)
+  return head ? (await recover(engine.kernel, head, housekeepingFold)).state.value : null
+}
+
+class Round {
+  readonly #engine: Reprise
+  readonly #kernel: Kernel
+  readonly #options: HousekeepingOptions
+  readonly #before: HousekeepingState
+  readonly #signal: AbortSignal
+
+  constructor(engine: Reprise, options: HousekeepingOptions, before: HousekeepingState, signal: AbortSignal) {
+    this.#engine = engine
+    this.#kernel = engine.kernel
+    this.#options = options
+    this.#before = before
+    this.#signal = signal
+  }
+
+  async run(): Promise<Did> {
+    const { worker } = this.#kernel
+    const expiry = await this.#expire()
+    const drills = this.#options.drill === false ? noDrills(this.#before) : await this.#drill()
+    const isSweepDue = this.#options.collect !== false && worker.now() - this.#before.sweptAt >= sweepEveryMs
+    const sweeps = isSweepDue && !this.#signal.aborted
+    await this.#engine.groups.expire()
+    const collected = sweeps ? await this.#resting(() => collect(this.#kernel)) : null
+    const sweptAt = sweeps ? worker.now() : this.#before.sweptAt
+    const swept = collected?.chunks.swept ?? 0
+    const { expired = [], kept = [] } = collected?.forks ?? {}
+    return {
+      ...{ at: worker.now(), sweptAt, swept, ...drills },
+      expired: [...expiry.expired, ...expired],
+      kept: [...expiry.kept, ...kept.map(({ timeline, because }) => `${timeline}: ${because}`)].slice(0, 20),
+    }
+  }
+
+  async #expire(): Promise<Pick<Did, 'expired' | 'kept'>> {
+    const { ended = {}, archives } = this.#options.expire ?? {}
+    const expired: string[] = []
+    const kept: string[] = []
+    const due: Head[] = []
+    for (const [scope, age] of Object.entries(ended)) {
+      const before = this.#kernel.worker.earliest() - toMs(age, 'housekeeping.expire.ended')
+      due.push(...(await this.#old(scope, before, (head) => endings.has(head.status))))
+    }
+    if (archives !== undefined) {
+      const before = this.#kernel.worker.earliest() - toMs(archives, 'housekeeping.expire.archives')
+      due.push(...(await this.#old('', before, (head) => head.status === 'archived')))
+    }
+    for (const { timeline } of due.slice(0, expiredMax)) {
+      if (this.#signal.aborted) break
+      try {
+        const gone = await this.#resting(() => deleteTimeline(this.#kernel, timeline))
+        expired.push(...gone.timelines.map((each) => each.timeline))
+      } catch (error) {
+        // Somebody needs it, or it is back at work: it stays, and the report says why.
+        if (!isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED', 'NOT_FOUND')) throw error
+        kept.push(`${timeline}: ${error.message}`)
+      }
+    }
+    return { expired, kept: kept.slice(0, 20) }
+  }
+
+  async #old(scope: string, before: number, isMeant: (head: Head) => boolean): Promise<Head[]> {
+    const found: Head[] = []
+    for (let after: Head | undefined; found.length < expiredMax && !this.#signal.aborted; ) {
+      const page = await this.#engine.list({ prefix: scope, limit: 200, ...(after && { after: after.timeline }) })
+      found.push(...page.filter((head) => head.updatedAt < before && isMeant(head)))
+      after = page.at(-1)
+      if (page.length < 200) break
+    }
+    return found
+  }
+
+  /** Goes round all timelines, a few in each round. */
+  async #drill(): Promise<Pick<Did, 'drilled' | 'drillsFailed' | 'drillAfter'>> {
+    const failed: string[] = []
+    let drilled = 0
+    let at = this.#before.drillAfter
+    const query = { limit: lookedAtMax, ...(at !== null && { after: timelineId(at) }) }
+    const page = await this.#engine.list(query)
+    for (const head of page) {
+      if (this.#signal.aborted || drilled >= drillsMax) return { drilled, drillsFailed: failed, drillAfter: at }
+      at = head.timeline
+      if (!(await this.#wantsDrill(head))) continue
+      drilled += 1
+      const { results } = await this.#resting(() => this.#engine.drill({ timelines: [head.timeline], checkpoints: 1 }))
+      failed.push(...results.filter((result) => !result.ok).map((result) => `${result.timeline}: ${result.note}`))
+    }
+    return { drilled, drillsFailed: failed, drillAfter: page.length < lookedAtMax ? null : at }
+  }
+
+  async #wantsDrill(head: Head): Promise<boolean> {
+    if (!this.#engine.models.foldOf(head.timeline)) return false
+    const newest = (await this.#kernel.store.checkpoints(head.timeline)).find((each) => each.invalid === null)
+    if (!newest || newest.totalBytes > drillBytesMax) return false
+    const olderThanMs = toMs(this.#options.drill || '7d', 'housekeeping.drill')
+    return this.#kernel.worker.now() - (newest.drilledAt ?? newest.createdAt) > olderThanMs
+  }
+
+  /** The work of others goes first. */
+  async #resting<T>(work: () => Promise<T>): Promise<T> {
+    const { clock } = this.#kernel
+    const started = clock.elapsed()
+    const result = await work()
+    const restMs = (clock.elapsed() - started) * restFactor
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        cancel()
+        this.#signal.removeEventListener('abort', done)
+        resolve()
+      }
+      const cancel = clock.after(restMs, done)
+      this.#signal.addEventListener('abort', done, { once: true })
+      if (this.#signal.aborted) done()
+    })
+    return result
+  }
+}
+
+function noDrills({ drillAfter }: HousekeepingState): Pick<Did, 'drilled' | 'drillsFailed' | 'drillAfter'> {
+  return { drilled: 0, drillsFailed: [], drillAfter }
+}

@@ -1,0 +1,142 @@
+// Moving: stop, savepoint, go on elsewhere. In one commit the timeline is taken from whoever has it, let go, and marked as
+// moved, so that nobody here writes to it any more; what it was waiting for is remembered in that mark. Only then is it
+// exported. A crash leaves it marked: asked again, the move goes on from there; `moveBack` undoes the mark.
+//
+// Messages that are sent to the old place after the move wait there. Asking for the same move again carries them.
+
+import { randomUUID } from 'node:crypto'
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
+import { timelineId, toHex } from '../../core/coordinate.ts'
+import type { Duration } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { savepointAside } from '../checkpoint/savepoint.ts'
+import { refusalError } from '../commit/writer.ts'
+import { newOperation } from '../kernel.ts'
+import { refuseOfStore } from '../kinds.ts'
+import type { Model } from '../model.ts'
+import { takeTimeline } from '../ownership.ts'
+import { recover } from '../recovery/recover.ts'
+import type { Reprise } from '../reprise.ts'
+import { existing } from './fork.ts'
+import { type Mark, markOf, movedAttribute, movedStatus } from './moved.ts'
+import { exportFamily, type Standing } from './transfer.ts'
+
+export interface MoveOptions {
+  /** Also from a live owner that does not let go: what it has in flight is done again where the timeline arrives. */
+  readonly takeover?: boolean
+  /** How long to wait for a live owner to let go; 10 seconds if left out. */
+  readonly wait?: Duration
+}
+
+export interface Moved {
+  /** The timelines that went together, as they are where they arrived. */
+  readonly timelines: readonly Coordinate[]
+  /** Of the file. */
+  readonly bytes: number
+}
+
+export async function move(
+  engine: Reprise,
+  id: TimelineId,
+  to: string | Reprise,
+  options: MoveOptions,
+): Promise<Moved> {
+  refuseOfStore(id)
+  const head = await existing(engine.kernel, id)
+  const model = engine.models.find(id)
+  const ids = (await model?.family?.(engine, head)) ?? [id]
+  const path = typeof to === 'string' ? to : join(tmpdir(), `reprise-${randomUUID()}.move`)
+  const where = typeof to === 'string' ? to : (await to.facts()).location
+  const members: { head: Head; standing: Standing }[] = []
+  for (const each of ids) members.push(await stop(engine, timelineId(each), model, where, options))
+  try {
+    const bytes = await exportFamily(engine.kernel, members, path)
+    const here = members.map(({ head: { timeline, seq, epoch, digest } }) => ({
+      timeline,
+      seq,
+      epoch,
+      digest: toHex(digest),
+    }))
+    if (typeof to !== 'string') await to.import(path, { orSame: true })
+    return { timelines: here, bytes }
+  } finally {
+    if (typeof to !== 'string') await rm(path, { force: true })
+  }
+}
+
+export async function moveBack(engine: Reprise, id: TimelineId): Promise<void> {
+  const { kernel } = engine
+  const first = await existing(kernel, id)
+  const ids = (await engine.models.find(id)?.family?.(engine, first)) ?? [id]
+  for (const each of ids) {
+    const head = await existing(kernel, timelineId(each))
+    const mark = markOf(head)
+    if (!mark) continue
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline: head.timeline, epoch: head.epoch },
+      status: mark.was.status,
+      queue: mark.was.queue,
+      wakeup: mark.was.queue ? kernel.worker.now() : mark.was.wakeup,
+      attributes: { [movedAttribute]: null },
+    })
+    if (!outcome.ok) throw refusalError(head.timeline, outcome)
+  }
+  engine.dispatcher.wake()
+}
+
+/** Nobody writes to it from here on. Done before: only what it was is needed. */
+async function stop(
+  engine: Reprise,
+  id: TimelineId,
+  model: Model | null,
+  to: string,
+  options: MoveOptions,
+): Promise<{ head: Head; standing: Standing }> {
+  const { kernel } = engine
+  const before = await existing(kernel, id)
+  const marked = markOf(before)
+  if (marked) return { head: before, standing: marked.was }
+  await refuseToLeave(engine, before, model)
+  await model?.transfer?.stop?.({ engine, head: before })
+  await engine.letGo(id)
+  const taken = await takeTimeline(kernel, id, { wait: '10s', ...options, mustExist: true })
+  // Taken only to be let go: whoever had it meanwhile is fenced, and what it was waiting for is now certain.
+  const { status, queue } = taken
+  const isDue = before.owner !== null && queue !== null
+  const standing: Standing = { status, queue, wakeup: isDue ? kernel.worker.now() : taken.wakeup }
+  const mark: Mark = { at: kernel.worker.now(), to, was: standing }
+  const send = (await model?.transfer?.leaves?.({ engine, head: taken })) ?? []
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: { timeline: id, epoch: taken.epoch },
+    status: movedStatus,
+    queue: null,
+    wakeup: null,
+    attributes: { [movedAttribute]: JSON.stringify(mark) },
+    ...(send.length > 0 && { send }),
+    release: true,
+  })
+  if (!outcome.ok) throw refusalError(id, outcome)
+  const fold = model?.fold
+  // So that it starts there as it would here: from a state, not from all of its history.
+  if (fold && taken.seq > 0 && fold.authority !== 'state') {
+    await savepointAside(kernel, { timeline: id, seq: taken.seq }, fold, { label: 'moved' })
+  }
+  return { head: await existing(kernel, id), standing }
+}
+
+async function refuseToLeave(engine: Reprise, head: Head, model: Model | null): Promise<void> {
+  const { stays } = model?.transfer ?? {}
+  if (!model || !stays) return
+  const because =
+    typeof stays === 'string' ? stays : stays((await recover(engine.kernel, head, model.fold!)).state.value, head)
+  if (because === null) return
+  throw new RepriseError('INVALID_ARGUMENT', `${head.timeline} cannot be moved: ${because}`, {
+    timeline: head.timeline,
+  })
+}

@@ -1,0 +1,117 @@
+// Other bytes in place of stored ones: nothing but the bytes changes, of this namespace only, beside writers at work.
+
+import assert from 'node:assert/strict'
+import type { Change, Rewritable, Store } from '../../core/ports.ts'
+import { asMessage, assertSame, asTimeline, hash, message, type Test, utf8 } from './kit.ts'
+
+const mark = utf8('other: ')
+const isMarked = (bytes: Uint8Array) => Buffer.from(bytes.subarray(0, mark.length)).equals(mark)
+const marked = (bytes: Uint8Array) => new Uint8Array(Buffer.concat([mark, bytes]))
+const markAll: Change = (bytes) => (isMarked(bytes) ? null : marked(bytes))
+
+export function rewriteTests(test: Test): void {
+  test('runs keep their digests, places and order, and history goes on after them', async (kit) => {
+    const a = await kit.create('a')
+    const runs = [await a.append('1'), await a.append('2', '3'), await a.append('x'.repeat(5000))]
+    for (let n = 0; n < 70; n++) runs.push(await a.append(`small ${n}`))
+    const b = await kit.create('b')
+    runs.push(await b.append('of another'))
+    const other = await kit.open('other')
+    const elsewhere = await kit.create('a', { store: other })
+    await elsewhere.append('left alone')
+    const feed = await kit.readFeed()
+    const heads = await kit.store.head([a.id, b.id])
+    assert.equal(await all(kit.store, 'runs', markAll), runs.length)
+    assert.equal(await all(kit.store, 'runs', markAll), 0, 'done is done')
+    // Whoever was at work goes on, and so does another process.
+    runs.push(await a.append('after'))
+    const again = await kit.open()
+    for (const store of [kit.store, again]) {
+      const read = [...(await readAll(store, 'a')), ...(await readAll(store, 'b'))]
+      const ofB = runs[runs.length - 2]!
+      const expected = [...runs.filter((run) => run !== ofB), ofB]
+      assert.equal(read.length, expected.length)
+      for (const [i, run] of read.entries()) {
+        const was = expected[i]!
+        assertSame([run.first, run.count, run.digest], [was.first, was.count, was.digest], `run ${i}`)
+        const isNew = was === runs.at(-1)
+        assertSame(run.bytes, isNew ? was.bytes : marked(was.bytes), `bytes of run ${i}`)
+      }
+    }
+    const now = await kit.readFeed()
+    assertSame(
+      now.slice(0, feed.length).map(({ position, timeline, run }) => [position, timeline, run.first, run.digest]),
+      feed.map(({ position, timeline, run }) => [position, timeline, run.first, run.digest]),
+      'the feed',
+    )
+    assertSame((await kit.store.head([b.id]))[0]!.digest, heads[1]!.digest, 'the head')
+    assert.equal(isMarked((await other.read(asTimeline('a'), 0, 1000))[0]!.bytes), false)
+    assert.deepEqual(await kit.store.inspect(), [])
+  })
+
+  test('manifests, mail and chunks change in place, mail to nobody too; what was read and is gone stays gone', async (kit) => {
+    const a = await kit.create('a')
+    await a.append('1')
+    await a.commit({ publish: [a.manifest('m1')] })
+    await a.commit({ send: [message('a', 'x'), message('a', 'y'), message('nobody', 'z')] })
+    await a.commit({ consume: [asMessage('x')] })
+    const chunk = { digest: hash(utf8('chunk')), bytes: utf8('chunk') }
+    await kit.store.blobs.put([chunk])
+    const [before] = await kit.store.blobs.list(null, 10)
+    const [record] = await kit.store.checkpoints(a.id)
+    assert.equal(await all(kit.store, 'checkpoints', markAll), 1)
+    assert.equal(await all(kit.store, 'messages', markAll), 2)
+    assert.deepEqual(await kit.store.blobs.rewrite(markAll, null, 10), { next: null, seen: 1, changed: 1, left: 0 })
+    assertSame((await kit.store.checkpoints(a.id))[0], { ...record, body: marked(record!.body) }, 'the manifest')
+    const { messages } = await kit.store.inbox(a.id, 10)
+    assertSame(
+      messages.map(({ id, data }) => [id, data]),
+      [['y', marked(utf8('y'))]],
+      'the mail',
+    )
+    const waiting = await kit.store.inbox(asTimeline('nobody'), 10)
+    assertSame(
+      waiting.messages.map(({ data }) => data),
+      [marked(utf8('z'))],
+      'mail to nobody',
+    )
+    assertSame(await kit.store.blobs.get([chunk.digest]), [marked(chunk.bytes)], 'the chunk')
+    assert.equal((await kit.store.blobs.list(null, 10))[0]!.touchedAt, before!.touchedAt, 'it is as old as it was')
+    assert.equal((await a.commit({ consume: [asMessage('y')] })).ok, true)
+  })
+
+  test('a thorough tidy changes nothing that can be read', async (kit) => {
+    const a = await kit.create('a')
+    const run = await a.append('1')
+    await kit.store.tidy(0, true)
+    assertSame((await kit.store.read(a.id, 0, 1000))[0]!.bytes, run.bytes, 'the run')
+    assert.equal((await a.append('2')).first, 2)
+  })
+}
+
+/** Pages of a few, passes until nothing waits: how many changed. */
+async function all(store: Store, kind: Rewritable, change: Change): Promise<number> {
+  let count = 0
+  for (let waiting = 1; waiting > 0; ) {
+    waiting = 0
+    for (let after: string | null = null; ; ) {
+      const { next, changed, left } = await store.rewrite(kind, change, after, 7)
+      count += changed
+      waiting += left
+      if (next === null) break
+      after = next
+    }
+  }
+  return count
+}
+
+async function readAll(store: Store, id: string) {
+  const runs = []
+  for (let after = 0; ; ) {
+    const page = await store.read(asTimeline(id), after, 1000)
+    if (page.length === 0) return runs
+    runs.push(...page)
+    const last = page.at(-1)!
+    after = last.first + last.count - 1
+  }
+}

@@ -1,0 +1,21 @@
+// The memory store is the reference: it passes what it defines.
+
+import { describe, it } from 'vitest'
+import { createWorld, openMemory } from '../../stores/memory/index.ts'
+import { hash } from './kit.ts'
+import { conformance } from './suite.ts'
+
+conformance(
+  { describe, it },
+  {
+    name: 'memory',
+    capabilities: { sql: false },
+    async create() {
+      const world = createWorld()
+      return {
+        open: async (namespace = 'default', options = {}) => openMemory({ namespace, hash, world, ...options }),
+        destroy: async () => {},
+      }
+    },
+  },
+)

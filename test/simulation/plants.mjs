@@ -21,7 +21,7 @@ export const plants = {
   'policy-of-process': { in: 'engine', seedsMax: 500 },
   'sweep-unmarked': { in: 'engine', seedsMax: 1000 },
   'sweep-unannounced': { in: 'engine', seedsMax: 500 },
-  'publish-unchecked': { in: 'engine', seedsMax: 3000 },
+  'publish-unchecked': { in: 'engine', seedsMax: 500 },
   'retry-new-operation': { in: 'store', seedsMax: 100 },
   'skip-dedupe': { in: 'engine', seedsMax: 500 },
   'guard-ignores-digest': { in: 'store', seedsMax: 1000, simulation: 'failover' },

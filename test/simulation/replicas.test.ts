@@ -4,7 +4,7 @@
 import { expect, test } from 'vitest'
 import { simulateReplicas } from './replicas.mjs'
 
-const seeds = Number(process.env.REPRISE_REPLICA_SEEDS ?? 200)
+const seeds = Number(process.env.REPRISE_REPLICA_SEEDS ?? 100)
 const hourMs = 3_600_000
 
 test(

@@ -86,6 +86,9 @@ class Simulation {
       patience: this.random.pick([80, 500]),
     }
     this.hasStranger = seed % 5 === 3
+    // In these, whoever has put chunks may be stopped before it can publish them, while somebody else collects. Drawn
+    // apart, so that what other seeds do stays as it was.
+    this.pausesOfSavers = seed % 4 === 1 ? new SeededRandom(0x5a5e + seed) : null
     this.timelines = isNarrow ? [this.random.pick(['log/a', 'led/a']), 'tail/t'] : this.#drawTimelines()
     // Most of the work goes to the stranger: a policy that reaches too far shows only where there is something to lose.
     if (this.hasStranger) this.timelines.push('logbook/a', 'logbook/a', 'logbook/a', 'logbook/a')
@@ -259,6 +262,21 @@ class Simulation {
     const ms = this.random.number() * this.faults.pauseMs
     this.scheduler.note(`${process.name} is paused for ${ms.toFixed(0)} ms`)
     process.pausedUntil = Math.max(process.pausedUntil, this.scheduler.now + ms)
+  }
+
+  /**
+   * Between the answer to a put and the publication of what was put: for a moment, as long as a collector looks around, or
+   * until the chunks are old and their process counts as dead.
+   */
+  pauseSaver(process) {
+    const random = this.pausesOfSavers
+    if (this.isStopping || !random?.chance(0.3)) return
+    const { lease, grace } = this.options
+    const ms = random.chance(0.7) ? random.number() * 60 : lease + grace + random.number() * 1000
+    this.scheduler.note(`${process.name} is paused for ${ms.toFixed(0)} ms behind a put`)
+    process.pausedUntil = Math.max(process.pausedUntil, this.scheduler.now + ms)
+    const others = this.processes.filter((one) => one !== process && !one.isDead)
+    if (others.length > 0) void new User(this, random.pick(others)).doOne('collect')
   }
 
   /** Disk and all processes at once. */

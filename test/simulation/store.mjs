@@ -141,6 +141,7 @@ function ask(sim, process, name, work) {
         // A server that went down in between has forgotten whom to answer.
         if (sim.restarts !== restarts) return answer(reject, unreachable('the server went down'))
         if (fate === 'lost answer') return answer(reject, unreachable('the answer was lost'))
+        if (name === 'put' && !faults.isCalm) sim.pauseSaver?.(process)
         if (!done.token || sim.plant !== 'ack-before-sync') answer(resolve, done.value)
       }
       if (done.token && sim.plant === 'ack-before-sync' && fate === 'ok') answer(resolve, done.value)

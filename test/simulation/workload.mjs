@@ -29,18 +29,21 @@ export class User {
 
   async work() {
     const sim = this.#sim
-    const process = this.#process
     while (!sim.isStopping && sim.operationsLeft > 0) {
       await this.sleep(sim.random.between(0, sim.thinkMs))
       if (sim.isStopping) return
       sim.operationsLeft -= 1
-      const name = sim.random.weighted(sim.habits)
-      const job = { name, process, since: sim.scheduler.now }
-      sim.underWay.add(job)
-      sim.scheduler.note(`${process.name} ${name}…`)
-      await this.attempt(name, () => this[name]())
-      sim.underWay.delete(job)
+      await this.doOne(sim.random.weighted(sim.habits))
     }
+  }
+
+  async doOne(name) {
+    const { underWay, scheduler } = this.#sim
+    const job = { name, process: this.#process, since: scheduler.now }
+    underWay.add(job)
+    scheduler.note(`${this.#process.name} ${name}…`)
+    await this.attempt(name, () => this[name]())
+    underWay.delete(job)
   }
 
   /** Refusals are part of life; the oracle hears of those that matter where they happen. */

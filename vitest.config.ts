@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config'
+import { LongestFirst } from './test/support/longest-first.ts'
 
 export default defineConfig({
   test: {
@@ -7,6 +8,8 @@ export default defineConfig({
     testTimeout: 120_000,
     hookTimeout: 120_000,
     pool: 'forks',
-    maxWorkers: 2,
+    // Twice as many as the cores it is meant for: half of the time of a test is spent waiting for processes, leases and servers.
+    maxWorkers: 4,
+    sequence: { sequencer: LongestFirst },
   },
 })

@@ -45,7 +45,7 @@ const commit = commitOf()
 const rp = await open(`sqlite:${values.store}`, { housekeeping: false })
 const results = await rp.open(table('proofs'))
 const prove = job('prove', {
-  source: wanted.flatMap(slicesOf),
+  source: wanted.flatMap(slicesOf).sort((a, b) => a.progress - b.progress),
   key: ({ proof, from }) => `${commit}/${proof}/${from}`,
   concurrency: 1,
   retry: { attempts: 1 },
@@ -70,13 +70,17 @@ for (const row of rows.filter((each) => each.commit === commit)) {
 if (!('done' in report)) console.log(String(report))
 process.exitCode = failed.length > 0 || !('done' in report) ? 1 : 0
 
-/** The first of all slices: a larger share goes on where a smaller one ended. */
+/**
+ * The first of all slices: a larger share goes on where a smaller one ended. `progress`: how far its proof is when it begins.
+ * Those that are least far come first, so that all proofs advance together, and a run that is ended early has some of each.
+ */
 function slicesOf({ id, target, size }) {
   const count = Math.ceil((target * share) / size)
   return Array.from({ length: count }, (_, i) => ({
     proof: id,
     from: i * size,
     count: Math.min(size, target - i * size),
+    progress: (i * size) / target,
   }))
 }
 

@@ -1,6 +1,7 @@
 // G8, G11: the newest k of n checkpoints are damaged on disk: their chunks or their manifests, flipped, cut or gone. A
-// recovery uses the newest one that is sound, else all history, and gives the state that full replay gives; a drill fails
-// on every damaged one and passes on every sound one. More: REPRISE_RESTORES=10000.
+// recovery uses the newest one that is sound, else all history, and gives the state that full replay gives; where history was
+// trimmed and none is sound, it is refused. A drill fails on every damaged one and passes on every sound one.
+// More: REPRISE_RESTORES=10000.
 
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -8,21 +9,41 @@ import { toHex } from '../../src/core/coordinate.ts'
 import { stateIo } from '../../src/engine/kernel-io.ts'
 import { readManifest, recover } from '../../src/engine/recovery/recover.ts'
 import { liveChunks } from '../../src/engine/recovery/restore.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
 import { stateDigest } from '../../src/engine/tools/drill.ts'
+import { keyed, timeline } from '../../src/index.ts'
 import { type Database, loadDriver } from '../../src/stores/sqlite/driver.ts'
 import { amount, newFolder, removeFolder } from '../crash/support.ts'
 import { type Chance, randomFrom } from '../programs/crash-model.mjs'
 import { copyFolder, definitions, openAt, write } from './world.ts'
 
-/** Timelines with all their history, several checkpoints, and states of every shape. */
+const items = {
+  initial: () => ({ sets: 0, items: keyed<string>() }),
+  apply(
+    state: { sets: number; items: Map<string, string> },
+    { key, text }: { type: 'set'; key: string; text: string },
+  ) {
+    state.sets += 1
+    state.items.set(key, text)
+  },
+}
+/** History is trimmed behind its checkpoints, and they share the pages that did not change between them. */
+const trimmed = timeline('trimmed', { ...items, retain: { checkpoints: 4, history: 'needed' } })
+/** The same entries, all of them kept. */
+const untrimmed = timeline('untrimmed', items)
+
+/** Timelines with several checkpoints, and states of every shape; all but the last with all their history. */
 const subjects = [
   { id: 'wide/w', definition: definitions.wide },
   { id: 'many/m', definition: definitions.many },
   { id: 'shelf/c', definition: definitions.shelf },
+  { id: 'trimmed/t', definition: trimmed },
 ] as const
 
 interface Known {
+  /** Of the state that all history gives. */
   readonly digest: string
+  readonly isTrimmed: boolean
   /** Newest first, with the chunks that each needs. */
   readonly checkpoints: readonly { readonly id: string; readonly seq: number; readonly chunks: readonly string[] }[]
 }
@@ -38,24 +59,54 @@ let openRaw: () => Database
 beforeAll(async () => {
   const place = { file: join(whole, 'store.db') }
   const rp = await openAt(place)
+  // First, so that the reader of the feed is past it, and the collection at the end of the other trims it.
+  await writeTrimmed(rp)
   await write(rp)
   for (const { id, definition } of subjects) {
     const records = await rp.checkpoints(id)
-    const without = new Set(records.map((record) => record.id as string))
-    const { state } = await recover(rp.kernel, (await rp.head(id))!, definition.fold as never, { without })
+    const digest = await replayed(rp, id === 'trimmed/t' ? 'untrimmed/t' : id, definition.fold)
     const checkpoints = await Promise.all(
       records.map(async (record) => {
         const digests = await liveChunks(readManifest(rp.kernel, record), stateIo(rp.kernel))
         return { id: record.id as string, seq: record.seq, chunks: digests.map(toHex) }
       }),
     )
-    known.set(id, { digest: stateDigest(rp.kernel, state), checkpoints })
+    const { floor } = (await rp.head(id))!
+    known.set(id, { digest, isTrimmed: floor > 0, checkpoints })
   }
   await rp.close()
   const driver = await loadDriver()
   openRaw = () => driver.open(join(copy, 'store.db'), { isReadOnly: false })
 })
 afterAll(() => removeFolder(folder))
+
+async function writeTrimmed(rp: Reprise): Promise<void> {
+  const random = randomFrom(11)
+  const [handle, twin] = [await rp.open(trimmed, 't'), await rp.open(untrimmed, 't')]
+  const set = (count: number, keyOf: (i: number) => number) =>
+    Array.from({ length: count }, (_, i) => ({
+      type: 'set' as const,
+      key: `k${keyOf(i)}`,
+      text: String(random.below(1e9)).repeat(8),
+    }))
+  const rounds = [
+    set(400, (i) => i),
+    ...Array.from({ length: 6 }, () => set(5, () => random.below(400))),
+    set(1, () => 7),
+  ]
+  for (const [round, entries] of rounds.entries()) {
+    await handle.append(entries)
+    if (round < rounds.length - 1) await handle.checkpoint()
+  }
+  await twin.append(rounds.flat())
+  for (const each of [handle, twin]) await each.close()
+}
+
+async function replayed(rp: Reprise, id: string, fold: unknown): Promise<string> {
+  const without = new Set((await rp.checkpoints(id)).map((record) => record.id as string))
+  const { state } = await recover(rp.kernel, (await rp.head(id))!, fold as never, { without })
+  return stateDigest(rp.kernel, state)
+}
 
 /** Says which checkpoints of the timeline are damaged now: others may share a chunk. */
 function damage(id: string, newest: number, random: Chance): Set<string> {
@@ -103,27 +154,31 @@ function spoil(bytes: Uint8Array, way: Way, random: Chance): Uint8Array {
   return spoilt
 }
 
-async function trial(seed: number): Promise<number> {
+async function trial(seed: number): Promise<{ damaged: number; isTrimmed: boolean; isRefused: boolean }> {
   const random = randomFrom(seed)
   const { id, definition } = subjects[random.below(subjects.length)]!
-  const { digest, checkpoints } = known.get(id)!
+  const { digest, checkpoints, isTrimmed } = known.get(id)!
   copyFolder(whole, copy)
   const bad = damage(id, random.below(checkpoints.length + 1), random)
   const sound = checkpoints.filter((checkpoint) => !bad.has(checkpoint.id))
+  const isRefused = isTrimmed && sound.length === 0
   const rp = await openAt({ file: join(copy, 'store.db') }, seed)
+  rp.register(trimmed.prefix, trimmed.fold)
   try {
     const { results } = await rp.drill({ timelines: [id] })
     const drilled = results.filter(({ checkpoint }) => checkpoint !== null)
     expect(drilled.map(({ checkpoint, ok }) => [checkpoint, ok])).toEqual(
       checkpoints.map((checkpoint) => [checkpoint.id, !bad.has(checkpoint.id)]),
     )
-    const handle = await rp.open(definition as typeof definitions.wide, id.slice(id.indexOf('/') + 1), {
-      takeover: true,
-    })
-    expect(handle.recovery.checkpoint?.id).toBe(sound[0]?.id)
-    const { state } = await recover(rp.kernel, (await rp.head(id))!, definition.fold as never)
-    expect(stateDigest(rp.kernel, state)).toBe(digest)
-    expect(handle.coordinate.seq).toBe((await rp.head(id))!.seq)
+    const opened = rp.open(definition as typeof definitions.wide, id.slice(id.indexOf('/') + 1), { takeover: true })
+    if (isRefused) await expect(opened).rejects.toMatchObject({ code: 'UNRECOVERABLE' })
+    else {
+      const handle = await opened
+      expect(handle.recovery.checkpoint?.id).toBe(sound[0]?.id)
+      const { state } = await recover(rp.kernel, (await rp.head(id))!, definition.fold as never)
+      expect(stateDigest(rp.kernel, state)).toBe(digest)
+      expect(handle.coordinate.seq).toBe((await rp.head(id))!.seq)
+    }
     const catalog = await rp.checkpoints(id)
     expect(
       catalog
@@ -131,7 +186,7 @@ async function trial(seed: number): Promise<number> {
         .map((record) => record.id as string)
         .sort(),
     ).toEqual([...bad].sort())
-    return bad.size
+    return { damaged: bad.size, isTrimmed, isRefused }
   } finally {
     await rp.close()
   }
@@ -142,10 +197,17 @@ describe('damaged checkpoints', () => {
   const from = amount('REPRISE_DAMAGE_SEED', 1)
 
   it('G8, G11: recovery takes the newest sound one, and the drill knows each from the other', async () => {
-    let damaged = 0
+    const { checkpoints } = known.get('trimmed/t')!
+    const [newest, second] = checkpoints.map(({ chunks }) => new Set(chunks))
+    expect(known.get('trimmed/t')!.isTrimmed).toBe(true)
+    expect([...newest!].filter((chunk) => second!.has(chunk)).length).toBeGreaterThan(0)
+    let [damaged, ofTrimmed, refused] = [0, 0, 0]
     for (let seed = from; seed < from + restores; seed++) {
       try {
-        damaged += await trial(seed)
+        const done = await trial(seed)
+        damaged += done.damaged
+        if (done.isTrimmed) ofTrimmed += 1
+        if (done.isRefused) refused += 1
       } catch (error) {
         console.log(
           `repeat: REPRISE_RESTORES=1 REPRISE_DAMAGE_SEED=${seed} npx vitest run test/damage/fallback.test.ts`,
@@ -153,7 +215,11 @@ describe('damaged checkpoints', () => {
         throw error
       }
     }
-    console.log(`${restores} restores, ${damaged} damaged checkpoints, every state equal to full replay`)
+    console.log(
+      `${restores} restores (${ofTrimmed} of trimmed history), ${damaged} damaged checkpoints, every state equal to full ` +
+        `replay, or refused (${refused}: nothing sound was left)`,
+    )
     expect(damaged).toBeGreaterThan(0)
+    if (restores >= 60) expect(ofTrimmed - refused).toBeGreaterThan(0)
   }, 3_600_000)
 })

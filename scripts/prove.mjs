@@ -91,6 +91,8 @@ async function runSlice({ proof: id, from, count }, ctx) {
   const repeat = [...Object.entries(env).map(([name, value]) => `${name}=${value}`), ...command].join(' ')
   const began = Date.now()
   const trouble = await runOnce(proof, command, env, ctx.signal)
+  // Somebody stopped the run: that says nothing about the proof, and the slice is done by the next run.
+  if (ctx.signal.aborted) throw ctx.signal.reason
   const key = `${commit}/${id}/${from}`
   const before = results.get(key)
   const row = {

@@ -3,7 +3,7 @@
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { checkDefinitions } from '../layers/workflow/check.ts'
-import type { AnyWorkflow } from '../layers/workflow/definition.ts'
+import type { AnyWorkflow } from '../layers/workflow/context.ts'
 import { loadHistory } from '../layers/workflow/export.ts'
 import { WorkflowKit } from './workflow.ts'
 

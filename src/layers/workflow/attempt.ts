@@ -3,11 +3,20 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Clock } from '../../core/ports.ts'
+import type { CommandRun } from './asking.ts'
 import type { StepCall, StepOptions } from './context.ts'
-import type { Instance } from './instance.ts'
 import { enterStep } from './scope.ts'
 
 type Call = (step: StepCall) => unknown
+
+/** What an attempt needs of its run. */
+export interface CallingRun extends Pick<CommandRun, 'keyOf' | 'record'> {
+  readonly clock: Clock
+  /** The attempts in flight, by the id of their command. */
+  readonly attempts: Map<string, Attempt>
+  readonly host: { callsStarted: number }
+}
 
 /** Most calls look at none of what they are given: what costs something is made when it is asked for. */
 export class Attempt implements StepCall {
@@ -15,7 +24,7 @@ export class Attempt implements StepCall {
   readonly startedAt: number
   readonly details: unknown
   isNoted = false
-  readonly #run: Instance
+  readonly #run: CallingRun
   readonly #id: string
   #key: string | null = null
   #heart: Heart | null = null
@@ -25,11 +34,11 @@ export class Attempt implements StepCall {
   #fail: ((error: unknown) => void) | null = null
   #timers: (() => void)[] | null = null
 
-  constructor(run: Instance, id: string, number: number, details: unknown) {
+  constructor(run: CallingRun, id: string, number: number, details: unknown) {
     this.#run = run
     this.#id = id
     this.attempt = number
-    this.startedAt = run.kernel.clock.elapsed()
+    this.startedAt = run.clock.elapsed()
     this.details = details
   }
 
@@ -81,7 +90,7 @@ export class Attempt implements StepCall {
 
   #watch({ timeout, heartbeatTimeout }: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): void {
     if (timeout !== undefined) {
-      const { clock } = this.#run.kernel
+      const { clock } = this.#run
       const late = () => this.abort(timedOut(this.#id, timeout))
       // What is at hand counts first: of a process that stood still, the timers are called before the answers.
       this.#timers = [clock.after(toMs(timeout, 'timeout'), () => clock.soon(() => this.#timers && late()))]
@@ -136,16 +145,16 @@ function timedOut(id: string, timeout: Duration): RepriseError {
 
 /** Heartbeats of one attempt. Details are recorded; if they come faster than commits, only the newest. */
 class Heart {
-  readonly #run: Instance
+  readonly #run: CallingRun
   readonly #id: string
   #last: number
   #latest: { readonly details: unknown } | null = null
   #writing: Promise<void> | null = null
 
-  constructor(run: Instance, id: string) {
+  constructor(run: CallingRun, id: string) {
     this.#run = run
     this.#id = id
-    this.#last = run.kernel.clock.elapsed()
+    this.#last = run.clock.elapsed()
   }
 
   get last(): number {
@@ -153,7 +162,7 @@ class Heart {
   }
 
   beat(details: unknown): Promise<void> {
-    this.#last = this.#run.kernel.clock.elapsed()
+    this.#last = this.#run.clock.elapsed()
     if (details === undefined) return Promise.resolve()
     this.#latest = { details }
     this.#writing ??= this.#write()
@@ -162,7 +171,7 @@ class Heart {
 
   /** `timers` is null once the attempt is over. */
   watch(limitMs: number, fail: (error: unknown) => void, timers: () => (() => void)[] | null): void {
-    const { clock } = this.#run.kernel
+    const { clock } = this.#run
     const look = (isSure: boolean) => {
       const silentMs = clock.elapsed() - this.#last
       if (timers() === null) return

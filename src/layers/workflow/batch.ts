@@ -2,9 +2,11 @@
 
 import type { Attribute, Head } from '../../core/ports.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { type AnyWorkflow, workflowPrefix } from './definition.ts'
-import { hostOf, nameOf } from './host.ts'
+import type { AnyWorkflow } from './context.ts'
+import { hostOf } from './host.ts'
 import { type Carried, messageName, type SignalDefinition } from './messages.ts'
+import { workflowKind } from './model.ts'
+import { nameOf, workflowPrefix } from './names.ts'
 import { WorkflowRun } from './run.ts'
 
 export interface RunQuery {
@@ -31,6 +33,7 @@ export interface BatchReport {
 
 /** @example await workflows(rp).of(checkout).cancel({ attributes: { shop: 'a' } }, 'shop closed') */
 export function workflows(engine: Reprise): Workflows {
+  engine.declare(workflowKind)
   return new Workflows(engine)
 }
 

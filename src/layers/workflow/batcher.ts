@@ -1,28 +1,39 @@
 // Batched durability, where a workflow asks for it: outcomes are delivered at once and become durable together, at the
 // latest after the window. A crash in between repeats those steps, with their keys; nothing else is weakened.
 
-import { toMs } from '../../core/duration.ts'
+import type { Codec } from '../../core/codec/codec.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
+import type { Clock } from '../../core/ports.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
-import type { Instance } from './instance.ts'
+import type { CommandRun } from './asking.ts'
 import { itemOf } from './state.ts'
 
 const batchable = new Set(['done', 'failed', 'timer', 'loop'])
 const entriesMax = 1000
 
-export function batcherOf(run: Instance): Batcher | null {
+/** What batched durability needs of its run. */
+export interface BatchedRun extends Pick<CommandRun, 'execution' | 'spawn'> {
+  readonly definition: { readonly options: { readonly durability?: 'step' | { readonly window: Duration } } }
+  readonly kernel: { readonly codec: Codec }
+  readonly clock: Clock
+  readonly recorder: { stamp(): number }
+  write(entries: readonly []): Promise<unknown>
+}
+
+export function batcherOf(run: BatchedRun): Batcher | null {
   const { durability } = run.definition.options
   return typeof durability === 'object' ? new Batcher(run, toMs(durability.window, 'durability.window')) : null
 }
 
 export class Batcher {
-  readonly #run: Instance
+  readonly #run: BatchedRun
   readonly #windowMs: number
   readonly #delivered = new Set<string>()
   #entries: NewEntry[] = []
   #cancel: (() => void) | null = null
 
-  constructor(run: Instance, windowMs: number) {
+  constructor(run: BatchedRun, windowMs: number) {
     this.#run = run
     this.#windowMs = windowMs
   }
@@ -39,7 +50,7 @@ export class Batcher {
     this.#delivered.add(markOf(type, data))
     if (item) this.#run.execution.offer(item)
     if (this.#entries.length >= entriesMax) this.#run.spawn(() => this.flush())
-    else this.#cancel ??= this.#run.kernel.clock.after(this.#windowMs, () => this.#run.spawn(() => this.flush()))
+    else this.#cancel ??= this.#run.clock.after(this.#windowMs, () => this.#run.spawn(() => this.flush()))
     return true
   }
 

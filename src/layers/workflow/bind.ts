@@ -2,31 +2,52 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Limits } from '../../core/limits.ts'
 import type { Attribute } from '../../core/ports.ts'
 import { checkAttributes } from '../../core/shapes.ts'
+import { askChild, askStart, type ParentRun } from './children.ts'
 import { tolerated } from './command.ts'
-import type { ChildOptions, RaceOptions, StepOptions, TransactionOptions, WorkflowContext } from './context.ts'
-import type { AnyWorkflow } from './definition.ts'
+import type {
+  AnyWorkflow,
+  ChildOptions,
+  RaceOptions,
+  StepOptions,
+  TransactionOptions,
+  WorkflowContext,
+} from './context.ts'
 import { ContinueAsNew } from './ending.ts'
-import { loop, parallel, race } from './flow.ts'
-import type { Instance } from './instance.ts'
+import { type BranchingRun, loop, parallel, race } from './flow.ts'
 import { messageName } from './messages.ts'
+import type { Queries } from './queries.ts'
+import type { Recorder } from './recorder.ts'
+import type { Saga } from './saga.ts'
 import { commandName, currentPlace, type Scope } from './scope.ts'
-import { askStep } from './steps.ts'
-import { askTransaction } from './transaction.ts'
-import { askChild, askSleep, askStart } from './waits.ts'
+import { askStep, type StepRun } from './steps.ts'
+import { askTransaction, type TransactionRun } from './transaction.ts'
+import { askSleep, type Signals } from './waits.ts'
+
+/** What a context passes on to: all kinds of commands, and what is asked of the code. */
+export interface BoundRun extends StepRun, TransactionRun, ParentRun, BranchingRun {
+  readonly definition: AnyWorkflow
+  readonly kernel: TransactionRun['kernel'] & { readonly limits: Limits }
+  readonly host: StepRun['host'] & TransactionRun['host'] & ParentRun['host']
+  readonly saga: Saga
+  readonly signals: Signals
+  readonly queries: Queries
+  readonly recorder: Recorder
+}
 
 /** `scope` is where the context was given out; code that hands it to another branch is found there. */
-export function contextOf(run: Instance, scope: Scope): WorkflowContext {
+export function contextOf(run: BoundRun, scope: Scope): WorkflowContext {
   return new BoundContext(new Binding(run, scope)) as unknown as WorkflowContext
 }
 
 class Binding {
-  readonly run: Instance
-  readonly execution: Instance['execution']
+  readonly run: BoundRun
+  readonly execution: BoundRun['execution']
   readonly scope: Scope
 
-  constructor(run: Instance, scope: Scope) {
+  constructor(run: BoundRun, scope: Scope) {
     this.run = run
     this.execution = run.execution
     this.scope = scope
@@ -183,7 +204,7 @@ function tolerant(call: (...args: never[]) => Promise<unknown>): Method {
  * The new way for runs that come here for the first time, the old way for those that were here before. The first answer
  * in a scope stays for that scope and those below it.
  */
-function patch(run: Instance, scope: Scope, name: string): boolean {
+function patch(run: BoundRun, scope: Scope, name: string): boolean {
   const known = scope.patchDecision(name)
   if (known !== undefined) return known
   const id = scope.path === '' ? `~patch:${commandName(name)}` : `${scope.path}/~patch:${commandName(name)}`

@@ -6,11 +6,11 @@ import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import type { AnyWorkflow } from './definition.ts'
+import type { AnyWorkflow } from './context.ts'
 import { type RecordedHistory, stateOf } from './export.ts'
 import { hostOf } from './host.ts'
+import { endings, nameOf } from './names.ts'
 import { replayAside } from './replay.ts'
-import { endings } from './run.ts'
 import { type RunState, workflowFold } from './state.ts'
 
 export interface CheckOptions {
@@ -48,7 +48,7 @@ export async function checkDefinitions(
   const unknown: string[] = []
   let checked = 0
   const check = async (timeline: string, read: () => Promise<RunState>) => {
-    const definition = byName.get(timeline.split('/')[1] ?? '')
+    const definition = byName.get(nameOf(timeline))
     if (!definition) return void unknown.push(timeline)
     checked += 1
     const result = await checkRun(engine, definition, timeline, read)
@@ -68,8 +68,7 @@ async function checkRun(
   read: () => Promise<RunState>,
 ): Promise<CheckedRun> {
   try {
-    const { instance, divergence } = await replayAside(hostOf(engine), definition, timelineId(timeline), await read())
-    instance.leave({ because: 'closed' })
+    const { divergence } = await replayAside(hostOf(engine), definition, timelineId(timeline), await read())
     if (!divergence) return { timeline, ok: true, step: null, problem: null }
     return {
       timeline,

@@ -3,8 +3,8 @@
 
 import type { Duration } from '../../core/duration.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
-import type { WorkflowDefinition } from './definition.ts'
 import type { QueryDefinition, SignalDefinition, UpdateDefinition } from './messages.ts'
+import type { WorkflowOptions } from './options.ts'
 import type { RetryPolicy } from './retry.ts'
 
 /** What the call of a step is given. */
@@ -117,17 +117,9 @@ export interface WorkflowContext {
   ): Promise<T | O>
   signal<T = unknown>(name: string, options?: { readonly timeout?: Duration; readonly otherwise?: T }): Promise<T>
   /** Starts a child and waits for its result. */
-  child<Input, Output>(
-    definition: WorkflowDefinition<Input, Output>,
-    input: Input,
-    options?: ChildOptions,
-  ): Promise<Output>
+  child<Input, Output>(definition: WorkflowCode<Input, Output>, input: Input, options?: ChildOptions): Promise<Output>
   /** Starts a child that lives on its own; gives its id. */
-  start<Input, Output>(
-    definition: WorkflowDefinition<Input, Output>,
-    input: Input,
-    options?: ChildOptions,
-  ): Promise<string>
+  start<Input, Output>(definition: WorkflowCode<Input, Output>, input: Input, options?: ChildOptions): Promise<string>
   /** Branches with a scope each: they interleave as they like, now and in every replay. */
   parallel<const B extends readonly Branch<unknown>[]>(
     branches: B,
@@ -176,3 +168,17 @@ export interface WorkflowContext {
   /** Searchable attributes; null removes one. Written with the next entry. */
   attributes(values: Readonly<Record<string, Attribute | null>>): void
 }
+
+export type WorkflowFunction<Input, Output> = (ctx: WorkflowContext, input: Input) => Promise<Output> | Output
+
+/** What a run executes: a definition, as far as runs and their children are concerned. */
+export interface WorkflowCode<Input = unknown, Output = unknown> {
+  readonly kind: 'workflow'
+  readonly name: string
+  readonly prefix: string
+  readonly run: WorkflowFunction<Input, Output>
+  readonly options: WorkflowOptions
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: definitions of all inputs and outputs are kept together.
+export type AnyWorkflow = WorkflowCode<any, any>

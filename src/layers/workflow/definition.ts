@@ -1,87 +1,27 @@
 // A workflow definition: a name and a function. It is a plain value; the engine runs it, and any process that works on
 // it can go on where another left off.
 
-import { type Duration, toMs } from '../../core/duration.ts'
-import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
+import { toMs } from '../../core/duration.ts'
+import { checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Attribute } from '../../core/ports.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import type { WorkflowContext } from './context.ts'
+import type { WorkflowCode, WorkflowFunction } from './context.ts'
 import { hostOf } from './host.ts'
-import { workflowModel } from './model.ts'
-import type { QueueDefinition } from './queue.ts'
-import { type RetryPolicy, resolveRetry } from './retry.ts'
+import { workflowKind, workflowModel } from './model.ts'
+import { workflowPrefix } from './names.ts'
+import type { StartOptions, WorkflowOptions } from './options.ts'
+import { resolveRetry } from './retry.ts'
 import type { WorkflowRun } from './run.ts'
 
-export type WorkflowFunction<Input, Output> = (ctx: WorkflowContext, input: Input) => Promise<Output> | Output
-
-export interface WorkflowOptions {
-  /** Deadline of a run, from its start; it then ends as if cancelled, with TIMEOUT. */
-  readonly timeout?: Duration
-  /** For steps that declare none. One attempt if left out. */
-  readonly retry?: RetryPolicy
-  /**
-   * What becomes of a run of which a compensation fails for good. 'hold' (default): it stops there, and a person settles that
-   * compensation or tries it again. 'restore': it goes back to before the first call that could be undone, is held there, and
-   * says what stands; `run.resume()` lets it go on from there, with keys of a new generation.
-   */
-  readonly whenUndoFails?: 'hold' | 'restore'
-  /** 'step' (default): each outcome is durable before code goes on. A window: outcomes become durable together. */
-  readonly durability?: 'step' | { readonly window: Duration }
-  /** Limits across all processes. */
-  readonly queue?: QueueDefinition
-  /** How many runs this process executes at a time; 1,000 if left out. */
-  readonly concurrency?: number
-  /** A checkpoint at a loop boundary after this many entries; 1,000 if left out and there is no `checkpoint`. */
-  readonly checkpointEvery?: number
-  /**
-   * When a run is checkpointed: by count, by time (while it is in memory), to recover within a budget, by the rate of
-   * failures, and after steps of the names in `on`: milestones, irreversible calls. Several together: the first that fires.
-   */
-  readonly checkpoint?: CheckpointPolicy
-  /** What is kept of checkpoints and history; two checkpoints and what they need of history if left out. */
-  readonly retain?: RetentionPolicy
-}
-
-export interface StartOptions {
-  /** A run is started once under an id; made up if left out. */
-  readonly id?: string
-  /**
-   * What to do if a run with this id exists: give that one if its input is the same, or none is passed, and refuse otherwise
-   * (default); refuse; or run again if it has ended.
-   */
-  readonly ifExists?: 'use' | 'reject' | 'restart'
-  readonly attributes?: Readonly<Record<string, Attribute>>
-  /** Higher goes first when workers have more to do than they can. */
-  readonly priority?: number
-  /** Deadline of this run, from now. */
-  readonly timeout?: Duration
-  /** Key for the queue's limit per key. */
-  readonly queueKey?: string
-  /** Not before this: a duration from now. */
-  readonly delay?: Duration
-  /** False: leave it to the workers; this process only starts it. */
-  readonly here?: boolean
-}
-
 export interface WorkflowDefinition<Input = unknown, Output = unknown>
-  extends Process<Input, WorkflowRun<Output>, StartOptions>,
+  extends WorkflowCode<Input, Output>,
+    Process<Input, WorkflowRun<Output>, StartOptions>,
     Workable,
     Described {
-  readonly kind: 'workflow'
   readonly name: string
-  readonly prefix: string
-  readonly run: WorkflowFunction<Input, Output>
-  readonly options: WorkflowOptions
 }
-
-// biome-ignore lint/suspicious/noExplicitAny: definitions of all inputs and outputs are kept together.
-export type AnyWorkflow = WorkflowDefinition<any, any>
-
-export const workflowPrefix = 'workflow/'
 
 /** @example workflow('greet', async (ctx, name: string) => await ctx.step('say', () => `hello ${name}`)) */
 export function workflow<Input = void, Output = unknown>(
@@ -108,10 +48,12 @@ export function workflow<Input = void, Output = unknown>(
       return model
     },
     [runs](engine: Reprise, input: Input, start: StartOptions) {
+      engine.declare(workflowKind)
       engine.declare(model)
       return hostOf(engine).run<Output>(definition, input, start)
     },
     [works](engine: Reprise) {
+      engine.declare(workflowKind)
       engine.declare(model)
       hostOf(engine).work(definition)
     },

@@ -1,14 +1,21 @@
 // How a run ends: with a result, or by undoing what it did and saying why; or it starts over. The last entry, the release
 // and the news to its parent and its queue go in one commit.
 
-import { isReprise } from '../../core/errors.ts'
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise, type RepriseError } from '../../core/errors.ts'
 import type { OutgoingMessage } from '../../core/ports.ts'
-import { failsUnseen } from './entries.ts'
+import type { Along } from '../../engine/commit/writer.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { CommandRun } from './asking.ts'
+import { cancelsReturned, failsUnseen } from './entries.ts'
 import { cancelledError, toFailure } from './failure.ts'
-import type { Instance, Outcome } from './instance.ts'
 import { itemsOf } from './journal.ts'
-import { queueMessages } from './queue.ts'
-import { endRides } from './transaction.ts'
+import type { Mail } from './mail.ts'
+import type { Queries } from './queries.ts'
+import { leaveMessages } from './queue.ts'
+import type { Saga } from './saga.ts'
+import { endRides, type RidesRun } from './transaction.ts'
+import type { Signals } from './waits.ts'
 
 /** Thrown by ctx.continueAsNew; not meant to be caught. */
 export class ContinueAsNew extends Error {
@@ -21,123 +28,192 @@ export class ContinueAsNew extends Error {
   }
 }
 
+export type Outcome = { readonly value: unknown } | { readonly error: unknown }
+
+type Draft = { readonly type: string; readonly data: unknown }
+
+/** What the end of a run needs of it. */
+export interface EndingRun extends Pick<CommandRun, 'state' | 'execution' | 'isLeaving' | 'spawn'> {
+  readonly open: { readonly id: TimelineId }
+  readonly cancelled: RepriseError | null
+  readonly saga: Pick<Saga, 'advance'>
+  readonly mail: Pick<Mail, 'read' | 'idle'>
+  readonly signals: Pick<Signals, 'taken'>
+  readonly queries: Pick<Queries, 'taken'>
+  readonly rides: RidesRun['rides']
+  readonly host: {
+    readonly engine: Reprise
+    hasMail(timeline: TimelineId): Promise<boolean>
+    poke(timeline: string): void
+  }
+  checkpointIfDue(): void
+  write(entries: readonly Draft[], along?: Along): Promise<unknown>
+  /** The last entry, with the release: then the run is no longer ours. */
+  release(because: 'ended', entries: readonly Draft[], along: Along): Promise<void>
+}
+
+/** The end of one execution: another one has an end of its own. */
+export class Ending {
+  readonly #run: EndingRun
+  #outcome: Outcome | null = null
+  #isConcluding = false
+  #isEnding = false
+
+  constructor(run: EndingRun) {
+    this.#run = run
+  }
+
+  /** What the code came to, once it has ended. */
+  get outcome(): Outcome | null {
+    return this.#outcome
+  }
+
+  /** It is decided how it ends, and that is on its way. */
+  get isConcluding(): boolean {
+    return this.#isConcluding
+  }
+
+  /** Its end is being written. */
+  get isEnding(): boolean {
+    return this.#isEnding
+  }
+
+  /** The code has returned or thrown, or is made to. */
+  codeEnded(outcome: Outcome): void {
+    this.#outcome = outcome
+  }
+
+  /** Cancelled after the code has returned, and before its end is recorded: it is undone. */
+  cancelled(error: RepriseError): void {
+    const behaviour = this.#run.state.started?.behaviour ?? 0
+    if (this.#outcome && endsWell(this.#outcome) && behaviour >= cancelsReturned) this.#outcome = { error }
+  }
+
+  /** Called whenever nothing else is going on and the code has ended, or the run is being rolled back. */
+  conclude(): void {
+    const run = this.#run
+    if (this.#isConcluding) return
+    const fails = (run.state.started?.behaviour ?? 0) >= failsUnseen
+    if (this.#outcome && endsWell(this.#outcome) && !run.cancelled && fails) {
+      this.#outcome = run.execution.lostFailure ?? this.#outcome
+    }
+    const outcome = this.#outcome
+    if (run.state.rolling) this.#rollBack()
+    else if (!outcome) return
+    else if ('value' in outcome)
+      this.#conclude(() => this.#unlessCancelled(outcome, () => this.#complete(outcome.value)))
+    else if (outcome.error instanceof ContinueAsNew) {
+      const { input } = outcome.error
+      this.#conclude(() => this.#unlessCancelled(outcome, () => this.#startOver(input)))
+    } else if (!this.#isWaitedFor() && run.saga.advance()) this.#conclude(() => this.#fail(outcome.error))
+  }
+
+  /** A person, or whoever may, ends it at once: nothing is undone. */
+  async terminate(entry: Draft, along: Along): Promise<void> {
+    await this.#release(entry, 'terminated', this.#leaveQueue(), along)
+  }
+
+  #conclude(work: () => Promise<void>): void {
+    this.#isConcluding = true
+    this.#run.spawn(work)
+  }
+
+  /** Something is in flight that may have to be undone. Children are told first: they would take their time otherwise. */
+  #isWaitedFor(): boolean {
+    const { execution } = this.#run
+    for (const command of [...execution.open]) {
+      if (command.kind !== 'child' || !command.hasUndo || command.isAbandoned) continue
+      command.isAbandoned = true
+      command.onAbandon()
+    }
+    return execution.isUndoable
+  }
+
+  #rollBack(): void {
+    const { saga, state } = this.#run
+    const { ends, to, input, hasInput, seq } = state.rolling!
+    if (ends !== undefined) {
+      if (saga.advance()) this.#conclude(() => this.#endUndone(ends))
+      return
+    }
+    const items = itemsOf(state.journal)
+    const from = items.findIndex((item) => 'id' in item && item.id === to)
+    const undo = new Set(items.slice(from === -1 ? items.length : from).map((item) => ('id' in item ? item.id : '')))
+    if (!saga.advance((id) => undo.has(id))) return
+    const data = { to, ...(hasInput && { input }), ...(seq !== undefined && { seq }) }
+    this.#conclude(async () => {
+      await this.#run.write([{ type: 'rolled', data }], { status: 'running' })
+    })
+  }
+
+  /** The end is a fact as well: what was durable before it comes first, a cancellation or a rollback above all. */
+  async #unlessCancelled(outcome: Outcome, end: () => Promise<void>): Promise<void> {
+    const run = this.#run
+    const { execution, mail } = run
+    if (await run.host.hasMail(run.open.id)) await mail.read()
+    // From here on none is taken: a cancellation between the look and the end would be in history, and change nothing.
+    this.#isEnding = true
+    await mail.idle()
+    if (run.isLeaving || run.execution !== execution || run.state.rolling) return
+    if (this.#outcome === outcome) await end()
+    this.#isEnding = false
+    if (this.#outcome !== outcome) this.#isConcluding = false
+  }
+
+  async #startOver(input: unknown): Promise<void> {
+    const { signals, queries } = this.#run
+    const took = [...signals.taken(), ...queries.taken()]
+    await this.#run.write([{ type: 'continued', data: { input, took } }])
+    this.#run.checkpointIfDue()
+  }
+
+  async #endUndone(reason: string): Promise<void> {
+    const error = toFailure(cancelledError(reason))
+    await this.#end({ type: 'ended-badly', data: { error, cancelled: true, undone: true } }, 'cancelled', { error })
+  }
+
+  async #complete(result: unknown): Promise<void> {
+    try {
+      await this.#end({ type: 'completed', data: result === undefined ? {} : { result } }, 'completed', { result })
+    } catch (error) {
+      if (!isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
+      this.#outcome = { error }
+    }
+  }
+
+  async #fail(reason: unknown): Promise<void> {
+    const run = this.#run
+    const error = toFailure(reason)
+    const isCancelled = run.cancelled !== null && isReprise(reason, 'CANCELLED')
+    for (const command of [...run.execution.open]) if (command.kind === 'child') command.onAbandon()
+    const status = isCancelled ? 'cancelled' : 'failed'
+    await this.#end({ type: 'ended-badly', data: { error, cancelled: isCancelled } }, status, { error })
+  }
+
+  async #end(entry: Draft, status: string, news: { result?: unknown; error?: unknown }): Promise<void> {
+    const { host, open, state } = this.#run
+    const parent = state.started?.parent
+    const send = this.#leaveQueue()
+    if (parent && !parent.detached) {
+      const id = `child:${open.id}:${state.generation}`
+      send.push(host.engine.message(parent.timeline, 'child', { command: parent.command, ...news }, id))
+    }
+    await this.#release(entry, status, send, endRides(this.#run))
+    if (parent) host.poke(parent.timeline)
+  }
+
+  #leaveQueue(): OutgoingMessage[] {
+    const { host, open, state } = this.#run
+    return leaveMessages(host.engine, open.id, state)
+  }
+
+  async #release(entry: Draft, status: string, send: readonly OutgoingMessage[], along: Along): Promise<void> {
+    const gone = { wakeup: null, queue: null, status, ...(send.length > 0 && { send }) }
+    await this.#run.release('ended', [entry], { ...gone, ...along })
+  }
+}
+
 /** Neither failed nor cancelled: the code returned, or wants to start over. */
-export function endsWell(outcome: Outcome): boolean {
+function endsWell(outcome: Outcome): boolean {
   return 'value' in outcome || outcome.error instanceof ContinueAsNew
-}
-
-/** Called whenever nothing else is going on and the code has ended, or the run is being rolled back. */
-export function concludeRun(run: Instance): void {
-  if (run.isConcluding) return
-  if (run.outcome && endsWell(run.outcome) && !run.cancelled && (run.state.started?.behaviour ?? 0) >= failsUnseen) {
-    run.outcome = run.execution.lostFailure ?? run.outcome
-  }
-  const { outcome } = run
-  if (run.state.rolling) rollBack(run)
-  else if (!outcome) return
-  else if ('value' in outcome) conclude(run, () => unlessCancelled(run, outcome, () => complete(run, outcome.value)))
-  else if (outcome.error instanceof ContinueAsNew) {
-    const { input } = outcome.error
-    conclude(run, () =>
-      unlessCancelled(run, outcome, async () => {
-        const took = [...run.signals.taken(), ...run.queries.taken()]
-        await run.write([{ type: 'continued', data: { input, took } }])
-        run.checkpointIfDue()
-      }),
-    )
-  } else if (!isWaitedFor(run) && run.saga.advance()) conclude(run, () => fail(run, outcome.error))
-}
-
-/** Something is in flight that may have to be undone. Children are told first: they would take their time otherwise. */
-function isWaitedFor(run: Instance): boolean {
-  for (const command of [...run.execution.open]) {
-    if (command.kind !== 'child' || !command.hasUndo || command.isAbandoned) continue
-    command.isAbandoned = true
-    command.onAbandon()
-  }
-  return run.execution.isUndoable
-}
-
-function rollBack(run: Instance): void {
-  const { rolling, journal } = run.state
-  const { ends } = rolling!
-  if (ends !== undefined) {
-    if (run.saga.advance()) conclude(run, () => endUndone(run, ends))
-    return
-  }
-  const items = itemsOf(journal)
-  const from = items.findIndex((item) => 'id' in item && item.id === rolling!.to)
-  const undo = new Set(items.slice(from === -1 ? items.length : from).map((item) => ('id' in item ? item.id : '')))
-  if (!run.saga.advance((id) => undo.has(id))) return
-  const { to, input, hasInput, seq } = rolling!
-  const data = { to, ...(hasInput && { input }), ...(seq !== undefined && { seq }) }
-  conclude(run, async () => {
-    await run.write([{ type: 'rolled', data }], { status: 'running' })
-  })
-}
-
-function conclude(run: Instance, work: () => Promise<void>): void {
-  run.isConcluding = true
-  run.spawn(work)
-}
-
-/** The end is a fact as well: what was durable before it comes first, a cancellation or a rollback above all. */
-async function unlessCancelled(run: Instance, outcome: Outcome, end: () => Promise<void>): Promise<void> {
-  const { execution, mail } = run
-  if (await run.host.hasMail(run.open.id)) await mail.read()
-  // From here on none is taken: a cancellation between the look and the end would be in history, and change nothing.
-  run.isEnding = true
-  await mail.idle()
-  if (run.isLeaving || run.execution !== execution || run.state.rolling) return
-  if (run.outcome === outcome) await end()
-  run.isEnding = false
-  if (run.outcome !== outcome) run.isConcluding = false
-}
-
-async function endUndone(run: Instance, reason: string): Promise<void> {
-  const error = toFailure(cancelledError(reason))
-  await end(run, { type: 'ended-badly', data: { error, cancelled: true, undone: true } }, 'cancelled', { error })
-}
-
-async function complete(run: Instance, result: unknown): Promise<void> {
-  try {
-    await end(run, { type: 'completed', data: result === undefined ? {} : { result } }, 'completed', { result })
-  } catch (error) {
-    if (!isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
-    run.outcome = { error }
-    run.isConcluding = false
-  }
-}
-
-async function fail(run: Instance, reason: unknown): Promise<void> {
-  const error = toFailure(reason)
-  const isCancelled = run.cancelled !== null && isReprise(reason, 'CANCELLED')
-  for (const command of [...run.execution.open]) if (command.kind === 'child') command.onAbandon()
-  const status = isCancelled ? 'cancelled' : 'failed'
-  await end(run, { type: 'ended-badly', data: { error, cancelled: isCancelled } }, status, { error })
-}
-
-async function end(
-  run: Instance,
-  entry: { readonly type: string; readonly data: unknown },
-  status: string,
-  news: { readonly result?: unknown; readonly error?: unknown },
-): Promise<void> {
-  const send: OutgoingMessage[] = [...queueMessages(run)]
-  const parent = run.state.started?.parent
-  if (parent && !parent.detached) {
-    const id = `child:${run.open.id}:${run.state.generation}`
-    send.push(run.host.engine.message(parent.timeline, 'child', { command: parent.command, ...news }, id))
-  }
-  await run.write([entry], {
-    release: true,
-    wakeup: null,
-    queue: null,
-    status,
-    ...(send.length > 0 && { send }),
-    ...endRides(run),
-  })
-  run.letGoOf()
-  run.leave({ because: 'ended' })
-  if (parent) run.host.poke(parent.timeline)
 }

@@ -132,3 +132,6 @@ export type End =
       readonly undone?: boolean
     }
   | { readonly kind: 'terminated'; readonly reason: string; readonly at: number }
+
+/** What a run waits for, as it is noted in history: kind, id, and until when. */
+export type NotedWait = readonly [kind: 'signal' | 'timer' | 'child', id: string, until: number | null]

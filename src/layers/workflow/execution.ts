@@ -8,6 +8,7 @@ import { whenDrained } from '../../engine/commit/drained.ts'
 import { userLine } from '../../engine/guard/refusal.ts'
 import { thisTurn } from '../../engine/turn.ts'
 import { type Asked, Command, type CommandKind, Given, tolerated } from './command.ts'
+import { describeItem, divergence, type Expected } from './divergence.ts'
 import type { Item } from './entries.ts'
 import { cancelledError } from './failure.ts'
 import { leaveScope, readableId, Scope } from './scope.ts'
@@ -378,23 +379,7 @@ export class Execution {
     const pause = patienceMs[this.#suspicion - patienceTurns - 1]
     if (this.#suspicion <= patienceTurns) this.#hooks.soon(again)
     else if (pause !== undefined) this.#hooks.after(pause, again)
-    else this.#hooks.onDiverged(this.#divergence(expected))
-  }
-
-  #divergence({ id, seq, what }: Expected): RepriseError {
-    const asks = [...this.#waiting].map(describeCommand)
-    const code = this.isOver
-      ? 'the code has ended'
-      : asks.length > 0
-        ? `the code asks for ${asks.join(', ')}`
-        : 'the code asks for nothing'
-    const where = seq === null ? '' : ` at sequence ${seq}`
-    return new RepriseError('DIVERGED', `history has ${what}${where}, ${code}`, {
-      seq,
-      step: id === null ? null : readableId(id),
-      history: what,
-      code: this.isOver ? ['(ended)'] : asks,
-    })
+    else this.#hooks.onDiverged(divergence(expected, this.#waiting, this.isOver))
   }
 }
 
@@ -403,32 +388,4 @@ interface Unseen {
   readonly isObserved: boolean
   readonly isAbandoned: boolean
   readonly failure: { readonly error: unknown } | null
-}
-
-/** What history says the code asked for. */
-interface Expected {
-  readonly id: string | null
-  readonly seq: number | null
-  readonly what: string
-}
-
-function describeItem(item: Item): string {
-  switch (item.kind) {
-    case 'done':
-      return `the result of ${readableId(item.id)}`
-    case 'failed':
-      return `the failure of ${readableId(item.id)}`
-    case 'child':
-      return `the end of child ${readableId(item.id)}`
-    case 'timer':
-      return `the timer ${readableId(item.id)}`
-    case 'loop':
-      return `iteration ${item.n} of ${readableId(item.id)}`
-    default:
-      return `a ${item.kind}`
-  }
-}
-
-function describeCommand(command: Command): string {
-  return command.kind === 'step' ? readableId(command.id) : `${command.kind} ${readableId(command.id)}`
 }

@@ -1,14 +1,26 @@
 // Branches, races and loops: how code divides and repeats. Each branch and each iteration is a scope of its own.
 
+import type { RepriseError } from '../../core/errors.ts'
+import type { CommandRun } from './asking.ts'
 import type { Branch, LoopContext, RaceOptions, WorkflowContext } from './context.ts'
 import type { Item } from './entries.ts'
-import type { Instance } from './instance.ts'
+import type { Saga } from './saga.ts'
 import { commandName, enterScope, type Scope } from './scope.ts'
+import type { Signals } from './waits.ts'
+
+/** What branches and loops need of their run. */
+export interface BranchingRun extends CommandRun {
+  readonly cancelled: RepriseError | null
+  readonly saga: Pick<Saga, 'undoBelow' | 'settle'>
+  readonly signals: Pick<Signals, 'takenBelow'>
+  /** At the boundaries of loops. */
+  checkpointIfDue(): void
+}
 
 type Branches = readonly Branch<unknown>[] | Readonly<Record<string, Branch<unknown>>>
 
 export async function parallel(
-  run: Instance,
+  run: BranchingRun,
   scope: Scope,
   branches: Branches,
   contextOf: (scope: Scope) => WorkflowContext,
@@ -19,7 +31,7 @@ export async function parallel(
 }
 
 export async function race(
-  run: Instance,
+  run: BranchingRun,
   scope: Scope,
   branches: Branches,
   options: RaceOptions,
@@ -38,7 +50,7 @@ export async function race(
 type Started = ReturnType<typeof fanOut>
 
 /** The first to settle; the others are abandoned, and are the losers. */
-async function settle(run: Instance, started: Started, losers: Scope[]) {
+async function settle(run: BranchingRun, started: Started, losers: Scope[]) {
   let won: Scope | null = null
   const firsts = started.map(({ name, promise, scope: own }) =>
     promise.then(
@@ -61,7 +73,7 @@ async function settle(run: Instance, started: Started, losers: Scope[]) {
 }
 
 /** One command, so that a replay waits for it where this execution did. */
-function undoLosers(run: Instance, scope: Scope, id: string, losers: readonly Scope[]): Promise<unknown> {
+function undoLosers(run: BranchingRun, scope: Scope, id: string, losers: readonly Scope[]): Promise<unknown> {
   return run.execution.ask(scope, id, {
     kind: 'undo',
     start: () =>
@@ -73,7 +85,7 @@ function undoLosers(run: Instance, scope: Scope, id: string, losers: readonly Sc
   })
 }
 function fanOut(
-  run: Instance,
+  run: BranchingRun,
   scope: Scope,
   id: string,
   branches: Branches,
@@ -101,7 +113,7 @@ class Stopped {
 type Boundary = { readonly n: number; readonly state: unknown }
 
 export async function loop(
-  run: Instance,
+  run: BranchingRun,
   scope: Scope,
   initial: unknown,
   body: (state: never, ctx: LoopContext) => unknown,
@@ -122,7 +134,7 @@ export async function loop(
 }
 
 /** The step over a boundary; `to` is null while it is only read from history. */
-function boundary(run: Instance, scope: Scope, id: string, to: Boundary | null): Promise<Boundary> {
+function boundary(run: BranchingRun, scope: Scope, id: string, to: Boundary | null): Promise<Boundary> {
   // Asked for after the code was told of a cancellation: it goes on all the same, and must do so in a replay.
   const told = run.cancelled !== null
   return run.execution.ask<Boundary>(scope, id, {

@@ -2,7 +2,7 @@
 // with each run, so tools without the code keep to them.
 
 import type { Fold } from '../../engine/definition.ts'
-import type { AnyWorkflow } from './definition.ts'
+import type { AnyWorkflow } from './context.ts'
 import { type RunState, workflowFold } from './state.ts'
 
 const folds = new WeakMap<AnyWorkflow, Fold<RunState>>()

@@ -2,25 +2,49 @@
 // nothing moves any more, and what a cancellation does to everything the code has asked for.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Hash } from '../../core/ports.ts'
+import type { Clock, Hash } from '../../core/ports.ts'
+import type { CommandRun } from './asking.ts'
 import type { Command, CommandKind } from './command.ts'
-import { concludeRun, endsWell } from './ending.ts'
-import { cancelsReturned, type Item } from './entries.ts'
+import type { Ending } from './ending.ts'
+import type { Item } from './entries.ts'
 import type { ExecutionHooks } from './execution.ts'
 import { cancelledError } from './failure.ts'
-import type { Instance } from './instance.ts'
+import type { Mail } from './mail.ts'
+import type { Queries } from './queries.ts'
+import type { Residency } from './residency.ts'
+import type { Saga } from './saga.ts'
 import { leaveScope } from './scope.ts'
-import { abandonStep } from './steps.ts'
+import { abandonStep, type StepRun } from './steps.ts'
+import type { Signals } from './waits.ts'
 
 /** They set alarms: what comes before what is known only with these. */
 const waits: ReadonlySet<CommandKind> = new Set(['timer', 'signal'])
 
+/** What an execution is part of. */
+export interface ExecutedRun extends CommandRun, Pick<StepRun, 'attempts'> {
+  readonly open: { readonly id: string }
+  readonly kernel: { readonly hash: Hash }
+  readonly clock: Clock
+  readonly ending: Ending
+  readonly mail: Pick<Mail, 'readDeferred'>
+  readonly queries: Pick<Queries, 'update' | 'flush'>
+  readonly residency: Pick<Residency, 'isPaused' | 'letGoSoon'>
+  readonly saga: Pick<Saga, 'serve'>
+  readonly signals: Pick<Signals, 'deliver' | 'stopWaiting'>
+  /** Only replayed: nothing is started, nothing is written. */
+  readonly isDry: boolean
+  /** Nothing is called before the mail was read. */
+  readonly isLooking: boolean
+  wasReplayed(): void
+  leave(left: { readonly because: 'diverged'; readonly error: unknown }): void
+}
+
 export class Hooks implements ExecutionHooks {
   readonly hash: Hash
-  readonly #run: Instance
+  readonly #run: ExecutedRun
   #cancelled: RepriseError | null = null
 
-  constructor(run: Instance) {
+  constructor(run: ExecutedRun) {
     this.#run = run
     this.hash = run.kernel.hash
   }
@@ -36,7 +60,7 @@ export class Hooks implements ExecutionHooks {
   }
 
   soon(call: () => void): void {
-    leaveScope(() => this.#run.kernel.clock.soon(call))
+    leaveScope(() => this.#run.clock.soon(call))
   }
 
   /** Real time: what the code may be waiting for is real, whatever clock the engine has. */
@@ -53,7 +77,7 @@ export class Hooks implements ExecutionHooks {
     const run = this.#run
     if (run.isLooking && !waits.has(kind)) return false
     if (run.state.restored?.isHeld) return false
-    return run.state.rolling === null && !run.stay.isPaused && !run.isDry
+    return run.state.rolling === null && !run.residency.isPaused && !run.isDry
   }
 
   begun(): readonly string[] {
@@ -76,9 +100,7 @@ export class Hooks implements ExecutionHooks {
     run.alarms.delete('~deadline')
     run.signals.stopWaiting()
     for (const command of [...run.execution.open]) this.#cancelCommand(command, error)
-    if (run.outcome && endsWell(run.outcome) && (run.state.started?.behaviour ?? 0) >= cancelsReturned) {
-      run.outcome = { error }
-    }
+    run.ending.cancelled(error)
   }
 
   onLive(): void {
@@ -93,14 +115,14 @@ export class Hooks implements ExecutionHooks {
 
   onQuiet(): void {
     const run = this.#run
-    if (run.isLeaving || run.stay.isPaused) return
+    if (run.isLeaving || run.residency.isPaused) return
     run.wasReplayed()
     if (run.isDry) return
     run.queries.flush()
     run.mail.readDeferred()
     run.saga.serve()
-    if (run.state.rolling || run.execution.isOver) concludeRun(run)
-    if (!run.isConcluding) run.stay.letGoSoon()
+    if (run.state.rolling || run.execution.isOver) run.ending.conclude()
+    if (!run.ending.isConcluding) run.residency.letGoSoon()
   }
 
   onDiverged(error: RepriseError): void {
@@ -110,7 +132,7 @@ export class Hooks implements ExecutionHooks {
   onBlamed(error: RepriseError): void {
     const run = this.#run
     if (run.isDry) return
-    run.outcome = { error }
+    run.ending.codeEnded({ error })
     run.execution.abandon(run.execution.root, error.message)
     run.execution.over()
   }

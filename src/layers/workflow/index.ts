@@ -11,15 +11,11 @@ export type {
   StepOptions,
   Stop,
   TransactionOptions,
+  WorkflowCode,
   WorkflowContext,
+  WorkflowFunction,
 } from './context.ts'
-export {
-  type StartOptions,
-  type WorkflowDefinition,
-  type WorkflowFunction,
-  type WorkflowOptions,
-  workflow,
-} from './definition.ts'
+export { type WorkflowDefinition, workflow } from './definition.ts'
 export { exportHistory, loadHistory, type RecordedHistory, saveHistory } from './export.ts'
 export { NonRetryable, RetryLater } from './failure.ts'
 export {
@@ -31,9 +27,11 @@ export {
   update,
 } from './messages.ts'
 export { workflowKind } from './model.ts'
+export type { StartOptions, WorkflowOptions } from './options.ts'
 export { type QueueDefinition, type QueueOptions, queue } from './queue.ts'
 export type { RetryPolicy } from './retry.ts'
-export { type RunStatus, WorkflowRun } from './run.ts'
+export { WorkflowRun } from './run.ts'
+export type { RunStatus } from './run-view.ts'
 export { type ScheduleDefinition, type ScheduleOptions, schedule } from './schedule.ts'
 export type { RunState } from './state.ts'
 export { summarizeWorkflow, type Wait, type WorkflowSummary } from './summary.ts'

@@ -1,33 +1,38 @@
 // One run in memory: it replays its code against history, does what the code asks for, records what came of it, and
 // leaves memory as soon as all it does is wait. Whatever goes wrong with its ownership ends the instance, not the run.
+// It holds the parts of a run together; each of them says which of the others it needs (docs/decisions/workflow-house.md).
 
+import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Sql } from '../../core/ports.ts'
+import type { Clock, Message, Sql } from '../../core/ports.ts'
 import type { Along } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
+import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { Alarms } from './alarms.ts'
 import type { Attempt } from './attempt.ts'
-import { contextOf } from './bind.ts'
-import type { AnyWorkflow } from './definition.ts'
+import { type BoundRun, contextOf } from './bind.ts'
+import type { ChildHost } from './children.ts'
+import type { AnyWorkflow } from './context.ts'
+import { Ending, type EndingRun, type Outcome } from './ending.ts'
 import { Execution } from './execution.ts'
 import { cancelledError } from './failure.ts'
-import { Hooks } from './hooks.ts'
-import type { Host } from './host.ts'
+import { type ExecutedRun, Hooks } from './hooks.ts'
 import { itemsOf } from './journal.ts'
 import { keyOf } from './key.ts'
-import { Mail } from './mail.ts'
+import { Latch } from './latch.ts'
+import { Mail, type MailedRun } from './mail.ts'
+import type { WatchedRun } from './mail-watch.ts'
 import { Queries } from './queries.ts'
-import { Recorder } from './recorder.ts'
-import { Saga } from './saga.ts'
+import { type RecordedRun, Recorder } from './recorder.ts'
+import { Residency, type ResidentRun } from './residency.ts'
+import { Saga, type SagaRun } from './saga.ts'
 import { enterScope, leaveScope, stepName } from './scope.ts'
 import { itemOf, noCommand, own, type RunState } from './state.ts'
-import { Stay, type Working } from './stay.ts'
-import { Rides, recoverRides } from './transaction.ts'
+import { type ResultsTable, Rides, recoverRides } from './transaction.ts'
 import { Signals } from './waits.ts'
-
-export type Outcome = { readonly value: unknown } | { readonly error: unknown }
+import { Work, type Working } from './work.ts'
 
 /** Why an instance left memory. */
 export type Left =
@@ -43,16 +48,40 @@ export type RunTimeline = Pick<
   'id' | 'state' | 'seq' | 'broken' | 'recovery' | 'watch' | 'ask' | 'write' | 'mail' | 'checkpoint' | 'shut' | 'break'
 >
 
+/** What runs in memory need of the process they are in. */
+export interface InstanceHost extends ChildHost {
+  readonly engine: Reprise
+  readonly kernel: Kernel
+  /** Why nothing can be written through a handle that was let go. */
+  readonly letGo: RepriseError
+  /** Grows with every call to the outside. */
+  callsStarted: number
+  readonly results: ResultsTable
+  /** Whether there is mail for a run by now. */
+  hasMail(timeline: TimelineId): Promise<boolean>
+  /** There may be mail for a run. */
+  poke(timeline: string): void
+  /** Those who watch a run are told. */
+  notify(timeline: string): void
+  /** An instance is no longer in memory. */
+  left(instance: Instance, left: Left): void
+}
+
+/** What the parts of a run need of it. */
+type Parts = BoundRun & EndingRun & ExecutedRun & MailedRun & RecordedRun & ResidentRun & SagaRun & WatchedRun
+
+type Draft = Omit<NewEntry, 'time'>
+
 /** Entries after which the code runs from its start again. */
 const restarts = new Set(['continued', 'rolled', 'rollback', 'undo', 'restored'])
 
-export class Instance {
+export class Instance implements Parts {
   readonly id: string
-  readonly host: Host
+  readonly host: InstanceHost
   readonly kernel: Kernel
+  readonly clock: Clock
   readonly definition: AnyWorkflow
   readonly open: RunTimeline
-  /** Only replayed: nothing is started, nothing is written. */
   readonly isDry: boolean
   readonly alarms: Alarms
   readonly mail: Mail
@@ -60,43 +89,46 @@ export class Instance {
   readonly rides = new Rides()
   readonly attempts = new Map<string, Attempt>()
   readonly recorder: Recorder
-  readonly stay: Stay
+  readonly work: Work
+  readonly residency: Residency
   signals!: Signals
   saga!: Saga
+  ending: Ending
   execution!: Execution // Undefined until begun.
-  outcome: Outcome | null = null
-  isConcluding = false
-  /** Its end is being written. */
-  isEnding = false
   /** Nothing is called before the mail was read: it may be cancelled, or its time may be up. */
   isLooking = false
   readonly #hooks: Hooks
-  #left: Left | null = null
-  #onLeft: ((left: Left) => void) | null = null
-  #isReplayed = false
-  #onReplayed: (() => void) | null = null
+  readonly #loaded = new Latch()
+  readonly #replayed = new Latch()
+  readonly #left = new Latch<Left>()
   #stop: AbortController | null = null
   #unwatch: () => void
   #lastCheckpointSeq: number
-  #isLoaded = false
-  #onLoaded: (() => void)[] = []
 
-  constructor(host: Host, definition: AnyWorkflow, open: RunTimeline, isDry = false) {
+  constructor(host: InstanceHost, definition: AnyWorkflow, open: RunTimeline, isDry = false) {
     this.host = host
     this.kernel = host.kernel
+    this.clock = host.kernel.clock
     this.definition = definition
     this.open = open
     this.isDry = isDry
     this.id = open.id.slice(definition.prefix.length)
     this.alarms = new Alarms(
-      this.kernel.clock,
+      this.clock,
       () => this.now(),
       () => this.mail.alarmed(),
+    )
+    this.work = new Work(
+      () => {
+        if (!this.isLeaving) this.execution?.wake()
+      },
+      (error) => this.leave({ because: 'lost', error }),
     )
     this.mail = new Mail(this)
     this.queries = new Queries(this)
     this.recorder = new Recorder(this)
-    this.stay = new Stay(this)
+    this.residency = new Residency(this)
+    this.ending = new Ending(this)
     this.#hooks = new Hooks(this)
     this.#lastCheckpointSeq = open.recovery.checkpoint?.seq ?? 0
     this.#unwatch = open.watch((entries) => this.#written(entries))
@@ -122,25 +154,26 @@ export class Instance {
   }
 
   get isLeaving(): boolean {
-    return this.#left !== null
+    return this.#left.isSet
+  }
+
+  get isPaused(): boolean {
+    return this.residency.isPaused
+  }
+
+  get isCalling(): boolean {
+    return this.attempts.size > 0
   }
 
   /** The code waits, and nothing works for it. */
   get isAsleep(): boolean {
-    return this.execution.isQuiet && !this.execution.isOver && this.stay.isIdle && this.attempts.size === 0
+    const { execution } = this
+    return execution?.isQuiet === true && !execution.isOver && this.work.isIdle && !this.isCalling
   }
 
   /** Resolves when it has left memory. */
   get left(): Promise<Left> {
-    return new Promise((resolve) => {
-      const before = this.#onLeft
-      if (this.#left) resolve(this.#left)
-      else
-        this.#onLeft = (left) => {
-          before?.(left)
-          resolve(left)
-        }
-    })
+    return this.#left.wait()
   }
 
   /** The run was cancelled or ran out of time, and this is what its code is told. */
@@ -168,17 +201,16 @@ export class Instance {
   /** Makes ready what a replay needs from outside of history, then begins. */
   load(): void {
     const rides = recoverRides(this)
-    if (rides === null) this.#loaded()
+    if (rides === null) this.#beginLoaded()
     else
       rides.then(
-        () => this.#loaded(),
+        () => this.#beginLoaded(),
         (error) => this.leave({ because: 'broken', error }),
       )
   }
 
-  #loaded(): void {
-    this.#isLoaded = true
-    for (const call of this.#onLoaded.splice(0)) call()
+  #beginLoaded(): void {
+    this.#loaded.set()
     try {
       if (this.state.isAdmitted) this.begin()
       else this.spawn(() => this.#waitForTurn())
@@ -190,7 +222,7 @@ export class Instance {
   /** Resolves when all of history was delivered and the code waits, or this instance leaves. */
   async atRest(): Promise<void> {
     while (!this.isLeaving) {
-      if (!this.#isLoaded) await new Promise<void>((resolve) => this.#onLoaded.push(resolve))
+      if (!this.#loaded.isSet) await this.#loaded.wait()
       else if (!this.execution || this.execution.isQuiet) return
       else await this.execution.whenQuiet()
     }
@@ -210,9 +242,15 @@ export class Instance {
   async #waitForTurn(): Promise<void> {
     await this.mail.read()
     if (this.execution || this.isLeaving) return
-    await this.write([], { release: true, wakeup: null, status: 'queued' })
-    this.letGoOf()
-    this.leave({ because: 'waiting' })
+    await this.release('waiting', [], { wakeup: null, status: 'queued' })
+  }
+
+  readMail(): void {
+    this.spawn(() => this.mail.read())
+  }
+
+  readMessage(message: Message): unknown {
+    return this.host.engine.openMessage(message)
   }
 
   /** Reads through the user's SQL, outside of any entry. */
@@ -222,20 +260,11 @@ export class Instance {
 
   /** Resolves when history is used up and everything that could run has run. */
   get replayed(): Promise<void> {
-    if (this.#isReplayed) return Promise.resolve()
-    return new Promise((resolve) => {
-      const before = this.#onReplayed
-      this.#onReplayed = () => {
-        before?.()
-        resolve()
-      }
-    })
+    return this.#replayed.wait()
   }
 
   wasReplayed(): void {
-    this.#isReplayed = true
-    this.#onReplayed?.()
-    this.#onReplayed = null
+    this.#replayed.set()
   }
 
   /** Replays from history and goes on. Also called again, when the run starts over. */
@@ -246,9 +275,7 @@ export class Instance {
     this.signals = new Signals(this)
     this.saga = new Saga(this)
     this.queries.clear()
-    this.outcome = null
-    this.isConcluding = false
-    this.isEnding = false
+    this.ending = new Ending(this)
     this.#hooks.begin()
     const execution = new Execution(this.#hooks, itemsOf(state.journal), state.startedAt)
     this.execution = execution
@@ -257,7 +284,7 @@ export class Instance {
         // Over already: it was blamed, and what its code makes of that is not asked.
         if (execution.isStopped || execution.isOver) return
         if (execution.blameIfLate()) return
-        this.outcome = execution.blamed && !this.isDry ? { error: execution.blamed } : outcome
+        this.ending.codeEnded(execution.blamed && !this.isDry ? { error: execution.blamed } : outcome)
         leaveScope(() => execution.over())
       }
       enterScope(
@@ -272,7 +299,9 @@ export class Instance {
 
   /** Work on behalf of this run: it stays in memory until that is done. */
   spawn(work: () => Working): void {
-    if (!this.isLeaving && !this.isDry) this.stay.during(work)
+    if (this.isLeaving || this.isDry) return
+    this.residency.stay()
+    this.work.during(work)
   }
 
   /** The user's function outside of workflow code and of steps. */
@@ -285,13 +314,13 @@ export class Instance {
     return this.recorder.record(type, data, along) as Promise<void>
   }
 
-  write(entries: readonly Omit<NewEntry, 'time'>[], along?: Along): Promise<unknown> {
+  write(entries: readonly Draft[], along?: Along): Promise<unknown> {
     return this.recorder.write(entries, along)
   }
 
   /** Calls that take long: their intent is recorded, for people to see and for new code to be held to. */
   noteSlow(): void {
-    const since = this.kernel.clock.elapsed() - slowMs
+    const since = this.clock.elapsed() - slowMs
     for (const [id, attempt] of this.attempts) {
       if (attempt.isNoted || attempt.startedAt > since) continue
       attempt.isNoted = true
@@ -313,32 +342,39 @@ export class Instance {
     })
   }
 
-  /** Another owner, a store that does not answer, a closed engine: this instance must not go on. */
-  lose(error: unknown): void {
-    this.leave({ because: 'lost', error })
+  terminate(entry: Draft, consume: readonly MessageId[]): Promise<void> {
+    return this.ending.terminate(entry, { consume })
   }
 
+  /** The last entries go with the release: nothing more may be written through this handle. */
+  async release(because: 'ended' | 'waiting', entries: readonly Draft[], along: Along): Promise<void> {
+    await this.write(entries, { ...along, release: true })
+    this.open.break(this.host.letGo)
+    this.leave({ because })
+    if (typeof along.wakeup === 'number') this.host.engine.dispatcher.expect(along.wakeup)
+  }
+
+  /** This process goes on without it. 'lost': another owner, a store that does not answer, a closed engine. */
   leave(left: Left): void {
-    if (this.#left) return
-    this.#left = left
-    this.stay.end()
+    if (this.isLeaving) return
+    this.#left.set(left)
+    this.residency.stay()
     this.#unwatch()
     this.alarms.clear()
     this.execution?.stop()
-    for (const call of this.#onLoaded.splice(0)) call()
-    if (this.#stop || this.attempts.size > 0) {
+    this.#loaded.set()
+    if (this.#stop || this.isCalling) {
       const error = new RepriseError('ABORTED', `${this.open.id} leaves this process (${left.because})`)
       this.#stop?.abort(error)
       for (const attempt of this.attempts.values()) attempt.abort(error)
     }
-    this.#onLeft?.(left)
     if (!this.isDry) this.host.left(this, left)
   }
 
   #written(entries: readonly Entry[]): void {
     // Not begun yet, or about to start over: the state has these entries already.
     if (!this.execution) {
-      if (this.#isLoaded && this.state.isAdmitted) leaveScope(() => this.begin())
+      if (this.#loaded.isSet && this.state.isAdmitted) leaveScope(() => this.begin())
       return
     }
     if (entries.some(({ type }) => restarts.has(type))) {
@@ -371,10 +407,5 @@ export class Instance {
       case 'undone':
         this.execution.wake()
     }
-  }
-
-  /** The last write released it: nothing more may be written through this handle. */
-  letGoOf(): void {
-    this.open.break(this.host.letGo)
   }
 }

@@ -3,7 +3,17 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Kernel } from '../../engine/kernel.ts'
-import type { Instance } from './instance.ts'
+
+/** A run in memory, as far as its mail is concerned. */
+export interface WatchedRun {
+  readonly open: { readonly id: TimelineId }
+  readonly work: { readonly isIdle: boolean }
+  readonly mail: { lookedAt: number }
+  /** Takes the mail that is there. */
+  readMail(): void
+  /** Calls that take long are noted when there is time. */
+  noteSlow(): void
+}
 
 const lookMs = 100
 const busyMs = 500
@@ -14,7 +24,7 @@ const silentMs = 1000
 
 export class MailWatch {
   readonly #kernel: Kernel
-  readonly #live: ReadonlyMap<string, Instance>
+  readonly #live: ReadonlyMap<string, WatchedRun>
   readonly #onProblem: (error: unknown) => void
   #unlisten: (() => void) | null = null
   #cancel: (() => void) | null = null
@@ -22,7 +32,7 @@ export class MailWatch {
   #heardAt = Number.NEGATIVE_INFINITY
   #isClosed = false
 
-  constructor(kernel: Kernel, live: ReadonlyMap<string, Instance>, onProblem: (error: unknown) => void) {
+  constructor(kernel: Kernel, live: ReadonlyMap<string, WatchedRun>, onProblem: (error: unknown) => void) {
     this.#kernel = kernel
     this.#live = live
     this.#onProblem = onProblem
@@ -70,7 +80,7 @@ export class MailWatch {
   async #look(): Promise<void> {
     const { store, clock } = this.#kernel
     const now = clock.elapsed()
-    const due: Instance[] = []
+    const due: WatchedRun[] = []
     for (const instance of this.#live.values()) {
       instance.noteSlow()
       if (this.#isDue(instance, now)) due.push(instance)
@@ -80,14 +90,13 @@ export class MailWatch {
     const looked = due.slice(0, atOnce)
     for (const { mail } of looked) mail.lookedAt = now
     for (const head of await store.head(looked.map(({ open }) => open.id))) {
-      const instance = head && head.mail > 0 ? this.#live.get(head.timeline) : undefined
-      instance?.spawn(() => instance.mail.read())
+      if (head && head.mail > 0) this.#live.get(head.timeline)?.readMail()
     }
   }
 
-  #isDue({ mail, stay }: Instance, now: number): boolean {
+  #isDue({ mail, work }: WatchedRun, now: number): boolean {
     const sinceMs = now - mail.lookedAt
     if (sinceMs >= silentMs) return true
-    return this.#heardAt >= mail.lookedAt && (stay.isIdle || sinceMs >= busyMs)
+    return this.#heardAt >= mail.lookedAt && (work.isIdle || sinceMs >= busyMs)
   }
 }

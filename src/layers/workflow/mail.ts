@@ -4,9 +4,12 @@
 import type { MessageId } from '../../core/coordinate.ts'
 import { type DatedMail, dateMail, nextFacts } from '../../core/order-of-facts.ts'
 import type { Message } from '../../core/ports.ts'
-import type { Instance } from './instance.ts'
-import { queueMessages } from './queue.ts'
-import { noCommand, own } from './state.ts'
+import type { Along } from '../../engine/commit/writer.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { CommandRun } from './asking.ts'
+import type { Recorder } from './recorder.ts'
+import { noCommand, own, type RunState } from './state.ts'
 
 type Dated = DatedMail<Message>['messages']
 type Draft = { readonly type: string; readonly data: unknown }
@@ -24,17 +27,34 @@ const isTurn = new Set(['rollback', 'terminate'])
 /** Behind a rollback that has to wait, these wait too: they are for the run as it is after it. */
 const waitsForRollback = new Set(['rollback', 'signal', 'update'])
 
+/** What mail needs of its run. */
+export interface MailedRun extends Pick<CommandRun, 'state' | 'execution' | 'alarms' | 'isLeaving' | 'now' | 'spawn'> {
+  readonly kernel: Pick<Kernel, 'clock' | 'planted'>
+  readonly open: Pick<OpenTimeline<RunState>, 'mail'>
+  readonly ending: { readonly isConcluding: boolean; readonly isEnding: boolean }
+  readonly recorder: Pick<Recorder, 'noteTime'>
+  readonly cancelled: unknown
+  readonly isPaused: boolean
+  /** Calls are in flight. */
+  readonly isCalling: boolean
+  /** Resolves when all of history was delivered and the code waits. */
+  atRest(): Promise<void>
+  readMessage(message: Message): unknown
+  write(entries: readonly Draft[], along: Along): Promise<unknown>
+  terminate(entry: Draft, consume: readonly MessageId[]): Promise<void>
+}
+
 export class Mail {
   /** When somebody last looked whether there is any; by the clock that only grows. */
   lookedAt: number
-  readonly #run: Instance
+  readonly #run: MailedRun
   #reading: Promise<number> | null = null
   /** How many messages wait for a rollback that waits. */
   #deferred = 0
   /** They wait for one that is under way. */
   #isRolling = false
 
-  constructor(run: Instance) {
+  constructor(run: MailedRun) {
     this.#run = run
     this.lookedAt = run.kernel.clock.elapsed()
   }
@@ -98,7 +118,7 @@ export class Mail {
       await run.atRest()
       if (!this.#mayAct) return done
       const waiting = this.#waiting(rest.map(({ message }) => message))
-      const alarms = run.isConcluding || (ignoresAlarms && rest.length > 0) ? [] : run.alarms.all()
+      const alarms = run.ending.isConcluding || (ignoresAlarms && rest.length > 0) ? [] : run.alarms.all()
       const page = { messages: untilTurn(rest, waiting), reach }
       const next = nextFacts(page, alarms, (message) => waiting.has(message))
       if (next.messages.length > 0) await this.#take(next.messages)
@@ -116,8 +136,8 @@ export class Mail {
   }
 
   get #mayAct(): boolean {
-    const { isLeaving, isEnding, stay } = this.#run
-    return !isLeaving && !isEnding && !stay.isPaused
+    const { isLeaving, ending, isPaused } = this.#run
+    return !isLeaving && !ending.isEnding && !isPaused
   }
 
   /** The messages that wait for a rollback: for one that has to wait itself, or one that is under way. */
@@ -138,19 +158,12 @@ export class Mail {
     const consume: MessageId[] = []
     const drafts: Draft[] = []
     for (const message of messages) {
-      const data = run.host.engine.openMessage(message) as Data
+      const data = run.readMessage(message) as Data
       consume.push(message.id)
       drafts.push(...this.#entriesFor(message.kind, message.id, data))
     }
     const end = drafts.find((draft) => draft.type === 'terminated')
-    if (end) {
-      const send = queueMessages(run)
-      const along = { consume, release: true, wakeup: null, queue: null, status: 'terminated' }
-      await run.write([end], { ...along, ...(send.length > 0 && { send }) })
-      run.letGoOf()
-      run.leave({ because: 'ended' })
-      return
-    }
+    if (end) return await run.terminate(end, consume)
     // Due from now on: if this process dies, there is no more mail to bring the run back.
     const isQueued = state.started?.queue && !state.isAdmitted && !drafts.some(({ type }) => begins.has(type))
     await run.write(drafts, { consume, status: isQueued ? 'queued' : 'running', wakeup: run.now() })
@@ -202,8 +215,8 @@ export class Mail {
 
   /** Only when it is known what became of everything that may have to be undone. */
   #mayRollBack(): boolean {
-    const { execution, attempts, state } = this.#run
-    return execution && !execution.isReplaying && !execution.isUndoable && attempts.size === 0 && state.rolling === null
+    const { execution, isCalling, state } = this.#run
+    return execution && !execution.isReplaying && !execution.isUndoable && !isCalling && state.rolling === null
   }
 }
 

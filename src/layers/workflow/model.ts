@@ -12,13 +12,15 @@ import { recover } from '../../engine/recovery/recover.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { locate, type Rollback, siblingOf } from '../../engine/tools/fork.ts'
 import { ChildMail } from './child-mail.ts'
-import type { AnyWorkflow } from './definition.ts'
+import type { AnyWorkflow } from './context.ts'
+import { makeDue } from './due.ts'
 import type { Item } from './entries.ts'
 import { foldOf, hasOwnPolicy } from './fold-of.ts'
-import { hostOf, nameOf, queueOf } from './host.ts'
+import { hostOf } from './host.ts'
 import { itemsOf } from './journal.ts'
+import { endings, nameOf, queueOf } from './names.ts'
 import { enterMessage, leaveMessages } from './queue.ts'
-import { endings, WorkflowRun } from './run.ts'
+import type { WorkflowRun } from './run.ts'
 import { readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { inWords, summarizeWorkflow } from './summary.ts'
@@ -103,19 +105,6 @@ export function workflowModel(definition: AnyWorkflow): Model {
   }
 }
 
-export function helperModel(kind: 'queue' | 'schedule', scope: string, fold: Fold<unknown>): Model {
-  const instead = `a ${kind} is not a run: change its definition, or cancel the runs`
-  return {
-    kind,
-    name: null,
-    scope,
-    fold,
-    policy: 'fixed',
-    actions: { rollback: { instead }, fork: { instead }, cancel: { instead }, resume: { instead } },
-    transfer: { stays: `a ${kind} is made where its definition is used` },
-  }
-}
-
 async function stateOf(engine: Reprise, head: Head): Promise<RunState> {
   return (await recover(engine.kernel, head, workflowFold)).state.value
 }
@@ -136,7 +125,7 @@ async function goOn(engine: Reprise, definition: AnyWorkflow, head: Head): Promi
   host.work(definition)
   const run = host.handle(definition, idBelow(definition.prefix, head.timeline) ?? '')
   if (head.status === 'compensation-stuck') await run.resume('reprise resume')
-  else if (!endings.has(head.status)) await host.makeDue(head)
+  else if (!endings.has(head.status)) await makeDue(engine, head)
   return await run.result()
 }
 
@@ -202,7 +191,7 @@ function runOf({ engine, head }: Target): WorkflowRun {
   const name = nameOf(head.timeline)
   // Without code: what asks a run for something by mail needs none.
   const definition = host.definition(name) ?? ({ name, prefix: `workflow/${name}/` } as AnyWorkflow)
-  return new WorkflowRun(host, definition, idBelow(definition.prefix, head.timeline) ?? '')
+  return host.handle(definition, idBelow(definition.prefix, head.timeline) ?? '')
 }
 
 function did({ type, data }: Entry): string | null {

@@ -2,9 +2,9 @@
 // recorded, handled once by the code, and its result recorded for whoever asked.
 
 import { RepriseError } from '../../core/errors.ts'
+import type { CommandRun } from './asking.ts'
 import type { Item } from './entries.ts'
 import { toFailure } from './failure.ts'
-import type { Instance } from './instance.ts'
 import { enterScope } from './scope.ts'
 
 type UpdateItem = Extract<Item, { kind: 'update' }>
@@ -14,8 +14,10 @@ interface UpdateHandler {
   readonly validate: ((args: never) => void) | undefined
 }
 
+type AskedRun = Pick<CommandRun, 'id' | 'state' | 'execution' | 'spawn' | 'record'>
+
 export class Queries {
-  readonly #run: Instance
+  readonly #run: AskedRun
   /** Null as long as there are none: few runs have any. */
   #queries: Map<string, (...args: never[]) => unknown> | null = null
   #updates: Map<string, UpdateHandler> | null = null
@@ -23,7 +25,7 @@ export class Queries {
   #taken: number[] = []
   #answers: { readonly update: string; readonly result?: unknown; readonly error?: unknown }[] = []
 
-  constructor(run: Instance) {
+  constructor(run: AskedRun) {
     this.#run = run
   }
 

@@ -10,8 +10,7 @@ import { checkName, type Fold, type Workable, works } from '../../engine/definit
 import type { Model } from '../../engine/model.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import type { Instance } from './instance.ts'
-import { helperModel } from './model.ts'
+import { helperModel } from './helper-model.ts'
 import type { RunState } from './state.ts'
 
 export interface QueueOptions {
@@ -112,10 +111,6 @@ export function enterMessage(
 }
 
 /** What the queue is told when a run ends. */
-export function queueMessages(run: Pick<Instance, 'state' | 'host' | 'open'>): OutgoingMessage[] {
-  return leaveMessages(run.host.engine, run.open.id, run.state)
-}
-
 export function leaveMessages(engine: Reprise, timeline: string, state: RunState): OutgoingMessage[] {
   const name = state.started?.queue?.name
   if (name === undefined || state.generation > 0) return []

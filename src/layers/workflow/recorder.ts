@@ -1,15 +1,16 @@
-// The pen of a run: entries with their time, what goes along with the next of them, and patience with a store that is full
-// or busy, so that an outcome at hand is not lost over it.
+// Writes a run's entries to its timeline: with their time, with what goes along with the next of them, and with patience
+// while the store is full or busy, so that an outcome at hand is not lost over it.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute } from '../../core/ports.ts'
 import type { Along, Written } from '../../engine/commit/writer.ts'
+import type { Kernel } from '../../engine/kernel.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
-import { type Batcher, batcherOf } from './batcher.ts'
-import type { Instance } from './instance.ts'
+import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import { type BatchedRun, type Batcher, batcherOf } from './batcher.ts'
 import { leaveScope } from './scope.ts'
-import { toldLater, type Working } from './stay.ts'
+import type { RunState } from './state.ts'
+import { toldLater, type Work, type Working } from './work.ts'
 
 type Draft = Omit<NewEntry, 'time'>
 
@@ -31,13 +32,22 @@ const noPending: Pending = { entries: [], attributes: null }
 
 const pauseMs = 500
 
+/** What the recorder needs of its run. */
+export interface RecordedRun extends BatchedRun {
+  readonly open: Pick<OpenTimeline<RunState>, 'id' | 'state' | 'broken' | 'ask' | 'write'>
+  readonly kernel: Pick<Kernel, 'codec' | 'events'>
+  readonly work: Pick<Work, 'done' | 'failed'>
+  readonly isLeaving: boolean
+  now(): number
+}
+
 export class Recorder {
-  readonly #run: Instance
+  readonly #run: RecordedRun
   readonly #batcher: Batcher | null
   #along = noPending
   #lastStamp = 0
 
-  constructor(run: Instance) {
+  constructor(run: RecordedRun) {
     this.#run = run
     this.#batcher = batcherOf(run)
   }
@@ -57,15 +67,15 @@ export class Recorder {
     return this.write([{ type, data }], along, otherwise)
   }
 
-  /** One entry during work, without a promise if it can be: the stay is told when it is durable. */
+  /** One entry during work, without a promise if it can be: the work is told when it is durable. */
   recordLater(type: string, data: unknown, otherwise: (error: unknown) => Promise<unknown>): Working {
-    const { open, stay, isLeaving } = this.#run
+    const { open, work, isLeaving } = this.#run
     if (this.#batcher || this.#along !== noPending || isLeaving) return this.record(type, data, undefined, otherwise)
     const entries = [{ type, data, time: this.stamp() }]
     const refused = (error: unknown) =>
       this.#refused({ entries, along: undefined, before: noPending, otherwise }, error)
     try {
-      open.ask(entries, { resolve: stay.done, reject: (error) => void refused(error).then(stay.done, stay.failed) })
+      open.ask(entries, { resolve: work.done, reject: (error) => void refused(error).then(work.done, work.failed) })
     } catch (error) {
       return refused(error)
     }
@@ -115,7 +125,7 @@ export class Recorder {
 
   /** Time never goes back within a run, whatever the clocks of its owners say. */
   stamp(): number {
-    this.#lastStamp = Math.max(this.#run.now(), this.#run.state.lastAt, this.#lastStamp)
+    this.#lastStamp = Math.max(this.#run.now(), this.#run.open.state.lastAt, this.#lastStamp)
     return this.#lastStamp
   }
 
@@ -145,14 +155,14 @@ export class Recorder {
   }
 
   async #refused(writing: Writing, error: unknown): Promise<unknown> {
-    const { open, kernel } = this.#run
+    const { open, kernel, clock } = this.#run
     if (!isReprise(error) || error.remedy !== 'retry' || open.broken) {
       if (isUnstorable(error) || isReprise(error, 'RIDER_FAILED')) this.#giveBack(writing.before)
       if (writing.otherwise && isUnstorable(error)) return await writing.otherwise(error)
       throw error
     }
     kernel.events.emit('problem', { where: open.id, error })
-    await new Promise<void>((resolve) => kernel.clock.after(pauseMs, resolve))
+    await new Promise<void>((resolve) => clock.after(pauseMs, resolve))
     return await this.#persist(writing)
   }
 

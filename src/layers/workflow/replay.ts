@@ -4,19 +4,20 @@
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
-import type { AnyWorkflow } from './definition.ts'
-import type { Host } from './host.ts'
-import { Instance, type RunTimeline } from './instance.ts'
+import type { AnyWorkflow } from './context.ts'
+import { Instance, type InstanceHost, type RunTimeline } from './instance.ts'
+import type { Queries } from './queries.ts'
 import type { RunState } from './state.ts'
 
 export interface Replayed {
-  readonly instance: Instance
+  /** What the code of the run answers. */
+  readonly queries: Queries
   /** What the code and history disagree about. */
   readonly divergence: RepriseError | null
 }
 
 export async function replayAside(
-  host: Host,
+  host: InstanceHost,
   definition: AnyWorkflow,
   timeline: TimelineId,
   state: RunState,
@@ -27,14 +28,16 @@ export async function replayAside(
     instance.replayed.then(() => instance.execution.blamed ?? endDiffers(instance)),
     instance.left.then((left) => ('error' in left ? (left.error as RepriseError) : null)),
   ])
-  return { instance, divergence }
+  instance.leave({ because: 'closed' })
+  return { queries: instance.queries, divergence }
 }
 
 /** A run that has ended must end again, in the same way. */
 function endDiffers(instance: Instance): RepriseError | null {
   const { end, rolling } = instance.state
   if (!end || end.kind === 'terminated' || rolling || ('undone' in end && end.undone)) return null
-  const { outcome, execution } = instance
+  const { execution } = instance
+  const { outcome } = instance.ending
   const differ = (code: string) =>
     new RepriseError('DIVERGED', `${instance.open.id}: history says that the run ${end.kind}, ${code}`, {
       timeline: instance.open.id,

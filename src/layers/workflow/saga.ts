@@ -2,10 +2,10 @@
 // replayed, so a crash anywhere neither repeats a recorded one nor forgets any. One that fails for good waits for a person:
 // where it is, or, if the workflow says so, with the run back before its saga and a report of what stands.
 
+import type { CommandRun } from './asking.ts'
 import type { StepCall } from './context.ts'
 import type { Standing } from './entries.ts'
 import { type Failure, toFailure } from './failure.ts'
-import type { Instance } from './instance.ts'
 import { itemsOf } from './journal.ts'
 import { decideRetry, type RetryPolicy, resolveRetry } from './retry.ts'
 import { enterStep, readableId } from './scope.ts'
@@ -20,14 +20,23 @@ export interface Compensation {
 
 const patient: RetryPolicy = { attempts: 10, backoff: '1s', maxBackoff: '1m' }
 
+/** What a saga needs of its run. */
+export interface SagaRun extends CommandRun {
+  readonly definition: { readonly options: { readonly whenUndoFails?: 'hold' | 'restore' } }
+  /** Fires when this process must let go of the run… */
+  readonly stopSignal: AbortSignal
+  /** …and then this rejects. It never resolves. */
+  readonly leaving: Promise<never>
+}
+
 export class Saga {
-  readonly #run: Instance
+  readonly #run: SagaRun
   #done: Compensation[] = []
   #isWorking = false
   /** What is to be undone while the run goes on, by the command that waits for it. */
   readonly #asked = new Map<string, readonly string[]>()
 
-  constructor(run: Instance) {
+  constructor(run: SagaRun) {
     this.#run = run
   }
 

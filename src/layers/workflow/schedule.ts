@@ -8,10 +8,12 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import type { WorkflowDefinition } from './definition.ts'
+import type { WorkflowCode } from './context.ts'
+import { makeDue } from './due.ts'
+import { helperModel } from './helper-model.ts'
 import { hostOf } from './host.ts'
-import { helperModel } from './model.ts'
-import { endings } from './run.ts'
+import { workflowKind } from './model.ts'
+import { endings } from './names.ts'
 
 export type ScheduleOptions<Input> = ScheduleTimes<Input> &
   (undefined extends Input
@@ -20,7 +22,7 @@ export type ScheduleOptions<Input> = ScheduleTimes<Input> &
 
 interface ScheduleTimes<Input> {
   // biome-ignore lint/suspicious/noExplicitAny: the output is not looked at.
-  readonly workflow: WorkflowDefinition<Input, any>
+  readonly workflow: WorkflowCode<Input, any>
   /** Five or six fields, as cron writes them… */
   readonly cron?: string
   /** …in this time zone (UTC if left out). */
@@ -117,6 +119,7 @@ export function nextAfter(options: AnySchedule, after: number): number | null {
 function serveSchedule(engine: Reprise, definition: ScheduleDefinition): void {
   const id = timelineId(prefix + definition.name)
   engine.declare(scheduleKind)
+  engine.declare(workflowKind)
   hostOf(engine).work(definition.options.workflow)
   engine.serve(id, (head) => fire(engine, definition, head), { concurrency: 1 })
   void begin(engine, definition).catch((error) => engine.events.emit('problem', { where: id, error }))
@@ -132,7 +135,7 @@ async function begin(engine: Reprise, definition: ScheduleDefinition): Promise<v
   const made = await engine.create(id, scheduleFold, [{ type: 'opened', data: { at: now }, time: now }], along)
   if (made === null) {
     const head = await engine.head(id)
-    if (head) await hostOf(engine).makeDue(head)
+    if (head) await makeDue(engine, head)
   } else if (wakeup !== null) engine.dispatcher.expect(wakeup)
 }
 

@@ -5,10 +5,9 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Writable } from '../../core/writable.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
-import type { End, Item, Standing, Started } from './entries.ts'
+import type { End, Item, NotedWait, Standing, Started } from './entries.ts'
 import type { Failure } from './failure.ts'
 import { appended, itemsOf, type Journal, journalOf, journalUpTo } from './journal.ts'
-import type { NotedWait } from './summary.ts'
 
 /** A command that began and has no outcome yet. */
 export interface OpenCommand {

@@ -2,21 +2,32 @@
 // attempt that will be repeated is an entry too, so that a restart goes on counting. A crash is not a failed attempt.
 
 import { RepriseError } from '../../core/errors.ts'
-import { Attempt } from './attempt.ts'
+import type { CommandRun } from './asking.ts'
+import { Attempt, type CallingRun } from './attempt.ts'
 import type { Asked, Command } from './command.ts'
 import type { StepCall, StepOptions } from './context.ts'
 import type { Item } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
-import type { Instance } from './instance.ts'
-import { decideRetry, type ResolvedRetry, resolveRetry } from './retry.ts'
+import type { Recorder } from './recorder.ts'
+import { decideRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from './retry.ts'
+import type { Saga } from './saga.ts'
 import { commandName, type Scope } from './scope.ts'
 import { noCommand, type OpenCommand, own } from './state.ts'
-import type { Working } from './stay.ts'
+import type { Working } from './work.ts'
 
 type Call<T> = (step: StepCall) => Promise<T> | T
 
+/** What a step needs of its run. */
+export interface StepRun extends CommandRun, CallingRun {
+  readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
+  readonly saga: Pick<Saga, 'add'>
+  readonly recorder: Pick<Recorder, 'recordLater'>
+  /** The user's function outside of workflow code and of steps. */
+  callOutside<T>(call: () => T): Promise<Awaited<T>>
+}
+
 export function askStep<T>(
-  run: Instance,
+  run: StepRun,
   scope: Scope,
   name: string,
   call: Call<T>,
@@ -32,7 +43,7 @@ export function askStep<T>(
 }
 
 /** Nobody waits any more. What can be undone is let finish, so that it is known what became of it. */
-export function abandonStep(run: Instance, command: Command, reason: string): void {
+export function abandonStep(run: Pick<StepRun, 'alarms' | 'attempts'>, command: Command, reason: string): void {
   if (command.hasUndo) return
   run.alarms.delete(command.id)
   run.attempts.get(command.id)?.abort(new RepriseError('CANCELLED', reason))
@@ -42,13 +53,13 @@ export function abandonStep(run: Instance, command: Command, reason: string): vo
 class Step implements Asked {
   readonly kind = 'step'
   readonly hasUndo: boolean
-  readonly #run: Instance
+  readonly #run: StepRun
   readonly #id: string
   readonly #call: Call<unknown>
   readonly #options: StepOptions<unknown>
   readonly #retry: ResolvedRetry
 
-  constructor(run: Instance, id: string, call: Call<unknown>, options: StepOptions<unknown>, retry: ResolvedRetry) {
+  constructor(run: StepRun, id: string, call: Call<unknown>, options: StepOptions<unknown>, retry: ResolvedRetry) {
     this.hasUndo = options.compensate !== undefined || options.undo !== undefined
     this.#run = run
     this.#id = id

@@ -2,6 +2,7 @@
 // notes its waits when it leaves memory; what is being called or tried again is in its history anyway.
 
 import type { Command, CommandKind } from './command.ts'
+import type { NotedWait } from './entries.ts'
 import type { Failure } from './failure.ts'
 import { readableId } from './scope.ts'
 import type { RunState } from './state.ts'
@@ -27,9 +28,6 @@ export interface WorkflowSummary {
   readonly deadline: number | null
   readonly waits: readonly Wait[]
 }
-
-/** As it is noted in history: kind, id, and until when. */
-export type NotedWait = readonly [kind: 'signal' | 'timer' | 'child', id: string, until: number | null]
 
 const notedMax = 50
 const noted: ReadonlySet<CommandKind> = new Set(['signal', 'timer', 'child'])

@@ -5,14 +5,18 @@
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
+import type { Along } from '../../engine/commit/writer.ts'
+import type { Kernel } from '../../engine/kernel.ts'
 import { openRow, rowName, sealRow } from '../../engine/seal/row.ts'
+import type { CommandRun } from './asking.ts'
 import type { Command } from './command.ts'
 import type { StepCall, TransactionOptions } from './context.ts'
 import type { Item } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
-import type { Instance } from './instance.ts'
 import { itemsOf } from './journal.ts'
-import { decideRetry, resolveRetry } from './retry.ts'
+import type { Recorder } from './recorder.ts'
+import { decideRetry, type RetryPolicy, resolveRetry } from './retry.ts'
+import type { Saga } from './saga.ts'
 import { commandName, leaveScope, type Scope } from './scope.ts'
 import { noCommand, own } from './state.ts'
 
@@ -35,8 +39,26 @@ export class Rides {
   }
 }
 
+/** What the results of transactions need of their run. */
+export interface RidesRun {
+  readonly state: CommandRun['state']
+  readonly rides: Rides
+  readonly kernel: Pick<Kernel, 'codec' | 'random'>
+  /** Reads through the user's SQL, outside of any entry. */
+  readSql<T>(call: (sql: Sql) => Promise<T> | T): Promise<T>
+}
+
+/** What a transaction needs of its run. */
+export interface TransactionRun extends CommandRun, RidesRun {
+  readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
+  readonly saga: Pick<Saga, 'add'>
+  readonly recorder: Pick<Recorder, 'alongNext' | 'flush'>
+  readonly host: { readonly results: ResultsTable }
+  write(entries: readonly { readonly type: string; readonly data: unknown }[], along: Along): Promise<unknown>
+}
+
 export function askTransaction<T>(
-  run: Instance,
+  run: TransactionRun,
   scope: Scope,
   name: string,
   call: Call<T>,
@@ -91,10 +113,10 @@ export function askTransaction<T>(
   }
 }
 
-async function ride(run: Instance, id: string, call: Call<unknown>): Promise<void> {
+async function ride(run: TransactionRun, id: string, call: Call<unknown>): Promise<void> {
   const key = run.keyOf(id)
   const rode = toHex(run.kernel.random.bytes(secretBytes))
-  await run.host.prepareRides(run)
+  await run.host.results.prepare(run)
   await run.recorder.flush()
   const { codec } = run.kernel
   await run.write([{ type: 'done', data: { id, rode } }], {
@@ -113,12 +135,12 @@ async function ride(run: Instance, id: string, call: Call<unknown>): Promise<voi
 }
 
 /** After a crash between the commit and the next entry: what the SQL returned is in the table. Null: nothing to look for. */
-export function recoverRides(run: Instance): Promise<void> | null {
+export function recoverRides(run: RidesRun): Promise<void> | null {
   const missing = itemsOf(run.state.journal).filter((item) => item.kind === 'done' && item.rode !== null)
   return missing.length > 0 ? readRides(run, missing) : null
 }
 
-async function readRides(run: Instance, missing: readonly Item[]): Promise<void> {
+async function readRides(run: RidesRun, missing: readonly Item[]): Promise<void> {
   for (const item of missing) {
     if (item.kind !== 'done' || item.rode === null) continue
     const { rode } = item
@@ -137,7 +159,7 @@ async function readRides(run: Instance, missing: readonly Item[]): Promise<void>
 }
 
 /** The last commit takes the run's last row along. */
-export function endRides(run: Instance) {
+export function endRides(run: Pick<RidesRun, 'rides'>) {
   const { rows } = run.rides
   if (rows.length === 0) return {}
   return {
@@ -147,7 +169,24 @@ export function endRides(run: Instance) {
   }
 }
 
-export async function createTable(sql: Sql): Promise<void> {
+/** The table that transactions keep their results in; made once by each process. */
+export class ResultsTable {
+  #made: Promise<void> | null = null
+
+  async prepare(run: Pick<RidesRun, 'readSql'>): Promise<void> {
+    this.#made ??= run.readSql(createTable).catch(async (error) => {
+      // Two processes that make it in the same moment: one of them fails, and then it is there.
+      if (!isReprise(error, 'RIDER_FAILED')) throw error
+      await run.readSql(createTable)
+    })
+    await this.#made.catch((error) => {
+      this.#made = null
+      throw error
+    })
+  }
+}
+
+async function createTable(sql: Sql): Promise<void> {
   if (sql.dialect === 'memory') return
   const bytes = sql.dialect === 'sqlite' ? 'BLOB' : 'BYTEA'
   await sql.run(`CREATE TABLE IF NOT EXISTS ${table} (ride TEXT PRIMARY KEY, value ${bytes} NOT NULL)`)

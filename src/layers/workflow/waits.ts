@@ -1,17 +1,16 @@
-// Waiting: for time, for signals, for children. A wait costs nothing while it lasts: the run can leave memory and come
-// back by its wakeup or by mail.
+// Waiting: for time and for signals. A wait costs nothing while it lasts: the run can leave memory and come back by its
+// wakeup or by mail.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { CommandRun } from './asking.ts'
 import type { Command } from './command.ts'
-import type { ChildOptions } from './context.ts'
-import type { AnyWorkflow } from './definition.ts'
 import type { Item } from './entries.ts'
-import { fromFailure, toFailure } from './failure.ts'
-import type { Instance } from './instance.ts'
 import { commandName, type Scope } from './scope.ts'
 
-export function askSleep(run: Instance, scope: Scope, until: (now: number) => number): Promise<void> {
+type WaitingRun = Pick<CommandRun, 'execution' | 'alarms' | 'record'>
+
+export function askSleep(run: WaitingRun, scope: Scope, until: (now: number) => number): Promise<void> {
   const at = until(run.execution.time)
   return run.execution.ask(scope, scope.next('~sleep'), {
     kind: 'timer',
@@ -26,14 +25,14 @@ type SignalItem = Extract<Item, { kind: 'signal' }>
 
 /** Signals that came before anybody waited, and waits that came before their signal. Both in order. */
 export class Signals {
-  readonly #run: Instance
+  readonly #run: WaitingRun
   /** Null as long as there are none: few runs have any. */
   #buffered: Map<string, SignalItem[]> | null = null
   #waiting: Map<string, Command[]> | null = null
   /** Which signals were taken by waits, and where. */
   #taken: { readonly seq: number; readonly path: string }[] = []
 
-  constructor(run: Instance) {
+  constructor(run: WaitingRun) {
     this.#run = run
   }
 
@@ -119,91 +118,4 @@ export class Signals {
     if (waiting.length > 0) this.#waiting?.set(name, waiting)
     else this.#waiting?.delete(name)
   }
-}
-
-/** A child that is waited for. It is started (once, by its id) whenever this run is live and has no result of it yet. */
-export function askChild(
-  run: Instance,
-  scope: Scope,
-  definition: AnyWorkflow,
-  input: unknown,
-  options: ChildOptions,
-): Promise<unknown> {
-  const id = scope.next(`~child:${definition.name}`)
-  const childId = options.id ?? childIdOf(run, id)
-  const undoes = options.whenUndone === 'undo'
-  return run.execution.ask(scope, id, {
-    kind: 'child',
-    hasUndo: undoes,
-    start: (command) =>
-      run.spawn(async () => {
-        try {
-          const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}` }
-          await run.host.startChild(definition, childId, input, options, link)
-        } catch (error) {
-          await run.record('failed', { id, error: toFailure(error) })
-        }
-        if (command.isAbandoned) await stopChild(run, definition, childId, options)
-      }),
-    onItem: (command, item) => {
-      if (undoes && item.kind === 'child' && !item.error) {
-        const call = () => {
-          run.host.work(definition)
-          return run.host.handle(definition, childId).undo(`its parent ${run.id} is undone`)
-        }
-        run.saga.add({ id, result: undefined, call, retry: undefined })
-      }
-      if (command.isSettled) return
-      if (item.kind === 'failed') command.reject(fromFailure(item.error))
-      else if (item.kind === 'child')
-        item.error ? command.reject(fromFailure(item.error)) : command.resolve(item.result)
-    },
-    onAbandon: () => run.spawn(() => stopChild(run, definition, childId, options)),
-  })
-}
-
-async function stopChild(
-  run: Instance,
-  definition: AnyWorkflow,
-  childId: string,
-  options: ChildOptions,
-): Promise<void> {
-  if (options.whenCancelled === 'abandon') return
-  await run.host.cancelChild(definition.prefix + childId, `its parent ${run.id} no longer waits`, `${run.open.id}`)
-}
-
-/** A child that lives on its own: that it was started is recorded. */
-export function askStart(
-  run: Instance,
-  scope: Scope,
-  definition: AnyWorkflow,
-  input: unknown,
-  options: ChildOptions,
-): Promise<string> {
-  const id = scope.next(`~start:${definition.name}`)
-  const childId = options.id ?? childIdOf(run, id)
-  return run.execution.ask(scope, id, {
-    kind: 'child',
-    start: () =>
-      run.spawn(async () => {
-        try {
-          const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}`, detached: true }
-          await run.host.startChild(definition, childId, input, options, link)
-        } catch (error) {
-          return await run.record('failed', { id, error: toFailure(error) })
-        }
-        await run.record('done', { id, result: childId })
-      }),
-    onItem: (command, item) => {
-      if (item.kind === 'failed') command.reject(fromFailure(item.error))
-      else if (item.kind === 'done') command.resolve(item.result)
-    },
-  })
-}
-
-/** The parent's id and the command's, so that a parent that starts it again finds the same child. */
-function childIdOf(run: Instance, command: string): string {
-  const own = command.replace(/~child:|~start:/g, '').replaceAll('/', '.')
-  const generation = run.state.generation === 0 ? '' : `.${run.state.generation}`
-  return `${run.state.keyBase.slice(run.definition.prefix.length).replaceAll('/', '.')}${generation}.${own}`
 }

@@ -1,0 +1,116 @@
+// Children: runs that a run starts. One that is waited for tells its parent how it ended, by mail; one that lives on its own
+// is only started.
+
+import type { CommandRun } from './asking.ts'
+import type { AnyWorkflow, ChildOptions } from './context.ts'
+import type { ParentLink } from './entries.ts'
+import { fromFailure, toFailure } from './failure.ts'
+import type { Saga } from './saga.ts'
+import type { Scope } from './scope.ts'
+
+/** How runs are started and stopped for their parent. */
+export interface ChildHost {
+  /** Once, by its id. */
+  startChild(
+    definition: AnyWorkflow,
+    id: string,
+    input: unknown,
+    options: ChildOptions,
+    parent: ParentLink,
+  ): Promise<void>
+  cancelChild(timeline: string, reason: string, by: string): Promise<void>
+  /** Resolves when all that it did is undone. */
+  undoChild(definition: AnyWorkflow, id: string, reason: string): Promise<void>
+}
+
+/** What a child needs of its parent. */
+export interface ParentRun extends CommandRun {
+  readonly definition: { readonly prefix: string }
+  readonly open: { readonly id: string }
+  readonly saga: Pick<Saga, 'add'>
+  readonly host: ChildHost
+}
+
+/** A child that is waited for. It is started (once, by its id) whenever this run is live and has no result of it yet. */
+export function askChild(
+  run: ParentRun,
+  scope: Scope,
+  definition: AnyWorkflow,
+  input: unknown,
+  options: ChildOptions,
+): Promise<unknown> {
+  const id = scope.next(`~child:${definition.name}`)
+  const childId = options.id ?? childIdOf(run, id)
+  const undoes = options.whenUndone === 'undo'
+  return run.execution.ask(scope, id, {
+    kind: 'child',
+    hasUndo: undoes,
+    start: (command) =>
+      run.spawn(async () => {
+        try {
+          const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}` }
+          await run.host.startChild(definition, childId, input, options, link)
+        } catch (error) {
+          await run.record('failed', { id, error: toFailure(error) })
+        }
+        if (command.isAbandoned) await stopChild(run, definition, childId, options)
+      }),
+    onItem: (command, item) => {
+      if (undoes && item.kind === 'child' && !item.error) {
+        const call = () => run.host.undoChild(definition, childId, `its parent ${run.id} is undone`)
+        run.saga.add({ id, result: undefined, call, retry: undefined })
+      }
+      if (command.isSettled) return
+      if (item.kind === 'failed') command.reject(fromFailure(item.error))
+      else if (item.kind === 'child')
+        item.error ? command.reject(fromFailure(item.error)) : command.resolve(item.result)
+    },
+    onAbandon: () => run.spawn(() => stopChild(run, definition, childId, options)),
+  })
+}
+
+async function stopChild(
+  run: ParentRun,
+  definition: AnyWorkflow,
+  childId: string,
+  options: ChildOptions,
+): Promise<void> {
+  if (options.whenCancelled === 'abandon') return
+  await run.host.cancelChild(definition.prefix + childId, `its parent ${run.id} no longer waits`, `${run.open.id}`)
+}
+
+/** A child that lives on its own: that it was started is recorded. */
+export function askStart(
+  run: ParentRun,
+  scope: Scope,
+  definition: AnyWorkflow,
+  input: unknown,
+  options: ChildOptions,
+): Promise<string> {
+  const id = scope.next(`~start:${definition.name}`)
+  const childId = options.id ?? childIdOf(run, id)
+  return run.execution.ask(scope, id, {
+    kind: 'child',
+    start: () =>
+      run.spawn(async () => {
+        try {
+          const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}`, detached: true }
+          await run.host.startChild(definition, childId, input, options, link)
+        } catch (error) {
+          return await run.record('failed', { id, error: toFailure(error) })
+        }
+        await run.record('done', { id, result: childId })
+      }),
+    onItem: (command, item) => {
+      if (item.kind === 'failed') command.reject(fromFailure(item.error))
+      else if (item.kind === 'done') command.resolve(item.result)
+    },
+  })
+}
+
+/** The parent's id and the command's, so that a parent that starts it again finds the same child. */
+function childIdOf(run: ParentRun, command: string): string {
+  const own = command.replace(/~child:|~start:/g, '').replaceAll('/', '.')
+  const generation = run.state.generation === 0 ? '' : `.${run.state.generation}`
+  return `${run.state.keyBase.slice(run.definition.prefix.length).replaceAll('/', '.')}${generation}.${own}`
+}

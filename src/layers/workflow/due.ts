@@ -1,0 +1,55 @@
+// Runs that nobody has: made due, set aside with the reason, and given another chance.
+
+import type { Head } from '../../core/ports.ts'
+import type { Along } from '../../engine/commit/writer.ts'
+import { type Kernel, newOperation } from '../../engine/kernel.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { nameOf, queueOf } from './names.ts'
+
+/** What is written of a run that cannot go on: nobody claims it over and over, and it says why. */
+export function aside(status: 'diverged' | 'quarantined', error: unknown): Along {
+  return { wakeup: null, queue: null, status, attributes: { problem: problemOf(error) } }
+}
+
+export async function setAside(kernel: Kernel, head: Head, error: unknown): Promise<void> {
+  await change(kernel, head, { release: true, ...aside('quarantined', error) })
+}
+
+/** New code is here: runs that stopped because of the old get another chance. */
+export async function reviveAside(engine: Reprise, definition: { readonly prefix: string }): Promise<void> {
+  for (const status of ['diverged', 'quarantined']) {
+    const heads = await engine.kernel.store.timelines({ prefix: definition.prefix, status, limit: 1000 })
+    for (const head of heads) {
+      const queue = queueOf({ name: nameOf(head.timeline) })
+      await change(engine.kernel, head, { ...dueNow(engine), queue, status: 'waiting', attributes: { problem: null } })
+      engine.dispatcher.wake()
+    }
+  }
+}
+
+/** Due now, whatever it was waiting for. */
+export async function makeDue(engine: Reprise, head: Head): Promise<void> {
+  if (head.owner !== null && head.isOwnerAlive) return
+  await change(engine.kernel, head, dueNow(engine))
+  engine.dispatcher.wake()
+}
+
+function dueNow(engine: Reprise): Along {
+  return { wakeup: engine.kernel.worker.now() }
+}
+
+async function change(kernel: Kernel, head: Head, along: Along): Promise<void> {
+  const guard = { timeline: head.timeline, epoch: head.epoch }
+  await kernel.committer.submit({ operation: newOperation(kernel.random), guard, ...along })
+}
+
+/** With what caused it: of "the codec refused its data" alone nobody learns what to mend. */
+function problemOf(error: unknown): string {
+  const parts: string[] = []
+  for (let each = error; each !== undefined && each !== null && parts.length < 4; ) {
+    const text = each instanceof Error ? each.message : String(each)
+    if (!parts.some((part) => part.includes(text))) parts.push(text)
+    each = each instanceof Error ? each.cause : undefined
+  }
+  return parts.join(': ').slice(0, 2000)
+}

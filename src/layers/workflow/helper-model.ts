@@ -1,0 +1,17 @@
+// What tools know of the timelines beside the runs: queues and schedules.
+
+import type { Fold } from '../../engine/definition.ts'
+import type { Model } from '../../engine/model.ts'
+
+export function helperModel(kind: 'queue' | 'schedule', scope: string, fold: Fold<unknown>): Model {
+  const instead = `a ${kind} is not a run: change its definition, or cancel the runs`
+  return {
+    kind,
+    name: null,
+    scope,
+    fold,
+    policy: 'fixed',
+    actions: { rollback: { instead }, fork: { instead }, cancel: { instead }, resume: { instead } },
+    transfer: { stays: `a ${kind} is made where its definition is used` },
+  }
+}

@@ -1,0 +1,26 @@
+// Something that happens once, and those who wait for it. Nothing is made before somebody waits: there are many runs.
+
+export class Latch<T = void> {
+  #happened: { readonly value: T } | null = null
+  #waiting: ((value: T) => void)[] | null = null
+
+  get isSet(): boolean {
+    return this.#happened !== null
+  }
+
+  /** The first time counts. */
+  set(value: T): void {
+    if (this.#happened) return
+    this.#happened = { value }
+    for (const resolve of this.#waiting ?? []) resolve(value)
+    this.#waiting = null
+  }
+
+  wait(): Promise<T> {
+    if (this.#happened) return Promise.resolve(this.#happened.value)
+    return new Promise((resolve) => {
+      this.#waiting ??= []
+      this.#waiting.push(resolve)
+    })
+  }
+}

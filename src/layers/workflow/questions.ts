@@ -1,0 +1,74 @@
+// What is asked of a run's code from any process: queries, which only read, and updates, which it takes as mail and answers in
+// its history. Of a run that is not in memory here, the code is replayed aside.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { fromFailure } from './failure.ts'
+import { itemsOf } from './journal.ts'
+import { pollMs, type RunView } from './run-view.ts'
+import { leaveScope } from './scope.ts'
+import type { RunState } from './state.ts'
+
+/** An update without an answer for this long: is there anybody who could give one? */
+const doubtMs = 1000
+
+/** What the handler of that query says; the run itself does not notice. */
+export async function askQuery(view: RunView, name: string, args: readonly unknown[]): Promise<unknown> {
+  const { live } = view
+  if (live) {
+    await Promise.race([live.replayed, live.left])
+    if (!live.isLeaving) return leaveScope(() => live.queries.query(name, args))
+  }
+  const { queries, divergence } = await view.host.replay(view.definition, view.timeline, await view.state())
+  if (divergence) throw divergence
+  return queries.query(name, args)
+}
+
+/** The answer to an update that was sent under that id. */
+export async function awaitUpdate(
+  view: RunView,
+  name: string,
+  id: string,
+  options: { readonly timeout?: Duration },
+): Promise<unknown> {
+  const { clock } = view.host.kernel
+  const until = clock.elapsed() + toMs(options.timeout ?? '1m', 'timeout')
+  let doubtAt = clock.elapsed() + doubtMs
+  for (;;) {
+    const changed = view.changed(Math.min(pollMs, until - clock.elapsed()))
+    // Late only if it is missing from what was read after the deadline.
+    const isLate = clock.elapsed() >= until
+    const { updates, end } = await view.state()
+    const outcome = Object.hasOwn(updates, id) ? updates[id] : undefined
+    if (outcome?.error) throw fromFailure(outcome.error)
+    if (outcome) return outcome.result
+    if (end)
+      throw new RepriseError('CONFLICT', `${view.timeline} ended before it took the update ${name}`, { update: name })
+    if (clock.elapsed() >= doubtAt) {
+      doubtAt = Number.POSITIVE_INFINITY
+      await checkUpdate(view, name, id)
+    }
+    if (isLate) throw new RepriseError('TIMEOUT', `no answer to the update ${name} yet`, { update: name })
+    await changed
+  }
+}
+
+/** It was taken into history, the code waits, and has no handler of that name: nobody will answer, as things are. */
+async function checkUpdate(view: RunView, name: string, id: string): Promise<void> {
+  const state = await view.state()
+  if (!itemsOf(state.journal).some((item) => item.kind === 'update' && item.update === id)) return
+  const known = await updatesOf(view, state)
+  if (known === null || known.includes(name)) return
+  const names = known.join(', ') || 'none'
+  throw new RepriseError('NOT_FOUND', `${view.timeline} takes no update ${name} now; it knows: ${names}`, {
+    update: name,
+    known,
+  })
+}
+
+/** The updates that the code has handlers for; null if that cannot be told. */
+async function updatesOf({ live, host, definition, timeline }: RunView, state: RunState) {
+  if (live) return live.execution?.isQuiet ? live.queries.updates : null
+  const { queries, divergence } = await host.replay(definition, timeline, state)
+  return divergence ? null : queries.updates
+}

@@ -1,0 +1,198 @@
+// A run as it can be seen from any process: its head, its state, what it waits for, and its end. It owns nothing; it asks the
+// store, or the instance if the run happens to be in memory here.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { recover } from '../../engine/recovery/recover.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { refuseMoved } from '../../engine/tools/moved.ts'
+import type { AnyWorkflow } from './context.ts'
+import type { End } from './entries.ts'
+import type { Execution } from './execution.ts'
+import { endings } from './names.ts'
+import type { Queries } from './queries.ts'
+import type { Replayed } from './replay.ts'
+import { type RunState, workflowFold } from './state.ts'
+import { notedWaits, summarizeWorkflow, type Wait, waitsOf } from './summary.ts'
+
+/** A run that is in memory here, as those see it who hold a handle. */
+export interface RunInMemory {
+  readonly state: RunState
+  /** Undefined until its code began. */
+  readonly execution: Pick<Execution, 'open' | 'isQuiet'> | undefined
+  readonly queries: Queries
+  readonly isLeaving: boolean
+  readonly replayed: Promise<void>
+  readonly left: Promise<unknown>
+}
+
+/** What handles need of the process they are in. */
+export interface RunHost {
+  readonly engine: Reprise
+  readonly kernel: Kernel
+  instance(timeline: string): RunInMemory | undefined
+  /** In memory here, with nothing to do but wait. */
+  isAsleep(timeline: string): boolean
+  replay(definition: AnyWorkflow, timeline: string, state: RunState): Promise<Replayed>
+  /** Takes a run that is in nobody's hands, for a change from outside. */
+  take(timeline: string): Promise<OpenTimeline<RunState>>
+  send(timeline: string, kind: string, data: unknown, id?: string): Promise<string>
+  /** Calls when a run left memory here. */
+  watch(timeline: string, call: () => void): () => void
+  notify(timeline: string): void
+}
+
+export interface RunStatus {
+  readonly id: string
+  readonly workflow: string
+  /** waiting, running, held, compensating, compensation-stuck, diverged, quarantined; completed, failed, cancelled, terminated. */
+  readonly status: string
+  readonly isEnded: boolean
+  readonly wakeup: number | null
+  readonly attributes: Head['attributes']
+  readonly createdAt: number
+  readonly updatedAt: number
+}
+
+export interface ResultOptions {
+  readonly timeout?: Duration
+  readonly signal?: AbortSignal
+  /** If the run is held, or stuck in a compensation: reject with HELD (default), or go on waiting for a person. */
+  readonly whenHeld?: 'reject' | 'wait'
+}
+
+const halted: ReadonlySet<string> = new Set(['diverged', 'quarantined'])
+
+/** Only a person can end these waits. */
+const held: ReadonlySet<string> = new Set(['held', 'compensation-stuck'])
+
+/** Of a run that is not in memory here: how often to look. */
+export const pollMs = 250
+
+export class RunView {
+  readonly id: string
+  readonly timeline: string
+  readonly definition: AnyWorkflow
+  readonly host: RunHost
+
+  constructor(host: RunHost, definition: AnyWorkflow, id: string) {
+    this.host = host
+    this.definition = definition
+    this.id = id
+    this.timeline = definition.prefix + id
+  }
+
+  /** The run, if it is in memory here. */
+  get live(): RunInMemory | undefined {
+    return this.host.instance(this.timeline)
+  }
+
+  async head(): Promise<Head> {
+    const head = await this.host.engine.head(this.timeline)
+    if (!head) throw this.#notFound()
+    return head
+  }
+
+  /** State as history has it now, without taking the run from anybody. */
+  async state(): Promise<RunState> {
+    return this.live?.state ?? (await recover(this.host.kernel, await this.head(), workflowFold)).state.value
+  }
+
+  async status(): Promise<RunStatus> {
+    const head = await this.head()
+    const { status, wakeup, attributes, createdAt, updatedAt } = head
+    const isRunning = status === 'waiting' && head.owner !== null && head.isOwnerAlive
+    const isAsleep = status === 'running' && this.host.isAsleep(this.timeline)
+    return {
+      id: this.id,
+      workflow: this.definition.name,
+      status: isRunning ? 'running' : isAsleep ? 'waiting' : status,
+      isEnded: endings.has(status),
+      wakeup,
+      attributes,
+      createdAt,
+      updatedAt,
+    }
+  }
+
+  async waits(): Promise<readonly Wait[]> {
+    const { live } = this
+    if (!live) return summarizeWorkflow(await this.state()).waits
+    await Promise.race([live.replayed, live.left])
+    return live.state.end ? [] : waitsOf(live.state, notedWaits(live.execution?.open ?? []))
+  }
+
+  conflict(why: string): RepriseError {
+    return new RepriseError('CONFLICT', `${this.timeline}: ${why}`, { run: this.id })
+  }
+
+  /** Resolves when it has ended, wherever it executes. */
+  async ended(options: ResultOptions): Promise<End> {
+    const { clock } = this.host.kernel
+    const until =
+      options.timeout === undefined ? Number.POSITIVE_INFINITY : clock.elapsed() + toMs(options.timeout, 'timeout')
+    for (;;) {
+      if (options.signal?.aborted)
+        throw new RepriseError('ABORTED', 'aborted while waiting for a result', {}, options.signal.reason)
+      const { live } = this
+      const leftMs = until - clock.elapsed()
+      const changed = this.changed(live ? leftMs : Math.min(pollMs, leftMs), options.signal)
+      if (live) {
+        await changed
+        if (live.state.end) return live.state.end
+      }
+      const isLate = clock.elapsed() >= until
+      const [head] = await this.host.kernel.store.head([timelineId(this.timeline)])
+      if (!head) throw this.#notFound()
+      refuseMoved(head)
+      if (endings.has(head.status)) {
+        const { end } = await this.state()
+        if (end) return end
+      }
+      if (halted.has(head.status)) throw haltedError(head)
+      // With mail on its way somebody may have settled it.
+      if (held.has(head.status) && head.mail === 0 && options.whenHeld !== 'wait') throw await this.#heldError(head)
+      if (isLate) throw new RepriseError('TIMEOUT', `${this.timeline} has not ended yet`, { run: this.id })
+      if (!live) await changed
+    }
+  }
+
+  /** Something may have happened: it left memory here, or a while has passed. */
+  changed(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        unwatch()
+        cancel?.()
+        signal?.removeEventListener('abort', done)
+        resolve()
+      }
+      const unwatch = this.host.watch(this.timeline, done)
+      const cancel = Number.isFinite(ms) ? this.host.kernel.clock.after(Math.max(0, ms), done) : undefined
+      signal?.addEventListener('abort', done, { once: true })
+    })
+  }
+
+  #notFound(): RepriseError {
+    return new RepriseError('NOT_FOUND', `there is no run ${this.timeline}`, { run: this.id })
+  }
+
+  async #heldError({ status }: Head): Promise<RepriseError> {
+    const waits = (await this.waits()).filter(({ needsPerson }) => needsPerson)
+    const what = waits.map(({ kind, name, error }) => `${kind} ${name}${error ? ` (${error})` : ''}`).join(', ')
+    return new RepriseError('HELD', `${this.timeline} is ${status} and waits for a person: ${what}`, {
+      run: this.id,
+      status,
+      waits,
+    })
+  }
+}
+
+function haltedError(head: Head): RepriseError {
+  const code = head.status === 'diverged' ? 'DIVERGED' : 'UNRECOVERABLE'
+  const problem = String(head.attributes.problem ?? head.status).replace(/ \[[A-Z_]+\]$/, '')
+  return new RepriseError(code, problem, { timeline: head.timeline, status: head.status })
+}

@@ -1,0 +1,93 @@
+// How a run begins: one commit that makes its timeline, with its place in a queue if it has one; or the run that is there
+// already, if it is the same that is asked for.
+
+import type { Codec } from '../../core/codec/codec.ts'
+import { equalBytes, timelineId } from '../../core/coordinate.ts'
+import { toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { AnyWorkflow, ChildOptions } from './context.ts'
+import { behaviour, type ParentLink } from './entries.ts'
+import { foldOf } from './fold-of.ts'
+import { queueOf } from './names.ts'
+import type { StartOptions } from './options.ts'
+import { ensureQueue, enterMessage } from './queue.ts'
+import type { WorkflowRun } from './run.ts'
+import type { RunState } from './state.ts'
+
+export interface Start {
+  readonly input: unknown
+  readonly options: StartOptions & ChildOptions
+  readonly parent: ParentLink | null
+  /** This process executes it, if it may begin at once. */
+  readonly isHere: boolean
+}
+
+/** Null: it is there already. 'released': somebody will claim it. */
+export async function createRun(
+  engine: Reprise,
+  definition: AnyWorkflow,
+  id: string,
+  { input, options, parent, isHere: mayBeHere }: Start,
+): Promise<OpenTimeline<RunState> | 'released' | null> {
+  const { worker, random } = engine.kernel
+  const timeline = timelineId(definition.prefix + id)
+  if (worker.registered === null) await worker.register()
+  const now = worker.now()
+  const timeout = options.timeout ?? definition.options.timeout
+  const queued = definition.options.queue
+  if (queued) await ensureQueue(engine, queued)
+  const data = {
+    ...(input !== undefined && { input }),
+    seed: Math.floor(random.number() * 0x40000000),
+    behaviour,
+    ...(parent && { parent }),
+    ...(timeout !== undefined && { deadline: now + toMs(timeout, 'timeout') }),
+    ...(queued && { queue: { name: queued.name, ...(options.queueKey !== undefined && { key: options.queueKey }) } }),
+  }
+  const delayMs = options.delay === undefined ? 0 : toMs(options.delay, 'delay')
+  const isHere = mayBeHere && !queued && delayMs === 0
+  const opened = await engine.create(timeline, foldOf(definition), [{ type: 'started', data, time: now }], {
+    queue: queueOf(definition),
+    wakeup: queued ? null : now + delayMs,
+    status: isHere ? 'running' : queued ? 'queued' : 'waiting',
+    attributes: { ...options.attributes, workflow: definition.name },
+    ...(options.priority !== undefined && { priority: options.priority }),
+    ...(!isHere && { release: true }),
+    ...(queued && { send: [enterMessage(engine, queued, timeline, options.queueKey ?? '', options.priority ?? 0)] }),
+  })
+  if (opened === 'released') {
+    engine.dispatcher.expect(now + delayMs)
+    if (delayMs === 0) engine.dispatcher.wake()
+  }
+  return opened
+}
+
+/** What becomes of a call that starts a run which is there already. */
+export async function foundRun<Output>(
+  codec: Codec,
+  run: WorkflowRun<Output>,
+  input: unknown,
+  { ifExists }: StartOptions,
+): Promise<WorkflowRun<Output>> {
+  const there = `there is already a run ${run.definition.name}/${run.id}`
+  if (ifExists === 'reject') throw new RepriseError('EXISTS', there, { run: run.id })
+  if (ifExists === 'restart') await run.restart(input)
+  else if (!(await isSameInput(codec, run, input))) {
+    const how =
+      'choose another id, pass the same input, or take a handle of it with workflows(rp).of(definition).get(id)'
+    throw new RepriseError('EXISTS', `${there}, with another input: ${how}`, { run: run.id })
+  }
+  return run
+}
+
+/** Who asks for the same again is given the run; who asks for something else must not take its result for theirs. */
+async function isSameInput(codec: Codec, run: WorkflowRun, input: unknown): Promise<boolean> {
+  // No input at all: the run is asked for as it is.
+  if (input === undefined) return true
+  const { started, input: last } = await run.state()
+  const asked = codec.encode(input)
+  // A restart, or the run itself, may have given it another since.
+  return [started?.input, last].some((each) => equalBytes(codec.encode(each), asked))
+}

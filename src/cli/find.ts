@@ -82,6 +82,18 @@ async function startingWith(engine: Reprise, text: string, limit: number): Promi
   }
 }
 
+/** A timeline, or the first of several that are one thing to the user: shards of a job, partitions of a state store. */
+export async function findMember(engine: Reprise, given: string): Promise<Head> {
+  try {
+    return await findTimeline(engine, given)
+  } catch (error) {
+    const scope = await scopeOf(engine, given)
+    const [first] = await engine.list({ prefix: `${scope}/`, limit: 1 })
+    if (first && engine.models.find(first.timeline)?.family) return first
+    throw error
+  }
+}
+
 /** All timelines of a job: one, or one for each shard. */
 export async function findJob(engine: Reprise, given: string): Promise<Head[]> {
   const scope = `job/${idBelow('job/', given) ?? given}`

@@ -110,7 +110,7 @@ export const slow = migrations('slow', { steps: [
       interrupt: { after: /began 001-a|once more/, signals: ['SIGINT', 'SIGINT'] },
     })
     expect(ran.code).toBe(130)
-    const rest = await json(['run', 'slow.mjs'], { ...at, env: { QUICK: '1' } })
+    const rest = await json(['resume'], { ...at, env: { QUICK: '1' } })
     expect(rest.value).toMatchObject({ status: 'finished', resumedAt: '001-a', applied: [{ id: '001-a' }] })
   })
 })

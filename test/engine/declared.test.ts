@@ -199,7 +199,10 @@ onEveryStore('a cursor that holds history', (world) => {
     expect(card.floor.because).toContain('consumer/mail')
     const [planned] = (await rp.collect({ dryRun: true, timelines: ['counter/x'] })).timelines
     expect(planned!.floor.because).toContain('consumer/mail')
-    expect(planned!.floor.seq).toBeLessThanOrEqual(1)
+    expect(planned!.floor.seq).toBe(1)
+    const [done] = (await rp.collect({ timelines: ['counter/x'] })).timelines
+    expect(done).toMatchObject({ floor: planned!.floor, refused: [] })
+    expect((await rp.head('counter/x'))!.floor).toBe(1)
     await (await rp.run(mail)).result()
     const [after] = (await rp.collect({ dryRun: true, timelines: ['counter/x'] })).timelines
     expect(after!.floor.seq).toBeGreaterThan(1)

@@ -2,7 +2,7 @@
 
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findMember } from '../find.ts'
 import { bytes, count } from '../format.ts'
 import { openEngine } from '../store.ts'
 
@@ -13,7 +13,7 @@ const move: Command = async ({ engine, args, options, output }) => {
   if ([file, url, isBack || undefined].filter((each) => each !== undefined).length !== 1) {
     throw new UsageError('say where to: a FILE, --to URL, or --back')
   }
-  const head = await findTimeline(engine, given)
+  const head = await findMember(engine, given)
   if (isBack) {
     await engine.moveBack(head.timeline)
     output.result({ timelines: [head.timeline] }, () => output.line(`${head.timeline} is here again`))

@@ -7,7 +7,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { act } from '../act.ts'
 import { type Command, text } from '../command.ts'
 import { exit } from '../exit.ts'
-import { findJob, findTimeline } from '../find.ts'
+import { findMember } from '../find.ts'
 import { declareAll } from '../models.ts'
 import { loadModule } from '../module.ts'
 import { toJson } from '../output.ts'
@@ -70,7 +70,11 @@ const resume: Command = async ({ engine, args, options, output }) => {
     process.off('SIGINT', interrupt)
     process.off('SIGTERM', interrupt)
     if (first === 'interrupted') {
-      output.notes('interrupted; nothing is lost. Go on with:\n  reprise resume')
+      // What `reprise run` started says itself where its file is; the rest has to be named once more.
+      const again = [given, text(options, 'module') && `--module ${text(options, 'module')}`]
+      output.notes(
+        `interrupted; nothing is lost. Go on with:\n  ${['reprise resume', ...again].filter(Boolean).join(' ')}`,
+      )
       return exit.interrupted
     }
     const failed = first.find((each) => each.status === 'rejected')
@@ -85,7 +89,7 @@ function hasResume(engine: Reprise, head: Head): boolean {
 }
 
 async function find(engine: Reprise, given: string): Promise<Head> {
-  return await findTimeline(engine, given).catch(async () => (await findJob(engine, given))[0]!)
+  return await findMember(engine, given)
 }
 
 async function unfinished(engine: Reprise): Promise<Head[]> {

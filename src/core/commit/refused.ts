@@ -13,3 +13,9 @@ export class Refused {
     this.cause = cause
   }
 }
+
+/** The user's own code in the transaction failed; what it said is what its author must read. */
+export function riderFailed(cause: unknown): Refused {
+  const said = cause instanceof Error ? cause.message : String(cause)
+  return new Refused('RIDER_FAILED', `the rider of the commit threw: ${said}`, cause)
+}

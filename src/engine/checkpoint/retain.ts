@@ -35,7 +35,7 @@ export async function planFor(
       catalog,
       head: now ?? head,
       foldVersion,
-      // Left out where it is about to be done: the store itself refuses to trim what a cursor has not passed.
+      // Left out by a writer, which has no time to look: the store itself refuses to trim what a cursor has not passed.
       cursors,
       forks: forks.map((each) => ({ timeline: each.timeline, baseSeq: each.base?.seq ?? 0, floor: each.floor })),
       now: kernel.worker.now(),
@@ -63,7 +63,10 @@ export async function retain(
   policy: RetentionPolicy,
   foldVersion: string,
 ): Promise<RetainResult> {
-  const plan = await planFor(kernel, head, policy, foldVersion)
+  return await carryOut(kernel, head, await planFor(kernel, head, policy, foldVersion))
+}
+
+export async function carryOut(kernel: Kernel, head: Head, plan: RetentionPlan): Promise<RetainResult> {
   const refused: string[] = []
   let floor = head.floor
   const to = plan.floor.seq > head.floor ? await runEndAtOrBelow(kernel, head, plan.floor.seq) : null

@@ -11,7 +11,7 @@ import { isReprise } from '../../core/errors.ts'
 import type { ChunkRow, Head } from '../../core/ports.ts'
 import type { RetentionPlan, RetentionPolicy } from '../../core/retention.ts'
 import { capturesKey } from '../checkpoint/chunk-hold.ts'
-import { planFor, retain } from '../checkpoint/retain.ts'
+import { carryOut, planFor } from '../checkpoint/retain.ts'
 import { policyOf } from '../declaration.ts'
 import { cursorHolds } from '../feed/cursor-holds.ts'
 import type { Kernel } from '../kernel.ts'
@@ -82,9 +82,8 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
     const forks = await expireForks(kernel, head, policy, now, options.dryRun ?? false)
     expired.push(...forks.expired)
     kept.push(...forks.kept)
-    const { plan, refused } = options.dryRun
-      ? { plan: await planAside(kernel, head, policy, foldVersion), refused: [] }
-      : await retain(kernel, head, policy, foldVersion)
+    const plan = await planBesideCursors(kernel, head, policy, foldVersion)
+    const { refused } = options.dryRun ? { refused: [] } : await carryOut(kernel, head, plan)
     timelines.push({ timeline: head.timeline, drop: plan.drop, keep: plan.keep, floor: plan.floor, refused })
   }
   const chunks = await sweep(kernel, options, options.dryRun ? now : kernel.worker.earliest())
@@ -96,7 +95,7 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
 }
 
 /** Only where history would go does it matter which cursor still needs it: the feed is read for that. */
-async function planAside(
+async function planBesideCursors(
   kernel: Kernel,
   head: Head,
   policy: RetentionPolicy,

@@ -13,10 +13,13 @@ import { timelineId, toHex } from '../../core/coordinate.ts'
 import type { Duration } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import { isWithin } from '../../core/scope.ts'
 import { savepointAside } from '../checkpoint/savepoint.ts'
 import { refusalError } from '../commit/writer.ts'
+import { declarationOf } from '../declaration.ts'
 import { newOperation } from '../kernel.ts'
 import { refuseOfStore } from '../kinds.ts'
+
 import type { Model } from '../model.ts'
 import { takeTimeline } from '../ownership.ts'
 import { recover } from '../recovery/recover.ts'
@@ -46,9 +49,10 @@ export async function move(
   options: MoveOptions,
 ): Promise<Moved> {
   refuseOfStore(id)
-  const head = await existing(engine.kernel, id)
-  const model = engine.models.find(id)
-  const ids = (await model?.family?.(engine, head)) ?? [id]
+  const head = await firstOf(engine, id)
+  const model = engine.models.find(head.timeline)
+  refuseUnknown(head, model)
+  const ids = (await model?.family?.(engine, head)) ?? [head.timeline]
   const path = typeof to === 'string' ? to : join(tmpdir(), `reprise-${randomUUID()}.move`)
   const where = typeof to === 'string' ? to : (await to.facts()).location
   const members: { head: Head; standing: Standing }[] = []
@@ -70,8 +74,8 @@ export async function move(
 
 export async function moveBack(engine: Reprise, id: TimelineId): Promise<void> {
   const { kernel } = engine
-  const first = await existing(kernel, id)
-  const ids = (await engine.models.find(id)?.family?.(engine, first)) ?? [id]
+  const first = await firstOf(engine, id)
+  const ids = (await engine.models.find(first.timeline)?.family?.(engine, first)) ?? [first.timeline]
   for (const each of ids) {
     const head = await existing(kernel, timelineId(each))
     const mark = markOf(head)
@@ -87,6 +91,34 @@ export async function moveBack(engine: Reprise, id: TimelineId): Promise<void> {
     if (!outcome.ok) throw refusalError(head.timeline, outcome)
   }
   engine.dispatcher.wake()
+}
+
+/** Kinds that cannot be moved, or only together with others, or with mail that tells those who wait: their models know. */
+const neverAlone = [
+  'job/',
+  'pipeline/',
+  'process/',
+  'projection/',
+  'workflow/',
+  'workflow-queue/',
+  'workflow-schedule/',
+]
+
+function refuseUnknown({ timeline, attributes }: Head, model: Model | null): void {
+  const needsModel =
+    neverAlone.some((scope) => isWithin(scope, timeline)) || declarationOf(attributes)?.kind === 'state-store'
+  if (model || !needsModel) return
+  const what = `what ${timeline} is, is not known here: open its definition first, or tell the engine with declare()`
+  throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
+}
+
+/** Under this id, or, where several timelines are one thing to the user (shards, partitions), the first of those below it. */
+async function firstOf(engine: Reprise, id: TimelineId): Promise<Head> {
+  const head = await engine.head(id)
+  if (head) return head
+  const [below] = await engine.list({ prefix: `${id}/`, limit: 1 })
+  const family = below && (await engine.models.find(below.timeline)?.family?.(engine, below))
+  return family ? below : await existing(engine.kernel, id)
 }
 
 /** Nobody writes to it from here on. Done before: only what it was is needed. */

@@ -12,6 +12,7 @@ export const migrateKind: Model = {
   scope: 'migrate/',
   fold: migrateFold as Fold<unknown>,
   policy: 'fixed',
+  unfinished: ['running', 'stopped', 'failed'],
   summarize(state) {
     const { applied, current } = state as MigrateState
     return { applied: applied.length, ...(current && { underWay: current.id, error: current.error }) }

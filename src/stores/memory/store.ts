@@ -1,7 +1,7 @@
 // The memory store: the reference implementation of the Store port. Everything happens synchronously inside a call; a
 // promise is only its surface. Nothing survives the process, and facts() says so.
 
-import { Refused } from '../../core/commit/refused.ts'
+import { riderFailed } from '../../core/commit/refused.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { mayMakeDue } from '../../core/due.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -105,8 +105,7 @@ class MemoryStore implements Store {
       const outcome = commitOne(space, commit, this.#clock())
       return outcome.ok ? { ...outcome, ridden } : outcome
     } catch (cause) {
-      const failed = new Refused('RIDER_FAILED', 'the rider of the commit threw', cause)
-      return refusal(space, commit, failed, this.#clock())
+      return refusal(space, commit, riderFailed(cause), this.#clock())
     }
   }
 

@@ -3,7 +3,7 @@
 // commit, which knows the reasons. Either way: one round trip, one transaction.
 
 import { assert } from '../../core/assert.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { riderFailed } from '../../core/commit/refused.ts'
 import type { Commit, Head, Outcome, Refusal } from '../../core/ports.ts'
 import { callText } from './call.ts'
 import type { RunSql } from './connect.ts'
@@ -58,7 +58,6 @@ export function toOutcome(commit: Commit, answer: Answer): Outcome {
   return { ok: true, epoch, seq: answer.seq, wasApplied: answer.was }
 }
 
-export function riderFailed(cause: unknown, head: Head | null): Outcome {
-  const reason = cause instanceof RepriseError || cause instanceof Error ? cause.message : String(cause)
-  return { ok: false, code: 'RIDER_FAILED', reason: `the rider of the commit threw: ${reason}`, head, cause }
+export function riderOutcome(cause: unknown, head: Head | null): Outcome {
+  return { ok: false, ...riderFailed(cause), head }
 }

@@ -5,7 +5,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Head, Outcome } from '../../core/ports.ts'
-import { commitInside, riderFailed, toOutcome } from './commit.ts'
+import { commitInside, riderOutcome, toOutcome } from './commit.ts'
 import type { RunSql } from './connect.ts'
 import { type DriverClient, ownTypes, type QueryResult } from './driver.ts'
 import { isConnectionLoss, isRetryable, toReprise } from './failure.ts'
@@ -32,7 +32,7 @@ export async function commitRiding(port: CommitPort, commit: Commit, heads: Read
   } catch (error) {
     if (!(error instanceof RiderFailure)) throw toReprise(error, 'a commit with a rider')
     const head = commit.guard ? (await heads([commit.guard.timeline]))[0]! : null
-    return riderFailed(error.cause, head)
+    return riderOutcome(error.cause, head)
   }
 }
 

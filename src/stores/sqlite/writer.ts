@@ -3,7 +3,7 @@
 // What is in memory is true as long as nobody else has added a row: whatever matters to others adds one (log-end.ts).
 
 import { type Decision, decide } from '../../core/commit/decide.ts'
-import { Refused } from '../../core/commit/refused.ts'
+import { Refused, riderFailed } from '../../core/commit/refused.ts'
 import { mayMakeDue } from '../../core/due.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Hash, Outcome } from '../../core/ports.ts'
@@ -394,10 +394,6 @@ async function rideOrRefuse(ride: NonNullable<Commit['ride']>, rider: Rider): Pr
   } catch (cause) {
     throw riderFailed(cause)
   }
-}
-
-function riderFailed(cause: unknown): Refused {
-  return new Refused('RIDER_FAILED', 'the rider of the commit threw', cause)
 }
 
 /** Nothing of the batch is there any more, because of this one. */

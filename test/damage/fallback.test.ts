@@ -11,7 +11,7 @@ import { readManifest, recover } from '../../src/engine/recovery/recover.ts'
 import { liveChunks } from '../../src/engine/recovery/restore.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { stateDigest } from '../../src/engine/tools/drill.ts'
-import { keyed, timeline } from '../../src/index.ts'
+import { type Keyed, keyed, timeline } from '../../src/index.ts'
 import { type Database, loadDriver } from '../../src/stores/sqlite/driver.ts'
 import { amount, newFolder, removeFolder } from '../crash/support.ts'
 import { type Chance, randomFrom } from '../programs/crash-model.mjs'
@@ -19,10 +19,7 @@ import { copyFolder, definitions, openAt, write } from './world.ts'
 
 const items = {
   initial: () => ({ sets: 0, items: keyed<string>() }),
-  apply(
-    state: { sets: number; items: Map<string, string> },
-    { key, text }: { type: 'set'; key: string; text: string },
-  ) {
+  apply(state: { sets: number; items: Keyed<string> }, { key, text }: { type: 'set'; key: string; text: string }) {
     state.sets += 1
     state.items.set(key, text)
   },

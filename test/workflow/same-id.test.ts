@@ -34,3 +34,25 @@ onEveryStore('a run under an id that exists', (world) => {
     await expect(other.run(pay, { amount: 3 }, { id: 'o1' })).rejects.toMatchObject({ code: 'EXISTS' })
   })
 })
+
+onEveryStore('children of runs with the same id', (world) => {
+  const ship = workflow<string, string>('ship', (ctx, what) => ctx.step('pack', () => `${what} packed`))
+  const order = workflow<string, string>('order', (ctx, what) => ctx.child(ship, what))
+  const refund = workflow<string, string>('refund', (ctx, what) => ctx.child(ship, what))
+  const named = workflow<string, string>('named', (ctx, what) => ctx.child(ship, what, { id: 'mine' }))
+
+  it('are told apart by the workflow of their parent', async () => {
+    const rp = await (await world()).engine()
+    expect(await rp.run(order, 'book', { id: '42' }).result()).toBe('book packed')
+    expect(await rp.run(refund, 'lamp', { id: '42' }).result()).toBe('lamp packed')
+  })
+
+  it('that are given one id fail, since the run of that id tells nobody else how it ends', async () => {
+    const rp = await (await world()).engine()
+    expect(await rp.run(named, 'book', { id: '1' }).result()).toBe('book packed')
+    await expect(rp.run(named, 'lamp', { id: '2' }).result()).rejects.toThrow('exists already')
+    await rp.run(ship, 'box', { id: 'mine-too' }).result()
+    const other = workflow<string, string>('other', (ctx, what) => ctx.child(ship, what, { id: 'mine-too' }))
+    await expect(rp.run(other, 'lamp', { id: '2' }).result()).rejects.toThrow('a run of its own')
+  })
+})

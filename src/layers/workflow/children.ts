@@ -3,7 +3,7 @@
 
 import type { CommandRun } from './asking.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
-import type { ParentLink } from './entries.ts'
+import { namesParent, type ParentLink } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import type { Saga } from './saga.ts'
 import type { Scope } from './scope.ts'
@@ -25,7 +25,7 @@ export interface ChildHost {
 
 /** What a child needs of its parent. */
 export interface ParentRun extends CommandRun {
-  readonly definition: { readonly prefix: string }
+  readonly definition: { readonly name: string; readonly prefix: string }
   readonly open: { readonly id: string }
   readonly saga: Pick<Saga, 'add'>
   readonly host: ChildHost
@@ -112,5 +112,7 @@ export function askStart(
 function childIdOf(run: ParentRun, command: string): string {
   const own = command.replace(/~child:|~start:/g, '').replaceAll('/', '.')
   const generation = run.state.generation === 0 ? '' : `.${run.state.generation}`
-  return `${run.state.keyBase.slice(run.definition.prefix.length).replaceAll('/', '.')}${generation}.${own}`
+  const parent = run.state.keyBase.slice(run.definition.prefix.length).replaceAll('/', '.')
+  const workflow = (run.state.started?.behaviour ?? 0) >= namesParent ? `${run.definition.name}.` : ''
+  return `${workflow}${parent}${generation}.${own}`
 }

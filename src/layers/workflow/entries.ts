@@ -39,13 +39,16 @@
 import type { Failure } from './failure.ts'
 
 /** Numbered behaviour of this engine, stored in `started`: code that changes what a replay does asks for the number. */
-export const behaviour = 2
+export const behaviour = 3
 
 /** From this behaviour on a run that is cancelled after its code has returned, and before its end is recorded, is undone. */
 export const cancelsReturned = 2
 
 /** From this behaviour on a run fails if a step or child failed and its code never looked at it. */
 export const failsUnseen = 2
+
+/** From this behaviour on the id of a child names the workflow of its parent: runs of two workflows may have the same id. */
+export const namesParent = 3
 
 export interface ParentLink {
   readonly timeline: string

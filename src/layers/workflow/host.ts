@@ -22,7 +22,7 @@ import { type Replayed, replayAside } from './replay.ts'
 import { WorkflowRun } from './run.ts'
 import type { RunHost, RunInMemory } from './run-view.ts'
 import { currentScope, leaveScope, readableId } from './scope.ts'
-import { createRun, foundRun } from './starting.ts'
+import { createRun, foundRun, refuseForeign } from './starting.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { ResultsTable } from './transaction.ts'
 
@@ -137,7 +137,8 @@ export class Host implements InstanceHost, RunHost {
   ): Promise<void> {
     this.work(definition)
     const { id: _, ...rest } = options
-    await this.start(definition, id, input, rest, parent)
+    const isNew = await this.start(definition, id, input, rest, parent)
+    if (!isNew && !parent.detached) await refuseForeign(this.handle(definition, id), parent)
   }
 
   async undoChild(definition: AnyWorkflow, id: string, reason: string): Promise<void> {

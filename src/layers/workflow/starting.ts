@@ -82,6 +82,15 @@ export async function foundRun<Output>(
   return run
 }
 
+/** A run that somebody else started tells its own parent how it ended, or nobody: whoever else waits would wait for ever. */
+export async function refuseForeign(run: WorkflowRun, parent: ParentLink): Promise<void> {
+  const { started } = await run.state()
+  if (!started || started.parent?.timeline === parent.timeline) return
+  const whose = started.parent ? `a child of ${started.parent.timeline}` : 'a run of its own'
+  const what = `the child ${run.definition.name}/${run.id} exists already, as ${whose}: give this one another id`
+  throw new RepriseError('EXISTS', what, { run: run.id, parent: started.parent?.timeline ?? null })
+}
+
 /** Who asks for the same again is given the run; who asks for something else must not take its result for theirs. */
 async function isSameInput(codec: Codec, run: WorkflowRun, input: unknown): Promise<boolean> {
   // No input at all: the run is asked for as it is.

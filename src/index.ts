@@ -42,6 +42,9 @@ export type { CollectReport } from './engine/tools/collect.ts'
 export type { DeletedTimeline, DeleteOptions, DeleteReport } from './engine/tools/delete.ts'
 export type { DrillReport } from './engine/tools/drill.ts'
 export type { EraseReport } from './engine/tools/erase.ts'
+export type { EraseEntriesReport } from './engine/tools/erase-entries.ts'
+export type { AffectedTimeline, EraseEntriesOptions } from './engine/tools/erase-plan.ts'
+export type { EntryFilter, EntrySelection } from './engine/tools/erase-select.ts'
 export {
   type HousekeepingOptions,
   type HousekeepingReport,

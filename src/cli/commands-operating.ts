@@ -134,8 +134,17 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'erase',
     usage: 'erase TIMELINE',
-    summary: 'delete a timeline and take its bytes out of the files; say what would go without --yes',
+    summary: 'take a timeline, or entries of it, out of the files; say what would go without --yes',
     options: {
+      entries: { type: 'string', value: 'FROM..TO', help: 'only these sequences; the history goes on' },
+      where: {
+        type: 'string',
+        value: 'NAME=VALUE',
+        multiple: true,
+        help: 'only entries with this type, key or field, there and in its archives and forks',
+      },
+      reason: { type: 'string', value: 'TEXT', help: 'why, for the record; nothing personal' },
+      takeover: { type: 'boolean', help: 'entries: also if a live process owns it' },
       forks: { type: 'boolean', help: 'also forks that share its history' },
       savepoints: { type: 'boolean', help: 'also savepoints that nobody released' },
       unfinished: { type: 'boolean', help: 'also if it has not ended' },

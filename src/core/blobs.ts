@@ -40,3 +40,10 @@ export interface Rewritten {
   /** To be changed, but not just now: ask for it again after another write. */
   readonly left: number
 }
+
+/** Other bytes for one run of a timeline: the one that starts at `first` and has this digest. */
+export interface RunChange {
+  readonly first: number
+  readonly digest: Digest
+  readonly bytes: Uint8Array
+}

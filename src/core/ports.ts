@@ -1,13 +1,13 @@
 // The ports: what the engine needs from the outside, in as few promises as possible. Stores and simulators implement
 // these; nothing here knows SQL, files or sockets. src/testing/conformance/suite.ts is the executable form of every comment.
 
-import type { Blobs, Change, Rewritable, Rewritten } from './blobs.ts'
+import type { Blobs, Change, Rewritable, Rewritten, RunChange } from './blobs.ts'
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from './coordinate.ts'
 import type { SqlQuery } from './sql.ts'
 import type { StoreFacts, StoreFault } from './store-facts.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
-export type { Blobs, Change, ChunkRow, Rewritable, Rewritten } from './blobs.ts'
+export type { Blobs, Change, ChunkRow, Rewritable, Rewritten, RunChange } from './blobs.ts'
 export type { StoreFacts, StoreFault } from './store-facts.ts'
 export type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
@@ -405,6 +405,11 @@ export interface Store {
    * (core/wrapped.ts). What is written meanwhile may or may not be gone through.
    */
   rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten>
+  /**
+   * The same for runs of one timeline that are named (core/redacted.ts). What is not there, or has another digest, is passed over;
+   * what was there is overwritten where the store can do that, and `scrub` finishes it.
+   */
+  replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>>
   /** Low-level self-check (pages, indexes), beneath what the engine verifies. */
   inspect(): Promise<StoreFault[]>
   facts(): Promise<StoreFacts>

@@ -25,6 +25,7 @@ export function refuseWrites(store: Store): Store {
     scrub: refuse,
     sweepMark: (raiseTo) => (raiseTo === undefined ? store.sweepMark() : refuse()),
     rewrite: refuse,
+    replace: refuse,
     read: (timeline, after, bytesMax) => store.read(timeline, after, bytesMax),
     head: (timelines) => store.head(timelines),
     inbox: (timeline, limit) => store.inbox(timeline, limit),

@@ -5,7 +5,8 @@
 //   run   = version(byte 1) first(integer) epoch(integer) time(integer, ms) entry*
 //         | version(byte 2) first(integer) epoch(integer) time(integer, ms) nonce(8 bytes) entry*
 //   entry = size(integer, of what follows) type(text) version(integer) delay(integer, ms after the run's time)
-//           flags(byte; 1 = has a key, 2 = its key, or its type, is sealed along with the data: engine/seal/entries.ts)
+//           flags(byte; 1 = has a key, 2 = its key, or its type, is sealed along with the data: engine/seal/entries.ts,
+//           4 = what is left of one that was erased)
 //           [key(text)] data(rest; an envelope, see engine/seal)
 //
 // Chain: digest(seq) = H(digest before the run ++ the run's bytes up to and including entry seq), and
@@ -14,18 +15,21 @@
 //
 // Version 2 is for a run that takes the timeline in the same commit: several processes may offer the same entries under the
 // same epoch then, and the nonce makes their digests differ, so that a lost answer is never taken for somebody else's.
+// Version 3 is a run of which entries were erased: it no longer gives its digest, and says so (redacted.ts).
 
 import { assert } from './assert.ts'
 import { ByteReader, ByteWriter, integerSize, Slab, textBytesMax, writeInteger, writeText } from './bytes.ts'
 import { type Digest, equalBytes, type OperationId, type TimelineId, toHex } from './coordinate.ts'
 import { RepriseError } from './errors.ts'
 import type { Hash, Run } from './ports.ts'
+import { formatRedacted, isIntact, isRedacted, skipDigests, sliceRedacted } from './redacted.ts'
 
 const formatVersion = 1
 const formatWithNonce = 2
 export const nonceBytes = 8
 const hasKey = 1
 const isHeadInside = 2
+const isErased = 4
 const operationBytes = 8
 
 interface EntryBody {
@@ -36,6 +40,8 @@ interface EntryBody {
   readonly data: Uint8Array
   /** Its key, and perhaps its type, is sealed with the data. */
   readonly isHeadInside?: boolean
+  /** It stands in the place of an entry that was erased, and holds what may stay of it. */
+  readonly isErased?: boolean
 }
 
 /** An entry as it goes in: its data already sealed. */
@@ -117,9 +123,9 @@ const slab = new Slab(64 * 1024)
 const sizeGuessBytes = 2
 
 /** The size comes first and is known last: room is left for it, and the header moved where the guess was wrong. */
-function writeEntry(bytes: Uint8Array, start: number, time: number, draft: EntryDraft): number {
+export function writeEntry(bytes: Uint8Array, start: number, time: number, draft: EntryDraft): number {
   const { type, version, time: entryTime, key, data, lead } = draft
-  const inside = draft.isHeadInside ? isHeadInside : 0
+  const inside = (draft.isHeadInside ? isHeadInside : 0) | (draft.isErased ? isErased : 0)
   const headStart = start + sizeGuessBytes
   let end = writeText(bytes, headStart, type)
   end = writeInteger(bytes, end, version)
@@ -189,6 +195,11 @@ export function verifyRun(
       found: run.first,
     })
   }
+  if (isRedacted(run.bytes)) {
+    if (isIntact(hash, before.digest, run)) return
+    const what = `history of ${timeline} at sequence ${run.first}, of which entries were erased, does not match its own check`
+    throw new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: run.first, last: lastSeq(run) })
+  }
   const digest = chainDigest(hash, before.digest, run.bytes)
   if (!equalBytes(digest, run.digest)) {
     throw new RepriseError(
@@ -222,6 +233,7 @@ export function sliceRun(hash: Hash, run: Run, before: Digest, last: number): Ru
   eachEntry(run, (entry, offset) => {
     if (entry.seq === last) end = offset
   })
+  if (isRedacted(run.bytes)) return sliceRedacted(hash, run, before, last, end)
   const bytes = run.bytes.subarray(0, end)
   return { first: run.first, count: last - run.first + 1, digest: chainDigest(hash, before, bytes), bytes }
 }
@@ -245,18 +257,7 @@ export function visitEntries(
   visit: (entry: StoredEntry, endOffset: number) => void,
   expectedFirst?: number,
 ): { readonly first: number; readonly count: number } {
-  const reader = new ByteReader(bytes)
-  const version = reader.byte()
-  if (version !== formatVersion && version !== formatWithNonce) {
-    throw new RepriseError('INCOMPATIBLE_VERSION', `run format ${version} is not known`, {
-      version,
-      known: formatWithNonce,
-    })
-  }
-  const first = reader.integer()
-  const epoch = reader.integer()
-  const time = reader.integer()
-  if (version === formatWithNonce) reader.raw(nonceBytes)
+  const { reader, first, epoch, time } = readStart(bytes)
   if (expectedFirst !== undefined && first !== expectedFirst)
     throw new RepriseError('MALFORMED', `a run says it starts at ${first}, its place says ${expectedFirst}`)
   let seq = first
@@ -271,8 +272,31 @@ export function visitEntries(
     if (end < reader.offset) throw new RepriseError('MALFORMED', 'an entry is shorter than its own header')
     const data = reader.raw(end - reader.offset)
     const entry = { seq, epoch, type, version: entryVersion, time: time + delay, key, data }
-    visit(flags & isHeadInside ? { ...entry, isHeadInside: true } : entry, reader.offset)
+    const marked = flags & (isHeadInside | isErased)
+    visit(marked ? { ...entry, ...marksOf(flags) } : entry, reader.offset)
     seq += 1
   }
   return { first, count: seq - first }
+}
+
+/** What comes before the entries; the reader stands at the first of them. */
+export function readStart(bytes: Uint8Array) {
+  const reader = new ByteReader(bytes)
+  const version = reader.byte()
+  if (version < formatVersion || version > formatRedacted) {
+    throw new RepriseError('INCOMPATIBLE_VERSION', `run format ${version} is not known`, {
+      version,
+      known: formatRedacted,
+    })
+  }
+  const first = reader.integer()
+  const epoch = reader.integer()
+  const time = reader.integer()
+  if (version === formatWithNonce) reader.raw(nonceBytes)
+  if (version === formatRedacted) skipDigests(reader)
+  return { reader, first, epoch, time }
+}
+
+function marksOf(flags: number): Pick<StoredEntry, 'isHeadInside' | 'isErased'> {
+  return { ...(flags & isHeadInside && { isHeadInside: true }), ...(flags & isErased && { isErased: true }) }
 }

@@ -64,12 +64,17 @@ export interface Readable<Item extends Entry = Entry> {
 /** From each older version of a fold straight to today's. */
 export type StateMigrations<State> = Readonly<Record<string, (state: never) => State>>
 
+/** What is left of an entry that was erased (docs/decisions/erasure.md): where and when it was, and its type. */
+export type Erased = Omit<Entry, 'data' | 'key'>
+
 /** How history folds into state, and when state is captured: all that the kernel needs to know of a model. */
 export interface Fold<State> {
   /** Changes when the meaning of `apply` changes: checkpoints of another version are ignored and rebuilt. */
   readonly version: string
   initial(): State
   apply(state: State, entry: Entry): State | void
+  /** Called in the place of `apply` for an entry that was erased. Left out: the state is that of the entries that are left. */
+  erased?(state: State, gone: Erased): State | void
   readonly upcasters?: Upcasters | undefined
   /** By older version: how its state becomes today's. What has none is rebuilt from history, and lost where there is none. */
   readonly migrations?: StateMigrations<State> | undefined

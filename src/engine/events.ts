@@ -43,7 +43,8 @@ export interface EngineEvents {
     readonly freedBytes: number
   }
   readonly collected: { readonly chunks: number; readonly bytes: number }
-  readonly deleted: { readonly timeline: string; readonly freedBytes: number }
+  /** `isErased`: nothing of it is to be kept, not even its id. */
+  readonly deleted: { readonly timeline: string; readonly freedBytes: number; readonly isErased: boolean }
   readonly drilled: { readonly timeline: string; readonly ok: boolean; readonly ms: number }
   /** Every member of a group was saved at its place in one moment. */
   readonly 'cut-completed': { readonly cut: string; readonly members: readonly string[]; readonly ms: number }

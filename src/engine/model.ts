@@ -47,10 +47,19 @@ export interface Model {
    * where it sends none that its history tells of.
    */
   exchanges?(timeline: string, state: unknown): ExchangeReader
+  /** Single entries can be erased: what is left still folds into a state that makes sense. */
+  readonly entries?: ErasableEntries
   /** It goes back where it is executed: its rollback only asks for it, through its inbox. */
   readonly goesBackItself?: boolean
   /** Seals what this kind keeps in plain text in the user's database, and says how many rows that were. Part of a rekey. */
   readonly seals?: (sql: Sql) => Promise<number>
+}
+
+export interface ErasableEntries {
+  /** What a search may name of one. */
+  fields(entry: Entry): unknown
+  /** Processes write it in turns: it can be taken from a live one, which then reads it anew. */
+  readonly inTurns?: boolean
 }
 
 /** What else a move to another store takes; history, state, mail and wakeup are carried for every model. */

@@ -5,7 +5,7 @@
 import type { TimelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Guard, Head, Take } from '../core/ports.ts'
+import type { Commit, Guard, Head, Take } from '../core/ports.ts'
 import { originDigest } from '../core/run.ts'
 import { onRelease } from './checkpoint/observed-failures.ts'
 import { refusalError } from './commit/writer.ts'
@@ -18,7 +18,12 @@ import { refuseMoved } from './tools/moved.ts'
 const pollMs = 50
 
 /** The head under the new epoch. */
-export async function takeTimeline(kernel: Kernel, id: TimelineId, options: OpenOptions = {}): Promise<Head> {
+export async function takeTimeline(
+  kernel: Kernel,
+  id: TimelineId,
+  options: OpenOptions = {},
+  noted: Commit['attributes'] = {},
+): Promise<Head> {
   const { clock, store, worker } = kernel
   const until = clock.elapsed() + (options.wait === undefined ? 0 : toMs(options.wait, 'wait'))
   for (;;) {
@@ -33,12 +38,12 @@ export async function takeTimeline(kernel: Kernel, id: TimelineId, options: Open
       from: options.takeover ? 'anyone' : 'dead',
       ...(options.mustExist ? {} : { create: { digest: originDigest(kernel.hash, id) } }),
     }
-    const attributes = declare(kernel, id, head ?? null)
+    const attributes = { ...declare(kernel, id, head ?? null), ...noted }
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: { timeline: id, epoch: head?.epoch ?? 0 },
       take,
-      ...(attributes && { attributes }),
+      ...(Object.keys(attributes).length > 0 && { attributes }),
     })
     if (outcome.ok) return await headUnder(kernel, id, outcome.epoch)
     // Somebody moved between our look and our take, or this worker was declared dead meanwhile: look again.

@@ -14,6 +14,7 @@ import type { TurnTimeline } from './commit/turns.ts'
 import type { Written } from './commit/writer.ts'
 import {
   type Entity,
+  type Erased,
   type Fold,
   type OpenOptions,
   opens,
@@ -42,6 +43,11 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
   readonly initial: () => State
   /** Pure: returns the next state, or changes Keyed parts in place and returns nothing. */
   readonly apply: (state: State, entry: E, info: EntryInfo) => State | void
+  /**
+   * For entries that were erased (`rp.eraseEntries`): where and when one was, and its type, without its data. Left out, the state is
+   * that of the entries that are left.
+   */
+  readonly erased?: (state: State, gone: Erased) => State | void
   /**
    * `apply` changes nothing of the state it is given, at no depth, but Keyed parts. Then a state of many megabytes is captured
    * in slices of milliseconds while entries go on to be folded. Without this it is captured in one go if entries come meanwhile,
@@ -89,6 +95,7 @@ export function timeline<State, E extends { readonly type: string }>(
     version: String(options.version ?? 1),
     initial: options.initial,
     apply: (state, entry) => options.apply(state, eventOf<E>(entry), entry),
+    ...(options.erased && { erased: options.erased }),
     upcasters: options.upcasters,
     immutable: options.immutable,
     migrations: options.migrations,
@@ -105,6 +112,7 @@ export function timeline<State, E extends { readonly type: string }>(
     fold: fold as Fold<unknown>,
     policy: 'declared',
     usual: {},
+    entries: { fields: (entry) => entry.data },
   }
   return {
     [describes]: model,

@@ -12,14 +12,17 @@ import {
   isEffectType,
   ledgerOf,
 } from '../core/effects.ts'
+import { erasedKey, erasedKeysMark, isErasedKey } from '../core/erased-key.ts'
 import { RepriseError } from '../core/errors.ts'
 import { upcast } from '../core/fold.ts'
 import { keysBelow, keysForgottenType } from '../core/forgetting.ts'
 import { Keyed } from '../core/keyed/keyed.ts'
 import type { Unread } from '../core/keyed/page.ts'
+import type { Hash } from '../core/ports.ts'
+import { erasedType } from '../core/redact.ts'
 import type { ReplayMeter } from './checkpoint/replay-meter.ts'
 import type { Follower } from './commit/writer.ts'
-import { type Fold, systemPrefix } from './definition.ts'
+import { type Erased, type Fold, systemPrefix } from './definition.ts'
 import { callPure, enterPure, leavePure, PureZone, type Zone } from './guard/zone.ts'
 import type { Entry } from './recovery/history.ts'
 
@@ -69,8 +72,10 @@ export class TimelineState<State> implements Follower {
     return this.#ledger
   }
 
-  hasKey(key: string): boolean {
-    return this.#keys?.has(key) ?? false
+  hasKey(key: string, hash: Hash): boolean {
+    const keys = this.#keys
+    if (!keys) return false
+    return keys.has(key) || (keys.has(erasedKeysMark) && keys.has(erasedKey(hash, key)))
   }
 
   /** From here on the fold is timed. */
@@ -174,6 +179,7 @@ export class TimelineState<State> implements Follower {
     if (entry.key !== undefined) {
       this.#keys ??= new Keyed()
       this.#keys.set(entry.key, entry.seq)
+      if (isErasedKey(entry.key)) this.#keys.set(erasedKeysMark, entry.seq)
     }
     if (entry.type === keysForgottenType) this.#forgetKeys((entry.data as { readonly below: number }).below)
     if (!isEffectType(entry.type)) return
@@ -190,8 +196,16 @@ export class TimelineState<State> implements Follower {
     for (const [key, seq] of [...(this.#keys?.entries() ?? [])]) if (seq <= below) this.#keys!.delete(key)
   }
 
+  #apply(value: State, entry: Entry): State | void {
+    // Without upcasters every type is at version 1: what is newer must not be taken for that.
+    const { upcasters } = this.#fold
+    const current = upcasters || entry.version !== 1 ? upcast(entry, upcasters ?? {}) : entry
+    return this.#fold.apply(value, current as Entry)
+  }
+
   #step(value: State, entry: Entry): State {
-    if (entry.type.startsWith(systemPrefix)) return value
+    const isGone = entry.type === erasedType && this.#fold.erased !== undefined
+    if (entry.type.startsWith(systemPrefix) && !isGone) return value
     const zone = this.#zone
     let before: Zone | null = null
     if (zone) {
@@ -199,10 +213,7 @@ export class TimelineState<State> implements Follower {
       before = enterPure(zone)
     }
     try {
-      // Without upcasters every type is at version 1: what is newer must not be taken for that.
-      const { upcasters } = this.#fold
-      const current = upcasters || entry.version !== 1 ? upcast(entry, upcasters ?? {}) : entry
-      const next = this.#fold.apply(value, current as Entry)
+      const next = isGone ? this.#fold.erased!(value, goneOf(entry)) : this.#apply(value, entry)
       if (next instanceof Promise) throw new TypeError('apply returned a promise: a fold cannot wait')
       zone?.check()
       return next === undefined ? value : (next as State)
@@ -221,6 +232,12 @@ export class TimelineState<State> implements Follower {
       if (zone) leavePure(before)
     }
   }
+}
+
+function goneOf(entry: Entry): Erased {
+  const { timeline, seq, epoch, time } = entry
+  const { type, version } = entry.data as { readonly type: string; readonly version: number }
+  return { timeline, seq, epoch, time, type, version }
 }
 
 /** The parts with the state as `migrate` makes it; keys and effects are the engine's own. */

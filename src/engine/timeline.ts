@@ -16,6 +16,7 @@ import { type Along, type Asker, type Draft, Writer, type Written } from './comm
 import type { Fold } from './definition.ts'
 import { Effects } from './effects.ts'
 import type { Kernel } from './kernel.ts'
+import { erasureOf } from './recovery/erasures.ts'
 import type { Entry, Point } from './recovery/history.ts'
 import type { Recovered } from './recovery/recover.ts'
 import type { RecoveryReport } from './recovery/report.ts'
@@ -60,6 +61,8 @@ export class OpenTimeline<State> {
   readonly #onClosed: () => void
   readonly #parent: TimelineId | undefined
   readonly #sharing: Sharing | null
+  /** The last erasure when its state was read. */
+  readonly #erasure: string | null
   #effects: Effects | null = null
   readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
   #holders = 1
@@ -94,6 +97,7 @@ export class OpenTimeline<State> {
     if (this.isOwner) this.#checkpointer.start()
     else this.#checkpointer.startReading()
     this.#parent = head.base?.timeline
+    this.#erasure = erasureOf(head)
   }
 
   get state(): State {
@@ -151,7 +155,7 @@ export class OpenTimeline<State> {
   }
 
   hasKey(key: string): boolean {
-    return this.#state.hasKey(key)
+    return this.#state.hasKey(key, this.#kernel.hash)
   }
 
   /** Entries and whatever goes along with them, in one commit. Durable when it resolves. */
@@ -212,7 +216,7 @@ export class OpenTimeline<State> {
    * that its digest is part of their history.
    */
   async publish(record: NewManifest): Promise<void> {
-    if (this.#sharing) await publishAside(this.#kernel, this.id, record)
+    if (this.#sharing) await publishAside(this.#kernel, this.id, record, this.#erasure)
     else await this.#writer.write([], { publish: [record] })
   }
 

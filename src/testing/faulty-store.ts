@@ -39,6 +39,7 @@ export function faultyStore(store: Store, decide: Decide): Store {
     retire: (workers) => through('retire', () => store.retire(workers)),
     listen: (wake) => store.listen(wake),
     sweepMark: (raiseTo) => through('sweepMark', () => store.sweepMark(raiseTo)),
+    replace: (timeline, runs) => through('replace', () => store.replace(timeline, runs)),
     rewrite: (kind, change, after, limit) => through('rewrite', () => store.rewrite(kind, change, after, limit)),
     inspect: () => through('inspect', () => store.inspect()),
     facts: () => through('facts', () => store.facts()),

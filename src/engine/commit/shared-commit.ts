@@ -2,8 +2,10 @@
 // marks. What keeps a stale one out is not its epoch but its digest, which has to be part of the history of today.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord, NewManifest } from '../../core/ports.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
+import { erasingFrom, erasureOf } from '../recovery/erasures.ts'
 import { digestAt, lineageOf, offBranch } from '../recovery/history.ts'
 import { existing } from '../tools/fork.ts'
 import { type Along, refusalError } from './writer.ts'
@@ -11,8 +13,13 @@ import { type Along, refusalError } from './writer.ts'
 const attemptsMax = 20
 
 /** Publishes a checkpoint under whatever epoch it is now, if its coordinate is on the present branch. */
-export async function publishAside(kernel: Kernel, id: TimelineId, record: NewManifest): Promise<void> {
-  await commitAside(kernel, id, { publish: [record] }, record)
+export async function publishAside(
+  kernel: Kernel,
+  id: TimelineId,
+  record: NewManifest,
+  erasure: string | null,
+): Promise<void> {
+  await commitAside(kernel, id, { publish: [record] }, { ...record, erasure })
 }
 
 /** One commit under the epoch of the moment; looks again when that has moved. */
@@ -20,7 +27,7 @@ export async function commitAside(
   kernel: Kernel,
   id: TimelineId,
   along: Along,
-  at?: Pick<ManifestRecord, 'seq' | 'digest'>,
+  at?: Pick<ManifestRecord, 'seq' | 'digest'> & { readonly erasure: string | null },
 ): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     const head = await existing(kernel, id)
@@ -29,6 +36,10 @@ export async function commitAside(
       (at.seq > head.seq || !equalBytes(await digestAt(kernel, await lineageOf(kernel, head), at.seq), at.digest))
     ) {
       throw offBranch(id, at.seq)
+    }
+    // What was read before may hold what was erased since.
+    if (at && (erasingFrom(head) !== null || erasureOf(head) !== at.erasure)) {
+      throw new RepriseError('FENCED', `${id}: entries were erased since its state was read`, { timeline: id })
     }
     const guard = { timeline: id, epoch: head.epoch }
     const outcome = await kernel.committer.submit({ ...along, operation: newOperation(kernel.random), guard })

@@ -16,6 +16,7 @@ import type { Fold } from '../definition.ts'
 import { refuseHeld } from '../group/held.ts'
 import type { Holdings } from '../holdings.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
+import { erasureOf } from '../recovery/erasures.ts'
 import { type Entry, entriesOf, lineageOf, readHistory } from '../recovery/history.ts'
 import { type Recovered, recover } from '../recovery/recover.ts'
 import { lookAgain } from '../recovery/second-look.ts'
@@ -372,8 +373,8 @@ function nothingYet<State>(kernel: Kernel, id: TimelineId, fold: Fold<State>): R
 /** The branch of what this process made itself, and has not looked at since. */
 const nowhere = { base: null }
 
-function isSameBranch(a: Pick<Head, 'base'>, b: Head): boolean {
-  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq
+function isSameBranch(a: Pick<Head, 'base'> & Partial<Pick<Head, 'attributes'>>, b: Head): boolean {
+  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq && erasureOf(a) === erasureOf(b)
 }
 
 function missing(id: TimelineId): RepriseError {

@@ -5,7 +5,7 @@
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Commit, Outcome, Refusal, Run, Take } from '../../core/ports.ts'
+import type { Commit, Hash, Outcome, Refusal, Run, Take } from '../../core/ports.ts'
 import { appendOperation, nonceBytes, packRun } from '../../core/run.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import type { Entry } from '../recovery/history.ts'
@@ -43,7 +43,8 @@ export interface Follower {
   accept(): void
   /** What was prepared was not written. */
   discard(): void
-  hasKey(key: string): boolean
+  /** Also one whose entry was erased. */
+  hasKey(key: string, hash: Hash): boolean
 }
 
 /** Who is told what became of a request. */
@@ -219,7 +220,7 @@ export class Writer implements CommitSource {
 
   #isKnown(key: string, drafts: readonly Draft[]): boolean {
     if (this.#kernel.planted.has('skip-dedupe')) return false
-    return this.#follower.hasKey(key) || drafts.some((draft) => draft.key === key)
+    return this.#follower.hasKey(key, this.#kernel.hash) || drafts.some((draft) => draft.key === key)
   }
 
   /** The entries as a replay would see them, offered to the follower, which may refuse them before they are written. */

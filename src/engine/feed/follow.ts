@@ -8,6 +8,7 @@ import { lastSeq } from '../../core/run.ts'
 import type { Fold, OpenOptions } from '../definition.ts'
 import type { Kernel } from '../kernel.ts'
 import { takeTimeline } from '../ownership.ts'
+import { erasureOf } from '../recovery/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point, readHistory } from '../recovery/history.ts'
 import { type Recovered, recover } from '../recovery/recover.ts'
 import type { RecoveryReport } from '../recovery/report.ts'
@@ -150,7 +151,7 @@ export class Replica<State, Handle = unknown> {
     const head = await existing(this.#kernel, this.#head.timeline)
     const lineage = await lineageOf(this.#kernel, head)
     if (head.floor > this.#point.seq || !sameBranch(this.#head, head) || (await this.#isElsewhere(head))) {
-      // It was rolled back, history was trimmed past us, or the store went back to an older copy: start again from the
+      // It was rolled back, entries were erased, history was trimmed past us, or the store went back to an older copy: start again from the
       // newest checkpoint.
       const recovered = await recover(this.#kernel, head, this.#fold, { isPaged: this.#isPaged })
       this.#head = head
@@ -210,5 +211,5 @@ export async function follow<State, Handle>(
 }
 
 function sameBranch(a: Head, b: Head): boolean {
-  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq
+  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq && erasureOf(a) === erasureOf(b)
 }

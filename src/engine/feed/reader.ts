@@ -4,10 +4,12 @@
 import { type Digest, equalBytes, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
+import { isRedacted } from '../../core/redacted.ts'
 import { isChained, lastSeq, originDigest, verifyRun } from '../../core/run.ts'
 import { archivedFrom, idBelow } from '../../core/scope.ts'
 import type { Kernel } from '../kernel.ts'
 import { isOfStore } from '../kinds.ts'
+import { confirmErased } from '../recovery/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from '../recovery/history.ts'
 import { FeedMarks, goneAt, whereabouts } from './marks.ts'
 
@@ -142,6 +144,7 @@ export class FeedReader {
   async #verify({ timeline, run, position }: FeedItem, before: Digest): Promise<void> {
     try {
       verifyRun(this.#kernel.hash, timeline, run, { seq: run.first - 1, digest: before })
+      if (isRedacted(run.bytes)) await confirmErased(this.#kernel, timeline, run)
     } catch (error) {
       const known = this.#last.get(timeline)
       if (known?.seq === run.first - 1) await this.#refuseGone(timeline, known, position)

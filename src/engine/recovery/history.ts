@@ -5,12 +5,14 @@ import { assert } from '../../core/assert.ts'
 import { type Digest, equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Base, Head, Run } from '../../core/ports.ts'
+import { isRedacted } from '../../core/redacted.ts'
 import { eachEntry, lastSeq, sliceRun, verifyRun } from '../../core/run.ts'
 import { archivedFrom, archiveNumber, archiveOf } from '../../core/scope.ts'
 import type { Kernel } from '../kernel.ts'
 import { openEntry } from '../seal/entries.ts'
+import { confirmErased } from './erasures.ts'
 
-type Reader = Pick<Kernel, 'store' | 'hash' | 'limits'>
+type Reader = Pick<Kernel, 'store' | 'hash' | 'limits' | 'codec' | 'sealer'>
 
 export interface Point {
   readonly seq: number
@@ -140,6 +142,7 @@ async function* readSegment(reader: Reader, head: Head, from: Point, end: number
         seq: whole.first > at.seq ? at.seq : whole.first - 1,
         digest: before,
       })
+      if (isRedacted(whole.bytes)) await confirmErased(reader, head.timeline, whole)
       const run = lastSeq(whole) > end ? sliceRun(reader.hash, whole, before, end) : whole
       yield { timeline: head.timeline, run, before, skipTo: at.seq }
       at = { seq: lastSeq(run), digest: run.digest }
@@ -198,6 +201,7 @@ export async function digestAt(reader: Reader, lineage: readonly Head[], seq: nu
   }
   const before = await digestBefore(reader, head, run.first)
   verifyRun(reader.hash, head.timeline, run, { seq: run.first - 1, digest: before })
+  if (isRedacted(run.bytes)) await confirmErased(reader, head.timeline, run)
   return sliceRun(reader.hash, run, before, seq).digest
 }
 

@@ -34,6 +34,11 @@ export function sealedStore(store: Store, sealer: Sealer): Store {
     listen: (wake) => store.listen(wake),
     sweepMark: (raiseTo) => store.sweepMark(raiseTo),
     rewrite: (kind, change, after, limit) => store.rewrite(kind, change, after, limit),
+    replace: (timeline, runs) =>
+      store.replace(
+        timeline,
+        runs.map((run) => ({ ...run, bytes: sealer.wrap('runs', run.bytes) })),
+      ),
     inspect: () => store.inspect(),
     facts: () => store.facts(),
     tidy: (before, isThorough) => store.tidy(before, isThorough),

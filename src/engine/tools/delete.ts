@@ -170,11 +170,11 @@ async function forget(kernel: Kernel, head: Head, savepoints: readonly string[],
   const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, forget: how })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)
   const freedBytes = sizes.reduce((sum, bytes) => sum + bytes, 0)
-  kernel.events.emit('deleted', { timeline: head.timeline, freedBytes })
+  kernel.events.emit('deleted', { timeline: head.timeline, freedBytes, isErased: how === 'erase' })
 }
 
 /** All of them, also those of archives that were themselves rolled back. */
-async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
+export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
   const found: Head[] = []
   for (let after = archivesStart(id) as TimelineId; ; ) {
     const page = await kernel.store.timelines({ after, limit: 200 })
@@ -185,7 +185,7 @@ async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
   }
 }
 
-async function forksOf(kernel: Kernel, parent: TimelineId): Promise<Head[]> {
+export async function forksOf(kernel: Kernel, parent: TimelineId): Promise<Head[]> {
   const found: Head[] = []
   for (let after: TimelineId | undefined; ; after = found[found.length - 1]!.timeline) {
     const page = await kernel.store.timelines({ parent, limit: 200, ...(after !== undefined && { after }) })

@@ -2,13 +2,20 @@
 // bytes leave the files of the store: entries, mail, checkpoints and the chunks that nobody else names. It says what is gone
 // and where copies may be left. Asked again after an interruption, it goes on: also if the timeline itself is gone already.
 //
-// One entry inside a history cannot be erased: the digest chain vouches for it, and so do forks and checkpoints. Personal data
-// in events is sealed with a key that can be shredded (layers/events/personal.ts).
+// Its id goes with it: reports that name it are erased from the log of the store. Single entries of a history that goes on:
+// erase-entries.ts.
 
 import { isReprise } from '../../core/errors.ts'
+import { checkIn } from '../../core/redacted.ts'
 import type { Kernel } from '../kernel.ts'
+import { newId } from '../kernel.ts'
+import { recordErasure } from '../recovery/erasures.ts'
+import { entriesOf, readHistory } from '../recovery/history.ts'
 import { collect } from './collect.ts'
 import { type DeleteOptions, type DeleteReport, deleteTimeline } from './delete.ts'
+import { ownStart } from './erase-select.ts'
+import { redact } from './redaction.ts'
+import { mentions, reportTimelines } from './report-log.ts'
 
 export interface EraseReport extends DeleteReport {
   /** Chunks that were taken out of the store, of these timelines and of whatever else nobody named any more. */
@@ -16,6 +23,8 @@ export interface EraseReport extends DeleteReport {
   /** Where bytes of it may be left, in words. Empty: nowhere that the store knows of. */
   readonly remains: readonly string[]
 }
+
+const replacesMax = 50
 
 /** What no store can reach. */
 const elsewhere = 'backups, exports and savepoint files made before: erase those too'
@@ -28,10 +37,29 @@ export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteO
     return { isDryRun: false, timelines: [], refusals: [] }
   })
   if (options.dryRun) return { ...deleted, chunks: 0, remains: [elsewhere] }
+  await eraseReports(kernel, [id, ...deleted.timelines.map(({ timeline }) => timeline)])
   const { chunks } = await collect(kernel, { chunksOnly: true })
   const remains = [...(await kernel.store.scrub(true)), elsewhere]
   if (chunks.tooYoung > 0) {
     remains.unshift(`${chunks.tooYoung} chunks that a capture under way may still name: erase again when it is over`)
   }
   return { ...deleted, chunks: chunks.swept, remains }
+}
+
+/** What the log of the store tells of these timelines. */
+async function eraseReports(kernel: Kernel, ids: readonly string[]): Promise<void> {
+  for (const head of await reportTimelines(kernel)) {
+    const made = []
+    for await (const verified of readHistory(kernel, [head], ownStart(head), head.seq)) {
+      const named = entriesOf(kernel, verified).filter(({ data }) => ids.some((id) => mentions(data, id)))
+      const run = redact(kernel, verified.run, verified.before, new Set(named.map(({ seq }) => seq)))
+      if (run) made.push(run)
+    }
+    if (made.length === 0) continue
+    const checks = made.map(({ bytes }) => checkIn(bytes))
+    await recordErasure(kernel, { id: newId(kernel.random), why: 'reports of it', entries: made.length, checks })
+    for (let left = 1, attempt = 0; left > 0 && attempt < replacesMax; attempt++) {
+      left = (await kernel.store.replace(head.timeline, made)).left
+    }
+  }
 }

@@ -15,7 +15,8 @@ import {
 } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Commit, Head, ManifestRecord, OutgoingMessage, Run } from '../../core/ports.ts'
-import { lastSeq, verifyRun } from '../../core/run.ts'
+import { checkIn, isRedacted } from '../../core/redacted.ts'
+import { lastSeq, unpackRun, verifyRun } from '../../core/run.ts'
 import { checkAttributes } from '../../core/shapes.ts'
 import { ChunkHold } from '../checkpoint/chunk-hold.ts'
 import { refusalError } from '../commit/writer.ts'
@@ -23,6 +24,7 @@ import { heldAttribute } from '../group/held.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { checkChunkSize, stateIo } from '../kernel-io.ts'
 import { messageContext } from '../message.ts'
+import { recordErasure } from '../recovery/erasures.ts'
 import { entriesOf, type Point } from '../recovery/history.ts'
 import { readManifest } from '../recovery/recover.ts'
 import { restoreState, verifyChunks } from '../recovery/restore.ts'
@@ -225,6 +227,8 @@ async function fillUnder(
       const stored = decodeRun(bytes)
       const run = { ...stored, bytes: kernel.sealer.unwrap(stored.bytes) }
       verifyRun(kernel.hash, id, run, at)
+      // It was erased where it comes from, and whoever has the file takes its word for it.
+      if (isRedacted(run.bytes)) await recordErasure(kernel, importedErasure(run))
       // What cannot be read would be found when somebody opens it: it is said now.
       entriesOf(kernel, { timeline: id, run, before: at.digest, skipTo: at.seq })
       const isThere = lastSeq(run) <= had.seq
@@ -349,6 +353,11 @@ async function commit(
     guard: { timeline: id, ...guard },
   })
   if (!outcome.ok) throw refusalError(id, outcome)
+}
+
+function importedErasure(run: Run) {
+  const entries = unpackRun(run).filter(({ isErased }) => isErased).length
+  return { id: 'import', why: 'it came with an import', entries, checks: [checkIn(run.bytes)] }
 }
 
 function decodeRun(bytes: Uint8Array): Run {

@@ -7,6 +7,7 @@
 
 import { type Digest, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
 import { originDigest, packRun } from '../../core/run.ts'
 import type { EngineEvents } from '../events.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
@@ -37,6 +38,7 @@ export interface ReportFilter {
 }
 
 const scope = 'reprise/log/'
+const reportType = 'report'
 const segmentEntries = 400
 const segmentsKept = 5
 const ageMaxMs = 90 * 86_400_000
@@ -73,7 +75,12 @@ export class ReportLog {
     on('collected', ({ chunks, bytes }) => {
       if (chunks > 0) this.#note('collect', null, `${chunks} chunks that nobody needed`, { chunks, bytes })
     })
-    on('deleted', ({ timeline }) => this.#note('delete', timeline, 'deleted for good'))
+    on('deleted', ({ timeline, isErased }) => {
+      if (!isErased) this.#note('delete', timeline, 'deleted for good')
+      // Not even its id stays.
+      else this.#waiting = this.#waiting.filter((report) => !mentions(report, timeline))
+      if (isErased) this.#note('erase', null, 'a timeline was erased, with its id')
+    })
   }
 
   /** What waits is written, if the store answers soon. */
@@ -139,6 +146,7 @@ export async function readReports(kernel: Kernel, filter: ReportFilter = {}): Pr
     const lineage = await lineageOf(kernel, segment)
     for await (const run of readHistory(kernel, lineage, floorOf(lineage), segment.seq)) {
       for (const entry of entriesOf(kernel, run)) {
+        if (entry.type !== reportType) continue
         const report = entry.data as Report
         if (report.at < since || (kind !== undefined && report.kind !== kind)) continue
         if (timeline === undefined || report.timeline === timeline) found.push(report)
@@ -147,6 +155,18 @@ export async function readReports(kernel: Kernel, filter: ReportFilter = {}): Pr
   }
   // Processes write in turns, each what it gathered.
   return found.sort((a, b) => a.at - b.at).slice(-limit)
+}
+
+/** Where the log lies. */
+export function reportTimelines(kernel: Pick<Kernel, 'store'>): Promise<Head[]> {
+  return segments(kernel)
+}
+
+/** It is about this timeline, or names it in its words. */
+export function mentions(report: unknown, timeline: string): boolean {
+  return JSON.stringify(report, (_, value) => (typeof value === 'bigint' ? String(value) : value)).includes(
+    JSON.stringify(timeline).slice(1, -1),
+  )
 }
 
 function segments({ store }: Pick<Kernel, 'store'>) {
@@ -163,7 +183,7 @@ async function write(kernel: Kernel, reports: readonly Report[]): Promise<void> 
     const at = isFull ? startOf(kernel, timeline) : last!
     const drafts = reports.map((report, i) => {
       const data = kernel.codec.encode(report)
-      return sealEntry(kernel.sealer, { type: 'report', version: 1, time: report.at, data }, at.digest, i)
+      return sealEntry(kernel.sealer, { type: reportType, version: 1, time: report.at, data }, at.digest, i)
     })
     const nonce = kernel.random.bytes(8)
     const run = packRun(kernel.hash, { before: at.digest, first: at.seq + 1, epoch: at.epoch + 1, nonce }, drafts)

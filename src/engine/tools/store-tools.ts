@@ -30,6 +30,8 @@ import { type CollectOptions, type CollectReport, collect } from './collect.ts'
 import { type DeleteOptions, type DeleteReport, deleteTimeline } from './delete.ts'
 import { type DrillOptions, type DrillReport, drill } from './drill.ts'
 import { type EraseReport, eraseTimeline } from './erase.ts'
+import { type EraseEntriesReport, eraseEntries } from './erase-entries.ts'
+import type { EraseEntriesOptions } from './erase-plan.ts'
 import { existing } from './fork.ts'
 import { type Report, type ReportFilter, readReports } from './report-log.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
@@ -119,6 +121,16 @@ export abstract class StoreTools {
   async erase(timeline: string, options: DeleteOptions = {}): Promise<EraseReport> {
     this.check()
     return await eraseTimeline(this.kernel, timeline, options)
+  }
+
+  /**
+   * Erases single entries of a history that goes on, also where forks and archives share it; `dryRun` says what would go. Asked again
+   * after an interruption, it goes on. See docs/guides/housekeeping.md.
+   * @example await rp.eraseEntries('notes/ann', { where: { fields: { email: 'ann@example.com' } }, dryRun: true })
+   */
+  async eraseEntries(timeline: string, options: EraseEntriesOptions): Promise<EraseEntriesReport> {
+    this.check()
+    return await eraseEntries(this.kernel, timeline, options)
   }
 
   /** What a timeline did to the outside, in the order of the intents, without taking it from anybody. */

@@ -13,6 +13,7 @@ import type { Validity } from '../../core/validity.ts'
 import {
   checkName,
   type Entity,
+  type Erased,
   type Fold,
   type OpenOptions,
   opens,
@@ -46,6 +47,8 @@ export interface AggregateOptions<State, Evolve, Decide> {
   readonly evolve: Evolve
   /** One function a command: the events it brings about. Pure; throws Refused to say no. */
   readonly decide: Decide & Valid<Decide, Evolve>
+  /** For events that were erased (`rp.eraseEntries`): where and when one was, and its type. Left out, it is as if there had been none. */
+  readonly erased?: (state: State, gone: Erased) => State
   /** Change it when `evolve` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
   readonly version?: string | number
   readonly checkpoint?: CheckpointPolicy
@@ -195,6 +198,7 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
     version: String(options.version ?? 1),
     initial: options.initial,
     apply,
+    ...(options.erased && { erased: options.erased }),
     upcasters,
     migrations: options.migrations,
     checkpoint: options.checkpoint,

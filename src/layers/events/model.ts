@@ -2,6 +2,8 @@
 
 import type { Fold } from '../../engine/definition.ts'
 import type { Instead, Model } from '../../engine/model.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
+import { fieldsOf, metaOf } from './envelope.ts'
 
 function kindOf(kind: string, scope: string, policy: Model['policy'], more: Partial<Model> = {}): Model {
   return { kind, name: null, scope, fold: null, policy, ...more }
@@ -25,11 +27,23 @@ export const processKind = kindOf('process-manager', 'process/', 'fixed', {
 export const keysKind = kindOf('personal-keys', 'keys/', 'fixed', { actions: { rollback: key, fork: key } })
 
 export function aggregateModel(name: string, scope: string, fold: Fold<never>): Model {
-  return { ...aggregateKind, name, scope, fold: fold as unknown as Fold<unknown>, usual: {} }
+  return {
+    ...aggregateKind,
+    name,
+    scope,
+    fold: fold as unknown as Fold<unknown>,
+    usual: {},
+    entries: { fields: fieldsFor, inTurns: true },
+  }
 }
 
 export function helperModel(kind: Model, name: string, scope: string, fold: Fold<never>): Model {
   return { ...kind, name, scope, fold: fold as unknown as Fold<unknown> }
+}
+
+/** Those of the event, and `meta` beside them. */
+function fieldsFor(entry: Entry): unknown {
+  return Array.isArray(entry.data) ? { ...(fieldsOf(entry) as object), meta: metaOf(entry) } : entry.data
 }
 
 /** Where it is noted which generation of a projection is live. */

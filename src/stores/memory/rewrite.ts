@@ -1,6 +1,7 @@
 // Other bytes in place of stored ones (Store.rewrite), in the memory world.
 
-import type { Change, Rewritable, Rewritten } from '../../core/ports.ts'
+import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import type { Change, Rewritable, Rewritten, RunChange } from '../../core/ports.ts'
 import { Log } from './shared.ts'
 import { type MessageRow, messageKey, type RunRow, type Space } from './world.ts'
 
@@ -21,6 +22,24 @@ export function rewrite(space: Space, kind: Rewritable, change: Change): Rewritt
     }
   }
   return { next: null, seen: count.seen, changed: count.changed, left: 0 }
+}
+
+export function replace(
+  space: Space,
+  timeline: TimelineId,
+  changes: readonly RunChange[],
+): Pick<Rewritten, 'changed' | 'left'> {
+  const row = space.timelines.get(timeline)
+  if (!row) return { changed: 0, left: 0 }
+  const renewed = new Map<RunRow, RunRow>()
+  for (const run of row.runs) {
+    const change = changes.find(({ first, digest }) => first === run.first && equalBytes(digest, run.digest))
+    if (change) renewed.set(run, { ...run, bytes: new Uint8Array(change.bytes) })
+  }
+  const renew = (run: RunRow) => renewed.get(run) ?? run
+  space.timelines.set(timeline, { ...row, runs: new Log([...row.runs].map(renew)) })
+  space.feed = new Log([...space.feed].map((item) => ({ ...item, run: renew(item.run) })))
+  return { changed: renewed.size, left: 0 }
 }
 
 /** The feed and the timeline hold the same row, and go on doing so. */

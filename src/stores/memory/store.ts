@@ -22,6 +22,7 @@ import type {
   Rewritable,
   Rewritten,
   Run,
+  RunChange,
   Sql,
   Store,
   StoreFacts,
@@ -37,7 +38,7 @@ import { memoryBlobs } from './blobs.ts'
 import { claim } from './claim.ts'
 import { commitOne, refusal } from './commit.ts'
 import { inspect } from './inspect.ts'
-import { rewrite } from './rewrite.ts'
+import { replace, rewrite } from './rewrite.ts'
 import { beat, compactFeed, retire, tidy } from './upkeep.ts'
 import { compareText, findTimelines, readFeed, readRuns, toHead, toWorkerRow } from './view.ts'
 import { createWorld, type MemoryWorld, type Space, spaceOf } from './world.ts'
@@ -195,6 +196,11 @@ class MemoryStore implements Store {
   async rewrite(kind: Rewritable, change: Change): Promise<Rewritten> {
     const space = this.#space()
     return this.#world.turn.run(() => rewrite(space, kind, change))
+  }
+
+  async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
+    const space = this.#space()
+    return this.#world.turn.run(() => replace(space, timeline, runs))
   }
 
   async inspect(): Promise<StoreFault[]> {

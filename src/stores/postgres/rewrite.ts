@@ -1,7 +1,8 @@
 // Other bytes in place of stored ones (Store.rewrite). Each row is replaced only while it is the one that was read, which its
 // digest tells (of a message: its bytes), so no lock is held between reading and writing.
 
-import type { Change, Rewritable, Rewritten } from '../../core/ports.ts'
+import type { TimelineId } from '../../core/coordinate.ts'
+import type { Change, Rewritable, Rewritten, RunChange } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 
 interface Kind {
@@ -90,4 +91,25 @@ export async function rewrite(
   const last = rows.at(-1)
   const next = last && rows.length >= Math.max(1, limit) ? `${last.a} ${last.b}` : null
   return { next, seen: rows.length, changed, left: 0 }
+}
+
+/** Of runs of one timeline (Store.replace). */
+export async function replaceRuns(
+  connections: Connections,
+  s: string,
+  ns: number,
+  timeline: TimelineId,
+  runs: readonly RunChange[],
+): Promise<Pick<Rewritten, 'changed' | 'left'>> {
+  connections.checkOpen()
+  let changed = 0
+  for (const { first, digest, bytes } of runs) {
+    const update = `WITH done AS (UPDATE ${s}.run SET bytes = $5
+      WHERE tid = (SELECT tid FROM ${s}.timeline WHERE ns = $1 AND id = $2) AND first = $3 AND digest = $4
+      RETURNING 1) SELECT count(*) AS count FROM done`
+    const values = [ns, timeline, first, Buffer.from(digest), Buffer.from(bytes)]
+    const [done] = await connections.rows<{ count: number }>(update, values, 'safe', 'rewrite')
+    changed += done!.count
+  }
+  return { changed, left: 0 }
 }

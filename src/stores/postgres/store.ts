@@ -19,6 +19,7 @@ import type {
   Rewritable,
   Rewritten,
   Run,
+  RunChange,
   Store,
   StoreFacts,
   StoreFault,
@@ -36,7 +37,7 @@ import { readFeed } from './feed.ts'
 import { functionName, statementMs } from './functions.ts'
 import type { Bell } from './listen.ts'
 import type { Presence } from './presence.ts'
-import { rewrite } from './rewrite.ts'
+import { replaceRuns, rewrite } from './rewrite.ts'
 import { commitRiding } from './ride.ts'
 import {
   type CursorDbRow,
@@ -266,6 +267,10 @@ export class PostgresStore implements Store {
 
   async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {
     return rewrite(this.#connections, this.#s, this.#ns, kind, change, after, limit)
+  }
+
+  async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
+    return replaceRuns(this.#connections, this.#s, this.#ns, timeline, runs)
   }
 
   async inspect(): Promise<StoreFault[]> {

@@ -1,8 +1,9 @@
 // Other bytes in place of stored runs (Store.rewrite). A row of the log is written anew with its frames where they were;
 // frames whose bytes change spell out their digest, which can no longer be computed from them.
 
+import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Change, Rewritten } from '../../core/ports.ts'
+import type { Change, Rewritten, RunChange } from '../../core/ports.ts'
 import { compactedRow, emptyRowBytes, type Frame, readFrames } from './log-row.ts'
 import type { Writing } from './writing.ts'
 
@@ -35,6 +36,37 @@ export function rewriteRuns(writing: Writing, change: Change, after: string | nu
   // A row is added after them: what could not be rewritten now is settled then, and no longer the acknowledged one.
   if (count.changed + count.left > 0) writing.hasOtherChanges = true
   return { ...count, next: rows.length >= Math.max(1, limit) ? String(reached) : null }
+}
+
+/** The same for runs of one timeline (Store.replace). */
+export function replaceRuns(
+  writing: Writing,
+  name: TimelineId,
+  changes: readonly RunChange[],
+): Pick<Rewritten, 'changed' | 'left'> {
+  const { connection, log, timelines } = writing
+  const timeline = timelines.find(name)
+  const settledBelow = firstUnsettled(writing)
+  const count = { changed: 0, left: 0 }
+  for (const { first, digest, bytes } of timeline ? changes : []) {
+    const placed = log.segment(timeline!, first - 1).find(({ frame }) => frame.first === first)
+    if (!placed || !equalBytes(log.digestOf(timeline!, placed), digest)) continue
+    const { position } = placed
+    if (position >= settledBelow) {
+      count.left += 1
+      continue
+    }
+    const isIt = (frame: Frame) => frame.tid === timeline!.tid && frame.first === first
+    const frames = [...readFrames(position, log.body(position)!)]
+    const next = compactedRow(
+      position,
+      frames.map((frame) => (isIt(frame) ? { ...frame, bytes, digest } : frame)),
+    )
+    connection.run('UPDATE reprise_log SET body = ? WHERE position = ?', next, position)
+    count.changed += 1
+  }
+  if (count.changed + count.left > 0) writing.hasOtherChanges = true
+  return count
 }
 
 /** The acknowledged row has to stay as it is until there is a newer one, and so have those whose heads were not written. */

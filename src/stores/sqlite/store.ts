@@ -22,6 +22,7 @@ import type {
   Rewritable,
   Rewritten,
   Run,
+  RunChange,
   Store,
   StoreFacts,
   StoreFault,
@@ -45,7 +46,7 @@ import { connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
 import { checkDue, claim, findDue, retire } from './query.ts'
 import { Reader, type Reading } from './reading.ts'
 import { retryBusy } from './retry.ts'
-import { rewriteRuns } from './rewrite.ts'
+import { replaceRuns, rewriteRuns } from './rewrite.ts'
 import { schemaVersion } from './schema.ts'
 import { scrub } from './scrub.ts'
 import { raiseSweepMark, readSweepMark } from './sweep-mark.ts'
@@ -229,6 +230,13 @@ class SqliteStore implements Store {
         default:
           return unreachable(kind)
       }
+    })
+  }
+
+  async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
+    return this.#write().transact('replace runs in', (writing) => {
+      writing.connection.exec('PRAGMA secure_delete = ON')
+      return replaceRuns(writing, timeline, runs)
     })
   }
 

@@ -49,6 +49,46 @@ export function rewriteTests(test: Test): void {
     assert.deepEqual(await kit.store.inspect(), [])
   })
 
+  test('named runs of one timeline are replaced, those of others and of another digest are not', async (kit) => {
+    const a = await kit.create('a')
+    const b = await kit.create('b')
+    const runs = [await a.append('1'), await a.append('2', '3')]
+    for (let n = 0; n < 40; n++) runs.push(await a.append(`small ${n}`))
+    await b.append('1')
+    const wanted = [runs[1]!, runs[20]!, runs.at(-1)!].map(({ first, digest, bytes }) => ({
+      ...{ first, digest },
+      bytes: marked(bytes),
+    }))
+    const strangers = [
+      { ...wanted[0]!, digest: hash(utf8('another')) },
+      { ...wanted[0]!, first: 999 },
+    ]
+    let changed = 0
+    for (let left = 1; left > 0; ) {
+      const done = await kit.store.replace(a.id, wanted)
+      left = done.left
+      changed = Math.max(changed, done.changed)
+    }
+    assert.equal(changed > 0, true)
+    assert.deepEqual(await kit.store.replace(a.id, strangers), { changed: 0, left: 0 })
+    assert.deepEqual(await kit.store.replace(asTimeline('nobody'), wanted), { changed: 0, left: 0 })
+    await a.append('after')
+    const read = await readAll(await kit.open(), 'a')
+    for (const [i, was] of runs.entries()) {
+      const isChanged = wanted.some(({ first }) => first === was.first)
+      assertSame(read[i]!.digest, was.digest, `digest ${i}`)
+      assertSame(read[i]!.bytes, isChanged ? marked(was.bytes) : was.bytes, `bytes ${i}`)
+    }
+    const feed = await kit.readFeed()
+    const inFeed = feed.filter(({ timeline, run }) => timeline === a.id && isMarked(run.bytes))
+    assert.equal(inFeed.length, wanted.length)
+    assert.equal(
+      (await kit.store.read(b.id, 0, 1000)).some(({ bytes }) => isMarked(bytes)),
+      false,
+    )
+    assert.deepEqual(await kit.store.inspect(), [])
+  })
+
   test('manifests, mail and chunks change in place, mail to nobody too; what was read and is gone stays gone', async (kit) => {
     const a = await kit.create('a')
     await a.append('1')

@@ -145,6 +145,7 @@ export const operating: readonly CommandSpec[] = [
       },
       reason: { type: 'string', value: 'TEXT', help: 'why, for the record; nothing personal' },
       takeover: { type: 'boolean', help: 'entries: also if a live process owns it' },
+      module: moduleOption,
       forks: { type: 'boolean', help: 'also forks that share its history' },
       savepoints: { type: 'boolean', help: 'also savepoints that nobody released' },
       unfinished: { type: 'boolean', help: 'also if it has not ended' },

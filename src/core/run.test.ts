@@ -248,7 +248,7 @@ test('a run in a format that is not known is refused as newer, not guessed at', 
   const run = packRun(sha256, { before: origin, first: 1, epoch: 1 }, [
     { type: 'a', version: 1, time: 1, data: new Uint8Array() },
   ])
-  expect(codeOf(() => unpackRun({ ...run, bytes: Uint8Array.from([3, ...run.bytes.slice(1)]) }))).toBe(
+  expect(codeOf(() => unpackRun({ ...run, bytes: Uint8Array.from([4, ...run.bytes.slice(1)]) }))).toBe(
     'INCOMPATIBLE_VERSION',
   )
 })

@@ -1,7 +1,8 @@
 // reprise tail: follows new entries, by the feed for many timelines. Ends with Ctrl-C, or at the end with --once.
 
 import { feedStart } from '../../core/ports.ts'
-import { FeedReader } from '../../engine/feed/reader.ts'
+import { whileAwaited } from '../../engine/stay-alive.ts'
+import { FeedStream } from '../../engine/subscription/feed-stream.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { brief, when } from '../format.ts'
@@ -14,19 +15,24 @@ const tail: Command = async ({ engine, args, options, output }) => {
   const from = text(options, 'from') ?? (flag(options, 'once') ? 'start' : 'now')
   if (from !== 'start' && from !== 'now') throw new UsageError('--from is start or now')
   const prefixes = args[0] === undefined ? undefined : [args[0]]
-  const reader = new FeedReader(engine.kernel, prefixes, { mayBeTrimmed: true })
-  let position = from === 'start' ? feedStart : await end()
-  let isStopped = false
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => {
-      isStopped = true
-    })
-  }
-  if (!flag(options, 'once')) output.note('following; Ctrl-C ends it')
-  while (!isStopped) {
-    const page = await reader.page(position, 500)
-    position = page.next
-    for (const { entries } of page.runs) {
+  const isOnce = flag(options, 'once')
+  const asked = new AbortController()
+  const stream = new FeedStream(engine.kernel, {
+    scopes: prefixes,
+    after: from === 'start' ? feedStart : await end(),
+    follow: !isOnce,
+    mayBeTrimmed: true,
+    signal: asked.signal,
+    pageRuns: 500,
+    pollMs,
+  })
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => asked.abort())
+  if (!isOnce) output.note('following; Ctrl-C ends it')
+  await whileAwaited(show())
+  return exit.ok
+
+  async function show(): Promise<void> {
+    for await (const { entries } of stream) {
       for (const entry of entries) {
         if (output.isJson) output.json(shownEntry(entry))
         else {
@@ -38,11 +44,7 @@ const tail: Command = async ({ engine, args, options, output }) => {
         }
       }
     }
-    if (!page.isEnd) continue
-    if (flag(options, 'once')) break
-    await new Promise((resolve) => setTimeout(resolve, pollMs))
   }
-  return exit.ok
 
   async function end(): Promise<string> {
     let at = feedStart

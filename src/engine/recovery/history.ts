@@ -205,6 +205,17 @@ export async function digestAt(reader: Reader, lineage: readonly Head[], seq: nu
   return sliceRun(reader.hash, run, before, seq).digest
 }
 
+/** One entry as it is in history now. Null: it was trimmed, or there is none. */
+export async function entryAt(kernel: Kernel, timeline: TimelineId, seq: number): Promise<Entry | null> {
+  const [head] = await kernel.store.head([timeline])
+  const lineage = head ? await lineageOf(kernel, head) : []
+  if (!head || seq > head.seq || seq <= floorOf(lineage).seq) return null
+  const from = { seq: seq - 1, digest: await digestAt(kernel, lineage, seq - 1) }
+  const { value } = await readHistory(kernel, lineage, from, seq).next()
+  const [entry] = entriesOf(kernel, value as VerifiedRun)
+  return { ...entry!, timeline }
+}
+
 /** The entries of a verified run that were not read before, decoded. */
 export function entriesOf(kernel: Pick<Kernel, 'codec' | 'sealer'>, verified: VerifiedRun): Entry[] {
   const { timeline, run, before, skipTo } = verified

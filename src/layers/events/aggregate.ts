@@ -36,7 +36,7 @@ import { Mailroom } from './mailroom.ts'
 import { aggregateModel } from './model.ts'
 import { holdsPersonal, sealPersonal } from './personal.ts'
 import { validate } from './schema.ts'
-import type { CommandInfo, DecideMap, EventInfo, EventOf, EvolveMap, Metadata, Valid } from './types.ts'
+import type { DecideMap, EventOf, EvolveMap, Metadata, Model, Valid } from './types.ts'
 
 /** SQL in the same transaction as the events: a projection that is never behind. */
 export type Inline<Event> = (sql: Sql, event: Event, at: { readonly id: string; readonly seq: number }) => unknown
@@ -62,24 +62,6 @@ export interface AggregateOptions<State, Evolve, Decide> {
   /** How old versions of event fields become today's. */
   readonly upcasters?: Upcasters
   readonly inline?: Inline<EventOf<Evolve>>
-}
-
-/** What the parts of this layer need to know of an aggregate, with the author's types set aside. */
-export interface Model<State> {
-  readonly name: string
-  readonly prefix: string
-  readonly fold: Fold<State>
-  readonly decide: Readonly<Record<string, (state: State, command: never, info: CommandInfo) => unknown>>
-  readonly evolve: Readonly<Record<string, (state: State, event: never, at: EventInfo) => State | void>>
-  readonly upcasters: Upcasters
-  readonly inline:
-    | ((sql: Sql, entries: readonly NewEntry[], at: { timeline: string; first: number }) => Promise<void>)
-    | null
-  /** Throws for an event that `evolve` does not know, or that its schema refuses. */
-  check(event: unknown): unknown
-  evolveAll(state: State, entries: readonly NewEntry[], timeline: string, after: number, now: number): State
-  /** A promise only if there is something to seal. */
-  seal(engine: Reprise, id: string, entries: readonly NewEntry[]): readonly NewEntry[] | Promise<readonly NewEntry[]>
 }
 
 /** An event as a consumer gets it. */

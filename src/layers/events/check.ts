@@ -7,8 +7,8 @@ import { unpackRun } from '../../core/run.ts'
 import { systemPrefix } from '../../engine/definition.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import type { Model } from './aggregate.ts'
 import { layerPrefix } from './envelope.ts'
+import type { Model } from './types.ts'
 
 export interface EventsCheck {
   readonly ok: boolean

@@ -5,12 +5,11 @@ import { RepriseError } from '../../core/errors.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import type { Past, Reprise } from '../../engine/reprise.ts'
-import type { Model } from './aggregate.ts'
 import { type Happened, historyOf, stateAt, type When } from './history.ts'
 import type { Live } from './live.ts'
 import type { Mailroom } from './mailroom.ts'
 import { type Personal, reveal, shred } from './personal.ts'
-import type { CommandOptions, Done, EventOf, InputArgs } from './types.ts'
+import type { CommandOptions, Done, EventOf, InputArgs, Model } from './types.ts'
 
 export class AggregateHandle<State, Evolve, Decide> {
   readonly id: string

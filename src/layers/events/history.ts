@@ -9,9 +9,8 @@ import { digestAt, entriesOf, floorOf, lineageOf, readHistory } from '../../engi
 import { recover } from '../../engine/recovery/recover.ts'
 import type { Past, Reprise } from '../../engine/reprise.ts'
 import { existing } from '../../engine/tools/fork.ts'
-import type { Model } from './aggregate.ts'
 import { eventOf, infoOf, layerPrefix } from './envelope.ts'
-import type { EventInfo } from './types.ts'
+import type { EventInfo, Model } from './types.ts'
 
 export type When = { readonly seq: number } | { readonly time: number | Date }
 

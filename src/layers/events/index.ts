@@ -1,11 +1,20 @@
 // reprise/events: aggregates (decide and evolve), projections of their events, and commands between them.
 
+export type { Quarantined } from '../../engine/subscription/sink.ts'
+export type { CatchUpOptions, SubscriptionStatus } from '../../engine/subscription/subscription.ts'
 export { type AggregateDefinition, type AggregateOptions, aggregate, type EventEntry } from './aggregate.ts'
 export { checkEvents, type EventsCheck } from './check.ts'
 export type { AggregateHandle } from './handle.ts'
 export type { Happened, When } from './history.ts'
 export { type Personal, personal } from './personal.ts'
-export { command, type Outgoing, processManager, type RefusedLetter, send } from './process-manager.ts'
+export {
+  command,
+  type Outgoing,
+  type ProcessManager,
+  processManager,
+  type RefusedLetter,
+  send,
+} from './process-manager.ts'
 export {
   type PartitionedProjectionOptions,
   type ProjectionDefinition,
@@ -20,8 +29,6 @@ export {
 export type { ProjectionHandle, RebuildOptions } from './projection-handle.ts'
 export { Refused } from './refused.ts'
 export { type Rewritten, rewrite } from './rewrite.ts'
-export type { RunnerStatus } from './runner.ts'
 export { checked, type StandardSchema } from './schema.ts'
-export type { Quarantined } from './sink.ts'
 export { partitionOf } from './source.ts'
 export type { CommandInfo, CommandOptions, Done, EventInfo, EventOf, Metadata } from './types.ts'

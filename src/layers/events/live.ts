@@ -15,10 +15,9 @@ import { type OpenOptions, turnWaitMs } from '../../engine/definition.ts'
 import { callPure } from '../../engine/guard/zone.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
-import type { Model } from './aggregate.ts'
 import { entryOf, supersededStatus, toEntry } from './envelope.ts'
 import { validate } from './schema.ts'
-import type { CommandOptions, Done, Metadata } from './types.ts'
+import type { CommandOptions, Done, Metadata, Model } from './types.ts'
 
 /** Entries that one batch of commands may make. */
 const batchEntries = 1000

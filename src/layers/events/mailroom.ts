@@ -9,11 +9,11 @@ import { originDigest } from '../../core/run.ts'
 import type { Fold, OpenOptions } from '../../engine/definition.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import type { Model } from './aggregate.ts'
+import { lookEvery } from '../../engine/subscription/wake-up.ts'
 import { refusedType } from './envelope.ts'
 import { Live } from './live.ts'
 import { aggregateModel } from './model.ts'
-import type { CommandOptions, Metadata } from './types.ts'
+import type { CommandOptions, Metadata, Model } from './types.ts'
 
 /** A command as it travels. */
 export interface Letter {
@@ -23,8 +23,7 @@ export interface Letter {
 }
 
 export const letterKind = 'command'
-const lookMs = 100
-const pollMs = 1000
+const lookMs = 1000
 
 export function queueOf(name: string): string {
   return `events/${name}`
@@ -35,8 +34,6 @@ export class Mailroom<State> {
   readonly #model: Model<State>
   readonly #lives = new Map<string, Promise<Live<State>>>()
   #isServing = false
-  #isLooking = false
-  #cancelLook: (() => void) | null = null
 
   constructor(engine: Reprise, model: Model<State>) {
     this.#engine = engine
@@ -63,15 +60,15 @@ export class Mailroom<State> {
   serve(): void {
     if (this.#isServing) return
     this.#isServing = true
-    const { kernel } = this.#engine
-    this.#engine.serve(queueOf(this.#model.name), (head) => this.#claimed(head))
-    const unlisten = kernel.store.listen(() => this.#lookSoon(lookMs))
-    this.#engine.onClose(async () => {
-      this.#isServing = false
-      unlisten()
-      this.#cancelLook?.()
-    })
-    this.#lookSoon(pollMs)
+    const where = queueOf(this.#model.name)
+    this.#engine.serve(where, (head) => this.#claimed(head))
+    const stop = lookEvery(
+      this.#engine.kernel.clock,
+      lookMs,
+      () => this.#look(),
+      (error) => this.#engine.events.emit('problem', { where, error }),
+    )
+    this.#engine.onClose(async () => stop())
   }
 
   /** All mail that is there, in order. */
@@ -148,19 +145,6 @@ export class Mailroom<State> {
   }
 
   /** Mail for what this process has open is not claimed; it has to look. */
-  #lookSoon(delayMs: number): void {
-    if (!this.#isServing || this.#isLooking) return
-    this.#isLooking = true
-    this.#cancelLook = this.#engine.kernel.clock.after(delayMs, () => {
-      void this.#look()
-        .catch((error) => this.#engine.events.emit('problem', { where: queueOf(this.#model.name), error }))
-        .finally(() => {
-          this.#isLooking = false
-          this.#lookSoon(pollMs)
-        })
-    })
-  }
-
   async #look(): Promise<void> {
     const lives = await Promise.all([...this.#lives.values()].map((live) => live.catch(() => null)))
     const open = lives.filter((live): live is Live<State> => live?.open.isOwner === true)

@@ -26,9 +26,17 @@ import { stateIo } from '../../engine/kernel-io.ts'
 import { readManifest } from '../../engine/recovery/recover.ts'
 import { restoreState } from '../../engine/recovery/restore.ts'
 import { invalidState } from '../../engine/recovery/validity.ts'
-import { isAside, PoisonError, placeOf, type Quarantined, type Sink } from './sink.ts'
+import type { ShareGate } from '../../engine/subscription/fair-share.ts'
+import {
+  isAside,
+  isSame,
+  PoisonError,
+  placeOf,
+  type Quarantined,
+  type Sink,
+  without,
+} from '../../engine/subscription/sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
-import type { Gate } from './team.ts'
 
 export interface MemoryModel<State> {
   readonly version: string
@@ -51,11 +59,11 @@ const askMs = 1000
 /** Without events of ours, the position is still written now and then, so that others may trim. */
 const idleMs = 60_000
 
-export class MemorySink<State> implements Sink {
+export class MemorySink<State> implements Sink<Occurrence> {
   readonly #kernel: Kernel
   readonly #timeline: TimelineId
   readonly #model: MemoryModel<State>
-  readonly #gate: Gate | null
+  readonly #gate: ShareGate | null
   #state: State
   #position: FeedPosition = feedStart
   #events = 0
@@ -74,7 +82,7 @@ export class MemorySink<State> implements Sink {
   /** Rejects if what was read is no longer in the store. */
   #confirm: () => Promise<void> = async () => undefined
 
-  private constructor(kernel: Kernel, timeline: TimelineId, model: MemoryModel<State>, gate: Gate | null) {
+  private constructor(kernel: Kernel, timeline: TimelineId, model: MemoryModel<State>, gate: ShareGate | null) {
     this.#kernel = kernel
     this.#gate = gate
     this.#timeline = timeline
@@ -95,7 +103,7 @@ export class MemorySink<State> implements Sink {
     timeline: TimelineId,
     model: MemoryModel<State>,
     /** Of a partition; null: every process has the whole. */
-    gate: Gate | null = null,
+    gate: ShareGate | null = null,
   ): Promise<MemorySink<State>> {
     const sink = new MemorySink(kernel, timeline, model, gate)
     await sink.#takeIfFree({})
@@ -160,11 +168,8 @@ export class MemorySink<State> implements Sink {
     let state = this.#state
     for (const occurrence of events) {
       if (hasQuarantine && isAside(this.#quarantine, occurrence)) continue
-      const step = this.#model.on[occurrence.type]
       try {
-        const before = state
-        const call = () => (step?.(before, occurrence.event as never, occurrence.at) ?? before) as State
-        state = callPure(this.#kernel.guardsFolds(), `${this.#timeline}: handler`, call, placeOf(occurrence))
+        state = this.#step(state, occurrence)
       } catch (cause) {
         // What it changed in place before it threw cannot be told apart: back to the checkpoint.
         await this.#load()
@@ -180,6 +185,25 @@ export class MemorySink<State> implements Sink {
     if (this.#timing.decide(this.#milestones(events)).isDue) await this.#save()
   }
 
+  #step(state: State, occurrence: Occurrence): State {
+    const step = this.#model.on[occurrence.type]
+    const call = () => (step?.(state, occurrence.event as never, occurrence.at) ?? state) as State
+    return callPure(this.#kernel.guardsFolds(), `${this.#timeline}: handler`, call, placeOf(occurrence))
+  }
+
+  /** On the state of now. Every process that has a copy of the whole has to do it on its own. */
+  async redrive(occurrence: Occurrence): Promise<void> {
+    const letter = this.#quarantine.find((each) => isSame(each, occurrence.at))
+    this.#quarantine = without(this.#quarantine, occurrence.at)
+    try {
+      await this.apply([occurrence], this.#position)
+    } catch (error) {
+      if (letter) await this.setAside(letter)
+      throw error
+    }
+    await this.save()
+  }
+
   #milestones(events: readonly Occurrence[]): readonly string[] {
     const { on } = this.#model.checkpoint
     const found = on && events.find(({ type }) => on.includes(type))
@@ -187,7 +211,7 @@ export class MemorySink<State> implements Sink {
   }
 
   async setAside(poison: Quarantined): Promise<void> {
-    if (!this.#quarantine.some(({ timeline, seq }) => timeline === poison.timeline && seq === poison.seq)) {
+    if (!this.#quarantine.some((letter) => isSame(letter, poison))) {
       this.#quarantine = [...this.#quarantine, poison]
       this.#timing.wrote(1, 0)
     }
@@ -300,7 +324,7 @@ export class MemorySink<State> implements Sink {
     this.#savedPosition = this.#position
     this.#quarantine = [
       ...this.#quarantine,
-      ...known.filter((one) => !this.#quarantine.some((other) => same(one, other))),
+      ...known.filter((one) => !this.#quarantine.some((other) => isSame(one, other))),
     ]
     // What comes after the checkpoint is counted as it is read again.
     const ageMs = this.#kernel.worker.now() - (madeAt ?? head?.createdAt ?? this.#kernel.worker.now())
@@ -417,10 +441,6 @@ export class MemorySink<State> implements Sink {
       if (!isReprise(error, 'FENCED', 'CONFLICT', 'BASE_GONE', 'SWEPT', 'NOT_FOUND')) throw error
     }
   }
-}
-
-function same(a: Quarantined, b: Quarantined): boolean {
-  return a.timeline === b.timeline && a.seq === b.seq
 }
 
 function isPlain(value: unknown): value is Record<string, unknown> {

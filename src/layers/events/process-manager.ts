@@ -2,19 +2,19 @@
 // that moves the position in the feed, each with an id made from the event's coordinate: sent once, done once.
 
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
-import { type FeedPosition, feedStart, type OutgoingMessage } from '../../core/ports.ts'
+import type { OutgoingMessage } from '../../core/ports.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import type { Along } from '../../engine/commit/writer.ts'
 import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
 import { callPure } from '../../engine/guard/zone.ts'
 import { messageContext, type Reprise } from '../../engine/reprise.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import { PositionSink, progressFold } from '../../engine/subscription/position-sink.ts'
+import { PoisonError, placeOf } from '../../engine/subscription/sink.ts'
+import { Subscription } from '../../engine/subscription/subscription.ts'
 import { refusedType } from './envelope.ts'
 import { address, type Letter, letterKind, sendCommand } from './mailroom.ts'
 import { helperModel, processKind } from './model.ts'
-import { Runner } from './runner.ts'
-import { Ahead, cursorAt, hasWritten, isAside, PoisonError, placeOf, type Quarantined, type Sink } from './sink.ts'
 import { checkReading, type EventAt, type EventFrom, type EventSource, Events, type Occurrence } from './source.ts'
-import { progressFold } from './sql-sink.ts'
 import type { InputOf, Metadata } from './types.ts'
 
 /** A command on its way to an aggregate. */
@@ -77,12 +77,18 @@ export interface ProcessManagerOptions<Sources extends readonly EventSource[], O
   readonly on: On
   /** When an aggregate refused a command that came by mail: the place to compensate. */
   readonly onRefused?: (letter: RefusedLetter, at: EventAt) => Reaction
+  /** What to do with an event on which a reaction throws: stand still and say so (default), or set it aside and go on. */
   readonly poison?: 'stop' | 'quarantine'
+  /** How often an event is tried before it counts as poison; once if left out. */
+  readonly retry?: RetryPolicy
   /** Also the events of forks of these aggregates; by default a fork is a trial that nobody else sees. */
   readonly forks?: boolean
 }
 
-export interface ProcessManagerDefinition extends Entity<Runner>, Workable {
+/** An open process manager: how far it is, and what it set aside. */
+export type ProcessManager = Subscription<Occurrence>
+
+export interface ProcessManagerDefinition extends Entity<ProcessManager>, Workable {
   readonly kind: 'process-manager'
   readonly name: string
 }
@@ -97,21 +103,19 @@ export function processManager<Sources extends readonly EventSource[], On extend
   const reactTo = ({ type, event, at }: Occurrence): Reaction =>
     type === refusedType ? options.onRefused?.(event as unknown as RefusedLetter, at) : on[type]?.(event, at)
   const wants = (type: string) => Object.hasOwn(on, type) || (type === refusedType && options.onRefused !== undefined)
-  const runners = new WeakMap<Reprise, Runner>()
-  const start = (engine: Reprise): Runner => {
-    const held = runners.get(engine)
+  const retry = resolveRetry({ attempts: 1, ...options.retry })
+  const running = new WeakMap<Reprise, ProcessManager>()
+  const start = (engine: Reprise): ProcessManager => {
+    const held = running.get(engine)
     if (held) return held
     engine.declare(helperModel(processKind, name, `process/${name}`, progressFold as Fold<never>))
+    const { poison = 'stop' } = options
+    const reading = new Events(engine.kernel, options.from, wants, undefined, options.forks)
     const sink = new MailSink(engine, name, reactTo)
-    const runner = new Runner(
-      engine.kernel,
-      new Events(engine.kernel, options.from, wants, undefined, options.forks),
-      sink,
-      options.poison ?? 'stop',
-    )
-    runners.set(engine, runner)
-    engine.onClose(() => runner.stop())
-    return runner
+    const manager = new Subscription(engine.kernel, { name: `process manager ${name}`, reading, sink, poison, retry })
+    running.set(engine, manager)
+    engine.onClose(() => manager.stop())
+    return manager
   }
   return {
     kind: 'process-manager',
@@ -121,109 +125,40 @@ export function processManager<Sources extends readonly EventSource[], On extend
   }
 }
 
-type Progress = ReturnType<typeof progressFold.initial>
-
-class MailSink implements Sink {
+class MailSink extends PositionSink<Occurrence> {
   readonly #engine: Reprise
   readonly #name: string
   readonly #reactTo: (occurrence: Occurrence) => Reaction
-  #open: OpenTimeline<Progress> | null = null
-  #ahead: Ahead
 
   constructor(engine: Reprise, name: string, reactTo: (occurrence: Occurrence) => Reaction) {
+    super(engine, `process/${name}`)
     this.#engine = engine
     this.#name = name
     this.#reactTo = reactTo
-    this.#ahead = new Ahead(engine.kernel.clock.elapsed())
   }
 
-  get where(): string {
-    return `process/${this.#name}`
-  }
-
-  get position(): FeedPosition {
-    return this.#ahead.over(this.#open?.state.position ?? feedStart)
-  }
-
-  get quarantine(): readonly Quarantined[] {
-    return this.#open?.state.quarantine ?? []
-  }
-
-  get isOwned(): boolean {
-    return this.#open !== null && this.#open.broken === null
-  }
-
-  stored(): Promise<FeedPosition> {
-    return cursorAt(this.#engine.kernel, ({ name }) => name === `process/${this.#name}`)
-  }
-
-  async apply(events: readonly Occurrence[], next: FeedPosition): Promise<void> {
-    if (events.length === 0 && this.#ahead.pass(next, this.#engine.kernel.clock.elapsed())) return
-    const open = this.#open!
-    const messages: OutgoingMessage[] = []
+  protected async effectsOf(events: readonly Occurrence[]): Promise<Along> {
+    const send: OutgoingMessage[] = []
     for (const occurrence of events) {
-      if (isAside(open.state.quarantine, occurrence)) continue
       const reactions = this.#react(occurrence)
-      for (let i = 0; i < reactions.length; i++) messages.push(await this.#message(reactions[i]!, occurrence, i))
+      for (let i = 0; i < reactions.length; i++) send.push(await this.#message(reactions[i]!, occurrence, i))
     }
-    const data = { position: next, events: open.state.events + events.length }
-    await open.write([{ type: 'advanced', data }], {
-      cursors: { [open.id]: next },
-      ...(messages.length > 0 && { send: messages }),
-    })
-    this.#ahead.wrote(this.#engine.kernel.clock.elapsed())
-  }
-
-  async setAside(poison: Quarantined): Promise<void> {
-    await this.#open!.write([{ type: 'aside', data: poison }])
-  }
-
-  async idle(): Promise<void> {
-    if (this.isOwned) return
-    try {
-      this.#open = await this.#engine.openTimeline(timelineId(`process/${this.#name}`), progressFold)
-      this.#ahead = new Ahead(this.#engine.kernel.clock.elapsed())
-    } catch (error) {
-      if (!isReprise(error, 'OWNED', 'FENCED')) throw error
-    }
-  }
-
-  isCurrent(): Promise<boolean> {
-    return hasWritten(this.#engine.kernel, this.#open!.id, this.#open!)
-  }
-
-  async reload(): Promise<void> {
-    // What it writes is refused: it is another history by now.
-    await this.close().catch(() => undefined)
-    this.#open = null
-    this.#ahead = new Ahead(this.#engine.kernel.clock.elapsed())
-  }
-
-  async close(): Promise<void> {
-    if (this.isOwned) await this.#open!.close()
+    return send.length > 0 ? { send } : {}
   }
 
   #react(occurrence: Occurrence): readonly Outgoing[] {
     try {
+      const { kernel, where } = this
       const call = () => this.#reactTo(occurrence)
-      const reaction = callPure(
-        this.#engine.kernel.guardsFolds(),
-        `process/${this.#name}: handler`,
-        call,
-        placeOf(occurrence),
-      )
-      return reaction === undefined
-        ? []
-        : Array.isArray(reaction)
-          ? (reaction as readonly Outgoing[])
-          : [reaction as Outgoing]
+      const reaction = callPure(kernel.guardsFolds(), `${where}: handler`, call, placeOf(occurrence))
+      return reaction === undefined ? [] : [reaction as Outgoing | readonly Outgoing[]].flat()
     } catch (cause) {
       throw new PoisonError(occurrence, cause)
     }
   }
 
   async #message(outgoing: Outgoing, { at }: Occurrence, index: number): Promise<OutgoingMessage> {
-    const { codec, sealer } = this.#engine.kernel
+    const { codec, sealer } = this.kernel
     const to = timelineId(await address(this.#engine, outgoing.to.prefix, outgoing.to.name, outgoing.id))
     // With the epoch: after a rollback another event has the same sequence, and its command must not be taken for the first one's.
     const id = `${this.#name}:${at.timeline}@${at.seq}.${at.epoch}#${index}` as MessageId

@@ -2,22 +2,25 @@
 // one, catches up, and takes its place in one step. Readers never see a half-built one.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { ResolvedRetry } from '../../core/retry.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { isSame, type Quarantined, type Sink } from '../../engine/subscription/sink.ts'
+import { type CatchUpOptions, Subscription, type SubscriptionStatus } from '../../engine/subscription/subscription.ts'
+import { lookEvery } from '../../engine/subscription/wake-up.ts'
 import { liveGeneration, nextGeneration, note, readBuilds, swapGeneration } from '../../engine/tools/generations.ts'
 import { MemorySink } from './memory-sink.ts'
 import { catalogOf, generationTimeline } from './model.ts'
-import { type CatchUpOptions, Runner, type RunnerStatus } from './runner.ts'
-import type { Quarantined, Sink } from './sink.ts'
-import type { Events } from './source.ts'
+import type { Events, Occurrence } from './source.ts'
 
 /** One generation of a projection, not started yet. */
 export interface Build<State> {
   readonly partitions: number
   readonly timelines: readonly string[]
   readonly poison: 'stop' | 'quarantine'
+  readonly retry: ResolvedRetry
   events(partition: number): Events
-  open(partition: number): Promise<Sink>
-  stateOf(sinks: readonly Sink[]): State
+  open(partition: number): Promise<Sink<Occurrence>>
+  stateOf(sinks: readonly Sink<Occurrence>[]): State
   /** It is the live generation from here on: other processes share it. */
   begin(): void
   stop(): void
@@ -46,7 +49,7 @@ export interface RebuildOptions {
 interface Running<State> {
   readonly generation: number
   readonly build: Build<State>
-  readonly runners: readonly Runner[]
+  readonly runners: readonly Subscription<Occurrence>[]
 }
 
 const lookMs = 1000
@@ -57,11 +60,11 @@ export class ProjectionHandle<State> {
   readonly #engine: Reprise
   readonly #model: ProjectionModel<State>
   readonly #forget: () => void
+  readonly #stopLooking: () => void
   #running: Running<State>
   #holders = 0
   #isRebuilding = false
   #isClosed = false
-  #cancelLook: (() => void) | null = null
 
   private constructor(engine: Reprise, model: ProjectionModel<State>, running: Running<State>) {
     this.name = model.name
@@ -69,7 +72,12 @@ export class ProjectionHandle<State> {
     this.#model = model
     this.#running = running
     this.#forget = engine.onClose(() => this.#shut())
-    this.#lookForSwaps()
+    this.#stopLooking = lookEvery(
+      engine.kernel.clock,
+      lookMs,
+      () => this.#follow(),
+      (error) => engine.events.emit('problem', { where: `projection ${model.name}`, error }),
+    )
   }
 
   static async start<State>(engine: Reprise, model: ProjectionModel<State>): Promise<ProjectionHandle<State>> {
@@ -94,7 +102,7 @@ export class ProjectionHandle<State> {
   }
 
   /** One for each partition. */
-  get status(): readonly RunnerStatus[] {
+  get status(): readonly SubscriptionStatus[] {
     return this.#running.runners.map((runner) => runner.status)
   }
 
@@ -129,6 +137,19 @@ export class ProjectionHandle<State> {
   /** Goes on after a stop on poison: once the handler is mended, or to see it fail again. */
   resume(): void {
     for (const runner of this.#running.runners) runner.resume()
+  }
+
+  /**
+   * Applies events again that were set aside, all of them or these, once the handler is mended: on the state of now, so after events
+   * that happened later. Rejects at the first that still fails; it stays where it is. Gives how many were applied.
+   */
+  async redrive(letters: readonly Pick<Quarantined, 'timeline' | 'seq'>[] = this.quarantine): Promise<number> {
+    let count = 0
+    for (const runner of this.#running.runners) {
+      const own = letters.filter((at) => runner.quarantine.some((letter) => isSame(letter, at)))
+      if (own.length > 0) count += await runner.redrive(own)
+    }
+    return count
   }
 
   /** Writes a checkpoint now (in memory only; the others write with every step). */
@@ -182,23 +203,12 @@ export class ProjectionHandle<State> {
   async #shut(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
-    this.#cancelLook?.()
+    this.#stopLooking()
     this.#forget()
     await stop(this.#running)
   }
 
-  /** Another process may have swapped: follow it. */
-  #lookForSwaps(): void {
-    if (this.#isClosed) return
-    this.#cancelLook = this.#engine.kernel.clock.after(lookMs, () => {
-      void this.#follow()
-        .catch((error) => {
-          if (!this.#isClosed) this.#engine.events.emit('problem', { where: `projection ${this.name}`, error })
-        })
-        .finally(() => this.#lookForSwaps())
-    })
-  }
-
+  /** Another process may have swapped. */
   async #follow(): Promise<void> {
     if (this.#isRebuilding || this.#isClosed) return
     const live = await liveGeneration(this.#engine, catalogOf(this.name), this.#model.version)
@@ -333,15 +343,17 @@ async function run<State>(
   const build = model.build(engine, generation, model.partitions)
   // Before anything is taken: so the others hear of this process with its first heartbeat.
   if (isLive) build.begin()
-  const runners: Runner[] = []
+  const runners: Subscription<Occurrence>[] = []
+  const { poison, retry } = build
   for (let p = 0; p < build.partitions; p++) {
-    runners.push(new Runner(engine.kernel, build.events(p), await build.open(p), build.poison))
+    const [reading, sink] = [build.events(p), await build.open(p)]
+    runners.push(new Subscription(engine.kernel, { name: `projection ${model.name}`, reading, sink, poison, retry }))
   }
   return { generation, build, runners }
 }
 
 /** Whether this process writes what the sink holds. */
-function isWrittenBy(sink: Sink): boolean {
+function isWrittenBy(sink: Sink<Occurrence>): boolean {
   return sink instanceof MemorySink ? sink.isWriter : sink.isOwned
 }
 

@@ -5,19 +5,21 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Validity } from '../../core/validity.ts'
 import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { type SqlName, tableOfGeneration } from '../../engine/sql.ts'
+import { FairShare } from '../../engine/subscription/fair-share.ts'
+import { progressFold } from '../../engine/subscription/position-sink.ts'
+import type { Sink } from '../../engine/subscription/sink.ts'
 import { endGeneration, forgetGeneration, liveGeneration } from '../../engine/tools/generations.ts'
 import { MemorySink } from './memory-sink.ts'
 import { catalogOf, generationTimeline, helperModel, projectionKind } from './model.ts'
 import { type Build, ProjectionHandle, type ProjectionModel, type RebuildOptions } from './projection-handle.ts'
-import type { Sink } from './sink.ts'
-import { checkReading, type EventSource, Events, type Handlers, partitionOf } from './source.ts'
-import { progressFold, type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
+import { checkReading, type EventSource, Events, type Handlers, type Occurrence, partitionOf } from './source.ts'
+import { type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
 import { type OffsetTx, type TableHandlers, TableSink, type TableTarget } from './table-sink.ts'
-import { Team } from './team.ts'
 
 interface CommonOptions<Sources extends readonly EventSource[]> {
   readonly from: Sources
@@ -27,6 +29,8 @@ interface CommonOptions<Sources extends readonly EventSource[]> {
   readonly forks?: boolean
   /** What to do with an event on which a handler throws: stand still and say so (default), or set it aside and go on. */
   readonly poison?: 'stop' | 'quarantine'
+  /** How often an event is tried before it counts as poison; once if left out. */
+  readonly retry?: RetryPolicy
 }
 
 // `On` is a parameter of its own because TypeScript infers the handlers' parameters only then.
@@ -149,11 +153,11 @@ function inMemory<State, Shown>(
     const shares = shareOut(engine, name, version, generation, count)
     return {
       ...shares.build,
-      poison: options.poison ?? 'stop',
+      ...failing(options),
       events: (p) => shares.events(p, options, options.on as object),
       open: async (p) => {
         const timeline = timelineId(shares.build.timelines[p]!)
-        const gate = partitions === null ? null : shares.team
+        const gate = partitions === null ? null : shares.share
         return shares.add(await MemorySink.open<State>(engine.kernel, timeline, model, gate))
       },
       stateOf: (sinks) => show(sinks as unknown as readonly MemorySink<State>[]),
@@ -166,15 +170,16 @@ function inMemory<State, Shown>(
 
 /** What every kind of projection says of its partitions. */
 function shareOut(engine: Reprise, name: string, version: string, generation: number, partitions: number) {
-  const sinks: Sink[] = []
-  const team = new Team(engine, name, partitions, () => sinks.filter((sink) => sink.isOwned).length)
+  const sinks: Sink<Occurrence>[] = []
+  const countOwned = () => sinks.filter((sink) => sink.isOwned).length
+  const share = new FairShare(engine.kernel, `projection ${name}`, partitions, countOwned)
   const timelines = Array.from({ length: partitions }, (_, p) =>
     generationTimeline(name, version, generation, partitions === 1 ? null : p),
   )
   return {
-    team,
-    build: { partitions, timelines, begin: () => team.begin(), stop: () => team.stop() },
-    add<One extends Sink>(sink: One): One {
+    share,
+    build: { partitions, timelines, begin: () => share.begin(), stop: () => share.stop() },
+    add<One extends Sink<Occurrence>>(sink: One): One {
       sinks.push(sink)
       return sink
     },
@@ -187,6 +192,11 @@ function shareOut(engine: Reprise, name: string, version: string, generation: nu
         forks,
       ),
   }
+}
+
+/** What becomes of an event on which a handler throws. */
+function failing({ poison = 'stop', retry }: CommonOptions<readonly EventSource[]>) {
+  return { poison, retry: resolveRetry({ attempts: 1, ...retry }) }
 }
 
 function checkPartitions(partitions: number): void {
@@ -211,11 +221,11 @@ export function sqlProjection<
     const { setup: run, teardown } = options
     return {
       ...shares.build,
-      poison: options.poison ?? 'stop',
+      ...failing(options),
       events: (p) => shares.events(p, options, options.on as object),
       open: async (p) => {
         const on = options.on as unknown as SqlHandlers
-        const more = { on, generation, setup: run && { run, once }, gate: shares.team }
+        const more = { on, generation, setup: run && { run, once }, gate: shares.share }
         return shares.add(new SqlSink(engine, shares.build.timelines[p]!, more))
       },
       stateOf: () => null,
@@ -277,11 +287,11 @@ function intoTables<Tx extends OffsetTx, Shown>(
     return {
       ...shares.build,
       timelines: [],
-      poison: options.poison ?? 'stop',
+      ...failing(options),
       events: (p) => shares.events(p, options, options.on),
       open: async (p) => {
         const id = [...build, ...(partitions === null ? [] : [`p${p}`])].join('-') || undefined
-        return shares.add(new TableSink(engine, `projection/${name}`, options.into, id, options.on, shares.team))
+        return shares.add(new TableSink(engine, `projection/${name}`, options.into, id, options.on, shares.share))
       },
       stateOf: (sinks) => show(sinks as unknown as readonly TableSink<Tx>[]),
       retire: async () => undefined,

@@ -1,6 +1,7 @@
 // Where projections and process managers get their events: the feed of one or more kinds of aggregates, decoded and
 // brought up to today's versions, in one order that never skips an event that commits late.
 
+import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { upcast } from '../../core/fold.ts'
 import type { FeedPosition } from '../../core/ports.ts'
@@ -8,9 +9,10 @@ import { isWithin } from '../../core/scope.ts'
 import { systemPrefix } from '../../engine/definition.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
 import type { Kernel } from '../../engine/kernel.ts'
-import type { Model } from './aggregate.ts'
+import { type Entry, entryAt } from '../../engine/recovery/history.ts'
+import type { Reading } from '../../engine/subscription/subscription.ts'
 import { fieldsOf, layerPrefix, metaOf, refusedType } from './envelope.ts'
-import type { EventInfo, EventOf } from './types.ts'
+import type { EventInfo, EventOf, Model } from './types.ts'
 
 /** What a projection needs of an aggregate's definition. */
 export interface EventSource {
@@ -42,13 +44,8 @@ export interface Occurrence {
   readonly at: EventAt
 }
 
-export interface Page {
-  readonly events: readonly Occurrence[]
-  readonly next: FeedPosition
-  readonly isEnd: boolean
-}
-
-export class Events {
+export class Events implements Reading<Occurrence> {
+  readonly #kernel: Kernel
   readonly #reader: FeedReader
   readonly #sources: readonly EventSource[]
   readonly #wantsType: (type: string) => boolean
@@ -61,6 +58,7 @@ export class Events {
     wants: (occurrence: Occurrence) => boolean = () => true,
     forks = false,
   ) {
+    this.#kernel = kernel
     this.#wantsType = wantsType
     this.#reader = new FeedReader(
       kernel,
@@ -71,9 +69,18 @@ export class Events {
     this.#wants = wants
   }
 
-  async page(after: FeedPosition, limit?: number): Promise<Page> {
+  async page(after: FeedPosition, limit?: number) {
     const { entries, next, isEnd } = await this.#reader.page(after, limit)
-    const events: Occurrence[] = []
+    return { items: this.#read(entries), next, isEnd }
+  }
+
+  async at(timeline: string, seq: number): Promise<Occurrence | null> {
+    const entry = await entryAt(this.#kernel, timelineId(timeline), seq)
+    return (entry && this.#read([entry])[0]) ?? null
+  }
+
+  #read(entries: readonly Entry[]): readonly Occurrence[] {
+    const items: Occurrence[] = []
     // Neighbours are often of the same aggregate: what its id says is worked out once.
     let timeline = ''
     let source: EventSource | undefined
@@ -95,9 +102,9 @@ export class Events {
       // Fields that were decoded for us alone may take the type; those of an upcaster are the author's.
       const event = current === entry ? Object.assign(fields, { type }) : { ...fields, type }
       const occurrence = { type, event, at }
-      if (this.#wants(occurrence)) events.push(occurrence)
+      if (this.#wants(occurrence)) items.push(occurrence)
     }
-    return { events, next, isEnd }
+    return items
   }
 
   /** POSITION_GONE if the store no longer has what was read last. */

@@ -7,9 +7,18 @@ import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import type { Entity } from '../../engine/definition.ts'
 import { callPure } from '../../engine/guard/zone.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { Ahead, cursorAt, hasWritten, isAside, PoisonError, placeOf, type Quarantined, type Sink } from './sink.ts'
+import type { ShareGate } from '../../engine/subscription/fair-share.ts'
+import { OwnedSink } from '../../engine/subscription/owned-sink.ts'
+import {
+  cursorAt,
+  hasWritten,
+  isAside,
+  PoisonError,
+  placeOf,
+  type Quarantined,
+  without,
+} from '../../engine/subscription/sink.ts'
 import type { EventAt, Occurrence } from './source.ts'
-import type { Gate } from './team.ts'
 
 /** What a projection asks of a table. */
 export interface TableTarget<Tx extends OffsetTx> {
@@ -29,17 +38,14 @@ export interface OffsetTx {
 
 export type TableHandlers<Tx> = Readonly<Record<string, ((tx: Tx, event: never, at: EventAt) => void) | undefined>>
 
-export class TableSink<Tx extends OffsetTx> implements Sink {
+export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableTarget<Tx>> {
   readonly #engine: Reprise
   readonly #name: string
   readonly #into: Entity<TableTarget<Tx>>
   readonly #id: string | undefined
   readonly #on: TableHandlers<Tx>
-  readonly #gate: Gate
-  #table: TableTarget<Tx> | null = null
   #quarantine: readonly Quarantined[] = []
   #isBroken = false
-  #ahead: Ahead
 
   constructor(
     engine: Reprise,
@@ -47,59 +53,32 @@ export class TableSink<Tx extends OffsetTx> implements Sink {
     into: Entity<TableTarget<Tx>>,
     id: string | undefined,
     on: TableHandlers<Tx>,
-    gate: Gate,
+    gate: ShareGate,
   ) {
+    super(engine.kernel, gate)
     this.#engine = engine
     this.#name = name
     this.#into = into
     this.#id = id
     this.#on = on
-    this.#gate = gate
-    this.#ahead = new Ahead(engine.kernel.clock.elapsed())
   }
 
   get table(): TableTarget<Tx> | null {
-    return this.#table
-  }
-
-  get position(): FeedPosition {
-    return this.#ahead.over(String(this.#table?.offset(this.#name) ?? feedStart))
+    return this.held
   }
 
   get where(): string {
-    return this.#table?.timeline ?? this.#name
+    return this.held?.timeline ?? this.#name
   }
 
   get quarantine(): readonly Quarantined[] {
     return this.#quarantine
   }
 
-  get isOwned(): boolean {
-    return this.#table !== null && !this.#isBroken
-  }
-
   stored(): Promise<FeedPosition> {
     const owner = ['', this.#into.name, ...(this.#id === undefined ? [] : [this.#id])].join('/')
     const cursor = `/${this.#name}`
-    return cursorAt(this.#engine.kernel, (row) => row.name.endsWith(cursor) && row.owner.endsWith(owner))
-  }
-
-  async apply(events: readonly Occurrence[], next: FeedPosition): Promise<void> {
-    if (events.length === 0 && this.#ahead.pass(next, this.#engine.kernel.clock.elapsed())) return
-    const cursor = `${this.#table!.timeline}/${this.#name}`
-    try {
-      await this.#table!.transaction(
-        (tx) => {
-          for (const occurrence of events) this.#step(tx, occurrence)
-          tx.advance(this.#name, next)
-        },
-        { cursors: { [cursor]: next } },
-      )
-      this.#ahead.wrote(this.#engine.kernel.clock.elapsed())
-    } catch (error) {
-      if (isReprise(error, 'FENCED', 'CLOSED')) this.#isBroken = true
-      throw error
-    }
+    return cursorAt(this.kernel, (row) => row.name.endsWith(cursor) && row.owner.endsWith(owner))
   }
 
   /** Kept by this process only: the table holds the user's rows, not our notes. After a restart it is met again. */
@@ -107,52 +86,66 @@ export class TableSink<Tx extends OffsetTx> implements Sink {
     this.#quarantine = [...this.#quarantine, poison]
   }
 
-  async idle(): Promise<void> {
-    if (this.isOwned) {
-      if (this.#gate.shouldGiveUp()) await this.#giveUp()
-      return
-    }
-    if (!this.#gate.mayTake()) return
-    try {
-      this.#table = await this.#engine.open(this.#into, this.#id)
-      this.#isBroken = false
-      this.#ahead = new Ahead(this.#engine.kernel.clock.elapsed())
-    } catch (error) {
-      if (!isReprise(error, 'OWNED', 'FENCED')) throw error
-    }
+  async redrive(occurrence: Occurrence): Promise<void> {
+    await this.#write(this.held!, (tx) => this.#handle(tx, occurrence))
+    this.#quarantine = without(this.#quarantine, occurrence.at)
   }
 
   isCurrent(): Promise<boolean> {
-    const { timeline, seq, digest } = this.#table!.coordinate
-    return hasWritten(this.#engine.kernel, timelineId(timeline), { seq, digest: fromHex(digest) })
+    const { timeline, seq, digest } = this.held!.coordinate
+    return hasWritten(this.kernel, timelineId(timeline), { seq, digest: fromHex(digest) })
   }
 
-  async reload(): Promise<void> {
-    const table = this.#table
-    const offset = table?.offset(this.#name)
+  override async reload(): Promise<void> {
+    const { held } = this
+    const offset = held?.offset(this.#name)
     // Others in this process may hold the same table. A write that is refused tells all of them; one that is taken changes nothing.
-    if (table && offset !== undefined) {
-      await table.transaction((tx) => tx.advance(this.#name, String(offset))).catch(() => undefined)
+    if (held && offset !== undefined) {
+      await held.transaction((tx) => tx.advance(this.#name, String(offset))).catch(() => undefined)
     }
-    await this.#giveUp().catch(() => undefined)
+    await super.reload()
+  }
+
+  protected get written(): FeedPosition {
+    return String(this.held?.offset(this.#name) ?? feedStart)
+  }
+
+  protected async take(): Promise<TableTarget<Tx>> {
+    const table = await this.#engine.open(this.#into, this.#id)
     this.#isBroken = false
+    return table
   }
 
-  async close(): Promise<void> {
-    await this.#giveUp()
+  protected isLost(): boolean {
+    return this.#isBroken
   }
 
-  async #giveUp(): Promise<void> {
-    const table = this.#isBroken ? null : this.#table
-    this.#table = null
-    await table?.close()
+  protected leave(table: TableTarget<Tx>): Promise<void> {
+    return table.close()
   }
 
-  #step(tx: Tx, occurrence: Occurrence): void {
-    if (isAside(this.#quarantine, occurrence)) return
+  protected async advance(table: TableTarget<Tx>, events: readonly Occurrence[], next: FeedPosition): Promise<void> {
+    const cursors = { [`${table.timeline}/${this.#name}`]: next }
+    const run = (tx: Tx) => {
+      for (const event of events) if (!isAside(this.#quarantine, event)) this.#handle(tx, event)
+      tx.advance(this.#name, next)
+    }
+    await this.#write(table, run, { cursors })
+  }
+
+  async #write(table: TableTarget<Tx>, run: (tx: Tx) => void, along = {}): Promise<void> {
+    try {
+      await table.transaction(run, along)
+    } catch (error) {
+      if (isReprise(error, 'FENCED', 'CLOSED')) this.#isBroken = true
+      throw error
+    }
+  }
+
+  #handle(tx: Tx, occurrence: Occurrence): void {
     try {
       const call = () => this.#on[occurrence.type]?.(tx, occurrence.event as never, occurrence.at)
-      callPure(this.#engine.kernel.guardsFolds(), `${this.#name}: handler`, call, placeOf(occurrence))
+      callPure(this.kernel.guardsFolds(), `${this.#name}: handler`, call, placeOf(occurrence))
     } catch (cause) {
       throw new PoisonError(occurrence, cause)
     }

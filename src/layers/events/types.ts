@@ -1,7 +1,12 @@
 // The types of an aggregate, inferred from what its author writes: events from the second parameter of each `evolve`,
 // commands from the second parameter of each `decide`. Nothing is declared twice.
 
+import type { Upcasters } from '../../core/fold.ts'
+import type { Sql } from '../../core/ports.ts'
+import type { Fold } from '../../engine/definition.ts'
 import type { EntryInfo } from '../../engine/raw.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { NewEntry } from '../../engine/timeline.ts'
 
 /** What goes along with an event besides its data: who and why. */
 export interface Metadata {
@@ -94,4 +99,22 @@ export interface Done<State, Event> {
   readonly seq: number
   readonly state: State
   readonly wasApplied: boolean
+}
+
+/** What the parts of this layer need to know of an aggregate, with the author's types set aside. */
+export interface Model<State> {
+  readonly name: string
+  readonly prefix: string
+  readonly fold: Fold<State>
+  readonly decide: Readonly<Record<string, (state: State, command: never, info: CommandInfo) => unknown>>
+  readonly evolve: Readonly<Record<string, (state: State, event: never, at: EventInfo) => State | void>>
+  readonly upcasters: Upcasters
+  readonly inline:
+    | ((sql: Sql, entries: readonly NewEntry[], at: { timeline: string; first: number }) => Promise<void>)
+    | null
+  /** Throws for an event that `evolve` does not know, or that its schema refuses. */
+  check(event: unknown): unknown
+  evolveAll(state: State, entries: readonly NewEntry[], timeline: string, after: number, now: number): State
+  /** A promise only if there is something to seal. */
+  seal(engine: Reprise, id: string, entries: readonly NewEntry[]): readonly NewEntry[] | Promise<readonly NewEntry[]>
 }

@@ -3,11 +3,11 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { feedStart } from '../../core/ports.ts'
 import { overlaps } from '../../core/scope.ts'
 import { checkName, type Readable, reads } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { type Lag, lagBehind } from '../../engine/subscription/feed-stream.ts'
 import { defineJob, type JobDefinition } from './definition.ts'
 import { type JobOptions, resolveJob } from './options.ts'
 import type { Source } from './source.ts'
@@ -94,30 +94,12 @@ export function cursorOf(name: string): string {
   return `consumer/${name}`
 }
 
-export interface Lag {
-  /** Runs of entries behind the cursor, counted up to a bound. */
-  readonly runs: number
-  readonly isMore: boolean
-}
-
-const countedMax = 10_000
-
 /** How far a consumer is behind. */
 export async function consumerLag(engine: Reprise, definition: AnyConsumer): Promise<Lag> {
-  const { prefixes } = definition
-  const [head] = await engine.kernel.store.head([timelineId(definition.timelines[0]!)])
-  const row = (await engine.kernel.store.cursors()).find((cursor) => cursor.name === cursorOf(definition.name))
-  if (!head || !row)
-    throw new RepriseError('NOT_FOUND', `consumer ${definition.name} has not run yet`, { name: definition.name })
-  let runs = 0
-  let at = row.position ?? feedStart
-  while (runs < countedMax) {
-    const page = await engine.feed(at, { prefixes, limit: 1000 })
-    runs += page.items.length
-    at = page.next
-    if (page.isEnd) return { runs, isMore: false }
-  }
-  return { runs, isMore: true }
+  const { name, prefixes } = definition
+  const row = (await engine.kernel.store.cursors()).find((cursor) => cursor.name === cursorOf(name))
+  if (!row) throw new RepriseError('NOT_FOUND', `consumer ${name} has not run yet`, { name })
+  return await lagBehind(engine.kernel, row.position, prefixes)
 }
 
 /**

@@ -1,12 +1,12 @@
 // reprise/job: resumable jobs over anything that can be iterated. See docs/guides/jobs.md.
 
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
+export type { Lag } from '../../engine/subscription/feed-stream.ts'
 export {
   type ConsumerDefinition,
   type ConsumerOptions,
   consumer,
   consumerLag,
-  type Lag,
   releaseConsumer,
 } from './consumer.ts'
 export type { BatchContext, ItemContext } from './context.ts'

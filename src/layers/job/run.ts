@@ -9,6 +9,7 @@ import type { Fold } from '../../engine/definition.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
+import { fairShare } from '../../engine/subscription/fair-share.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { UnderWay } from '../../engine/worker.ts'
 import { Alarm } from './alarm.ts'
@@ -253,11 +254,8 @@ export class JobRun<T = unknown> {
   }
 
   async #fairShare(): Promise<number> {
-    if (this.#job.shards === 1) return 1
-    const workers = await this.#engine.workers()
-    const own = this.#engine.kernel.worker.id
-    const others = workers.filter((row) => row.isAlive && row.id !== own && row.info[`job ${this.name}`] !== undefined)
-    return Math.ceil(this.#job.shards / (others.length + 1))
+    const { shards } = this.#job
+    return shards === 1 ? 1 : await fairShare(this.#engine.kernel, `job ${this.name}`, shards)
   }
 
   /** Others came: let them have what is more than our share, one at a time. */

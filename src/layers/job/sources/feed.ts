@@ -4,12 +4,11 @@
 import { feedStart } from '../../../core/ports.ts'
 import { isWithin } from '../../../core/scope.ts'
 import { type Readable, reads, systemPrefix } from '../../../engine/definition.ts'
-import { FeedReader } from '../../../engine/feed/reader.ts'
 import type { Entry } from '../../../engine/recovery/history.ts'
+import { FeedStream } from '../../../engine/subscription/feed-stream.ts'
 import type { Chunk, ReadContext, Reader, Source } from '../source.ts'
 
 const pageRuns = 200
-const pollMs = 1000
 
 export interface FeedSourceOptions {
   readonly prefixes: readonly string[]
@@ -31,29 +30,22 @@ export function feedSource(options: FeedSourceOptions): Source<Entry> {
 
 class FeedItems implements Reader<Entry> {
   readonly #options: FeedSourceOptions
-  readonly #context: ReadContext
-  readonly #reader: FeedReader
-  #position: string
+  readonly #stream: FeedStream
 
-  constructor(options: FeedSourceOptions, position: string, context: ReadContext) {
+  constructor(options: FeedSourceOptions, after: string, { engine, signal }: ReadContext) {
     this.#options = options
-    this.#context = context
-    this.#position = position
-    const { prefixes, forks } = options
-    this.#reader = new FeedReader(context.engine.kernel, prefixes, { mayBeTrimmed: true, forks })
+    const { prefixes: scopes, forks, follow } = options
+    // Its cursor keeps history: what is gone was gone before it came.
+    this.#stream = new FeedStream(engine.kernel, { scopes, forks, follow, after, signal, mayBeTrimmed: true, pageRuns })
   }
 
   async next(): Promise<Chunk<Entry> | null> {
-    for (;;) {
-      if (this.#context.signal.aborted) return null
-      const page = await this.#reader.page(this.#position, pageRuns)
-      const hasMoved = page.next !== this.#position
-      this.#position = page.next
-      if (page.runs.length > 0 || hasMoved) return this.#chunk(page.runs)
-      if (!page.isEnd) continue
-      if (!this.#options.follow) return null
-      await this.#news()
-    }
+    const page = await this.#stream.next()
+    return page && this.#chunk(page.runs)
+  }
+
+  close(): void {
+    this.#stream.close()
   }
 
   #chunk(runs: readonly { readonly position: string; readonly entries: readonly Entry[] }[]): Chunk<Entry> {
@@ -67,28 +59,12 @@ class FeedItems implements Reader<Entry> {
         keys.push(keyAt(position, entry))
       }
     }
-    return { items, keys, after: { position: this.#position } }
+    return { items, keys, after: { position: this.#stream.position } }
   }
 
   #read(entry: Entry): Entry | null {
     const reader = this.#options.readers?.find(({ prefix }) => isWithin(prefix, entry.timeline))
     return reader ? reader[reads](entry) : entry
-  }
-
-  /** Told by the store, or after a while in any case. */
-  #news(): Promise<void> {
-    const { engine, signal } = this.#context
-    return new Promise((resolve) => {
-      const go = () => {
-        off()
-        cancel()
-        signal.removeEventListener('abort', go)
-        resolve()
-      }
-      const cancel = engine.kernel.clock.after(pollMs, go)
-      const off = engine.kernel.store.listen(go)
-      signal.addEventListener('abort', go, { once: true })
-    })
   }
 }
 

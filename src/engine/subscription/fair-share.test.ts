@@ -1,12 +1,12 @@
 import { afterEach, expect, it } from 'vitest'
-import { createEngine } from '../../engine/open.ts'
-import { sha256 } from '../../engine/platform.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { createWorld, openMemory } from '../../stores/memory/index.ts'
-import { Team } from './team.ts'
+import { createEngine } from '../open.ts'
+import { sha256 } from '../platform.ts'
+import type { Reprise } from '../reprise.ts'
+import { FairShare } from './fair-share.ts'
 
 const engines: Reprise[] = []
-const teams: Team[] = []
+const teams: FairShare[] = []
 afterEach(async () => {
   for (const team of teams.splice(0)) team.stop()
   for (const engine of engines.splice(0)) await engine.close()
@@ -18,7 +18,7 @@ function makeTeams() {
     const engine = createEngine({ store: openMemory({ namespace: 'default', hash: sha256, world }) })
     engines.push(engine)
     await engine.kernel.worker.register()
-    const made = new Team(engine, 'totals', partitions, () => owned)
+    const made = new FairShare(engine.kernel, 'projection totals', partitions, () => owned)
     teams.push(made)
     return made
   }

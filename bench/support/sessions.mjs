@@ -1,6 +1,7 @@
 // The agent that benches run sessions of: an answer of 900 bytes a turn, or a number of payments that can be undone.
 
 import { agent, tool } from '../../dist/layers/agent/index.js'
+import { hostOf } from '../../test/support/host.mjs'
 import { answerBytes, makeText } from './graph.mjs'
 
 export function makeAgent(effects) {
@@ -21,7 +22,7 @@ export function makeAgent(effects) {
 /** Counts what a session's commits write: history, manifests and the chunks that they add. */
 export function countBytes(rp) {
   const counted = { bytes: 0, checkpoints: 0 }
-  const { store } = rp.kernel
+  const { store } = hostOf(rp).kernel
   const commit = store.commit.bind(store)
   store.commit = (commits) => {
     for (const { run, publish = [] } of commits) {
@@ -37,7 +38,7 @@ export function countBytes(rp) {
 /** Counts what is read of history and chunks. */
 export function countReads(rp) {
   const counted = { bytes: 0 }
-  const { store } = rp.kernel
+  const { store } = hostOf(rp).kernel
   const read = store.read.bind(store)
   store.read = async (...args) => {
     const runs = await read(...args)

@@ -5,6 +5,7 @@ import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { idBelow, isWithin, liveIdOf } from '../core/scope.ts'
+import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
 export interface Place {
@@ -39,18 +40,20 @@ export async function findTimeline(engine: Reprise, given: string): Promise<Head
 /** Without its kind: `papers` is `job/papers`, `checkout/order-42` is `workflow/checkout/order-42`. */
 async function byName(engine: Reprise, given: string): Promise<Head[]> {
   if (given.endsWith('/')) return []
-  const kinds = engine.models.all().filter((model) => model.name === null)
-  const heads = await engine.kernel.store.head(kinds.map((model) => timelineId(model.scope + given)))
+  const kinds = hostOf(engine)
+    .models.all()
+    .filter((model) => model.name === null)
+  const heads = await hostOf(engine).kernel.store.head(kinds.map((model) => timelineId(model.scope + given)))
   return heads.filter((head) => head !== null)
 }
 
 /** What to list: the scope as given, or, where nothing lies there, the one kind that has something of this name. */
 export async function scopeOf(engine: Reprise, given: string): Promise<string> {
-  const { store } = engine.kernel
+  const { store } = hostOf(engine).kernel
   const hasSome = async (prefix: string) => (await store.timelines({ prefix, limit: 1 })).length > 0
   if (await hasSome(given)) return given
   const scopes: string[] = []
-  for (const { scope, name } of engine.models.all()) {
+  for (const { scope, name } of hostOf(engine).models.all()) {
     if (name === null && (await hasSome(scope + given))) scopes.push(scope + given)
   }
   if (scopes.length > 1) {
@@ -61,7 +64,9 @@ export async function scopeOf(engine: Reprise, given: string): Promise<string> {
 
 /** The id of a new timeline beside an existing one: the kind may be left out there as well. */
 export function idBeside(engine: Reprise, { timeline }: Head, given: string): string {
-  const kind = engine.models.all().find((model) => model.name === null && isWithin(model.scope, timeline))
+  const kind = hostOf(engine)
+    .models.all()
+    .find((model) => model.name === null && isWithin(model.scope, timeline))
   return !kind || !given.includes('/') || isWithin(kind.scope, given) ? given : kind.scope + given
 }
 
@@ -89,7 +94,7 @@ export async function findMember(engine: Reprise, given: string): Promise<Head> 
   } catch (error) {
     const scope = await scopeOf(engine, given)
     const [first] = await engine.list({ prefix: `${scope}/`, limit: 1 })
-    if (first && engine.models.find(first.timeline)?.family) return first
+    if (first && hostOf(engine).models.find(first.timeline)?.family) return first
     throw error
   }
 }
@@ -99,7 +104,7 @@ export async function findJob(engine: Reprise, given: string): Promise<Head[]> {
   const scope = `job/${idBelow('job/', given) ?? given}`
   const first = (await engine.head(timelineId(scope))) ?? (await engine.head(timelineId(`${scope}/0`)))
   const head = first ?? (await findTimeline(engine, given))
-  const family = (await engine.models.find(head.timeline)?.family?.(engine, head)) ?? [head.timeline]
-  const heads = await engine.kernel.store.head(family.map((id) => timelineId(id)))
+  const family = (await hostOf(engine).models.find(head.timeline)?.family?.(engine, head)) ?? [head.timeline]
+  const heads = await hostOf(engine).kernel.store.head(family.map((id) => timelineId(id)))
   return heads.filter((each) => each !== null)
 }

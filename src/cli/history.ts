@@ -2,11 +2,12 @@
 
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
+import { hostOf } from '../engine/host.ts'
 import { digestAt, type Entry, entriesOf, floorOf, lineageOf, readHistory } from '../engine/recovery/history.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
 export async function* entriesAfter(engine: Reprise, head: Head, after: number): AsyncGenerator<Entry> {
-  const { kernel } = engine
+  const { kernel } = hostOf(engine)
   const lineage = await lineageOf(kernel, head)
   const floor = floorOf(lineage)
   if (after > head.seq)

@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../core/errors.ts'
 import type { Fold } from '../engine/definition.ts'
+import { hostOf } from '../engine/host.ts'
 import { type Model, modelsOf } from '../engine/model.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
@@ -18,7 +19,7 @@ export function declareAll(engine: Reprise, module: Record<string, unknown>): vo
   for (const value of Object.values(module)) {
     const described = modelsOf(value)
     for (const model of described) engine.declare(model)
-    if (described.length === 0 && isFolding(value)) engine.register(value.prefix, value.fold)
+    if (described.length === 0 && isFolding(value)) hostOf(engine).register(value.prefix, value.fold)
   }
 }
 
@@ -61,7 +62,7 @@ async function kinds(): Promise<Model[]> {
 
 /** The fold for a timeline, or an error that says how to name it. */
 export function foldFor(engine: Reprise, timeline: string): Fold<unknown> {
-  const fold = engine.models.foldOf(timeline)
+  const fold = hostOf(engine).models.foldOf(timeline)
   if (fold) return fold
   throw new RepriseError(
     'INVALID_ARGUMENT',

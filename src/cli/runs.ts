@@ -4,6 +4,7 @@
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { idBelow } from '../core/scope.ts'
+import { hostOf } from '../engine/host.ts'
 import { verbsOf } from '../engine/model.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { type WorkflowDefinition, type WorkflowRun, workflow, workflows } from '../layers/workflow/index.ts'
@@ -40,7 +41,7 @@ export async function findCode(engine: Reprise, given: string, verb: string, opt
 
 /** @example throw wrongModel(engine, 'job/papers', 'query') */
 function wrongModel(engine: Reprise, timeline: string, verb: string): RepriseError {
-  const model = engine.models.find(timeline)
+  const model = hostOf(engine).models.find(timeline)
   const verbs = verbsOf(model)
   const right = verbs.length > 0 ? `it has ${verbs.join(', ')}` : 'reprise show says what it is'
   const what = `${timeline} is ${model ? `a ${model.kind}` : 'no workflow'}, which has no ${verb}: ${right}`

@@ -4,6 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { RepriseError } from '../core/errors.ts'
 import type { Store } from '../core/ports.ts'
+import { hostOf } from '../engine/host.ts'
 import { createEngine, keepLog, openStore } from '../engine/open.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { meetKeys } from '../engine/seal/key-notes.ts'
@@ -64,7 +65,7 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
     { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keyFile && { keys: readKeys(keyFile) }) },
   )
   // One that is made when it is first used has no keys to meet yet.
-  if (!isMissing) await meetKeys(engine.kernel, readOnly)
+  if (!isMissing) await meetKeys(hostOf(engine).kernel, readOnly)
   if (!readOnly && !options.isDryRun) keepLog(engine)
   return engine
 }

@@ -1,6 +1,7 @@
 // Definitions are plain values: a name and how history folds into state. A layer makes its own kind of definition and
 // says, under these symbols, how the engine opens an entity of it or runs a process of it; the engine knows no layer.
 
+import type { Coordinate } from '../core/coordinate.ts'
 import type { CheckpointPolicy } from '../core/economics.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Upcasters } from '../core/fold.ts'
@@ -8,12 +9,19 @@ import type { Attribute } from '../core/ports.ts'
 import type { RetentionPolicy } from '../core/retention.ts'
 import type { Validity } from '../core/validity.ts'
 import type { Entry } from './recovery/history.ts'
-import type { Reprise } from './reprise.ts'
 
 export const opens: unique symbol = Symbol.for('reprise.opens')
 export const runs: unique symbol = Symbol.for('reprise.runs')
 export const works: unique symbol = Symbol.for('reprise.works')
 export const reads: unique symbol = Symbol.for('reprise.reads')
+
+/** Leads from what users hold to the host behind it (host.ts). Not for users. */
+export const behind: unique symbol = Symbol.for('reprise.host')
+
+/** An engine: what `open` gave you. Definitions and layers find in it what they need. */
+export interface Engine {
+  readonly [behind]: unknown
+}
 
 export interface OpenOptions {
   /** Take it over from a live owner too; its further writes are refused. */
@@ -40,25 +48,31 @@ export interface Entity<Handle> {
   readonly name: string
   /** It can be opened as shared. */
   readonly canShare?: boolean
-  [opens](engine: Reprise, id: string | undefined, options: OpenOptions): Promise<Handle>
+  [opens](engine: Engine, id: string | undefined, options: OpenOptions): Promise<Handle>
 }
 
 /** Something that is started and ends: a workflow, a job. */
 export interface Process<Input, Handle, Options = unknown> {
   readonly name: string
-  [runs](engine: Reprise, input: Input, options: Options): Promise<Handle>
+  [runs](engine: Engine, input: Input, options: Options): Promise<Handle>
 }
 
 /** Something this process can execute when it is due, wherever it was started. */
 export interface Workable {
   readonly name: string
-  [works](engine: Reprise): void
+  [works](engine: Engine): void
 }
 
 /** Something whose entries have a form of their own: what others read of one, brought up to today; null: not for others. */
 export interface Readable<Item extends Entry = Entry> {
   readonly prefix: string
   [reads](entry: Entry): Item | null
+}
+
+/** State as of a coordinate; read-only. */
+export interface Past<State> {
+  readonly state: State
+  readonly coordinate: Coordinate
 }
 
 /** From each older version of a fold straight to today's. */

@@ -8,10 +8,9 @@
 import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head, OutgoingMessage, Sql } from '../core/ports.ts'
-import type { Fold } from './definition.ts'
+import type { Engine, Fold } from './definition.ts'
 import type { ExchangeReader } from './group/exchanges.ts'
 import type { Entry } from './recovery/history.ts'
-import type { Reprise } from './reprise.ts'
 import type { Rollback } from './tools/fork.ts'
 
 export const describes: unique symbol = Symbol.for('reprise.describes')
@@ -37,7 +36,7 @@ export interface Model {
   /** What the state says beyond the head, for people; names are those of `reprise show`. */
   summarize?(state: unknown, head: Head): Readonly<Record<string, unknown>>
   /** The timelines that only make sense together with this one: shards, partitions. They are moved together. */
-  family?(engine: Reprise, head: Head): Promise<readonly string[]>
+  family?(engine: Engine, head: Head): Promise<readonly string[]>
   /** What an entry tells of that was done outside, for people who think of going back; null: nothing. */
   did?(entry: Entry): string | null
   readonly actions?: Actions
@@ -75,7 +74,7 @@ export interface Transfer {
 }
 
 export interface Target {
-  readonly engine: Reprise
+  readonly engine: Engine
   readonly head: Head
 }
 

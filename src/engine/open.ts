@@ -12,6 +12,7 @@ import { Committer } from './commit/committer.ts'
 import { Events } from './events.ts'
 import { cutKind, restoreKind } from './group/records.ts'
 import { installGuard } from './guard/install.ts'
+import { Host, hostOf } from './host.ts'
 import type { Kernel } from './kernel.ts'
 import { Models } from './models.ts'
 import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
@@ -79,22 +80,22 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
   const { store, isAlone } = await openPlaced(location, options)
   const engine = createEngine({ store }, options)
   try {
-    await meetKeys(engine.kernel, options.readOnly ?? false)
+    await meetKeys(hostOf(engine).kernel, options.readOnly ?? false)
   } catch (error) {
     await engine.close()
     throw error
   }
   if (options.log !== false && !options.readOnly) keepLog(engine)
   if (options.housekeeping !== false && !options.readOnly) {
-    keepHouse(engine, { collect: isAlone, ...options.housekeeping })
+    keepHouse(hostOf(engine), { collect: isAlone, ...options.housekeeping })
   }
   return engine
 }
 
 /** For tools that open a store by hand: what happens from now on is kept in the store's log. */
 export function keepLog(engine: Reprise): void {
-  const log = new ReportLog(engine.kernel)
-  engine.onClosed(() => log.close())
+  const log = new ReportLog(hostOf(engine).kernel)
+  hostOf(engine).onClosed(() => log.close())
 }
 
 /** A checkpoint must be written within it. Only simulations, whose time is not real, have less. */
@@ -149,10 +150,12 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     restoring: new Set(),
     graceMs: toMs(options.grace ?? '1h', 'grace'),
   }
-  return new Reprise(kernel, async () => {
-    folds.letGo()
-    await store.close()
-  })
+  return new Reprise(
+    new Host(kernel, async () => {
+      folds.letGo()
+      await store.close()
+    }),
+  )
 }
 
 function foldGuard(isWanted: boolean): { isOn(): boolean; letGo(): void } {

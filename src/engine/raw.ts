@@ -23,11 +23,11 @@ import {
   turnWaitMs,
 } from './definition.ts'
 import type { Effects } from './effects.ts'
+import type { Host } from './host.ts'
 import { checkFirstSegment } from './kinds.ts'
 import { type Described, describes, type Model } from './model.ts'
 import type { Entry } from './recovery/history.ts'
 import type { RecoveryReport } from './recovery/report.ts'
-import type { Reprise } from './reprise.ts'
 import type { OpenTimeline } from './timeline.ts'
 
 /** What `apply` learns about an entry besides the entry itself. */
@@ -122,7 +122,7 @@ export function timeline<State, E extends { readonly type: string }>(
     fold,
     prefix,
     handle: (open) => new TimelineHandle<State, E>(open),
-    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+    async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       engine.declare(model)
       if (!open.shared)
@@ -133,7 +133,7 @@ export function timeline<State, E extends { readonly type: string }>(
 }
 
 async function openShared<State, E extends { readonly type: string }>(
-  engine: Reprise,
+  engine: Host,
   id: TimelineId,
   fold: Fold<State>,
   options: OpenOptions,

@@ -2,14 +2,15 @@
 // as a name comes from a definition (the table of a projection's live generation), never from data.
 
 import { RepriseError } from '../core/errors.ts'
-import type { Reprise } from './reprise.ts'
+import type { Engine } from './definition.ts'
+import { type Host, hostOf } from './host.ts'
 import { liveGeneration } from './tools/generations.ts'
 
 const resolves: unique symbol = Symbol.for('reprise.sql.name')
 
 /** A name in SQL that only the engine can tell: it changes with every rebuild. */
 export interface SqlName {
-  [resolves](engine: Reprise): Promise<string>
+  [resolves](engine: Engine): Promise<string>
 }
 
 const nameForm = /^[A-Za-z_][A-Za-z0-9_]{0,50}$/
@@ -20,14 +21,14 @@ export function tableOfGeneration(name: string, catalog: string, version: string
     const what = 'the name of a table must have 1 to 51 letters, digits and underscores, and start with no digit'
     throw new RepriseError('INVALID_ARGUMENT', what, { name: String(name).slice(0, 80) })
   }
-  return { [resolves]: async (engine) => `${name}_${await liveGeneration(engine, catalog, version)}` }
+  return { [resolves]: async (engine) => `${name}_${await liveGeneration(hostOf(engine), catalog, version)}` }
 }
 
 /** A generation may be replaced, and its tables dropped, between the look and the query. */
 const attemptsMax = 3
 
 export async function querySql<Row>(
-  engine: Reprise,
+  engine: Host,
   text: string | TemplateStringsArray,
   given: readonly unknown[],
 ): Promise<Row[]> {
@@ -53,7 +54,7 @@ export async function querySql<Row>(
 
 /** Names become part of the text; everything else stays a value. */
 async function resolve(
-  engine: Reprise,
+  engine: Host,
   text: readonly string[],
   given: readonly unknown[],
 ): Promise<{ readonly parts: readonly string[]; readonly values: readonly unknown[] }> {

@@ -4,11 +4,12 @@
 import { type Duration, toMs } from '../core/duration.ts'
 import type { Store } from '../core/ports.ts'
 import type { Workable } from '../engine/definition.ts'
+import { hostOf } from '../engine/host.ts'
 import { createEngine } from '../engine/open.ts'
 import { sha256 } from '../engine/platform.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { WorkflowDefinition } from '../layers/workflow/definition.ts'
-import { hostOf } from '../layers/workflow/host.ts'
+import { hostOf as workflowHostOf } from '../layers/workflow/host.ts'
 import type { StartOptions } from '../layers/workflow/options.ts'
 import type { WorkflowRun } from '../layers/workflow/run.ts'
 import { createWorld, openMemory } from '../stores/memory/index.ts'
@@ -164,7 +165,7 @@ export class WorkflowKit {
 
   /** The same run, through the process that is alive now. */
   handle<Output>(run: WorkflowRun<Output>, rp: Reprise = this.#engine): WorkflowRun<Output> {
-    return hostOf(rp).handle<Output>(run.definition, run.id)
+    return workflowHostOf(hostOf(rp)).handle<Output>(run.definition, run.id)
   }
 
   /** Lets that much virtual time pass. */
@@ -200,7 +201,7 @@ export class WorkflowKit {
     this.#crashed()
     // Those that only stood still go down with it.
     for (let n = 1; n <= this.#process; n++) this.#dead.add(this.#nameOf(n))
-    this.#engine.kernel.worker.abandon()
+    hostOf(this.#engine).kernel.worker.abandon()
     this.#boot()
   }
 
@@ -342,7 +343,7 @@ export class WorkflowKit {
 
   /** With runs in memory, timer by timer; when all of them sleep, straight to the first that wakes. */
   async #nextAt(onlyWork = false): Promise<number | null> {
-    const { live } = hostOf(this.#engine)
+    const { live } = workflowHostOf(hostOf(this.#engine))
     if (live > 0 || this.#inFlight > 0) return this.clock.nextAt()
     const store = this.#store
     const kinds = ['workflow/', 'workflow-queue/', 'workflow-schedule/']
@@ -364,7 +365,7 @@ export class WorkflowKit {
     for (let turns = 0, waitedMs = 0; turns < quietTurns && !isDone(); ) {
       const before = this.clock.activity
       await new Promise((resolve) => setImmediate(resolve))
-      const { calls, callsStarted } = hostOf(this.#engine)
+      const { calls, callsStarted } = workflowHostOf(hostOf(this.#engine))
       if (calls > 0 && callsStarted !== this.#waitedFor) {
         await new Promise((resolve) => setTimeout(resolve, 1))
         waitedMs += 1

@@ -5,6 +5,7 @@ import type { CheckpointTuple } from '@langchain/langgraph-checkpoint'
 import { describe, expect, it } from 'vitest'
 import { threadFold } from '../../src/adapters/langgraph/fold.ts'
 import { RepriseSaver } from '../../src/adapters/langgraph/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 import { all, at, type Counted, capture, count, idOf, messagesOf, put, talk } from './long-thread.ts'
 
@@ -68,7 +69,7 @@ describe('RepriseSaver in a new process', () => {
         const writer = await w.engine()
         await talk(new RepriseSaver(writer), 't', turns, kept)
         // A checkpoint that is under way may take its time.
-        const timeline = await writer.openTimeline('langgraph/t' as never, threadFold)
+        const timeline = await hostOf(writer).openTimeline('langgraph/t' as never, threadFold)
         for (let look = 0; look < 200 && timeline.checkpointing.entriesSince > entriesMax; look++) {
           await new Promise((resolve) => setTimeout(resolve, 25))
         }

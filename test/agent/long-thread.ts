@@ -4,6 +4,7 @@
 import { threadFold } from '../../src/adapters/langgraph/fold.ts'
 import type { RepriseSaver } from '../../src/adapters/langgraph/index.ts'
 import type { Reprise } from '../../src/index.ts'
+import { hostOf } from '../support/host.ts'
 import { emptyCheckpoint } from './langgraph-names.ts'
 
 export const at = (thread_id: string, checkpoint_id?: string) => ({
@@ -52,7 +53,7 @@ export function messagesOf(turn: number, kept: number): { readonly text: string 
 
 /** The state of a thread, captured at its end, as the policy would sooner or later. */
 export async function capture(rp: Reprise, thread: string): Promise<void> {
-  const timeline = await rp.openTimeline(`langgraph/${thread}` as never, threadFold)
+  const timeline = await hostOf(rp).openTimeline(`langgraph/${thread}` as never, threadFold)
   await timeline.checkpoint()
   await timeline.close()
 }
@@ -64,7 +65,7 @@ export interface Counted {
 }
 
 export function count(rp: Reprise): Counted {
-  const { store } = rp.kernel
+  const { store } = hostOf(rp).kernel
   const counted = { entries: 0, bytes: 0, chunks: 0 }
   const { read } = store
   store.read = async (...args) => {

@@ -9,6 +9,7 @@ import { decodeManifest } from '../../src/core/manifest.ts'
 import { stateIo } from '../../src/engine/kernel-io.ts'
 import { liveChunks } from '../../src/engine/recovery/restore.ts'
 import { open, type Reprise } from '../../src/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 import { emptyCheckpoint } from './langgraph-names.ts'
 import { all, at, capture, idOf, messagesOf, put, talk } from './long-thread.ts'
@@ -19,13 +20,13 @@ const kept = 4
 /** Chunks of a checkpoint, the newest being 0. */
 async function chunksOf(rp: Reprise, index: number): Promise<string[]> {
   const records = await rp.checkpoints(timeline)
-  return (await liveChunks(decodeManifest(records[index]!.body), stateIo(rp.kernel))).map(toHex)
+  return (await liveChunks(decodeManifest(records[index]!.body), stateIo(hostOf(rp).kernel))).map(toHex)
 }
 
 /** An engine for which these chunks are gone; `read` tells which it asked for. */
 async function without(world: World, lost: readonly string[]) {
   const rp = await world.engine()
-  const { blobs } = rp.kernel.store
+  const { blobs } = hostOf(rp).kernel.store
   const get = blobs.get.bind(blobs)
   const read: string[] = []
   blobs.get = async (digests) => {
@@ -198,7 +199,7 @@ describe('a thread that is read page by page', () => {
 describe('a thread in the layout of before', () => {
   it('is refused with a code, not misread', async () => {
     const rp = await open('memory:')
-    const old = await rp.openTimeline(timelineId(timeline), {
+    const old = await hostOf(rp).openTimeline(timelineId(timeline), {
       version: 'langgraph 1',
       initial: () => 0,
       apply: (count: number) => count + 1,

@@ -11,6 +11,7 @@ import {
   type SimilarCalls,
   tool,
 } from '../../src/layers/agent/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 /** Payments by key. */
@@ -214,7 +215,7 @@ describe('what a session is told', () => {
   it('C11 a turn costs only what changed: all that 200 turns write is less than three times what they add, and does not grow', async () => {
     const { open } = await import('../../src/index.ts')
     await using rp = await open('memory:')
-    const { store } = rp.kernel
+    const { store } = hostOf(rp).kernel
     const commit = store.commit.bind(store)
     let bytes = 0
     store.commit = (commits) => {

@@ -7,6 +7,7 @@ import fc from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'
 import { RepriseSaver } from '../../src/adapters/langgraph/index.ts'
 import type { Reprise } from '../../src/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import {
   type BaseCheckpointSaver,
@@ -431,7 +432,8 @@ describe('RepriseSaver', () => {
     rp.events.on('appended', () => undefined)
     const bytesOf = async () => {
       let bytes = 0
-      for (const run of await rp.kernel.store.read('langgraph/bytes' as never, 0, 1e9)) bytes += run.bytes.length
+      for (const run of await hostOf(rp).kernel.store.read('langgraph/bytes' as never, 0, 1e9))
+        bytes += run.bytes.length
       return bytes
     }
     let before = 0

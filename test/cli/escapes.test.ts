@@ -11,6 +11,7 @@ import { open, timeline } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { hostOf } from '../support/host.ts'
 import { workFolder } from './support.ts'
 
 /** C0, C1, CSI, OSC 0 and 8, DEL, marks of direction, a forged line, a carriage return. */
@@ -39,7 +40,7 @@ beforeAll(async () => {
   await a.append({ type: 'more', text: evil })
   await rp.send('notes/a', evil.replaceAll('\0', ''), { evil }, { id: evil.replaceAll('\0', '') })
   await a.close()
-  const raw = await rp.openTimeline('notes/a' as never, notes.fold)
+  const raw = await hostOf(rp).openTimeline('notes/a' as never, notes.fold)
   const text = evil.replaceAll('\0', '')
   await raw.write([], { attributes: { [text]: text, name: text }, status: text, queue: text, wakeup: 1 })
   await raw.close()

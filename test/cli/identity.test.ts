@@ -6,6 +6,7 @@ import { afterAll, expect, it } from 'vitest'
 import { newOperation } from '../../src/engine/kernel.ts'
 import { open } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
+import { hostOf } from '../support/host.ts'
 import { cli, json, workFolder } from './support.ts'
 
 const folder = workFolder()
@@ -24,8 +25,8 @@ it('prune, drill, ls and show reach only what was declared or named', async () =
   }
   for (const { timeline, epoch } of await rp.list()) {
     // As an earlier version left them: only what a module declares says what is kept.
-    const operation = newOperation(rp.kernel.random)
-    await rp.kernel.committer.submit({ operation, guard: { timeline, epoch }, attributes: { $declared: null } })
+    const operation = newOperation(hostOf(rp).kernel.random)
+    await hostOf(rp).kernel.committer.submit({ operation, guard: { timeline, epoch }, attributes: { $declared: null } })
   }
   const saved = async (id: string) => (await rp.checkpoints(id)).length
   const pruned = await json<{ timelines: { timeline: string }[] }>(['prune', '--yes', '--module', 'saves.mjs'], at)

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { isReprise, type Reprise } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
+import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 import { amount, Child, newFolder, openEngine, removeFolder, type Where } from './support.ts'
 
@@ -15,7 +16,7 @@ const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 async function collectBeside(collector: Reprise): Promise<number> {
   try {
-    await collector.kernel.worker.tell()
+    await hostOf(collector).kernel.worker.tell()
     return (await collector.collect()).chunks.swept
   } catch (error) {
     if (isReprise(error, 'STORE_BUSY')) return 0

@@ -12,6 +12,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { recover } from '../../src/engine/recovery/recover.ts'
 import { isReprise } from '../../src/index.ts'
 import { entry, expected, randomFrom, show } from '../programs/crash-model.mjs'
+import { hostOf } from '../support/host.ts'
 import { type Fate, stateAfter } from './power-loss.ts'
 import { type Operation, record, whyNoStrace } from './strace.ts'
 import {
@@ -96,7 +97,7 @@ async function judgeFolder(where: Where, acks: Acks, goesOn: boolean): Promise<s
       const head = await rp.head(id)
       if (!head && acked > 0) return `LOST: ${id} is gone, ${acked} of its entries were acknowledged`
       if (!head) continue
-      const { state, damaged } = await recover(rp.kernel, head, definitions[kind].fold)
+      const { state, damaged } = await recover(hostOf(rp).kernel, head, definitions[kind].fold)
       if (damaged.length > 0) return `LOST: checkpoint ${damaged[0]!.record.id} of ${id}: ${damaged[0]!.reason}`
       const { last } = state.value
       if (last < acked) return `LOST: ${id} ends at ${last}, ${acked} was acknowledged`

@@ -4,6 +4,7 @@
 
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../src/engine/recovery/history.ts'
+import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 import { amount, Child, newFolder, openEngine, removeFolder, type Where } from './support.ts'
 
@@ -88,10 +89,10 @@ async function checkHistory(where: Where, operations: readonly Operation[]): Pro
   const rp = await openEngine(where)
   try {
     const head = (await rp.head(id))!
-    const lineage = await lineageOf(rp.kernel, head)
+    const lineage = await lineageOf(hostOf(rp).kernel, head)
     const entries: { seq: number; epoch: number; by: string }[] = []
-    for await (const run of readHistory(rp.kernel, lineage, floorOf(lineage), head.seq)) {
-      for (const { seq, epoch, data } of entriesOf(rp.kernel, run))
+    for await (const run of readHistory(hostOf(rp).kernel, lineage, floorOf(lineage), head.seq)) {
+      for (const { seq, epoch, data } of entriesOf(hostOf(rp).kernel, run))
         entries.push({ seq, epoch, by: (data as { by: string }).by })
     }
     expect(entries.map(({ seq }) => seq)).toEqual(entries.map((_, i) => i + 1))
@@ -106,7 +107,7 @@ async function checkHistory(where: Where, operations: readonly Operation[]): Pro
     expect((await rp.checkpoints(id)).map((record) => record.id).filter((each) => each.startsWith('zombie'))).toEqual(
       [],
     )
-    expect(await rp.kernel.store.cursors()).toEqual([])
+    expect(await hostOf(rp).kernel.store.cursors()).toEqual([])
     expect((await rp.verify()).faults).toEqual([])
   } finally {
     await rp.close()

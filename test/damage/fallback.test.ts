@@ -15,6 +15,7 @@ import { type Keyed, keyed, timeline } from '../../src/index.ts'
 import { type Database, loadDriver } from '../../src/stores/sqlite/driver.ts'
 import { amount, newFolder, removeFolder } from '../crash/support.ts'
 import { type Chance, randomFrom } from '../programs/crash-model.mjs'
+import { hostOf } from '../support/host.ts'
 import { copyFolder, definitions, openAt, write } from './world.ts'
 
 const items = {
@@ -64,7 +65,7 @@ beforeAll(async () => {
     const digest = await replayed(rp, id === 'trimmed/t' ? 'untrimmed/t' : id, definition.fold)
     const checkpoints = await Promise.all(
       records.map(async (record) => {
-        const digests = await liveChunks(readManifest(rp.kernel, record), stateIo(rp.kernel))
+        const digests = await liveChunks(readManifest(hostOf(rp).kernel, record), stateIo(hostOf(rp).kernel))
         return { id: record.id as string, seq: record.seq, chunks: digests.map(toHex) }
       }),
     )
@@ -101,8 +102,8 @@ async function writeTrimmed(rp: Reprise): Promise<void> {
 
 async function replayed(rp: Reprise, id: string, fold: unknown): Promise<string> {
   const without = new Set((await rp.checkpoints(id)).map((record) => record.id as string))
-  const { state } = await recover(rp.kernel, (await rp.head(id))!, fold as never, { without })
-  return stateDigest(rp.kernel, state)
+  const { state } = await recover(hostOf(rp).kernel, (await rp.head(id))!, fold as never, { without })
+  return stateDigest(hostOf(rp).kernel, state)
 }
 
 /** Says which checkpoints of the timeline are damaged now: others may share a chunk. */
@@ -160,7 +161,7 @@ async function trial(seed: number): Promise<{ damaged: number; isTrimmed: boolea
   const sound = checkpoints.filter((checkpoint) => !bad.has(checkpoint.id))
   const isRefused = isTrimmed && sound.length === 0
   const rp = await openAt({ file: join(copy, 'store.db') }, seed)
-  rp.register(trimmed.prefix, trimmed.fold)
+  hostOf(rp).register(trimmed.prefix, trimmed.fold)
   try {
     const { results } = await rp.drill({ timelines: [id] })
     const drilled = results.filter(({ checkpoint }) => checkpoint !== null)
@@ -172,8 +173,8 @@ async function trial(seed: number): Promise<{ damaged: number; isTrimmed: boolea
     else {
       const handle = await opened
       expect(handle.recovery.checkpoint?.id).toBe(sound[0]?.id)
-      const { state } = await recover(rp.kernel, (await rp.head(id))!, definition.fold as never)
-      expect(stateDigest(rp.kernel, state)).toBe(digest)
+      const { state } = await recover(hostOf(rp).kernel, (await rp.head(id))!, definition.fold as never)
+      expect(stateDigest(hostOf(rp).kernel, state)).toBe(digest)
       expect(handle.coordinate.seq).toBe((await rp.head(id))!.seq)
     }
     const catalog = await rp.checkpoints(id)

@@ -10,6 +10,7 @@ import { createEngine } from '../../src/engine/open.ts'
 import { isReprise, type Reprise } from '../../src/index.ts'
 import { Child, definitions, newFolder, openStore, removeFolder, type Where } from '../crash/support.ts'
 import { entry, expected, show } from '../programs/crash-model.mjs'
+import { hostOf } from '../support/host.ts'
 
 const folder = newFolder()
 const disk = join(folder, 'disk')
@@ -113,7 +114,7 @@ describe.skipIf(reason)('a disk', () => {
     const first = await engine(inStore)
     const last = await fillWithEntries(first)
     // As a crash would: nothing is closed, nothing is cleaned up.
-    first.kernel.worker.abandon()
+    hostOf(first).kernel.worker.abandon()
     const rp = await engine(inStore)
     await readsAndExports(rp, last)
     await expect(rp.open(definitions.plain, 'a', { takeover: true })).rejects.toEqual(code('STORE_FULL'))

@@ -7,6 +7,7 @@ import { type FeedPosition, feedStart } from '../../src/core/ports.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { isReprise, RepriseError } from '../../src/index.ts'
 import { fill, readersOf } from '../entities/damage-world.ts'
+import { hostOf } from '../support/host.ts'
 import { definitions, write } from './world.ts'
 
 const places = 130
@@ -24,7 +25,7 @@ export async function growPages(rp: Reprise, round: number): Promise<void> {
   const { next } = await rp.feed(feedStart, { limit: 20 + 5 * round })
   for (let i = 0; i < places; i++) {
     const id = `plain/place-${String(i).padStart(4, '0')}` as TimelineId
-    const open = await rp.openTimeline(id, definitions.plain.fold)
+    const open = await hostOf(rp).openTimeline(id, definitions.plain.fold)
     await open.write([{ type: 'n', data: { n: round, pad: 'x'.repeat(i % 90) } }], {
       attributes: { group: `g${(i + round) % 7}`, place: i, round },
       status: (i + round) % 3 ? 'busy' : 'done',
@@ -41,7 +42,7 @@ export async function growPages(rp: Reprise, round: number): Promise<void> {
 
 /** Some are owned by a worker who is not of this process. */
 export async function holdSome(rp: Reprise): Promise<void> {
-  const { store } = rp.kernel
+  const { store } = hostOf(rp).kernel
   const record = { id: writer, name: 'other', host: 'elsewhere', process: '1', leaseMs: 1e9, info: {}, progress: 0 }
   await store.beat(record)
   await store.claim({ worker: writer, queues: ['q0'], limit: 20 })
@@ -54,7 +55,7 @@ export type Question = readonly [name: string, ask: () => Promise<string>]
 
 /** Every list and look-up of the store, whole histories and states of every model. Claims come last: they write. */
 export function questionsOf(rp: Reprise): Question[] {
-  const { store } = rp.kernel
+  const { store } = hostOf(rp).kernel
   const list = async (query: Parameters<typeof store.timelines>[0]) =>
     spell(
       (await store.timelines(query)).map(({ timeline, seq, status, mail, attributes }) => [
@@ -121,7 +122,7 @@ export function questionsOf(rp: Reprise): Question[] {
       'claims',
       async () =>
         spell(
-          (await store.claim({ worker: rp.kernel.worker.id, queues: ['q0', 'q1'], limit: 500 })).map(
+          (await store.claim({ worker: hostOf(rp).kernel.worker.id, queues: ['q0', 'q1'], limit: 500 })).map(
             ({ timeline }) => timeline,
           ),
         ),
@@ -135,7 +136,7 @@ const writer = 'other-worker' as WorkerId
 /** The names are asked for one by one, so that an index that lost one does not hide it. */
 export async function learnNames(rp: Reprise): Promise<void> {
   names.length = 0
-  for (const { timeline } of await rp.kernel.store.timelines({ limit: 5000 })) names.push(timeline)
+  for (const { timeline } of await hostOf(rp).kernel.store.timelines({ limit: 5000 })) names.push(timeline)
 }
 
 export type Answer = string | { readonly code: string }

@@ -16,6 +16,7 @@ import { openDirectoryBlobs } from '../../src/stores/directory-blobs.ts'
 import { openSqlite } from '../../src/stores/sqlite/index.ts'
 import { withBlobs } from '../crash/support.ts'
 import { define, entry, randomFrom } from '../programs/crash-model.mjs'
+import { hostOf } from '../support/host.ts'
 
 /** Text that does not compress away, so that its state needs several chunks. */
 const wide = timeline('wide', {
@@ -65,7 +66,7 @@ export function engineOver(store: Store, seed: number): Reprise {
   const clock: Clock = { ...systemClock, now: () => now }
   const bytes = (count: number) => Uint8Array.from({ length: count }, () => random.below(256))
   const engine = createEngine({ store, clock, random: { bytes, number: random.number } }, { worker: 'damage' })
-  for (const [prefix, fold] of folds) engine.register(prefix, fold)
+  for (const [prefix, fold] of folds) hostOf(engine).register(prefix, fold)
   return engine
 }
 
@@ -103,7 +104,7 @@ export async function write(rp: Reprise): Promise<void> {
   for (let i = 0; i < 5; i++) await rp.send('plain/a', 'note', { i, text: text(30) }, { id: `note-${i}` })
   await rp.send('plain/later', 'note', { early: true }, { id: 'early' })
   await a.close()
-  const raw = await rp.openTimeline('plain/a' as TimelineId, plain.fold)
+  const raw = await hostOf(rp).openTimeline('plain/a' as TimelineId, plain.fold)
   const { next } = await rp.feed(feedStart, { limit: 10 })
   await raw.write([], {
     consume: ['note-0'] as never,
@@ -133,7 +134,7 @@ export interface Told {
 /** Everything that can be read, as text. Throws what reading throws. */
 export async function tell(rp: Reprise): Promise<Told> {
   const catalog: string[] = []
-  const { kernel } = rp
+  const { kernel } = hostOf(rp)
   const lines: unknown[] = []
   let fallbacks = 0
   for (const head of await rp.list({ limit: 1000 })) {
@@ -147,14 +148,19 @@ export async function tell(rp: Reprise): Promise<Told> {
       else catalog.push(JSON.stringify([head.timeline, record], asText))
     }
     lines.push(
-      (await kernel.store.inbox(head.timeline, 100)).messages.map((message) => [message.id, rp.openMessage(message)]),
+      (await kernel.store.inbox(head.timeline, 100)).messages.map((message) => [
+        message.id,
+        hostOf(rp).openMessage(message),
+      ]),
     )
   }
   for (const id of ['plain/a', 'ledger/b', 'shelf/c', 'shelf/fork', 'wide/w', 'many/m'])
     lines.push((await rp.head(id))?.seq)
   lines.push((await rp.list({ attributes: { name: 'first' } })).map((head) => head.timeline))
   lines.push(
-    (await kernel.store.inbox('plain/later' as TimelineId, 10)).messages.map((message) => rp.openMessage(message)),
+    (await kernel.store.inbox('plain/later' as TimelineId, 10)).messages.map((message) =>
+      hostOf(rp).openMessage(message),
+    ),
   )
   lines.push(await kernel.store.cursors(), await rp.workers())
   for (let after: FeedPosition = feedStart, isEnd = false; !isEnd; ) {

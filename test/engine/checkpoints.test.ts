@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'
 import { added, counter, frugal, shelf } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const settled = async (check: () => Promise<boolean>) => {
@@ -101,7 +102,7 @@ onEveryStore('checkpoints', (world) => {
     const w = await world()
     const [writer, collector] = [await w.engine(), await w.engine()]
     const s = await writer.open(frugal, 'x')
-    collector.register(frugal.prefix, frugal.fold)
+    hostOf(collector).register(frugal.prefix, frugal.fold)
     let isWriting = true
     const collecting = (async () => {
       while (isWriting) {

@@ -9,6 +9,7 @@ import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const text = timeline('text', {
@@ -28,7 +29,7 @@ function noise(seed: number, length = 40_000): Uint8Array {
 
 /** Calls once, between the last chunk and the publication: as long as a process may be away. */
 function beforePublication(engine: Reprise, call: () => Promise<unknown>): { tries: number } {
-  const { store } = engine.kernel
+  const { store } = hostOf(engine).kernel
   const commit = store.commit.bind(store)
   const seen = { tries: 0 }
   store.commit = (async (commits: Parameters<Store['commit']>[0]) => {
@@ -45,22 +46,22 @@ onEveryStore('collection', (world) => {
     const at = await world()
     const [rp, other] = [await at.engine(), await at.engine()]
     const bytes = noise(1)
-    const hold = await ChunkHold.begin(rp.kernel)
-    await hold.blobs.put([{ digest: rp.kernel.hash(bytes), bytes }])
+    const hold = await ChunkHold.begin(hostOf(rp).kernel)
+    await hold.blobs.put([{ digest: hostOf(rp).kernel.hash(bytes), bytes }])
     expect((await rp.collect()).chunks).toMatchObject({ swept: 0, tooYoung: 1 })
-    await rp.kernel.worker.tell()
+    await hostOf(rp).kernel.worker.tell()
     expect((await other.collect()).chunks).toMatchObject({ swept: 0, tooYoung: 1 })
     hold.end()
-    await rp.kernel.worker.tell()
+    await hostOf(rp).kernel.worker.tell()
     await new Promise((resolve) => setTimeout(resolve, 50))
-    await other.kernel.worker.tell()
+    await hostOf(other).kernel.worker.tell()
     expect((await other.collect()).chunks).toMatchObject({ swept: 1 })
   })
 
   it('A4.5: a worker that does not say whether it captures, as earlier versions do not, is given the grace period', async () => {
     const at = await world()
     const rp = await at.engine()
-    const { store, hash, worker } = rp.kernel
+    const { store, hash, worker } = hostOf(rp).kernel
     const earlier = {
       id: 'earlier~1' as WorkerId,
       name: 'earlier',
@@ -127,7 +128,7 @@ onEveryStore('collection', (world) => {
     const [rp, other] = [await at.engine(), await at.engine()]
     const series = await rp.open(weights)
     await series.put(noise(1))
-    const { blobs } = other.kernel.store
+    const { blobs } = hostOf(other).kernel.store
     const get = blobs.get.bind(blobs)
     let reads = 0
     blobs.get = async (digests) => {
@@ -147,7 +148,9 @@ onEveryStore('collection', (world) => {
     const series = await rp.open(weights)
     await series.put(noise(1))
     const mark = async () =>
-      await other.kernel.store.sweepMark((await other.kernel.store.sweepMark()) + 3_600_000 + Date.now())
+      await hostOf(other).kernel.store.sweepMark(
+        (await hostOf(other).kernel.store.sweepMark()) + 3_600_000 + Date.now(),
+      )
     const seen = beforePublication(rp, mark)
     const renewed: { chunks: number; missing: number }[] = []
     rp.events.on('chunks-renewed', (event) => renewed.push(event))

@@ -11,6 +11,7 @@ import { timeline } from '../../src/index.ts'
 import { consumer, job } from '../../src/layers/job/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { stateStore, table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -42,7 +43,7 @@ onEveryStore('a stored policy', (world) => {
     expect((await nobody.collect()).timelines.map((each) => each.timeline)).toEqual(['counter/x'])
     expect(await nobody.checkpoints('counter/x')).toHaveLength(5)
     const frugal = await w.engine()
-    frugal.register('counter/', counter({ checkpoints: 2, history: 'needed' }).fold as never)
+    hostOf(frugal).register('counter/', counter({ checkpoints: 2, history: 'needed' }).fold as never)
     await frugal.collect()
     expect(await frugal.checkpoints('counter/x')).toHaveLength(5)
     expect((await frugal.head('counter/x'))!.floor).toBe(0)
@@ -91,7 +92,7 @@ onEveryStore('a stored policy', (world) => {
     const w = await world()
     await tick(await w.engine(), { checkpoints: 5 }, 8)
     const rp = await w.engine()
-    rp.register('counter/', counter({ checkpoints: 5 }).fold as never)
+    hostOf(rp).register('counter/', counter({ checkpoints: 5 }).fold as never)
     await rp.rollback({ timeline: 'counter/x', seq: 4 })
     await rp.fork({ timeline: 'counter/x', seq: 3 }, 'fork')
     const nobody = await w.engine()
@@ -136,7 +137,7 @@ onEveryStore('one id', (world) => {
     await rp.close()
     const other = await w.engine()
     await expect((await other.run(mail)).result()).rejects.toEqual(code('CONFLICT'))
-    expect((await other.kernel.store.cursors()).map((cursor) => cursor.name)).toEqual([])
+    expect((await hostOf(other).kernel.store.cursors()).map((cursor) => cursor.name)).toEqual([])
     expect(await stored(other, 'job/mail')).toMatchObject({ kind: 'job' })
   })
 

@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'
 import { consumer, job } from '../../src/layers/job/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const counter = timeline('counter', {
@@ -80,6 +81,6 @@ onEveryStore('delete', (world) => {
     const plan = await engine.delete('job/reads', { dryRun: true })
     expect(plan.timelines[0]!.cursors).toEqual(['consumer/reads'])
     await engine.delete('job/reads')
-    expect(await engine.kernel.store.cursors()).toEqual([])
+    expect(await hostOf(engine).kernel.store.cursors()).toEqual([])
   })
 })

@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { counter } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -29,7 +30,7 @@ onEveryStore('effects', (world) => {
       return new Promise(() => {})
     })
     while (keys.length === 0) await new Promise((resolve) => setTimeout(resolve, 2))
-    first.kernel.worker.abandon()
+    hostOf(first).kernel.worker.abandon()
     const second = await w.engine()
     const again = await second.open(counter, 'x', { takeover: true })
     expect(again.effects.inDoubt().map(({ name }) => name)).toEqual(['charge'])

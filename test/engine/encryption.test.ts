@@ -12,6 +12,7 @@ import { Sealer } from '../../src/engine/seal/seal.ts'
 import { timeline } from '../../src/index.ts'
 import { aggregate, checkEvents } from '../../src/layers/events/index.ts'
 import { cells, createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const ring = { current: 'k', keys: { k: new Uint8Array(32).fill(7) } }
@@ -81,7 +82,7 @@ onEveryStore('hashed attributes', (world) => {
     const rp = await w.engine({ keys: { ...ring, hashing } })
     const raw = await w.store()
     const along = { attributes: { customer: 'anna', vip: true, city: 'Ulm' } }
-    await rp.create(
+    await hostOf(rp).create(
       'counter/x' as TimelineId,
       counter.fold as never,
       [{ type: 'rumpelstiltskin', data: { by: 1 } }],
@@ -126,7 +127,7 @@ it('finds damage in what was wrapped under a new key, and recovers from what is 
     for (let at = 0; at < bytes.length; at += Math.max(1, Math.floor(bytes.length / 17))) {
       bytes[at]! ^= 4
       const rp = engineOf({ current: 'new', keys: { new: both.keys.new! } })
-      rp.register('counter/', counter.fold as never)
+      hostOf(rp).register('counter/', counter.fold as never)
       const opened = await rp.at(counter, 'x', { seq: 6 }).then(
         ({ state }) => state.total,
         (error: { code: string }) => error.code,

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { type Options, open, timeline } from '../../src/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const notes = timeline('notes', {
@@ -56,17 +57,17 @@ async function fill(options: Options, url: string, folder: string): Promise<void
   await ann.checkpoint()
   await ann.close()
   await rp.send('notes/ann', 'note', { text: 'ann-secret-mail' }, { id: 'm1' })
-  await rp.forkTimeline({ timeline: 'notes/ann', seq: 4 }, 'notes/fork')
+  await hostOf(rp).forkTimeline({ timeline: 'notes/ann', seq: 4 }, 'notes/fork')
   await rp.rollback({ timeline: 'notes/ann', seq: 5 })
   expect(filesWith(folder, 'ann-secret')).not.toEqual([])
   const plan = await rp.erase('notes/ann', { forks: true, dryRun: true })
   expect(plan.timelines.map((each) => each.timeline).sort()).toEqual(['notes/ann', 'notes/ann~1', 'notes/fork'])
   await expect(rp.erase('notes/ann')).rejects.toMatchObject({ code: 'PINNED' })
   // Killed after the last timeline went and before the files were looked at.
-  const { scrub } = rp.kernel.store
-  rp.kernel.store.scrub = () => Promise.reject(new Error('killed'))
+  const { scrub } = hostOf(rp).kernel.store
+  hostOf(rp).kernel.store.scrub = () => Promise.reject(new Error('killed'))
   await expect(rp.erase('notes/ann', { forks: true })).rejects.toThrow('killed')
-  rp.kernel.store.scrub = scrub
+  hostOf(rp).kernel.store.scrub = scrub
   const done = await rp.erase('notes/ann', { forks: true })
   expect(done.remains).toEqual([expect.stringContaining('backups')])
   for (const text of ['ann-secret', 'ann-key']) expect(filesWith(folder, text)).toEqual([])

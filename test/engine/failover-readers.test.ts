@@ -16,6 +16,7 @@ import {
 import { consumer } from '../../src/layers/job/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { added, counter } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres.ts'
 
 interface Ids {
@@ -171,7 +172,11 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
     const keys = [...(await rp.open(rows)).keys()]
     expect(keys.sort()).toEqual([...expected].sort())
     await sqls.catchUp()
-    const probe = await rp.openTimeline(timelineId('probe'), { version: '1', initial: () => null, apply: () => null })
+    const probe = await hostOf(rp).openTimeline(timelineId('probe'), {
+      version: '1',
+      initial: () => null,
+      apply: () => null,
+    })
     const { ridden } = await probe.write([], { ride: (db) => db.all('SELECT id FROM projected') })
     expect((ridden as { id: string }[]).map(({ id }) => id)).toEqual(expected)
     await copier.catchUp()
@@ -200,7 +205,11 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
     await handle.catchUp()
     await failover()
     await handle.catchUp()
-    const probe = await rp.openTimeline(timelineId('probe'), { version: '1', initial: () => null, apply: () => null })
+    const probe = await hostOf(rp).openTimeline(timelineId('probe'), {
+      version: '1',
+      initial: () => null,
+      apply: () => null,
+    })
     const { ridden } = await probe.write([], { ride: (db) => db.all('SELECT id FROM own') })
     expect((ridden as { id: string }[]).map(({ id }) => id)).toEqual(ids)
   }, 60_000)

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { feedStart, open, type Reprise } from '../../src/index.ts'
 import { added, counter } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -63,7 +64,7 @@ describe('a failover of PostgreSQL to an older copy', () => {
 
   it('G3: so is every other change under its guard, and the owner of now is not disturbed', async () => {
     const { left, abandoned, handle, owner } = await diverged('changes')
-    const shared = await left.openTimeline(timelineId('counter/changes'), counter.fold)
+    const shared = await hostOf(left).openTimeline(timelineId('counter/changes'), counter.fold)
     const before = await owner.head('counter/changes')
     const changes = [
       { status: 'haunted', attributes: { haunted: true } },

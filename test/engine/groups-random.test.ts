@@ -15,6 +15,7 @@ import { agent } from '../../src/layers/agent/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { faultyStore } from '../../src/testing/faulty-store.ts'
 import { amount } from '../crash/support.ts'
+import { hostOf } from '../support/host.ts'
 
 const team = agent('team', { model: () => ({ content: 'ok' }), checkpoint: {} })
 const names = ['a', 'b', 'c']
@@ -91,12 +92,12 @@ async function check(rp: Reprise): Promise<void> {
   const sent: string[] = []
   const received: string[] = []
   for (const member of members) {
-    const head = await existing(rp.kernel, member as never)
+    const head = await existing(hostOf(rp).kernel, member as never)
     expect(head.attributes.$held).toBeUndefined()
-    const lineage = await lineageOf(rp.kernel, head)
-    const history = readHistory(rp.kernel, lineage, floorOf(lineage), head.seq)
+    const lineage = await lineageOf(hostOf(rp).kernel, head)
+    const history = readHistory(hostOf(rp).kernel, lineage, floorOf(lineage), head.seq)
     for (let step = await history.next(); !step.done; step = await history.next()) {
-      for (const { type, data } of entriesOf(rp.kernel, step.value)) {
+      for (const { type, data } of entriesOf(hostOf(rp).kernel, step.value)) {
         const { to, content } = data as { to: string; content: string }
         if (type === 'sent') sent.push(`${to} ${content}`)
         if (type === 'received') received.push(`${member} ${content}`)

@@ -4,6 +4,7 @@ import { expect, it } from 'vitest'
 import { housekeepingRound, housekeepingState } from '../../src/engine/tools/housekeeping.ts'
 import { timeline } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const counter = timeline('counter', {
@@ -30,7 +31,7 @@ onEveryStore('housekeeping', (world) => {
     for (const name of ['ann', 'bob']) await (await engine.run(greet, name, { id: name })).result()
     const waiting = workflow('waits', async (ctx) => await ctx.signal('go'))
     await engine.run(waiting, undefined, { id: 'w' })
-    await engine.forkTimeline({ timeline: 'workflow/greet/bob', seq: 1 }, 'workflow/other/fork')
+    await hostOf(engine).forkTimeline({ timeline: 'workflow/greet/bob', seq: 1 }, 'workflow/other/fork')
     const ids = async () => (await engine.list({ prefix: 'workflow/' })).map((head) => head.timeline).sort()
     await new Promise((resolve) => setTimeout(resolve, 300))
     await housekeepingRound(engine, { every: 1 })
@@ -75,7 +76,7 @@ onEveryStore('housekeeping', (world) => {
 
   it('notes what went wrong for people to see', async () => {
     const engine = await (await world()).engine()
-    const { store } = engine.kernel
+    const { store } = hostOf(engine).kernel
     const list = store.blobs.list.bind(store.blobs)
     store.blobs.list = () => Promise.reject(new Error('the disk is away'))
     await expect(housekeepingRound(engine)).rejects.toThrow('the disk is away')
@@ -102,7 +103,7 @@ onEveryStore('expiry of forks', (world) => {
     await open.checkpoint()
     for (const name of ['old', 'pinned', 'busy', 'parent', 'child']) {
       const from = name === 'child' ? 'log/parent' : 'log/a'
-      await engine.forkTimeline({ timeline: from, seq: 3 }, `log/${name}`)
+      await hostOf(engine).forkTimeline({ timeline: from, seq: 3 }, `log/${name}`)
     }
     const old = await engine.open(log('50ms'), 'old')
     await old.append({ type: 'added', by: 9 })
@@ -132,7 +133,7 @@ onEveryStore('expiry of forks', (world) => {
     const engine = await (await world()).engine()
     const open = await engine.open(log(), 'a')
     await open.append({ type: 'added', by: 1 })
-    await engine.forkTimeline({ timeline: 'log/a', seq: 1 }, 'log/fork')
+    await hostOf(engine).forkTimeline({ timeline: 'log/a', seq: 1 }, 'log/fork')
     await new Promise((resolve) => setTimeout(resolve, 50))
     expect((await engine.collect()).forks).toEqual({ expired: [], kept: [] })
     await open.close()

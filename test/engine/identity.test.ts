@@ -10,6 +10,7 @@ import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { consumer, job } from '../../src/layers/job/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { stateStore, table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -26,8 +27,8 @@ async function fill(rp: Reprise, definition: typeof few, id: string | undefined,
 /** As an earlier version left them, which stored no policies: only what a process declares says what is kept. */
 async function withoutStored(rp: Reprise): Promise<void> {
   for (const { timeline, epoch } of await rp.list({ limit: 1000 })) {
-    const operation = newOperation(rp.kernel.random)
-    await rp.kernel.committer.submit({ operation, guard: { timeline, epoch }, attributes: { $declared: null } })
+    const operation = newOperation(hostOf(rp).kernel.random)
+    await hostOf(rp).kernel.committer.submit({ operation, guard: { timeline, epoch }, attributes: { $declared: null } })
   }
 }
 
@@ -115,7 +116,7 @@ onEveryStore('a definition', (world) => {
     await (await rp.run(night)).result()
     const other = timeline('other', { initial: () => 0, apply: (n, _entry: { type: 'tick' }) => n + 1 })
     // Somebody else's history under an id that begins like the job's.
-    const line = await rp.openTimeline('job/nights' as never, other.fold)
+    const line = await hostOf(rp).openTimeline('job/nights' as never, other.fold)
     await line.write(
       [
         { type: 'tick', data: {} },
@@ -124,9 +125,9 @@ onEveryStore('a definition', (world) => {
       { status: 'theirs' },
     )
     await line.close()
-    await rp.rollbackTimeline({ timeline: 'job/nights', seq: 1 })
+    await hostOf(rp).rollbackTimeline({ timeline: 'job/nights', seq: 1 })
     expect(await rp.head('job/nights')).toMatchObject({ seq: 1, attributes: {} })
-    await rp.forkTimeline({ timeline: 'job/nights', seq: 1 }, 'job/nights2')
+    await hostOf(rp).forkTimeline({ timeline: 'job/nights', seq: 1 }, 'job/nights2')
     expect(await rp.head('job/nights2')).toMatchObject({ seq: 1, attributes: {} })
   })
 })

@@ -12,6 +12,7 @@ import { open } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -88,7 +89,7 @@ describe.each(['sqlite', 'postgres'])('an import that is killed (%s)', (kind) =>
   /** How many runs the import still had to write. */
   async function importAgain(file: string): Promise<{ rp: Reprise; written: number }> {
     const rp = await open(url)
-    const { store } = rp.kernel
+    const { store } = hostOf(rp).kernel
     const commit = store.commit.bind(store)
     let written = 0
     store.commit = (batch: readonly Commit[]) => {

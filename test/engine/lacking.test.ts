@@ -10,6 +10,7 @@ import { newOperation } from '../../src/engine/kernel.ts'
 import { type Options, open } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
+import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -84,7 +85,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
   /** What every tool may be asked: it notes nothing, and says that it cannot tell. */
   async function askAll(options: Options): Promise<void> {
     await withEngine(options, async (rp) => {
-      rp.register('book/', book.fold as never)
+      hostOf(rp).register('book/', book.fold as never)
       const drilled = await rp.drill({ timelines: ['book/x'] })
       expect(drilled.ok).toBe(false)
       expect(drilled.results.every((result) => result.isUnknown)).toBe(true)
@@ -125,8 +126,8 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     await withEngine({ blobs }, async (rp) => {
       const { epoch } = (await rp.head('reprise/store'))!
       const guard = { timeline: 'reprise/store' as TimelineId, epoch }
-      const operation = newOperation(rp.kernel.random)
-      expect(await rp.kernel.committer.submit({ operation, guard, forget: true })).toMatchObject({ ok: true })
+      const operation = newOperation(hostOf(rp).kernel.random)
+      expect(await hostOf(rp).kernel.committer.submit({ operation, guard, forget: true })).toMatchObject({ ok: true })
     })
     for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
       if (/reprise-chunks$/.test(file)) rmSync(join(folder, file))
@@ -187,11 +188,11 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
       rp.head('book/x').then(async (head) => {
         const marks = (await rp.checkpoints('book/x')).map(({ id }) => ({ id: id as ManifestId, invalid }))
         const guard = { timeline: head!.timeline, epoch: head!.epoch }
-        await rp.kernel.committer.submit({ operation: newOperation(rp.kernel.random), guard, marks })
+        await hostOf(rp).kernel.committer.submit({ operation: newOperation(hostOf(rp).kernel.random), guard, marks })
       })
     const invalid = (rp: Reprise) => rp.checkpoints('book/x').then((all) => all.map((record) => record.invalid))
     await withEngine({}, async (rp) => {
-      rp.register('book/', book.fold as never)
+      hostOf(rp).register('book/', book.fold as never)
       await markAll(rp, 'chunk 00ff is missing [CHUNK_MISSING]')
       expect((await rp.drill({ timelines: ['book/x'] })).ok).toBe(true)
       expect(await invalid(rp)).toEqual([null, null])
@@ -204,7 +205,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     await withEngine({}, async (rp) => {
       // One that holds something else than history says is not believed again.
       await markAll(rp, 'restored state differs from that of full replay')
-      rp.register('book/', book.fold as never)
+      hostOf(rp).register('book/', book.fold as never)
       expect((await rp.drill({ timelines: ['book/x'] })).ok).toBe(false)
       await expect(rp.open(book, 'x')).rejects.toEqual(code('UNRECOVERABLE'))
     })

@@ -14,6 +14,7 @@ import { scanTree } from '../../src/engine/tree/scan.ts'
 import { timeline } from '../../src/index.ts'
 import { bendable } from '../entities/support.ts'
 import { added, counter } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const texts = timeline('texts', {
@@ -177,7 +178,7 @@ const walk: Readonly<Record<keyof Limits, Walk>> = {
   },
   async userCodeMs(world) {
     const rp = await world.engine({ limits: { userCodeMs: 50 } })
-    const open = await rp.openTimeline(timelineId('counter/a'), counter.fold)
+    const open = await hostOf(rp).openTimeline(timelineId('counter/a'), counter.fold)
     const entry = { type: 'added', data: { by: 1 } }
     await expect(open.write([entry], { ride: () => new Promise(() => undefined) })).rejects.toMatchObject({
       cause: { code: 'TIMEOUT' },
@@ -187,7 +188,7 @@ const walk: Readonly<Record<keyof Limits, Walk>> = {
   },
   async sqlRows(world) {
     const rp = await world.engine({ limits: { sqlRows: 3 } })
-    if ((await rp.kernel.store.facts()).kind === 'memory') {
+    if ((await hostOf(rp).kernel.store.facts()).kind === 'memory') {
       await expect(rp.sql`SELECT 1`).rejects.toMatchObject({ code: 'STORE_UNSUPPORTED' })
       return
     }
@@ -196,7 +197,7 @@ const walk: Readonly<Record<keyof Limits, Walk>> = {
   },
   async sqlMs(world) {
     const rp = await world.engine({ limits: { sqlMs: 50, sqlRows: 1e9 } })
-    if ((await rp.kernel.store.facts()).kind === 'memory') {
+    if ((await hostOf(rp).kernel.store.facts()).kind === 'memory') {
       await expect(rp.sql`SELECT 1`).rejects.toMatchObject({ code: 'STORE_UNSUPPORTED' })
       return
     }
@@ -220,7 +221,7 @@ async function comesBack(world: World, limits: Partial<Limits>): Promise<void> {
 
 async function attributing(world: World, limits: Partial<Limits>) {
   const rp = await world.engine({ limits })
-  const open = await rp.openTimeline(timelineId('counter/a'), counter.fold)
+  const open = await hostOf(rp).openTimeline(timelineId('counter/a'), counter.fold)
   const write = (attributes: Record<string, string | number | null>) => open.write([], { attributes })
   return { rp, write }
 }

@@ -5,6 +5,7 @@ import { timelineId } from '../../src/core/coordinate.ts'
 import { unpackRun } from '../../src/core/run.ts'
 import { feedStart, timeline } from '../../src/index.ts'
 import { added, counter, frugal } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const log = timeline('log', {
@@ -19,12 +20,12 @@ onEveryStore('messages', (world) => {
     await a.send('log/x', 'greet', { text: 'one' }, { id: 'm1' })
     await a.send('log/x', 'greet', { text: 'two' })
     await a.send('log/x', 'greet', { text: 'one again' }, { id: 'm1' })
-    b.register(log.prefix, log.fold)
-    const open = await b.openTimeline(timelineId('log/x'), log.fold)
+    hostOf(b).register(log.prefix, log.fold)
+    const open = await hostOf(b).openTimeline(timelineId('log/x'), log.fold)
     const mail = await open.inbox()
-    expect(mail.map((message) => b.openMessage(message))).toEqual([{ text: 'one' }, { text: 'two' }])
+    expect(mail.map((message) => hostOf(b).openMessage(message))).toEqual([{ text: 'one' }, { text: 'two' }])
     for (const message of mail) {
-      await open.write([{ type: 'got', data: b.openMessage(message) }], { consume: [message.id] })
+      await open.write([{ type: 'got', data: hostOf(b).openMessage(message) }], { consume: [message.id] })
     }
     expect(open.state).toEqual(['one', 'two'])
     await a.send('log/x', 'greet', { text: 'one for the third time' }, { id: 'm1' })
@@ -37,9 +38,9 @@ onEveryStore('messages', (world) => {
     const w = await world()
     const store = await w.store()
     const rp = await w.engine({ ports: { store } })
-    const one = await rp.openTimeline(timelineId('log/one'), log.fold)
-    const two = await rp.openTimeline(timelineId('log/two'), log.fold)
-    const three = await rp.openTimeline(timelineId('log/three'), log.fold)
+    const one = await hostOf(rp).openTimeline(timelineId('log/one'), log.fold)
+    const two = await hostOf(rp).openTimeline(timelineId('log/two'), log.fold)
+    const three = await hostOf(rp).openTimeline(timelineId('log/three'), log.fold)
     // Whatever came before has been told by then, and polls have come by.
     const quiet = () => new Promise((resolve) => setTimeout(resolve, 150))
     await quiet()
@@ -59,7 +60,7 @@ onEveryStore('messages', (world) => {
     expect(await after(() => one.write([{ type: 'got', data: { text: 'b' } }], { status: 'busy' }))).toBe(false)
     expect(await after(() => one.write([], { release: true, queue: null, wakeup: null }))).toBe(false)
     expect(await after(() => two.write([], { release: true, queue: 'q', wakeup: Date.now() }))).toBe(true)
-    expect(await after(() => three.write([], { send: [rp.message('log/x', 'greet', {}, 'm2')] }))).toBe(true)
+    expect(await after(() => three.write([], { send: [hostOf(rp).message('log/x', 'greet', {}, 'm2')] }))).toBe(true)
     expect(await after(() => rp.send('log/x', 'greet', {}))).toBe(true)
     stop()
   })
@@ -68,21 +69,21 @@ onEveryStore('messages', (world) => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]
     const start = async (id: string, wakeup: number | null, priority: number) => {
-      const open = await a.openTimeline(timelineId(`log/${id}`), log.fold)
+      const open = await hostOf(a).openTimeline(timelineId(`log/${id}`), log.fold)
       await open.close({ queue: 'work', wakeup, priority })
     }
-    await a.kernel.worker.register()
+    await hostOf(a).kernel.worker.register()
     await start('mailed', null, 0)
-    await start('later', a.kernel.worker.now() + 3_600_000, 0)
+    await start('later', hostOf(a).kernel.worker.now() + 3_600_000, 0)
     await start('low', 0, 1)
     await start('high', 0, 9)
     await a.send('log/mailed', 'wake', null)
     const seen: string[] = []
     await new Promise<void>((resolve) => {
-      b.serve(
+      hostOf(b).serve(
         'work',
         async (head) => {
-          const open = await b.adopt(head, log.fold)
+          const open = await hostOf(b).adopt(head, log.fold)
           const mail = await open.inbox()
           seen.push(head.timeline)
           await open.write([{ type: 'got', data: { text: 'run' } }], { consume: mail.map(({ id }) => id) })
@@ -132,7 +133,7 @@ onEveryStore('messages', (world) => {
   it('A6.4: history that a named cursor has not passed is never trimmed', async () => {
     const w = await world()
     const rp = await w.engine()
-    const consumer = await rp.openTimeline(timelineId('log/consumer'), log.fold)
+    const consumer = await hostOf(rp).openTimeline(timelineId('log/consumer'), log.fold)
     await consumer.write([], { cursors: { reports: feedStart } })
     const f = await rp.open(frugal, 'x')
     for (let i = 0; i < 30; i++) await f.append(added(1))
@@ -143,7 +144,7 @@ onEveryStore('messages', (world) => {
     await f.append(added(1))
     await f.checkpoint()
     expect((await rp.head('frugal/x'))!.floor).toBeGreaterThan(0)
-    expect((await rp.kernel.store.cursors()).map(({ name }) => name)).toEqual(['reports'])
+    expect((await hostOf(rp).kernel.store.cursors()).map(({ name }) => name)).toEqual(['reports'])
   })
 
   it('timelines are found by their attributes and status', async () => {
@@ -154,7 +155,7 @@ onEveryStore('messages', (world) => {
       ['b', 'Oslo'],
       ['c', 'Rome'],
     ] as const) {
-      const open = await rp.openTimeline(timelineId(`log/${id}`), log.fold)
+      const open = await hostOf(rp).openTimeline(timelineId(`log/${id}`), log.fold)
       await open.write([], { attributes: { city, size: 3 }, status: 'running' })
     }
     expect((await rp.list({ attributes: { city: 'Rome' }, status: 'running' })).map(({ timeline: id }) => id)).toEqual([
@@ -169,7 +170,7 @@ onEveryStore('messages', (world) => {
 
   it('a message must have a text for an id and a kind: anything else is refused, and the inbox stays whole', async () => {
     const rp = await (await world()).engine()
-    const open = await rp.openTimeline(timelineId('counter/a'), counter.fold)
+    const open = await hostOf(rp).openTimeline(timelineId('counter/a'), counter.fold)
     for (const id of [12345, '', 'a\0b', '\ud800', {}, null, 'x'.repeat(3000)]) {
       await expect(rp.send('counter/a', 'note', 1, { id: id as string })).rejects.toMatchObject({
         code: 'INVALID_ARGUMENT',

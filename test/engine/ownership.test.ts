@@ -3,13 +3,14 @@
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/index.ts'
 import { added, counter } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
 
 /** As a killed process: no farewell to the store. */
 function abandon(engine: Reprise): void {
-  engine.kernel.worker.abandon()
+  hostOf(engine).kernel.worker.abandon()
 }
 
 onEveryStore('ownership', (world) => {
@@ -72,13 +73,13 @@ onEveryStore('ownership', (world) => {
     const w = await world()
     const a = await w.engine({ lease: 90 })
     const old = await a.open(counter, 'x')
-    const before = a.kernel.worker.id
-    await a.kernel.store.retire([before])
+    const before = hostOf(a).kernel.worker.id
+    await hostOf(a).kernel.store.retire([before])
     await new Promise<void>((resolve) => {
       a.events.on('worker-renewed', () => resolve())
     })
     await expect(old.append(added(1))).rejects.toEqual(code('FENCED'))
-    expect(a.kernel.worker.id).not.toBe(before)
+    expect(hostOf(a).kernel.worker.id).not.toBe(before)
     const again = await a.open(counter, 'x')
     await again.append(added(1))
     expect(again.state.total).toBe(1)
@@ -104,7 +105,7 @@ onEveryStore('ownership', (world) => {
     await c.append(added(1))
     const look = async () => {
       await new Promise((resolve) => setTimeout(resolve, 5))
-      return (await a.workers()).find((row) => row.id === a.kernel.worker.id)!
+      return (await a.workers()).find((row) => row.id === hostOf(a).kernel.worker.id)!
     }
     let row = await look()
     while (row.progress === 0) row = await look()

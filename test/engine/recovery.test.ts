@@ -5,6 +5,7 @@ import { expect, it } from 'vitest'
 import type { Store } from '../../src/index.ts'
 import { timeline } from '../../src/index.ts'
 import { added, counter, frugal, shelf } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -74,7 +75,7 @@ onEveryStore('recovery', (world) => {
     const { id } = await c.checkpoint()
     await c.close()
     const head = (await rp.head('counter/x'))!
-    const [outcome] = await rp.kernel.store.commit([
+    const [outcome] = await hostOf(rp).kernel.store.commit([
       { operation: 'drop-it' as never, guard: { timeline: head.timeline, epoch: head.epoch }, drop: [id] },
     ])
     expect(outcome).toMatchObject({ ok: true })

@@ -10,6 +10,7 @@ import { type Options, open } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName, query } from '../support/schema.ts'
 
 const oldKey = new Uint8Array(32).fill(1)
@@ -121,10 +122,10 @@ describe.each(places)('on %s', (_name, placeOf) => {
     expect(a.state.total).toBe(12)
     expect((await rp.at(book, 'a', { seq: 3 })).state.total).toBe(3)
     expect((await rp.open(book, 'forked')).state.total).toBe(5)
-    const { messages } = await rp.kernel.store.inbox('book/a' as never, 10)
-    expect(messages.map((message) => rp.openMessage(message))).toEqual([{ secret }])
-    const waiting = await rp.kernel.store.inbox('book/nobody' as never, 10)
-    expect(waiting.messages.map((message) => rp.openMessage(message))).toEqual([{ secret }])
+    const { messages } = await hostOf(rp).kernel.store.inbox('book/a' as never, 10)
+    expect(messages.map((message) => hostOf(rp).openMessage(message))).toEqual([{ secret }])
+    const waiting = await hostOf(rp).kernel.store.inbox('book/nobody' as never, 10)
+    expect(waiting.messages.map((message) => hostOf(rp).openMessage(message))).toEqual([{ secret }])
     expect(await (await rp.open(stock)).get('k299')).toEqual({ count: 299 })
     // The same key is still known: the entry is not appended again.
     await a.append({ type: 'added', by: 1 }, { key: `${secret}#3` })
@@ -164,7 +165,7 @@ describe.each(places)('on %s', (_name, placeOf) => {
     expect(stored.includes(newId)).toBe(true)
     expect(stored.includes(secret)).toBe(false)
     await withEngine({ keys: after }, async (rp) => {
-      rp.register('book/', book.fold as never)
+      hostOf(rp).register('book/', book.fold as never)
       await readsAll(rp)
       // Nothing that names history has changed.
       const heads = await rp.list()
@@ -203,11 +204,11 @@ describe.each(places)('on %s', (_name, placeOf) => {
       await expect(rp.open(book, 'a')).rejects.toEqual(code('KEY_MISSING'))
       expect(await rp.checkpoints('book/a')).not.toEqual([])
       expect((await rp.verify()).faults).toEqual([])
-      rp.register('book/', book.fold as never)
+      hostOf(rp).register('book/', book.fold as never)
       expect((await rp.drill({ timelines: ['book/a'] })).results.every((result) => result.isUnknown)).toBe(true)
     })
     await withEngine({ keys: after }, async (rp) => {
-      rp.register('book/', book.fold as never)
+      hostOf(rp).register('book/', book.fold as never)
       await readsAll(rp)
     })
   })
@@ -230,7 +231,7 @@ describe.each(places)('on %s', (_name, placeOf) => {
     const stored = await contents()
     expect([stored.includes(oldId), stored.includes(newId)]).toEqual([false, false])
     await withEngine({ keys: { current: 'third', keys: { third: new Uint8Array(32).fill(3) } } }, async (rp) => {
-      rp.register('book/', book.fold as never)
+      hostOf(rp).register('book/', book.fold as never)
       expect((await rp.open(book, 'many')).state.total).toBe(100)
       await readsAll(rp)
     })

@@ -12,6 +12,7 @@ import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { cells, createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { faultyStore } from '../../src/testing/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const counter = timeline('counter', {
@@ -50,7 +51,7 @@ onEveryStore('the log of a store', (world) => {
     await c.checkpoint()
     await c.close()
     await first.open(counter, 'x')
-    first.register('counter/', counter.fold as never)
+    hostOf(first).register('counter/', counter.fold as never)
     expect((await first.drill({ timelines: ['counter/x'] })).ok).toBe(true)
     first.events.emit('report', { kind: 'repair', timeline: 'counter/other', what: 'a chunk was healed' })
     await first.close()

@@ -7,6 +7,7 @@ import { aggregate, sqlProjection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { hostOf } from '../support/host.ts'
 import { newSchemaName } from '../support/schema.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -92,7 +93,7 @@ onEveryStore(
       const opened = await rp.open(ledger)
       await opened.catchUp().catch(() => undefined)
       expect(seen).toContain('SQL_REFUSED')
-      const cursors = await rp.kernel.store.cursors()
+      const cursors = await hostOf(rp).kernel.store.cursors()
       expect(cursors.map(({ position }) => position)).toEqual([feedStart])
     })
   },

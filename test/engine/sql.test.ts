@@ -6,6 +6,7 @@ import { refuseWrites } from '../../src/core/read-only.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { aggregate, sqlProjection } from '../../src/layers/events/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -66,7 +67,7 @@ onEveryStore(
       expect(await rp.sql`SELECT count(*) AS n FROM ${table}`.then(([row]) => Number(row!.n))).toBe(3)
       await expect(rp.sql(`SELECT * FROM ${name}_1`)).rejects.toEqual(code('SQL_REFUSED'))
       // A process that knows nothing of the rebuild, and may not write at all.
-      const { store } = (await w.engine()).kernel
+      const { store } = hostOf(await w.engine()).kernel
       const reader = await w.engine({ ports: { store: refuseWrites(store) } })
       expect(await reader.sql`SELECT id FROM ${table} WHERE amount = ${3}`).toEqual([{ id: 'z' }])
       for (const bad of ['a b', 'a"; DROP', '1a', '', 'a;b']) expect(() => ledger.table(bad)).toThrow(/name of a table/)
@@ -76,7 +77,7 @@ onEveryStore(
       const w = await world()
       const rp = await w.engine()
       const { name, ledger, p } = await withRows(rp)
-      const { store } = rp.kernel
+      const { store } = hostOf(rp).kernel
       const query = store.query!.bind(store)
       let isFirst = true
       store.query = async (asked) => {
@@ -150,7 +151,7 @@ onEveryStore(
         await sql.run(`INSERT INTO ${name}_1 VALUES ('whole', 9)`)
       }
       const counter = timeline('counter', { initial: () => 0, apply: (s: number) => s })
-      const open = await rp.openTimeline('counter/y' as never, counter.fold)
+      const open = await hostOf(rp).openTimeline('counter/y' as never, counter.fold)
       await open.write([{ type: 'a', data: {} }], { ride })
       expect([0, 1]).toContain((await look!).length)
       expect(await rp.sql`SELECT id FROM ${ledger.table(name)} WHERE amount = ${9}`).toHaveLength(2)

@@ -5,6 +5,7 @@ import { expect, it } from 'vitest'
 import { type KeyRing, RepriseError } from '../../src/index.ts'
 import { faultyStore } from '../../src/testing/index.ts'
 import { added, counter, shelf } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -102,8 +103,8 @@ onEveryStore('store faults', (world) => {
       ...page.items.map(({ run }) => run.bytes),
       ...(await first.checkpoints('shelf/x')).map(({ body }) => body),
     ]
-    for (const { digest } of await first.kernel.store.blobs.list(null, 1000))
-      everything.push((await first.kernel.store.blobs.get([digest]))[0]!)
+    for (const { digest } of await hostOf(first).kernel.store.blobs.list(null, 1000))
+      everything.push((await hostOf(first).kernel.store.blobs.get([digest]))[0]!)
     expect(everything.length).toBeGreaterThan(2)
     for (const bytes of everything) expect(Buffer.from(bytes).includes('secret')).toBe(false)
     await first.close()

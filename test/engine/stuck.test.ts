@@ -11,6 +11,7 @@ import { job } from '../../src/layers/job/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore('a worker', (world) => {
@@ -21,7 +22,8 @@ onEveryStore('a worker', (world) => {
     const engine = await at.engine({ lease: 600 })
     const sessions = await engine.open(table<number>('sessions'))
     await sessions.set('a', 1)
-    const idle = async () => reportOf((await engine.workers()).find((row) => row.id === engine.kernel.worker.id)!)
+    const idle = async () =>
+      reportOf((await engine.workers()).find((row) => row.id === hostOf(engine).kernel.worker.id)!)
     const beaten = async () => (await engine.workers())[0]!.beatAt
     const first = await beaten()
     await expect.poll(beaten, { timeout: 20_000 }).toBeGreaterThan(first)
@@ -47,7 +49,7 @@ onEveryStore('a worker', (world) => {
         timeout: 20_000,
       })
       .toEqual(['job/items item bad', 'migrate/schema step 001-slow', 'workflow/pay/hangs step charge'])
-    const now = engine.kernel.worker.now()
+    const now = hostOf(engine).kernel.worker.now()
     expect(stuckOn(await idle(), now)).toEqual([])
     expect(stuckOn(await idle(), now + stuckAfterMs + 5000)).toHaveLength(3)
     isHanging = false
@@ -90,14 +92,15 @@ onEveryStore('a worker', (world) => {
     const counter = timeline('counter', { initial: () => 0, apply: (s: number) => s })
     const raw = await engine.open(counter, 'r')
     const charging = raw.effects.run('charge', hang)
-    const report = async () => reportOf((await engine.workers()).find((row) => row.id === engine.kernel.worker.id)!)
+    const report = async () =>
+      reportOf((await engine.workers()).find((row) => row.id === hostOf(engine).kernel.worker.id)!)
     const said = async () => (await report()).underWay.map(({ timeline, what }) => `${timeline} ${what}`).sort()
     const handler = 'projection/ledger@1-1 handler of deposited at events/account/x@1'
     const seen = at.kind === 'postgres' ? [handler] : []
     const calls = ['agent/clerk/a model call', 'agent/clerk/b tool slow', 'counter/r effect charge']
     await expect.poll(said, { timeout: 20_000 }).toEqual([...calls, ...seen])
     expect((await report()).underWay.find(({ what }) => what === 'model call')!.limitMs).toBe(3_600_000)
-    const [slow] = stuckOn(await report(), engine.kernel.worker.now() + stuckAfterMs + 5000)
+    const [slow] = stuckOn(await report(), hostOf(engine).kernel.worker.now() + stuckAfterMs + 5000)
     expect(slow).toMatch(/(tool slow|handler of deposited .*|effect charge) without a sign for/)
     for (const end of letGo) end()
     await Promise.all([...turns, charging])
@@ -113,7 +116,7 @@ onEveryStore('a worker', (world) => {
     await open.append({ type: 'x' })
     for (let n = 0; n < 2; n++) await expect(open.checkpoint()).rejects.toThrow()
     const failing = async () =>
-      reportOf((await engine.workers()).find((row) => row.id === engine.kernel.worker.id)!).failing
+      reportOf((await engine.workers()).find((row) => row.id === hostOf(engine).kernel.worker.id)!).failing
     await expect.poll(async () => (await failing())[0]?.failures, { timeout: 20_000 }).toBe(2)
     expect((await failing())[0]).toMatchObject({ timeline: 'counter/c' })
     expect((await failing())[0]!.reason).toContain('UNSERIALIZABLE')

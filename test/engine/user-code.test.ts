@@ -6,6 +6,7 @@ import { timelineId } from '../../src/core/coordinate.ts'
 import type { Sql } from '../../src/core/ports.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { added, counter } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { query } from '../support/schema.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -15,7 +16,7 @@ onEveryStore('user code inside a transaction', (world) => {
   it('is refused another write, and the store goes on', async () => {
     const rp = await (await world()).engine()
     const other = await rp.open(counter, 'other')
-    const open = await rp.openTimeline(timelineId('counter/mine'), counter.fold)
+    const open = await hostOf(rp).openTimeline(timelineId('counter/mine'), counter.fold)
     const attempts: (() => Promise<unknown>)[] = [
       () => other.append(added(1)),
       () => open.write([entry]),
@@ -36,7 +37,7 @@ onEveryStore('user code inside a transaction', (world) => {
 
   it('has a time limit, after which nothing of it is kept and the store goes on', async () => {
     const rp = await (await world()).engine({ limits: { userCodeMs: 50 } })
-    const open = await rp.openTimeline(timelineId('counter/mine'), counter.fold)
+    const open = await hostOf(rp).openTimeline(timelineId('counter/mine'), counter.fold)
     let sql: Sql | undefined
     const forever = (given: Sql) => {
       sql = given

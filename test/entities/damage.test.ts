@@ -13,6 +13,7 @@ import { isReprise } from '../../src/index.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 import { copyFolder, filesIn, openAt, type Place } from '../damage/world.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import {
   fill,
@@ -40,7 +41,7 @@ onEveryStore('damaged answers', (world) => {
     const w = await world()
     const rp = await w.engine()
     await fill(rp)
-    const { kernel } = rp
+    const { kernel } = hostOf(rp)
     let target: { method: string; call: number; place: number; bit: number } | null = null
     let calls = 0
     const damage = <T>(method: string, bytes: T): T => {

@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { aggregate, checkEvents, type Personal, personal, projection, rewrite } from '../../src/layers/events/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -109,7 +110,7 @@ onEveryStore('evolution', (world) => {
       decide: {},
     })
     const next = await w.engine()
-    next.register(drifted.prefix, drifted.fold)
+    hostOf(next).register(drifted.prefix, drifted.fold)
     const report = await next.drill({ timelines: ['events/stock/x'] })
     expect(report.ok).toBe(false)
     expect(report.results[0]!.note).toContain('differs from that of full replay')
@@ -176,7 +177,7 @@ onEveryStore('evolution', (world) => {
     expect(await a.reveal(a.state.email)).toBe('ann@example.org')
     // Neither history nor checkpoint holds it in the clear.
     const stored = [
-      ...(await rp.kernel.store.read('events/person/p1' as never, 0, 1e6)).map((run) => run.bytes),
+      ...(await hostOf(rp).kernel.store.read('events/person/p1' as never, 0, 1e6)).map((run) => run.bytes),
       ...(await rp.checkpoints('events/person/p1')).map((record) => record.body),
     ]
     for (const bytes of stored) expect(Buffer.from(bytes).includes('ann@example.org')).toBe(false)
@@ -205,7 +206,11 @@ onEveryStore(
         decide: { add: (_s, c: { n: number }) => ({ type: 'added', n: c.n }) },
         inline: (sql, event) => sql.run(`INSERT INTO ${name} VALUES (${mark(sql)})`, event.n),
       })
-      const probe = await rp.openTimeline('probe/x' as never, { version: '1', initial: () => 0, apply: (s) => s })
+      const probe = await hostOf(rp).openTimeline('probe/x' as never, {
+        version: '1',
+        initial: () => 0,
+        apply: (s) => s,
+      })
       await probe.write([], { ride: (sql) => sql.run(`CREATE TABLE ${name} (n INTEGER PRIMARY KEY)`) })
       const a = await rp.open(counted, 'x')
       await a.do('add', { n: 1 })

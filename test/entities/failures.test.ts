@@ -8,6 +8,7 @@ import { stateIo } from '../../src/engine/kernel-io.ts'
 import { liveChunks, verifyChunks } from '../../src/engine/recovery/restore.ts'
 import { isReprise } from '../../src/index.ts'
 import { table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type Bend, bentEngine, flipped, noise } from './support.ts'
 
@@ -109,15 +110,15 @@ onEveryStore('signature failures', (world) => {
     for (let n = 0; n < 30; n++) await t.set(`k${n}`, value(n))
     await t.checkpoint()
     const before = new Set(
-      (await rp.kernel.store.blobs.list(null, 10_000)).map((row) => Buffer.from(row.digest).toString('hex')),
+      (await hostOf(rp).kernel.store.blobs.list(null, 10_000)).map((row) => Buffer.from(row.digest).toString('hex')),
     )
     for (let n = 30; n < 60; n++) await t.set(`k${n}`, value(n))
     await t.checkpoint({ full: true })
-    const fresh = (await rp.kernel.store.blobs.list(null, 10_000)).filter(
+    const fresh = (await hostOf(rp).kernel.store.blobs.list(null, 10_000)).filter(
       (row) => !before.has(Buffer.from(row.digest).toString('hex')),
     )
     expect(fresh.length).toBeGreaterThan(0)
-    await rp.kernel.store.blobs.delete(
+    await hostOf(rp).kernel.store.blobs.delete(
       fresh.map((row) => row.digest),
       Number.MAX_SAFE_INTEGER,
     )
@@ -159,7 +160,7 @@ onEveryStore('signature failures', (world) => {
     await rp.collect({ graceMs: -1000 })
     expect((await rp.verify()).faults).toEqual([])
     // Not only what the newest one names is still there: each that is kept can be read, and they share little by now.
-    const io = stateIo(rp.kernel)
+    const io = stateIo(hostOf(rp).kernel)
     const live = await Promise.all(
       (await rp.checkpoints('table/rows')).map(async ({ body }) => {
         await verifyChunks(decodeManifest(body), io)

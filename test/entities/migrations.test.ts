@@ -11,6 +11,7 @@ import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate } from '../../src/layers/events/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 import { collect, until } from './support.ts'
 
@@ -136,7 +137,7 @@ onEveryStore('migrations of rows and data', (world) => {
     expect([rows.length, rows.every(([key, row]) => row.key === key)]).toEqual([1199, true])
     // By itself, beside the work.
     await until(async () =>
-      (await rp.kernel.store.checkpoints(q.coordinate.timeline as never))[0]!.foldVersion.endsWith('2'),
+      (await hostOf(rp).kernel.store.checkpoints(q.coordinate.timeline as never))[0]!.foldVersion.endsWith('2'),
     )
     expect((await collect(q.entries())).length).toBe(1199)
     await q.close()
@@ -268,7 +269,10 @@ onEveryStore('migrations of rows and data', (world) => {
     await fill(rp)
     const other = await carried(rp, 'table/people', await world())
     const marks = async () =>
-      (await other.kernel.store.checkpoints('table/people' as never)).map(({ invalid, drill }) => ({ invalid, drill }))
+      (await hostOf(other).kernel.store.checkpoints('table/people' as never)).map(({ invalid, drill }) => ({
+        invalid,
+        drill,
+      }))
     // As the command line: it knows the kind and no definition.
     expect((await other.drill()).unknown).toEqual(['table/people'])
     other.declare((unmigrated as unknown as Record<symbol, never>)[Symbol.for('reprise.describes')]!)

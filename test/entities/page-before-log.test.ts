@@ -13,6 +13,7 @@ import type { Reprise } from '../../src/engine/reprise.ts'
 import { aggregate } from '../../src/layers/events/index.ts'
 import { pagedTable, table } from '../../src/layers/table/index.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type Bend, bentEngine, noise, soon } from './support.ts'
 
@@ -78,7 +79,7 @@ onEveryStore('signature failures', (world) => {
         const at = `${commit.guard.timeline}@`
         const { timeline } = commit.guard
         const verified = { timeline, run: commit.run, before: new Uint8Array(32), skipTo: 0 }
-        const entries = entriesOf(rp.kernel, verified)
+        const entries = entriesOf(hostOf(rp).kernel, verified)
         const marks = entries.flatMap(({ data }) => marksIn(Buffer.from(textOf(data))))
         const before = marksAt.get(at + (commit.run.first - 1)) ?? []
         for (const n of marks) durable.add(n)
@@ -87,7 +88,8 @@ onEveryStore('signature failures', (world) => {
       }
       bend.blobsPut = async (chunks) => {
         for (const { bytes } of chunks) {
-          for (const n of marksIn(rp.kernel.sealer.openChunk(bytes))) if (!durable.has(n)) early.push(`chunk has ${n}`)
+          for (const n of marksIn(hostOf(rp).kernel.sealer.openChunk(bytes)))
+            if (!durable.has(n)) early.push(`chunk has ${n}`)
         }
         if (random.chance(0.5)) await soon(random.below(3))
         return await store.blobs.put(chunks)
@@ -99,7 +101,7 @@ onEveryStore('signature failures', (world) => {
             const [head] = await store.head([guard!.timeline])
             if (record.seq > head!.seq) early.push(`manifest at ${record.seq}, log at ${head!.seq}`)
             const known = marksAt.get(`${guard!.timeline}@${record.seq}`) ?? []
-            const { state } = await restoreState(decodeManifest(record.body), stateIo(rp.kernel))
+            const { state } = await restoreState(decodeManifest(record.body), stateIo(hostOf(rp).kernel))
             for (const n of marksIn(Buffer.from(textOf(state)))) {
               if (!known.includes(n)) early.push(`manifest at ${record.seq} has ${n}`)
             }

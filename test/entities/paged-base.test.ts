@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import { newOperation } from '../../src/engine/kernel.ts'
 import { pagedTable } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type Bend, bentEngine, noise } from './support.ts'
 
@@ -38,7 +39,9 @@ onEveryStore('base of a paged checkpoint', (world) => {
     const drop = async () => {
       const [newest] = await rp.checkpoints(t.timeline)
       const guard = { timeline: t.timeline as never, epoch: t.coordinate.epoch }
-      const [outcome] = await store.commit([{ operation: newOperation(rp.kernel.random), guard, drop: [newest!.id] }])
+      const [outcome] = await store.commit([
+        { operation: newOperation(hostOf(rp).kernel.random), guard, drop: [newest!.id] },
+      ])
       expect(outcome!.ok).toBe(true)
     }
     for (const isLate of [false, true]) {

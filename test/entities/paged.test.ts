@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { pagedTable, table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type Bend, bentEngine, collect, noise, soon } from './support.ts'
 
@@ -101,9 +102,9 @@ onEveryStore('paged table', (world) => {
       Array.from({ length: 40 }, (_, i) => ((n * 7919 + i * 104_729) % 1_000_003).toString(36)).join('')
     await Promise.all(Array.from({ length: 1500 }, (_, n) => t.set(key(n), text(n))))
     await t.checkpoint()
-    const rows = await rp.kernel.store.blobs.list(null, 10_000)
+    const rows = await hostOf(rp).kernel.store.blobs.list(null, 10_000)
     const largest = rows.sort((a, b) => b.bytes - a.bytes)[0]!
-    await rp.kernel.store.blobs.delete([largest.digest], Number.MAX_SAFE_INTEGER)
+    await hostOf(rp).kernel.store.blobs.delete([largest.digest], Number.MAX_SAFE_INTEGER)
     const reads = await Promise.allSettled(Array.from({ length: 1500 }, (_, n) => t.get(key(n))))
     reads.forEach((read, n) => {
       if (read.status === 'fulfilled') expect(read.value).toBe(text(n))
@@ -133,10 +134,10 @@ onEveryStore('paged table', (world) => {
       for (let n = 0; n < 1500; n++) tx.set(key(n), text(n))
     })
     await t.checkpoint()
-    const first = (await rp.kernel.store.blobs.list(null, 10_000)).sort((a, b) => b.bytes - a.bytes)
+    const first = (await hostOf(rp).kernel.store.blobs.list(null, 10_000)).sort((a, b) => b.bytes - a.bytes)
     for (let n = 0; n < 12; n++) await t.set('z', `${n}`)
     await t.checkpoint()
-    await rp.kernel.store.blobs.delete([first[0]!.digest], Number.MAX_SAFE_INTEGER)
+    await hostOf(rp).kernel.store.blobs.delete([first[0]!.digest], Number.MAX_SAFE_INTEGER)
     await expect(t.count()).rejects.toMatchObject({ code: 'CHUNK_MISSING' })
     const again = await rp.open(kept)
     expect(again.recovery.checkpoint).toBeNull()
@@ -321,7 +322,7 @@ onEveryStore('paged table', (world) => {
     expect(await t.count({ prefix: 'k' })).toBe(10_000)
     await t.close()
     // As a crash in the middle leaves it: parts and no commit, once in the log and once in a checkpoint.
-    const open = await rp.openTimeline('table/big' as never, big().fold)
+    const open = await hostOf(rp).openTimeline('table/big' as never, big().fold)
     await open.write([
       { type: 'p', data: { t: 'cut', n: 0, s: ['half', 1], d: ['before'] } },
       { type: 'p', data: { t: 'cut', n: 1, s: ['other', 1] } },

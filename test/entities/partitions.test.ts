@@ -14,6 +14,7 @@ import {
   projection,
 } from '../../src/layers/events/index.ts'
 import { type Transaction, table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const account = aggregate('account', {
@@ -90,7 +91,7 @@ onEveryStore('partitions', (world) => {
     await p.checkpoint()
     const other = await w.engine()
     const timeline = timelineId('projection/totals@1-1/0')
-    const taken = await StateTimeline.take(other.kernel, timeline, { takeover: true })
+    const taken = await StateTimeline.take(hostOf(other).kernel, timeline, { takeover: true })
     const before = (await rp.checkpoints(timeline)).length
     await depositAll(rp, 1)
     await p.catchUp()

@@ -4,6 +4,7 @@ import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { aggregate, type Personal, personal, projection, tableProjection } from '../../src/layers/events/index.ts'
 import { type Transaction, table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type Bend, bentEngine, flipped, until } from './support.ts'
 
@@ -136,7 +137,7 @@ onEveryStore('projection faults', (world) => {
     }
     expect((await p.catchUp()).list).toEqual([1, 2, 3, 4, 5, 6])
     // As a crash: nothing is closed, and another process goes on from whatever was written.
-    rp.kernel.worker.abandon()
+    hostOf(rp).kernel.worker.abandon()
     const next = await w.engine()
     await deposit(next, 7)
     expect((await (await next.open(sums())).catchUp()).list).toEqual([1, 2, 3, 4, 5, 6, 7])

@@ -19,6 +19,7 @@ import {
   sqlProjection,
 } from '../../src/layers/events/index.ts'
 import { consumer } from '../../src/layers/job/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { until } from './support.ts'
 
@@ -77,7 +78,7 @@ function ledger(name: string, partitions: number, calls: string[] = []) {
 }
 
 async function sqlOf(rp: Reprise, text: string): Promise<Record<string, unknown>[]> {
-  const t = await rp.openTimeline(
+  const t = await hostOf(rp).openTimeline(
     'probe/x' as never,
     { version: '1', initial: () => 0, apply: (s) => s },
     { takeover: true },
@@ -200,7 +201,7 @@ onEveryStore('projections in several processes', (world) => {
     await expect((await (await w.engine()).open(account, 'x')).do('deposit', { amount: 1 })).rejects.toEqual(
       code('SUPERSEDED'),
     )
-    await send(one, command(account, 'x', 'deposit', { amount: 1 }), { id: 'letter' })
+    await send(hostOf(one), command(account, 'x', 'deposit', { amount: 1 }), { id: 'letter' })
     await a.receive()
     expect((await one.head('events/account/x'))!.mail).toBe(0)
     expect((await a.refresh()).balance).toBe(told === 'done' ? 6 : 1)
@@ -296,9 +297,9 @@ onEveryStore(
       })
       const a = await rp.open(noted, 'x')
       await a.do('note', { n: 1 })
-      const before = (await rp.kernel.store.read('events/noted/x' as never, 0, 1e6)).length
+      const before = (await hostOf(rp).kernel.store.read('events/noted/x' as never, 0, 1e6)).length
       await Promise.all(Array.from({ length: 40 }, () => a.do('note', { n: 1 })))
-      const runs = (await rp.kernel.store.read('events/noted/x' as never, 0, 1e6)).length - before
+      const runs = (await hostOf(rp).kernel.store.read('events/noted/x' as never, 0, 1e6)).length - before
       expect(runs).toBeLessThan(8)
       // One that fails takes no other with it.
       const results = await Promise.allSettled([1, 13, 1].map((n) => a.do('note', { n })))

@@ -15,6 +15,7 @@ import {
   tableProjection,
 } from '../../src/layers/events/index.ts'
 import { type Transaction, table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const account = aggregate('account', {
@@ -119,7 +120,7 @@ onEveryStore('projection', (world) => {
     await expect.poll(() => q.generation, { timeout: 10_000 }).toBe(2)
     expect((await q.catchUp()).get('ann')).toBe(10)
     // The old generation is gone, its cursor too.
-    expect((await rp.kernel.store.cursors()).every((cursor) => !cursor.name.endsWith('-1'))).toBe(true)
+    expect((await hostOf(rp).kernel.store.cursors()).every((cursor) => !cursor.name.endsWith('-1'))).toBe(true)
   })
 
   it('a poison event stops the projection by default, and is set aside by policy', async () => {
@@ -201,8 +202,8 @@ onEveryStore('projection', (world) => {
     await a.do('transfer', { amount: 2000, to: 'bob' })
     await expect.poll(() => balance('lost'), { timeout: 15_000 }).toBe(1)
     expect(await balance('bob')).toBe(7)
-    await send(rp, command(account, 'eve', 'deposit', { amount: 3 }), { id: 'm1' })
-    await send(rp, command(account, 'eve', 'deposit', { amount: 3 }), { id: 'm1' })
+    await send(hostOf(rp), command(account, 'eve', 'deposit', { amount: 3 }), { id: 'm1' })
+    await send(hostOf(rp), command(account, 'eve', 'deposit', { amount: 3 }), { id: 'm1' })
     await expect.poll(() => balance('eve'), { timeout: 15_000 }).toBe(3)
     const bob = await rp.open(account, 'bob')
     for await (const { meta } of bob.history()) {
@@ -234,7 +235,7 @@ onEveryStore(
         },
       })
     const read = async (rp: Reprise) => {
-      const t = await rp.openTimeline('probe/x' as never, { version: '1', initial: () => 0, apply: (s) => s })
+      const t = await hostOf(rp).openTimeline('probe/x' as never, { version: '1', initial: () => 0, apply: (s) => s })
       const { ridden } = await t.write([], { ride: (sql) => sql.all(`SELECT id, total FROM ${name} ORDER BY id`) })
       await t.close()
       return (ridden as { id: string; total: number }[]).map((row) => [row.id, Number(row.total)])
@@ -287,13 +288,17 @@ onEveryStore(
       await deposit(one, 'ann', 3)
       await p.catchUp()
       await expect.poll(() => q.generation, { timeout: 10_000 }).toBe(2)
-      const probe = await one.openTimeline('probe/x' as never, { version: '1', initial: () => 0, apply: (s) => s })
+      const probe = await hostOf(one).openTimeline('probe/x' as never, {
+        version: '1',
+        initial: () => 0,
+        apply: (s) => s,
+      })
       const count = async (table: string) => {
         const { ridden } = await probe.write([], { ride: (sql) => sql.get(`SELECT count(*) AS n FROM ${table}`) })
         return Number((ridden as { n: number }).n)
       }
       expect([await count(`${base}_1`), await count(`${base}_2`)]).toEqual([2, 3])
-      expect((await one.kernel.store.cursors()).map(({ name }) => name)).toEqual(['projection/built@1-2'])
+      expect((await hostOf(one).kernel.store.cursors()).map(({ name }) => name)).toEqual(['projection/built@1-2'])
     })
 
     it('shares partitions between processes, each event once', async () => {

@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { type StoreDefinition, stateStore, table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 import { mortal, until } from './support.ts'
 
@@ -171,7 +172,7 @@ onEveryStore('rescale', (world) => {
     const [one, two] = [await w.engine(), await w.engine()]
     await fill(one, 2, 10)
     // Its look at the layout is over when the rescale begins.
-    const { store } = one.kernel
+    const { store } = hostOf(one).kernel
     const list = store.timelines
     let isFirst = true
     store.timelines = async (query) => {
@@ -218,10 +219,10 @@ async function crashAt(
       () => true,
       () => false,
     )
-  const dead = victim.engine.kernel.worker.id
+  const dead = hostOf(victim.engine).kernel.worker.id
   victim.die()
   const rp = await w.engine()
-  if (dead) await rp.kernel.store.retire([dead])
+  if (dead) await hostOf(rp).kernel.store.retire([dead])
   // Whatever happened: it can be read and written in one number, or has to be finished.
   const wasOpen = await writeAnywhere(rp, [3, 4], 'between')
   await counts(4).rescale(rp)
@@ -293,10 +294,10 @@ describe('rescale, killed', () => {
                 else break
               }
               await rescaling
-              const dead = victim.engine.kernel.worker.id
+              const dead = hostOf(victim.engine).kernel.worker.id
               victim.die()
               const next = await w.engine()
-              if (dead) await next.kernel.store.retire([dead])
+              if (dead) await hostOf(next).kernel.store.retire([dead])
               await store(to).rescale(next)
               live = to
               await rp.close()

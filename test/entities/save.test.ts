@@ -3,6 +3,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { save } from '../../src/layers/save/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -37,7 +38,7 @@ async function collected(stream: AsyncIterable<Uint8Array>): Promise<Uint8Array>
 
 /** Replaces stored chunks by others, as rot would: the newest `count` of those that `pick` chooses. */
 async function rot(rp: Reprise, pick: (bytes: number) => boolean): Promise<number> {
-  const { blobs } = rp.kernel.store
+  const { blobs } = hostOf(rp).kernel.store
   const rows = (await blobs.list(null, 10_000)).filter((row) => pick(row.bytes))
   await blobs.delete(
     rows.map((row) => row.digest),
@@ -122,13 +123,13 @@ onEveryStore('save', (world) => {
     const [good, bad] = [noise(300_000, 1), noise(400_000, 2)]
     await s.put(good)
     const before = new Set(
-      (await rp.kernel.store.blobs.list(null, 10_000)).map((row) => Buffer.from(row.digest).toString('hex')),
+      (await hostOf(rp).kernel.store.blobs.list(null, 10_000)).map((row) => Buffer.from(row.digest).toString('hex')),
     )
     const newest = await s.put(bad)
-    const fresh = (await rp.kernel.store.blobs.list(null, 10_000)).filter(
+    const fresh = (await hostOf(rp).kernel.store.blobs.list(null, 10_000)).filter(
       (row) => !before.has(Buffer.from(row.digest).toString('hex')),
     )
-    await rp.kernel.store.blobs.delete([fresh[3]!.digest], Number.MAX_SAFE_INTEGER)
+    await hostOf(rp).kernel.store.blobs.delete([fresh[3]!.digest], Number.MAX_SAFE_INTEGER)
     const found = await s.latest()
     expect(Buffer.compare(found.value, good)).toBe(0)
     expect(found.skipped).toMatchObject([{ id: newest.id }])
@@ -164,7 +165,7 @@ onEveryStore('save', (world) => {
     const rp = await w.engine()
     const s = await rp.open(save<Uint8Array>('partial'))
     await s.put(noise(200_000, 1))
-    const { store } = rp.kernel
+    const { store } = hostOf(rp).kernel
     const failAt = async (method: 'commit' | 'put') => {
       const target = method === 'put' ? store.blobs : store
       const original = Reflect.get(target, method) as (...args: unknown[]) => unknown

@@ -9,6 +9,7 @@ import { entriesOf } from '../../src/engine/recovery/history.ts'
 import { timeline } from '../../src/index.ts'
 import { aggregate, Refused, rewrite } from '../../src/layers/events/index.ts'
 import { table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { bendable, bentEngine } from './support.ts'
 
@@ -72,7 +73,7 @@ onEveryStore('sharing a timeline', (world) => {
     )
     let seq = 0
     for (const { run } of page.items) {
-      const entries = entriesOf(engines[0]!.kernel, {
+      const entries = entriesOf(hostOf(engines[0]!).kernel, {
         timeline: 'counter/x' as never,
         run,
         before: run.digest,
@@ -234,7 +235,7 @@ onEveryStore('sharing an aggregate', (world) => {
     const head = (await one.head('events/account/x2'))!
     const c = await two.open(account, 'x2')
     expect(c.state).toEqual({ balance: 12 })
-    const outcome = await one.kernel.committer.submit({
+    const outcome = await hostOf(one).kernel.committer.submit({
       operation: 'gone' as never,
       guard: { timeline: head.timeline, epoch: head.epoch },
       forget: true,

@@ -9,6 +9,7 @@ import { recover } from '../../src/engine/recovery/recover.ts'
 import { existing } from '../../src/engine/tools/fork.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { aggregate, personal } from '../../src/layers/events/index.ts'
+import { hostOf } from '../support/host.ts'
 
 const person = aggregate('person', {
   initial: () => ({ email: null as unknown }),
@@ -32,8 +33,8 @@ function filesWith(folder: string, bytes: Uint8Array): string[] {
 
 async function keyOf(rp: Reprise, id: string): Promise<Uint8Array> {
   const fold = { version: '1', initial: () => null, apply: (_: unknown, entry: { data: unknown }) => entry.data }
-  const head = await existing(rp.kernel, `keys/person/${id}` as never)
-  return (await recover(rp.kernel, head, fold as never)).state.value as unknown as Uint8Array
+  const head = await existing(hostOf(rp).kernel, `keys/person/${id}` as never)
+  return (await recover(hostOf(rp).kernel, head, fold as never)).state.value as unknown as Uint8Array
 }
 
 describe('shred', () => {
@@ -77,10 +78,10 @@ describe('shred', () => {
     const handle = await rp.open(person, 'ann')
     await handle.do('register', { email: 'ann@example.org' })
     const key = await keyOf(rp, 'ann')
-    const { scrub } = rp.kernel.store
-    rp.kernel.store.scrub = () => Promise.reject(new Error('killed'))
+    const { scrub } = hostOf(rp).kernel.store
+    hostOf(rp).kernel.store.scrub = () => Promise.reject(new Error('killed'))
     await expect(handle.shred()).rejects.toThrow('killed')
-    rp.kernel.store.scrub = scrub
+    hostOf(rp).kernel.store.scrub = scrub
     expect(await handle.shred()).toEqual([])
     expect(filesWith(folder, key)).toEqual([])
     await rp.close()

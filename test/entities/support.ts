@@ -4,6 +4,7 @@
 import { RepriseError } from '../../src/core/errors.ts'
 import type { Store } from '../../src/core/ports.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
+import { hostOf } from '../support/host.ts'
 import type { World } from '../support/worlds.ts'
 
 export interface Bend {
@@ -72,7 +73,7 @@ export async function mortal(
   const engine = await world.engine({ ports: { store: wrap(store) as Store } })
   const die = () => {
     isDead = true
-    engine.kernel.worker.abandon()
+    hostOf(engine).kernel.worker.abandon()
     return store
   }
   return { engine, die }

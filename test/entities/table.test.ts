@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -164,7 +165,7 @@ onEveryStore('table', (world) => {
     const rp = await w.engine()
     const t = await rp.open(numbers)
     await t.set('before', 1)
-    const open = await rp.openTimeline(t.timeline as never, numbers.fold)
+    const open = await hostOf(rp).openTimeline(t.timeline as never, numbers.fold)
     // As a crash in the middle of a large transaction leaves it: parts, and no commit.
     await open.write([
       { type: 'p', data: { t: 'cut', n: 0, s: ['half', 1], d: ['before'] } },

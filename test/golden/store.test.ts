@@ -1,6 +1,7 @@
 // G16: stores that earlier versions left are opened for good. Each is copied, asked everything it knew, written on and
 // verified. What a newer version has made is refused before anything is written.
 
+import { hostOf } from '../support/host.ts'
 import { createHash } from 'node:crypto'
 import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -168,7 +169,7 @@ describe('G16 what a newer version has made', () => {
     const bytes = new Uint8Array([200, 1, 2, 3])
     const digest = sha256(new Uint8Array([...head.digest, ...bytes]))
     const run: Run = { first: 2, count: 1, digest, bytes }
-    const outcome = await rp.kernel.committer.submit({
+    const outcome = await hostOf(rp).kernel.committer.submit({
       operation: 'newer' as OperationId,
       guard: { timeline: head.timeline, epoch: head.epoch, seq: 1, digest: head.digest },
       run,
@@ -176,7 +177,7 @@ describe('G16 what a newer version has made', () => {
     expect(outcome.ok).toBe(true)
     await expect(rp.open(notes, 'a')).rejects.toMatchObject({ code: 'INCOMPATIBLE_VERSION' })
     expect(await rp.head('notes/a')).toMatchObject({ seq: 2, digest, owner: null, floor: 0 })
-    expect(await rp.kernel.store.read('notes/a' as TimelineId, 1, 1000)).toMatchObject([{ bytes }])
+    expect(await hostOf(rp).kernel.store.read('notes/a' as TimelineId, 1, 1000)).toMatchObject([{ bytes }])
   })
 
   it('leaves a checkpoint of a newer format alone: neither used, nor called damaged, nor dropped', async () => {
@@ -190,7 +191,7 @@ describe('G16 what a newer version has made', () => {
     body[0] = 200
     const record = { ...newest!, id: 'newer' as ManifestId, body, bodyDigest: sha256(body), baseId: null }
     const head = (await rp.head('notes/a'))!
-    await rp.kernel.committer.submit({
+    await hostOf(rp).kernel.committer.submit({
       operation: 'newer' as OperationId,
       guard: { timeline: head.timeline, epoch: head.epoch },
       publish: [record],

@@ -120,7 +120,10 @@ export async function ask(rp, d) {
   await past('notes at 40', d.notes, 'a', 40)
   await past('notes at 33', d.notes, 'a', 33)
   await past('forked notes', d.notes, 'forked', 17)
-  answers.mail = (await rp.kernel.store.inbox('notes/a', 10)).messages.map((one) => [one.kind, rp.openMessage(one)])
+  // Earlier versions had no host behind the engine: the engine itself was it.
+  const host = rp[Symbol.for('reprise.host')] ?? rp
+  const { messages } = await host.kernel.store.inbox('notes/a', 10)
+  answers.mail = messages.map((one) => [one.kind, host.openMessage(one)])
   for (const id of ['ann', 'bob']) answers[`account ${id}`] = (await rp.open(d.account, id)).state
   answers.totals = await (await rp.open(d.totals)).state
   answers.rows = [...(await rp.open(d.rows)).entries()]

@@ -9,6 +9,7 @@ import { type Frame, readTransfer, writeTransfer } from '../../src/engine/tools/
 import { isReprise, open, type Reprise, timeline } from '../../src/index.ts'
 import { loadHistory } from '../../src/layers/workflow/export.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
+import { hostOf } from '../support/host.ts'
 
 const folder = newFolder(true)
 afterAll(() => removeFolder(folder))
@@ -57,7 +58,7 @@ const hostile: readonly unknown[] = [
 describe('an import of anybody', () => {
   it('whose header, checkpoints or messages hold anything in any field is refused with a code, or opens', async () => {
     const rp = await open('memory:')
-    const { codec } = rp.kernel
+    const { codec } = hostOf(rp).kernel
     const frames = await exported(rp)
     const seen = new Map<string, number>()
     for (const [index, { kind, bytes }] of frames.entries()) {
@@ -87,7 +88,7 @@ describe('an import of anybody', () => {
 
   it('whose manifest names lists of lists ends at once, whatever it promises', async () => {
     const rp = await open('memory:')
-    const { codec, hash, sealer } = rp.kernel
+    const { codec, hash, sealer } = hostOf(rp).kernel
     const frames = await exported(rp)
     const at = frames.findIndex(({ kind }) => kind === 'checkpoint')
     const record = codec.decode(frames[at]!.bytes) as {

@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'
 import { consumer, consumerLag } from '../../src/layers/job/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore(
@@ -32,7 +33,7 @@ onEveryStore(
         })
       expect(await (await engine.run(make())).result()).toMatchObject({ done: 5, failed: 1 })
       expect(seen).toHaveLength(6)
-      const [cursor] = (await engine.kernel.store.cursors()).filter((row) => row.name === 'consumer/sums')
+      const [cursor] = (await hostOf(engine).kernel.store.cursors()).filter((row) => row.name === 'consumer/sums')
       expect(cursor?.owner).toBe('job/sums')
       await alice.append({ type: 'added', by: 6 })
       expect(await consumerLag(engine, make())).toEqual({ runs: 1, isMore: false })

@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'
 import { consumer, releaseConsumer } from '../../src/layers/job/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const account = timeline('account', {
@@ -76,7 +77,7 @@ onEveryStore(
       // Whatever was trimmed in between: nothing missed, nothing twice.
       const all = Array.from({ length: 41 }, (_, i) => i + 1)
       for (const name of ['fast', 'slow']) expect([...seen.get(name)!].sort((a, b) => a - b)).toEqual(all)
-      expect((await engine.kernel.store.cursors()).map((row) => row.name).sort()).toEqual([
+      expect((await hostOf(engine).kernel.store.cursors()).map((row) => row.name).sort()).toEqual([
         'consumer/fast',
         'consumer/slow',
       ])

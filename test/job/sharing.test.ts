@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { job, stopJob } from '../../src/layers/job/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const numbers = (count: number) => Array.from({ length: count }, (_, i) => i)
@@ -68,10 +69,10 @@ onEveryStore(
         })
       await (await engine.run(make())).result()
       expect(done.length).toBe(40)
-      const [before] = await engine.kernel.store.head([timelineId('job/undone/0')])
+      const [before] = await hostOf(engine).kernel.store.head([timelineId('job/undone/0')])
       expect(before).toMatchObject({ status: 'finished', attributes: { round: 1 } })
       const { archive } = await engine.rollback({ timeline: 'job/undone/0', seq: 1 })
-      const [after] = await engine.kernel.store.head([timelineId('job/undone/0')])
+      const [after] = await hostOf(engine).kernel.store.head([timelineId('job/undone/0')])
       expect(after).toMatchObject({ status: 'stopped', attributes: { round: 1, done: 0 } })
       const undone = Number(before!.attributes.done)
       const report = await (await engine.run(make())).result()

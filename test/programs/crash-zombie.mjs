@@ -6,6 +6,7 @@
 import { writeSync } from 'node:fs'
 import { packRun } from '../../dist/core/run.js'
 import * as library from '../../dist/index.js'
+import { hostOf } from '../support/host.mjs'
 import { define } from './crash-model.mjs'
 import { openEngine } from './crash-open.mjs'
 
@@ -15,8 +16,8 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
 const { plain } = define(library)
 const rp = await openEngine(where, { lease: leaseMs, skewMs, patience: '60s', worker: name })
-const { store, hash, worker } = rp.kernel
-const handle = await rp.openTimeline(id, plain.fold, takeover ? { takeover } : { wait: '60s' })
+const { store, hash, worker } = hostOf(rp).kernel
+const handle = await hostOf(rp).openTimeline(id, plain.fold, takeover ? { takeover } : { wait: '60s' })
 // The engine goes on under a new identity when this one is declared dead; the zombie does not.
 const identity = worker.id
 log({ op: 'own', epoch: handle.epoch, seq: handle.seq, worker: identity })

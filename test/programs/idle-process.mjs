@@ -4,6 +4,7 @@
 import { writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { timeline } from '../../dist/index.js'
+import { hostOf } from '../support/host.mjs'
 import { openEngine } from './crash-open.mjs'
 
 const initial = () => ({ total: 0 })
@@ -37,12 +38,12 @@ const operations = {
   },
   close: (name) => handles.get(name).close(),
   collect: () => rp.collect().then(() => null),
-  tidy: () => rp.kernel.store.tidy(Date.now() - 1000),
+  tidy: () => hostOf(rp).kernel.store.tidy(Date.now() - 1000),
   rollback: (name, seq) => rp.rollback({ timeline: name, seq }, { takeover: true }).then(() => null),
   async forget(name) {
     const head = await rp.head(name)
     const guard = { timeline: name, epoch: head.epoch }
-    const [outcome] = await rp.kernel.store.commit([{ operation: `forget ${name}`, guard, forget: true }])
+    const [outcome] = await hostOf(rp).kernel.store.commit([{ operation: `forget ${name}`, guard, forget: true }])
     return outcome.ok
   },
   async savepoint(name) {
@@ -56,7 +57,7 @@ const operations = {
     const head = await rp.head(name)
     let fed = 0
     for (let after = '', isEnd = false; !isEnd; ) {
-      const page = await rp.kernel.store.feed(after, { prefixes: [name] }, 100)
+      const page = await hostOf(rp).kernel.store.feed(after, { prefixes: [name] }, 100)
       for (const { run } of page.items) fed += run.count
       ;({ next: after, isEnd } = page)
     }

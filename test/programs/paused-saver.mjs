@@ -5,10 +5,11 @@
 import { writeSync } from 'node:fs'
 import { createEngine } from '../../dist/index.js'
 import { save } from '../../dist/layers/save/index.js'
+import { hostOf } from '../support/host.mjs'
 import { openEngine } from './crash-open.mjs'
 
 const { where, leaseMs, count, planted } = JSON.parse(process.argv[2])
-const { kernel } = await openEngine(where)
+const { kernel } = hostOf(await openEngine(where))
 const { store } = kernel
 const rp = createEngine({ store, planted: new Set(planted ? [planted] : []) }, { lease: leaseMs, worker: 'saver' })
 

@@ -10,6 +10,7 @@ import { restoreState } from '../../dist/engine/recovery/restore.js'
 import { TimelineState } from '../../dist/engine/state.js'
 import { createEngine, isReprise } from '../../dist/index.js'
 import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
+import { hostOf } from '../support/host.mjs'
 import { namespace } from './disk.mjs'
 import { modelOf } from './models.mjs'
 import { SeededRandom } from './random.mjs'
@@ -25,17 +26,18 @@ export async function audit(sim) {
   const damage = new Set(disk.rotten.map((one) => one.bytes))
   const expected = new Map()
   for (const row of disk.space?.timelines.values() ?? []) {
-    const [head] = await honest.kernel.store.head([row.id])
-    const lineage = await lineageOf(honest.kernel, head)
+    const [head] = await hostOf(honest).kernel.store.head([row.id])
+    const lineage = await lineageOf(hostOf(honest).kernel, head)
     const isWholeAfter = (seq) => isHistoryWhole(disk.space, lineage, seq, damage)
-    const sound = await soundCheckpoints(sim, honest.kernel, row, lineage, damage)
+    const sound = await soundCheckpoints(sim, hostOf(honest).kernel, row, lineage, damage)
     for (const { id, seq } of sound) expected.set(id, isWholeAfter(seq))
     // A mark that says it could not be read is taken back where it can be.
-    for (const { id, seq } of await soundAfterAll(honest.kernel, row, lineage)) expected.set(id, isWholeAfter(seq))
+    for (const { id, seq } of await soundAfterAll(hostOf(honest).kernel, row, lineage))
+      expected.set(id, isWholeAfter(seq))
     const start = sound[0]?.seq ?? (floorOf(lineage).seq === 0 ? 0 : null)
     const isRecoverable = start !== null && isWholeAfter(start)
     if (!isRecoverable && damage.size === 0) fail('G10', `${row.id}: nothing is left to recover it from`)
-    await checkRecovery(sim, tested.kernel, head, row, { start, isRecoverable })
+    await checkRecovery(sim, hostOf(tested).kernel, head, row, { start, isRecoverable })
   }
   await checkVerify(sim, tested, damage)
   await checkDrill(sim, tested, expected)
@@ -63,7 +65,7 @@ function engineOver(sim, plant) {
     },
     sim.options,
   )
-  for (const { definition } of Object.values(models)) engine.register(definition.prefix, definition.fold)
+  for (const { definition } of Object.values(models)) hostOf(engine).register(definition.prefix, definition.fold)
   return engine
 }
 

@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { compensationPlan } from '../../dist/core/effects.js'
 import { createEngine, isReprise } from '../../dist/index.js'
 import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
+import { hostOf } from '../support/host.mjs'
 import { Disk, namespace } from './disk.mjs'
 import { Faults } from './faults.mjs'
 import { SeededRandom } from './random.mjs'
@@ -122,9 +123,9 @@ class Errands {
       },
       { worker: process.name, ...this.options },
     )
-    process.engine.register('errand', fold)
+    hostOf(process.engine).register('errand', fold)
     this.#processes.push(process)
-    process.engine.serve('errands', (head) => this.#runErrand(process, head))
+    hostOf(process.engine).serve('errands', (head) => this.#runErrand(process, head))
   }
 
   // Whoever asks
@@ -136,7 +137,7 @@ class Errands {
     const askOnce = async ({ engine }) => {
       try {
         const along = { queue: 'errands', wakeup: this.databaseTime(), release: true }
-        await engine.create(id, fold, [{ type: 'asked', data: { kind } }], along)
+        await hostOf(engine).create(id, fold, [{ type: 'asked', data: { kind } }], along)
         if (kind === 'letter') await engine.send(id, 'letter', { text: `for ${id}` }, { id: `letter ${number}` })
         return true
       } catch (error) {
@@ -155,7 +156,7 @@ class Errands {
     const { engine } = process
     let open = null
     try {
-      open = await engine.adopt(head, fold)
+      open = await hostOf(engine).adopt(head, fold)
       if (!open.state.isDone) await this.#work(process, open)
     } catch (error) {
       this.scheduler.note(`${process.name} ${head.timeline}: ${error.code ?? error}`)
@@ -177,9 +178,11 @@ class Errands {
     for (;;) {
       const guard = { timeline, epoch }
       const operation = `release ${this.random.number()}`
-      const outcome = await engine.kernel.committer.submit({ operation, guard, release: true }).catch(() => null)
+      const outcome = await hostOf(engine)
+        .kernel.committer.submit({ operation, guard, release: true })
+        .catch(() => null)
       if (outcome) return
-      await new Promise((resolve) => engine.kernel.clock.after(20, resolve))
+      await new Promise((resolve) => hostOf(engine).kernel.clock.after(20, resolve))
     }
   }
 
@@ -228,7 +231,7 @@ class Errands {
   async #readLetter(process, open) {
     const messages = await open.inbox(5)
     if (messages.length === 0) return open.state.letters.length > 0
-    const entries = messages.map((message) => ({ type: 'got', data: process.engine.openMessage(message) }))
+    const entries = messages.map((message) => ({ type: 'got', data: hostOf(process.engine).openMessage(message) }))
     await open.write(entries, { consume: messages.map(({ id }) => id) })
     return true
   }
@@ -365,7 +368,7 @@ class Errands {
       },
       this.options,
     )
-    engine.register('errand', fold)
+    hostOf(engine).register('errand', fold)
     return engine
   }
 }

@@ -8,6 +8,7 @@ import { unpackRun } from '../../dist/core/run.js'
 import { FeedReader } from '../../dist/engine/feed/reader.js'
 import { createEngine, isReprise, timeline } from '../../dist/index.js'
 import { createWorld, openMemory, snapshot } from '../../dist/stores/memory/index.js'
+import { hostOf } from '../support/host.mjs'
 import { namespace } from './disk.mjs'
 import { SeededRandom } from './random.mjs'
 import { sha256 } from './sha256.mjs'
@@ -60,7 +61,7 @@ class FailoverSimulation {
   async run() {
     for (let i = 0; i < 3; i++) this.#processes.push(this.#start())
     const engine = this.#engineOver(this.#door(), 'follower')
-    this.#follower = { reader: new FeedReader(engine.kernel, ['log/']), position: '', numbers: [] }
+    this.#follower = { reader: new FeedReader(hostOf(engine).kernel, ['log/']), position: '', numbers: [] }
     for (let step = 0; step < steps; step++) {
       this.#now += 1
       const action = this.#random.weighted({ open: 8, append: 14, change: 2, ride: 3, checkpoint: 2, copy: 2, back: 2 })
@@ -76,7 +77,7 @@ class FailoverSimulation {
   async #act(action, process, id) {
     try {
       if (action === 'open' || !process.handles.has(id)) {
-        const handle = await process.engine.openTimeline(`log/${id}`, log.fold, { takeover: true })
+        const handle = await hostOf(process.engine).openTimeline(`log/${id}`, log.fold, { takeover: true })
         process.handles.set(id, handle)
         return
       }
@@ -204,7 +205,7 @@ class FailoverSimulation {
       planted: new Set([this.#plant]),
     }
     const engine = createEngine(ports, { worker: name, lease: 1e9, patience: 0 })
-    engine.register(log.prefix, log.fold)
+    hostOf(engine).register(log.prefix, log.fold)
     return engine
   }
 
@@ -219,7 +220,7 @@ class FailoverSimulation {
       const acknowledged = this.#acknowledged.get(id)
       const head = await engine.head(`log/${id}`)
       const { numbers } = head
-        ? (await engine.openTimeline(`log/${id}`, log.fold, { takeover: true })).state
+        ? (await hostOf(engine).openTimeline(`log/${id}`, log.fold, { takeover: true })).state
         : { numbers: [] }
       if (new Set(numbers).size < numbers.length) throw new Violation('G4', `log/${id} holds an entry twice`)
       const missing = acknowledged.find((n) => !numbers.includes(n))

@@ -6,6 +6,7 @@ import type { Store } from '../../src/core/ports.ts'
 import { sha256 } from '../../src/engine/platform.ts'
 import { createEngine, RepriseError, timeline } from '../../src/index.ts'
 import { cells, createWorld, type MemoryWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { hostOf } from '../support/host.ts'
 
 const list = timeline('list', {
   initial: (): readonly number[] => [],
@@ -56,7 +57,7 @@ describe('found by the simulation', () => {
         return await store.checkpoints(id)
       })
     await using collector = openOver(world, growing)
-    collector.register('list/', list.fold as never)
+    hostOf(collector).register('list/', list.fold as never)
     const { timelines } = await collector.collect()
     expect(isGrown).toBe(true)
     const reasons = timelines.flatMap(({ drop, keep }) => [...drop, ...keep].map(({ because }) => because))
@@ -154,8 +155,8 @@ describe('found by the simulation', () => {
     const soon = (call: () => void) => call()
     const clock = { now: () => 0, elapsed: () => elapsed, after: () => () => {}, soon, next: soon }
     const engine = createEngine({ store: held, clock })
-    await engine.kernel.worker.register()
-    expect(engine.kernel.worker.earliest()).toBeLessThanOrEqual(databaseTime)
+    await hostOf(engine).kernel.worker.register()
+    expect(hostOf(engine).kernel.worker.earliest()).toBeLessThanOrEqual(databaseTime)
   })
 })
 

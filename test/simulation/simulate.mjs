@@ -3,6 +3,7 @@
 
 import { toHex } from '../../dist/core/coordinate.js'
 import { createEngine } from '../../dist/index.js'
+import { hostOf } from '../support/host.mjs'
 import { audit } from './audit.mjs'
 import { Disk } from './disk.mjs'
 import { Faults } from './faults.mjs'
@@ -164,7 +165,7 @@ class Simulation {
       { worker: process.name, ...this.options },
     )
     for (const { definition } of Object.values(this.models)) {
-      process.engine.register(definition.prefix, definition.fold)
+      hostOf(process.engine).register(definition.prefix, definition.fold)
     }
     scheduler.note(`${process.name} starts on ${process.host}`)
     return process

@@ -8,6 +8,7 @@ import { readManifest } from '../../dist/engine/recovery/recover.js'
 import { liveChunks } from '../../dist/engine/recovery/restore.js'
 import { createEngine, isReprise, RepriseError } from '../../dist/index.js'
 import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
+import { hostOf } from '../support/host.mjs'
 import { namespace } from './disk.mjs'
 import { guessed, torn } from './plants.mjs'
 import { sha256 } from './sha256.mjs'
@@ -56,7 +57,7 @@ export function createStore(sim, process) {
 
 /** Of what a collector has seen, it leaves alone the captures that a live worker had announced. One of these looks was its own. */
 function checkRaise(sim, process, raiseTo) {
-  const own = process.engine.kernel.worker.id
+  const own = hostOf(process.engine).kernel.worker.id
   const isIgnored = ({ id, info, isAlive }) => isAlive && id !== own && raiseTo > Number(info.captures)
   const looks = process.seenWorkers ?? []
   process.seenWorkers = []
@@ -81,7 +82,7 @@ async function sweep(sim, digests, touchedBefore) {
 
 async function namedChunks({ volatile }) {
   const store = openMemory({ namespace, hash: sha256, world: snapshot(volatile) })
-  const { kernel } = createEngine({ store, hash: sha256 })
+  const { kernel } = hostOf(createEngine({ store, hash: sha256 }))
   const named = new Set()
   for (const { catalog } of volatile.spaces.get(namespace).timelines.values()) {
     for (const record of catalog) {

@@ -5,6 +5,7 @@ import { toHex } from '../../dist/core/coordinate.js'
 import { Models } from '../../dist/engine/models.js'
 import { collect } from '../../dist/engine/tools/collect.js'
 import { isReprise } from '../../dist/index.js'
+import { hostOf } from '../support/host.mjs'
 import { modelOf } from './models.mjs'
 
 /** What any call may answer under faults. Anything else, and any error without a code, is a bug. */
@@ -78,7 +79,7 @@ export class User {
     const held = handles.get(id)
     if (held && !held.broken && !options.takeover) return held
     const { definition } = modelOf(this.#sim.models, id)
-    const handle = await engine.openTimeline(id, definition.fold, options)
+    const handle = await hostOf(engine).openTimeline(id, definition.fold, options)
     if (!handle.recoveredDigest) {
       handle.recoveredDigest = handle.coordinate.digest
       this.#sim.oracle.checkState(id, handle.coordinate, handle.state, 'opened')
@@ -227,7 +228,7 @@ export class User {
 
   /** As a process does that knows one definition and no other, and would keep less than what is stored with it. */
   async #collectOnly(name) {
-    const { kernel } = this.#process.engine
+    const { kernel } = hostOf(this.#process.engine)
     const models = new Models(kernel.planted)
     const { fold } = this.#sim.models.log.definition
     models.declare({ kind: 'timeline', name, scope: name, fold, policy: 'declared' })
@@ -278,7 +279,10 @@ export class User {
     const handle = await this.handle(id)
     const messages = await handle.inbox(2)
     if (messages.length === 0 || id.startsWith('tail/')) return
-    const entries = messages.map((message) => ({ type: 'got', data: this.#process.engine.openMessage(message) }))
+    const entries = messages.map((message) => ({
+      type: 'got',
+      data: hostOf(this.#process.engine).openMessage(message),
+    }))
     await handle.write(entries, { consume: messages.map((message) => message.id) })
     this.#look(handle)
   }

@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import { declarationOf } from '../../src/engine/declaration.ts'
 import { type WorkflowContext, type WorkflowOptions, workflow } from '../../src/layers/workflow/index.ts'
+import { hostOf } from '../support/host.ts'
 import { kitWith } from './kits.ts'
 
 const steps = async (ctx: WorkflowContext) => {
@@ -18,7 +19,9 @@ async function triggers(options: WorkflowOptions, code = steps): Promise<{ trigg
   const run = await kit.run(definition, undefined, { id: '1' })
   await kit.advance('10s')
   const found = await kit.survive((rp) => rp.checkpoints(run.timeline))
-  const { recovery } = await kit.survive((rp) => rp.openTimeline(run.timeline as never, plainFold, { takeover: true }))
+  const { recovery } = await kit.survive((rp) =>
+    hostOf(rp).openTimeline(run.timeline as never, plainFold, { takeover: true }),
+  )
   return { triggers: found.map(({ trigger }) => trigger).reverse(), replayed: recovery.entriesReplayed }
 }
 

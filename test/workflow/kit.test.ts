@@ -3,9 +3,10 @@
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
-import { hostOf } from '../../src/layers/workflow/host.ts'
+import { hostOf as workflowHostOf } from '../../src/layers/workflow/host.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { checkHistories, story, WorkflowKit } from '../../src/testing/index.ts'
+import { hostOf } from '../support/host.ts'
 import { programs } from './golden-programs.ts'
 
 it('a year of sleeps takes no time (D7)', async () => {
@@ -77,13 +78,13 @@ it('a run whose code throws while it is loaded, or whose history is damaged, is 
   const run = await kit.run(fine, undefined, { id: 'good' })
   const bad = await kit.run(fine, undefined, { id: 'bad' })
   await kit.advance('1m')
-  const open = await hostOf(kit.rp).take(bad.timeline)
+  const open = await workflowHostOf(hostOf(kit.rp)).take(bad.timeline)
   // An entry that this version does not know, as a newer one would leave behind.
   await open.write([{ type: '$effect.done', data: { id: 'never intended' } }]).catch(() => undefined)
   await open.close()
-  const { store } = kit.rp.kernel
+  const { store } = hostOf(kit.rp).kernel
   const read = store.read.bind(store)
-  kit.rp.kernel.store.read = async (timeline, after, bytes) => {
+  hostOf(kit.rp).kernel.store.read = async (timeline, after, bytes) => {
     const runs = await read(timeline, after, bytes)
     return timeline === bad.timeline ? runs.map((one) => ({ ...one, bytes: one.bytes.map((byte) => byte ^ 1) })) : runs
   }

@@ -16,6 +16,7 @@ import { open, type Reprise } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { workflowKind } from '../../src/layers/workflow/model.ts'
 import { workflowFold } from '../../src/layers/workflow/state.ts'
+import { hostOf } from '../support/host.ts'
 
 const program = fileURLToPath(new URL('../programs/workflow-transaction.mjs', import.meta.url))
 const isBuilt = existsSync(fileURLToPath(new URL('../../dist/layers/workflow/index.js', import.meta.url)))
@@ -49,7 +50,7 @@ describe.skipIf(!isBuilt)('a process killed around the commit of a transaction',
       const table = `payment_${process.pid}_${Date.now()}`
       const rp = await open(url, { namespace })
       try {
-        const ledger = await rp.openTimeline(timelineId('ledger/one'), workflowFold)
+        const ledger = await hostOf(rp).openTimeline(timelineId('ledger/one'), workflowFold)
         const sql = async (text: string) =>
           (await ledger.write([], { ride: (db) => db.all(text) })).ridden as Record<string, unknown>[]
         await sql(`CREATE TABLE ${table} (payment TEXT, process INTEGER)`)
@@ -88,7 +89,7 @@ describe.skipIf(!isBuilt)('a process killed around the commit of a transaction',
     const codec = new Codec()
     try {
       const sqlOf = async (engine: Reprise) => {
-        const ledger = await engine.openTimeline(timelineId('ledger/one'), workflowFold)
+        const ledger = await hostOf(engine).openTimeline(timelineId('ledger/one'), workflowFold)
         return async (text: string, ...values: unknown[]) =>
           (await ledger.write([], { ride: (db) => db.all(text, ...values) })).ridden as Record<string, unknown>[]
       }
@@ -134,9 +135,9 @@ describe.skipIf(!isBuilt)('a process killed around the commit of a transaction',
 
 async function secretOf(rp: Reprise): Promise<string> {
   const head = (await rp.head('workflow/pay/p'))!
-  const lineage = await lineageOf(rp.kernel, head)
-  for await (const run of readHistory(rp.kernel, lineage, floorOf(lineage), head.seq)) {
-    for (const { data } of entriesOf(rp.kernel, run)) {
+  const lineage = await lineageOf(hostOf(rp).kernel, head)
+  for await (const run of readHistory(hostOf(rp).kernel, lineage, floorOf(lineage), head.seq)) {
+    for (const { data } of entriesOf(hostOf(rp).kernel, run)) {
       const { rode } = (data ?? {}) as { rode?: string }
       if (rode) return rode
     }

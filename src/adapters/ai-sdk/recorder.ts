@@ -8,7 +8,7 @@ import { timelineId, toHex } from '../../core/coordinate.ts'
 import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { recorderKind } from './model.ts'
 
@@ -54,7 +54,7 @@ export function record(name: string, options: RecorderOptions = {}): Entity<Reco
   const prefix = `ai-sdk/${checkName('recorder', name)}/`
   return {
     name,
-    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+    async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       engine.declare({ ...recorderKind, name, scope: prefix, fold: fold as Fold<unknown> })
       return new Recorder(engine, await engine.openTimeline(timelineId(prefix + id), fold, open), options)
@@ -63,7 +63,7 @@ export function record(name: string, options: RecorderOptions = {}): Entity<Reco
 }
 
 export class Recorder {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #open: OpenTimeline<RunState>
   readonly #options: RecorderOptions
   readonly #counts = new Map<string, number>()
@@ -72,7 +72,7 @@ export class Recorder {
   readonly #tools = new Map<string, EffectTool>()
   readonly #underWay = new Set<Promise<unknown>>()
 
-  constructor(engine: Reprise, open: OpenTimeline<RunState>, options: RecorderOptions) {
+  constructor(engine: Host, open: OpenTimeline<RunState>, options: RecorderOptions) {
     this.#engine = engine
     this.#open = open
     this.#options = options

@@ -15,9 +15,9 @@ import {
 } from '@langchain/langgraph-checkpoint'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Fold } from '../../engine/definition.ts'
+import type { Engine, Fold } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { checkFirstSegment } from '../../engine/kinds.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { packId, type ThreadState, threadFold } from './fold.ts'
 import { threadKind } from './model.ts'
 import { packChannel } from './names.ts'
@@ -49,15 +49,16 @@ const pageSize = 32
 
 /** @example const graph = builder.compile({ checkpointer: new RepriseSaver(await open()) }) */
 export class RepriseSaver extends BaseCheckpointSaver {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #threads: Threads
   readonly #portable: Portable
   readonly #tuples: TupleMaker
   readonly #customSerde: SerializerProtocol | null
   readonly #ttlMs: number | null
 
-  constructor(engine: Reprise, options: RepriseSaverOptions = {}) {
+  constructor(rp: Engine, options: RepriseSaverOptions = {}) {
     super(options.serde)
+    const engine = hostOf(rp)
     const { hash, limits } = engine.kernel
     const name = checkFirstSegment('saver', options.name ?? 'langgraph', 'langgraph')
     const prefix = `${name}/`

@@ -19,10 +19,10 @@ import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
 import { SharedTimeline } from '../../engine/commit/shared.ts'
-import type { Fold } from '../../engine/definition.ts'
+import type { Engine, Fold } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { newId } from '../../engine/kernel.ts'
 import { checkFirstSegment } from '../../engine/kinds.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { memoryKind } from './model.ts'
 import { matchesFilter } from './store-filter.ts'
 
@@ -62,14 +62,15 @@ const pageSize = 200
 
 /** @example const graph = builder.compile({ checkpointer: new RepriseSaver(rp), store: new RepriseStore(rp) }) */
 export class RepriseStore extends BaseStore {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #prefix: string
   readonly #openMax: number
   /** The least recently used first. */
   readonly #open = new Map<string, { readonly timeline: SharedTimeline<NamespaceState>; users: number }>()
 
-  constructor(engine: Reprise, options: RepriseStoreOptions = {}) {
+  constructor(rp: Engine, options: RepriseStoreOptions = {}) {
     super()
+    const engine = hostOf(rp)
     this.#engine = engine
     const name = checkFirstSegment('store', options.name ?? 'langgraph-store', 'langgraph-store')
     this.#prefix = `${name}/`

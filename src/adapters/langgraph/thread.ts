@@ -2,7 +2,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { SharedTimeline } from '../../engine/commit/shared.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import { type ThreadState, threadFold } from './fold.ts'
 import { Leaves } from './leaves.ts'
 import { Lists } from './lists.ts'
@@ -12,7 +12,7 @@ export class Thread extends SharedTimeline<ThreadState> {
   readonly lists: Lists
   readonly leaves: Leaves
 
-  constructor(engine: Reprise, id: TimelineId, portable: Portable) {
+  constructor(engine: Host, id: TimelineId, portable: Portable) {
     const lists = new Lists(portable)
     const leaves = new Leaves()
     super(engine, id, threadFold, () => {

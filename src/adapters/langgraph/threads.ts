@@ -3,7 +3,7 @@
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import type { Portable } from './portable.ts'
 import { Thread } from './thread.ts'
 
@@ -11,14 +11,14 @@ const escapedLengthMax = 400
 const pageSize = 200
 
 export class Threads {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #prefix: string
   readonly #portable: Portable
   readonly #openMax: number
   /** The least recently used first. */
   readonly #open = new Map<string, { readonly thread: Thread; users: number }>()
 
-  constructor(engine: Reprise, prefix: string, portable: Portable, openMax: number) {
+  constructor(engine: Host, prefix: string, portable: Portable, openMax: number) {
     this.#engine = engine
     this.#prefix = prefix
     this.#portable = portable

@@ -6,10 +6,10 @@ import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
 import { SharedTimeline } from '../../engine/commit/shared.ts'
-import type { Fold } from '../../engine/definition.ts'
+import type { Engine, Fold } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { newId } from '../../engine/kernel.ts'
 import { checkFirstSegment } from '../../engine/kinds.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { sessionKind } from './model.ts'
 
 export interface RepriseSessionOptions {
@@ -73,10 +73,11 @@ const fold: Fold<State> = {
 /** @example await run(agent, 'Hello', { session: new RepriseSession(rp, 'customer-7') }) */
 export class RepriseSession implements Session {
   readonly #id: string
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #timeline: SharedTimeline<State>
 
-  constructor(engine: Reprise, id: string, options: RepriseSessionOptions = {}) {
+  constructor(rp: Engine, id: string, options: RepriseSessionOptions = {}) {
+    const engine = hostOf(rp)
     const name = checkFirstSegment('session', options.name ?? 'openai-agents', 'openai-agents')
     const prefix = `${name}/`
     this.#id = id

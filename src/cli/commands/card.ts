@@ -1,5 +1,6 @@
 // reprise card: the recovery card of a timeline (D6).
 
+import { hostOf } from '../../engine/host.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'
@@ -8,7 +9,7 @@ import { bytes, count, ms, relative } from '../format.ts'
 const card: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const facts = await engine.card(head.timeline)
-  const now = engine.kernel.worker.now()
+  const now = hostOf(engine).kernel.worker.now()
   output.result(facts, () => {
     const { bold, red, green } = output.colours
     const { captured, history, owner, effects, recovery, coordinate } = facts

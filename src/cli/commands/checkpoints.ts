@@ -1,5 +1,6 @@
 // reprise checkpoints: the catalog of one timeline.
 
+import { hostOf } from '../../engine/host.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'
@@ -8,7 +9,7 @@ import { bytes, relative } from '../format.ts'
 const checkpoints: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const catalog = await engine.checkpoints(head.timeline)
-  const now = engine.kernel.worker.now()
+  const now = hostOf(engine).kernel.worker.now()
   const shown = catalog.map((record) => {
     const { body: _, bodyDigest: __, digest, ...rest } = record
     return { ...rest, digest: Buffer.from(digest).toString('hex') }

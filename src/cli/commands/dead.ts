@@ -2,6 +2,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import { hostOf } from '../../engine/host.ts'
 import { actionOf, verbsOf } from '../../engine/model.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { type DeadLetter, discardLetters, readLetters } from '../../layers/job/index.ts'
@@ -14,7 +15,7 @@ import { toJson } from '../output.ts'
 const dead: Command = async ({ engine, args, options, output }) => {
   const heads = args[0] === undefined ? await withLetters(engine) : await findJob(engine, args[0])
   // Only what can be sent back was given up on; any other model has its own word for it.
-  for (const { timeline } of heads) actionOf(engine.models.find(timeline), 'redrive', timeline)
+  for (const { timeline } of heads) actionOf(hostOf(engine).models.find(timeline), 'redrive', timeline)
   const discard = (options.discard ?? []) as readonly string[]
   if (discard.length > 0) {
     const discarded: string[] = []
@@ -36,7 +37,7 @@ const dead: Command = async ({ engine, args, options, output }) => {
   for (const head of heads) {
     for (const letter of await readLetters(engine, head.timeline)) letters.push({ timeline: head.timeline, ...letter })
   }
-  const now = engine.kernel.worker.now()
+  const now = hostOf(engine).kernel.worker.now()
   output.result(letters, () => {
     if (letters.length === 0) return output.note('no dead letters')
     output.table(
@@ -68,7 +69,9 @@ const dead: Command = async ({ engine, args, options, output }) => {
 
 /** Timelines of every kind that gives up on items and can have them sent back. */
 async function withLetters(engine: Reprise): Promise<Head[]> {
-  const kinds = engine.models.all().filter((model) => model.name === null && verbsOf(model).includes('redrive'))
+  const kinds = hostOf(engine)
+    .models.all()
+    .filter((model) => model.name === null && verbsOf(model).includes('redrive'))
   const pages = await Promise.all(kinds.map((model) => engine.list({ prefix: model.scope, limit: 1000 })))
   return pages.flat().filter((head) => Number(head.attributes.dead ?? 0) > 0)
 }

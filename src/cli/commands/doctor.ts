@@ -2,6 +2,7 @@
 
 import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { housekeepingState } from '../../engine/tools/housekeeping.ts'
 import { headsOf } from '../../engine/tools/verify.ts'
@@ -161,7 +162,7 @@ async function checkStore(engine: Reprise): Promise<Check[]> {
   ]
   checks.push(facts.isReadOnly ? ownClock : await checkClock(engine))
   checks.push(...(await checkWorkers(engine)), ...(await checkCheckpoints(engine)))
-  checks.push(housekeepingHealth(await housekeepingState(engine), engine.kernel.worker.now()))
+  checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))
   return checks
 }
 
@@ -170,8 +171,8 @@ const ownClock: Check = { name: 'clock', state: 'ok', what: "this machine's is t
 /** Only a heartbeat tells the time of the store. */
 async function checkClock(engine: Reprise): Promise<Check> {
   const before = Date.now()
-  await engine.kernel.worker.register()
-  const off = Math.abs(engine.kernel.worker.now() - (before + Date.now()) / 2)
+  await hostOf(engine).kernel.worker.register()
+  const off = Math.abs(hostOf(engine).kernel.worker.now() - (before + Date.now()) / 2)
   if (off <= clockOffMs) return { name: 'clock', state: 'ok', what: 'agrees with the store' }
   return {
     name: 'clock',
@@ -182,24 +183,24 @@ async function checkClock(engine: Reprise): Promise<Check> {
 }
 
 async function checkWorkers(engine: Reprise): Promise<Check[]> {
-  const rows = (await workersNow(engine)).filter((row) => row.id !== engine.kernel.worker.id && !row.isRetired)
+  const rows = (await workersNow(engine)).filter((row) => row.id !== hostOf(engine).kernel.worker.id && !row.isRetired)
   const facts: WorkerFacts[] = []
   for (const row of rows) {
     const ownsSomething = (await engine.list({ owner: row.id, limit: 1 })).length > 0
     facts.push({ ...row, ...reportOf(row), ownsSomething })
   }
-  const now = engine.kernel.worker.now()
+  const now = hostOf(engine).kernel.worker.now()
   return [...workersHealth(facts, now), ...failingHealth(facts, now)]
 }
 
 async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
   const facts: TimelineFacts[] = []
-  for await (const head of headsOf(engine.kernel)) {
+  for await (const head of headsOf(hostOf(engine).kernel)) {
     if (facts.length === timelinesLookedAt) break
     const { timeline, seq, createdAt, updatedAt } = head
-    const policy = engine.checkpointPolicyOf(head)
+    const policy = hostOf(engine).checkpointPolicyOf(head)
     const start = head.base?.seq ?? head.floor
     facts.push({ timeline, seq, start, createdAt, updatedAt, policy, checkpoints: await engine.checkpoints(timeline) })
   }
-  return checkpointsHealth(facts, engine.kernel.worker.now())
+  return checkpointsHealth(facts, hostOf(engine).kernel.worker.now())
 }

@@ -3,6 +3,7 @@
 
 import { once } from 'node:events'
 import { createWriteStream, WriteStream } from 'node:fs'
+import { hostOf } from '../../engine/host.ts'
 import { exportProgress } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -30,7 +31,7 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
   }
   if (flag(options, 'history')) {
     const head = await findTimeline(engine, given)
-    if (engine.models.find(head.timeline)?.kind !== 'workflow') {
+    if (hostOf(engine).models.find(head.timeline)?.kind !== 'workflow') {
       throw new UsageError(`${head.timeline} is not a workflow`)
     }
     const { saveHistory } = await import('../../layers/workflow/index.ts')

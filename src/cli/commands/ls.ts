@@ -2,6 +2,7 @@
 
 import type { Attribute, Head, TimelineQuery } from '../../core/ports.ts'
 import { isOwnAttribute } from '../../engine/declaration.ts'
+import { hostOf } from '../../engine/host.ts'
 import { isOfStore } from '../../engine/kinds.ts'
 import { type Command, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -26,7 +27,7 @@ const ls: Command = async ({ engine, args, options, output }) => {
   })
   // What the store notes about itself is shown to those who ask for it: ls reprise/
   const heads = prefix === undefined ? listed.filter(({ timeline }) => !isOfStore(timeline)) : listed
-  const now = engine.kernel.worker.now()
+  const now = hostOf(engine).kernel.worker.now()
   output.result(heads.map(shownHead), () => {
     if (heads.length === 0) return output.note('nothing there')
     output.table(

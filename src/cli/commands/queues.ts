@@ -1,6 +1,7 @@
 // reprise queues: what waits, what runs, what is overdue, for each queue.
 
 import type { Head } from '../../core/ports.ts'
+import { hostOf } from '../../engine/host.ts'
 import { headsOf } from '../../engine/tools/verify.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -17,8 +18,8 @@ interface Row {
 
 const queues: Command = async ({ engine, output }) => {
   const rows = new Map<string, Row>()
-  const now = engine.kernel.worker.now()
-  for await (const head of headsOf(engine.kernel)) if (head.queue !== null) add(head)
+  const now = hostOf(engine).kernel.worker.now()
+  for await (const head of headsOf(hostOf(engine).kernel)) if (head.queue !== null) add(head)
   const list = [...rows.values()].sort((a, b) => a.queue.localeCompare(b.queue))
   output.result(list, () => {
     if (list.length === 0) return output.note('no queues')

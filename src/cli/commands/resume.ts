@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { act } from '../act.ts'
 import { type Command, text } from '../command.ts'
@@ -25,7 +26,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
   const groups = new Map<string, Started>()
   for (const head of heads) {
     const { module = text(options, 'module'), definition } = head.attributes
-    const name = typeof definition === 'string' ? definition : (engine.models.find(head.timeline)?.name ?? null)
+    const name = typeof definition === 'string' ? definition : (hostOf(engine).models.find(head.timeline)?.name ?? null)
     if (typeof module !== 'string' || name === null) continue
     const group = groups.get(`${module}#${name}`) ?? { file: module, name, heads: [] }
     group.heads.push(head)
@@ -85,7 +86,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
 
 /** Its own code brings one timeline to its end; a job is run as a whole instead. */
 function hasResume(engine: Reprise, head: Head): boolean {
-  return typeof engine.models.find(head.timeline)?.actions?.resume === 'function'
+  return typeof hostOf(engine).models.find(head.timeline)?.actions?.resume === 'function'
 }
 
 async function find(engine: Reprise, given: string): Promise<Head> {
@@ -94,10 +95,10 @@ async function find(engine: Reprise, given: string): Promise<Head> {
 
 async function unfinished(engine: Reprise): Promise<Head[]> {
   // What was killed a moment ago still has its lease; on this host its process is known to be gone.
-  await engine.kernel.worker.register()
-  await engine.kernel.worker.retireGone()
+  await hostOf(engine).kernel.worker.register()
+  await hostOf(engine).kernel.worker.retireGone()
   const found: Head[] = []
-  for (const { name, scope, unfinished } of engine.models.all()) {
+  for (const { name, scope, unfinished } of hostOf(engine).models.all()) {
     if (name !== null) continue
     for (const status of unfinished ?? []) found.push(...(await engine.list({ prefix: scope, status, limit: 1000 })))
   }

@@ -3,6 +3,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import { idBelow } from '../../core/scope.ts'
+import { hostOf } from '../../engine/host.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { bytes, relative } from '../format.ts'
@@ -13,7 +14,7 @@ type SaveRow = { readonly series: string; readonly timeline: string } & Pick<
 >
 
 const saves: Command = async ({ engine, args, output }) => {
-  const now = engine.kernel.worker.now()
+  const now = hostOf(engine).kernel.worker.now()
   const scope = args[0] === undefined ? 'save/' : `save/${args[0].replace(/^save\//, '')}`
   const rows: SaveRow[] = []
   for (let after: TimelineId | undefined; ; ) {

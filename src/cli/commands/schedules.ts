@@ -1,6 +1,7 @@
 // reprise schedules: what is started when, when it last was, and when it is due next.
 
 import { idBelow } from '../../core/scope.ts'
+import { hostOf } from '../../engine/host.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { scheduleFold } from '../../layers/workflow/schedule.ts'
 import type { Command } from '../command.ts'
@@ -21,10 +22,10 @@ interface ScheduleRow {
 }
 
 const schedules: Command = async ({ engine, output }) => {
-  const now = engine.kernel.worker.now()
+  const now = hostOf(engine).kernel.worker.now()
   const rows: ScheduleRow[] = []
   for (const head of await engine.list({ prefix: scope, limit: shownMax })) {
-    const { last, run, fired, skipped } = (await recover(engine.kernel, head, scheduleFold)).state.value
+    const { last, run, fired, skipped } = (await recover(hostOf(engine).kernel, head, scheduleFold)).state.value
     const schedule = idBelow(scope, head.timeline) ?? head.timeline
     rows.push({ schedule, timeline: head.timeline, nextAt: head.wakeup, lastAt: last || null, run, fired, skipped })
   }

@@ -1,5 +1,6 @@
 // reprise show: where one timeline stands.
 
+import { hostOf } from '../../engine/host.ts'
 import { lineageOf } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import type { Command } from '../command.ts'
@@ -13,12 +14,12 @@ const show: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const [catalog, lineage, forks] = await Promise.all([
     engine.checkpoints(head.timeline),
-    lineageOf(engine.kernel, head),
+    lineageOf(hostOf(engine).kernel, head),
     engine.list({ parent: head.timeline, limit: 100 }),
   ])
-  const model = engine.models.find(head.timeline)
+  const model = hostOf(engine).models.find(head.timeline)
   const summary = await summarize()
-  const now = engine.kernel.worker.now()
+  const now = hostOf(engine).kernel.worker.now()
   const newest = catalog[0]
   output.result(
     {
@@ -62,7 +63,7 @@ const show: Command = async ({ engine, args, output }) => {
   /** What the state says beyond the head, as its model reads it. */
   async function summarize(): Promise<Readonly<Record<string, unknown>> | null> {
     if (!model?.summarize || !model.fold) return null
-    const { state } = await recover(engine.kernel, head, model.fold)
+    const { state } = await recover(hostOf(engine).kernel, head, model.fold)
     return model.summarize(state.value, head)
   }
 }

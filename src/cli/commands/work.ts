@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { type Workable, works } from '../../engine/definition.ts'
+import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { keepHouse } from '../../engine/tools/housekeeping.ts'
 import type { Command } from '../command.ts'
@@ -25,7 +26,7 @@ export async function workOn(engine: Reprise, definitions: readonly Workable[], 
   })
   try {
     engine.work(definitions)
-    keepHouse(engine)
+    keepHouse(hostOf(engine))
     output.note(`working on ${definitions.map((each) => each.name).join(', ')}; Ctrl-C ends it`)
     await interruption.asked
     await engine.close({ grace })

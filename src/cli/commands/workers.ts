@@ -1,6 +1,7 @@
 // reprise workers: who is at work, and on what it is stuck: a call in flight that gives no sign for longer than it may.
 
 import type { WorkerRow } from '../../core/ports.ts'
+import { hostOf } from '../../engine/host.ts'
 import { reportOf, type WorkerReport } from '../../engine/worker.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -42,7 +43,7 @@ const workers: Command = async ({ engine, options, output }) => {
   return exit.ok
 
   async function clock() {
-    return { now: Math.max(engine.kernel.worker.now(), ...rows.map((row) => row.beatAt)) }
+    return { now: Math.max(hostOf(engine).kernel.worker.now(), ...rows.map((row) => row.beatAt)) }
   }
 }
 

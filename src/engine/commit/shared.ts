@@ -9,9 +9,9 @@ import { UnreadPages } from '../../core/keyed/page.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Fold } from '../definition.ts'
 import type { Replica } from '../feed/follow.ts'
+import type { Host } from '../host.ts'
 import { newOperation } from '../kernel.ts'
 import { damageOf, isDamage, recover } from '../recovery/recover.ts'
-import type { Reprise } from '../reprise.ts'
 import type { NewEntry, OpenTimeline } from '../timeline.ts'
 import { archivesOf } from '../tools/fork.ts'
 import { Turns } from './shared-turns.ts'
@@ -30,7 +30,7 @@ const overtaken = ['FENCED', 'CONFLICT', 'OUTCOME_UNKNOWN', 'OWNED', 'WORKER_RET
 
 export class SharedTimeline<State> {
   readonly id: TimelineId
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #fold: Fold<State>
   readonly #onReload: () => void
   #open: OpenTimeline<State> | null = null
@@ -46,7 +46,7 @@ export class SharedTimeline<State> {
   #idle: (() => void)[] = []
 
   /** `onReload` is called when what was read of the state before may no longer hold. */
-  constructor(engine: Reprise, id: TimelineId, fold: Fold<State>, onReload: () => void = () => undefined) {
+  constructor(engine: Host, id: TimelineId, fold: Fold<State>, onReload: () => void = () => undefined) {
     this.#engine = engine
     this.id = id
     this.#fold = fold
@@ -257,7 +257,7 @@ export class SharedTimeline<State> {
 
   /** Whoever only reads takes a timeline that nobody has, to note what is damaged; the others then need not find it. */
   async #ownToMark(head: Head): Promise<OpenTimeline<State> | null> {
-    if (this.#isElsewhere(head) || (await this.#engine.facts()).isReadOnly) return null
+    if (this.#isElsewhere(head) || (await this.#engine.kernel.store.facts()).isReadOnly) return null
     this.#drop()
     return await this.#own(this.#engine.kernel.clock.elapsed() + patienceMs).catch((error: unknown) => {
       if (isReprise(error, ...overtaken)) return null

@@ -9,9 +9,9 @@ import { formatMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { releaseSavepoint } from '../checkpoint/savepoint.ts'
+import type { Host } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
 import { refuseOfStore } from '../kinds.ts'
-import type { Reprise } from '../reprise.ts'
 import type { NewEntry, OpenTimeline } from '../timeline.ts'
 import { existing } from '../tools/fork.ts'
 import { refuseMoved } from '../tools/moved.ts'
@@ -31,7 +31,7 @@ const mailPerEntry = 100
 
 /** @example await captureCut(rp, 'before-release', ['agent/guide/ann', 'workflow/checkout/42', 'table/stock'], 30_000) */
 export async function captureCut(
-  engine: Reprise,
+  engine: Host,
   name: string,
   members: readonly string[],
   limitMs: number,
@@ -58,7 +58,7 @@ export async function captureCut(
 }
 
 /** Everything that would never come to an end is said before it begins. */
-export async function checkMembers(engine: Reprise, members: readonly string[]): Promise<TimelineId[]> {
+export async function checkMembers(engine: Host, members: readonly string[]): Promise<TimelineId[]> {
   const ids = [...new Set(members)].map((member) => timelineId(member))
   if (ids.length === 0) throw new RepriseError('INVALID_ARGUMENT', 'a group must have at least one member')
   for (const id of ids) {
@@ -77,12 +77,7 @@ export async function checkMembers(engine: Reprise, members: readonly string[]):
   return ids
 }
 
-async function withinLimit(
-  engine: Reprise,
-  record: OpenTimeline<CutState>,
-  name: string,
-  until: number,
-): Promise<void> {
+async function withinLimit(engine: Host, record: OpenTimeline<CutState>, name: string, until: number): Promise<void> {
   const { clock } = engine.kernel
   let stop = () => {}
   const late = new Promise<'late'>((resolve) => {
@@ -111,7 +106,7 @@ interface Progress {
 }
 
 async function untilDone(
-  engine: Reprise,
+  engine: Host,
   record: OpenTimeline<CutState>,
   name: string,
   progress: Progress,
@@ -152,7 +147,7 @@ export async function momentOf(
 
 /** False: a member's place was gone before it was saved, and another moment is taken. */
 async function save(
-  engine: Reprise,
+  engine: Host,
   record: OpenTimeline<CutState>,
   name: string,
   { places, mail }: Moment,
@@ -198,7 +193,7 @@ export async function releaseAll(kernel: Kernel, { members }: CutState, name: st
 
 /** Ends a cut that did not come to its end: nothing of it is kept, and an event says so. */
 export async function giveUp(
-  engine: Reprise,
+  engine: Host,
   record: OpenTimeline<CutState>,
   name: string,
   because: string,

@@ -6,8 +6,8 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/scope.ts'
 import { checkName } from '../definition.ts'
+import type { Host } from '../host.ts'
 import { recover } from '../recovery/recover.ts'
-import type { Reprise } from '../reprise.ts'
 import { captureCut, giveUp, releaseAll } from './cut.ts'
 import { cutOf, planGroup } from './plan.ts'
 import {
@@ -52,9 +52,9 @@ export interface GroupRestore {
 }
 
 export class Groups {
-  readonly #engine: Reprise
+  readonly #engine: Host
 
-  constructor(engine: Reprise) {
+  constructor(engine: Host) {
     this.#engine = engine
   }
 

@@ -13,12 +13,12 @@ import {
   type RecoveryLine,
   recoveryLine,
 } from '../../core/recovery-line.ts'
+import type { Host } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
 import { actionOf } from '../model.ts'
 import { digestAt, floorOf, lineageOf } from '../recovery/history.ts'
 import { recover } from '../recovery/recover.ts'
 import { lookAgain } from '../recovery/second-look.ts'
-import type { Reprise } from '../reprise.ts'
 import { archivesOf, existing, locate } from '../tools/fork.ts'
 import { checkMembers, momentOf } from './cut.ts'
 import { firstId, mailKey, readExchanges, unreadMail } from './exchanges.ts'
@@ -42,7 +42,7 @@ export async function cutOf(kernel: Kernel, name: string): Promise<CutState> {
 }
 
 /** The members of a target, checked. */
-export async function membersOf(engine: Reprise, target: GroupTarget): Promise<readonly string[]> {
+export async function membersOf(engine: Host, target: GroupTarget): Promise<readonly string[]> {
   if ('cut' in target) {
     const { status, members, because } = await cutOf(engine.kernel, target.cut)
     if (status === 'complete') return members
@@ -58,7 +58,7 @@ export async function membersOf(engine: Reprise, target: GroupTarget): Promise<r
 }
 
 /** @example await planGroup(rp, { cut: 'before-release' }) */
-export async function planGroup(engine: Reprise, target: GroupTarget): Promise<GroupPlan> {
+export async function planGroup(engine: Host, target: GroupTarget): Promise<GroupPlan> {
   const { kernel } = engine
   const members = (await membersOf(engine, target)).map((member) => timelineId(member))
   const captured = 'cut' in target ? await cutOf(kernel, target.cut) : null
@@ -112,7 +112,7 @@ function placesOf({ places }: CutState): Line {
 
 /** The recovery line of what each member has; also where it is out of reach. */
 export async function groupLine(
-  engine: Reprise,
+  engine: Host,
   members: readonly TimelineId[],
   failed?: readonly string[],
 ): Promise<RecoveryLine> {
@@ -122,7 +122,7 @@ export async function groupLine(
 }
 
 async function lineOf(
-  engine: Reprise,
+  engine: Host,
   heads: readonly Head[],
   exchanges: readonly Exchange[],
   failed: readonly string[] | undefined,
@@ -142,7 +142,7 @@ export function inWords({ process, from, to, because }: CascadeStep): string {
   return `${process} goes from ${from} to ${to}: at ${because.receivedSeq} it received what ${because.from} sent at ${because.sentSeq}, and now has not`
 }
 
-async function processOf({ kernel }: Reprise, head: Head): Promise<ProcessHistory> {
+async function processOf({ kernel }: Host, head: Head): Promise<ProcessHistory> {
   const version = kernel.models.mustFold(head.timeline).version
   const catalog = await kernel.store.checkpoints(head.timeline)
   const usable = catalog.filter((one) => one.invalid === null && one.verifiedAt !== null && one.foldVersion === version)
@@ -150,7 +150,7 @@ async function processOf({ kernel }: Reprise, head: Head): Promise<ProcessHistor
   return { id: head.timeline, seq: head.seq, checkpoints: usable.map(({ seq }) => seq), floor }
 }
 
-async function planMember(engine: Reprise, head: Head, to: number, cut: CutState | null): Promise<MemberPlan> {
+async function planMember(engine: Host, head: Head, to: number, cut: CutState | null): Promise<MemberPlan> {
   const { kernel } = engine
   const { timeline, seq: from } = head
   const place = cut?.places.find((one) => one.timeline === timeline)

@@ -10,11 +10,11 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { savepointAside } from '../checkpoint/savepoint.ts'
 import { commitAside } from '../commit/shared-commit.ts'
 import { refusalError } from '../commit/writer.ts'
+import type { Host } from '../host.ts'
 import { newId, newOperation } from '../kernel.ts'
 import { sendMessage } from '../message.ts'
 import { actionOf } from '../model.ts'
 import { takeTimeline } from '../ownership.ts'
-import type { Reprise } from '../reprise.ts'
 import type { OpenTimeline } from '../timeline.ts'
 import { archivesOf, existing } from '../tools/fork.ts'
 import { labelOf } from './cut.ts'
@@ -47,7 +47,7 @@ export interface GroupRestored {
 type Record = OpenTimeline<RestoreState>
 
 export async function restoreGroup(
-  engine: Reprise,
+  engine: Host,
   target: GroupTarget,
   options: GroupRestoreOptions,
 ): Promise<GroupRestored> {
@@ -65,7 +65,7 @@ export async function restoreGroup(
 }
 
 /** Takes up a restore that was interrupted. One that has ended says what it did. */
-export async function resumeRestore(engine: Reprise, id: string, options: GroupRestoreOptions): Promise<GroupRestored> {
+export async function resumeRestore(engine: Host, id: string, options: GroupRestoreOptions): Promise<GroupRestored> {
   const record = await engine.openTimeline(timelineId(restoreScope + id), restoreFold, { mustExist: true })
   try {
     const { status, plan, because } = record.state
@@ -78,7 +78,7 @@ export async function resumeRestore(engine: Reprise, id: string, options: GroupR
 }
 
 /** Lets the members go as they are: some may have gone back, and others not. */
-export async function abandonRestore(engine: Reprise, id: string, because: string): Promise<readonly RolledMember[]> {
+export async function abandonRestore(engine: Host, id: string, because: string): Promise<readonly RolledMember[]> {
   const record = await engine.openTimeline(timelineId(restoreScope + id), restoreFold, { mustExist: true })
   try {
     if (record.state.status === 'restoring') await giveUp(engine, record, id, because)
@@ -88,13 +88,13 @@ export async function abandonRestore(engine: Reprise, id: string, because: strin
   }
 }
 
-async function giveUp(engine: Reprise, record: Record, id: string, because: string): Promise<void> {
+async function giveUp(engine: Host, record: Record, id: string, because: string): Promise<void> {
   for (const member of record.state.members) await letGo(engine, member, id)
   await record.write([{ type: 'abandoned', data: { because } }], { status: 'abandoned' })
 }
 
 async function carryOut(
-  engine: Reprise,
+  engine: Host,
   record: Record,
   id: string,
   options: GroupRestoreOptions,
@@ -121,7 +121,7 @@ async function carryOut(
 }
 
 /** Nobody moves from here on, and the plan is of how they stand now. */
-async function prepare(engine: Reprise, record: Record, id: string, options: GroupRestoreOptions): Promise<GroupPlan> {
+async function prepare(engine: Host, record: Record, id: string, options: GroupRestoreOptions): Promise<GroupPlan> {
   const { members, target } = record.state
   try {
     for (const member of members) await hold(engine, member, id, options)
@@ -136,7 +136,7 @@ async function prepare(engine: Reprise, record: Record, id: string, options: Gro
   }
 }
 
-async function hold(engine: Reprise, member: string, restore: string, options: GroupRestoreOptions): Promise<void> {
+async function hold(engine: Host, member: string, restore: string, options: GroupRestoreOptions): Promise<void> {
   const { kernel } = engine
   const id = timelineId(member)
   const before = await existing(kernel, id)
@@ -162,7 +162,7 @@ async function hold(engine: Reprise, member: string, restore: string, options: G
   }
 }
 
-async function letGo(engine: Reprise, member: string, restore: string): Promise<void> {
+async function letGo(engine: Host, member: string, restore: string): Promise<void> {
   const id = timelineId(member)
   const head = await existing(engine.kernel, id)
   const mark = holdOf(head)
@@ -173,7 +173,7 @@ async function letGo(engine: Reprise, member: string, restore: string): Promise<
 }
 
 /** First those that may refuse, last those that only need to be asked: their going on must find the others at their places. */
-function inOrder(engine: Reprise, members: readonly MemberPlan[]): MemberPlan[] {
+function inOrder(engine: Host, members: readonly MemberPlan[]): MemberPlan[] {
   const rank = ({ timeline }: MemberPlan) => {
     const model = engine.models.find(timeline)
     return model?.goesBackItself ? 2 : model?.actions?.rollback ? 0 : 1
@@ -182,7 +182,7 @@ function inOrder(engine: Reprise, members: readonly MemberPlan[]): MemberPlan[] 
 }
 
 async function goBack(
-  engine: Reprise,
+  engine: Host,
   record: Record,
   restore: string,
   member: MemberPlan,
@@ -204,7 +204,7 @@ async function goBack(
   }
 }
 
-async function rollBack(engine: Reprise, restore: string, member: MemberPlan): Promise<RolledMember> {
+async function rollBack(engine: Host, restore: string, member: MemberPlan): Promise<RolledMember> {
   const { timeline, from, to, archives } = member
   const id = timelineId(timeline)
   const stays = { timeline, to, archive: null, isAsked: false, isMoved: false }
@@ -229,7 +229,7 @@ async function rollBack(engine: Reprise, restore: string, member: MemberPlan): P
   }
 }
 
-async function dropMail(engine: Reprise, { drop }: GroupPlan): Promise<void> {
+async function dropMail(engine: Host, { drop }: GroupPlan): Promise<void> {
   const { kernel } = engine
   if (kernel.planted.has('orphan-mail')) return
   for (const to of new Set(drop.map((mail) => mail.to))) {
@@ -241,7 +241,7 @@ async function dropMail(engine: Reprise, { drop }: GroupPlan): Promise<void> {
   }
 }
 
-async function deliverAgain(engine: Reprise, record: Record, restore: string, plan: GroupPlan): Promise<void> {
+async function deliverAgain(engine: Host, record: Record, restore: string, plan: GroupPlan): Promise<void> {
   const { rolled } = record.state
   for (const { to, id, kind, value, isUnread } of plan.again) {
     // What it read stays read where nothing was taken back.
@@ -254,7 +254,7 @@ async function deliverAgain(engine: Reprise, record: Record, restore: string, pl
 }
 
 /** A branch has a catalog of its own: the places of the cut stay restorable there as well. */
-async function keepPlaces(engine: Reprise, { target, rolled, plan }: RestoreState): Promise<void> {
+async function keepPlaces(engine: Host, { target, rolled, plan }: RestoreState): Promise<void> {
   if (!target || !('cut' in target)) return
   for (const { timeline, to } of plan!.members) {
     if (!rolled[timeline]?.archive) continue

@@ -10,8 +10,8 @@ import type { Attribute, Sql } from '../../core/ports.ts'
 import { originDigest } from '../../core/run.ts'
 import { refusalError } from '../commit/writer.ts'
 import { declare } from '../declaration.ts'
+import type { Host } from '../host.ts'
 import { newOperation } from '../kernel.ts'
-import type { Reprise } from '../reprise.ts'
 
 /** What is known of the builds of one version. */
 export interface Builds {
@@ -25,7 +25,7 @@ export interface Builds {
   partitionsOf(generation: number): number | null
 }
 
-export async function readBuilds(engine: Reprise, catalog: string, version: string): Promise<Builds> {
+export async function readBuilds(engine: Host, catalog: string, version: string): Promise<Builds> {
   const { attributes = {} } = (await engine.head(catalog)) ?? {}
   return buildsIn(attributes, version)
 }
@@ -43,13 +43,13 @@ export function buildsIn(attributes: Readonly<Record<string, Attribute>>, versio
   }
 }
 
-export async function liveGeneration(engine: Reprise, catalog: string, version: string): Promise<number> {
+export async function liveGeneration(engine: Host, catalog: string, version: string): Promise<number> {
   return (await readBuilds(engine, catalog, version)).live
 }
 
 /** Makes `to` the live one, unless somebody else swapped since `from`, or gave `to` up: then CONFLICT. */
 export async function swapGeneration(
-  engine: Reprise,
+  engine: Host,
   catalog: string,
   version: string,
   swap: { readonly from: number; readonly to: number; readonly keepOld: boolean },
@@ -78,7 +78,7 @@ export interface Parts {
 
 /** One that was begun in as many partitions, to go on with; else a new one. Numbers of those given up are not used again. */
 export async function nextGeneration(
-  engine: Reprise,
+  engine: Host,
   catalog: string,
   version: string,
   from: number,
@@ -98,7 +98,7 @@ export async function nextGeneration(
 
 /** Notes on the generations, in one commit; `check` is asked before, on what is there then. */
 export async function note(
-  engine: Reprise,
+  engine: Host,
   catalog: string,
   attributes: Readonly<Record<string, number | null>>,
   check: () => Promise<void> = async () => undefined,
@@ -129,7 +129,7 @@ export async function note(
 }
 
 /** Removes a generation that nobody reads any more: its checkpoints, its history and its cursor. */
-export async function forgetGeneration(engine: Reprise, timeline: string): Promise<void> {
+export async function forgetGeneration(engine: Host, timeline: string): Promise<void> {
   const { store, committer, random } = engine.kernel
   const id = timelineId(timeline)
   for (;;) {
@@ -149,7 +149,7 @@ export async function forgetGeneration(engine: Reprise, timeline: string): Promi
  * process that has not heard of the swap yet would otherwise make it anew and apply every event a second time.
  */
 export async function endGeneration(
-  engine: Reprise,
+  engine: Host,
   timeline: string,
   ride?: (sql: Sql) => Promise<unknown> | unknown,
 ): Promise<void> {

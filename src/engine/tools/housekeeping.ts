@@ -7,12 +7,14 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import type { Fold } from '../definition.ts'
+import type { Engine, Fold } from '../definition.ts'
+import { Groups } from '../group/groups.ts'
+import { type Host, hostOf } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
 import { recover } from '../recovery/recover.ts'
-import type { Reprise } from '../reprise.ts'
 import { collect } from './collect.ts'
 import { deleteTimeline } from './delete.ts'
+import { drill } from './drill.ts'
 import { watchGarbage } from './sweeper.ts'
 
 export interface HousekeepingOptions {
@@ -85,7 +87,7 @@ export const housekeepingFold: Fold<HousekeepingState> = {
 }
 
 /** Offers to do it from now on, until the engine closes. @example keepHouse(rp, { expire: { archives: '30d' } }) */
-export function keepHouse(engine: Reprise, options: HousekeepingOptions = {}): void {
+export function keepHouse(engine: Host, options: HousekeepingOptions = {}): void {
   const { clock, random, events } = engine.kernel
   const everyMs = toMs(options.every ?? '1h', 'housekeeping.every')
   for (const each of Object.values(options.expire?.ended ?? {})) toMs(each, 'housekeeping.expire.ended')
@@ -116,14 +118,15 @@ export function keepHouse(engine: Reprise, options: HousekeepingOptions = {}): v
 
 /** One round now, unless another process is at it or has just been: then null. */
 export async function housekeepingRound(
-  engine: Reprise,
+  rp: Engine,
   options: HousekeepingOptions = {},
   signal: AbortSignal = new AbortController().signal,
 ): Promise<HousekeepingReport | null> {
+  const engine = hostOf(rp)
   const { kernel } = engine
   const everyMs = toMs(options.every ?? '1h', 'housekeeping.every')
   engine.register(housekeepingId, housekeepingFold)
-  if ((await engine.facts()).isReadOnly) return null
+  if ((await kernel.store.facts()).isReadOnly) return null
   const known = await housekeepingState(engine)
   if (known?.lastAt && kernel.worker.now() - known.lastAt < everyMs * 0.9) return null
   const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch((error) => {
@@ -147,7 +150,7 @@ export async function housekeepingRound(
 }
 
 /** Chunks that no checkpoint names, now; null if another process is at the housekeeping. */
-export async function sweepRound(engine: Reprise): Promise<Swept | null> {
+export async function sweepRound(engine: Host): Promise<Swept | null> {
   const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch((error) => {
     if (isReprise(error, 'OWNED', 'FENCED', 'CLOSED')) return null
     throw error
@@ -162,25 +165,26 @@ export async function sweepRound(engine: Reprise): Promise<Swept | null> {
   }
 }
 
-async function sweep({ kernel }: Reprise): Promise<Swept> {
+async function sweep({ kernel }: Host): Promise<Swept> {
   const { swept, sweptBytes, liveBytes } = (await collect(kernel, { chunksOnly: true })).chunks
   return { at: kernel.worker.now(), swept, sweptBytes, liveBytes }
 }
 
 /** What was done, for people; null if nobody ever did anything. */
-export async function housekeepingState(engine: Reprise): Promise<HousekeepingState | null> {
+export async function housekeepingState(rp: Engine): Promise<HousekeepingState | null> {
+  const engine = hostOf(rp)
   const head = await engine.head(housekeepingId)
   return head ? (await recover(engine.kernel, head, housekeepingFold)).state.value : null
 }
 
 class Round {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #kernel: Kernel
   readonly #options: HousekeepingOptions
   readonly #before: HousekeepingState
   readonly #signal: AbortSignal
 
-  constructor(engine: Reprise, options: HousekeepingOptions, before: HousekeepingState, signal: AbortSignal) {
+  constructor(engine: Host, options: HousekeepingOptions, before: HousekeepingState, signal: AbortSignal) {
     this.#engine = engine
     this.#kernel = engine.kernel
     this.#options = options
@@ -194,7 +198,7 @@ class Round {
     const drills = this.#options.drill === false ? noDrills(this.#before) : await this.#drill()
     const isSweepDue = this.#options.collect !== false && worker.now() - this.#before.sweptAt >= sweepEveryMs
     const sweeps = isSweepDue && !this.#signal.aborted
-    await this.#engine.groups.expire()
+    await new Groups(this.#engine).expire()
     const collected = sweeps ? await this.#resting(() => collect(this.#kernel)) : null
     const sweptAt = sweeps ? worker.now() : this.#before.sweptAt
     const swept = collected?.chunks.swept ?? 0
@@ -256,7 +260,10 @@ class Round {
       at = head.timeline
       if (!(await this.#wantsDrill(head))) continue
       drilled += 1
-      const { results } = await this.#resting(() => this.#engine.drill({ timelines: [head.timeline], checkpoints: 1 }))
+      const practice = { timelines: [head.timeline], checkpoints: 1 }
+      const { results } = await this.#resting(() =>
+        drill(this.#kernel, (each) => this.#engine.models.foldOf(each.timeline), practice),
+      )
       failed.push(...results.filter((result) => !result.ok).map((result) => `${result.timeline}: ${result.note}`))
     }
     return { drilled, drillsFailed: failed, drillAfter: page.length < lookedAtMax ? null : at }

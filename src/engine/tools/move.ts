@@ -17,14 +17,15 @@ import { isWithin } from '../../core/scope.ts'
 import { savepointAside } from '../checkpoint/savepoint.ts'
 import { refusalError } from '../commit/writer.ts'
 import { declarationOf } from '../declaration.ts'
+import type { Host } from '../host.ts'
 import { newOperation } from '../kernel.ts'
 import { refuseOfStore } from '../kinds.ts'
 
 import type { Model } from '../model.ts'
 import { takeTimeline } from '../ownership.ts'
 import { recover } from '../recovery/recover.ts'
-import type { Reprise } from '../reprise.ts'
 import { existing } from './fork.ts'
+import { type Imported, type ImportOptions, importTimelines } from './import.ts'
 import { type Mark, markOf, movedAttribute, movedStatus } from './moved.ts'
 import { exportFamily, type Standing } from './transfer.ts'
 
@@ -42,19 +43,14 @@ export interface Moved {
   readonly bytes: number
 }
 
-export async function move(
-  engine: Reprise,
-  id: TimelineId,
-  to: string | Reprise,
-  options: MoveOptions,
-): Promise<Moved> {
+export async function move(engine: Host, id: TimelineId, to: string | Host, options: MoveOptions): Promise<Moved> {
   refuseOfStore(id)
   const head = await firstOf(engine, id)
   const model = engine.models.find(head.timeline)
   refuseUnknown(head, model)
   const ids = (await model?.family?.(engine, head)) ?? [head.timeline]
   const path = typeof to === 'string' ? to : join(tmpdir(), `reprise-${randomUUID()}.move`)
-  const where = typeof to === 'string' ? to : (await to.facts()).location
+  const where = typeof to === 'string' ? to : (await to.kernel.store.facts()).location
   const members: { head: Head; standing: Standing }[] = []
   for (const each of ids) members.push(await stop(engine, timelineId(each), model, where, options))
   try {
@@ -65,14 +61,23 @@ export async function move(
       epoch,
       digest: toHex(digest),
     }))
-    if (typeof to !== 'string') await to.import(path, { orSame: true })
+    if (typeof to !== 'string') await importHere(to, path, { orSame: true })
     return { timelines: here, bytes }
   } finally {
     if (typeof to !== 'string') await rm(path, { force: true })
   }
 }
 
-export async function moveBack(engine: Reprise, id: TimelineId): Promise<void> {
+/** What was exported, or moved out, arrives here: its model may tell others of it in the same commit. */
+export async function importHere(host: Host, path: string, options: ImportOptions): Promise<Imported> {
+  const made = await importTimelines(host.kernel, path, options, async (head) => {
+    return (await host.models.find(head.timeline)?.transfer?.arrives?.({ engine: host, head })) ?? []
+  })
+  host.dispatcher.wake()
+  return made[0]!
+}
+
+export async function moveBack(engine: Host, id: TimelineId): Promise<void> {
   const { kernel } = engine
   const first = await firstOf(engine, id)
   const ids = (await engine.models.find(first.timeline)?.family?.(engine, first)) ?? [first.timeline]
@@ -113,7 +118,7 @@ function refuseUnknown({ timeline, attributes }: Head, model: Model | null): voi
 }
 
 /** Under this id, or, where several timelines are one thing to the user (shards, partitions), the first of those below it. */
-async function firstOf(engine: Reprise, id: TimelineId): Promise<Head> {
+async function firstOf(engine: Host, id: TimelineId): Promise<Head> {
   const head = await engine.head(id)
   if (head) return head
   const [below] = await engine.list({ prefix: `${id}/`, limit: 1 })
@@ -123,7 +128,7 @@ async function firstOf(engine: Reprise, id: TimelineId): Promise<Head> {
 
 /** Nobody writes to it from here on. Done before: only what it was is needed. */
 async function stop(
-  engine: Reprise,
+  engine: Host,
   id: TimelineId,
   model: Model | null,
   to: string,
@@ -162,7 +167,7 @@ async function stop(
   return { head: await existing(kernel, id), standing }
 }
 
-async function refuseToLeave(engine: Reprise, head: Head, model: Model | null): Promise<void> {
+async function refuseToLeave(engine: Host, head: Head, model: Model | null): Promise<void> {
   const { stays } = model?.transfer ?? {}
   if (!model || !stays) return
   const because =

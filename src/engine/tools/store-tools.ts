@@ -1,8 +1,7 @@
 // The tools of a store, for every model alike: what there is, whether it is sound, what it would cost to come back, and
 // what is kept, copied or deleted. They read what others own and take nothing from anybody.
 
-import { type TimelineId, timelineId } from '../../core/coordinate.ts'
-import type { CheckpointPolicy } from '../../core/economics.ts'
+import { timelineId } from '../../core/coordinate.ts'
 import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type {
@@ -14,16 +13,14 @@ import type {
   TimelineQuery,
   WorkerRow,
 } from '../../core/ports.ts'
-import { declarationOf } from '../declaration.ts'
-import type { Fold } from '../definition.ts'
+import { behind, type Engine } from '../definition.ts'
+import { type Host, ledgerOnly } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
-import type { Models } from '../models.ts'
 import { type Before, planRollback, type RollbackPlan } from '../recovery/before.ts'
 import { type BadCheckpoint, markBad, unmarkBad } from '../recovery/mark.ts'
 import { recover } from '../recovery/recover.ts'
 import { notedKeys, rideStore } from '../seal/key-notes.ts'
 import { type RekeyOptions, type RekeyReport, rekey } from '../seal/rekey.ts'
-import type { OpenTimeline } from '../timeline.ts'
 import { type BackupOptions, type BackupReport, backup, type RestoreReport, restoreBackup } from './backup.ts'
 import { card, type RecoveryCard } from './card.ts'
 import { type CollectOptions, type CollectReport, collect } from './collect.ts'
@@ -36,39 +33,39 @@ import { existing } from './fork.ts'
 import { type Report, type ReportFilter, readReports } from './report-log.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
 
-export abstract class StoreTools {
-  readonly kernel: Kernel
+export class StoreTools implements Engine {
+  readonly #host: Host
 
-  constructor(kernel: Kernel) {
-    this.kernel = kernel
+  constructor(host: Host) {
+    this.#host = host
   }
 
-  /** Throws CLOSED once it was closed. */
-  protected abstract check(): void
+  /** For layers (host.ts). */
+  get [behind](): unknown {
+    return this.#host
+  }
 
-  /** What this process has open under this id, if it does. */
-  protected abstract opened(id: TimelineId): Promise<OpenTimeline<unknown> | null>
+  get #kernel(): Kernel {
+    this.#host.check()
+    return this.#host.kernel
+  }
 
   /** The whole store as one file; asked again after an interruption, it goes on where it was. See docs/guides/backup.md. */
   async backup(path: string, options: BackupOptions = {}): Promise<BackupReport> {
-    this.check()
-    return await backup(this.kernel, path, options)
+    return await backup(this.#kernel, path, options)
   }
 
   /** A backup into an empty store, of any kind; asked again after an interruption, it goes on where it was. */
   async restore(path: string, options: BackupOptions = {}): Promise<RestoreReport> {
-    this.check()
-    return await restoreBackup(this.kernel, path, options)
+    return await restoreBackup(this.#kernel, path, options)
   }
 
   async verify(options: VerifyOptions = {}): Promise<VerifyReport> {
-    this.check()
-    return await verify(this.kernel, options)
+    return await verify(this.#kernel, options)
   }
 
   async drill(options: DrillOptions = {}): Promise<DrillReport> {
-    this.check()
-    return await drill(this.kernel, (head) => this.models.foldOf(head.timeline), options)
+    return await drill(this.#kernel, (head) => this.#host.models.foldOf(head.timeline), options)
   }
 
   /**
@@ -76,33 +73,30 @@ export abstract class StoreTools {
    * asked for again. See docs/guides/encryption.md.
    */
   async rekey(options: RekeyOptions = {}): Promise<RekeyReport> {
-    this.check()
-    return await rekey(this.kernel, options, async () => {
+    return await rekey(this.#kernel, options, async () => {
       let rows = 0
-      const all = new Set(this.models.all().flatMap(({ seals }) => seals ?? []))
-      for (const seals of all) rows += await rideStore(this.kernel, seals)
+      const all = new Set(this.#host.models.all().flatMap(({ seals }) => seals ?? []))
+      for (const seals of all) rows += await rideStore(this.#kernel, seals)
       return rows
     })
   }
 
   /** The keys that the store notes it is encrypted with, and which of them this process lacks. */
   async keys(): Promise<{ readonly current: string | null; readonly noted: string[]; readonly lacking: string[] }> {
-    this.check()
-    const noted = await notedKeys(this.kernel)
-    const { sealer } = this.kernel
+    const noted = await notedKeys(this.#kernel)
+    const { sealer } = this.#kernel
     return { current: sealer.keyId, noted, lacking: noted.filter((id) => !sealer.hasKey(id)) }
   }
 
   /** A keyed hash, for ids and labels that must not say what they are about: equal texts have equal hashes. */
   hashed(text: string): string {
-    const { hasher } = this.kernel.sealer
+    const { hasher } = this.#kernel.sealer
     if (!hasher) throw new RepriseError('INVALID_ARGUMENT', 'hashed() needs a key: open with keys.hashing.key', {})
     return hasher.text(text)
   }
 
   async collect(options: CollectOptions = {}): Promise<CollectReport> {
-    this.check()
-    return await collect(this.kernel, options)
+    return await collect(this.#kernel, options)
   }
 
   /**
@@ -110,8 +104,7 @@ export abstract class StoreTools {
    * forks, savepoints, unread mail, cursors.
    */
   async delete(timeline: string, options: DeleteOptions = {}): Promise<DeleteReport> {
-    this.check()
-    return await deleteTimeline(this.kernel, timeline, options)
+    return await deleteTimeline(this.#kernel, timeline, options)
   }
 
   /**
@@ -119,8 +112,7 @@ export abstract class StoreTools {
    * an interruption, it goes on.
    */
   async erase(timeline: string, options: DeleteOptions = {}): Promise<EraseReport> {
-    this.check()
-    return await eraseTimeline(this.kernel, timeline, options)
+    return await eraseTimeline(this.#kernel, timeline, options)
   }
 
   /**
@@ -135,112 +127,69 @@ export abstract class StoreTools {
 
   /** What a timeline did to the outside, in the order of the intents, without taking it from anybody. */
   async effectsOf(timeline: string): Promise<Effect[]> {
-    this.check()
     const id = timelineId(timeline)
-    const head = await existing(this.kernel, id)
-    const { state } = await recover(this.kernel, head, this.models.foldOf(id) ?? ledgerOnly)
+    const head = await existing(this.#kernel, id)
+    const { state } = await recover(this.#kernel, head, this.#host.models.foldOf(id) ?? ledgerOnly)
     return listEffects(state.ledger)
   }
 
   /** Where to go back to, before a logical error, and what that would undo. It changes nothing: `rollback` acts. */
   async planRollback(timeline: string, before: Before): Promise<RollbackPlan> {
-    this.check()
-    const fold = this.models.foldOf(timeline)
-    const known = { fold, model: this.models.find(timelineId(timeline)), ledger: ledgerOnly }
-    return await planRollback(this.kernel, timeline, before, known)
+    const fold = this.#host.models.foldOf(timeline)
+    const known = { fold, model: this.#host.models.find(timelineId(timeline)), ledger: ledgerOnly }
+    return await planRollback(this.#kernel, timeline, before, known)
   }
 
   /** A person says that a checkpoint is bad: it is not restored from until a person takes the mark back. */
   async markCheckpoint(timeline: string, checkpoint: string, bad: BadCheckpoint): Promise<void> {
-    this.check()
-    await markBad(this.kernel, timeline, checkpoint, bad)
+    await markBad(this.#kernel, timeline, checkpoint, bad)
   }
 
   async unmarkCheckpoint(timeline: string, checkpoint: string): Promise<void> {
-    this.check()
-    await unmarkBad(this.kernel, timeline, checkpoint)
+    await unmarkBad(this.#kernel, timeline, checkpoint)
   }
 
   async card(timeline: string): Promise<RecoveryCard> {
-    this.check()
     const id = timelineId(timeline)
-    return await card(this.kernel, id, this.models.foldOf(id), await this.opened(id))
+    return await card(this.#kernel, id, this.#host.models.foldOf(id), await this.#host.opened(id))
   }
 
   /** What happened: recoveries, fallbacks, drills, failed checkpoints, repairs; the newest that match, oldest first. */
   async log(filter: ReportFilter = {}): Promise<Report[]> {
-    this.check()
-    return await readReports(this.kernel, filter)
+    return await readReports(this.#kernel, filter)
   }
 
   async head(timeline: string): Promise<Head | null> {
-    this.check()
-    const [head] = await this.kernel.store.head([timelineId(timeline)])
-    return head ?? null
+    return await this.#host.head(timeline)
   }
 
   /** All that match, in id order; with `limit` the first so many. Too many to hold at once: LIMIT_EXCEEDED, use `each`. */
   async list(query: Partial<TimelineQuery> = {}): Promise<Head[]> {
-    this.check()
-    const { limit } = query
-    if (limit !== undefined) return await this.kernel.store.timelines({ ...query, limit })
-    const { listedTimelines } = this.kernel.limits
-    const heads: Head[] = []
-    for await (const head of this.each(query)) {
-      if (heads.length === listedTimelines) {
-        const what = `more than ${listedTimelines} timelines match: give a limit, or go through them with each()`
-        throw new RepriseError('LIMIT_EXCEEDED', what, { listedTimelines })
-      }
-      heads.push(head)
-    }
-    return heads
+    return await this.#host.list(query)
   }
 
   /** All that match, one after another, however many there are. */
-  async *each(query: Omit<Partial<TimelineQuery>, 'limit'> = {}): AsyncGenerator<Head> {
-    this.check()
-    for (let after = query.after; ; ) {
-      const page = await this.kernel.store.timelines({ ...query, ...(after !== undefined && { after }), limit: 500 })
-      yield* page
-      if (page.length < 500) return
-      after = page[page.length - 1]!.timeline
-    }
+  each(query: Omit<Partial<TimelineQuery>, 'limit'> = {}): AsyncGenerator<Head> {
+    return this.#host.each(query)
   }
 
   async checkpoints(timeline: string): Promise<ManifestRecord[]> {
-    this.check()
-    return await this.kernel.store.checkpoints(timelineId(timeline))
+    return await this.#kernel.store.checkpoints(timelineId(timeline))
   }
 
   async workers(): Promise<WorkerRow[]> {
-    this.check()
-    return await this.kernel.store.workers()
+    return await this.#kernel.store.workers()
   }
 
   async feed(
     after: FeedPosition,
     options: { readonly prefixes?: readonly string[]; readonly limit?: number } = {},
   ): Promise<FeedPage> {
-    this.check()
     const { prefixes, limit = 1000 } = options
-    return await this.kernel.store.feed(after, prefixes ? { prefixes } : {}, limit)
+    return await this.#kernel.store.feed(after, prefixes ? { prefixes } : {}, limit)
   }
 
   async facts(): Promise<StoreFacts> {
-    this.check()
-    return await this.kernel.store.facts()
-  }
-
-  /** What this process knows of its timelines. */
-  get models(): Models {
-    return this.kernel.models
-  }
-
-  /** When checkpoints of this timeline are due: as stored with it, or as its definition says where it is known here. */
-  checkpointPolicyOf({ timeline, attributes }: Pick<Head, 'timeline' | 'attributes'>): CheckpointPolicy | null {
-    return declarationOf(attributes)?.checkpoint ?? this.models.foldOf(timeline)?.checkpoint ?? null
+    return await this.#kernel.store.facts()
   }
 }
-
-/** For timelines whose definition is not known: their effects can be listed all the same. */
-export const ledgerOnly: Fold<unknown> = { version: '$ledger', initial: () => null, apply: () => null }

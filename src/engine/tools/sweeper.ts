@@ -2,7 +2,7 @@
 // nobody names any more are swept, without waiting for the daily round. One process at a time, by the timeline of the
 // housekeeping; a sweep is followed by a rest that is longer than it was, unless garbage comes faster than that.
 
-import type { Reprise } from '../reprise.ts'
+import type { Host } from '../host.ts'
 
 /** Less than this is not worth a look through the store. */
 export const leastSweepBytes = 4 * 1024 * 1024
@@ -22,7 +22,7 @@ export interface SweepResult {
 export type SweepOnce = (isClosing: boolean) => Promise<SweepResult | null>
 
 /** @example watchGarbage(rp, (isClosing) => sweepRound(rp, isClosing)) */
-export function watchGarbage(engine: Reprise, sweepOnce: SweepOnce): void {
+export function watchGarbage(engine: Host, sweepOnce: SweepOnce): void {
   const sweeper = new Sweeper(engine, sweepOnce)
   const offRetained = engine.events.on('retained', ({ freedBytes }) => sweeper.freed(freedBytes))
   const offDeleted = engine.events.on('deleted', ({ freedBytes }) => sweeper.freed(freedBytes))
@@ -34,7 +34,7 @@ export function watchGarbage(engine: Reprise, sweepOnce: SweepOnce): void {
 }
 
 class Sweeper {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #sweepOnce: SweepOnce
   /** An estimate: what a checkpoint had added is what its end sets free. */
   #garbageBytes = 0
@@ -44,7 +44,7 @@ class Sweeper {
   #underWay: Promise<void> = Promise.resolve()
   #isClosed = false
 
-  constructor(engine: Reprise, sweepOnce: SweepOnce) {
+  constructor(engine: Host, sweepOnce: SweepOnce) {
     this.#engine = engine
     this.#sweepOnce = sweepOnce
   }

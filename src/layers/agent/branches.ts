@@ -5,9 +5,10 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import { listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import type { AgentDefinition } from './definition.ts'
 import type { Message, Usage } from './message.ts'
@@ -36,11 +37,12 @@ export interface Comparison<Data> {
 
 /** @example await compareSessions(rp, support, 'ticket-42', 'ticket-42-gentle') */
 export async function compareSessions<Data>(
-  engine: Reprise,
+  rp: Engine,
   definition: AgentDefinition<Data>,
   a: string,
   b: string,
 ): Promise<Comparison<Data>> {
+  const engine = hostOf(rp)
   const [one, other] = await Promise.all([load(engine, definition, a), load(engine, definition, b)])
   const commonSeq = common(one.lineage, other.lineage)
   const before = await recover(engine.kernel, one.head, definition.fold, { to: commonSeq })
@@ -60,7 +62,7 @@ interface Loaded<Data> {
   readonly effects: ReturnType<typeof listEffects>
 }
 
-async function load<Data>(engine: Reprise, definition: AgentDefinition<Data>, id: string): Promise<Loaded<Data>> {
+async function load<Data>(engine: Host, definition: AgentDefinition<Data>, id: string): Promise<Loaded<Data>> {
   const head = await existing(engine.kernel, (definition.prefix + id) as TimelineId)
   const lineage = await lineageOf(engine.kernel, head)
   const { state } = await recover(engine.kernel, head, definition.fold)
@@ -115,11 +117,12 @@ function isRecord(value: unknown): value is Record<string, unknown> {
  * effects undone) and then gets the branch's entries, effects included, as its own. The branch stays as it is.
  */
 export async function mergeBranch<Data>(
-  engine: Reprise,
+  rp: Engine,
   definition: AgentDefinition<Data>,
   into: string,
   from: string,
 ): Promise<{ readonly entries: number; readonly undone: number }> {
+  const engine = hostOf(rp)
   const [target, branch] = await Promise.all([load(engine, definition, into), load(engine, definition, from)])
   const seq = common(target.lineage, branch.lineage)
   const base = branch.head.base

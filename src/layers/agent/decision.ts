@@ -2,7 +2,8 @@
 
 import type { MessageId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { hostOf } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { entry } from './calls.ts'
 import type { SessionState } from './state.ts'
@@ -54,6 +55,7 @@ export async function writeDecision(
 }
 
 /** A decision from a process that does not own the session; taken when it resumes. */
-export async function sendDecision(engine: Reprise, session: string, decision: Decision): Promise<void> {
+export async function sendDecision(rp: Engine, session: string, decision: Decision): Promise<void> {
+  const engine = hostOf(rp)
   await engine.send(session, 'decision', decision)
 }

@@ -7,8 +7,8 @@ import { RepriseError } from '../../core/errors.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import type { Validity } from '../../core/validity.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { Guardrail } from './guardrail.ts'
 import type { Model, Settings } from './message.ts'
 import { agentModel, usualCheckpoint } from './model.ts'
@@ -97,7 +97,7 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
     options,
     guards: new CallGuards(options.modelCalls),
     dataVersion,
-    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+    async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       engine.declare(model)
       return await Session.open(engine, definition, timelineId(prefix + id), open)

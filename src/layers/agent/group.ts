@@ -6,10 +6,11 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { RecoveryLine } from '../../core/recovery-line.ts'
 import { idBelow } from '../../core/scope.ts'
-import type { GroupCut } from '../../engine/group/groups.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { type GroupCut, Groups } from '../../engine/group/groups.ts'
 import { groupLine } from '../../engine/group/plan.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { newId } from '../../engine/kernel.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { entry } from './calls.ts'
 import type { AgentDefinition } from './definition.ts'
@@ -17,7 +18,7 @@ import { agentModel } from './model.ts'
 import type { SessionState } from './state.ts'
 
 export interface Group {
-  readonly engine: Reprise
+  readonly engine: Host
   readonly open: OpenTimeline<SessionState<unknown>>
   readonly prefix: string
 }
@@ -72,16 +73,18 @@ export interface Cut {
 }
 
 /** @example await readCut(rp, team, 'before-release') */
-export async function readCut<Data>(engine: Reprise, definition: AgentDefinition<Data>, name: string): Promise<Cut> {
-  return shown(definition.prefix, await engine.groups.cut(name))
+export async function readCut<Data>(rp: Engine, definition: AgentDefinition<Data>, name: string): Promise<Cut> {
+  const engine = hostOf(rp)
+  return shown(definition.prefix, await new Groups(engine).cut(name))
 }
 
 /** All members back to a complete cut, together: each is rolled back (effects undone), and what was in flight comes again. */
-export async function restoreCut<Data>(engine: Reprise, definition: AgentDefinition<Data>, name: string): Promise<Cut> {
+export async function restoreCut<Data>(rp: Engine, definition: AgentDefinition<Data>, name: string): Promise<Cut> {
+  const engine = hostOf(rp)
   engine.declare(agentModel(definition))
-  const cut = shown(definition.prefix, await engine.groups.cut(name))
+  const cut = shown(definition.prefix, await new Groups(engine).cut(name))
   if (!cut.isComplete) throw new RepriseError('CONFLICT', `the cut ${name} is not complete`, { missing: cut.missing })
-  await engine.groups.restore({ cut: name })
+  await new Groups(engine).restore({ cut: name })
   return cut
 }
 
@@ -98,11 +101,12 @@ function shown(prefix: string, { name, status, missing, places, inFlight }: Grou
 
 /** The recovery line of sessions that checkpoint on their own, with the cascade a failure would cause (A3.5). */
 export async function groupRecoveryLine<Data>(
-  engine: Reprise,
+  rp: Engine,
   definition: AgentDefinition<Data>,
   members: readonly string[],
   failed: readonly string[] = members,
 ): Promise<RecoveryLine> {
+  const engine = hostOf(rp)
   engine.declare(agentModel(definition))
   const idOf = (member: string) => (definition.prefix + member) as TimelineId
   return await groupLine(engine, members.map(idOf), failed.map(idOf))

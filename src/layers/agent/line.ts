@@ -5,7 +5,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isArchiveOf } from '../../core/scope.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { entry } from './calls.ts'
 import type { AgentDefinition } from './definition.ts'
@@ -24,7 +24,7 @@ export interface RollbackReason {
 }
 
 export class Line<Data> {
-  readonly engine: Reprise
+  readonly engine: Host
   readonly definition: AgentDefinition<Data>
   readonly timeline: TimelineId
   #open: OpenTimeline<SessionState<Data>>
@@ -32,7 +32,7 @@ export class Line<Data> {
   #asked: RollbackAsked | null = null
 
   static async open<Data>(
-    engine: Reprise,
+    engine: Host,
     definition: AgentDefinition<Data>,
     timeline: TimelineId,
     options: OpenOptions,
@@ -49,7 +49,7 @@ export class Line<Data> {
   }
 
   private constructor(
-    engine: Reprise,
+    engine: Host,
     definition: AgentDefinition<Data>,
     timeline: TimelineId,
     open: OpenTimeline<SessionState<Data>>,

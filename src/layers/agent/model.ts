@@ -6,6 +6,7 @@ import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/scope.ts'
 import type { Fold } from '../../engine/definition.ts'
+import { hostOf } from '../../engine/host.ts'
 import type { Actions, Instead, Model, Target } from '../../engine/model.ts'
 import { locate, type Rollback } from '../../engine/tools/fork.ts'
 import { sendDecision, type Verdict } from './decision.ts'
@@ -46,7 +47,7 @@ export const usualCheckpoint = { every: 256, on: ['rolled-back'] }
 
 export function agentModel<Data>(definition: AgentDefinition<Data>): Model {
   const sessionOf = async ({ engine, head }: Target) =>
-    await engine.open(definition, idBelow(definition.prefix, head.timeline) ?? '', { mustExist: true })
+    await hostOf(engine).open(definition, idBelow(definition.prefix, head.timeline) ?? '', { mustExist: true })
   return {
     ...agentKind,
     name: definition.name,
@@ -71,7 +72,7 @@ export function agentModel<Data>(definition: AgentDefinition<Data>): Model {
       },
       async rollback(target, { seq }): Promise<Rollback> {
         const { engine, head } = target
-        const { point } = await locate(engine.kernel, { timeline: head.timeline, seq })
+        const { point } = await locate(hostOf(engine).kernel, { timeline: head.timeline, seq })
         const session = await sessionOf(target)
         try {
           const { plan, archive } = await session.rollbackTo(seq)

@@ -6,9 +6,10 @@
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Head } from '../../core/ports.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { entriesOf, floorOf, lineageOf, type Point, readHistory } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { TimelineState } from '../../engine/state.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import { digestOf } from './calls.ts'
@@ -44,10 +45,11 @@ export interface Replay<Data> {
 
 /** @example (await replaySession(rp, support, 'ticket-42')).isExact */
 export async function replaySession<Data>(
-  engine: Reprise,
+  rp: Engine,
   definition: AgentDefinition<Data>,
   id: string,
 ): Promise<Replay<Data>> {
+  const engine = hostOf(rp)
   const { kernel } = engine
   const head = await existing(kernel, (definition.prefix + id) as TimelineId)
   const lineage = await lineageOf(kernel, head)
@@ -71,7 +73,7 @@ export async function replaySession<Data>(
 
 /** The origin, or where history was trimmed the oldest capture that can still be gone on from. */
 async function beginningOf<Data>(
-  engine: Reprise,
+  engine: Host,
   definition: AgentDefinition<Data>,
   head: Head,
   lineage: readonly Head[],
@@ -108,7 +110,7 @@ function stepOf<Data>(state: SessionState<Data>, type: string, seq: number, data
 }
 
 /** Each value on its own: what two values share in memory is no part of the state. */
-function digestOfState(engine: Reprise, state: SessionState<unknown>): string {
+function digestOfState(engine: Host, state: SessionState<unknown>): string {
   const { codec, hash } = engine.kernel
   const digests: string[] = []
   const add = (name: string, value: unknown) => digests.push(`${name} ${toHex(hash(codec.encode(value)))}`)
@@ -137,11 +139,12 @@ export interface Evaluation {
 
 /** Every recorded question, asked of another model or with another prompt. Nothing is written and no tool is called. */
 export async function evaluateSession<Data>(
-  engine: Reprise,
+  rp: Engine,
   definition: AgentDefinition<Data>,
   id: string,
   candidate: { readonly model: Model<Data>; readonly settings?: Settings },
 ): Promise<Evaluation> {
+  const engine = hostOf(rp)
   const { steps } = await replaySession(engine, definition, id)
   const tools = definition.options.tools ?? {}
   const evaluated: EvaluatedStep[] = []

@@ -6,8 +6,8 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { compensationPlan, type Effect, type EffectLedger } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Host } from '../../engine/host.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import { entry, messageOf } from './calls.ts'
@@ -126,7 +126,7 @@ export async function compensateAll(
 
 /** The branch is there, but does not know yet what it left: reads that from the archive and writes it down. */
 export async function finishBranch<Data>(
-  engine: Reprise,
+  engine: Host,
   definition: AgentDefinition<Data>,
   open: OpenTimeline<SessionState<Data>>,
   archive: string,

@@ -6,10 +6,10 @@ import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
-import type { CaptureOptions, GroupCut } from '../../engine/group/groups.ts'
+import { type CaptureOptions, type GroupCut, Groups } from '../../engine/group/groups.ts'
+import type { Host } from '../../engine/host.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { type CallOutcome, callTool, entry, throwIfAborted, unlessAborted } from './calls.ts'
 import { type Verdict, writeDecision } from './decision.ts'
 import type { AgentDefinition } from './definition.ts'
@@ -30,7 +30,7 @@ export class Session<Data> {
   #abandoned: Promise<unknown> = Promise.resolve()
 
   static async open<Data>(
-    engine: Reprise,
+    engine: Host,
     definition: AgentDefinition<Data>,
     timeline: TimelineId,
     options: OpenOptions,
@@ -50,7 +50,7 @@ export class Session<Data> {
     return this.#line.timeline
   }
 
-  get engine(): Reprise {
+  get engine(): Host {
     return this.#line.engine
   }
 
@@ -231,7 +231,7 @@ export class Session<Data> {
   /** Captures a group of sessions in one consistent cut: see docs/guides/groups.md. */
   async captureCut(cut: string, members: readonly string[], options: CaptureOptions = {}): Promise<GroupCut> {
     const ids = members.map((member) => this.definition.prefix + member)
-    return await this.engine.groups.capture(cut, ids, options)
+    return await new Groups(this.engine).capture(cut, ids, options)
   }
 
   async captureWorkspace(options: WorkspaceOptions): Promise<WorkspaceReport> {

@@ -1,7 +1,8 @@
 // Streamed answers that survive a disconnect: pieces are entries, written a few at a time, and a reader says how much it
 // has. It gets the rest from history and then whatever comes, in this process or any other; nothing is generated twice.
 
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { hostOf } from '../../engine/host.ts'
 import { type CallHost, entry } from './calls.ts'
 import type { AgentDefinition } from './definition.ts'
 import { place, type SessionState } from './state.ts'
@@ -87,11 +88,12 @@ export type StreamEvent =
  * @example for await (const event of readTurn(rp, support, 'ticket-42', { turn: 3, after: lastPosition })) …
  */
 export async function* readTurn<Data>(
-  engine: Reprise,
+  rp: Engine,
   definition: AgentDefinition<Data>,
   id: string,
   options: { readonly turn: number; readonly after?: StreamPosition; readonly signal?: AbortSignal },
 ): AsyncGenerator<StreamEvent> {
+  const engine = hostOf(rp)
   const replica = await engine.follow({ prefix: definition.prefix, fold: definition.fold }, id)
   let wake: () => void = () => undefined
   const stop = replica.watch(() => wake())

@@ -4,10 +4,11 @@ import { timelineId, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { upcast } from '../../core/fold.ts'
 import { unpackRun } from '../../core/run.ts'
+import type { Past } from '../../engine/definition.ts'
 import { systemPrefix } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import { digestAt, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Past, Reprise } from '../../engine/reprise.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import { eventOf, infoOf, layerPrefix } from './envelope.ts'
 import type { EventInfo, Model } from './types.ts'
@@ -18,12 +19,7 @@ export interface Happened<Event> extends EventInfo {
   readonly event: Event
 }
 
-export async function stateAt<State>(
-  engine: Reprise,
-  model: Model<State>,
-  id: string,
-  when: When,
-): Promise<Past<State>> {
+export async function stateAt<State>(engine: Host, model: Model<State>, id: string, when: When): Promise<Past<State>> {
   const { kernel } = engine
   const head = await existing(kernel, timelineId(model.prefix + id))
   const lineage = await lineageOf(kernel, head)
@@ -34,7 +30,7 @@ export async function stateAt<State>(
 }
 
 /** The last sequence before the first entry that is younger than the time. */
-async function seqAt(engine: Reprise, lineage: Awaited<ReturnType<typeof lineageOf>>, time: number): Promise<number> {
+async function seqAt(engine: Host, lineage: Awaited<ReturnType<typeof lineageOf>>, time: number): Promise<number> {
   if (!Number.isFinite(time)) throw new RepriseError('INVALID_ARGUMENT', 'a time is a Date or ms since 1970')
   const floor = floorOf(lineage)
   let seq = floor.seq
@@ -48,7 +44,7 @@ async function seqAt(engine: Reprise, lineage: Awaited<ReturnType<typeof lineage
 }
 
 export async function* historyOf<State>(
-  engine: Reprise,
+  engine: Host,
   model: Model<State>,
   id: string,
   range: { readonly after?: number; readonly to?: number },

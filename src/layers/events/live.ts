@@ -13,7 +13,7 @@ import { isLost, type TurnTimeline } from '../../engine/commit/turns.ts'
 import type { Along } from '../../engine/commit/writer.ts'
 import { type OpenOptions, turnWaitMs } from '../../engine/definition.ts'
 import { callPure } from '../../engine/guard/zone.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { entryOf, supersededStatus, toEntry } from './envelope.ts'
 import { validate } from './schema.ts'
@@ -58,7 +58,7 @@ interface Failed<State> {
 export class Live<State> {
   readonly timeline: TimelineId
   readonly id: string
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #model: Model<State>
   readonly #turns: TurnTimeline<State>
   readonly #waitMs: number
@@ -66,7 +66,7 @@ export class Live<State> {
   #isBusy = false
   holders = 0
 
-  constructor(engine: Reprise, model: Model<State>, id: string, turns: TurnTimeline<State>, options: OpenOptions) {
+  constructor(engine: Host, model: Model<State>, id: string, turns: TurnTimeline<State>, options: OpenOptions) {
     this.#engine = engine
     this.#model = model
     this.id = id

@@ -8,9 +8,9 @@ import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Fold } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import { helperModel, keysKind } from './model.ts'
@@ -52,7 +52,7 @@ export function holdsPersonal(entries: readonly NewEntry[]): boolean {
 
 /** Entries with their personal fields sealed. */
 export async function sealPersonal(
-  engine: Reprise,
+  engine: Host,
   name: string,
   id: string,
   entries: readonly NewEntry[],
@@ -68,7 +68,7 @@ export async function sealPersonal(
 }
 
 export async function reveal<T>(
-  engine: Reprise,
+  engine: Host,
   name: string,
   id: string,
   field: Personal<T> | undefined | null,
@@ -93,7 +93,7 @@ export async function reveal<T>(
  * Removes the key and everything of its timeline from the store and its files. Says where bytes of it may be left all the same.
  * Backups made before keep theirs: shred them too.
  */
-export async function shred(engine: Reprise, name: string, id: string): Promise<readonly string[]> {
+export async function shred(engine: Host, name: string, id: string): Promise<readonly string[]> {
   const { kernel } = engine
   const timeline = timelineId(`keys/${name}/${id}`)
   for (;;) {
@@ -110,7 +110,7 @@ export async function shred(engine: Reprise, name: string, id: string): Promise<
   }
 }
 
-async function keyOf(engine: Reprise, name: string, id: string, make: boolean): Promise<Uint8Array | null> {
+async function keyOf(engine: Host, name: string, id: string, make: boolean): Promise<Uint8Array | null> {
   const timeline = timelineId(`keys/${name}/${id}`)
   engine.declare(helperModel(keysKind, name, `keys/${name}/`, keyFold as Fold<never>))
   for (;;) {
@@ -124,7 +124,7 @@ async function keyOf(engine: Reprise, name: string, id: string, make: boolean): 
   }
 }
 
-function encrypt(engine: Reprise, key: Uint8Array, context: Uint8Array, value: unknown): Uint8Array {
+function encrypt(engine: Host, key: Uint8Array, context: Uint8Array, value: unknown): Uint8Array {
   const nonce = randomBytes(nonceBytes)
   const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: tagBytes })
   cipher.setAAD(context)

@@ -5,8 +5,9 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { newOperation } from '../../engine/kernel.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import type { AggregateDefinition } from './aggregate.ts'
@@ -29,13 +30,14 @@ const attemptsMax = 1000
  * @example await rewrite(rp, account, 'ann', 'ann-2', ({ event }) => event.amount < 0 ? null : event, 'negative amounts')
  */
 export async function rewrite<State, Evolve, Decide>(
-  engine: Reprise,
+  rp: Engine,
   definition: AggregateDefinition<State, Evolve, Decide>,
   from: string,
   to: string,
   map: (happened: Happened<EventOf<Evolve>>) => EventOf<Evolve> | readonly EventOf<Evolve>[] | null,
   reason: string,
 ): Promise<Rewritten> {
+  const engine = hostOf(rp)
   const { model } = definition
   const target = timelineId(model.prefix + to)
   if (await engine.head(target)) throw new RepriseError('EXISTS', `there is already a timeline ${target}`, { to })
@@ -91,7 +93,7 @@ export async function rewrite<State, Evolve, Decide>(
 }
 
 /** Ends it where it was copied to. False: somebody has written since. */
-async function supersede(engine: Reprise, head: Head, to: string, reason: string): Promise<boolean> {
+async function supersede(engine: Host, head: Head, to: string, reason: string): Promise<boolean> {
   const { committer, random, worker } = engine.kernel
   const { timeline, epoch, seq, digest } = head
   const outcome = await committer.submit({

@@ -2,7 +2,7 @@
 // for meanwhile. The counterpart of ending.ts.
 
 import { type Attribute, feedStart } from '../../core/ports.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { entry } from './entries.ts'
 import { applyMail } from './letters.ts'
@@ -19,7 +19,7 @@ export interface Beginning {
 }
 
 export async function beginShard<T>(
-  engine: Reprise,
+  engine: Host,
   open: OpenTimeline<JobState>,
   job: ResolvedJob<T>,
   { name, index, round, input, attributes }: Beginning,

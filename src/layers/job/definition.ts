@@ -3,9 +3,8 @@
 import type { Attribute, Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
-import { newOperation } from '../../engine/kernel.ts'
+import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { jobModel } from './model.ts'
 import { type JobOptions, type ResolvedJob, resolveJob } from './options.ts'
 import { attachReporter, type ReporterName } from './report/index.ts'
@@ -54,8 +53,8 @@ export function defineJob<T>(
   const model = jobModel(kind, name, fold)
   const prefix = model.scope
   // Asked for twice in one process, it is the same run.
-  const live = new WeakMap<Reprise, JobRun<T>>()
-  const start = (engine: Reprise, options: RunStart) => {
+  const live = new WeakMap<Host, JobRun<T>>()
+  const start = (engine: Host, options: RunStart) => {
     engine.declare(model)
     const run = new JobRun(engine, name, resolved, fold, options)
     live.set(engine, run)
@@ -71,7 +70,7 @@ export function defineJob<T>(
     fold,
     job: resolved,
     timelines: timelinesOf(name, resolved.shards),
-    async [runs](engine, input, options) {
+    async [runs](engine: Host, input, options) {
       const run = live.get(engine) ?? start(engine, { input, attributes: options.attributes ?? {} })
       if (options.report) attachReporter(run, options.report)
       if (options.signals) stopOnSignals(run)
@@ -79,16 +78,12 @@ export function defineJob<T>(
       if (options.signal?.aborted) void run.stop('aborted').catch(() => undefined)
       return run
     },
-    [works](engine) {
+    [works](engine: Host) {
       engine.declare(model)
       const handler = async (head: Head) => {
         const underWay = live.get(engine)
         if (underWay) {
-          await engine.kernel.committer.submit({
-            operation: newOperation(engine.kernel.random),
-            guard: { timeline: head.timeline, epoch: head.epoch },
-            release: true,
-          })
+          await engine.change(head, { release: true })
           await underWay.result()
           return
         }

@@ -3,8 +3,9 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { type EntryData, entry } from './entries.ts'
 import { type DeadLetter, type JobState, jobFold } from './state.ts'
@@ -14,7 +15,8 @@ const discardKind = 'job.discard'
 const stopKind = 'job.stop'
 
 /** The dead letters of a job timeline, read aside. */
-export async function readLetters(engine: Reprise, timeline: string): Promise<DeadLetter[]> {
+export async function readLetters(rp: Engine, timeline: string): Promise<DeadLetter[]> {
+  const engine = hostOf(rp)
   const head = await engine.head(timeline)
   if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
   const { state } = await recover(engine.kernel, head, jobFold())
@@ -23,24 +25,27 @@ export async function readLetters(engine: Reprise, timeline: string): Promise<De
 
 /** Sends letters back to be tried again with a fresh set of attempts; `edits` replaces items by key. */
 export async function redriveLetters(
-  engine: Reprise,
+  rp: Engine,
   timeline: string,
   keys: readonly string[],
   edits: Readonly<Record<string, unknown>> = {},
 ): Promise<void> {
+  const engine = hostOf(rp)
   const hasEdits = Object.keys(edits).length > 0
   await engine.send(timeline, redriveKind, { keys, ...(hasEdits && { edits }) })
   await applyIfFree(engine, timeline)
 }
 
 /** These count as finished from now on. */
-export async function discardLetters(engine: Reprise, timeline: string, keys: readonly string[]): Promise<void> {
+export async function discardLetters(rp: Engine, timeline: string, keys: readonly string[]): Promise<void> {
+  const engine = hostOf(rp)
   await engine.send(timeline, discardKind, { keys })
   await applyIfFree(engine, timeline)
 }
 
 /** Asks a running job to finish what is in flight and stop. */
-export async function stopJob(engine: Reprise, timeline: string, reason: string): Promise<void> {
+export async function stopJob(rp: Engine, timeline: string, reason: string): Promise<void> {
+  const engine = hostOf(rp)
   const head = await engine.head(timeline)
   // Nobody works on it, so there is nobody to ask.
   if (!head?.owner || !head.isOwnerAlive) return
@@ -49,7 +54,7 @@ export async function stopJob(engine: Reprise, timeline: string, reason: string)
 
 /** Moves waiting wishes into history, in the same commit that takes them out of the inbox. */
 export async function applyMail(
-  engine: Reprise,
+  engine: Host,
   open: OpenTimeline<JobState>,
   onStop: (reason: string) => void = () => undefined,
 ): Promise<void> {
@@ -68,7 +73,7 @@ export async function applyMail(
   }
 }
 
-async function applyIfFree(engine: Reprise, timeline: string): Promise<void> {
+async function applyIfFree(engine: Host, timeline: string): Promise<void> {
   const head = await engine.head(timeline)
   // Its owner finds the mail by itself.
   if (!head || (head.owner && head.isOwnerAlive)) return

@@ -3,9 +3,9 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { idBelow, liveIdOf } from '../../core/scope.ts'
-import type { Fold } from '../../engine/definition.ts'
+import type { Engine, Fold } from '../../engine/definition.ts'
+import { hostOf } from '../../engine/host.ts'
 import type { Actions, Model } from '../../engine/model.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { readLetters, redriveLetters, stopJob } from './letters.ts'
 import { type JobState, jobFold } from './state.ts'
 
@@ -16,7 +16,8 @@ const actions: Actions = {
   signal: { instead: 'only workflows wait for signals; cancel asks a job to stop' },
   terminate: { instead: 'cancel finishes what is in flight and stops; kill -9 is safe too' },
   retry: { instead: 'redrive sends dead letters back, resume goes on with the rest' },
-  async cancel({ engine, head }, { reason }) {
+  async cancel({ engine: rp, head }, { reason }) {
+    const engine = hostOf(rp)
     const heads = await Promise.all((await familyOf(engine, head)).map((id) => engine.head(id)))
     const working = heads.filter((each): each is Head => each?.owner != null && each.isOwnerAlive)
     for (const each of working) await stopJob(engine, each.timeline, reason)
@@ -71,7 +72,8 @@ function summarize(state: unknown) {
 }
 
 /** All timelines of the job: one, or one for each shard. */
-async function familyOf(engine: Reprise, head: Head): Promise<string[]> {
+async function familyOf(rp: Engine, head: Head): Promise<string[]> {
+  const engine = hostOf(rp)
   const scope = jobPrefix + nameOf(head)
   const shards = (await engine.list({ prefix: `${scope}/`, limit: 1000 })).map((each) => each.timeline as string)
   const own = shards.filter((id) => liveIdOf(id) === id && /^\d+$/.test(idBelow(scope, id) ?? ''))

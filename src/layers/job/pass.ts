@@ -2,8 +2,8 @@
 // limits, and is over when everything it read is settled. It knows nothing of rounds or of other processes.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { fingerprint } from './digest.ts'
 import type { Cursor } from './entries.ts'
 import { identify } from './identity.ts'
@@ -18,7 +18,7 @@ const breathEveryMs = 8
 
 export class Pass<T> {
   readonly shards: readonly Shard<T>[]
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #kernel: Kernel
   readonly #job: ResolvedJob<T>
   readonly #bench: Workbench<T>
@@ -31,7 +31,7 @@ export class Pass<T> {
   #breathAt = 0
   #readingSince: number | null = null
 
-  constructor(engine: Reprise, job: ResolvedJob<T>, shards: readonly Shard<T>[], bench: Workbench<T>) {
+  constructor(engine: Host, job: ResolvedJob<T>, shards: readonly Shard<T>[], bench: Workbench<T>) {
     this.#engine = engine
     this.#kernel = engine.kernel
     this.#job = job

@@ -6,10 +6,10 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkName } from '../../engine/definition.ts'
+import { checkName, type Engine } from '../../engine/definition.ts'
+import { hostOf } from '../../engine/host.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { fingerprint, toHexText } from './digest.ts'
 import { type EntryData, entry } from './entries.ts'
@@ -26,7 +26,8 @@ export interface ProgressLine {
 }
 
 /** The finished keys of a job timeline in the order they were finished; a key done again comes again. */
-export async function* exportProgress(engine: Reprise, timeline: string): AsyncGenerator<ProgressLine> {
+export async function* exportProgress(rp: Engine, timeline: string): AsyncGenerator<ProgressLine> {
+  const engine = hostOf(rp)
   const { kernel } = engine
   const head = await engine.head(timeline)
   if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
@@ -78,11 +79,12 @@ const keysPerEntry = 1000
 
 /** Marks the keys of these lines as finished in the job. Doing it twice changes nothing. */
 export async function importProgress(
-  engine: Reprise,
+  rp: Engine,
   job: string,
   lines: AsyncIterable<string> | Iterable<string>,
   options: ImportOptions = {},
 ): Promise<ImportReport> {
+  const engine = hostOf(rp)
   checkName('job', job)
   const { shards = 1, from = 'a progress file' } = options
   const open: OpenTimeline<JobState>[] = []

@@ -4,7 +4,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 
 export function timelinesOf(name: string, shards: number): string[] {
   return shards === 1 ? [`job/${name}`] : Array.from({ length: shards }, (_, i) => `job/${name}/${i}`)
@@ -23,13 +23,13 @@ export function isFinished(head: Head | null | undefined, round: number): boolea
 }
 
 /** Dead letters in all shards, as their heads tell: kept up to date when a shard is let go. */
-export async function deadOf(engine: Reprise, timelines: readonly string[]): Promise<number> {
+export async function deadOf(engine: Host, timelines: readonly string[]): Promise<number> {
   const heads = await engine.kernel.store.head(timelines.map((id) => timelineId(id)))
   return heads.reduce((sum, head) => sum + Number(head?.attributes.dead ?? 0), 0)
 }
 
 /** Keys are spread over shards by their number: another number would look for them in the wrong place. */
-export async function checkShards(engine: Reprise, name: string, shards: number): Promise<void> {
+export async function checkShards(engine: Host, name: string, shards: number): Promise<void> {
   const own = timelinesOf(name, shards)[0]!
   const other = shards === 1 ? `job/${name}/0` : `job/${name}`
   const [first, stranger] = await engine.kernel.store.head([timelineId(own), timelineId(other)])

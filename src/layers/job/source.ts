@@ -3,7 +3,7 @@
 // the position behind it: the place to read on from once its items, and all before them, are settled.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Engine } from '../../engine/definition.ts'
 
 export interface Chunk<T> {
   readonly items: readonly T[]
@@ -28,7 +28,7 @@ export interface Reader<T> {
 export interface ReadContext {
   readonly signal: AbortSignal
   readonly input: unknown
-  readonly engine: Reprise
+  readonly engine: Engine
   readonly timeline: string
 }
 

@@ -2,8 +2,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkName, type Process, runs } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { migrateModel } from './model.ts'
 import { type MigrateOptions, MigrateRun } from './run.ts'
 import { migrateFold } from './state.ts'
@@ -40,7 +40,7 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
     name,
     prefix,
     fold: migrateFold,
-    async [runs](engine: Reprise, _input: void, run: MigrateOptions) {
+    async [runs](engine: Host, _input: void, run: MigrateOptions) {
       engine.declare(model)
       // A folder is read when it is run, so that a long-lived program sees new files.
       return new MigrateRun(engine, name, checkSteps(name, options.steps ?? stepsFrom(options.folder!)), run)

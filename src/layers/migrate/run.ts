@@ -4,8 +4,8 @@
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
+import type { Host } from '../../engine/host.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { planMigration } from './plan.ts'
@@ -45,7 +45,7 @@ const heedMs = 500
 export class MigrateRun {
   readonly name: string
   readonly timeline: TimelineId
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #steps: readonly CheckedStep[]
   readonly #options: MigrateOptions
   readonly #result: Promise<MigrateReport>
@@ -57,7 +57,7 @@ export class MigrateRun {
   readonly #calls = new AbortController()
   #isStopping = false
 
-  constructor(engine: Reprise, name: string, steps: readonly CheckedStep[], options: MigrateOptions) {
+  constructor(engine: Host, name: string, steps: readonly CheckedStep[], options: MigrateOptions) {
     this.name = name
     this.timeline = timelineId(`migrate/${name}`)
     this.#engine = engine

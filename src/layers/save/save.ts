@@ -10,12 +10,12 @@ import type { ManifestRecord } from '../../core/ports.ts'
 import type { Validity } from '../../core/validity.ts'
 import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
 import { type Publication, StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { checkName, type Engine, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import { readManifest } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { type ByteSource, ChunkWriter, heldBy } from './chunks.ts'
 import { saveModel } from './model.ts'
 import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader, streamPart } from './reader.ts'
@@ -44,7 +44,7 @@ export interface SaveDefinition<T> extends Entity<SaveHandle<T>>, Described {
   readonly prefix: string
   readonly fold: Fold<unknown>
   /** Read-only, beside whoever writes. */
-  read(engine: Reprise, id?: string): SaveReader<T>
+  read(rp: Engine, id?: string): SaveReader<T>
 }
 
 const foldVersion = 'save/1'
@@ -64,7 +64,6 @@ export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinit
     authority: 'state',
   }
   const described = saveModel(name, prefix, fold)
-  const open = new WeakMap<Reprise, Map<string, Promise<SaveHandle<T>>>>()
   const timelineOf = (id: string | undefined) => timelineId(id === undefined ? prefix : `${prefix}/${id}`)
   return {
     [describes]: described,
@@ -72,14 +71,14 @@ export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinit
     name,
     prefix,
     fold,
-    read(engine, id) {
+    read(rp, id) {
+      const engine = hostOf(rp)
       engine.declare(described)
       return new SaveReader<T>(engine.kernel, model, timelineOf(id))
     },
-    async [opens](engine: Reprise, id: string | undefined, options: OpenOptions) {
+    async [opens](engine: Host, id: string | undefined, options: OpenOptions) {
       engine.declare(described)
-      const handles = open.get(engine) ?? new Map<string, Promise<SaveHandle<T>>>()
-      open.set(engine, handles)
+      const handles = engine.once(this, () => new Map<string, Promise<SaveHandle<T>>>())
       return await openShared(engine, handles, timelineOf(id), model, options)
     },
   }
@@ -87,7 +86,7 @@ export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinit
 
 /** Handles of one series in one process are one handle: its owner is the process. */
 async function openShared<T>(
-  engine: Reprise,
+  engine: Host,
   handles: Map<string, Promise<SaveHandle<T>>>,
   timeline: TimelineId,
   model: SaveModel,

@@ -6,8 +6,8 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/scope.ts'
+import type { Host } from '../../engine/host.ts'
 import { newOperation } from '../../engine/kernel.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import {
   type Builds,
   buildsIn,
@@ -46,7 +46,7 @@ export function isOfStore(name: string, timeline: string): boolean {
   return /^(?:p\d+|generations(?:\/\d+\/p\d+)?)$/.test(idBelow(`${prefix}${name}/`, timeline) ?? '')
 }
 
-export async function readLayout(engine: Reprise, name: string): Promise<Layout> {
+export async function readLayout(engine: Host, name: string): Promise<Layout> {
   const builds = await readBuilds(engine, catalogOf(name), layoutVersion)
   const generation = builds.live
   const noted = builds.partitionsOf(generation)
@@ -62,7 +62,7 @@ export async function readLayout(engine: Reprise, name: string): Promise<Layout>
 }
 
 /** The layout to open the store with. Throws where it lies in another number of partitions. */
-export async function layoutFor(engine: Reprise, name: string, partitions: number): Promise<Layout> {
+export async function layoutFor(engine: Host, name: string, partitions: number): Promise<Layout> {
   const layout = await readLayout(engine, name)
   const { partitions: known, isNoted, builds } = layout
   if (known !== null && known !== partitions && (isNoted || known > partitions))
@@ -81,12 +81,7 @@ function otherCount(name: string, known: number, partitions: number, isReplaced 
  * Asked once a partition is ours: whoever ends a generation takes its partitions first, so from here on the fence would
  * tell. Throws if a rescale has copied it for good.
  */
-export async function confirmLive(
-  engine: Reprise,
-  layout: Layout,
-  partitions: number,
-  timeline: string,
-): Promise<void> {
+export async function confirmLive(engine: Host, layout: Layout, partitions: number, timeline: string): Promise<void> {
   const { name, generation } = layout
   const [head, catalog] = await engine.kernel.store.head([timelineId(timeline), timelineId(catalogOf(name))])
   const builds = buildsIn(catalog?.attributes ?? {}, layoutVersion)
@@ -103,7 +98,7 @@ export async function confirmLive(
 }
 
 /** Whether a rescale has begun to end the live generation: it can only be finished. */
-export async function isEnding(engine: Reprise, layout: Layout): Promise<boolean> {
+export async function isEnding(engine: Host, layout: Layout): Promise<boolean> {
   const ids = timelinesOf(layout.name, layout.generation, layout.partitions ?? 0)
   const heads = await engine.kernel.store.head(ids.map((id) => timelineId(id)))
   return heads.some((head) => head?.status === endedStatus)
@@ -114,7 +109,7 @@ export function timelinesOf(name: string, generation: number, partitions: number
 }
 
 /** Gives back the generation that was replaced; begun again by whoever comes next, if a crash cuts it off. */
-export async function retire(engine: Reprise, name: string, builds: Builds): Promise<void> {
+export async function retire(engine: Host, name: string, builds: Builds): Promise<void> {
   const { retiring } = builds
   if (retiring === null) return
   await forget(engine, name, retiring, builds)
@@ -122,13 +117,13 @@ export async function retire(engine: Reprise, name: string, builds: Builds): Pro
 }
 
 /** All partitions of a generation that nobody reads. */
-export async function forget(engine: Reprise, name: string, generation: number, builds: Builds): Promise<void> {
+export async function forget(engine: Host, name: string, generation: number, builds: Builds): Promise<void> {
   const partitions = builds.partitionsOf(generation) ?? 0
   for (const timeline of timelinesOf(name, generation, partitions)) await forgetGeneration(engine, timeline)
 }
 
 /** In how many partitions the first generation lies. */
-export async function noteCount(engine: Reprise, timeline: string, partitions: number): Promise<void> {
+export async function noteCount(engine: Host, timeline: string, partitions: number): Promise<void> {
   const { committer, random } = engine.kernel
   const head = await engine.head(timeline)
   if (!head) return

@@ -1,14 +1,15 @@
 // What tools know of tables and state stores.
 
 import type { Head } from '../../core/ports.ts'
-import type { Fold } from '../../engine/definition.ts'
+import type { Engine, Fold } from '../../engine/definition.ts'
+import { hostOf } from '../../engine/host.ts'
 import type { Model } from '../../engine/model.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { isOfStore } from './layout.ts'
 import type { TableState } from './state.ts'
 
 /** All partitions of the store: its keys are spread over them. And what says which of them count. */
-async function family(engine: Reprise, head: Head): Promise<string[]> {
+async function family(rp: Engine, head: Head): Promise<string[]> {
+  const engine = hostOf(rp)
   const name = head.timeline.split('/')[1]!
   const heads = await engine.list({ prefix: `table/${name}/`, limit: 10_000 })
   return heads.map((each) => each.timeline as string).filter((id) => isOfStore(name, id))

@@ -6,8 +6,8 @@ import type { Duration } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import { type Described, describes, idOf } from '../../engine/model.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { IndexFunction } from './indexes.ts'
 import { tableModel } from './model.ts'
 import { PagedTable } from './paged-handle.ts'
@@ -57,14 +57,14 @@ export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): Page
   const fold: Fold<TableState<V>> = { ...versions.fold, initial: resident.initial, apply: applyEntry, retain: policy }
   const prefix = `${tablePrefix}${name}`
   const described = tableModel(name, prefix, resident as Fold<never>)
-  const held = new WeakMap<Reprise, Map<string, PagedTable<V>>>()
+  const held = new WeakMap<Host, Map<string, PagedTable<V>>>()
   return {
     [describes]: described,
     kind: 'paged-table',
     name,
     prefix,
     fold: resident,
-    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+    async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       engine.declare(described)
       const timeline = timelineId(idOf(prefix, id))
       const tables = held.get(engine) ?? new Map<string, PagedTable<V>>()

@@ -4,9 +4,9 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { checkName, type Engine, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { forgetGeneration } from '../../engine/tools/generations.ts'
 import type { TableHandle } from './handle.ts'
 import { catalogOf, confirmLive, type Layout, layoutFor, noteCount, partitionOf, partitionTimeline } from './layout.ts'
@@ -33,15 +33,15 @@ export interface StoreDefinition<V> extends Entity<PartitionedStore<V>>, Describ
   /** The partition of a key. */
   partitionOf(key: string): number
   /** Opens one partition and takes ownership of it. */
-  partition(engine: Reprise, partition: number, options?: OpenOptions): Promise<TableHandle<V>>
+  partition(rp: Engine, partition: number, options?: OpenOptions): Promise<TableHandle<V>>
   /** Follows one partition, ready to take over. */
-  standby(engine: Reprise, partition: number): Promise<TableStandby<V>>
+  standby(rp: Engine, partition: number): Promise<TableStandby<V>>
   /**
    * Moves the rows into as many partitions as this definition has. Others read and write the old ones meanwhile; at the end
    * those are closed to writers (FENCED, then refused) and given back. One that was cut off is gone on with.
    * @example await stateStore<number>('counts', { partitions: 16 }).rescale(rp)
    */
-  rescale(engine: Reprise, options?: RescaleOptions): Promise<void>
+  rescale(rp: Engine, options?: RescaleOptions): Promise<void>
 }
 
 /** @example const store = await rp.open(stateStore<number>('counts', { partitions: 8 })) */
@@ -54,15 +54,15 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
   const { fold, model } = tableParts(name, options)
   const scopes = [...Array.from({ length: partitions }, (_, n) => partitionTimeline(name, 1, n)), catalogOf(name)]
   const models = scopes.map((scope) => partitionModel(name, scope, fold as Fold<never>))
-  const known = new WeakSet<Reprise>()
+  const known = new WeakSet<Host>()
   /** Partition by partition: other tables of this name have ids beside theirs. */
-  const register = (engine: Reprise) => {
+  const register = (engine: Host) => {
     if (known.has(engine)) return
     for (const each of models) engine.declare(each)
     known.add(engine)
   }
   const shared = new WeakMap<object, TableHandle<V>>()
-  const openOne = async (engine: Reprise, number: number, open: OpenOptions, layout: Layout) => {
+  const openOne = async (engine: Host, number: number, open: OpenOptions, layout: Layout) => {
     const timeline = partitionTimeline(name, layout.generation, checkPartition(number, partitions))
     const confirm = () => confirmLive(engine, layout, partitions, timeline)
     const opened = await openTable(engine, timeline, fold, { ...model, confirm }, open, shared)
@@ -77,7 +77,7 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     if (!layout.isNoted) await noteCount(engine, timeline, partitions)
     return opened
   }
-  const layoutNow = async (engine: Reprise) => {
+  const layoutNow = async (engine: Host) => {
     register(engine)
     return await layoutFor(engine, name, partitions)
   }
@@ -88,12 +88,17 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     partitions,
     fold,
     partitionOf: (key) => partitionOf(key, partitions),
-    partition: async (engine, number, open = {}) => await openOne(engine, number, open, await layoutNow(engine)),
-    async rescale(engine, how = {}) {
+    async partition(rp, number, open = {}) {
+      const engine = hostOf(rp)
+      return await openOne(engine, number, open, await layoutNow(engine))
+    },
+    async rescale(rp, how = {}) {
+      const engine = hostOf(rp)
       register(engine)
       await rescale(engine, { name, partitions, fold }, how)
     },
-    async standby(engine, number) {
+    async standby(rp, number) {
+      const engine = hostOf(rp)
       const layout = await layoutNow(engine)
       const timeline = partitionTimeline(name, layout.generation, checkPartition(number, partitions))
       const replica = await engine.follow({ prefix: timeline, fold }, '')
@@ -101,7 +106,7 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
       const handle: HandleOf<V> = (open) => handleOf(engine, { ...model, confirm }, open, shared)
       return new TableStandby(engine, replica, handle, confirm)
     },
-    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+    async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       if (id !== undefined) throw new RepriseError('INVALID_ARGUMENT', `${name}: open one partition with partition(…)`)
       const tables: TableHandle<V>[] = []
       let layout = await layoutNow(engine)

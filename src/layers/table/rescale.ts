@@ -15,10 +15,10 @@ import type { Head } from '../../core/ports.ts'
 import { refusalError } from '../../engine/commit/writer.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Replica } from '../../engine/feed/follow.ts'
+import type { Host } from '../../engine/host.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import { giveBack, takeTimeline, throwIfAborted } from '../../engine/ownership.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { endedStatus, nextGeneration, note, swapGeneration } from '../../engine/tools/generations.ts'
 import { BatchWriter } from './batch.ts'
@@ -63,7 +63,7 @@ const fewRows = 1000
 const copiesMax = 10
 const takesMax = 20
 
-export async function rescale<V>(engine: Reprise, store: Rescalable<V>, options: RescaleOptions): Promise<void> {
+export async function rescale<V>(engine: Host, store: Rescalable<V>, options: RescaleOptions): Promise<void> {
   const { name, partitions, fold } = store
   const layout = await readLayout(engine, name)
   const { generation: from, builds } = layout
@@ -92,7 +92,7 @@ export async function rescale<V>(engine: Reprise, store: Rescalable<V>, options:
 }
 
 /** One that was begun in another number, and is not wanted any more. */
-async function giveUpOther(engine: Reprise, { name, builds }: Layout): Promise<void> {
+async function giveUpOther(engine: Host, { name, builds }: Layout): Promise<void> {
   if (builds.building === null) return
   await forget(engine, name, builds.building, builds)
   await note(engine, catalogOf(name), { [`building.${layoutVersion}`]: null })
@@ -110,7 +110,7 @@ interface Target<V> {
 }
 
 class Copy<V> {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #store: Rescalable<V>
   readonly #options: RescaleOptions
   readonly #sources: Source<V>[] = []
@@ -118,14 +118,14 @@ class Copy<V> {
   #rows = 0
   #isFinal = false
 
-  private constructor(engine: Reprise, store: Rescalable<V>, options: RescaleOptions) {
+  private constructor(engine: Host, store: Rescalable<V>, options: RescaleOptions) {
     this.#engine = engine
     this.#store = store
     this.#options = options
   }
 
   static async open<V>(
-    engine: Reprise,
+    engine: Host,
     store: Rescalable<V>,
     partitions: number,
     from: number,

@@ -6,8 +6,8 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
 import type { Replica } from '../../engine/feed/follow.ts'
+import type { Host } from '../../engine/host.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { TableHandle } from './handle.ts'
 import type { Offset, TableState } from './state.ts'
@@ -16,14 +16,14 @@ import type { Offset, TableState } from './state.ts'
 export type HandleOf<V> = (open: OpenTimeline<TableState<V>>) => Promise<TableHandle<V>>
 
 export class TableStandby<V> {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #replica: Replica<TableState<V>, OpenTimeline<TableState<V>>>
   readonly #handleOf: HandleOf<V>
   readonly #confirm: () => Promise<void>
 
   /** `confirm` throws if this table may no longer be written: the partition of a store that was rescaled. */
   constructor(
-    engine: Reprise,
+    engine: Host,
     replica: Replica<TableState<V>, OpenTimeline<TableState<V>>>,
     handleOf: HandleOf<V>,
     confirm: () => Promise<void> = async () => undefined,

@@ -6,9 +6,9 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import type { Validity } from '../../core/validity.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { checkName, type Engine, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { type Described, describes, idOf } from '../../engine/model.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { TableHandle, type TableModel } from './handle.ts'
 import type { IndexFunction } from './indexes.ts'
@@ -49,7 +49,7 @@ export interface TableDefinition<V> extends Entity<TableHandle<V>>, Described {
   readonly fold: Fold<TableState<V>>
   readonly model: TableModel<V>
   /** Follows the table without owning it, ready to take over. */
-  standby(engine: Reprise, id?: string): Promise<TableStandby<V>>
+  standby(rp: Engine, id?: string): Promise<TableStandby<V>>
 }
 
 export const tablePrefix = 'table/'
@@ -69,12 +69,13 @@ export function table<V>(name: string, options: TableOptions<V> = {}): TableDefi
     prefix,
     fold,
     model,
-    async standby(engine, id) {
+    async standby(rp, id) {
+      const engine = hostOf(rp)
       engine.declare(described)
       const replica = await engine.follow(this, id)
       return new TableStandby(engine, replica, (open) => handleOf(engine, model, open, shared))
     },
-    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+    async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       engine.declare(described)
       return await openTable(engine, idOf(prefix, id), fold, model, open, shared)
     },
@@ -82,7 +83,7 @@ export function table<V>(name: string, options: TableOptions<V> = {}): TableDefi
 }
 
 export async function openTable<V>(
-  engine: Reprise,
+  engine: Host,
   id: string,
   fold: Fold<TableState<V>>,
   model: TableModel<V>,
@@ -94,7 +95,7 @@ export async function openTable<V>(
 
 /** One for each open table in this process, however it came to be open: two would not know of each other's writes. */
 export async function handleOf<V>(
-  engine: Reprise,
+  engine: Host,
   model: TableModel<V>,
   opened: OpenTimeline<TableState<V>>,
   shared: WeakMap<object, TableHandle<V>>,

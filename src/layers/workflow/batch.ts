@@ -1,7 +1,8 @@
 // All runs together: finding them by attributes, and doing the same to many of them.
 
 import type { Attribute, Head } from '../../core/ports.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { hostOf as engineHostOf, type Host } from '../../engine/host.ts'
 import type { AnyWorkflow } from './context.ts'
 import { hostOf } from './host.ts'
 import { type Carried, messageName, type SignalDefinition } from './messages.ts'
@@ -32,15 +33,16 @@ export interface BatchReport {
 }
 
 /** @example await workflows(rp).of(checkout).cancel({ attributes: { shop: 'a' } }, 'shop closed') */
-export function workflows(engine: Reprise): Workflows {
+export function workflows(rp: Engine): Workflows {
+  const engine = engineHostOf(rp)
   engine.declare(workflowKind)
   return new Workflows(engine)
 }
 
 export class Workflows {
-  readonly #engine: Reprise
+  readonly #engine: Host
 
-  constructor(engine: Reprise) {
+  constructor(engine: Host) {
     this.#engine = engine
   }
 
@@ -55,10 +57,10 @@ export class Workflows {
 }
 
 export class WorkflowRuns<Output> {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #definition: AnyWorkflow
 
-  constructor(engine: Reprise, definition: AnyWorkflow) {
+  constructor(engine: Host, definition: AnyWorkflow) {
     this.#engine = engine
     this.#definition = definition
   }
@@ -116,7 +118,7 @@ const pageSize = 500
 const limitDefault = 10_000
 
 /** Runs that wait in memory here wait as well, whatever the store was last told. */
-async function find(engine: Reprise, prefix: string, query: RunQuery): Promise<Head[]> {
+async function find(engine: Host, prefix: string, query: RunQuery): Promise<Head[]> {
   const found = await findStored(engine, prefix, query)
   if (query.status !== 'waiting') return found
   const running = await findStored(engine, prefix, { ...query, status: 'running' })
@@ -127,7 +129,7 @@ async function find(engine: Reprise, prefix: string, query: RunQuery): Promise<H
   return [...found, ...asleep].slice(0, query.limit ?? limitDefault)
 }
 
-async function findStored(engine: Reprise, prefix: string, query: RunQuery): Promise<Head[]> {
+async function findStored(engine: Host, prefix: string, query: RunQuery): Promise<Head[]> {
   const { status, attributes, limit = limitDefault } = query
   const found: Head[] = []
   while (found.length < limit) {

@@ -4,8 +4,9 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { hostOf as engineHostOf, type Host } from '../../engine/host.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { AnyWorkflow } from './context.ts'
 import { type RecordedHistory, stateOf } from './export.ts'
 import { hostOf } from './host.ts'
@@ -39,10 +40,11 @@ export interface CheckReport {
 
 /** @example const report = await checkDefinitions(rp, [checkout], {}) */
 export async function checkDefinitions(
-  engine: Reprise,
+  rp: Engine,
   definitions: readonly AnyWorkflow[],
   options: CheckOptions = {},
 ): Promise<CheckReport> {
+  const engine = engineHostOf(rp)
   const byName = new Map(definitions.map((definition) => [definition.name, definition]))
   const diverging: CheckedRun[] = []
   const unknown: string[] = []
@@ -62,7 +64,7 @@ export async function checkDefinitions(
 }
 
 async function checkRun(
-  engine: Reprise,
+  engine: Host,
   definition: AnyWorkflow,
   timeline: string,
   read: () => Promise<RunState>,
@@ -82,7 +84,7 @@ async function checkRun(
   }
 }
 
-async function* runsOf(engine: Reprise, options: CheckOptions): AsyncGenerator<Head> {
+async function* runsOf(engine: Host, options: CheckOptions): AsyncGenerator<Head> {
   let left = options.limit ?? Number.POSITIVE_INFINITY
   for (let after: Head | undefined; left > 0; ) {
     const page = await engine.list({ prefix: 'workflow/', limit: 500, ...(after && { after: after.timeline }) })

@@ -5,8 +5,8 @@ import { toMs } from '../../core/duration.ts'
 import { checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { WorkflowCode, WorkflowFunction } from './context.ts'
 import { hostOf } from './host.ts'
 import { workflowKind, workflowModel } from './model.ts'
@@ -47,12 +47,12 @@ export function workflow<Input = void, Output = unknown>(
     get [describes]() {
       return model
     },
-    [runs](engine: Reprise, input: Input, start: StartOptions) {
+    [runs](engine: Host, input: Input, start: StartOptions) {
       engine.declare(workflowKind)
       engine.declare(model)
       return hostOf(engine).run<Output>(definition, input, start)
     },
-    [works](engine: Reprise) {
+    [works](engine: Host) {
       engine.declare(workflowKind)
       engine.declare(model)
       hostOf(engine).work(definition)

@@ -2,8 +2,8 @@
 
 import type { Head } from '../../core/ports.ts'
 import type { Along } from '../../engine/commit/writer.ts'
+import type { Host } from '../../engine/host.ts'
 import { type Kernel, newOperation } from '../../engine/kernel.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { nameOf, queueOf } from './names.ts'
 
 /** What is written of a run that cannot go on: nobody claims it over and over, and it says why. */
@@ -16,7 +16,7 @@ export async function setAside(kernel: Kernel, head: Head, error: unknown): Prom
 }
 
 /** New code is here: runs that stopped because of the old get another chance. */
-export async function reviveAside(engine: Reprise, definition: { readonly prefix: string }): Promise<void> {
+export async function reviveAside(engine: Host, definition: { readonly prefix: string }): Promise<void> {
   for (const status of ['diverged', 'quarantined']) {
     const heads = await engine.kernel.store.timelines({ prefix: definition.prefix, status, limit: 1000 })
     for (const head of heads) {
@@ -28,13 +28,13 @@ export async function reviveAside(engine: Reprise, definition: { readonly prefix
 }
 
 /** Due now, whatever it was waiting for. */
-export async function makeDue(engine: Reprise, head: Head): Promise<void> {
+export async function makeDue(engine: Host, head: Head): Promise<void> {
   if (head.owner !== null && head.isOwnerAlive) return
   await change(engine.kernel, head, dueNow(engine))
   engine.dispatcher.wake()
 }
 
-function dueNow(engine: Reprise): Along {
+function dueNow(engine: Host): Along {
   return { wakeup: engine.kernel.worker.now() }
 }
 

@@ -5,7 +5,7 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, type RepriseError } from '../../core/errors.ts'
 import type { OutgoingMessage } from '../../core/ports.ts'
 import type { Along } from '../../engine/commit/writer.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import type { CommandRun } from './asking.ts'
 import { cancelsReturned, failsUnseen } from './entries.ts'
 import { cancelledError, toFailure } from './failure.ts'
@@ -42,7 +42,7 @@ export interface EndingRun extends Pick<CommandRun, 'state' | 'execution' | 'isL
   readonly queries: Pick<Queries, 'taken'>
   readonly rides: RidesRun['rides']
   readonly host: {
-    readonly engine: Reprise
+    readonly engine: Host
     hasMail(timeline: TimelineId): Promise<boolean>
     poke(timeline: string): void
   }

@@ -4,8 +4,9 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { type Entry, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { TimelineState } from '../../engine/state.ts'
 import { type RunState, workflowFold } from './state.ts'
 
@@ -27,7 +28,8 @@ export interface RecordedHistory {
 }
 
 /** The whole history of a run, from its start. */
-export async function exportHistory(engine: Reprise, timeline: string): Promise<RecordedHistory> {
+export async function exportHistory(rp: Engine, timeline: string): Promise<RecordedHistory> {
+  const engine = hostOf(rp)
   const id = timelineId(timeline)
   const head = await engine.head(id)
   if (!head) throw new RepriseError('NOT_FOUND', `there is no run ${timeline}`, { timeline })
@@ -45,7 +47,8 @@ export async function exportHistory(engine: Reprise, timeline: string): Promise<
   return { format: 'reprise-workflow-history/1', timeline, entries }
 }
 
-export async function saveHistory(engine: Reprise, timeline: string, path: string): Promise<void> {
+export async function saveHistory(rp: Engine, timeline: string, path: string): Promise<void> {
+  const engine = hostOf(rp)
   await writeFile(path, `${JSON.stringify(await exportHistory(engine, timeline), null, 1)}\n`)
 }
 
@@ -74,7 +77,7 @@ function isRecorded(entry: unknown, seq: number): entry is RecordedEntry {
 }
 
 /** The state that this history folds into. */
-export function stateOf(engine: Reprise, history: RecordedHistory): RunState {
+export function stateOf(engine: Host, history: RecordedHistory): RunState {
   const state = new TimelineState<RunState>(workflowFold)
   const timeline = timelineId(history.timeline)
   state.replay(
@@ -87,7 +90,7 @@ export function stateOf(engine: Reprise, history: RecordedHistory): RunState {
   return state.value
 }
 
-function toRecorded(engine: Reprise, entry: Entry): RecordedEntry {
+function toRecorded(engine: Host, entry: Entry): RecordedEntry {
   const { seq, type, version, time, data } = entry
   const { codec } = engine.kernel
   const encoded = codec.encode(data)

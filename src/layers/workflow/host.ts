@@ -5,8 +5,8 @@ import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { installGuard } from '../../engine/guard/install.ts'
+import type { Host as EngineHost } from '../../engine/host.ts'
 import { type Kernel, newId } from '../../engine/kernel.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { UnderWay } from '../../engine/worker.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
@@ -26,9 +26,9 @@ import { createRun, foundRun, refuseForeign } from './starting.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { ResultsTable } from './transaction.ts'
 
-const hosts = new WeakMap<Reprise, Host>()
+const hosts = new WeakMap<EngineHost, Host>()
 
-export function hostOf(engine: Reprise): Host {
+export function hostOf(engine: EngineHost): Host {
   const known = hosts.get(engine)
   if (known) return known
   const host = new Host(engine)
@@ -40,7 +40,7 @@ const closeGraceMs = 1000
 const reopenMs = 1000
 
 export class Host implements InstanceHost, RunHost {
-  readonly engine: Reprise
+  readonly engine: EngineHost
   readonly kernel: Kernel
   readonly #definitions = new Map<string, AnyWorkflow>()
   readonly #live = new Map<string, Instance>()
@@ -52,7 +52,7 @@ export class Host implements InstanceHost, RunHost {
   callsStarted = 0
   #isClosed = false
 
-  constructor(engine: Reprise) {
+  constructor(engine: EngineHost) {
     this.engine = engine
     this.kernel = engine.kernel
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))

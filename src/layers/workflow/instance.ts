@@ -6,9 +6,9 @@ import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock, Message, Sql } from '../../core/ports.ts'
 import type { Along } from '../../engine/commit/writer.ts'
+import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { Alarms } from './alarms.ts'
 import type { Attempt } from './attempt.ts'
@@ -50,7 +50,7 @@ export type RunTimeline = Pick<
 
 /** What runs in memory need of the process they are in. */
 export interface InstanceHost extends ChildHost {
-  readonly engine: Reprise
+  readonly engine: Host
   readonly kernel: Kernel
   /** Why nothing can be written through a handle that was let go. */
   readonly letGo: RepriseError

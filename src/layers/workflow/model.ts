@@ -6,10 +6,10 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { idBelow } from '../../core/scope.ts'
 import type { Fold } from '../../engine/definition.ts'
+import { hostOf as engineHostOf, type Host } from '../../engine/host.ts'
 import type { Actions, Model, Target } from '../../engine/model.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { locate, type Rollback, siblingOf } from '../../engine/tools/fork.ts'
 import { ChildMail } from './child-mail.ts'
 import type { AnyWorkflow } from './context.ts'
@@ -81,8 +81,12 @@ export const workflowKind: Model = {
   transfer: {
     stays: whyItStays,
     // Its place is free for others, and it waits for one where it arrives.
-    leaves: async ({ engine, head }) => leaveMessages(engine, head.timeline, await stateOf(engine, head)),
-    arrives: async ({ engine, head }) => {
+    leaves: async ({ engine: rp, head }) => {
+      const engine = engineHostOf(rp)
+      return leaveMessages(engine, head.timeline, await stateOf(engine, head))
+    },
+    arrives: async ({ engine: rp, head }) => {
+      const engine = engineHostOf(rp)
       const { started, end } = await stateOf(engine, head)
       if (!started?.queue || end) return []
       return [enterMessage(engine, started.queue, head.timeline, started.queue.key ?? '', head.priority)]
@@ -92,7 +96,7 @@ export const workflowKind: Model = {
 
 export function workflowModel(definition: AnyWorkflow): Model {
   const resume = async ({ engine, head }: Target) => {
-    const result = await goOn(engine, definition, head)
+    const result = await goOn(engineHostOf(engine), definition, head)
     return { said: `${head.timeline} ended`, facts: { timeline: head.timeline, result } }
   }
   return {
@@ -105,7 +109,7 @@ export function workflowModel(definition: AnyWorkflow): Model {
   }
 }
 
-async function stateOf(engine: Reprise, head: Head): Promise<RunState> {
+async function stateOf(engine: Host, head: Head): Promise<RunState> {
   return (await recover(engine.kernel, head, workflowFold)).state.value
 }
 
@@ -120,7 +124,7 @@ function whyItStays(state: unknown): string | null {
 }
 
 /** Executes this run, and no new one, in this process until it ends. */
-async function goOn(engine: Reprise, definition: AnyWorkflow, head: Head): Promise<unknown> {
+async function goOn(engine: Host, definition: AnyWorkflow, head: Head): Promise<unknown> {
   const host = hostOf(engine)
   host.work(definition)
   const run = host.handle(definition, idBelow(definition.prefix, head.timeline) ?? '')
@@ -131,9 +135,9 @@ async function goOn(engine: Reprise, definition: AnyWorkflow, head: Head): Promi
 
 /** From a sequence to the step that follows it: that one and all after it are undone, in reverse, by the run's own code. */
 async function rollBack(target: Target, seq: number, key: string | undefined): Promise<Rollback> {
-  const { engine, head } = target
+  const { head } = target
   const run = runOf(target)
-  const { point } = await locate(engine.kernel, { timeline: head.timeline, seq })
+  const { point } = await locate(engineHostOf(target.engine).kernel, { timeline: head.timeline, seq })
   const later = itemsOf((await run.state()).journal).filter((item) => item.seq > seq)
   const first = later.find((item) => 'id' in item)
   if (!first || !('id' in first)) {
@@ -153,7 +157,8 @@ async function rollBack(target: Target, seq: number, key: string | undefined): P
 
 /** A fork is a run: it has keys of its own, and whoever works on the workflow executes it. */
 async function forkRun(target: Target, seq: number, to: string) {
-  const { engine, head } = target
+  const { head } = target
+  const engine = engineHostOf(target.engine)
   const scope = `workflow/${nameOf(head.timeline)}/`
   const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
   if (idBelow(scope, id) === null) {
@@ -165,7 +170,7 @@ async function forkRun(target: Target, seq: number, to: string) {
   return made
 }
 
-async function beginFork(engine: Reprise, id: string, from: string): Promise<void> {
+async function beginFork(engine: Host, id: string, from: string): Promise<void> {
   const host = hostOf(engine)
   const open = await host.take(id)
   const { state } = open
@@ -187,7 +192,7 @@ async function beginFork(engine: Reprise, id: string, from: string): Promise<voi
 }
 
 function runOf({ engine, head }: Target): WorkflowRun {
-  const host = hostOf(engine)
+  const host = hostOf(engineHostOf(engine))
   const name = nameOf(head.timeline)
   // Without code: what asks a run for something by mail needs none.
   const definition = host.definition(name) ?? ({ name, prefix: `workflow/${name}/` } as AnyWorkflow)

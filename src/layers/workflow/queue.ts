@@ -7,9 +7,9 @@ import { RepriseError } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Head, OutgoingMessage } from '../../core/ports.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import type { Model } from '../../engine/model.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { helperModel } from './helper-model.ts'
 import type { RunState } from './state.ts'
 
@@ -47,7 +47,7 @@ export function queue(name: string, options: QueueOptions = {}): QueueDefinition
     kind: 'queue',
     name,
     options,
-    [works](engine: Reprise) {
+    [works](engine: Host) {
       serveQueue(engine, this)
     },
   }
@@ -101,7 +101,7 @@ export function queueKind(): Model {
 }
 
 export function enterMessage(
-  engine: Reprise,
+  engine: Host,
   to: Pick<QueueDefinition, 'name'>,
   run: string,
   key: string,
@@ -111,16 +111,16 @@ export function enterMessage(
 }
 
 /** What the queue is told when a run ends. */
-export function leaveMessages(engine: Reprise, timeline: string, state: RunState): OutgoingMessage[] {
+export function leaveMessages(engine: Host, timeline: string, state: RunState): OutgoingMessage[] {
   const name = state.started?.queue?.name
   if (name === undefined || state.generation > 0) return []
   return [engine.message(prefix + name, 'leave', { run: timeline }, `leave:${timeline}`)]
 }
 
-const served = new WeakMap<Reprise, Set<string>>()
+const served = new WeakMap<Host, Set<string>>()
 
 /** This process takes its turn in looking after the queue. */
-export function serveQueue(engine: Reprise, definition: QueueDefinition): void {
+export function serveQueue(engine: Host, definition: QueueDefinition): void {
   const names = served.get(engine) ?? new Set()
   served.set(engine, names)
   if (names.has(definition.name)) return
@@ -131,13 +131,13 @@ export function serveQueue(engine: Reprise, definition: QueueDefinition): void {
 }
 
 /** Made before the first run enters it. */
-export async function ensureQueue(engine: Reprise, definition: QueueDefinition): Promise<void> {
+export async function ensureQueue(engine: Host, definition: QueueDefinition): Promise<void> {
   serveQueue(engine, definition)
   const id = timelineId(prefix + definition.name)
   await engine.create(id, queueFold, [{ type: 'opened', data: {} }], { queue: id, release: true, status: 'open' })
 }
 
-async function lookAfter(engine: Reprise, definition: QueueDefinition, head: Head): Promise<void> {
+async function lookAfter(engine: Host, definition: QueueDefinition, head: Head): Promise<void> {
   const open = await engine.adopt(head, queueFold)
   let wakeup: number | null = null
   try {

@@ -5,9 +5,9 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { refuseMoved } from '../../engine/tools/moved.ts'
 import type { AnyWorkflow } from './context.ts'
@@ -32,7 +32,7 @@ export interface RunInMemory {
 
 /** What handles need of the process they are in. */
 export interface RunHost {
-  readonly engine: Reprise
+  readonly engine: Host
   readonly kernel: Kernel
   instance(timeline: string): RunInMemory | undefined
   /** In memory here, with nothing to do but wait. */

@@ -7,7 +7,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import type { WorkflowCode } from './context.ts'
 import { makeDue } from './due.ts'
 import { helperModel } from './helper-model.ts'
@@ -90,7 +90,7 @@ export function schedule<Input>(name: string, options: ScheduleOptions<Input>): 
     name,
     prefix,
     options,
-    [works](engine: Reprise) {
+    [works](engine: Host) {
       serveSchedule(engine, this)
     },
   }
@@ -116,7 +116,7 @@ export function nextAfter(options: AnySchedule, after: number): number | null {
   }
 }
 
-function serveSchedule(engine: Reprise, definition: ScheduleDefinition): void {
+function serveSchedule(engine: Host, definition: ScheduleDefinition): void {
   const id = timelineId(prefix + definition.name)
   engine.declare(scheduleKind)
   engine.declare(workflowKind)
@@ -126,7 +126,7 @@ function serveSchedule(engine: Reprise, definition: ScheduleDefinition): void {
 }
 
 /** Makes it, or has a look at it again: its times may have changed with the code. */
-async function begin(engine: Reprise, definition: ScheduleDefinition): Promise<void> {
+async function begin(engine: Host, definition: ScheduleDefinition): Promise<void> {
   const id = timelineId(prefix + definition.name)
   await engine.kernel.worker.register()
   const now = engine.kernel.worker.now()
@@ -139,7 +139,7 @@ async function begin(engine: Reprise, definition: ScheduleDefinition): Promise<v
   } else if (wakeup !== null) engine.dispatcher.expect(wakeup)
 }
 
-async function fire(engine: Reprise, definition: ScheduleDefinition, head: Head): Promise<void> {
+async function fire(engine: Host, definition: ScheduleDefinition, head: Head): Promise<void> {
   const open = await engine.adopt(head, scheduleFold)
   const { options } = definition
   let wakeup: number | null = null
@@ -183,11 +183,7 @@ function dueTimes(options: AnySchedule, last: number, now: number): { time: numb
   }))
 }
 
-async function overlaps(
-  engine: Reprise,
-  options: AnySchedule,
-  last: string | null,
-): Promise<'start' | 'skip' | 'wait'> {
+async function overlaps(engine: Host, options: AnySchedule, last: string | null): Promise<'start' | 'skip' | 'wait'> {
   const { overlap = 'skip', workflow } = options
   if (last === null || overlap === 'allow') return 'start'
   const head = await engine.head(workflow.prefix + last)

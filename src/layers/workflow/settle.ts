@@ -3,13 +3,13 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Host } from '../../engine/host.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { readableId } from './scope.ts'
 import { noCommand, own, type RunState, workflowFold } from './state.ts'
 
 /** Throws CONFLICT where the step is neither held nor an undo that is stuck. */
-export async function checkSettleable(engine: Reprise, timeline: TimelineId, id: string): Promise<void> {
+export async function checkSettleable(engine: Host, timeline: TimelineId, id: string): Promise<void> {
   const head = await engine.head(timeline)
   // A run that does not exist, or is on its way here, is for the mail to refuse or to keep.
   if (!head) throw new RepriseError('NOT_FOUND', `there is no run ${timeline}`, { timeline })

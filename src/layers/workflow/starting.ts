@@ -5,7 +5,7 @@ import type { Codec } from '../../core/codec/codec.ts'
 import { equalBytes, timelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
 import { behaviour, type ParentLink } from './entries.ts'
@@ -26,7 +26,7 @@ export interface Start {
 
 /** Null: it is there already. 'released': somebody will claim it. */
 export async function createRun(
-  engine: Reprise,
+  engine: Host,
   definition: AnyWorkflow,
   id: string,
   { input, options, parent, isHere: mayBeHere }: Start,

@@ -4,6 +4,7 @@
 
 import { open } from '../../../dist/index.js'
 import { agent, tool } from '../../../dist/layers/agent/index.js'
+import { hostOf } from '../../support/host.mjs'
 
 const [url, service, run, steps, commit, side] = process.argv.slice(2)
 const ask = async (act, body) =>
@@ -37,7 +38,7 @@ const definition = agent('kinds', {
 
 const rp = await open(url)
 let commits = 0
-const { store } = rp.kernel
+const { store } = hostOf(rp).kernel
 const plain = store.commit.bind(store)
 store.commit = async (batch) => {
   commits += 1

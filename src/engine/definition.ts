@@ -23,6 +23,14 @@ export interface Engine {
   readonly [behind]: unknown
 }
 
+/** Only the host has it, so that what users hold is not taken for it. */
+export const isHost: unique symbol = Symbol.for('reprise.isHost')
+
+/** What the engine hands to a definition that it opens, runs or works on. Only layers look into it. */
+export interface LayerHost {
+  readonly [isHost]: true
+}
+
 export interface OpenOptions {
   /** Take it over from a live owner too; its further writes are refused. */
   readonly takeover?: boolean
@@ -48,19 +56,19 @@ export interface Entity<Handle> {
   readonly name: string
   /** It can be opened as shared. */
   readonly canShare?: boolean
-  [opens](engine: Engine, id: string | undefined, options: OpenOptions): Promise<Handle>
+  [opens](host: LayerHost, id: string | undefined, options: OpenOptions): Promise<Handle>
 }
 
 /** Something that is started and ends: a workflow, a job. */
 export interface Process<Input, Handle, Options = unknown> {
   readonly name: string
-  [runs](engine: Engine, input: Input, options: Options): Promise<Handle>
+  [runs](host: LayerHost, input: Input, options: Options): Promise<Handle>
 }
 
 /** Something this process can execute when it is due, wherever it was started. */
 export interface Workable {
   readonly name: string
-  [works](engine: Engine): void
+  [works](host: LayerHost): void
 }
 
 /** Something whose entries have a form of their own: what others read of one, brought up to today; null: not for others. */

@@ -10,7 +10,16 @@ import { Dispatcher, type Handler, type ServeOptions } from './commit/dispatcher
 import { TurnTimeline } from './commit/turns.ts'
 import type { Along } from './commit/writer.ts'
 import { declarationOf } from './declaration.ts'
-import { behind, type Engine, type Entity, type Fold, type OpenOptions, opens } from './definition.ts'
+import {
+  behind,
+  type Engine,
+  type Entity,
+  type Fold,
+  isHost,
+  type LayerHost,
+  type OpenOptions,
+  opens,
+} from './definition.ts'
 import type { Events } from './events.ts'
 import { type FollowOptions, follow, type Replica } from './feed/follow.ts'
 import { Holdings } from './holdings.ts'
@@ -34,7 +43,7 @@ export interface Folding<State, Handle = unknown> {
   handle?(open: OpenTimeline<State>): Handle
 }
 
-export class Host implements Engine {
+export class Host implements Engine, LayerHost {
   readonly kernel: Kernel
   readonly dispatcher: Dispatcher
   readonly #holdings: Holdings
@@ -50,6 +59,10 @@ export class Host implements Engine {
     this.dispatcher = new Dispatcher(kernel, (timeline) => this.#holdings.has(timeline))
     this.#shut = shut
     kernel.worker.onRetired(() => this.#holdings.fenceAll())
+  }
+
+  get [isHost](): true {
+    return true
   }
 
   get [behind](): this {

@@ -4,6 +4,7 @@
 import { relative as relativePath } from 'node:path'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type Process, runs, type Workable, works } from '../../engine/definition.ts'
+import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { type JobReport, type JobRun, makeReporter, stopOnSignals } from '../../layers/job/index.ts'
 import type { MigrateReport, MigrateRun } from '../../layers/migrate/index.ts'
@@ -61,7 +62,7 @@ async function runOther(
 ): Promise<number> {
   const id = text(options, 'id')
   const interruption = onInterrupt(output, 'finishing the step in flight')
-  const handle = (await definition[runs](engine, input, {
+  const handle = (await definition[runs](hostOf(engine), input, {
     ...(id !== undefined && { id }),
     attributes: startedBy(file, definition),
   })) as {
@@ -114,7 +115,7 @@ async function runJob(
 ): Promise<number> {
   const given = text(options, 'report') ?? 'auto'
   if (!isReporter(given)) throw new UsageError(`there is no reporter ${given}`, 'auto, bar, lines, json or none')
-  const handle = (await definition[runs](engine, input, { attributes: startedBy(file, definition) })) as JobRun
+  const handle = (await definition[runs](hostOf(engine), input, { attributes: startedBy(file, definition) })) as JobRun
   if (given !== 'none') handle.watch(makeReporter(given, process.stderr))
   stopOnSignals(handle, (words) => output.notes(`\n${words}`))
   const report = await handle.result()
@@ -163,7 +164,7 @@ async function runMigrations(
   const interruption = onInterrupt(output, 'finishing the step in flight')
   try {
     const attributes = startedBy(file, definition)
-    const handle = (await definition[runs](engine, undefined, { dryRun, attributes })) as MigrateRun
+    const handle = (await definition[runs](hostOf(engine), undefined, { dryRun, attributes })) as MigrateRun
     handle.watch(({ step, state }) => output.note(`${state} ${step}`))
     void interruption.asked.then(() => handle.stop().catch(() => undefined))
     const report: MigrateReport = await handle.result()

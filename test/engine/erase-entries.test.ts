@@ -10,6 +10,7 @@ import { isRedacted } from '../../src/core/redacted.ts'
 import { describes, type Model } from '../../src/engine/model.ts'
 import { type Options, open, timeline } from '../../src/index.ts'
 import { aggregate } from '../../src/layers/events/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 type Wrote = { type: 'wrote'; text: string; by?: string }
@@ -60,7 +61,7 @@ async function inFiles(url: string, folder: string, options: Options): Promise<v
   await ann.effects.run('mail', () => 'ann-secret-result', { input: 'ann-secret-input' })
   await ann.checkpoint()
   await ann.close()
-  await rp.forkTimeline({ timeline: 'notes/ann', seq: 7 }, 'notes/fork')
+  await hostOf(rp).forkTimeline({ timeline: 'notes/ann', seq: 7 }, 'notes/fork')
   await rp.rollback({ timeline: 'notes/ann', seq: 8 })
   const before = await rp.head('notes/ann')
   expect(filesWith(folder, 'ann-secret')).not.toEqual([])
@@ -76,10 +77,10 @@ async function inFiles(url: string, folder: string, options: Options): Promise<v
   expect(filesWith(folder, 'ann-secret')).not.toEqual([])
 
   // Killed at the last step.
-  const { scrub } = rp.kernel.store
-  rp.kernel.store.scrub = () => Promise.reject(new Error('killed'))
+  const { scrub } = hostOf(rp).kernel.store
+  hostOf(rp).kernel.store.scrub = () => Promise.reject(new Error('killed'))
   await expect(rp.eraseEntries('notes/ann', { where: { fields: { by: 'ann' } } })).rejects.toThrow('killed')
-  rp.kernel.store.scrub = scrub
+  hostOf(rp).kernel.store.scrub = scrub
   const done = await rp.eraseEntries('notes/ann', { where: { fields: { by: 'ann' } } })
   expect(done.remains.join()).toContain('backups')
   expect((await rp.eraseEntries('notes/ann~1', { where: { type: '$effect.intended' } })).types).toEqual({
@@ -155,7 +156,7 @@ onEveryStore('erasing entries', (world) => {
   it('keeps digests and places, inside a run too, and forks in the middle of it still join', async () => {
     const { rp } = await filled()
     const before = (await rp.head('notes/ann'))!
-    await rp.forkTimeline({ timeline: 'notes/ann', seq: 2 }, 'notes/fork')
+    await hostOf(rp).forkTimeline({ timeline: 'notes/ann', seq: 2 }, 'notes/fork')
     const done = await rp.eraseEntries('notes/ann', { entries: { from: 2, to: 5 } })
     expect(done.entries).toEqual([{ timeline: 'notes/ann', seqs: [2, 3, 4, 5] }])
     const after = (await rp.head('notes/ann'))!
@@ -248,7 +249,7 @@ onEveryStore('erasing entries', (world) => {
       const { at, rp } = await filled()
       // A vacuum of its tables takes a while.
       if (at.kind === 'postgres' && step !== 'replace') continue
-      const { store } = rp.kernel
+      const { store } = hostOf(rp).kernel
       const old = { commit: store.commit, replace: store.replace, sweepMark: store.sweepMark }
       let commits = 0
       // Its second commit is the one that drops checkpoints.

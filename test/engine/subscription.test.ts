@@ -22,6 +22,7 @@ import { Events, type Occurrence } from '../../src/layers/events/source.ts'
 import { type Transaction, table } from '../../src/layers/table/index.ts'
 import { mortal, until } from '../entities/support.ts'
 import { added, counter } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
 import { seeded } from '../support/seeded.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -42,7 +43,7 @@ class LedgerSink extends PositionSink<Occurred> {
   readonly isPoison: (item: Occurred) => boolean
 
   constructor(rp: Reprise, isPoison: (item: Occurred) => boolean) {
-    super(rp, 'process/ledger')
+    super(hostOf(rp), 'process/ledger')
     this.isPoison = isPoison
   }
 
@@ -59,9 +60,9 @@ class LedgerSink extends PositionSink<Occurred> {
 }
 
 function subscribe(rp: Reprise, isPoison: (item: Occurred) => boolean, attempts = 1) {
-  return new Subscription<Occurrence>(rp.kernel, {
+  return new Subscription<Occurrence>(hostOf(rp).kernel, {
     name: 'ledger',
-    reading: new Events(rp.kernel, [account], () => true),
+    reading: new Events(hostOf(rp).kernel, [account], () => true),
     sink: new LedgerSink(rp, isPoison) as unknown as Subscription<Occurrence>['sink'],
     poison: 'quarantine',
     retry: resolveRetry({ attempts, backoff: 1, jitter: 0 }),
@@ -76,7 +77,7 @@ onEveryStore(
         const chance = seeded(seed)
         const w = await world()
         const rp = await w.engine()
-        const inbox = await rp.openTimeline(timelineId('process/inbox'), { ...counter.fold, version: 'x' })
+        const inbox = await hostOf(rp).openTimeline(timelineId('process/inbox'), { ...counter.fold, version: 'x' })
         let total = 0
         const write = async () => {
           const count = 1 + Math.floor(chance() * 4)
@@ -103,8 +104,8 @@ onEveryStore(
           await Promise.race([subscription.catchUp().catch(() => undefined), until(() => isDead)])
           die()
           await subscription.stop().catch(() => undefined)
-          const { registered } = engine.kernel.worker
-          if (registered) await rp.kernel.store.retire([registered])
+          const { registered } = hostOf(engine).kernel.worker
+          if (registered) await hostOf(rp).kernel.store.retire([registered])
         }
         const last = subscribe(await w.engine(), () => false)
         await last.catchUp()
@@ -122,7 +123,7 @@ onEveryStore(
 
 /** Reads from `after` on as far as there is something, and gives what it read with the position of each page. */
 async function readOn(rp: Reprise, after: string, pages = Number.POSITIVE_INFINITY) {
-  const stream = new FeedStream(rp.kernel, { scopes: ['counter/'], after, follow: false, pageRuns: 2 })
+  const stream = new FeedStream(hostOf(rp).kernel, { scopes: ['counter/'], after, follow: false, pageRuns: 2 })
   const read: string[] = []
   for await (const page of stream) {
     read.push(...page.entries.map(({ timeline, seq }) => `${timeline}@${seq}`))
@@ -151,7 +152,7 @@ onEveryStore('a stream of the feed', (world) => {
     const rp = await (await world()).engine()
     const asked = new AbortController()
     const read: number[] = []
-    const stream = new FeedStream(rp.kernel, { scopes: ['counter/'], signal: asked.signal })
+    const stream = new FeedStream(hostOf(rp).kernel, { scopes: ['counter/'], signal: asked.signal })
     const over = (async () => {
       for await (const { entries } of stream) read.push(...entries.map(({ seq }) => seq))
     })()
@@ -168,16 +169,20 @@ onEveryStore('a stream of the feed', (world) => {
   it('refuses a position behind the cursor that holds history, also one that falls behind while it reads', async () => {
     const rp = await (await world()).engine()
     const open = await rp.open(counter, 'a')
-    const keeper = await rp.openTimeline(timelineId('keeper/x'), { version: '1', initial: () => 0, apply: (s) => s })
+    const keeper = await hostOf(rp).openTimeline(timelineId('keeper/x'), {
+      version: '1',
+      initial: () => 0,
+      apply: (s) => s,
+    })
     await open.append(added(1))
     const { position: early } = await readOn(rp, '')
     await open.append(added(1))
     const { position: late } = await readOn(rp, '')
     const options = { scopes: ['counter/'], heldBy: 'window', follow: false } as const
-    const next = (after: string) => new FeedStream(rp.kernel, { ...options, after }).next()
+    const next = (after: string) => new FeedStream(hostOf(rp).kernel, { ...options, after }).next()
     await expect(next(late)).rejects.toMatchObject({ code: 'POSITION_GONE' })
     await keeper.write([], { cursors: { window: early } })
-    const slow = new FeedStream(rp.kernel, { ...options, after: early })
+    const slow = new FeedStream(hostOf(rp).kernel, { ...options, after: early })
     expect((await next(early))?.entries).toHaveLength(1)
     await keeper.write([], { cursors: { window: late } })
     await expect(slow.next()).rejects.toMatchObject({ code: 'POSITION_GONE' })
@@ -309,7 +314,11 @@ onEveryStore(
       await add(rp, 'ann', 1, 13, 2)
       const p = await rp.open(into)
       await p.catchUp()
-      const probe = await rp.openTimeline(timelineId('probe/x'), { version: '1', initial: () => 0, apply: (s) => s })
+      const probe = await hostOf(rp).openTimeline(timelineId('probe/x'), {
+        version: '1',
+        initial: () => 0,
+        apply: (s) => s,
+      })
       const sum = async () => {
         const ride = (sql: Sql) => sql.get(`SELECT sum(amount) AS n FROM ${rows}`)
         return Number(((await probe.write([], { ride })).ridden as { n: number }).n)

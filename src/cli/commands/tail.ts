@@ -1,6 +1,7 @@
 // reprise tail: follows new entries, by the feed for many timelines. Ends with Ctrl-C, or at the end with --once.
 
 import { feedStart } from '../../core/ports.ts'
+import { hostOf } from '../../engine/host.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
 import { FeedStream } from '../../engine/subscription/feed-stream.ts'
 import { type Command, flag, text } from '../command.ts'
@@ -17,7 +18,7 @@ const tail: Command = async ({ engine, args, options, output }) => {
   const prefixes = args[0] === undefined ? undefined : [args[0]]
   const isOnce = flag(options, 'once')
   const asked = new AbortController()
-  const stream = new FeedStream(engine.kernel, {
+  const stream = new FeedStream(hostOf(engine).kernel, {
     scopes: prefixes,
     after: from === 'start' ? feedStart : await end(),
     follow: !isOnce,

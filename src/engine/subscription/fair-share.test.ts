@@ -1,5 +1,6 @@
 import { afterEach, expect, it } from 'vitest'
 import { createWorld, openMemory } from '../../stores/memory/index.ts'
+import { hostOf } from '../host.ts'
 import { createEngine } from '../open.ts'
 import { sha256 } from '../platform.ts'
 import type { Reprise } from '../reprise.ts'
@@ -17,8 +18,8 @@ function makeTeams() {
   return async (owned: number, partitions = 4) => {
     const engine = createEngine({ store: openMemory({ namespace: 'default', hash: sha256, world }) })
     engines.push(engine)
-    await engine.kernel.worker.register()
-    const made = new FairShare(engine.kernel, 'projection totals', partitions, () => owned)
+    await hostOf(engine).kernel.worker.register()
+    const made = new FairShare(hostOf(engine).kernel, 'projection totals', partitions, () => owned)
     teams.push(made)
     return made
   }
@@ -30,7 +31,7 @@ it('shares evenly once the generation is live, and lets its builder take all of 
   expect([one.mayTake(), one.shouldGiveUp()]).toEqual([true, false])
   one.begin()
   two.begin()
-  for (const engine of engines) await engine.kernel.worker.renewNow()
+  for (const engine of engines) await hostOf(engine).kernel.worker.renewNow()
   await expect.poll(() => [one.share, two.share], { timeout: 30_000 }).toEqual([2, 2])
   expect([one.mayTake(), one.shouldGiveUp()]).toEqual([false, true])
   expect([two.mayTake(), two.shouldGiveUp()]).toEqual([true, false])
@@ -40,7 +41,7 @@ it('does not count a process that runs another number of partitions: it could no
   const team = makeTeams()
   const [one, two, old] = [await team(1), await team(1), await team(2, 3)]
   for (const each of [one, two, old]) each.begin()
-  for (const engine of engines) await engine.kernel.worker.renewNow()
+  for (const engine of engines) await hostOf(engine).kernel.worker.renewNow()
   // The two of the same number see each other, and by then they have seen the third as well.
   await expect.poll(() => [one.share, two.share], { timeout: 30_000 }).toEqual([2, 2])
   expect(old.share).toBe(3)

@@ -121,8 +121,7 @@ export class StoreTools implements Engine {
    * @example await rp.eraseEntries('notes/ann', { where: { fields: { email: 'ann@example.com' } }, dryRun: true })
    */
   async eraseEntries(timeline: string, options: EraseEntriesOptions): Promise<EraseEntriesReport> {
-    this.check()
-    return await eraseEntries(this.kernel, timeline, options)
+    return await eraseEntries(this.#kernel, timeline, options)
   }
 
   /** What a timeline did to the outside, in the order of the intents, without taking it from anybody. */

@@ -10,6 +10,7 @@ import { checkUpcasters, type Upcasters, upcast } from '../../core/fold.ts'
 import type { Sql } from '../../core/ports.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import type { Validity } from '../../core/validity.ts'
+import type { Engine, Past } from '../../engine/definition.ts'
 import {
   checkName,
   type Entity,
@@ -24,9 +25,9 @@ import {
   type Workable,
   works,
 } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
-import type { Past, Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import { eventOf, fieldsOf, infoOf, layerPrefix, metaOf, takeEvent, wrapUpcasters } from './envelope.ts'
@@ -86,7 +87,7 @@ export interface AggregateDefinition<State, Evolve, Decide>
   readonly evolve: Evolve
   readonly decide: Decide
   /** The newest state, read aside: takes nothing from whoever owns it. */
-  read(engine: Reprise, id: string): Promise<Past<State>>
+  read(rp: Engine, id: string): Promise<Past<State>>
 }
 
 /**
@@ -107,8 +108,8 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
   const prefix = `events/${name}/`
   const model = modelOf(name, prefix, options as unknown as PlainOptions<State>)
   // One mailroom an engine: it knows which aggregates are open there.
-  const rooms = new WeakMap<Reprise, Mailroom<State>>()
-  const roomOf = (engine: Reprise) => {
+  const rooms = new WeakMap<Host, Mailroom<State>>()
+  const roomOf = (engine: Host) => {
     const room = rooms.get(engine) ?? new Mailroom(engine, model)
     rooms.set(engine, room)
     return room
@@ -123,16 +124,17 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
     model,
     evolve: options.evolve,
     decide: options.decide,
-    async read(engine, id) {
+    async read(rp, id) {
+      const engine = hostOf(rp)
       const head = await existing(engine.kernel, timelineId(prefix + id))
       return await stateAt(engine, model, id, { seq: head.seq })
     },
-    async [opens](engine: Reprise, id: string | undefined, open: OpenOptions) {
+    async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       const room = roomOf(engine)
       return new AggregateHandle<State, Evolve, Decide>(engine, model, await room.open(id, open), room)
     },
-    [works](engine: Reprise) {
+    [works](engine: Host) {
       roomOf(engine).serve()
     },
     [reads](entry: Entry) {

@@ -4,9 +4,9 @@
 import { type MissingPath, missingPaths, upcast } from '../../core/fold.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import { unpackRun } from '../../core/run.ts'
-import { systemPrefix } from '../../engine/definition.ts'
+import { type Engine, systemPrefix } from '../../engine/definition.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { layerPrefix } from './envelope.ts'
 import type { Model } from './types.ts'
 
@@ -22,12 +22,12 @@ export interface EventsCheck {
 
 /** @example if (!(await checkEvents(rp, account)).ok) process.exit(1) */
 export async function checkEvents(
-  engine: Reprise,
+  rp: Engine,
   definition: { readonly prefix: string; readonly model: Pick<Model<never>, 'upcasters' | 'evolve'> },
 ): Promise<EventsCheck> {
   const { upcasters, evolve } = definition.model
   const counts = new Map<string, { type: string; version: number; count: number }>()
-  for await (const { type, version } of storedTypes(engine, definition.prefix)) {
+  for await (const { type, version } of storedTypes(hostOf(rp), definition.prefix)) {
     if (type.startsWith(systemPrefix) || type.startsWith(layerPrefix)) continue
     const key = `${version} ${type}`
     const kind = counts.get(key) ?? { type, version, count: 0 }
@@ -67,13 +67,13 @@ function finalType(type: string, version: number, upcasters: Parameters<typeof u
 type Typed = { readonly type: string; readonly version: number }
 
 /** Where types are hidden (KeyRing.hides), the entries have to be opened after all. */
-async function* storedTypes(engine: Reprise, scope: string): AsyncGenerator<Typed> {
+async function* storedTypes(engine: Host, scope: string): AsyncGenerator<Typed> {
   const reader = new FeedReader(engine.kernel, [scope], { mayBeTrimmed: true })
   for (let after: FeedPosition = feedStart, isEnd = false; !isEnd; ) {
     const page = engine.kernel.sealer.hidesTypes
       ? await reader.page(after)
-      : await engine
-          .feed(after, { prefixes: [scope] })
+      : await engine.kernel.store
+          .feed(after, { prefixes: [scope] }, 1000)
           .then(({ items, ...rest }) => ({ ...rest, entries: items.flatMap(({ run }): Typed[] => unpackRun(run)) }))
     yield* page.entries
     after = page.next

@@ -3,8 +3,9 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
+import type { Past } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
-import type { Past, Reprise } from '../../engine/reprise.ts'
 import { type Happened, historyOf, stateAt, type When } from './history.ts'
 import type { Live } from './live.ts'
 import type { Mailroom } from './mailroom.ts'
@@ -14,13 +15,13 @@ import type { CommandOptions, Done, EventOf, InputArgs, Model } from './types.ts
 export class AggregateHandle<State, Evolve, Decide> {
   readonly id: string
   readonly timeline: string
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #model: Model<State>
   readonly #live: Live<State>
   readonly #room: Mailroom<State>
   #isClosed = false
 
-  constructor(engine: Reprise, model: Model<State>, live: Live<State>, room: Mailroom<State>) {
+  constructor(engine: Host, model: Model<State>, live: Live<State>, room: Mailroom<State>) {
     this.#engine = engine
     this.#model = model
     this.#live = live

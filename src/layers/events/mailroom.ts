@@ -7,8 +7,8 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/ports.ts'
 import { originDigest } from '../../core/run.ts'
 import type { Fold, OpenOptions } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import { newOperation } from '../../engine/kernel.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { lookEvery } from '../../engine/subscription/wake-up.ts'
 import { refusedType } from './envelope.ts'
 import { Live } from './live.ts'
@@ -30,12 +30,12 @@ export function queueOf(name: string): string {
 }
 
 export class Mailroom<State> {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #model: Model<State>
   readonly #lives = new Map<string, Promise<Live<State>>>()
   #isServing = false
 
-  constructor(engine: Reprise, model: Model<State>) {
+  constructor(engine: Host, model: Model<State>) {
     this.#engine = engine
     this.#model = model
     engine.declare(aggregateModel(model.name, model.prefix, model.fold as Fold<never>))
@@ -167,7 +167,7 @@ function readLetter(data: unknown, message: Message): Letter {
 }
 
 /** Makes sure that somebody will look at its mail: the timeline exists and lies in the queue of its kind. */
-export async function address(engine: Reprise, prefix: string, name: string, id: string): Promise<string> {
+export async function address(engine: Host, prefix: string, name: string, id: string): Promise<string> {
   const { store, hash, random, committer, worker } = engine.kernel
   const timeline = timelineId(prefix + id)
   const queue = queueOf(name)
@@ -198,7 +198,7 @@ export async function address(engine: Reprise, prefix: string, name: string, id:
 
 /** @example await send(rp, account, 'bob', 'deposit', { amount: 5 }, { id: 'transfer-17' }) */
 export async function sendCommand(
-  engine: Reprise,
+  engine: Host,
   to: { readonly name: string; readonly prefix: string },
   id: string,
   letter: Letter,

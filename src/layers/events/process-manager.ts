@@ -7,7 +7,8 @@ import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Along } from '../../engine/commit/writer.ts'
 import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
 import { callPure } from '../../engine/guard/zone.ts'
-import { messageContext, type Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
+import { messageContext } from '../../engine/message.ts'
 import { PositionSink, progressFold } from '../../engine/subscription/position-sink.ts'
 import { PoisonError, placeOf } from '../../engine/subscription/sink.ts'
 import { Subscription } from '../../engine/subscription/subscription.ts'
@@ -43,7 +44,7 @@ export function command<Decide, Name extends keyof Decide & string>(
 
 /** A command by mail, from anywhere: done when its aggregate is next open in a process that works for its kind. */
 export async function send(
-  engine: Reprise,
+  engine: Host,
   outgoing: Outgoing,
   options: { readonly id?: string; readonly meta?: Metadata } = {},
 ): Promise<string> {
@@ -104,8 +105,8 @@ export function processManager<Sources extends readonly EventSource[], On extend
     type === refusedType ? options.onRefused?.(event as unknown as RefusedLetter, at) : on[type]?.(event, at)
   const wants = (type: string) => Object.hasOwn(on, type) || (type === refusedType && options.onRefused !== undefined)
   const retry = resolveRetry({ attempts: 1, ...options.retry })
-  const running = new WeakMap<Reprise, ProcessManager>()
-  const start = (engine: Reprise): ProcessManager => {
+  const running = new WeakMap<Host, ProcessManager>()
+  const start = (engine: Host): ProcessManager => {
     const held = running.get(engine)
     if (held) return held
     engine.declare(helperModel(processKind, name, `process/${name}`, progressFold as Fold<never>))
@@ -120,17 +121,17 @@ export function processManager<Sources extends readonly EventSource[], On extend
   return {
     kind: 'process-manager',
     name,
-    [opens]: async (engine: Reprise) => start(engine),
-    [works]: (engine: Reprise) => void start(engine),
+    [opens]: async (engine: Host) => start(engine),
+    [works]: (engine: Host) => void start(engine),
   }
 }
 
 class MailSink extends PositionSink<Occurrence> {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #name: string
   readonly #reactTo: (occurrence: Occurrence) => Reaction
 
-  constructor(engine: Reprise, name: string, reactTo: (occurrence: Occurrence) => Reaction) {
+  constructor(engine: Host, name: string, reactTo: (occurrence: Occurrence) => Reaction) {
     super(engine, `process/${name}`)
     this.#engine = engine
     this.#name = name

@@ -3,7 +3,7 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ResolvedRetry } from '../../core/retry.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import { isSame, type Quarantined, type Sink } from '../../engine/subscription/sink.ts'
 import { type CatchUpOptions, Subscription, type SubscriptionStatus } from '../../engine/subscription/subscription.ts'
 import { lookEvery } from '../../engine/subscription/wake-up.ts'
@@ -32,7 +32,7 @@ export interface ProjectionModel<State> {
   readonly name: string
   readonly version: string
   readonly partitions: number
-  build(engine: Reprise, generation: number, partitions: number): Build<State>
+  build(engine: Host, generation: number, partitions: number): Build<State>
 }
 
 export interface RebuildOptions {
@@ -57,7 +57,7 @@ const progressMs = 100
 
 export class ProjectionHandle<State> {
   readonly name: string
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #model: ProjectionModel<State>
   readonly #forget: () => void
   readonly #stopLooking: () => void
@@ -66,7 +66,7 @@ export class ProjectionHandle<State> {
   #isRebuilding = false
   #isClosed = false
 
-  private constructor(engine: Reprise, model: ProjectionModel<State>, running: Running<State>) {
+  private constructor(engine: Host, model: ProjectionModel<State>, running: Running<State>) {
     this.name = model.name
     this.#engine = engine
     this.#model = model
@@ -80,7 +80,7 @@ export class ProjectionHandle<State> {
     )
   }
 
-  static async start<State>(engine: Reprise, model: ProjectionModel<State>): Promise<ProjectionHandle<State>> {
+  static async start<State>(engine: Host, model: ProjectionModel<State>): Promise<ProjectionHandle<State>> {
     const { live, retiring } = await readBuilds(engine, catalogOf(model.name), model.version)
     await checkPartitions(engine, model, live)
     if (retiring !== null) await retire(engine, model, retiring)
@@ -178,7 +178,7 @@ export class ProjectionHandle<State> {
   }
 
   /** In another number of partitions than the live generation has: made beside it, from the first event, and swapped. */
-  static async rescale<State>(engine: Reprise, model: ProjectionModel<State>, options: RebuildOptions): Promise<void> {
+  static async rescale<State>(engine: Host, model: ProjectionModel<State>, options: RebuildOptions): Promise<void> {
     const { live } = await readBuilds(engine, catalogOf(model.name), model.version)
     if ((await partitionsOf(engine, model, live)) === model.partitions) return
     const next = await makeGeneration(engine, model, live, options)
@@ -224,7 +224,7 @@ export class ProjectionHandle<State> {
 
 /** The next generation, caught up and swapped in. It goes on with one that was begun. */
 async function makeGeneration<State>(
-  engine: Reprise,
+  engine: Host,
   model: ProjectionModel<State>,
   from: number,
   options: RebuildOptions,
@@ -253,7 +253,7 @@ async function makeGeneration<State>(
   }
 }
 
-async function generationAfter<State>(engine: Reprise, model: ProjectionModel<State>, from: number): Promise<number> {
+async function generationAfter<State>(engine: Host, model: ProjectionModel<State>, from: number): Promise<number> {
   const { name, version, partitions } = model
   return await nextGeneration(engine, catalogOf(name), version, from, partitions, {
     async exists(generation) {
@@ -265,12 +265,12 @@ async function generationAfter<State>(engine: Reprise, model: ProjectionModel<St
 }
 
 /** What a generation consists of, without working on it. */
-function partsOf<State>(engine: Reprise, model: ProjectionModel<State>, generation: number): Build<State> {
+function partsOf<State>(engine: Host, model: ProjectionModel<State>, generation: number): Build<State> {
   return model.build(engine, generation, model.partitions)
 }
 
 /** Removes a generation that was replaced; begun again by whoever comes next, if a crash cuts it off. */
-async function retire<State>(engine: Reprise, model: ProjectionModel<State>, generation: number): Promise<void> {
+async function retire<State>(engine: Host, model: ProjectionModel<State>, generation: number): Promise<void> {
   const { name, version } = model
   const partitions = (await partitionsOf(engine, model, generation)) ?? model.partitions
   await partsOf(engine, { ...model, partitions }, generation).retire()
@@ -278,11 +278,7 @@ async function retire<State>(engine: Reprise, model: ProjectionModel<State>, gen
 }
 
 /** Whoever opens a generation in another number of partitions would miss some of it, or count some of it twice. */
-async function checkPartitions<State>(
-  engine: Reprise,
-  model: ProjectionModel<State>,
-  generation: number,
-): Promise<void> {
+async function checkPartitions<State>(engine: Host, model: ProjectionModel<State>, generation: number): Promise<void> {
   const { name, version, partitions } = model
   const known = await partitionsOf(engine, model, generation)
   if (known === null)
@@ -297,7 +293,7 @@ async function checkPartitions<State>(
 
 /** As noted, or as its timelines show; null: nothing was built yet. */
 async function partitionsOf<State>(
-  engine: Reprise,
+  engine: Host,
   model: ProjectionModel<State>,
   generation: number,
 ): Promise<number | null> {
@@ -310,7 +306,7 @@ async function partitionsOf<State>(
   return numbers.length > 0 ? Math.max(...numbers) + 1 : null
 }
 
-async function watchProgress(engine: Reprise, next: Running<unknown>, options: RebuildOptions): Promise<void> {
+async function watchProgress(engine: Host, next: Running<unknown>, options: RebuildOptions): Promise<void> {
   const { clock } = engine.kernel
   const tell = () => {
     const statuses = next.runners.map((runner) => runner.status)
@@ -335,7 +331,7 @@ async function watchProgress(engine: Reprise, next: Running<unknown>, options: R
 }
 
 async function run<State>(
-  engine: Reprise,
+  engine: Host,
   model: ProjectionModel<State>,
   generation: number,
   isLive: boolean,

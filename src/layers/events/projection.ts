@@ -7,8 +7,8 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Validity } from '../../core/validity.ts'
-import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import { checkName, type Engine, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { type SqlName, tableOfGeneration } from '../../engine/sql.ts'
 import { FairShare } from '../../engine/subscription/fair-share.ts'
 import { progressFold } from '../../engine/subscription/position-sink.ts'
@@ -71,12 +71,12 @@ export interface ProjectionDefinition<State> extends Entity<ProjectionHandle<Sta
   readonly kind: 'projection'
   readonly name: string
   /** The generation that readers are to read now, without opening it: it is part of the names of your tables. */
-  generation(engine: Reprise): Promise<number>
+  generation(rp: Engine): Promise<number>
   /**
    * Builds it in the number of partitions that this definition has, beside the live one, and takes its place. Readers and
    * processes of the old number go on until then; one that was cut off is gone on with.
    */
-  rescale(engine: Reprise, options?: RebuildOptions): Promise<void>
+  rescale(rp: Engine, options?: RebuildOptions): Promise<void>
 }
 
 export interface SqlProjectionDefinition extends ProjectionDefinition<null> {
@@ -169,7 +169,7 @@ function inMemory<State, Shown>(
 }
 
 /** What every kind of projection says of its partitions. */
-function shareOut(engine: Reprise, name: string, version: string, generation: number, partitions: number) {
+function shareOut(engine: Host, name: string, version: string, generation: number, partitions: number) {
   const sinks: Sink<Occurrence>[] = []
   const countOwned = () => sinks.filter((sink) => sink.isOwned).length
   const share = new FairShare(engine.kernel, `projection ${name}`, partitions, countOwned)
@@ -303,7 +303,7 @@ function define<State>(
   name: string,
   version: string,
   partitions: number,
-  buildIn: (engine: Reprise, generation: number, partitions: number) => Build<State>,
+  buildIn: (engine: Host, generation: number, partitions: number) => Build<State>,
 ): ProjectionDefinition<State> {
   checkName('projection', name)
   if (!/^[A-Za-z0-9._]{1,40}$/.test(version)) {
@@ -313,8 +313,8 @@ function define<State>(
   }
   const model: ProjectionModel<State> = { name, version, partitions, build: buildIn }
   // One handle an engine: opening it again shares it, and working for it keeps it open.
-  const open = new WeakMap<Reprise, Promise<ProjectionHandle<State>>>()
-  const openOnce = async (engine: Reprise): Promise<ProjectionHandle<State>> => {
+  const open = new WeakMap<Host, Promise<ProjectionHandle<State>>>()
+  const openOnce = async (engine: Host): Promise<ProjectionHandle<State>> => {
     const held = await open.get(engine)?.catch(() => undefined)
     if (held && !held.isClosed) return held
     const opening = ProjectionHandle.start(engine, model)
@@ -324,12 +324,12 @@ function define<State>(
   return {
     kind: 'projection',
     name,
-    generation: (engine) => liveGeneration(engine, catalogOf(name), version),
-    rescale: (engine, options = {}) => ProjectionHandle.rescale(engine, model, options),
-    async [opens](engine: Reprise) {
+    generation: (rp) => liveGeneration(hostOf(rp), catalogOf(name), version),
+    rescale: (rp, options = {}) => ProjectionHandle.rescale(hostOf(rp), model, options),
+    async [opens](engine: Host) {
       return (await openOnce(engine)).share()
     },
-    [works](engine: Reprise) {
+    [works](engine: Host) {
       openOnce(engine)
         .then((handle) => handle.share())
         .catch((error) => engine.events.emit('problem', { where: `projection ${name}`, error }))

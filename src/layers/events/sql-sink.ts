@@ -4,7 +4,7 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import { feedStart, type Sql } from '../../core/ports.ts'
 import type { Along } from '../../engine/commit/writer.ts'
 import { callPureSql } from '../../engine/guard/zone.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import type { ShareGate } from '../../engine/subscription/fair-share.ts'
 import { PositionSink, type Progress, progressFold } from '../../engine/subscription/position-sink.ts'
 import { type Handling, PoisonError, placeOf } from '../../engine/subscription/sink.ts'
@@ -28,14 +28,14 @@ export interface Setup {
 }
 
 export class SqlSink extends PositionSink<Occurrence> {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #on: SqlHandlers
   readonly #generation: number
   readonly #setup: Setup | undefined
   #handling: Handling | null = null
 
   constructor(
-    engine: Reprise,
+    engine: Host,
     timeline: string,
     options: {
       readonly on: SqlHandlers

@@ -6,7 +6,7 @@ import { isReprise } from '../../core/errors.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import type { Entity } from '../../engine/definition.ts'
 import { callPure } from '../../engine/guard/zone.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Host } from '../../engine/host.ts'
 import type { ShareGate } from '../../engine/subscription/fair-share.ts'
 import { OwnedSink } from '../../engine/subscription/owned-sink.ts'
 import {
@@ -39,7 +39,7 @@ export interface OffsetTx {
 export type TableHandlers<Tx> = Readonly<Record<string, ((tx: Tx, event: never, at: EventAt) => void) | undefined>>
 
 export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableTarget<Tx>> {
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #name: string
   readonly #into: Entity<TableTarget<Tx>>
   readonly #id: string | undefined
@@ -48,7 +48,7 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableT
   #isBroken = false
 
   constructor(
-    engine: Reprise,
+    engine: Host,
     name: string,
     into: Entity<TableTarget<Tx>>,
     id: string | undefined,

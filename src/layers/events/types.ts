@@ -4,8 +4,8 @@
 import type { Upcasters } from '../../core/fold.ts'
 import type { Sql } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import type { EntryInfo } from '../../engine/raw.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 
 /** What goes along with an event besides its data: who and why. */
@@ -116,5 +116,5 @@ export interface Model<State> {
   check(event: unknown): unknown
   evolveAll(state: State, entries: readonly NewEntry[], timeline: string, after: number, now: number): State
   /** A promise only if there is something to seal. */
-  seal(engine: Reprise, id: string, entries: readonly NewEntry[]): readonly NewEntry[] | Promise<readonly NewEntry[]>
+  seal(engine: Host, id: string, entries: readonly NewEntry[]): readonly NewEntry[] | Promise<readonly NewEntry[]>
 }

@@ -4,9 +4,9 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { overlaps } from '../../core/scope.ts'
-import { checkName, type Readable, reads } from '../../engine/definition.ts'
+import { checkName, type Engine, type Readable, reads } from '../../engine/definition.ts'
+import { hostOf } from '../../engine/host.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { type Lag, lagBehind } from '../../engine/subscription/feed-stream.ts'
 import { defineJob, type JobDefinition } from './definition.ts'
 import { type JobOptions, resolveJob } from './options.ts'
@@ -95,7 +95,8 @@ export function cursorOf(name: string): string {
 }
 
 /** How far a consumer is behind. */
-export async function consumerLag(engine: Reprise, definition: AnyConsumer): Promise<Lag> {
+export async function consumerLag(rp: Engine, definition: AnyConsumer): Promise<Lag> {
+  const engine = hostOf(rp)
   const { name, prefixes } = definition
   const row = (await engine.kernel.store.cursors()).find((cursor) => cursor.name === cursorOf(name))
   if (!row) throw new RepriseError('NOT_FOUND', `consumer ${name} has not run yet`, { name })
@@ -107,7 +108,8 @@ export async function consumerLag(engine: Reprise, definition: AnyConsumer): Pro
  * with what history is left.
  * @example await releaseConsumer(rp, mailer)
  */
-export async function releaseConsumer(engine: Reprise, definition: AnyConsumer): Promise<void> {
+export async function releaseConsumer(rp: Engine, definition: AnyConsumer): Promise<void> {
+  const engine = hostOf(rp)
   const id = timelineId(definition.timelines[0]!)
   if (!(await engine.head(id))) {
     throw new RepriseError('NOT_FOUND', `consumer ${definition.name} has not run yet`, { name: definition.name })

@@ -6,8 +6,8 @@ import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute, Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
 import { fairShare } from '../../engine/subscription/fair-share.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
@@ -42,7 +42,7 @@ export class JobRun<T = unknown> {
   readonly name: string
   /** The timelines of the job, one a shard. */
   readonly timelines: readonly string[]
-  readonly #engine: Reprise
+  readonly #engine: Host
   readonly #job: ResolvedJob<T>
   readonly #fold: Fold<JobState>
   readonly #bench: Workbench<T>
@@ -67,7 +67,7 @@ export class JobRun<T = unknown> {
   #isFresh = true
   #endedMs: number | null = null
 
-  constructor(engine: Reprise, name: string, job: ResolvedJob<T>, fold: Fold<JobState>, options: RunStart = {}) {
+  constructor(engine: Host, name: string, job: ResolvedJob<T>, fold: Fold<JobState>, options: RunStart = {}) {
     this.name = name
     this.#engine = engine
     this.#job = job

@@ -4,6 +4,7 @@
 import { feedStart } from '../../../core/ports.ts'
 import { isWithin } from '../../../core/scope.ts'
 import { type Readable, reads, systemPrefix } from '../../../engine/definition.ts'
+import { hostOf } from '../../../engine/host.ts'
 import type { Entry } from '../../../engine/recovery/history.ts'
 import { FeedStream } from '../../../engine/subscription/feed-stream.ts'
 import type { Chunk, ReadContext, Reader, Source } from '../source.ts'
@@ -36,7 +37,15 @@ class FeedItems implements Reader<Entry> {
     this.#options = options
     const { prefixes: scopes, forks, follow } = options
     // Its cursor keeps history: what is gone was gone before it came.
-    this.#stream = new FeedStream(engine.kernel, { scopes, forks, follow, after, signal, mayBeTrimmed: true, pageRuns })
+    this.#stream = new FeedStream(hostOf(engine).kernel, {
+      scopes,
+      forks,
+      follow,
+      after,
+      signal,
+      mayBeTrimmed: true,
+      pageRuns,
+    })
   }
 
   async next(): Promise<Chunk<Entry> | null> {

@@ -8,7 +8,7 @@ import { findCircles } from '../scripts/circles.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 /** Folders that are held to it so far. */
-const folders = ['src/layers/workflow']
+const folders = ['src/layers/workflow', 'src/layers/job']
 
 function sourcesOf(folder: string): Source[] {
   return readdirSync(root + folder, { recursive: true, encoding: 'utf8' })

@@ -4,7 +4,8 @@
 import type { Clock } from '../../core/ports.ts'
 import { isPromise, within } from './attempt.ts'
 import type { ResolvedJob } from './options.ts'
-import type { Ride, Task } from './task.ts'
+import type { Ride } from './shard.ts'
+import type { Task } from './task.ts'
 
 export interface BatchOutcomes<T> {
   succeeded(task: Task<T>): void

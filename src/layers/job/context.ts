@@ -38,9 +38,9 @@ export interface BatchContext<T> {
 
 export class TaskContext<T> implements ItemContext {
   readonly #task: Task<T>
-  readonly #shard: Shard<T>
+  readonly #shard: Shard<Task<T>>
 
-  constructor(task: Task<T>, shard: Shard<T>) {
+  constructor(task: Task<T>, shard: Shard<Task<T>>) {
     this.#task = task
     this.#shard = shard
   }

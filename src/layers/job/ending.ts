@@ -2,9 +2,11 @@
 
 import type { Kernel } from '../../engine/kernel.ts'
 import { entry } from './entries.ts'
-import type { Shard } from './shard.ts'
+import type { Shard, ShardItem } from './shard.ts'
 
-export async function finishShard<T>(kernel: Kernel, shard: Shard<T>, skipped: number, goesOn: boolean): Promise<void> {
+type AnyShard = Pick<Shard<ShardItem>, 'state' | 'open' | 'write' | 'attributes'>
+
+export async function finishShard(kernel: Kernel, shard: AnyShard, skipped: number, goesOn: boolean): Promise<void> {
   const { round, roundDone, roundFailed, cursor } = shard.state
   const data = { round, done: roundDone, skipped, failed: roundFailed, cursor: goesOn ? cursor : null }
   await shard.write([entry('finished', data)], {
@@ -15,7 +17,7 @@ export async function finishShard<T>(kernel: Kernel, shard: Shard<T>, skipped: n
   await checkpointQuietly(kernel, shard, 'finished')
 }
 
-export async function leaveShard<T>(kernel: Kernel, shard: Shard<T>, because: string): Promise<void> {
+export async function leaveShard(kernel: Kernel, shard: AnyShard, because: string): Promise<void> {
   await shard.write([entry('stopped', { because })], {
     status: 'stopped',
     wakeup: kernel.worker.now(),
@@ -25,7 +27,7 @@ export async function leaveShard<T>(kernel: Kernel, shard: Shard<T>, because: st
 }
 
 /** History has it all: a checkpoint that fails costs the next start some time, nothing else. */
-async function checkpointQuietly<T>(kernel: Kernel, shard: Shard<T>, trigger: string): Promise<void> {
+async function checkpointQuietly(kernel: Kernel, shard: AnyShard, trigger: string): Promise<void> {
   try {
     await shard.open.checkpoint({ trigger })
   } catch (error) {

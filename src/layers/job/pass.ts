@@ -2,8 +2,8 @@
 // limits, and is over when everything it read is settled. It knows nothing of rounds or of other processes.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import type { Host } from '../../engine/host.ts'
 import { fingerprint } from './digest.ts'
 import type { Cursor } from './entries.ts'
 import { identify } from './identity.ts'
@@ -17,12 +17,12 @@ import type { Workbench } from './workbench.ts'
 const breathEveryMs = 8
 
 export class Pass<T> {
-  readonly shards: readonly Shard<T>[]
+  readonly shards: readonly Shard<Task<T>>[]
   readonly #engine: Host
   readonly #kernel: Kernel
   readonly #job: ResolvedJob<T>
   readonly #bench: Workbench<T>
-  readonly #byIndex = new Map<number, Shard<T>>()
+  readonly #byIndex = new Map<number, Shard<Task<T>>>()
   readonly #controller = new AbortController()
   #stopWaiting: (() => void) | null = null
   #reader: PatientReader<T> | null = null
@@ -31,7 +31,7 @@ export class Pass<T> {
   #breathAt = 0
   #readingSince: number | null = null
 
-  constructor(engine: Host, job: ResolvedJob<T>, shards: readonly Shard<T>[], bench: Workbench<T>) {
+  constructor(engine: Host, job: ResolvedJob<T>, shards: readonly Shard<Task<T>>[], bench: Workbench<T>) {
     this.#engine = engine
     this.#kernel = engine.kernel
     this.#job = job
@@ -59,7 +59,7 @@ export class Pass<T> {
   }
 
   /** Where it begins: at the earliest cursor of its shards; a shard without one starts at the beginning. */
-  static startOf<T>(shards: readonly Shard<T>[]): Cursor | null {
+  static startOf<T>(shards: readonly Shard<Task<T>>[]): Cursor | null {
     let start: Cursor | null | undefined
     for (const { state } of shards) {
       if (state.cursor === null) return null
@@ -71,7 +71,7 @@ export class Pass<T> {
   /** Resolves when the source is at its end (true) or reading was called off (false). Items may still be in flight. */
   async run(): Promise<boolean> {
     const start = Pass.startOf(this.shards)
-    for (const shard of this.shards) shard.beginPass(start)
+    for (const shard of this.shards) shard.marks.begin(start, shard.state.cursor)
     this.#ordinal = start?.ordinal ?? 0
     await this.redrive()
     const { signal } = this.#controller
@@ -141,7 +141,7 @@ export class Pass<T> {
         const cursor = { position: chunk.after.position, ordinal: this.#ordinal }
         for (const shard of this.shards) {
           shard.passed(cursor)
-          shard.noteMoves()
+          this.#bench.noteMoves(shard)
         }
       }
     }
@@ -172,18 +172,18 @@ export class Pass<T> {
 
   #taskFor(item: T, own: string | undefined, isRepeated: boolean): Task<T> | null {
     if (!isRepeated) this.#read += 1
-    const skipped = (shard: Shard<T>) => (isRepeated ? null : this.#bench.skipped(shard))
+    const skipped = () => (isRepeated ? null : this.#bench.skipped())
     const key = identify(this.#job, item, own)
     const print = fingerprint(key)
     const shard = this.#byIndex.get(this.#job.shards === 1 ? 0 : shardOf(print, this.#job.shards))
     // Another process, or another pass, does the rest.
     if (!shard || shard.isLeaving || shard.lost) return null
     const version = this.#job.version ? this.#job.version(item) : ''
-    if (shard.inFlight.has(key, print)) return skipped(shard)
-    if (shard.isFinished(key, print, version)) return skipped(shard)
+    if (shard.inFlight.has(key, print)) return skipped()
+    if (shard.isFinished(key, print, version)) return skipped()
     const letter = shard.state.dead.size > 0 ? shard.state.dead.get(key) : undefined
-    if (letter && letter.version === version) return skipped(shard)
-    return new Task(item, key, print, version, shard, shard.mark)
+    if (letter && letter.version === version) return skipped()
+    return new Task(item, key, print, version, shard, shard.marks.tip)
   }
 
   /** What a person sent back goes first. True: something was started. */

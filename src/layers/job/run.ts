@@ -25,6 +25,7 @@ import type { JobEvent, JobProgress, JobReport } from './progress.ts'
 import { checkShards, deadOf, isFinished, roundOf, timelinesOf } from './rounds.ts'
 import { Shard } from './shard.ts'
 import type { JobState } from './state.ts'
+import type { Task } from './task.ts'
 import { Workbench } from './workbench.ts'
 
 export interface RunStart {
@@ -46,7 +47,7 @@ export class JobRun<T = unknown> {
   readonly #job: ResolvedJob<T>
   readonly #fold: Fold<JobState>
   readonly #bench: Workbench<T>
-  readonly #shards = new Map<number, Shard<T>>()
+  readonly #shards = new Map<number, Shard<Task<T>>>()
   readonly #passes = new Map<Pass<T>, Promise<void>>()
   readonly #announcer: Announcer
   readonly #alarm: Alarm
@@ -208,7 +209,7 @@ export class JobRun<T = unknown> {
     const open = heads.flatMap((head, index) => (isFinished(head, this.#round) ? [] : [index]))
     if (open.length === 0) return true
     const fair = await this.#fairShare()
-    const taken: Shard<T>[] = []
+    const taken: Shard<Task<T>>[] = []
     for (const index of open) {
       if (this.#shards.has(index) || this.#shards.size >= fair) continue
       const head = heads[index]
@@ -268,10 +269,10 @@ export class JobRun<T = unknown> {
     return true
   }
 
-  async #letGo(shard: Shard<T>): Promise<void> {
+  async #letGo(shard: Shard<Task<T>>): Promise<void> {
     await this.#bench.leave(shard)
     if (shard.lost || this.#stopping) return
-    await shard.settle()
+    await this.#bench.settle(shard)
     await this.#release(shard, 'handed over to another process')
   }
 
@@ -279,7 +280,7 @@ export class JobRun<T = unknown> {
     if (this.#claimed.length === 0) return
     const heads = await this.#engine.kernel.store.head(this.timelines.map((id) => timelineId(id)))
     this.#round = roundOf(heads)
-    const taken: Shard<T>[] = []
+    const taken: Shard<Task<T>>[] = []
     for (const head of this.#claimed) {
       const index = this.timelines.indexOf(head.timeline)
       taken.push(await this.#begin(index, await this.#engine.adopt(head, this.#fold)))
@@ -288,7 +289,7 @@ export class JobRun<T = unknown> {
     this.#startPass(taken)
   }
 
-  async #take(index: number): Promise<Shard<T> | null> {
+  async #take(index: number): Promise<Shard<Task<T>> | null> {
     const id = timelineId(this.timelines[index]!)
     try {
       return await this.#begin(index, await this.#engine.openTimeline(id, this.#fold))
@@ -299,19 +300,15 @@ export class JobRun<T = unknown> {
     }
   }
 
-  async #begin(index: number, open: OpenTimeline<JobState>): Promise<Shard<T>> {
+  async #begin(index: number, open: OpenTimeline<JobState>): Promise<Shard<Task<T>>> {
     const { kernel } = this.#engine
     const { state } = open
     if (wasLeft(state)) this.#resumedFrom ??= open.coordinate
     this.#recoveries.push(open.recovery)
-    const shard: Shard<T> = new Shard(kernel, open, index, this.#job, {
-      onDone: (tasks) => this.#bench.done(tasks),
-      onRefused: (task, error) => this.#bench.refused(task, error),
-      onLost: () => {
-        this.#shards.delete(index)
-        this.#bench.lost(shard)
-        this.#alarm.ring()
-      },
+    const shard: Shard<Task<T>> = new Shard(kernel, open, index, this.#job, () => {
+      this.#shards.delete(index)
+      this.#bench.lost(shard)
+      this.#alarm.ring()
     })
     // It never said that it stopped: the process died. One of the items then in flight may be the reason.
     if (state.status === 'running') shard.careful = 2 * this.#job.concurrency * this.#job.batchSize
@@ -327,7 +324,7 @@ export class JobRun<T = unknown> {
     return shard
   }
 
-  #startPass(shards: readonly Shard<T>[]): void {
+  #startPass(shards: readonly Shard<Task<T>>[]): void {
     if (this.#status !== 'stopping') this.#status = 'running'
     const pass = new Pass(this.#engine, this.#job, shards, this.#bench)
     const over = this.#runPass(pass)
@@ -351,18 +348,18 @@ export class JobRun<T = unknown> {
       // A person may have sent some back while it ran.
       while (isAll && !this.#stopping && !shard.lost && (await pass.redrive())) await this.#bench.drained(shard)
       if (shard.lost || shard.isLeaving || this.#stopping || !isAll) continue
-      await shard.settle()
+      await this.#bench.settle(shard)
       if (!shard.isLeaving) await this.#finish(shard)
     }
   }
 
-  async #finish(shard: Shard<T>): Promise<void> {
+  async #finish(shard: Shard<Task<T>>): Promise<void> {
     await finishShard(this.#engine.kernel, shard, this.#bench.counts.skipped, this.#job.source.goesOn ?? false)
     this.#shards.delete(shard.index)
     await shard.open.close()
   }
 
-  async #release(shard: Shard<T>, because: string): Promise<void> {
+  async #release(shard: Shard<Task<T>>, because: string): Promise<void> {
     await leaveShard(this.#engine.kernel, shard, because)
     this.#shards.delete(shard.index)
     await shard.open.close()
@@ -376,7 +373,7 @@ export class JobRun<T = unknown> {
     for (const shard of shards) {
       if (shard.lost) continue
       try {
-        await shard.settle()
+        await this.#bench.settle(shard)
         await this.#release(shard, because)
       } catch (error) {
         if (!shard.lost) throw error

@@ -1,10 +1,10 @@
-// One timeline of a job, owned by this process: its finished keys, the items that completed and wait to become durable,
-// and how far the source is settled. Everything that completes in one moment goes into one entry; an item keeps its slot
-// until that entry is durable, so a crash repeats at most as many items as may be in flight.
+// One timeline of a job, owned by this process: its finished keys, its items in flight, how far the source is settled, and
+// the record of what came of each item. It is called, by those who do the work, and calls nobody; only that it was lost to
+// another process is told.
 
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Attribute } from '../../core/ports.ts'
+import type { Attribute, Sql } from '../../core/ports.ts'
 import { liveIdOf } from '../../core/scope.ts'
 import type { Along } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
@@ -12,24 +12,25 @@ import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { versionPrint } from './digest.ts'
 import { type Cursor, type DeadData, entry, toFailure } from './entries.ts'
 import type { FinishedSet } from './finished.ts'
-import { Flight } from './flight.ts'
+import { Flight, type InFlight } from './flight.ts'
+import { type Marked, Marks } from './marks.ts'
 import { finishedSet, type JobState } from './state.ts'
-import type { Ride, Task } from './task.ts'
 
-/** A place in the source: passed when everything read before it is settled. */
-export interface Mark {
-  readonly cursor: Cursor
-  outstanding: number
+/** An item on its way, as far as its shard is concerned. */
+export interface ShardItem extends InFlight, Marked {
+  readonly item: unknown
+  readonly version: string
+  /** Failed so far. */
+  readonly attempts: number
+  readonly retryAt: number
+  readonly result: unknown
+  crashes: number
+  readonly rides: readonly Ride[] | null
+  abort(reason: Error): void
 }
 
-export interface ShardHooks<T> {
-  /** The record that these items are done is durable. */
-  onDone(tasks: readonly Task<T>[]): void
-  /** Its result could not be kept, or its SQL failed. */
-  onRefused(task: Task<T>, error: unknown): void
-  /** Nothing more can be written: another owner, or a store that does not answer. */
-  onLost(error: unknown): void
-}
+/** SQL of the user's that commits with the record that an item is done. */
+export type Ride = (sql: Sql) => Promise<unknown> | unknown
 
 const keysPerEntry = 1000
 const attributesEveryMs = 1000
@@ -37,25 +38,20 @@ const moveEveryMs = 1000
 /** An entry may hold a thousand keys, so entries alone do not say how long a replay takes. Replays in less than a second. */
 const keysPerCheckpoint = 100_000
 
-export class Shard<T> {
+export class Shard<Item extends ShardItem> {
   readonly index: number
   readonly open: OpenTimeline<JobState>
   readonly finished: FinishedSet
-  readonly inFlight = new Flight<Task<T>>()
+  readonly inFlight = new Flight<Item>()
   /** Items right after a crash are noted before they are tried. */
   careful = 0
   /** No new items: it is being handed over or stopped. */
   isLeaving = false
   readonly #kernel: Kernel
-  readonly #hooks: ShardHooks<T>
+  readonly #onLost: () => void
   readonly #keepsResults: boolean
   readonly #cursorName: string | null
-  #completed: Task<T>[] = []
-  #isWriting = false
-  #flushed: (() => void)[] = []
-  #marks: Mark[] = []
-  #tip: Mark
-  #cursorWritten: Cursor | null
+  readonly marks: Marks
   #attributesAt = Number.NEGATIVE_INFINITY
   #movedAt: number
   #lost: unknown = null
@@ -66,17 +62,16 @@ export class Shard<T> {
     open: OpenTimeline<JobState>,
     index: number,
     settings: { readonly keepsResults: boolean; readonly cursorName: string | null },
-    hooks: ShardHooks<T>,
+    onLost: () => void,
   ) {
     this.#kernel = kernel
     this.open = open
     this.index = index
     this.#keepsResults = settings.keepsResults
     this.#cursorName = settings.cursorName
-    this.#hooks = hooks
+    this.#onLost = onLost
     this.finished = finishedSet(open.state)
-    this.#cursorWritten = open.state.cursor
-    this.#tip = { cursor: open.state.cursor ?? { position: undefined, ordinal: 0 }, outstanding: 0 }
+    this.marks = new Marks(open.state.cursor)
     this.#movedAt = kernel.clock.elapsed()
   }
 
@@ -97,45 +92,34 @@ export class Shard<T> {
     return this.finished.has(print, version === '' ? '' : versionPrint(version))
   }
 
-  /** A new pass over the source begins at this cursor. */
-  beginPass(start: Cursor | null): void {
-    this.#marks = []
-    this.#tip = { cursor: start ?? { position: undefined, ordinal: 0 }, outstanding: 0 }
-    this.#cursorWritten = this.state.cursor
-  }
-
-  /** Items read from now on lie behind this mark. */
-  get mark(): Mark {
-    return this.#tip
-  }
-
   /** The source reached a position. */
   passed(cursor: Cursor): void {
     // Items of a shard that is leaving are not taken any more, so its cursor must not go past them.
-    if (this.isLeaving) return
-    this.#marks.push(this.#tip)
-    this.#tip = { cursor, outstanding: 0 }
+    if (!this.isLeaving) this.marks.pass(cursor)
   }
 
-  take(task: Task<T>): void {
+  take(task: Item): void {
     this.inFlight.add(task)
-    if (task.mark) task.mark.outstanding += 1
+    this.marks.take(task)
   }
 
-  complete(task: Task<T>): void {
-    this.#completed.push(task)
-    if (!this.#isWriting) this.#schedule()
+  /** They are done, durably when it resolves, and so is the cursor that this reaches. */
+  async recordDone(batch: readonly Item[]): Promise<void> {
+    const cursor = this.marks.reachedWith(batch)
+    await this.write(this.#doneEntries(batch, cursor), { ...this.#along(batch), ...this.#cursors(cursor) })
+    this.#settled(batch, cursor)
+    this.#checkpointAfter(batch.length)
   }
 
   /** A failed attempt, durable when it resolves. */
-  async recordFailure(task: Task<T>, error: unknown): Promise<void> {
+  async recordFailure(task: Item, error: unknown): Promise<void> {
     const { key, version, attempts, retryAt } = task
     const data = { key, attempts, error: toFailure(error), retryAt, ...(version && { version }) }
     await this.write([entry('failed', data)])
   }
 
-  async bury(task: Task<T>, error: unknown): Promise<void> {
-    const cursor = this.#reachedWith([task])
+  async bury(task: Item, error: unknown): Promise<void> {
+    const cursor = this.marks.reachedWith([task])
     const base = { key: task.key, attempts: task.attempts, error: toFailure(error), ...(cursor && { cursor }) }
     const versioned = task.version ? { ...base, version: task.version } : base
     const whole: DeadData = { ...versioned, item: task.item, hasItem: true }
@@ -149,11 +133,11 @@ export class Shard<T> {
   }
 
   /** Let go of a task that will not be settled here. */
-  drop(task: Task<T>): void {
+  drop(task: Item): void {
     this.inFlight.delete(task)
   }
 
-  async begun(task: Task<T>): Promise<void> {
+  async begun(task: Item): Promise<void> {
     await this.write([entry('begun', { keys: [task.key] })])
     task.crashes += 1
   }
@@ -167,13 +151,10 @@ export class Shard<T> {
     }
   }
 
-  /** Everything completed so far is durable when it resolves, and so is the cursor it reaches. */
+  /** The cursor is where the source is settled when it resolves. */
   async settle(): Promise<void> {
-    while (!this.#lost && (this.#isWriting || this.#completed.length > 0)) {
-      await new Promise<void>((resolve) => this.#flushed.push(resolve))
-    }
     if (this.#lost) return
-    const cursor = this.#reachedWith([])
+    const cursor = this.marks.reachedWith([])
     if (!cursor) return
     await this.write([entry('moved', { cursor })], this.#cursors(cursor))
     this.#settled([], cursor)
@@ -182,9 +163,9 @@ export class Shard<T> {
   /** The source advanced over items that were done already: note it now and then. */
   noteMoves(): void {
     const now = this.#kernel.clock.elapsed()
-    if (now - this.#movedAt < moveEveryMs || this.#completed.length > 0 || this.#lost) return
+    if (now - this.#movedAt < moveEveryMs || this.#lost) return
     this.#movedAt = now
-    const cursor = this.#reachedWith([])
+    const cursor = this.marks.reachedWith([])
     if (!cursor) return
     this.write([entry('moved', { cursor })], this.#cursors(cursor)).then(
       () => this.#settled([], cursor),
@@ -197,55 +178,9 @@ export class Shard<T> {
     return { round, done, dead: dead.size, shards }
   }
 
-  idempotencyKey(task: Task<T>): string {
+  idempotencyKey(task: Item): string {
     const text = JSON.stringify([liveIdOf(this.open.id), task.key, task.version])
     return toHex(this.#kernel.hash(new TextEncoder().encode(text))).slice(0, 32)
-  }
-
-  #schedule(): void {
-    this.#isWriting = true
-    this.#kernel.clock.soon(() => void this.#flush())
-  }
-
-  async #flush(): Promise<void> {
-    try {
-      while (this.#completed.length > 0 && !this.#lost) {
-        await this.#writeDone(this.#nextBatch())
-      }
-      // Nothing more is on its way that could carry the cursor along.
-      if (this.inFlight.size === 0) this.noteMoves()
-    } finally {
-      this.#isWriting = false
-      for (const resolve of this.#flushed.splice(0)) resolve()
-    }
-  }
-
-  /** Those with SQL of their own go first, and apart: if it fails, the others are not held up. */
-  #nextBatch(): Task<T>[] {
-    const all = this.#completed
-    const isRiding = (task: Task<T>) => task.rides !== null
-    if (!all.some(isRiding)) {
-      this.#completed = []
-      return all
-    }
-    this.#completed = all.filter((task) => !isRiding(task))
-    return all.filter(isRiding)
-  }
-
-  async #writeDone(batch: readonly Task<T>[]): Promise<void> {
-    const cursor = this.#reachedWith(batch)
-    try {
-      await this.write(this.#doneEntries(batch, cursor), { ...this.#along(batch), ...this.#cursors(cursor) })
-    } catch (error) {
-      if (this.#lost) return
-      // One result that cannot be kept, or one failing SQL, must not hold up the others: each on its own.
-      if (batch.length > 1) for (const task of batch) await this.#writeDone([task])
-      else this.#hooks.onRefused(batch[0]!, isReprise(error, 'RIDER_FAILED') ? (error.cause ?? error) : error)
-      return
-    }
-    this.#settled(batch, cursor)
-    this.#hooks.onDone(batch)
-    this.#checkpointAfter(batch.length)
   }
 
   #checkpointAfter(keys: number): void {
@@ -257,7 +192,7 @@ export class Shard<T> {
     })
   }
 
-  #doneEntries(batch: readonly Task<T>[], cursor: Cursor | null): NewEntry[] {
+  #doneEntries(batch: readonly Item[], cursor: Cursor | null): NewEntry[] {
     const entries: NewEntry[] = []
     for (let at = 0; at < batch.length; at += keysPerEntry) {
       const part = batch.length <= keysPerEntry ? batch : batch.slice(at, at + keysPerEntry)
@@ -279,7 +214,7 @@ export class Shard<T> {
     return entries
   }
 
-  #along(batch: readonly Task<T>[]): Along {
+  #along(batch: readonly Item[]): Along {
     const now = this.#kernel.clock.elapsed()
     const rides: Ride[] = []
     for (const task of batch) if (task.rides) rides.push(...task.rides)
@@ -300,25 +235,9 @@ export class Shard<T> {
     return this.#cursorName !== null && cursor ? { cursors: { [this.#cursorName]: String(cursor.position) } } : {}
   }
 
-  /** The furthest position with nothing unsettled before it once these are settled, if it is a new one. */
-  #reachedWith(tasks: readonly Task<T>[]): Cursor | null {
-    if (this.#marks.length === 0) return null
-    for (const task of tasks) if (task.mark) task.mark.outstanding -= 1
-    const first = this.#marks.find((mark) => mark.outstanding > 0) ?? this.#tip
-    for (const task of tasks) if (task.mark) task.mark.outstanding += 1
-    return first === this.#marks[0] || first.cursor === this.#cursorWritten ? null : first.cursor
-  }
-
-  /** Only now, when it is durable: another write under way must not build on what may yet fail. */
-  #settled(tasks: readonly Task<T>[], cursor: Cursor | null): void {
-    for (const task of tasks) {
-      if (task.mark) task.mark.outstanding -= 1
-      this.inFlight.delete(task)
-    }
-    if (!cursor) return
-    this.#cursorWritten = cursor
-    const at = [...this.#marks, this.#tip].findIndex((mark) => mark.cursor === cursor)
-    if (at > 0) this.#marks.splice(0, at)
+  #settled(tasks: readonly Item[], cursor: Cursor | null): void {
+    this.marks.settle(tasks, cursor)
+    for (const task of tasks) this.inFlight.delete(task)
   }
 
   /** What it holds is of a copy of the store that is no longer up. */
@@ -333,7 +252,6 @@ export class Shard<T> {
     this.#lost = error ?? new RepriseError('FENCED', `${this.open.id} was lost`)
     const stop = error instanceof Error ? error : new RepriseError('FENCED', `${this.open.id} was lost`)
     for (const task of this.inFlight.all()) task.abort(stop)
-    for (const resolve of this.#flushed.splice(0)) resolve()
-    this.#hooks.onLost(this.#lost)
+    this.#onLost()
   }
 }

@@ -1,17 +1,14 @@
 // One item on its way: from the source, through its attempts, until the record that it is settled is durable.
 
-import type { Sql } from '../../core/ports.ts'
-import type { InFlight } from './flight.ts'
-import type { Mark, Shard } from './shard.ts'
+import type { Mark } from './marks.ts'
+import type { Ride, Shard, ShardItem } from './shard.ts'
 
-export type Ride = (sql: Sql) => Promise<unknown> | unknown
-
-export class Task<T> implements InFlight {
+export class Task<T> implements ShardItem {
   readonly item: T
   readonly key: string
   readonly print: string
   readonly version: string
-  readonly shard: Shard<T>
+  readonly shard: Shard<Task<T>>
   readonly mark: Mark | null
   /** Failed so far. */
   attempts: number
@@ -28,7 +25,7 @@ export class Task<T> implements InFlight {
   #controller: AbortController | null = null
   #abortReason: unknown
 
-  constructor(item: T, key: string, print: string, version: string, shard: Shard<T>, mark: Mark | null) {
+  constructor(item: T, key: string, print: string, version: string, shard: Shard<Task<T>>, mark: Mark | null) {
     this.item = item
     this.key = key
     this.print = print

@@ -7,6 +7,7 @@ import { decideRetry } from '../../core/retry.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { isPromise, within } from './attempt.ts'
 import { Batcher } from './batcher.ts'
+import { Completions } from './completions.ts'
 import { Condition } from './condition.ts'
 import { TaskContext } from './context.ts'
 import { entry } from './entries.ts'
@@ -49,6 +50,7 @@ export class Workbench<T> {
   readonly #sleepers = new Map<Task<T>, () => void>()
   readonly #condition = new Condition()
   readonly #batcher: Batcher<T> | null
+  readonly #completions: Completions<T>
   /** Stopped and cut off: what still comes to an end is not recorded any more. */
   #isOver = false
 
@@ -65,6 +67,10 @@ export class Workbench<T> {
           failed: (task, error) => void this.#failed(task, error),
         })
       : null
+    this.#completions = new Completions(kernel.clock, {
+      done: (tasks) => this.#done(tasks),
+      refused: (task, error) => void this.#failed(task, error),
+    })
     this.#isPlain = !job.eachBatch && !job.isOrderKept && !this.limiter && !this.breaker
   }
 
@@ -76,7 +82,7 @@ export class Workbench<T> {
     return this.#sleepers.size
   }
 
-  skipped(_shard: Shard<T>): null {
+  skipped(): null {
     this.counts.skipped += 1
     return null
   }
@@ -136,19 +142,19 @@ export class Workbench<T> {
   }
 
   /** Resolves when the shard has nothing in flight and nothing waiting. */
-  async drained(shard: Shard<T>): Promise<void> {
+  async drained(shard: Shard<Task<T>>): Promise<void> {
     await this.#condition.until(() => shard.isIdle || shard.lost !== null || this.isStopping)
   }
 
   /** The shard is handed over: what waits for another attempt is left to the next owner. */
-  async leave(shard: Shard<T>): Promise<void> {
+  async leave(shard: Shard<Task<T>>): Promise<void> {
     for (const task of shard.inFlight.all()) this.#sleepers.get(task)?.()
     this.flushBatch()
     await this.drained(shard)
   }
 
   /** Stops starting; resolves when what is in flight is settled, or after the grace time with what was cut off. */
-  async stop(shards: readonly Shard<T>[], graceMs: number): Promise<number> {
+  async stop(shards: readonly Shard<Task<T>>[], graceMs: number): Promise<number> {
     this.isStopping = true
     for (const cancel of [...this.#sleepers.values()]) cancel()
     for (const task of this.#batcher?.takeBack() ?? []) this.#refuse(task)
@@ -171,25 +177,32 @@ export class Workbench<T> {
     return cut
   }
 
-  /** The record that they are done is durable: their slots are free. */
-  done(tasks: readonly Task<T>[]): void {
-    this.counts.done += tasks.length
-    for (const task of tasks) this.#free(task)
-    this.#wake()
+  /** Everything of the shard that completed so far is durable when it resolves, and so is the cursor it reaches. */
+  async settle(shard: Shard<Task<T>>): Promise<void> {
+    await this.#completions.settled(shard)
+    await shard.settle()
   }
 
-  /** It was done, but the record of it was refused: a failure like any other. */
-  refused(task: Task<T>, error: unknown): void {
-    void this.#failed(task, error)
+  /** The source advanced over items that were done already: it is noted now and then, unless a commit is on its way. */
+  noteMoves(shard: Shard<Task<T>>): void {
+    if (!this.#completions.isPending(shard)) shard.noteMoves()
   }
 
   /** Another process has the shard now: whatever of it is under way here no longer counts. */
-  lost(shard: Shard<T>): void {
+  lost(shard: Shard<Task<T>>): void {
+    this.#completions.drop(shard)
     for (const task of shard.inFlight.all()) {
       this.#sleepers.get(task)?.()
       shard.drop(task)
       this.#release(task)
     }
+    this.#wake()
+  }
+
+  /** The record that they are done is durable: their slots are free. */
+  #done(tasks: readonly Task<T>[]): void {
+    this.counts.done += tasks.length
+    for (const task of tasks) this.#free(task)
     this.#wake()
   }
 
@@ -199,7 +212,7 @@ export class Workbench<T> {
     return false
   }
 
-  async #freeSlot(shard: Shard<T>): Promise<boolean> {
+  async #freeSlot(shard: Shard<Task<T>>): Promise<boolean> {
     await this.#condition.until(() => this.#busy < this.#slots || this.isStopping || shard.lost !== null)
     return !this.isStopping && shard.lost === null
   }
@@ -257,7 +270,7 @@ export class Workbench<T> {
     if (task.shard.lost || this.#isOver) return
     if (this.breaker?.succeeded()) this.#note(task.shard, 'resumed', 'a probe succeeded')
     task.result = result
-    task.shard.complete(task)
+    this.#completions.add(task)
   }
 
   async #failed(task: Task<T>, error: unknown): Promise<void> {
@@ -338,7 +351,7 @@ export class Workbench<T> {
     else this.#call(task)
   }
 
-  #note(shard: Shard<T>, type: 'paused' | 'resumed', because: string): void {
+  #note(shard: Shard<Task<T>>, type: 'paused' | 'resumed', because: string): void {
     const note =
       type === 'paused'
         ? entry('paused', {

@@ -58,7 +58,7 @@ interface Waiting {
   readonly key: string
 }
 
-interface QueueState {
+export interface QueueState {
   /** Runs that are in, with their key. */
   readonly active: Keyed<string>
   /** Runs that wait, in the order of their turn: by priority, then by arrival. */
@@ -69,7 +69,7 @@ interface QueueState {
 
 const grantsKept = 10_000
 
-const queueFold: Fold<QueueState> = {
+export const queueFold: Fold<QueueState> = {
   version: 'workflow-queue-1',
   initial: () => ({ active: new Keyed<string>(), waiting: new Keyed<Waiting>(), grants: [] }),
   apply(state, entry: Entry) {
@@ -171,7 +171,7 @@ async function lookAfter(engine: Host, definition: QueueDefinition, head: Head):
 }
 
 /** Whose turn it is now, and when to look again if time alone stands in the way. */
-function nextTurns(
+export function nextTurns(
   state: QueueState,
   options: QueueOptions,
   now: number,

@@ -1,0 +1,77 @@
+// Letters and endings on a store in memory: what a shard says when it is left, and how wishes of people reach it.
+
+import { afterEach, expect, it } from 'vitest'
+import { timelineId } from '../../core/coordinate.ts'
+import { open } from '../../engine/open.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { finishShard, leaveShard } from './ending.ts'
+import { entry } from './entries.ts'
+import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
+import { Shard, type ShardItem } from './shard.ts'
+import { jobFold } from './state.ts'
+
+const id = 'job/j'
+const engines: Reprise[] = []
+
+async function shardWith(keys: readonly string[]) {
+  const engine = await open('memory:')
+  engines.push(engine)
+  const timeline = await engine.openTimeline(timelineId(id), jobFold())
+  const shard = new Shard<ShardItem>(
+    engine.kernel,
+    timeline,
+    0,
+    { keepsResults: false, cursorName: null },
+    () => undefined,
+  )
+  await shard.write([entry('started', { round: 1, shards: 1, shard: 0 })])
+  const error = { name: 'Error', message: 'no' }
+  for (const key of keys)
+    await shard.write([entry('dead', { key, attempts: 3, error, item: { of: key }, hasItem: true })])
+  return { engine, shard }
+}
+
+afterEach(async () => {
+  for (const engine of engines.splice(0)) await engine.close()
+})
+
+it('are read, sent back with an edit, and discarded, of a shard that nobody works on', async () => {
+  const { engine, shard } = await shardWith(['a', 'b', 'c'])
+  await leaveShard(engine.kernel, shard, 'asked to')
+  await shard.open.close()
+  expect((await readLetters(engine, id)).map(({ key, item }) => [key, item])).toEqual([
+    ['a', { of: 'a' }],
+    ['b', { of: 'b' }],
+    ['c', { of: 'c' }],
+  ])
+  await redriveLetters(engine, id, ['a', 'unknown'], { a: 'another' })
+  await discardLetters(engine, id, ['b'])
+  expect((await readLetters(engine, id)).map(({ key }) => key)).toEqual(['c'])
+  const again = await engine.openTimeline(timelineId(id), jobFold())
+  expect([...again.state.redrive.entries()]).toEqual([['a', { item: 'another', hasItem: true }]])
+  expect((await engine.head(id))?.attributes.dead).toBe(1)
+  await again.close()
+})
+
+it('wait as mail for a shard that somebody works on, and so does the wish to stop', async () => {
+  const { engine, shard } = await shardWith(['a'])
+  await redriveLetters(engine, id, ['a'])
+  await stopJob(engine, id, 'enough')
+  expect(shard.state.dead.size).toBe(1)
+  expect((await shard.open.inbox()).map(({ kind }) => kind)).toEqual(['job.redrive', 'job.stop'])
+  await shard.open.close()
+})
+
+it('a shard that is left or finished says so in history, in its head, and with a checkpoint', async () => {
+  const { engine, shard } = await shardWith(['a'])
+  await leaveShard(engine.kernel, shard, 'a reason')
+  expect(shard.state.status).toBe('stopped')
+  expect(await engine.head(id)).toMatchObject({ status: 'stopped', attributes: { dead: 1, round: 1 } })
+  await shard.write([entry('started', { round: 1, shards: 1, shard: 0 })])
+  await finishShard(engine.kernel, shard, 2, false)
+  expect(shard.state).toMatchObject({ status: 'finished', cursor: null })
+  const head = await engine.head(id)
+  expect(head).toMatchObject({ status: 'finished', wakeup: null })
+  expect(await engine.kernel.store.checkpoints(timelineId(id))).not.toEqual([])
+  await shard.open.close()
+})

@@ -74,14 +74,17 @@ export class ValueEncoder {
     }
   }
 
-  /** The same bytes, made in steps: yields each time that so many are written. Nobody may change the value meanwhile. */
+  /**
+   * The same bytes, made in steps: yields each time that so many are written. Nobody may change the value meanwhile, and this
+   * encoder is not used again: the bytes may be its own.
+   */
   *encodeInSteps(value: unknown, stepBytes: number): Generator<void, Uint8Array> {
     this.#begin(false)
     try {
       this.#out.byte(codecVersion)
       this.#stepAt = stepBytes
       yield* this.#outer(value, 0, stepBytes)
-      return this.#out.finish()
+      return this.#out.finishLast()
     } finally {
       this.#forget()
     }
@@ -162,6 +165,7 @@ export class ValueEncoder {
       else yield* this.#outerMap(value as Map<unknown, unknown>, depth, stepBytes)
     }
     if (this.#out.length < this.#stepAt) return
+    yield* this.#out.growInSteps(4 * stepBytes)
     this.#stepAt = this.#out.length + stepBytes
     yield
   }

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { isReprise } from '../errors.ts'
 import { defaultLimits } from '../limits.ts'
 import { Codec } from './codec.ts'
@@ -84,3 +84,35 @@ function outcome(work: () => unknown): string {
     return isReprise(error) ? error.code : 'untyped'
   }
 }
+
+test('A4.4: no step moves more than a few megabytes, however large the value has become', () => {
+  const rows = Array.from({ length: 120_000 }, (_, id) => ({ id, text: `row ${id} `.repeat(8) }))
+  const moved: number[] = []
+  const { set, slice } = Uint8Array.prototype
+  const spies = [
+    vi.spyOn(Uint8Array.prototype, 'set').mockImplementation(function (this: Uint8Array, from, at) {
+      moved.push(from.length)
+      set.call(this, from, at)
+    }),
+    vi.spyOn(Uint8Array.prototype, 'slice').mockImplementation(function (this: Uint8Array, start, end) {
+      moved.push((end ?? this.length) - (start ?? 0))
+      return slice.call(this, start, end) as Uint8Array<ArrayBuffer>
+    }),
+  ]
+  let [most, since] = [0, 0]
+  const steps = codec.encodeInSteps({ rows })
+  let encoded: Uint8Array | null = null
+  while (encoded === null) {
+    const step = steps.next()
+    most = Math.max(
+      most,
+      moved.slice(since).reduce((sum, bytes) => sum + bytes, 0),
+    )
+    since = moved.length
+    if (step.done) encoded = step.value
+  }
+  for (const spy of spies) spy.mockRestore()
+  expect(encoded.length).toBeGreaterThan(8_000_000)
+  expect(most).toBeLessThan(3_000_000)
+  expect(Buffer.compare(encoded, codec.encode({ rows }))).toBe(0)
+})

@@ -10,6 +10,8 @@ const scratchKeptBytes = 1024 * 1024
 const shortTextMax = 512
 /** Up to here a loop is faster than a call. */
 const loopedTextMax = 64
+/** A buffer of this size or more is moved to a larger one in pieces of this size, where the caller can wait. */
+const pieceBytes = 1024 * 1024
 /** No caller reserves more than this beyond what it then writes. */
 const reserveSlack = 3 * shortTextMax + 16
 
@@ -54,6 +56,29 @@ export class ValueWriter {
       this.#slabUsed = 0
     }
     return this.bytes.subarray(this.#start, this.length)
+  }
+
+  /** As `finish`, for a writer that writes nothing else: a large value is not copied, and takes up to twice its size. */
+  finishLast(): Uint8Array {
+    const size = this.length - this.#start
+    if (this.bytes === this.#slab || size > this.#bytesMax || size < pieceBytes) return this.finish()
+    return this.bytes.subarray(0, size)
+  }
+
+  /** Room for so many bytes. What is there moves in pieces, between which others get their turn; nothing is written meanwhile. */
+  *growInSteps(count: number): Generator<void> {
+    const used = this.length - this.#start
+    const isLarge = this.bytes.length >= pieceBytes && used + count <= this.#bytesMax
+    if (!isLarge || this.length + count <= this.bytes.length) return
+    const larger = new Uint8Array(Math.max(this.bytes.length * 2, used + count))
+    for (let at = 0; at < used; at += pieceBytes) {
+      const from = this.#start + at
+      larger.set(this.bytes.subarray(from, Math.min(from + pieceBytes, this.length)), at)
+      yield
+    }
+    this.#use(larger)
+    this.#start = 0
+    this.length = used
   }
 
   reserve(count: number): void {

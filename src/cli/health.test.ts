@@ -67,6 +67,7 @@ describe('checkpoints', () => {
     createdAt: now - 2 * day,
     updatedAt: now,
     policy: null,
+    interval: null,
     checkpoints: [sound, { ...sound, seq: 1000 }],
   }
   const verdict = (changes: Partial<TimelineFacts>) =>
@@ -115,6 +116,25 @@ describe('checkpoints', () => {
     expect(verdict({ ...each, updatedAt: sound.createdAt + 1000 })[0]).toBe('checkpoints ok')
     const [check] = checkpointsHealth([{ ...facts, ...each }], now)
     expect(check!.what).toContain('job/x: 500 entries since 1d ago, and its policy is one each 1h')
+  })
+
+  it('no longer advance when ten times the interval went by that its budget asks for, by what was measured', () => {
+    const budget = { policy: { recoverWithin: '200ms' }, checkpoints: [sound] }
+    const interval = { entries: 40, ms: null }
+    expect(verdict({ ...budget, seq: sound.seq + 400, interval })[0]).toBe('checkpoints ok')
+    expect(verdict({ ...budget, seq: sound.seq + 401, interval })[0]).toBe('checkpoints warning')
+    // Before the first one, as long as the policy waits for it.
+    const first = { seq: 1000, start: 0, checkpoints: [], policy: { recoverWithin: '200ms', first: 1000 } }
+    expect(verdict({ ...first, interval })[0]).toBe('checkpoints ok')
+    // Where it is measured that more may lie between two, what was usual counts no longer.
+    expect(
+      verdict({ ...budget, seq: 12_001, checkpoints: facts.checkpoints, interval: { entries: 5000, ms: null } })[0],
+    ).toBe('checkpoints ok')
+    const [check] = checkpointsHealth([{ ...facts, ...budget, seq: sound.seq + 401, interval }], now)
+    expect(check!.what).toContain('401 entries since 1d ago, and its budget asks for one every 40')
+    const timed = { ...budget, seq: sound.seq + 1, updatedAt: now, interval: { entries: null, ms: 60_000 } }
+    expect(verdict(timed)[0]).toBe('checkpoints warning')
+    expect(verdict({ ...timed, updatedAt: sound.createdAt + 600_000 })[0]).toBe('checkpoints ok')
   })
 
   it('want a drill every 30 days', () => {

@@ -1,7 +1,7 @@
 // What doctor thinks of workers and checkpoints: facts in, verdicts out. Reads no clock and no store.
 
 import { formatMs, toMs } from '../core/duration.ts'
-import type { CheckpointPolicy } from '../core/economics.ts'
+import type { CheckpointInterval, CheckpointPolicy } from '../core/economics.ts'
 import type { WorkerRow } from '../core/ports.ts'
 import type { HousekeepingState } from '../engine/tools/housekeeping.ts'
 import type { WorkerReport } from '../engine/worker.ts'
@@ -80,6 +80,8 @@ export interface TimelineFacts {
   readonly updatedAt: number
   /** Its own, where its definition is known. */
   readonly policy: CheckpointPolicy | null
+  /** What its policy comes to by the costs that are kept with it; null: it has none. */
+  readonly interval: Pick<CheckpointInterval, 'entries' | 'ms'> | null
   /** Newest first. */
   readonly checkpoints: readonly {
     readonly seq: number
@@ -131,10 +133,10 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
 
 /**
  * Why its recovery point is too old, by its own policy: far more entries or time since the newest sound checkpoint than it
- * asks for. Without a policy that says a number, by what was usual before. Null: it is well.
+ * asks for, or than its budget comes to by the costs that were measured. Without either, by what was usual before. Null: it is well.
  */
 function whyBehind(
-  { seq, start, createdAt, updatedAt, policy, checkpoints }: TimelineFacts,
+  { seq, start, createdAt, updatedAt, policy, interval, checkpoints }: TimelineFacts,
   now: number,
 ): string | null {
   const sound = checkpoints.filter((each) => each.invalid === null)
@@ -152,6 +154,13 @@ function whyBehind(
   const busyMs = updatedAt - (newest?.createdAt ?? createdAt)
   if (each !== undefined && busyMs > toMs(each, 'each') * patience) return `${said}, and its policy is one each ${each}`
   if (policy?.every !== undefined || each !== undefined) return null
+  const { entries: budgetEntries = null, ms: budgetMs = null } = interval ?? {}
+  if (budgetEntries !== null && entries > Math.max(budgetEntries, first) * patience) {
+    return `${said}, and its budget asks for one every ${budgetEntries}`
+  }
+  if (budgetMs !== null && busyMs > budgetMs * patience)
+    return `${said}, and its budget asks for one each ${formatMs(budgetMs)}`
+  if (budgetEntries !== null || budgetMs !== null) return null
   const usual = newest && before ? newest.seq - before.seq : 0
   if (usual > 0 && entries > Math.max(entriesBehindLeast, usual * patience)) return `${said}, and ${usual} were usual`
   const isExpected = (policy !== null && Object.keys(policy).length > 0) || checkpoints.length > 0

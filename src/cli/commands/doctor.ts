@@ -2,6 +2,7 @@
 
 import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { keptInterval } from '../../engine/checkpoint/timing.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { housekeepingState } from '../../engine/tools/housekeeping.ts'
@@ -200,7 +201,10 @@ async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
     const { timeline, seq, createdAt, updatedAt } = head
     const policy = hostOf(engine).checkpointPolicyOf(head)
     const start = head.base?.seq ?? head.floor
-    facts.push({ timeline, seq, start, createdAt, updatedAt, policy, checkpoints: await engine.checkpoints(timeline) })
+    const checkpoints = await engine.checkpoints(timeline)
+    const at = { isFirst: checkpoints.length === 0, now: hostOf(engine).kernel.worker.now() }
+    const interval = policy && keptInterval(policy, head.attributes, at).interval
+    facts.push({ timeline, seq, start, createdAt, updatedAt, policy, interval, checkpoints })
   }
   return checkpointsHealth(facts, hostOf(engine).kernel.worker.now())
 }

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import {
   checkpointsHealth,
   failingHealth,
+  pagesHealth,
   stuckAfterMs,
   type TimelineFacts,
   type WorkerFacts,
@@ -55,6 +56,14 @@ describe('workers', () => {
       'bad',
       'table/t: 7 checkpoints failed in a row since 1m ago: disk full',
     ])
+  })
+})
+
+describe('pages of a server', () => {
+  it('should have checksums; a store that has none to speak of is not asked', () => {
+    expect(pagesHealth({ fsync: 'on', data_checksums: 'on' })).toEqual([])
+    expect(pagesHealth({ journal_mode: 'wal' })).toEqual([])
+    expect(pagesHealth({ data_checksums: 'off' })).toMatchObject([{ name: 'pages', state: 'warning' }])
   })
 })
 

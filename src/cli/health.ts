@@ -91,6 +91,20 @@ export interface TimelineFacts {
   }[]
 }
 
+/** Of a server that says whether its pages have checksums: without them a damaged page may answer "not there". */
+export function pagesHealth(durability: Readonly<Record<string, unknown>>): Check[] {
+  const { data_checksums: checksums } = durability
+  if (checksums === undefined || checksums === 'on') return []
+  return [
+    {
+      name: 'pages',
+      state: 'warning',
+      what: 'the server keeps no checksums of its pages: a damaged index may hide rows, which only reprise verify finds',
+      cure: 'stop the server and run pg_checksums --enable, or make the next one with initdb --data-checksums',
+    },
+  ]
+}
+
 export function checkpointsHealth(timelines: readonly TimelineFacts[], now: number): Check[] {
   const known = timelines.filter((each) => each.checkpoints.length > 0)
   const damaged = known.filter(({ checkpoints }) => checkpoints[0]!.invalid !== null)

@@ -16,6 +16,7 @@ import {
   checkpointsHealth,
   failingHealth,
   housekeepingHealth,
+  pagesHealth,
   type TimelineFacts,
   type WorkerFacts,
   workersHealth,
@@ -161,6 +162,7 @@ async function checkStore(engine: Reprise): Promise<Check[]> {
     { name: 'schema', state: 'ok', what: `version ${facts.schemaVersion}` },
     { name: 'durability', state: 'ok', what: settings || 'none: everything is gone with the process' },
   ]
+  checks.push(...pagesHealth(facts.durability))
   checks.push(facts.isReadOnly ? ownClock : await checkClock(engine))
   checks.push(...(await checkWorkers(engine)), ...(await checkCheckpoints(engine)))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))

@@ -15,6 +15,7 @@ interface Settings {
   readonly fsync: string
   readonly synchronous_commit: string
   readonly full_page_writes: string
+  readonly data_checksums: string
   readonly is_read_only: boolean
 }
 
@@ -23,6 +24,7 @@ async function readSettings(connections: Connections): Promise<Settings> {
     `SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer AS version_number,
       current_setting('server_encoding') AS encoding, current_setting('fsync') AS fsync,
       current_setting('synchronous_commit') AS synchronous_commit, current_setting('full_page_writes') AS full_page_writes,
+      current_setting('data_checksums') AS data_checksums,
       current_setting('transaction_read_only') = 'on' OR pg_is_in_recovery() AS is_read_only`,
     [],
     'safe',
@@ -65,7 +67,8 @@ export function durabilityFailure({ fsync, synchronous_commit, full_page_writes 
 }
 
 export async function readFacts(connections: Connections, s: string, location: string): Promise<StoreFacts> {
-  const { version, fsync, synchronous_commit, full_page_writes, is_read_only } = await readSettings(connections)
+  const { version, is_read_only, ...settings } = await readSettings(connections)
+  const { fsync, synchronous_commit, full_page_writes, data_checksums } = settings
   const [size] = await connections.rows<{ bytes: number }>(
     `SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint AS bytes FROM pg_class c
      JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'`,
@@ -76,7 +79,7 @@ export async function readFacts(connections: Connections, s: string, location: s
     kind: 'postgres',
     location,
     schemaVersion,
-    durability: { server_version: version, fsync, synchronous_commit, full_page_writes },
+    durability: { server_version: version, fsync, synchronous_commit, full_page_writes, data_checksums },
     isReadOnly: is_read_only,
     sizeBytes: size!.bytes,
   }
@@ -107,5 +110,19 @@ export async function inspectRows(connections: Connections, s: string, ns: numbe
     [ns],
     'safe',
   )
-  return [...gaps, ...heads, ...mail]
+  return [...gaps, ...heads, ...mail, ...(await orphans(connections, s, ns))]
+}
+
+/** A timeline that is gone leaves no row behind: where there is one, its own row was lost, and lists are without it. */
+async function orphans(connections: Connections, s: string, ns: number): Promise<StoreFault[]> {
+  const left = (table: string, one: string, many: string) =>
+    `SELECT 'timeline number ' || o.tid AS "where", 'it is gone, and ' || count(*)
+       || CASE WHEN count(*) = 1 THEN ' ${one} of it is' ELSE ' ${many} of it are' END || ' left' AS what
+     FROM ${s}.${table} o WHERE o.ns = $1 AND NOT EXISTS (SELECT FROM ${s}.timeline t WHERE t.tid = o.tid) GROUP BY o.tid`
+  const lists = [
+    left('run', 'run', 'runs'),
+    left('manifest', 'checkpoint', 'checkpoints'),
+    left('cursor', 'cursor', 'cursors'),
+  ]
+  return await connections.rows<StoreFault>(`${lists.join(' UNION ALL ')} ORDER BY 1, 2 LIMIT 1000`, [ns], 'safe')
 }

@@ -120,3 +120,36 @@ describe('settings of the server', () => {
     }
   }, 60_000)
 })
+
+describe('absence', () => {
+  it('G7: a timeline whose row is gone is missed by verify, by what is left of it', async () => {
+    const lost = newSchemaName()
+    const store = await openPostgres(shared, { namespace: 'a', schema: lost, hash, poolSize: 2 })
+    try {
+      const kit = new Kit(store, async () => store, {})
+      const writer = await kit.create('a')
+      await writer.append('one')
+      await writer.publish('c1', { body, bodyDigest: hash(body) })
+      await kit.create('b')
+      expect(await store.inspect()).toEqual([])
+      await query(shared, `DELETE FROM ${lost}.timeline WHERE id = 'a'`)
+      const places = (await store.inspect()).map(({ where, what }) => `${where}: ${what}`)
+      expect(places).toHaveLength(2)
+      for (const what of ['1 run', '1 checkpoint']) {
+        expect(places).toContainEqual(
+          expect.stringMatching(new RegExp(`^timeline number \\d+: it is gone, and ${what}`)),
+        )
+      }
+    } finally {
+      await store.close()
+      await dropSchema(shared, lost)
+    }
+  })
+
+  it('G7: the facts say whether the server keeps checksums of its pages', async () => {
+    const store = await open(shared)
+    const [row] = await query(shared, 'SHOW data_checksums')
+    expect(row!.data_checksums).toMatch(/^(on|off)$/)
+    expect((await store.facts()).durability.data_checksums).toBe(row!.data_checksums)
+  })
+})

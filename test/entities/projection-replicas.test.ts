@@ -3,7 +3,7 @@
 
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -311,7 +311,7 @@ onEveryStore(
   ['sqlite', 'postgres'],
 )
 
-describe.skipIf(!existsSync(built))('projections of processes that were killed', { timeout: 120_000 }, () => {
+describe('projections of processes that were killed', { timeout: 120_000 }, () => {
   const folder = () => {
     const made = mkdtempSync(join(tmpdir(), 'reprise-members-'))
     folders.push(made)

@@ -3,7 +3,7 @@
 // More: REPRISE_REPLICA_COMMANDS=200 npx vitest run test/entities/replicas.test.ts
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -35,7 +35,7 @@ const makers: Record<string, () => { url: string; remove(): unknown }> = {
   },
 }
 
-describe.skipIf(!existsSync(built)).each(Object.keys(makers))('replicas (%s)', { timeout: 300_000 }, (kind) => {
+describe.each(Object.keys(makers))('replicas (%s)', { timeout: 300_000 }, (kind) => {
   const children: ChildProcess[] = []
   let place: { url: string; remove(): unknown } | null = null
   afterEach(async () => {

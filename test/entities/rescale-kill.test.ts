@@ -2,7 +2,7 @@
 // More rounds: REPRISE_RESCALE_KILLS=50 npx vitest run test/entities/rescale-kill.test.ts
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -11,7 +11,6 @@ import { dropSchema, newSchemaName } from '../support/schema.ts'
 
 const rounds = Number(process.env.REPRISE_RESCALE_KILLS ?? 3)
 const program = new URL('../programs/store-rescaler.mjs', import.meta.url)
-const isBuilt = existsSync(new URL('../../dist/index.js', import.meta.url))
 
 function start(url: string, ...args: string[]): ChildProcess {
   return spawn(process.execPath, [program.pathname, url, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -70,20 +69,16 @@ async function sweep(url: string): Promise<void> {
   console.log(`rescale: ${rounds} kills, ${rescaled} came to their end before, ${writes} writes acknowledged, 0 lost`)
 }
 
-it.skipIf(!isBuilt)(
-  'G1 B4: kill -9 of a rescale and of writers beside it loses nothing (sqlite)',
-  { timeout: 300_000 },
-  async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'reprise-rescale-'))
-    try {
-      await sweep(`sqlite:${join(folder, 'x.db')}`)
-    } finally {
-      rmSync(folder, { recursive: true, force: true })
-    }
-  },
-)
+it('G1 B4: kill -9 of a rescale and of writers beside it loses nothing (sqlite)', { timeout: 300_000 }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-rescale-'))
+  try {
+    await sweep(`sqlite:${join(folder, 'x.db')}`)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
 
-it.skipIf(!isBuilt)('G1 B4: the same on PostgreSQL', { timeout: 300_000 }, async () => {
+it('G1 B4: the same on PostgreSQL', { timeout: 300_000 }, async () => {
   const schema = newSchemaName()
   const url = new URL(inject('postgresUrl'))
   url.searchParams.set('schema', schema)

@@ -3,7 +3,7 @@
 
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -13,7 +13,6 @@ import { workflow } from '../../src/layers/workflow/index.ts'
 import { startWorker } from './worker-process.ts'
 
 const program = fileURLToPath(new URL('../programs/workflow-host.mjs', import.meta.url))
-const isBuilt = existsSync(fileURLToPath(new URL('../../dist/layers/workflow/index.js', import.meta.url)))
 const order = workflow<number, number>('order', async () => 0)
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
@@ -47,7 +46,7 @@ function calls(host = ''): string[] {
 
 const rowOf = async (host: string) => (await rp.workers()).find((row) => row.host === host)!
 
-describe.skipIf(!isBuilt)('workers on different hosts (PostgreSQL)', () => {
+describe('workers on different hosts (PostgreSQL)', () => {
   it('a killed one is replaced although its lease would last ten minutes, and every run ends once', async () => {
     const runs = []
     for (let i = 0; i < 8; i++) runs.push(await rp.run(order, 6, { id: `r${i}`, here: false }))

@@ -2,7 +2,7 @@
 // no run is lost or done twice (G2, G5).
 
 import type { ChildProcess } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,7 +12,6 @@ import { workflow } from '../../src/layers/workflow/index.ts'
 import { startWorker } from './worker-process.ts'
 
 const program = fileURLToPath(new URL('../programs/workflow-worker.mjs', import.meta.url))
-const isBuilt = existsSync(fileURLToPath(new URL('../../dist/layers/workflow/index.js', import.meta.url)))
 const order = workflow<number, number>('order', async () => 0)
 
 let folder: string
@@ -34,7 +33,7 @@ function calls(): string[] {
   return readFileSync(join(folder, 'calls'), 'utf8').split('\n').filter(Boolean)
 }
 
-describe.skipIf(!isBuilt)('workers in processes of their own', () => {
+describe('workers in processes of their own', () => {
   const urls: [string, () => string][] = [
     ['sqlite', () => `sqlite:${join(folder, 'test.db')}`],
     ['postgres', () => inject('postgresUrl')],

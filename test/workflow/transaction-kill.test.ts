@@ -3,7 +3,7 @@
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -19,7 +19,6 @@ import { workflowFold } from '../../src/layers/workflow/state.ts'
 import { hostOf } from '../support/host.ts'
 
 const program = fileURLToPath(new URL('../programs/workflow-transaction.mjs', import.meta.url))
-const isBuilt = existsSync(fileURLToPath(new URL('../../dist/layers/workflow/index.js', import.meta.url)))
 const pay = workflow<string, number>('pay', async () => 0)
 
 let folder: string
@@ -33,7 +32,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-describe.skipIf(!isBuilt)('a process killed around the commit of a transaction', () => {
+describe('a process killed around the commit of a transaction', () => {
   const stores: [string, () => string][] = [
     ['sqlite', () => `sqlite:${join(folder, 'test.db')}`],
     ['postgres', () => inject('postgresUrl')],

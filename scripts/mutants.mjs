@@ -70,8 +70,9 @@ function isText({ type, value }) {
   return type === 'TemplateLiteral' || (type === 'Literal' && typeof value === 'string')
 }
 
-/** Types, imports, and what an error says: that is not what it does. */
-function isLeftAlone({ type, callee, expression }) {
+/** Types, imports, and what an error says (also in functions of their own, describe…): that is not what it does. */
+function isLeftAlone({ type, callee, expression, id }) {
+  if (type === 'FunctionDeclaration' && id?.name.startsWith('describe')) return true
   if (type.startsWith('TS') && type !== 'TSNonNullExpression' && type !== 'TSAsExpression') return true
   if (type === 'ImportDeclaration' || type === 'ThrowStatement') return true
   if (type === 'ExpressionStatement' && expression.callee?.name === 'assert') return true

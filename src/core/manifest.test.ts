@@ -56,6 +56,24 @@ describe('the manifest', () => {
     )
   })
 
+  test('G16: format 1 is these bytes, for good; another one is refused by its number', () => {
+    const written: Manifest = {
+      timeline: 'a/b',
+      seq: 300,
+      epoch: 2,
+      digest: new Uint8Array(32).fill(7),
+      foldVersion: '1',
+      parts: [{ kind: 'value', name: null, content: { kind: 'inline', size: 5, sealed: Uint8Array.of(1, 2, 3) } }],
+    }
+    const body = encodeManifest(written)
+    expect(Buffer.from(body).toString('hex')).toBe(
+      '0103612f62ac020207070707070707070707070707070707070707070707070707070707070707070131010001050103010203',
+    )
+    const later = body.slice()
+    later[0] = 2
+    expect(() => decodeManifest(later)).toThrow(/INCOMPATIBLE_VERSION/)
+  })
+
   test('G7: cut short anywhere, or with something behind it, it is refused', () => {
     fc.assert(
       fc.property(manifest, fc.nat(), (written, at) => {

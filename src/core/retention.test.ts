@@ -4,6 +4,8 @@ import type { ManifestId } from './coordinate.ts'
 import { isReprise } from './errors.ts'
 import { planRecovery } from './recovery.ts'
 import {
+  effectsLastOf,
+  keysLastOf,
   planRetention,
   type RetentionCandidate,
   type RetentionInput,
@@ -347,4 +349,17 @@ test('a policy that makes no sense is refused', () => {
       expect(isReprise(error, 'INVALID_ARGUMENT')).toBe(true)
     }
   }
+})
+
+test('how many keys and effects are kept is a number that was given, the default, or no limit; anything else is refused', () => {
+  expect(keysLastOf({})).toBe(100_000)
+  expect(keysLastOf({ keys: 'all' })).toBe(Number.POSITIVE_INFINITY)
+  expect(keysLastOf({ keys: { last: 7 } })).toBe(7)
+  expect(effectsLastOf({ effects: { last: 0 } })).toBe(0)
+  for (const bad of [null, 'some', 7, {}, { last: -1 }]) {
+    expect(() => keysLastOf({ keys: bad as never })).toThrow(/INVALID_ARGUMENT/)
+    expect(() => effectsLastOf({ effects: bad as never })).toThrow(/INVALID_ARGUMENT/)
+  }
+  expect(() => keysLastOf({ keys: null as never })).toThrow(/retain.keys must be/)
+  expect(() => keysLastOf({ keys: 'some' as never })).toThrow(/retain.keys must be/)
 })

@@ -2,8 +2,8 @@
 
 import { afterEach, expect, it } from 'vitest'
 import { timelineId } from '../../core/coordinate.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { open } from '../../engine/open.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { finishShard, leaveShard } from './ending.ts'
 import { entry } from './entries.ts'
 import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
@@ -11,10 +11,10 @@ import { Shard, type ShardItem } from './shard.ts'
 import { jobFold } from './state.ts'
 
 const id = 'job/j'
-const engines: Reprise[] = []
+const engines: Host[] = []
 
 async function shardWith(keys: readonly string[]) {
-  const engine = await open('memory:')
+  const engine = hostOf(await open('memory:'))
   engines.push(engine)
   const timeline = await engine.openTimeline(timelineId(id), jobFold())
   const shard = new Shard<ShardItem>(

@@ -2,16 +2,16 @@
 
 import { afterEach, expect, it } from 'vitest'
 import { timelineId } from '../../core/coordinate.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { open } from '../../engine/open.ts'
-import type { Reprise } from '../../engine/reprise.ts'
 import { checkSettleable } from './settle.ts'
 import { workflowFold } from './state.ts'
 
 const id = timelineId('workflow/w/r')
-const engines: Reprise[] = []
+const engines: Host[] = []
 
-async function engineWith(entries: readonly { readonly type: string; readonly data: object }[]): Promise<Reprise> {
-  const engine = await open('memory:')
+async function engineWith(entries: readonly { readonly type: string; readonly data: object }[]): Promise<Host> {
+  const engine = hostOf(await open('memory:'))
   engines.push(engine)
   const timeline = await engine.openTimeline(id, workflowFold)
   await timeline.write([{ type: 'started', data: { seed: 1, behaviour: 2 } }, ...entries])

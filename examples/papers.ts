@@ -39,7 +39,7 @@ export const papers = job('papers', {
   },
   key: (paper) => paper.doi, // done once, skipped for good: across crashes, restarts and daily runs
   concurrency: 8,
-  rateLimit: { max: 1000, per: '1s' },
+  rate: { max: 1000, per: '1s' },
   retry: { attempts: 4 },
   each: async (paper, context) => {
     await sleep(1, undefined, { signal: context.signal })

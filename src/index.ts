@@ -1,5 +1,7 @@
 // The public face of the kernel. Layers have subpaths of their own: reprise/workflow, reprise/job, …
 
+export type { BreakerPolicy } from './core/breaker.ts'
+export type { CallPolicy } from './core/call-policy.ts'
 export type { ClassCodec } from './core/codec/codec.ts'
 export type { Coordinate } from './core/coordinate.ts'
 export type { Duration } from './core/duration.ts'
@@ -11,7 +13,9 @@ export { Keyed, keyed } from './core/keyed/keyed.ts'
 export type { Limits } from './core/limits.ts'
 export type { FeedPosition, Head, ManifestRecord, Sql, Store, WorkerRow } from './core/ports.ts'
 export { feedStart } from './core/ports.ts'
+export type { RatePolicy } from './core/rate.ts'
 export type { RetentionPolicy } from './core/retention.ts'
+export { GiveUp, isGiveUp, isRetryLater, RetryLater, type RetryPolicy } from './core/retry.ts'
 export type { Validity } from './core/validity.ts'
 export type { Engine, OpenOptions, Past } from './engine/definition.ts'
 export type { EngineEvents } from './engine/events.ts'

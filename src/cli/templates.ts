@@ -69,7 +69,7 @@ export const work = job('${name}', {
   source: pages(${language === 'ts' ? '(cursor?: number)' : '(cursor)'} => list(cursor)),
   key: (record) => record.id,
   concurrency: 4,
-  rateLimit: { max: 200, per: '1s' }, //                     shared by all processes on this job
+  rate: { max: 200, per: '1s' }, //                          shared by all processes on this job
   breaker: { failures: 10, pause: '30s' }, //                pause when the service is down, then probe
   each: async (record, ctx) => {
     await sleep(10, undefined, { signal: ctx.signal })

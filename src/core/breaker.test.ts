@@ -3,7 +3,7 @@ import { Breaker } from './breaker.ts'
 
 const item = {}
 const probe = {}
-const settings = { failures: 3, pauseMs: 100, maxPauseMs: 350 }
+const settings = { failures: 3, pauseMs: 100, pauseMaxMs: 350 }
 
 it('opens after so many failures in a row, not before, and successes in between count', () => {
   const breaker = new Breaker(settings)

@@ -1,11 +1,42 @@
-// A circuit breaker: after so many failures in a row nothing more is started for a while, then one item is let through as
-// a probe. If it succeeds the job goes on, if it fails the pause doubles. An item that says itself that trying again is of
-// no use tells nothing about the service: it counts neither way, and if it was the probe, the next item is.
+// A circuit breaker: after so many failures in a row nothing more is started for a while, then one call is let through as
+// a probe. If it succeeds all go on, if it fails the pause doubles. A call that says itself that trying again is of
+// no use tells nothing about the service: it counts neither way, and if it was the probe, the next call is.
+
+import { type Duration, toMs } from './duration.ts'
+import { RepriseError } from './errors.ts'
+import { checkOptions } from './options.ts'
+
+export interface BreakerPolicy {
+  /** Failures in a row after which it opens; 5 if left out. */
+  readonly failures?: number
+  /** How long nothing is started; 30 seconds if left out. */
+  readonly pause?: Duration
+  /** It doubles with each failed probe, up to this; 10 minutes if left out. */
+  readonly pauseMax?: Duration
+}
 
 export interface BreakerSettings {
   readonly failures: number
   readonly pauseMs: number
-  readonly maxPauseMs: number
+  readonly pauseMaxMs: number
+}
+
+const known = new Set(['failures', 'pause', 'pauseMax'])
+
+/** True is a breaker with the usual settings, false none. */
+export function resolveBreaker(policy: BreakerPolicy | boolean): BreakerSettings | null {
+  if (policy === false) return null
+  const given = policy === true ? {} : policy
+  checkOptions('breaker', given, known, { maxPause: 'pauseMax' })
+  const { failures = 5 } = given
+  if (!(Number.isSafeInteger(failures) && failures >= 1)) {
+    throw new RepriseError('INVALID_ARGUMENT', `breaker.failures must be a whole number from 1 on (got ${failures})`)
+  }
+  return {
+    failures,
+    pauseMs: toMs(given.pause ?? '30s', 'breaker.pause'),
+    pauseMaxMs: toMs(given.pauseMax ?? '10m', 'breaker.pauseMax'),
+  }
 }
 
 export class Breaker {
@@ -48,7 +79,7 @@ export class Breaker {
     this.#inARow += 1
     if (this.#openUntil !== null) {
       if (this.#probe !== task) return false
-      this.#pauseMs = Math.min(this.#settings.maxPauseMs, this.#pauseMs * 2)
+      this.#pauseMs = Math.min(this.#settings.pauseMaxMs, this.#pauseMs * 2)
     } else if (this.#inARow < this.#settings.failures) return false
     this.#probe = null
     this.#openUntil = now + this.#pauseMs

@@ -1,13 +1,13 @@
 // Calls that fail for a while, hang, or keep failing; and calls of one answer that run beside one another.
 
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { Clock } from '../../src/core/ports.ts'
 import { systemClock } from '../../src/engine/platform.ts'
 import { agent, GiveUp, type Model, RetryLater, readTurn, tool } from '../../src/layers/agent/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
-const quick = { backoff: 1, maxBackoff: 5 } as const
+const quick = { backoff: 1, backoffMax: 5 } as const
 const httpError = (status: number, headers: Record<string, string> = {}) =>
   Object.assign(new Error(`status ${status}`), { status, headers })
 
@@ -57,7 +57,10 @@ describe('calls of a session', () => {
         const w = await world()
         const reset = new TypeError('fetch failed', { cause: Object.assign(new Error(), { code: 'ECONNRESET' }) })
         const { model, keys } = failing(httpError(429, { 'retry-after': '0' }), httpError(503), reset)
-        const session = await (await w.engine()).open(agent('a', { model, modelCalls: { retry: quick } }), 's')
+        const session = await (await w.engine()).open(
+          agent('a', { model, modelCalls: { retry: { ...quick, attempts: 4 } } }),
+          's',
+        )
         expect(await session.turn('go')).toMatchObject({ status: 'done', content: 'done' })
         expect(keys).toHaveLength(4)
         expect(new Set(keys).size).toBe(1)
@@ -69,10 +72,9 @@ describe('calls of a session', () => {
         const rp = await w.engine()
         for (const [errors, calls] of [
           [[httpError(400)], 1],
-          [[new Error('a bug')], 1],
           [[new GiveUp('no')], 1],
-          [[httpError(529), httpError(529), httpError(529), httpError(529)], 4],
-          [[httpError(429, { 'retry-after': '3600' })], 1],
+          [[httpError(529), httpError(529), httpError(529)], 3],
+          [[httpError(429, { 'retry-after': '3601' })], 1],
         ] as const) {
           const { model, keys } = failing(...errors)
           const name = `a${calls}-${(errors[0] as Error).message.replaceAll(' ', '')}`
@@ -148,11 +150,54 @@ describe('calls of a session', () => {
         expect(asked).toBe(5)
       })
 
+      it('whose pause a dead process began is made when that is over, and goes on counting', async () => {
+        const w = await world()
+        const time = handClock()
+        const calls: string[] = []
+        const failing =
+          (name: string) =>
+          (_: unknown, { attempt }: { attempt: number }) => {
+            calls.push(`${name} ${attempt}`)
+            if (attempt === 1) throw new RetryLater('2h')
+            throw httpError(503)
+          }
+        const definition = agent('a', {
+          modelCalls: { retry: { attempts: 2, backoff: '1h', backoffMax: '1h', jitter: 0 } },
+          tools: {
+            pay: tool({ kind: 'irreversible', retry: { attempts: 1 }, run: failing('pay') }),
+          },
+          model: ({ messages, attempt }) => {
+            if (messages.at(-1)!.role === 'tool') return { content: 'done' }
+            calls.push(`model ${attempt}`)
+            if (attempt === 1) throw httpError(503)
+            if (attempt === 2) throw new RetryLater('2h')
+            return { content: '', requests: [{ tool: 'pay', args: null }] }
+          },
+        })
+        const settled = () => new Promise((resolve) => setTimeout(resolve, 20))
+        for (const soFar of [['model 1'], ['model 2'], ['model 3', 'pay 1'], ['pay 2']]) {
+          calls.length = 0
+          const rp = await w.engine({ ports: { clock: time.clock } })
+          const session = await rp.open(definition, 's', { takeover: true })
+          const going = session.state.turn === 0 ? session.turn('go') : session.resume()
+          going.catch(() => undefined)
+          if (soFar[0] !== 'model 1') {
+            // Begun by another: it is not made before its time.
+            await settled()
+            expect(calls).toEqual([])
+            time.pass(3_600_000 * (soFar[0] === 'model 2' ? 1 : 2))
+          }
+          await vi.waitFor(() => expect(calls).toEqual(soFar), 5000)
+          await settled()
+          if (soFar[0] === 'pay 2') expect(await going).toMatchObject({ status: 'done' })
+        }
+      })
+
       it('that is given up in a pause ends at once', async () => {
         const w = await world()
         const controller = new AbortController()
         const definition = agent('a', {
-          modelCalls: { retry: { backoff: '1h', maxBackoff: '1h' } },
+          modelCalls: { retry: { backoff: '1h', backoffMax: '1h' } },
           model: () => {
             setTimeout(() => controller.abort(), 5)
             throw httpError(500)
@@ -197,7 +242,7 @@ describe('calls of a session', () => {
         const hang = () => new Promise<never>(() => undefined)
         const definition = agent('a', {
           tools: {
-            look: tool({ kind: 'read-only', timeout: 10, run: hang }),
+            look: tool({ kind: 'read-only', timeout: 10, retry: quick, run: hang }),
             probed: tool({
               kind: 'irreversible',
               timeout: 10,
@@ -221,10 +266,11 @@ describe('calls of a session', () => {
         let running = 0
         const together: number[] = []
         const order: string[] = []
-        const acting = (name: string) => async () => {
+        // The earlier one is slower: whoever ends first is not shown first.
+        const acting = (name: string) => async (n: number) => {
           running += 1
           order.push(name)
-          await new Promise((resolve) => setTimeout(resolve, 10))
+          await new Promise((resolve) => setTimeout(resolve, 40 - 4 * n))
           together.push(running)
           running -= 1
           return name
@@ -250,7 +296,7 @@ describe('calls of a session', () => {
         expect(together[3]).toBe(1)
         expect(together.at(-1)).toBe(1)
         const answers = session.messages.filter((message) => message.role === 'tool')
-        const places = answers.map((message) => message.answers).sort()
+        const places = answers.map((message) => message.answers)
         expect(places).toEqual(Array.from({ length: 8 }, (_, i) => `00000001.000${i + 1}`))
       })
 
@@ -262,6 +308,7 @@ describe('calls of a session', () => {
             good: tool({ kind: 'read-only', run: (n: number) => runs.push(`good ${n}`) }),
             bad: tool({
               kind: 'read-only',
+              retry: quick,
               run: () => {
                 throw new Error('broken')
               },

@@ -33,7 +33,7 @@ const add = tool({
 })
 
 const call = (id: string, json: string) => ({ id, name: 'add', json })
-const quick = { retry: { backoff: 1, maxBackoff: 5 } } as const
+const quick = { retry: { backoff: 1, backoffMax: 5 } } as const
 
 for (const kind of kinds) {
   for (const stream of [true, false]) {

@@ -67,7 +67,7 @@ onEveryStore(
         source: numbers(12),
         concurrency: 3,
         breaker: { failures: 3, pause: 30 },
-        retry: { attempts: 50, backoff: 1, maxBackoff: 5 },
+        retry: { attempts: 50, backoff: 1, backoffMax: 5 },
         each: async () => {
           calls += 1
           if (calls === 5) isDown = false
@@ -87,7 +87,7 @@ onEveryStore(
         job('rate', {
           source: numbers(12),
           concurrency: 12,
-          rateLimit: { max: 4, per: 500 },
+          rate: { max: 4, per: 500 },
           each: () => {
             starts.push(clock.elapsed())
             if (starts.length === stopAfter) void run.stop()

@@ -13,7 +13,7 @@ onEveryStore('a job', (world) => {
     const work = job('missing', {
       source: numbers(40),
       concurrency: 4,
-      retry: { attempts: 1, nonRetryable: (error) => error instanceof RangeError },
+      retry: { attempts: 1, giveUpOn: (error) => error instanceof RangeError },
       breaker: { failures: 3, pause: '1h' },
       each: async (item: number) => {
         if (item % 2 === 0) throw new GiveUp(`404: ${item}`)
@@ -32,8 +32,8 @@ onEveryStore('a job', (world) => {
     const work = job('probes', {
       source: numbers(30),
       concurrency: 3,
-      retry: { attempts: 20, backoff: 1, maxBackoff: 5 },
-      breaker: { failures: 3, pause: 20, maxPause: 40 },
+      retry: { attempts: 20, backoff: 1, backoffMax: 5 },
+      breaker: { failures: 3, pause: 20, pauseMax: 40 },
       each: async (item: number) => {
         if (item >= 3 && item < 10) {
           isUp = true
@@ -152,7 +152,7 @@ onEveryStore('a job', (world) => {
       source: async () => {
         throw new Error('503')
       },
-      retry: { backoff: '1h', maxBackoff: '1h' },
+      retry: { backoff: '1h', backoffMax: '1h' },
       each: () => undefined,
     })
     const run = await engine.run(work)

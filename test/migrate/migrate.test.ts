@@ -25,6 +25,7 @@ onEveryStore(
             { id: '001-create', sql: `CREATE TABLE ${name} (id INTEGER PRIMARY KEY); INSERT INTO ${name} VALUES (1)` },
             {
               id: '002-code',
+              retry: { attempts: 1 },
               run: () => {
                 ran.push('002')
                 if (isBroken) throw new Error('the service is down')
@@ -97,6 +98,7 @@ onEveryStore(
           steps: [
             {
               id: '001-backfill',
+              retry: { attempts: 1 },
               run: async (step) => {
                 seen.push([step.attempt, step.saved])
                 await step.save({ row: 500 })

@@ -17,7 +17,8 @@ const work = job(name, {
   },
   shards: Number(shards),
   concurrency: Number(concurrency),
-  retry: { attempts: 3, backoff: 1, crashes: poison ? 3 : 1000 },
+  retry: { attempts: 3, backoff: 1 },
+  crashesMax: poison ? 3 : 1000,
   each: async (key) => {
     writeSync(file, `${key}\n`)
     if (key === poison) process.kill(process.pid, 'SIGKILL')

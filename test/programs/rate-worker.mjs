@@ -32,8 +32,8 @@ const limited = job('limited', {
   source: Array.from({ length: Number(items) }, (_, i) => `item-${i}`),
   shards: Number(shards),
   concurrency: 50,
-  rateLimit: { max: Number(max), per: Number(perMs) },
-  retry: { crashes: 1000 },
+  rate: { max: Number(max), per: Number(perMs) },
+  crashesMax: 1000,
   each: (key) => void writeSync(file, `${now} ${process.pid} ${key}\n`),
 })
 

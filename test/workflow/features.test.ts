@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
-import { workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { GiveUp, workflow, workflows } from '../../src/layers/workflow/index.ts'
 import type { WorkflowKit } from '../../src/testing/index.ts'
 import { hostOf } from '../support/host.ts'
 import { kitWith } from './kits.ts'
@@ -287,7 +287,7 @@ describe('a run', () => {
       await ctx.step('a', () => calls.push('a'))
       await ctx.step('b', () => {
         calls.push('b')
-        if (isBroken) throw new Error('down')
+        if (isBroken) throw new GiveUp('down')
         return 1
       })
       return 'fine'

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
 import { hostOf as workflowHostOf } from '../../src/layers/workflow/host.ts'
-import { workflow } from '../../src/layers/workflow/index.ts'
+import { GiveUp, workflow } from '../../src/layers/workflow/index.ts'
 import { checkHistories, story, WorkflowKit } from '../../src/testing/index.ts'
 import { hostOf } from '../support/host.ts'
 import { programs } from './golden-programs.ts'
@@ -51,7 +51,7 @@ it('a saga is told as a story: given, when, then (D7)', async () => {
   const good = await story(trip, 'oslo').signal('go', 'gone', '1d').outcome()
   expect(good).toMatchObject({ result: 'gone', happened: ['hotel', 'flight', 'car'], status: 'completed' })
   const bad = await story(trip, 'oslo')
-    .when({ car: new Error('none left') })
+    .when({ car: new GiveUp('none left') })
     .outcome()
   expect(bad.status).toBe('failed')
   expect([...bad.happened].sort()).toEqual(['car failed', 'flight', 'hotel', 'undo flight', 'undo hotel'])

@@ -25,7 +25,7 @@ onEveryStore(
             return { n: n + 1, sum: sum + add }
           })
         },
-        { checkpointEvery: 50 },
+        { checkpoint: { every: 50 } },
       )
       const rp = await place.engine()
       const run = await rp.run(forever, { to: 150 }, { id: 'f' })

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
-import { NonRetryable, workflow } from '../../src/layers/workflow/index.ts'
+import { GiveUp, workflow } from '../../src/layers/workflow/index.ts'
 import { kitWith } from './kits.ts'
 
 describe('steps', () => {
@@ -17,7 +17,7 @@ describe('steps', () => {
           if (attempt < 4) throw new Error(`no ${attempt}`)
           return attempt
         },
-        { retry: { attempts: 4, backoff: '10s', factor: 3, jitter: 0, maxBackoff: '1h' } },
+        { retry: { attempts: 4, backoff: '10s', factor: 3, jitter: 0, backoffMax: '1h' } },
       )
     })
     const run = await kit.run(flaky, undefined, { id: 'f' })
@@ -38,7 +38,7 @@ describe('steps', () => {
           calls += 1
           throw Object.assign(new RangeError('too far'), { code: 'EFAR', data: { by: 3 } })
         },
-        { retry: { attempts: 5, nonRetryable: ['EFAR'] } },
+        { retry: { attempts: 5, giveUpOn: ['EFAR'] } },
       )
     })
     const error = await kit.result(await kit.run(bad, undefined, { id: 'b' })).catch((thrown) => thrown)
@@ -75,26 +75,26 @@ describe('steps', () => {
   it('that fail and that nobody ever awaits end the run, not the process', async () => {
     const kit = kitWith()
     const careless = workflow('careless', async (ctx) => {
-      void ctx.step('left alone', () => Promise.reject(new Error('nobody looks')))
+      void ctx.step('left alone', () => Promise.reject(new GiveUp('nobody looks')))
       void ctx.step('', () => 1)
       await ctx.sleep('1s')
       return await ctx.step('seen', () => 'done')
     })
     await expect(kit.result(await kit.run(careless, undefined, { id: 'c' }))).rejects.toThrow('nobody looks')
     const group = workflow('group', async (ctx) => {
-      void ctx.parallel([(own) => own.step('left alone', () => Promise.reject(new Error('nor here')))])
+      void ctx.parallel([(own) => own.step('left alone', () => Promise.reject(new GiveUp('nor here')))])
       await ctx.sleep('1s')
     })
     await expect(kit.result(await kit.run(group, undefined, { id: 'g' }))).rejects.toThrow('nor here')
   })
 
-  it('that throw NonRetryable are not called again', async () => {
+  it('that throw GiveUp are not called again', async () => {
     const kit = kitWith()
     let calls = 0
     const bad = workflow('bad', async (ctx) => {
       const fail = () => {
         calls += 1
-        throw new NonRetryable('never')
+        throw new GiveUp('never')
       }
       await ctx.step('call', fail, { retry: { attempts: 9 } })
     })
@@ -165,8 +165,8 @@ describe('steps', () => {
     const hear = (reason: unknown) => unhandled.push(reason)
     process.on('unhandledRejection', hear)
     const careless = workflow('careless', async (ctx) => {
-      ctx.step('forgotten', () => Promise.reject(new Error('nobody looks'))).catch(() => undefined)
-      ctx.parallel([async () => Promise.reject(new Error('nor here'))]).catch(() => undefined)
+      ctx.step('forgotten', () => Promise.reject(new GiveUp('nobody looks'))).catch(() => undefined)
+      ctx.parallel([async () => Promise.reject(new GiveUp('nor here'))]).catch(() => undefined)
       const late = ctx.step('late', () => Promise.reject(new Error('too late')))
       const first = await ctx
         .step('first', () => Promise.reject(new Error('first')))

@@ -55,7 +55,7 @@ it('a run tells what it waits for and until when, in memory, asleep, and from hi
           () => {
             throw new Error('closed')
           },
-          { retry: { attempts: 9, backoff: '3h', maxBackoff: '3h', jitter: 0 } },
+          { retry: { attempts: 9, backoff: '3h', backoffMax: '3h', jitter: 0 } },
         ),
     ])
   })

@@ -73,6 +73,8 @@ export class Subscription<Item extends Occurred = Occurred> {
   readonly #reading: Reading<Item>
   readonly #poison: 'stop' | 'quarantine'
   readonly #retry: ResolvedRetry
+  /** When the failing item is handled again, by the monotonic clock. */
+  #dueAt = 0
   readonly #news: WakeUp
   readonly #unwatch: () => void
   readonly #tasks: (() => Promise<void>)[] = []
@@ -192,8 +194,11 @@ export class Subscription<Item extends Occurred = Occurred> {
       let pauseMs = pollMs
       try {
         for (let task = this.#tasks.shift(); task; task = this.#tasks.shift()) await task()
-        if (!this.#error) pauseMs = (await this.#round()) ? pollMs : 0
-        else this.#tellWaiters(this.#error)
+        // News do not cut a pause short that a handler asked for.
+        const dueMs = this.#dueAt - this.#kernel.clock.elapsed()
+        if (this.#error) this.#tellWaiters(this.#error)
+        else if (dueMs > 0) pauseMs = dueMs
+        else pauseMs = (await this.#round()) ? pollMs : 0
       } catch (error) {
         pauseMs = await this.#failed(error)
       }
@@ -305,9 +310,14 @@ export class Subscription<Item extends Occurred = Occurred> {
     const { letter } = error
     const isAgain = this.#failing !== null && isSame(this.#failing.letter, letter)
     const failed = isAgain ? this.#failing!.times + 1 : 1
-    const decision = decideRetry(this.#retry, failed, error.cause, this.#kernel.random.number())
+    const { clock, random, worker } = this.#kernel
+    const given = { chance: () => random.number(), now: worker.now() }
+    const decision = decideRetry(this.#retry, failed, error.cause, given)
     this.#failing = decision.again ? { letter, times: decision.counts ? failed : failed - 1 } : null
-    if (decision.again) return decision.delayMs
+    if (decision.again) {
+      this.#dueAt = clock.elapsed() + decision.delayMs
+      return decision.delayMs
+    }
     if (this.#poison === 'quarantine') {
       try {
         await this.sink.setAside(letter)

@@ -12,6 +12,7 @@ import { recover } from '../../engine/recovery/recover.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import type { AgentDefinition } from './definition.ts'
 import type { Message, Usage } from './message.ts'
+import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
 
 export interface BranchView<Data> {
@@ -62,7 +63,7 @@ interface Loaded<Data> {
   readonly effects: ReturnType<typeof listEffects>
 }
 
-async function load<Data>(engine: Host, definition: AgentDefinition<Data>, id: string): Promise<Loaded<Data>> {
+async function load<Data>(engine: Host, definition: AgentSpec<Data>, id: string): Promise<Loaded<Data>> {
   const head = await existing(engine.kernel, (definition.prefix + id) as TimelineId)
   const lineage = await lineageOf(engine.kernel, head)
   const { state } = await recover(engine.kernel, head, definition.fold)

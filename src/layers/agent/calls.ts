@@ -7,10 +7,11 @@ import { effectKey, getEffect, type Reversal } from '../../core/effects.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
-import type { SimilarCalls } from './definition.ts'
-import { type CallGuards, CallWatch, pause } from './policy.ts'
-import type { CallRecord, Entries, SessionState, Standing, Waiting } from './state.ts'
+import type { SimilarCalls } from './message.ts'
+import type { CallGuard, CallGuards } from './policy.ts'
+import { type CallRecord, entry, type SessionState, type Standing, type Waiting } from './state.ts'
 import { type AnyTool, checkArgs, retriesInDoubt, type Tools } from './tool.ts'
+import { CallWatch, pause } from './watch.ts'
 
 /** What the calls need of their session. */
 export interface CallHost {
@@ -31,10 +32,6 @@ export type CallOutcome =
   | { readonly kind: 'result'; readonly result: unknown; readonly wasRecorded: boolean }
   | { readonly kind: 'failed'; readonly error: string; readonly wasRecorded: boolean }
   | { readonly kind: 'waiting'; readonly waiting: Waiting }
-
-export function entry<T extends keyof Entries>(type: T, data: Entries[T]): NewEntry {
-  return { type, data }
-}
 
 export function digestOf(kernel: Pick<Kernel, 'codec' | 'hash'>, tool: string, args: unknown): string {
   return toHex(kernel.hash(kernel.codec.encode([tool, args]))).slice(0, 32)
@@ -61,6 +58,7 @@ export async function callTool(
   // What was begun before the settings changed is still brought to its end.
   if (!record && !isAllowed(host, name)) return await refuse(host, wanted, `${name} may not be used now`)
   // Its arguments were checked before it was intended.
+  if (record?.retryAt !== undefined) return await intendAndRun(host, wanted, tool, signal)
   if (record?.state === 'intended') return await resolveDoubt(host, wanted, tool, signal)
   const checked = await checkArgs(tool, wanted.args)
   if (!checked.isValid) return await refuse(host, wanted, `the arguments of ${name} are not valid: ${checked.why}`)
@@ -143,9 +141,11 @@ async function wait(host: CallHost, wanted: Wanted, tool: AnyTool, why: Waiting)
   return { kind: 'waiting', waiting }
 }
 
+/** It is not made. One that was made before, and is in doubt, has failed with that. */
 async function refuse(host: CallHost, wanted: Wanted, error: string): Promise<CallOutcome> {
   const call = { ...callOf(wanted, { kind: 'read-only', run: () => null }), state: 'intended' as const }
-  await host.open.write([entry('called', call), entry('failed', { id: wanted.id, error })])
+  const { id } = wanted
+  await host.open.write([entry('called', call), ...failedMark(host, id, error), entry('failed', { id, error })])
   return { kind: 'failed', error, wasRecorded: false }
 }
 
@@ -185,29 +185,35 @@ async function intendAndRun(
   signal: AbortSignal | undefined,
 ): Promise<CallOutcome> {
   const guard = host.guards.tool(wanted.name, tool)
-  const { clock } = host.kernel
-  for (let failed = 1; ; failed++) {
-    await intend(host, { ...callOf(wanted, tool), state: 'intended' }, reversalOf(tool))
+  for (;;) {
+    await untilDue(host, wanted.id, signal)
+    try {
+      await guard.enter(host.kernel.clock, wanted, signal)
+    } catch (error) {
+      return await refuse(host, wanted, messageOf(error))
+    }
     let result: unknown
     try {
-      guard.checkOpen(clock, wanted)
+      throwIfAborted(signal)
+      await intend(host, { ...callOf(wanted, tool), state: 'intended' }, reversalOf(tool))
+    } catch (error) {
+      guard.left(wanted)
+      throw error
+    }
+    try {
       result = await attempt(host, wanted, tool, guard.timeoutMs, signal)
       guard.succeeded()
     } catch (error) {
       // Given up half-way: whether it happened is not known, and not for us to guess.
       if (signal?.aborted) throw abortError(signal, error)
-      const pauseMs = guard.failed(failed, error, wanted, host.kernel)
+      if (host.open.broken) throw error
       if (isReprise(error, 'TIMEOUT') && !retriesInDoubt(tool)) {
         const settled = await settleUnknown(host, wanted, tool)
         if (settled) return settled
       }
-      if (pauseMs === null) {
-        await fail(host, wanted.id, messageOf(error))
-        return { kind: 'failed', error: messageOf(error), wasRecorded: false }
-      }
-      await pause(clock, pauseMs, signal)
-      throwIfAborted(signal)
-      continue
+      if (await postpone(host, guard, wanted, wanted.id, error)) continue
+      await fail(host, wanted.id, messageOf(error))
+      return { kind: 'failed', error: messageOf(error), wasRecorded: false }
     } finally {
       guard.left(wanted)
     }
@@ -255,7 +261,9 @@ export async function intend(
 ): Promise<{ readonly key: string; readonly attempt: number }> {
   const { open, kernel, branch } = host
   const known = getEffect(open.ledger, made.id)
-  const call = { ...made, attempt: known ? (open.state.calls.get(made.id)?.attempt ?? 1) + 1 : 1 }
+  const before = open.state.calls.get(made.id)
+  const failures = before?.failures ? { failures: before.failures } : {}
+  const call = { ...made, attempt: known ? (before?.attempt ?? 1) + 1 : 1, ...failures }
   if (known && known.outcome === null) {
     await open.write([entry('called', call)])
     return { key: known.key, attempt: call.attempt }
@@ -270,7 +278,38 @@ export async function intend(
 }
 
 export async function fail(host: CallHost, id: string, error: string): Promise<void> {
-  await host.open.write([{ type: '$effect.failed', data: { id, error } }, entry('failed', { id, error })])
+  await host.open.write([...failedMark(host, id, error), entry('failed', { id, error })])
+}
+
+/** After a failed attempt: true if there is to be another, and then the time for it is on record. */
+export async function postpone(
+  host: CallHost,
+  guard: CallGuard,
+  call: object,
+  id: string,
+  error: unknown,
+): Promise<boolean> {
+  const failures = host.open.state.calls.get(id)?.failures ?? 0
+  const { again, delayMs, counts } = guard.failed(failures + 1, error, call, host.kernel)
+  if (!again) return false
+  const n = counts ? failures + 1 : failures
+  const at = host.kernel.worker.now() + delayMs
+  const message = messageOf(error)
+  await host.open.write([...failedMark(host, id, message), entry('retry', { id, n, error: message, at })])
+  return true
+}
+
+/** The pause before the next attempt, if there is one: begun here, or by a process that died in it. */
+export async function untilDue(host: CallHost, id: string, signal: AbortSignal | undefined): Promise<void> {
+  const { kernel, open } = host
+  const delayMs = (open.state.calls.get(id)?.retryAt ?? 0) - kernel.worker.now()
+  if (delayMs > 0) await pause(kernel.clock, delayMs, signal)
+  throwIfAborted(signal)
+}
+
+function failedMark(host: CallHost, id: string, error: string): NewEntry[] {
+  const isOpen = getEffect(host.open.ledger, id)?.outcome === null
+  return isOpen ? [{ type: '$effect.failed', data: { id, error } }] : []
 }
 
 function reversalOf(tool: AnyTool): Reversal {

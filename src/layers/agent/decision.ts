@@ -5,8 +5,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
-import { entry } from './calls.ts'
-import type { SessionState } from './state.ts'
+import { entry, type SessionState } from './state.ts'
 
 /** Make the call, do not, use the recorded result of the similar one, it did happen, call it again. */
 export type Verdict = 'approve' | 'refuse' | 'replay' | 'done' | 'retry'

@@ -11,11 +11,10 @@ import { type GroupCut, Groups } from '../../engine/group/groups.ts'
 import { groupLine } from '../../engine/group/plan.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { newId } from '../../engine/kernel.ts'
+import { describes } from '../../engine/model.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
-import { entry } from './calls.ts'
-import type { AgentDefinition } from './definition.ts'
-import { agentModel } from './model.ts'
-import type { SessionState } from './state.ts'
+import type { AgentSpec } from './spec.ts'
+import { entry, type SessionState } from './state.ts'
 
 export interface Group {
   readonly engine: Host
@@ -73,15 +72,15 @@ export interface Cut {
 }
 
 /** @example await readCut(rp, team, 'before-release') */
-export async function readCut<Data>(rp: Engine, definition: AgentDefinition<Data>, name: string): Promise<Cut> {
+export async function readCut<Data>(rp: Engine, definition: AgentSpec<Data>, name: string): Promise<Cut> {
   const engine = hostOf(rp)
   return shown(definition.prefix, await new Groups(engine).cut(name))
 }
 
 /** All members back to a complete cut, together: each is rolled back (effects undone), and what was in flight comes again. */
-export async function restoreCut<Data>(rp: Engine, definition: AgentDefinition<Data>, name: string): Promise<Cut> {
+export async function restoreCut<Data>(rp: Engine, definition: AgentSpec<Data>, name: string): Promise<Cut> {
   const engine = hostOf(rp)
-  engine.declare(agentModel(definition))
+  engine.declare(definition[describes])
   const cut = shown(definition.prefix, await new Groups(engine).cut(name))
   if (!cut.isComplete) throw new RepriseError('CONFLICT', `the cut ${name} is not complete`, { missing: cut.missing })
   await new Groups(engine).restore({ cut: name })
@@ -102,12 +101,12 @@ function shown(prefix: string, { name, status, missing, places, inFlight }: Grou
 /** The recovery line of sessions that checkpoint on their own, with the cascade a failure would cause (A3.5). */
 export async function groupRecoveryLine<Data>(
   rp: Engine,
-  definition: AgentDefinition<Data>,
+  definition: AgentSpec<Data>,
   members: readonly string[],
   failed: readonly string[] = members,
 ): Promise<RecoveryLine> {
   const engine = hostOf(rp)
-  engine.declare(agentModel(definition))
+  engine.declare(definition[describes])
   const idOf = (member: string) => (definition.prefix + member) as TimelineId
   return await groupLine(engine, members.map(idOf), failed.map(idOf))
 }

@@ -1,11 +1,14 @@
 // reprise/agent: sessions of agents, one timeline each. See docs/guides/agents.md.
 
+export type { BreakerPolicy } from '../../core/breaker.ts'
+export type { CallPolicy } from '../../core/call-policy.ts'
+export type { RatePolicy } from '../../core/rate.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
 export type { StandardSchema } from '../../engine/schema.ts'
 export { type BranchView, type Comparison, compareSessions, mergeBranch } from './branches.ts'
 export type { CallOutcome } from './calls.ts'
 export { type Decision, sendDecision, type Verdict } from './decision.ts'
-export { type AgentDefinition, type AgentOptions, agent, type ModelInDoubt, type SimilarCalls } from './definition.ts'
+export { type AgentDefinition, agent } from './definition.ts'
 export { type Cut, groupRecoveryLine, type Received, readCut, restoreCut } from './group.ts'
 export { type Guardrail, type GuardrailView, noLoops, withinBudget } from './guardrail.ts'
 export type {
@@ -13,8 +16,10 @@ export type {
   Model,
   ModelAnswer,
   ModelCall,
+  ModelInDoubt,
   ModelPart,
   Settings,
+  SimilarCalls,
   ToolRequest,
   Usage,
 } from './message.ts'
@@ -22,11 +27,12 @@ export { type AnthropicModelOptions, anthropicModel } from './models/anthropic.t
 export { type HttpModelOptions, ModelHttpError } from './models/http.ts'
 export { openAIModel } from './models/openai.ts'
 export type { RollbackOptions, SessionRollback, TurnOptions, TurnResult } from './options.ts'
-export type { CallPolicy } from './policy.ts'
 export { type Evaluation, evaluateSession, type Replay, type ReplayedStep, replaySession } from './replay.ts'
 export type { PlannedCall, SessionRollbackPlan } from './rollback.ts'
 export type { Session } from './session.ts'
+export type { AgentOptions, AgentSpec } from './spec.ts'
 export type { CallRecord, SessionState, Standing, TurnRecord, Waiting } from './state.ts'
 export { readTurn, type StreamEvent, type StreamPosition } from './stream.ts'
 export { type Tool, type ToolContext, type ToolDefinition, type ToolKind, tool } from './tool.ts'
-export type { WorkspaceOptions, WorkspaceReport } from './workspace.ts'
+export type { WorkspaceReport } from './workspace.ts'
+export type { WorkspaceOptions } from './workspace-ignore.ts'

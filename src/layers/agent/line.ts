@@ -7,12 +7,10 @@ import { isArchiveOf } from '../../core/scope.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
-import { entry } from './calls.ts'
-import type { AgentDefinition } from './definition.ts'
 import type { Settings } from './message.ts'
 import { compensateAll, finishBranch, planRollback, type SessionRollbackPlan } from './rollback.ts'
-import { place, type RollbackAsked, type SessionState } from './state.ts'
-import { messagesOfTurn } from './turn.ts'
+import type { AgentSpec } from './spec.ts'
+import { entry, messagesOfTurn, place, type RollbackAsked, type SessionState } from './state.ts'
 
 /** Why a rollback is made, and what goes on after it. */
 export interface RollbackReason {
@@ -25,7 +23,7 @@ export interface RollbackReason {
 
 export class Line<Data> {
   readonly engine: Host
-  readonly definition: AgentDefinition<Data>
+  readonly definition: AgentSpec<Data>
   readonly timeline: TimelineId
   #open: OpenTimeline<SessionState<Data>>
   #branch: string | undefined
@@ -33,7 +31,7 @@ export class Line<Data> {
 
   static async open<Data>(
     engine: Host,
-    definition: AgentDefinition<Data>,
+    definition: AgentSpec<Data>,
     timeline: TimelineId,
     options: OpenOptions,
   ): Promise<Line<Data>> {
@@ -50,7 +48,7 @@ export class Line<Data> {
 
   private constructor(
     engine: Host,
-    definition: AgentDefinition<Data>,
+    definition: AgentSpec<Data>,
     timeline: TimelineId,
     open: OpenTimeline<SessionState<Data>>,
   ) {
@@ -122,7 +120,12 @@ export class Line<Data> {
   /** From the decision to the branch; begun here, or by an owner that crashed. */
   async #finish(): Promise<string> {
     const asked = this.state.rollingBack!
-    await compensateAll(this.anyOpen, this.plan({ seq: asked.seq }), this.definition.options.tools ?? {})
+    await compensateAll(
+      this.engine.kernel,
+      this.anyOpen,
+      this.plan({ seq: asked.seq }),
+      this.definition.options.tools ?? {},
+    )
     const { archive } = await this.engine.rollbackTimeline({ timeline: this.timeline, seq: asked.seq })
     this.#open = await this.engine.openTimeline(this.timeline, this.definition.fold)
     await this.#settle()

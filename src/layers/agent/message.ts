@@ -49,6 +49,15 @@ export function lessUsage(a: Usage, b: Usage): Usage {
   }
 }
 
+/** A call that is almost one that stands already: ask a person, go on in a fork, or make it as a new one. */
+export type SimilarCalls = 'conflict' | 'fork' | 'new'
+
+/**
+ * A model call that a crash cut off: ask again under the same key and let the answer begin anew, ask with what was
+ * streamed so far (`partial`) for the rest only, or hold for a person.
+ */
+export type ModelInDoubt = 'retry' | 'continue' | 'hold'
+
 /** What may be changed when a session goes on from an earlier turn, so that it does not fail the same way again. */
 export interface Settings {
   readonly prompt?: string
@@ -57,7 +66,7 @@ export interface Settings {
   /** Names of the tools that may be used; all if left out. */
   readonly tools?: readonly string[]
   /** What to do with a call that is almost one that stands already. */
-  readonly similarCalls?: 'conflict' | 'fork' | 'new'
+  readonly similarCalls?: SimilarCalls
 }
 
 export interface ModelCall<Data> {

@@ -5,13 +5,14 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/scope.ts'
-import type { Fold } from '../../engine/definition.ts'
+import type { Entity, Fold } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
-import type { Actions, Instead, Model, Target } from '../../engine/model.ts'
+import type { Actions, describes, Instead, Model, Target } from '../../engine/model.ts'
 import { locate, type Rollback } from '../../engine/tools/fork.ts'
 import { sendDecision, type Verdict } from './decision.ts'
-import type { AgentDefinition } from './definition.ts'
+import type { SessionRollback } from './options.ts'
 import { SessionMail } from './session-mail.ts'
+import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
 
 const needsCode: Instead = { instead: "it takes the agent's own tools: name the module that exports the agent" }
@@ -45,7 +46,14 @@ export const agentKind: Model = {
 /** When a session's state is captured unless the agent says otherwise. */
 export const usualCheckpoint = { every: 256, on: ['rolled-back'] }
 
-export function agentModel<Data>(definition: AgentDefinition<Data>): Model {
+/** What it needs of a session to do it something. */
+interface Resumable {
+  resume(): Promise<{ readonly turn: number; readonly status: string }>
+  rollbackTo(seq: number): Promise<SessionRollback>
+  close(): Promise<void>
+}
+
+export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof describes> & Entity<Resumable>): Model {
   const sessionOf = async ({ engine, head }: Target) =>
     await hostOf(engine).open(definition, idBelow(definition.prefix, head.timeline) ?? '', { mustExist: true })
   return {

@@ -2,9 +2,8 @@
 
 import type { Message, Model, Settings, Usage } from './message.ts'
 import type { SessionRollbackPlan } from './rollback.ts'
-import { place, type SessionState, type Waiting } from './state.ts'
-import { messagesOfTurn } from './turn.ts'
-import type { WorkspaceOptions } from './workspace.ts'
+import { messagesOfTurn, place, type SessionState, type Waiting } from './state.ts'
+import type { WorkspaceOptions } from './workspace-ignore.ts'
 
 export interface TurnOptions<Data> {
   /** The same key is the same turn: sent again after a disconnect, it gives what there is. */

@@ -13,9 +13,9 @@ import { recover } from '../../engine/recovery/recover.ts'
 import { TimelineState } from '../../engine/state.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import { digestOf } from './calls.ts'
-import type { AgentDefinition } from './definition.ts'
 import type { Message, Model, ModelAnswer, ModelPart, Settings, ToolRequest, Usage } from './message.ts'
 import { addUsage, noUsage } from './message.ts'
+import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
 import { allowedTools, toolDefinitions } from './tool.ts'
 
@@ -44,11 +44,7 @@ export interface Replay<Data> {
 }
 
 /** @example (await replaySession(rp, support, 'ticket-42')).isExact */
-export async function replaySession<Data>(
-  rp: Engine,
-  definition: AgentDefinition<Data>,
-  id: string,
-): Promise<Replay<Data>> {
+export async function replaySession<Data>(rp: Engine, definition: AgentSpec<Data>, id: string): Promise<Replay<Data>> {
   const engine = hostOf(rp)
   const { kernel } = engine
   const head = await existing(kernel, (definition.prefix + id) as TimelineId)
@@ -74,7 +70,7 @@ export async function replaySession<Data>(
 /** The origin, or where history was trimmed the oldest capture that can still be gone on from. */
 async function beginningOf<Data>(
   engine: Host,
-  definition: AgentDefinition<Data>,
+  definition: AgentSpec<Data>,
   head: Head,
   lineage: readonly Head[],
 ): Promise<{ readonly state: TimelineState<SessionState<Data>>; readonly point: Point }> {
@@ -140,7 +136,7 @@ export interface Evaluation {
 /** Every recorded question, asked of another model or with another prompt. Nothing is written and no tool is called. */
 export async function evaluateSession<Data>(
   rp: Engine,
-  definition: AgentDefinition<Data>,
+  definition: AgentSpec<Data>,
   id: string,
   candidate: { readonly model: Model<Data>; readonly settings?: Settings },
 ): Promise<Evaluation> {

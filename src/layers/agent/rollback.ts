@@ -6,15 +6,26 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { compensationPlan, type Effect, type EffectLedger } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { decideRetry, patientRetry, resolveRetry } from '../../core/retry.ts'
 import type { Host } from '../../engine/host.ts'
+import type { Kernel } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { existing } from '../../engine/tools/fork.ts'
-import { entry, messageOf } from './calls.ts'
-import type { AgentDefinition } from './definition.ts'
+import { messageOf } from './calls.ts'
 import { addUsage, lessUsage, noUsage } from './message.ts'
-import { type CallRecord, place, type RollbackAsked, type SessionState, type Standing, spentInTurn } from './state.ts'
+import type { AgentSpec } from './spec.ts'
+import {
+  type CallRecord,
+  entry,
+  place,
+  type RollbackAsked,
+  type SessionState,
+  type Standing,
+  spentInTurn,
+} from './state.ts'
 import type { Tools } from './tool.ts'
+import { pause } from './watch.ts'
 
 /** A call as a plan shows it. */
 export interface PlannedCall {
@@ -37,8 +48,6 @@ export interface SessionRollbackPlan {
   readonly inDoubt: readonly PlannedCall[]
   readonly turnsLost: number
 }
-
-const attemptsMax = 3
 
 /** To the end of a turn, or to any place at or before now. */
 export function planRollback(
@@ -97,24 +106,40 @@ function seqOfTurn(state: SessionState<unknown>, turn: number): number {
 
 /** Undoes what the plan says, last first. A compensation that keeps failing stops here; whoever comes next goes on. */
 export async function compensateAll(
+  { clock, random, worker }: Kernel,
   open: OpenTimeline<SessionState<unknown>>,
   plan: SessionRollbackPlan,
   tools: Tools,
 ): Promise<void> {
   for (const call of plan.compensate) {
-    const undo = tools[call.tool]?.compensate
+    const { compensate: undo, compensateRetry } = tools[call.tool] ?? {}
     if (!undo) {
       throw new RepriseError('INVALID_ARGUMENT', `${call.tool} declared a compensation, and this definition has none`, {
         tool: call.tool,
         call: call.id,
       })
     }
-    for (let attempt = 1; ; attempt++) {
+    const policy = resolveRetry(compensateRetry, patientRetry)
+    for (let failures = 0; ; ) {
+      // A store that fails is no failed compensation.
+      let isOurs = true
       try {
-        await open.effects.compensate(call.id, (_effect, key) => undo(call.args, call.result, { key }))
+        await open.effects.compensate(call.id, async (_effect, key) => {
+          isOurs = false
+          const undone = await undo(call.args, call.result, { key })
+          isOurs = true
+          return undone
+        })
         break
       } catch (error) {
-        if (attempt < attemptsMax && !open.broken) continue
+        if (isOurs) throw error
+        const given = { chance: () => random.number(), now: worker.now() }
+        const { again, delayMs, counts } = decideRetry(policy, failures + 1, error, given)
+        if (counts) failures += 1
+        if (again && !open.broken) {
+          await pause(clock, delayMs, undefined)
+          continue
+        }
         const reason = `${call.tool} (${call.id}) could not be undone: ${messageOf(error)}`
         if (!open.broken)
           await open.write([entry('interrupted', { kind: 'handover', reason, call: call.id })], { status: 'waiting' })
@@ -127,7 +152,7 @@ export async function compensateAll(
 /** The branch is there, but does not know yet what it left: reads that from the archive and writes it down. */
 export async function finishBranch<Data>(
   engine: Host,
-  definition: AgentDefinition<Data>,
+  definition: AgentSpec<Data>,
   open: OpenTimeline<SessionState<Data>>,
   archive: string,
   seq: number,

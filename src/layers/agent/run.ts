@@ -2,13 +2,13 @@
 // at after each. A broken guardrail sends the session back to the last good turn, a bounded number of times, and then
 // hands over to a person.
 
-import { entry, needModel, throwIfAborted } from './calls.ts'
+import { needModel, throwIfAborted } from './calls.ts'
 import { type Decision, writeDecision } from './decision.ts'
 import type { GuardrailView } from './guardrail.ts'
 import type { Line } from './line.ts'
 import { resultOf, type TurnOptions, type TurnResult } from './options.ts'
-import { place } from './state.ts'
-import { messagesOfTurn, nextStep, type TurnHost, takeStep } from './turn.ts'
+import { entry, messagesOfTurn, place } from './state.ts'
+import { nextStep, type TurnHost, takeStep } from './turn.ts'
 import { captureFiles } from './workspace.ts'
 
 export async function runTurn<Data>(

@@ -10,18 +10,19 @@ import { type CaptureOptions, type GroupCut, Groups } from '../../engine/group/g
 import type { Host } from '../../engine/host.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
-import { type CallOutcome, callTool, entry, throwIfAborted, unlessAborted } from './calls.ts'
+import { type CallOutcome, callTool, throwIfAborted, unlessAborted } from './calls.ts'
 import { type Verdict, writeDecision } from './decision.ts'
-import type { AgentDefinition } from './definition.ts'
 import { type Group, type Received, receiveMail, sendMail } from './group.ts'
 import { Line } from './line.ts'
 import type { Message, Model, Settings, Usage } from './message.ts'
 import { type RollbackOptions, resultOf, type SessionRollback, type TurnOptions, type TurnResult } from './options.ts'
 import type { SessionRollbackPlan } from './rollback.ts'
 import { runTurn, takeDecisions } from './run.ts'
-import { place, type SessionState, spentBy } from './state.ts'
+import type { AgentSpec } from './spec.ts'
+import { entry, place, type SessionState, spentBy } from './state.ts'
 import type { TurnHost } from './turn.ts'
-import { captureFiles, checkWorkspace, restoreFiles, type WorkspaceOptions, type WorkspaceReport } from './workspace.ts'
+import { captureFiles, checkWorkspace, restoreFiles, type WorkspaceReport } from './workspace.ts'
+import type { WorkspaceOptions } from './workspace-ignore.ts'
 
 export class Session<Data> {
   readonly #line: Line<Data>
@@ -31,7 +32,7 @@ export class Session<Data> {
 
   static async open<Data>(
     engine: Host,
-    definition: AgentDefinition<Data>,
+    definition: AgentSpec<Data>,
     timeline: TimelineId,
     options: OpenOptions,
   ): Promise<Session<Data>> {
@@ -42,7 +43,7 @@ export class Session<Data> {
     this.#line = line
   }
 
-  get definition(): AgentDefinition<Data> {
+  get definition(): AgentSpec<Data> {
     return this.#line.definition
   }
 
@@ -293,7 +294,7 @@ export class Session<Data> {
       const id = `${this.id}-similar-${n}`
       if (await this.engine.head(this.definition.prefix + id)) continue
       await this.fork(id)
-      const branch = await this.engine.open(this.definition, id)
+      const branch = await Session.open(this.engine, this.definition, timelineId(this.definition.prefix + id), {})
       await branch.configure({ similarCalls: 'new' })
       await branch.close()
       return id

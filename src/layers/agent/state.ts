@@ -3,6 +3,7 @@
 
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
+import type { NewEntry } from '../../engine/timeline.ts'
 import { addUsage, type Message, type ModelAnswer, noUsage, type Settings, type Usage } from './message.ts'
 import type { ToolKind } from './tool.ts'
 
@@ -19,6 +20,10 @@ export interface CallRecord {
   readonly state: 'waiting' | 'approved' | 'refused' | 'intended' | 'done' | 'failed'
   readonly result?: unknown
   readonly error?: string
+  /** Failed attempts that count, while it is still to be tried again. */
+  readonly failures?: number
+  /** It failed and is to be made again then, by the store's clock: its last outcome is known. */
+  readonly retryAt?: number
 }
 
 export interface TurnRecord {
@@ -161,6 +166,8 @@ export interface Entries {
   answered: { id: string; answer: ModelAnswer; attempt?: number }
   returned: { id: string; result: unknown; by?: 'replay' }
   failed: { id: string; error: string }
+  /** An attempt failed and another follows: `n` failures that count by now, the next attempt not before `at`. */
+  retry: { id: string; n: number; error: string; at: number }
   'turn.ended': { turn: number; outcome: string }
   /** `of`: the version of the data. */
   edited: { data: unknown; of?: string }
@@ -188,6 +195,19 @@ export interface Entries {
     contents: readonly (readonly [string, Uint8Array])[]
     root?: readonly [given: string, real: string]
   }
+}
+
+export function entry<T extends keyof Entries>(type: T, data: Entries[T]): NewEntry {
+  return { type, data }
+}
+
+export function messagesOfTurn(state: Readonly<SessionState<unknown>>, turn: number): Message[] {
+  const found: Message[] = []
+  for (const message of state.messages.values({ reverse: true })) {
+    if (message.turn < turn) break
+    if (message.turn === turn) found.push(message)
+  }
+  return found.reverse()
 }
 
 export function applyEntry<D>(state: SessionState<D>, entry: Entry): void {
@@ -247,15 +267,19 @@ const appliers: Appliers = {
     const call = state.calls.get(id)!
     state.calls.set(id, { ...call, state: 'done', result })
     if (by === 'replay') state.standing = withoutFirst(state.standing, (one) => one.digest === call.digest)
-    addMessage(state, { role: 'tool', content: result, turn: call.turn, answers: id })
+    addAnswer(state, { role: 'tool', content: result, turn: call.turn, answers: id })
   },
   failed(state, { id, error }) {
-    const call = state.calls.get(id)!
+    const { failures: _, retryAt: __, ...call } = state.calls.get(id)!
     state.calls.set(id, { ...call, state: 'failed', error })
     state.streams.delete(id)
     if (call.kind !== 'model') {
-      addMessage(state, { role: 'tool', content: error, turn: call.turn, answers: id, isError: true })
+      addAnswer(state, { role: 'tool', content: error, turn: call.turn, answers: id, isError: true })
     }
+  },
+  retry(state, { id, n, error, at }) {
+    state.calls.set(id, { ...state.calls.get(id)!, error, failures: n, retryAt: at })
+    state.streams.delete(id)
   },
   'turn.ended'(state, { turn, outcome }, { seq }) {
     state.status = 'idle'
@@ -344,6 +368,26 @@ const appliers: Appliers = {
 
 function addMessage(state: SessionState<unknown>, message: Message): void {
   state.messages.set(place(state.messages.size), message)
+}
+
+/**
+ * Calls that ran beside one another answer in any order. The model is shown their answers in the order of its requests, so
+ * that what it is asked does not depend on who was faster.
+ */
+function addAnswer(state: SessionState<unknown>, message: Message): void {
+  let at = state.messages.size
+  for (; at > 0; at--) {
+    const before = state.messages.get(place(at - 1))!
+    if (before.turn !== message.turn || !isRequested(before) || !isRequested(message)) break
+    if (before.answers! < message.answers!) break
+    state.messages.set(place(at), before)
+  }
+  state.messages.set(place(at), message)
+}
+
+/** Calls of the user's own code stay where they were made. */
+function isRequested({ role, answers }: Message): boolean {
+  return role === 'tool' && answers !== undefined && !answers.includes('m')
 }
 
 function withoutFirst<T>(list: readonly T[], matches: (item: T) => boolean): readonly T[] {

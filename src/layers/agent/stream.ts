@@ -3,10 +3,9 @@
 
 import type { Engine } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
-import { type CallHost, entry } from './calls.ts'
-import type { AgentDefinition } from './definition.ts'
-import { place, type SessionState } from './state.ts'
-import { messagesOfTurn } from './turn.ts'
+import type { CallHost } from './calls.ts'
+import type { AgentSpec } from './spec.ts'
+import { entry, messagesOfTurn, place, type SessionState } from './state.ts'
 
 const pieceLength = 512
 const pauseMs = 25
@@ -19,6 +18,7 @@ export class StreamWriter {
   #pending = ''
   #writing: Promise<unknown> = Promise.resolve()
   #isScheduled = false
+  #isAbandoned = false
   #failure: unknown = null
 
   /** `begun` is the attempt that is written, with what there is of it already if it goes on. */
@@ -53,8 +53,14 @@ export class StreamWriter {
     return this.#text
   }
 
+  /** The attempt has failed: nothing of it is written after the record of that. */
+  async abandon(): Promise<void> {
+    this.#isAbandoned = true
+    await this.#writing
+  }
+
   #flush(): void {
-    if (this.#pending === '') return
+    if (this.#pending === '' || this.#isAbandoned) return
     const text = this.#pending
     this.#pending = ''
     this.#write([entry('chunk', { id: this.#id, attempt: this.#attempt, text })])
@@ -89,7 +95,7 @@ export type StreamEvent =
  */
 export async function* readTurn<Data>(
   rp: Engine,
-  definition: AgentDefinition<Data>,
+  definition: AgentSpec<Data>,
   id: string,
   options: { readonly turn: number; readonly after?: StreamPosition; readonly signal?: AbortSignal },
 ): AsyncGenerator<StreamEvent> {

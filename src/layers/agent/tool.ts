@@ -1,10 +1,12 @@
 // Tools declare what they do to the world: read-only ones leave no trace, idempotent ones may be repeated with the same
 // key, compensatable ones bring the way to undo them, irreversible ones are named before anything is rolled back.
 
+import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../core/call-policy.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Probed } from '../../engine/effects.ts'
 import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/schema.ts'
-import type { CallPolicy } from './policy.ts'
 
 export interface ToolContext {
   /** The same for every attempt: hand it to the outside system. */
@@ -15,6 +17,10 @@ export interface ToolContext {
 
 export type ToolKind = 'read-only' | 'idempotent' | 'compensatable' | 'irreversible'
 
+/**
+ * Its calls are bounded as all others are. A tool that is neither read-only nor idempotent is called once unless it has a
+ * `retry` of its own: its failure is told to the model. Rate limit and breaker are shared by all sessions in this process.
+ */
 export interface Tool<Args = unknown, Result = unknown> extends CallPolicy {
   readonly kind: ToolKind
   readonly description?: string
@@ -27,6 +33,8 @@ export interface Tool<Args = unknown, Result = unknown> extends CallPolicy {
   run(args: Args, context: ToolContext): Promise<Result> | Result
   /** Undoes it. Called with the same key after a crash, so it must be harmless to repeat. */
   compensate?(args: Args, result: Result, context: { readonly key: string }): Promise<unknown> | unknown
+  /** For the compensation: 10 attempts if left out. */
+  readonly compensateRetry?: RetryPolicy
   /** Asks the outside what became of a call whose outcome a crash left unknown. */
   probe?(key: string, args: Args): Promise<Probed<Result>>
   /** Without a probe: call again with the same key, or hold for a person. 'hold' unless read-only or idempotent. */
@@ -37,6 +45,22 @@ export interface Tool<Args = unknown, Result = unknown> extends CallPolicy {
   check?(args: unknown): Args
 }
 
+const known = new Set([
+  ...[
+    'kind',
+    'description',
+    'input',
+    'parameters',
+    'parallel',
+    'run',
+    'compensate',
+    'compensateRetry',
+    'probe',
+    'inDoubt',
+  ],
+  ...['approve', 'check', ...callPolicyNames],
+])
+
 /** @example tool({ kind: 'compensatable', run: (a: { cents: number }, { key }) => bank.refund(a.cents, key), compensate: (a, r) => bank.undo(r.id) }) */
 export function tool<Args, Result>(definition: Tool<Args, Result>): Tool<Args, Result> {
   if (definition.kind === 'compensatable' && !definition.compensate) {
@@ -45,6 +69,9 @@ export function tool<Args, Result>(definition: Tool<Args, Result>): Tool<Args, R
   if (definition.compensate && (definition.kind === 'read-only' || definition.kind === 'irreversible')) {
     throw new RepriseError('INVALID_ARGUMENT', `a tool that is ${definition.kind} has no compensation`)
   }
+  checkOptions('tool', definition, known)
+  checkCallPolicy(definition)
+  resolveRetry(definition.compensateRetry, patientRetry)
   return definition
 }
 

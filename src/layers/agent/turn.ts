@@ -2,13 +2,24 @@
 // state alone, so a turn that was cut off anywhere goes on exactly where its history ends.
 
 import { getEffect } from '../../core/effects.ts'
-import { abortError, type CallHost, callTool, entry, fail, intend, messageOf, tell, throwIfAborted } from './calls.ts'
-import type { ModelInDoubt } from './definition.ts'
-import type { Message, Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from './message.ts'
-import { CallWatch, pause } from './policy.ts'
-import { type CallRecord, place, type SessionState, type Waiting } from './state.ts'
+import { isReprise } from '../../core/errors.ts'
+import {
+  abortError,
+  type CallHost,
+  callTool,
+  fail,
+  intend,
+  messageOf,
+  postpone,
+  tell,
+  throwIfAborted,
+  untilDue,
+} from './calls.ts'
+import type { Model, ModelAnswer, ModelCall, ModelInDoubt, ModelPart, ToolRequest } from './message.ts'
+import { type CallRecord, entry, messagesOfTurn, place, type SessionState, type Waiting } from './state.ts'
 import { StreamWriter } from './stream.ts'
 import { allowedTools, retriesInDoubt, toolDefinitions } from './tool.ts'
+import { CallWatch } from './watch.ts'
 
 interface RequestedCall {
   readonly id: string
@@ -20,15 +31,6 @@ export type NextStep =
   /** Calls that are not answered yet, in their order. */
   | { readonly kind: 'tools'; readonly calls: readonly RequestedCall[] }
   | { readonly kind: 'end' }
-
-export function messagesOfTurn(state: Readonly<SessionState<unknown>>, turn: number): Message[] {
-  const found: Message[] = []
-  for (const message of state.messages.values({ reverse: true })) {
-    if (message.turn < turn) break
-    if (message.turn === turn) found.push(message)
-  }
-  return found.reverse()
-}
 
 /** The model's calls and the tools' are numbered in the order in which they are asked for. */
 export function nextStep(state: SessionState<unknown>): NextStep {
@@ -92,43 +94,83 @@ function mayRunBeside(host: CallHost, id: string, name: string): boolean {
   if (!tool || !(tool.parallel ?? tool.kind === 'read-only') || tool.approve) return false
   if (tool.kind !== 'read-only' && host.open.state.standing.some((one) => one.tool === name)) return false
   const record = host.open.state.calls.get(id)
-  return record === undefined || (record.state === 'intended' && !tool.probe && retriesInDoubt(tool))
+  if (record === undefined || record.retryAt !== undefined) return true
+  return record.state === 'intended' && !tool.probe && retriesInDoubt(tool)
 }
 
 async function callModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: string): Promise<Waiting | null> {
   const guard = host.guards.model
   const call = {}
-  for (let failed = 1; ; failed++) {
+  for (;;) {
+    await untilDue(host, id, host.signal)
     const record = host.open.state.calls.get(id)
     const isCut = record !== undefined && getEffect(host.open.ledger, id)?.outcome === null
     if (isCut && host.modelInDoubt === 'hold' && record.state !== 'approved') return await holdModel(host, record)
-    guard.checkOpen(host.kernel.clock, call)
+    await guard.enter(host.kernel.clock, call, host.signal)
+    let asked: Asked
     try {
-      await askModel(host, model, id, isCut)
+      throwIfAborted(host.signal)
+      asked = await intendModel(host, id, isCut)
+    } catch (error) {
+      guard.left(call)
+      throw error
+    }
+    let answer: ModelAnswer
+    try {
+      answer = await askModel(host, model, asked)
       guard.succeeded()
-      return null
     } catch (error) {
       // Given up half-way: it stays in doubt, and is asked again under the same key.
       if (host.signal?.aborted) throw abortError(host.signal, error)
       if (host.open.broken) throw error
+      if (await postpone(host, guard, call, id, error)) continue
       await fail(host, id, messageOf(error))
-      const pauseMs = guard.failed(failed, error, call, host.kernel)
-      if (pauseMs === null) throw error
-      await pause(host.kernel.clock, pauseMs, host.signal)
-      throwIfAborted(host.signal)
+      throw error
     } finally {
       guard.left(call)
     }
+    await writeAnswer(host, asked, answer)
+    return null
   }
 }
 
-async function askModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: string, isCut: boolean): Promise<void> {
-  const state = host.open.state as SessionState<Data>
+/** A model call whose intent is on record. */
+interface Asked {
+  readonly id: string
+  readonly key: string
+  readonly attempt: number
+  /** What an earlier attempt had streamed before it was cut off. */
+  readonly partial: string
+  /** That attempt, if this one goes on with it. */
+  readonly begun: { readonly attempt: number; readonly text: string } | null
+}
+
+async function intendModel<Data>(host: TurnHost<Data>, id: string, isCut: boolean): Promise<Asked> {
+  const { state } = host.open
   const call = { id, turn: state.turn, tool: 'model', kind: 'model' as const, args: null, digest: id, attempt: 1 }
   const before = isCut ? state.streams.get(id) : undefined
   const { key, attempt } = await intend(host, { ...call, state: 'intended' }, 'none')
   // A continued answer stays the attempt that it began as: whoever reads along notices nothing.
   const begun = before && host.modelInDoubt === 'continue' ? before : null
+  return { id, key, attempt, partial: before?.text ?? '', begun }
+}
+
+/** An answer that cannot be kept is a failure of the model; a store that fails is not. */
+async function writeAnswer(host: CallHost, { id, begun }: Asked, answer: ModelAnswer): Promise<void> {
+  try {
+    await host.open.write([
+      { type: '$effect.done', data: { id } },
+      entry('answered', { id, answer: plain(answer), ...(begun && { attempt: begun.attempt }) }),
+    ])
+  } catch (error) {
+    if (isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) await fail(host, id, messageOf(error))
+    throw error
+  }
+}
+
+async function askModel<Data>(host: TurnHost<Data>, model: Model<Data>, asked: Asked): Promise<ModelAnswer> {
+  const { id, key, attempt, partial, begun } = asked
+  const state = host.open.state as SessionState<Data>
   const names = allowedTools(host.tools, host.settings)
   const { timeoutMs } = host.guards.model
   const told = tell(host, 'model call', timeoutMs)
@@ -144,17 +186,13 @@ async function askModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: stri
       toolDefinitions: toolDefinitions(host.tools, names),
       key,
       attempt,
-      partial: before?.text ?? '',
+      partial,
       isContinued: begun !== null,
       signal: watch.signal,
     })
-    const answer = isStream(made)
+    return isStream(made)
       ? await readStream(host, id, attempt, begun, made, watch)
       : joined(begun, await watch.wait(made))
-    await host.open.write([
-      { type: '$effect.done', data: { id } },
-      entry('answered', { id, answer: plain(answer), ...(begun && { attempt: begun.attempt }) }),
-    ])
   } finally {
     told.end()
     watch.end()
@@ -196,6 +234,7 @@ async function readStream(
   } catch (error) {
     // Not waited for: a stream that went silent may never answer.
     void Promise.resolve(iterator.return?.()).catch(() => undefined)
+    await writer.abandon()
     throw error
   }
   return { ...rest, content: await writer.end() }

@@ -8,7 +8,17 @@ import type { Folder } from '../../engine/tree/folder.ts'
 import type { Choice } from '../../engine/tree/scan.ts'
 import { isIgnoredBy, parseIgnore, type Rules } from './gitignore.ts'
 import type { SessionState } from './state.ts'
-import type { WorkspaceOptions } from './workspace.ts'
+
+export interface WorkspaceOptions {
+  /** Must not be, or hold, your home directory. If it is a link, it must lead where it led when it was first captured. */
+  readonly directory: string
+  /** Further patterns, as in .gitignore. `.git` and `.reprise` are ignored unless a pattern takes them back. */
+  readonly ignore?: readonly string[]
+  /** 8 MiB if left out. */
+  readonly fileBytesMax?: number
+  /** 256 MiB if left out. */
+  readonly totalBytesMax?: number
+}
 
 interface Layer {
   readonly base: string

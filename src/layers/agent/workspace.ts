@@ -13,20 +13,8 @@ import { blocked, type Folder, openRoot } from '../../engine/tree/folder.ts'
 import { restoreTree, type Wanted } from '../../engine/tree/restore.ts'
 import { type Found, scanTree } from '../../engine/tree/scan.ts'
 import { Way } from '../../engine/tree/way.ts'
-import { entry } from './calls.ts'
-import type { FileRecord, SessionState } from './state.ts'
-import { ignoring, isIgnoredByOptions } from './workspace-ignore.ts'
-
-export interface WorkspaceOptions {
-  /** Must not be, or hold, your home directory. If it is a link, it must lead where it led when it was first captured. */
-  readonly directory: string
-  /** Further patterns, as in .gitignore. `.git` and `.reprise` are ignored unless a pattern takes them back. */
-  readonly ignore?: readonly string[]
-  /** 8 MiB if left out. */
-  readonly fileBytesMax?: number
-  /** 256 MiB if left out. */
-  readonly totalBytesMax?: number
-}
+import { entry, type FileRecord, type SessionState } from './state.ts'
+import { ignoring, isIgnoredByOptions, type WorkspaceOptions } from './workspace-ignore.ts'
 
 export interface WorkspaceReport {
   readonly files: number

@@ -1,5 +1,6 @@
 // reprise/events: aggregates (decide and evolve), projections of their events, and commands between them.
 
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
 export type { Quarantined } from '../../engine/subscription/sink.ts'
 export type { CatchUpOptions, SubscriptionStatus } from '../../engine/subscription/subscription.ts'
 export { type AggregateDefinition, type AggregateOptions, aggregate, type EventEntry } from './aggregate.ts'

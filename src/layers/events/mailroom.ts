@@ -5,6 +5,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/ports.ts'
+import { decideRetry, resolveRetry } from '../../core/retry.ts'
 import { originDigest } from '../../core/run.ts'
 import type { Fold, OpenOptions } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
@@ -25,6 +26,9 @@ export interface Letter {
 export const letterKind = 'command'
 const lookMs = 1000
 
+/** A command that throws is decided again, as every call is; then it counts as refused. */
+const deliveries = resolveRetry({})
+
 export function queueOf(name: string): string {
   return `events/${name}`
 }
@@ -33,6 +37,8 @@ export class Mailroom<State> {
   readonly #engine: Host
   readonly #model: Model<State>
   readonly #lives = new Map<string, Promise<Live<State>>>()
+  /** Commands that threw something else than a refusal, by message. */
+  readonly #postponed = new Map<string, { readonly failures: number; readonly until: number }>()
   #isServing = false
 
   constructor(engine: Host, model: Model<State>) {
@@ -71,13 +77,14 @@ export class Mailroom<State> {
     this.#engine.onClose(async () => stop())
   }
 
-  /** All mail that is there, in order. */
+  /** All mail that is there, in order; what has to wait for its next attempt holds up the rest. */
   async receive(live: Live<State>): Promise<boolean> {
     let hadMail = false
     for (;;) {
       const messages = await live.open.inbox()
       if (messages.length === 0) return hadMail
       for (const message of messages) {
+        if (this.#pauseMs(message) > 0) return hadMail
         await this.#deliver(live, message).catch((error) => {
           // Another process took it into history meanwhile: what is left is read anew.
           if (!isReprise(error, 'CONFLICT')) throw error
@@ -110,6 +117,11 @@ export class Mailroom<State> {
     try {
       await live.adopt(head)
       await this.receive(live)
+      // Kept until it is due: let go, it would be claimed again at once, for its mail is still there.
+      for (let ms = await this.#pauseOf(live); ms > 0 && this.#isServing; ms = await this.#pauseOf(live)) {
+        await new Promise<void>((resolve) => this.#engine.kernel.clock.after(Math.min(ms, lookMs), resolve))
+        await this.receive(live)
+      }
     } finally {
       await this.close(live)
     }
@@ -127,10 +139,35 @@ export class Mailroom<State> {
     const options: CommandOptions = { id: `mail:${message.id}`, meta: letter.meta ?? {} }
     try {
       await live.command(letter.command, letter.input, options, { consume })
+      this.#postponed.delete(message.id)
     } catch (error) {
-      if (!isReprise(error, 'REFUSED', 'SUPERSEDED', 'INVALID_ARGUMENT', 'FOLD_FAILED', 'UNSERIALIZABLE')) throw error
+      if (isReprise(error) && !isRefusal(error)) throw error
+      if (this.#postpone(message, error)) return
+      this.#postponed.delete(message.id)
       await this.#refuse(live, letter, error, consume)
     }
+  }
+
+  /** True: the command is decided again after a while. Not written down: another process decides it at once. */
+  #postpone({ id }: Message, error: unknown): boolean {
+    const { clock, random, worker } = this.#engine.kernel
+    const failures = this.#postponed.get(id)?.failures ?? 0
+    const given = { chance: () => random.number(), now: worker.now() }
+    const { again, delayMs, counts } = decideRetry(deliveries, failures + 1, error, given)
+    if (!again) return false
+    this.#postponed.set(id, { failures: counts ? failures + 1 : failures, until: clock.elapsed() + delayMs })
+    this.#engine.events.emit('problem', { where: queueOf(this.#model.name), error })
+    return true
+  }
+
+  /** How long the first message still has to wait. */
+  async #pauseOf(live: Live<State>): Promise<number> {
+    const [first] = this.#postponed.size > 0 ? await live.open.inbox(1) : []
+    return first ? this.#pauseMs(first) : 0
+  }
+
+  #pauseMs({ id }: Pick<Message, 'id'>): number {
+    return Math.max(0, (this.#postponed.get(id)?.until ?? 0) - this.#engine.kernel.clock.elapsed())
   }
 
   async #refuse(
@@ -151,6 +188,10 @@ export class Mailroom<State> {
     const heads = open.length > 0 ? await this.#engine.kernel.store.head(open.map((live) => live.timeline)) : []
     for (let i = 0; i < open.length; i++) if ((heads[i]?.mail ?? 0) > 0) await this.receive(open[i]!)
   }
+}
+
+function isRefusal(error: RepriseError): boolean {
+  return isReprise(error, 'REFUSED', 'SUPERSEDED', 'INVALID_ARGUMENT', 'FOLD_FAILED', 'UNSERIALIZABLE')
 }
 
 function readLetter(data: unknown, message: Message): Letter {

@@ -2,6 +2,7 @@
 // that moves the position in the feed, each with an id made from the event's coordinate: sent once, done once.
 
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { OutgoingMessage } from '../../core/ports.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Along } from '../../engine/commit/writer.ts'
@@ -94,12 +95,15 @@ export interface ProcessManagerDefinition extends Entity<ProcessManager>, Workab
   readonly name: string
 }
 
+const known = new Set(['from', 'on', 'onRefused', 'poison', 'retry', 'forks'])
+
 export function processManager<Sources extends readonly EventSource[], On extends Reactions<Sources>>(
   name: string,
   options: ProcessManagerOptions<Sources, On>,
 ): ProcessManagerDefinition {
   checkName('process manager', name)
   checkReading(`process manager ${name}`, options)
+  checkOptions(`process manager ${name}`, options, known)
   const on = options.on as unknown as Readonly<Record<string, (event: unknown, at: EventAt) => Reaction>>
   const reactTo = ({ type, event, at }: Occurrence): Reaction =>
     type === refusedType ? options.onRefused?.(event as unknown as RefusedLetter, at) : on[type]?.(event, at)

@@ -4,6 +4,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { Sql } from '../../core/ports.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Validity } from '../../core/validity.ts'
@@ -94,6 +95,11 @@ const memoryFold: Omit<Fold<unknown>, 'version'> = {
   authority: 'state',
 }
 
+const known = new Set([
+  ...['from', 'on', 'version', 'forks', 'poison', 'retry', 'initial', 'checkpoint', 'valid', 'partitions'],
+  ...['setup', 'teardown', 'into'],
+])
+
 /** @example projection('totals', { from: [account], initial: () => new Map<string, number>(), on: { deposited: (m, e, at) => void m.set(at.id, e.amount) } }) */
 export function projection<
   State,
@@ -130,6 +136,8 @@ function inMemory<State, Shown>(
   show: (sinks: readonly MemorySink<State>[]) => Shown,
 ): ProjectionDefinition<Shown> {
   checkReading(`projection ${name}`, options)
+  checkOptions(`projection ${name}`, options, known)
+  resolveRetry(options.retry)
   if (typeof options.initial !== 'function') {
     throw new RepriseError(
       'INVALID_ARGUMENT',
@@ -210,6 +218,8 @@ export function sqlProjection<
   On extends Handlers<Sql, Sources, Promise<unknown> | unknown, SqlAt>,
 >(name: string, options: SqlProjectionOptions<Sources, On>): SqlProjectionDefinition {
   checkReading(`projection ${name}`, options)
+  checkOptions(`projection ${name}`, options, known)
+  resolveRetry(options.retry)
   const version = String(options.version ?? 1)
   const { partitions = 1 } = options
   checkPartitions(partitions)
@@ -276,6 +286,8 @@ function intoTables<Tx extends OffsetTx, Shown>(
   show: (sinks: readonly TableSink<Tx>[]) => Shown,
 ): ProjectionDefinition<Shown> {
   checkReading(`projection ${name}`, options)
+  checkOptions(`projection ${name}`, options, known)
+  resolveRetry(options.retry)
   if (typeof options.into?.[opens] !== 'function') {
     throw new RepriseError('INVALID_ARGUMENT', `projection ${name}: into must be a table, such as table('totals')`)
   }

@@ -1,8 +1,10 @@
 // consumer(): the machinery of jobs over the kernel's feed. Its progress is a named cursor; finished entries ahead of the
 // cursor are remembered only until it has passed them, so a consumer that runs for years stays small.
 
+import { callPolicyNames } from '../../core/call-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
 import { overlaps } from '../../core/scope.ts'
 import { checkName, type Engine, type Readable, reads } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
@@ -27,7 +29,8 @@ export interface ConsumerOptions<Sources extends readonly From[] = readonly From
     | 'batch'
     | 'concurrency'
     | 'order'
-    | 'rateLimit'
+    | 'rate'
+    | 'crashesMax'
     | 'retry'
     | 'timeout'
     | 'breaker'
@@ -48,6 +51,11 @@ export interface ConsumerOptions<Sources extends readonly From[] = readonly From
   readonly follow?: boolean
 }
 
+const known = new Set([
+  ...['from', 'types', 'forks', 'follow', 'each', 'eachBatch', 'batch', 'concurrency', 'order', 'crashesMax', 'grace'],
+  ...['checkpoint', 'retain', ...callPolicyNames],
+])
+
 export interface ConsumerDefinition<Item = Entry> extends JobDefinition<Item> {
   readonly prefixes: readonly string[]
 }
@@ -58,6 +66,7 @@ export function consumer<const Sources extends readonly From[]>(
   options: ConsumerOptions<Sources>,
 ): ConsumerDefinition<ItemOf<Sources[number]>> {
   checkName('consumer', name)
+  checkOptions(`consumer ${name}`, options, known, { rateLimit: 'rate' })
   const { from, types, follow = true, forks = false, checkpoint, retain, ...rest } = options
   const prefixes = from.map((each) => (typeof each === 'string' ? each : each.prefix))
   if (prefixes.some((scope) => overlaps(scope, `job/${name}`))) {

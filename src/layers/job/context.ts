@@ -1,8 +1,6 @@
 // What the user's function is given beside the item. Cheap to make: the signal exists once it is asked for.
 
-import type { Duration } from '../../core/duration.ts'
 import type { Sql } from '../../core/ports.ts'
-import { RetryLater } from '../../core/retry.ts'
 import type { EffectCall, EffectOptions } from '../../engine/effects.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
@@ -23,8 +21,6 @@ export interface ItemContext {
   ): Promise<R>
   /** Your SQL in the same transaction as the record that this item is done: both or neither. Runs when `each` has returned. */
   commit(ride: (sql: Sql) => Promise<unknown> | unknown): void
-  /** Ends this attempt; it is called again after the pause without using up an attempt. */
-  retryAfter(pause: Duration, why?: string): never
 }
 
 export interface BatchContext<T> {
@@ -73,9 +69,5 @@ export class TaskContext<T> implements ItemContext {
   commit(ride: (sql: Sql) => Promise<unknown> | unknown): void {
     this.#task.rides ??= []
     this.#task.rides.push(ride)
-  }
-
-  retryAfter(pause: Duration, why?: string): never {
-    throw new RetryLater(pause, why)
   }
 }

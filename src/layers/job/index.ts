@@ -1,5 +1,8 @@
 // reprise/job: resumable jobs over anything that can be iterated. See docs/guides/jobs.md.
 
+export type { BreakerPolicy } from '../../core/breaker.ts'
+export type { CallPolicy } from '../../core/call-policy.ts'
+export type { RatePolicy } from '../../core/rate.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
 export type { Lag } from '../../engine/subscription/feed-stream.ts'
 export {

@@ -1,15 +1,18 @@
 // What a job is told, checked when it is defined, so that a mistake shows at the definition and not in the night.
 
-import type { BreakerSettings } from '../../core/breaker.ts'
+import { type BreakerSettings, resolveBreaker } from '../../core/breaker.ts'
+import { type CallPolicy, callPolicyNames } from '../../core/call-policy.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import { type RatePolicy, type RateSettings, resolveRate } from '../../core/rate.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
-import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import { type ResolvedRetry, resolveRetry } from '../../core/retry.ts'
 import type { BatchContext, ItemContext } from './context.ts'
 import { type Source, type SourceLike, toSource } from './source.ts'
 
-export interface JobOptions<T, Result = unknown> {
+export interface JobOptions<T, Result = unknown> extends CallPolicy {
   readonly source: SourceLike<T>
   /** What makes an item this item: done once, skipped for good. May be left out if items are text or numbers, or the source has keys. */
   readonly key?: (item: T) => string | number
@@ -25,12 +28,9 @@ export interface JobOptions<T, Result = unknown> {
   /** 'kept': one after another in the source's order; a failing item holds the rest up until it is settled. */
   readonly order?: 'kept' | 'any'
   /** Shared by all processes on the job. */
-  readonly rateLimit?: { readonly max: number; readonly per: Duration }
-  readonly retry?: RetryPolicy
-  /** Longest time for one attempt. Its signal is aborted then, and it counts as failed. */
-  readonly timeout?: Duration
-  /** After so many failures in a row: pause, then probe with one item. */
-  readonly breaker?: { readonly failures?: number; readonly pause?: Duration; readonly maxPause?: Duration }
+  readonly rate?: RatePolicy
+  /** How often an item may be in flight when the process dies before it is taken for the cause; 5 if left out. */
+  readonly crashesMax?: number
   /** Keep what `each` returns, in history: exportProgress and `reprise export JOB - --progress` give it with the key. */
   readonly results?: boolean
   /** Into how many parts the keys are divided, so that as many processes can share the work. Fixed once the job has run. */
@@ -51,8 +51,9 @@ export interface ResolvedJob<T> {
   readonly batchWaitMs: number
   readonly concurrency: number
   readonly isOrderKept: boolean
-  readonly rateLimit: { readonly max: number; readonly perMs: number } | null
+  readonly rate: RateSettings | null
   readonly retry: ResolvedRetry
+  readonly crashesMax: number
   readonly timeoutMs: number | null
   readonly breaker: BreakerSettings | null
   readonly keepsResults: boolean
@@ -62,11 +63,28 @@ export interface ResolvedJob<T> {
   readonly cursorName: string | null
 }
 
+const known = new Set([
+  ...[
+    'source',
+    'key',
+    'version',
+    'each',
+    'eachBatch',
+    'batch',
+    'concurrency',
+    'order',
+    'crashesMax',
+    'results',
+    'shards',
+  ],
+  ...['grace', 'checkpoint', 'retain', ...callPolicyNames],
+])
 const concurrencyMax = 100_000
 const shardsMax = 256
 
 export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob<T> {
-  const { concurrency = 1, shards = 1, version, order = 'any', batch = {}, breaker } = options
+  checkOptions(`job ${name}`, options, known, { rateLimit: 'rate' })
+  const { concurrency = 1, shards = 1, crashesMax = 5, version, order = 'any', batch = {} } = options
   const check = (isRight: boolean, what: string) => {
     if (!isRight) throw new RepriseError('INVALID_ARGUMENT', `job ${name}: ${what}`, { job: name })
   }
@@ -77,12 +95,7 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
   check(!(order === 'kept' && concurrency > 1), "order: 'kept' does one item after another: leave concurrency out")
   check(!(order === 'kept' && shards > 1), "order: 'kept' needs one shard")
   check(isCount(batch.size ?? 100, concurrencyMax), 'batch.size is a whole number from 1 on')
-  const limit = options.rateLimit
-  if (limit)
-    check(
-      isCount(limit.max, Number.MAX_SAFE_INTEGER) && toMs(limit.per, 'rateLimit.per') > 0,
-      'rateLimit.max is a whole number from 1 on, and per is above 0',
-    )
+  check(isCount(crashesMax, Number.MAX_SAFE_INTEGER), 'crashesMax must be a whole number from 1 on')
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   return {
@@ -100,27 +113,15 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
     batchWaitMs: toMs(batch.wait ?? '1s', 'batch.wait'),
     concurrency,
     isOrderKept: order === 'kept',
-    rateLimit: limit ? { max: limit.max, perMs: toMs(limit.per, 'rateLimit.per') } : null,
+    rate: options.rate ? resolveRate(options.rate) : null,
     retry: resolveRetry(options.retry),
+    crashesMax,
     timeoutMs: options.timeout === undefined ? null : toMs(options.timeout, 'timeout'),
-    breaker: breaker ? resolveBreaker(breaker, check) : null,
+    breaker: resolveBreaker(options.breaker ?? false),
     keepsResults: options.results ?? false,
     shards,
     graceMs: toMs(options.grace ?? '30s', 'grace'),
     cursorName: null,
-  }
-}
-
-function resolveBreaker(
-  given: NonNullable<JobOptions<unknown>['breaker']>,
-  check: (isRight: boolean, what: string) => void,
-): BreakerSettings {
-  const { failures = 10 } = given
-  check(isCount(failures, Number.MAX_SAFE_INTEGER), 'breaker.failures is a whole number from 1 on')
-  return {
-    failures,
-    pauseMs: toMs(given.pause ?? '30s', 'breaker.pause'),
-    maxPauseMs: toMs(given.maxPause ?? '10m', 'breaker.maxPause'),
   }
 }
 

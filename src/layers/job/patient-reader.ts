@@ -79,7 +79,10 @@ export class PatientReader<T> implements Reader<T> {
 
   readonly #again = async (error: unknown): Promise<Chunk<T> | null> => {
     for (let failure = error; ; ) {
-      const decision = decideRetry(this.#job.retry, this.#failed + 1, failure, this.#kernel.random.number())
+      const decision = decideRetry(this.#job.retry, this.#failed + 1, failure, {
+        chance: () => this.#kernel.random.number(),
+        now: this.#kernel.worker.now(),
+      })
       const next = decision.again && !this.#job.source.once && mayPass(failure) ? 'retry' : 'stop'
       this.#hooks.onFailure(failure, this.#failed + 1, next)
       if (!decision.again || next === 'stop') throw failure

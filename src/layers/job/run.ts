@@ -5,6 +5,7 @@
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute, Head } from '../../core/ports.ts'
+import { allotment } from '../../core/rate.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
@@ -18,7 +19,6 @@ import { beginShard, isUnused, wasLeft } from './beginning.ts'
 import { finishShard, leaveShard } from './ending.ts'
 import { toFailure } from './entries.ts'
 import { applyMail } from './letters.ts'
-import { allotment } from './limiter.ts'
 import type { ResolvedJob } from './options.ts'
 import { Pass } from './pass.ts'
 import type { JobEvent, JobProgress, JobReport } from './progress.ts'
@@ -231,7 +231,7 @@ export class JobRun<T = unknown> {
   #divideLimit(unfinished: readonly number[]): void {
     const { limiter } = this.#bench
     if (!limiter) return
-    const { max } = this.#job.rateLimit!
+    const { max } = this.#job.rate!
     let count = 0
     unfinished.forEach((index, rank) => {
       const shard = this.#shards.get(index)
@@ -312,7 +312,7 @@ export class JobRun<T = unknown> {
     })
     // It never said that it stopped: the process died. One of the items then in flight may be the reason.
     if (state.status === 'running') shard.careful = 2 * this.#job.concurrency * this.#job.batchSize
-    this.#isFresh &&= isUnused(state, kernel.worker.now() - (this.#job.rateLimit?.perMs ?? 0))
+    this.#isFresh &&= isUnused(state, kernel.worker.now() - (this.#job.rate?.perMs ?? 0))
     await beginShard(this.#engine, open, this.#job, {
       name: this.name,
       index,

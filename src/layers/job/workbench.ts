@@ -3,7 +3,8 @@
 
 import { Breaker } from '../../core/breaker.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { decideRetry } from '../../core/retry.ts'
+import { RateLimiter } from '../../core/rate.ts'
+import { decideRetry, isFault } from '../../core/retry.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { isPromise, within } from './attempt.ts'
 import { Batcher } from './batcher.ts'
@@ -11,7 +12,6 @@ import { Completions } from './completions.ts'
 import { Condition } from './condition.ts'
 import { TaskContext } from './context.ts'
 import { entry } from './entries.ts'
-import { RateLimiter } from './limiter.ts'
 import type { ResolvedJob } from './options.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
@@ -59,7 +59,7 @@ export class Workbench<T> {
     this.#job = job
     this.#events = events
     this.#slots = job.concurrency * job.batchSize
-    this.limiter = job.rateLimit ? new RateLimiter(job.rateLimit.perMs) : null
+    this.limiter = job.rate ? new RateLimiter(job.rate.perMs) : null
     this.breaker = job.breaker ? new Breaker(job.breaker) : null
     this.#batcher = job.eachBatch
       ? new Batcher(kernel.clock, job, {
@@ -95,7 +95,7 @@ export class Workbench<T> {
   async admit(task: Task<T>): Promise<boolean> {
     const { shard } = task
     shard.take(task)
-    if (task.crashes >= this.#job.retry.crashes) {
+    if (task.crashes >= this.#job.crashesMax) {
       await this.#giveUp(
         task,
         new RepriseError('ABORTED', `the process died ${task.crashes} times while this item was in flight`),
@@ -282,11 +282,11 @@ export class Workbench<T> {
       this.#refuse(task)
       return
     }
-    // An item that gives up says something about itself, not about the service.
-    if (!this.#job.retry.isFinal(error) && this.breaker?.failed(clock.elapsed(), task)) {
+    if (isFault(this.#job.retry, error) && this.breaker?.failed(clock.elapsed(), task)) {
       this.#note(shard, 'paused', error instanceof Error ? error.message : String(error))
     }
-    const decision = decideRetry(this.#job.retry, task.attempts + 1, error, random.number())
+    const given = { chance: () => random.number(), now: worker.now() }
+    const decision = decideRetry(this.#job.retry, task.attempts + 1, error, given)
     if (!decision.again) {
       task.attempts += 1
       this.#events.onFailure(task, error, 'dead')

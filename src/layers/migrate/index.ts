@@ -1,6 +1,8 @@
 // reprise/migrate: numbered steps, each recorded and checksummed, resumed at the one that failed. See docs/guides/migrations.md.
 
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import { checkName, type Process, runs } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
@@ -13,7 +15,11 @@ export interface MigrationsOptions {
   readonly steps?: readonly Step[]
   /** Or a folder of files: 001-create-users.sql, 002-backfill.js. */
   readonly folder?: string
+  /** For steps that say nothing themselves. Left out: code is tried 3 times, SQL once, since it fails the same way again. */
+  readonly retry?: RetryPolicy
 }
+
+const known = new Set(['steps', 'folder', 'retry'])
 
 export interface MigrationsDefinition extends Process<void, MigrateRun, MigrateOptions>, Described {
   readonly kind: 'migrations'
@@ -28,6 +34,8 @@ export interface MigrationsDefinition extends Process<void, MigrateRun, MigrateO
  */
 export function migrations(name: string, options: MigrationsOptions): MigrationsDefinition {
   checkName('set of migrations', name)
+  checkOptions(`migrations ${name}`, options, known)
+  resolveRetry(options.retry)
   if ((options.steps === undefined) === (options.folder === undefined)) {
     throw new RepriseError('INVALID_ARGUMENT', `migrations ${name}: give either steps or a folder`, { name })
   }
@@ -43,11 +51,13 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
     async [runs](engine: Host, _input: void, run: MigrateOptions) {
       engine.declare(model)
       // A folder is read when it is run, so that a long-lived program sees new files.
-      return new MigrateRun(engine, name, checkSteps(name, options.steps ?? stepsFrom(options.folder!)), run)
+      const steps = checkSteps(name, options.steps ?? stepsFrom(options.folder!))
+      return new MigrateRun(engine, name, steps, run, options.retry)
     },
   }
 }
 
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
 export { migrateKind } from './model.ts'
 export type { MigrateOptions, MigrateReport, MigrateRun } from './run.ts'
 export { splitSql } from './split.ts'

@@ -4,6 +4,7 @@
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
+import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Host } from '../../engine/host.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
@@ -37,6 +38,12 @@ export interface MigrateReport {
   readonly elapsedMs: number
 }
 
+export interface MigrateEvent {
+  readonly step: string
+  /** 'retry': it failed, and is tried again after a while. */
+  readonly state: 'began' | 'applied' | 'retry' | 'failed'
+}
+
 /** As long as jobs give their items. */
 const defaultGraceMs = 30_000
 /** For a step to end once its signal was aborted. */
@@ -48,21 +55,27 @@ export class MigrateRun {
   readonly #engine: Host
   readonly #steps: readonly CheckedStep[]
   readonly #options: MigrateOptions
+  readonly #retry: RetryPolicy | undefined
   readonly #result: Promise<MigrateReport>
-  readonly #watchers = new Set<
-    (event: { readonly step: string; readonly state: 'began' | 'applied' | 'failed' }) => void
-  >()
+  readonly #watchers = new Set<(event: MigrateEvent) => void>()
 
   readonly #waiting = new AbortController()
   readonly #calls = new AbortController()
   #isStopping = false
 
-  constructor(engine: Host, name: string, steps: readonly CheckedStep[], options: MigrateOptions) {
+  constructor(
+    engine: Host,
+    name: string,
+    steps: readonly CheckedStep[],
+    options: MigrateOptions,
+    retry: RetryPolicy | undefined,
+  ) {
     this.name = name
     this.timeline = timelineId(`migrate/${name}`)
     this.#engine = engine
     this.#steps = steps
     this.#options = options
+    this.#retry = retry
     this.#result = options.dryRun ? this.#plan() : this.#run()
     this.#result.catch(() => undefined)
   }
@@ -86,9 +99,7 @@ export class MigrateRun {
     return this.#result
   }
 
-  watch(
-    listener: (event: { readonly step: string; readonly state: 'began' | 'applied' | 'failed' }) => void,
-  ): () => void {
+  watch(listener: (event: MigrateEvent) => void): () => void {
     this.#watchers.add(listener)
     return () => this.#watchers.delete(listener)
   }
@@ -158,7 +169,12 @@ export class MigrateRun {
         status = 'stopped'
         if (signal?.aborted) throw new RepriseError('ABORTED', `migrations ${this.name}: aborted before ${step.id}`, {})
         status = 'failed'
-        applied.push({ id: step.id, ms: await this.#step(open, step) })
+        const ms = await this.#step(open, step)
+        if (ms === null) {
+          status = 'stopped'
+          continue
+        }
+        applied.push({ id: step.id, ms })
         pending.shift()
       }
       status = pending.length > 0 ? 'stopped' : 'finished'
@@ -175,8 +191,38 @@ export class MigrateRun {
     }
   }
 
-  async #step(open: OpenTimeline<MigrateState>, step: CheckedStep): Promise<number> {
-    const { clock } = this.#engine.kernel
+  /** Null: it was asked to stop before the next attempt. */
+  async #step(open: OpenTimeline<MigrateState>, step: CheckedStep): Promise<number | null> {
+    for (;;) {
+      if (!(await this.#untilDue(open, step))) return null
+      const ms = await this.#attempt(open, step)
+      if (ms !== null) return ms
+    }
+  }
+
+  /** The pause before the next attempt, if there is one: of this run, or of one that died in it. */
+  async #untilDue(open: OpenTimeline<MigrateState>, { id }: CheckedStep): Promise<boolean> {
+    const { clock, worker } = this.#engine.kernel
+    const { current } = open.state
+    const delayMs = (current?.id === id ? (current.retryAt ?? 0) : 0) - worker.now()
+    const { signal } = this.#waiting
+    if (delayMs > 0 && !signal.aborted) {
+      await new Promise<void>((resolve) => {
+        const end = () => {
+          cancel()
+          signal.removeEventListener('abort', end)
+          resolve()
+        }
+        const cancel = clock.after(delayMs, end, true)
+        signal.addEventListener('abort', end, { once: true })
+      })
+    }
+    return !signal.aborted
+  }
+
+  /** Null: it failed, and is to be tried again at the time that is on record. */
+  async #attempt(open: OpenTimeline<MigrateState>, step: CheckedStep): Promise<number | null> {
+    const { clock, random, worker } = this.#engine.kernel
     const startedAt = clock.elapsed()
     this.#tell(step.id, 'began')
     const letEnd = stayAlive()
@@ -193,10 +239,21 @@ export class MigrateRun {
       this.#tell(step.id, 'applied')
       return ms
     } catch (error) {
-      this.#tell(step.id, 'failed')
       const cause = error instanceof RepriseError && error.code === 'RIDER_FAILED' ? (error.cause ?? error) : error
       const message = cause instanceof Error ? cause.message : String(cause)
-      if (!open.broken) await open.write([{ type: 'failed', data: { id: step.id, error: message.slice(0, 2000) } }])
+      const data = { id: step.id, error: message.slice(0, 2000) }
+      const failures = open.state.current?.id === step.id ? (open.state.current.failures ?? 0) : 0
+      const policy = resolveRetry(step.retry ?? this.#retry, step.sql === undefined ? {} : callOnce)
+      const given = { chance: () => random.number(), now: worker.now() }
+      const { again, delayMs, counts } = decideRetry(policy, failures + 1, cause, given)
+      if (again && !open.broken && !this.#calls.signal.aborted) {
+        const n = counts ? failures + 1 : failures
+        await open.write([{ type: 'retry', data: { ...data, n, at: worker.now() + delayMs } }])
+        this.#tell(step.id, 'retry')
+        return null
+      }
+      this.#tell(step.id, 'failed')
+      if (!open.broken) await open.write([{ type: 'failed', data }])
       throw new RepriseError(
         'RUN_FAILED',
         `migrations ${this.name}: step ${step.id} failed: ${message}`,
@@ -228,7 +285,7 @@ export class MigrateRun {
     return rides
   }
 
-  #tell(step: string, state: 'began' | 'applied' | 'failed'): void {
+  #tell(step: string, state: MigrateEvent['state']): void {
     for (const listener of this.#watchers) listener({ step, state })
   }
 }

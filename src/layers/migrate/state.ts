@@ -19,6 +19,10 @@ export interface MigrateState {
     readonly attempts: number
     readonly saved: unknown
     readonly error: string | null
+    /** Failures that count, while it is still to be tried again. */
+    readonly failures?: number
+    /** It is to be tried again, and not before this, by the store's clock. */
+    readonly retryAt?: number
   } | null
 }
 
@@ -27,7 +31,10 @@ export interface MigrateEntries {
   /** What a long step wants to find again when it is resumed. */
   readonly saved: { readonly id: string; readonly value: unknown }
   readonly applied: { readonly id: string; readonly checksum: string; readonly ms: number }
+  /** For good: the next run begins to count anew. */
   readonly failed: { readonly id: string; readonly error: string }
+  /** An attempt failed and another follows: `n` failures that count by now, the next attempt not before `at`. */
+  readonly retry: { readonly id: string; readonly n: number; readonly error: string; readonly at: number }
 }
 
 export const migrateFold: Fold<MigrateState> = {
@@ -37,7 +44,7 @@ export const migrateFold: Fold<MigrateState> = {
     switch (entry.type) {
       case 'began': {
         const { id } = entry.data as MigrateEntries['began']
-        const held = state.current?.id === id ? state.current : { id, attempts: 0, saved: undefined, error: null }
+        const { retryAt: _, ...held } = currentOf(state, id, 0)
         return { ...state, current: { ...held, attempts: held.attempts + 1 } }
       }
       case 'saved': {
@@ -46,8 +53,12 @@ export const migrateFold: Fold<MigrateState> = {
       }
       case 'failed': {
         const { id, error } = entry.data as MigrateEntries['failed']
-        const held = state.current?.id === id ? state.current : { id, attempts: 1, saved: undefined, error: null }
+        const { retryAt: _, failures: __, ...held } = currentOf(state, id, 1)
         return { ...state, current: { ...held, error } }
+      }
+      case 'retry': {
+        const { id, n, error, at } = entry.data as MigrateEntries['retry']
+        return { ...state, current: { ...currentOf(state, id, 1), error, failures: n, retryAt: at } }
       }
       case 'applied': {
         const { id, checksum, ms } = entry.data as MigrateEntries['applied']
@@ -57,4 +68,9 @@ export const migrateFold: Fold<MigrateState> = {
         return state
     }
   },
+}
+
+/** What is known of the step under way. SQL is not announced: its first failure is the first that is heard of it. */
+function currentOf({ current }: MigrateState, id: string, attempts: number): NonNullable<MigrateState['current']> {
+  return current?.id === id ? current : { id, attempts, saved: undefined, error: null }
 }

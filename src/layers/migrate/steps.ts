@@ -5,7 +5,9 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { Sql } from '../../core/ports.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 
 export interface StepContext {
   /** The same for every attempt at this step. */
@@ -29,7 +31,11 @@ export interface Step {
   readonly run?: (context: StepContext) => Promise<unknown> | unknown
   /** Changes when the step changes; for SQL it is the text itself. */
   readonly version?: string
+  /** When it is tried again after a failure. Left out: as the set says. */
+  readonly retry?: RetryPolicy
 }
+
+const known = new Set(['id', 'sql', 'run', 'version', 'retry'])
 
 export interface CheckedStep extends Step {
   readonly checksum: string
@@ -40,6 +46,8 @@ const idForm = /^\d+[\w.-]*$/
 export function checkSteps(name: string, steps: readonly Step[]): readonly CheckedStep[] {
   let before = ''
   return steps.map((step) => {
+    checkOptions(`migrations ${name}: step ${step.id}`, step, known)
+    resolveRetry(step.retry)
     if (!idForm.test(step.id)) throw refuse(`step ${step.id} does not begin with a number, as '001-create-users' does`)
     if ((step.sql === undefined) === (step.run === undefined)) throw refuse(`step ${step.id} has either sql or run`)
     if (before !== '' && numberOf(step.id) <= numberOf(before))

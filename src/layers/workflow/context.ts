@@ -1,11 +1,12 @@
 // What workflow code is given: the context. Everything it does to the world goes through here and is recorded; the rest
 // of the code may run any number of times.
 
+import type { CallPolicy } from '../../core/call-policy.ts'
 import type { Duration } from '../../core/duration.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
+import type { RetryPolicy } from '../../core/retry.ts'
 import type { QueryDefinition, SignalDefinition, UpdateDefinition } from './messages.ts'
 import type { WorkflowOptions } from './options.ts'
-import type { RetryPolicy } from './retry.ts'
 
 /** What the call of a step is given. */
 export interface StepCall {
@@ -30,10 +31,8 @@ export interface UndoCall extends StepCall {
 /** What a probe found out: it happened (with what result), or it did not. */
 export type Probed<T> = { readonly happened: true; readonly result: T } | { readonly happened: false }
 
-export interface StepOptions<T> {
-  readonly retry?: RetryPolicy
-  /** One attempt may take this long. */
-  readonly timeout?: Duration
+/** Its rate limit and breaker are shared by all runs of the workflow in this process, by the name of the step. */
+export interface StepOptions<T> extends CallPolicy {
   /** An attempt that gives no heartbeat for this long has failed. */
   readonly heartbeatTimeout?: Duration
   /** Undoes it; called in reverse order if the run fails, is cancelled or is rolled back. */

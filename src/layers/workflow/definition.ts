@@ -4,6 +4,8 @@
 import { toMs } from '../../core/duration.ts'
 import { checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import { resolveRetry } from '../../core/retry.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
@@ -12,7 +14,6 @@ import { hostOf } from './host.ts'
 import { workflowKind, workflowModel } from './model.ts'
 import { workflowPrefix } from './names.ts'
 import type { StartOptions, WorkflowOptions } from './options.ts'
-import { resolveRetry } from './retry.ts'
 import type { WorkflowRun } from './run.ts'
 
 export interface WorkflowDefinition<Input = unknown, Output = unknown>
@@ -23,6 +24,10 @@ export interface WorkflowDefinition<Input = unknown, Output = unknown>
   readonly name: string
 }
 
+const known = new Set([
+  ...['timeout', 'retry', 'whenUndoFails', 'durability', 'queue', 'concurrency', 'checkpoint', 'retain'],
+])
+
 /** @example workflow('greet', async (ctx, name: string) => await ctx.step('say', () => `hello ${name}`)) */
 export function workflow<Input = void, Output = unknown>(
   name: string,
@@ -30,6 +35,7 @@ export function workflow<Input = void, Output = unknown>(
   options: WorkflowOptions = {},
 ): WorkflowDefinition<Input, Output> {
   checkName('workflow', name)
+  checkOptions(`workflow ${name}`, options, known, { checkpointEvery: 'checkpoint, with every in it' })
   resolveRetry(options.retry)
   if (options.timeout !== undefined) toMs(options.timeout, 'timeout')
   if (options.checkpoint) checkPolicy(options.checkpoint)

@@ -2,6 +2,7 @@
 // every replay, so that a `catch` cannot tell the two apart.
 
 import { RepriseError } from '../../core/errors.ts'
+import { GiveUp } from '../../core/retry.ts'
 
 export interface Failure {
   readonly name: string
@@ -15,30 +16,9 @@ export interface Failure {
 const textMax = 2000
 const causesMax = 3
 
-/** A step throws this to say that trying again is of no use. */
-export class NonRetryable extends Error {
-  override readonly name: string = 'NonRetryable'
-}
-
-/** A step throws this to be called again after a while; it does not use up an attempt. */
-export class RetryLater extends Error {
-  override readonly name: string = 'RetryLater'
-  readonly delay: number | string
-
-  /** @example throw new RetryLater('30s', 'the service asked us to slow down') */
-  constructor(delay: number | string, message = 'try again later') {
-    super(message)
-    this.delay = delay
-  }
-}
-
 /** What is thrown into code that was cancelled: catch it to clean up, then let it go on its way. */
 export function cancelledError(reason: string): RepriseError {
   return new RepriseError('CANCELLED', reason, { reason })
-}
-
-export function isCancelled(error: unknown): boolean {
-  return error instanceof RepriseError && error.code === 'CANCELLED'
 }
 
 export function toFailure(error: unknown, depth = 0): Failure {
@@ -62,16 +42,19 @@ const builtin: Readonly<Record<string, new (message: string) => Error>> = {
   RangeError,
   SyntaxError,
   ReferenceError,
-  NonRetryable,
+  GiveUp,
 }
+/** What errors were called in histories of earlier versions. */
+const formerNames = new Map([['NonRetryable', 'GiveUp']])
 
 export function fromFailure(failure: Failure): Error {
-  const { name, message, code, data, stack, cause } = failure
+  const { message, code, data, stack, cause } = failure
+  const name = formerNames.get(failure.name) ?? failure.name
   const under = cause ? fromFailure(cause) : undefined
   if (name === 'RepriseError' && code !== undefined) {
     return new RepriseError(code as 'BUG', message, (data ?? {}) as Record<string, unknown>, under)
   }
-  const Kind = builtin[name] ?? Error
+  const Kind = Object.hasOwn(builtin, name) ? builtin[name]! : Error
   const error = new Kind(message)
   if (error.name !== name) Object.defineProperty(error, 'name', { value: name, configurable: true, writable: true })
   if (under) error.cause = under

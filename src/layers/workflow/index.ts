@@ -1,5 +1,9 @@
 // reprise/workflow: durable workflows and sagas.
 
+export type { BreakerPolicy } from '../../core/breaker.ts'
+export type { CallPolicy } from '../../core/call-policy.ts'
+export type { RatePolicy } from '../../core/rate.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
 export { type BatchReport, type RunQuery, type RunSummary, workflows } from './batch.ts'
 export { type CheckedRun, type CheckOptions, type CheckReport, checkDefinitions } from './check.ts'
 export type {
@@ -17,7 +21,6 @@ export type {
 } from './context.ts'
 export { type WorkflowDefinition, workflow } from './definition.ts'
 export { exportHistory, loadHistory, type RecordedHistory, saveHistory } from './export.ts'
-export { NonRetryable, RetryLater } from './failure.ts'
 export {
   type QueryDefinition,
   query,
@@ -29,7 +32,6 @@ export {
 export { workflowKind } from './model.ts'
 export type { StartOptions, WorkflowOptions } from './options.ts'
 export { type QueueDefinition, type QueueOptions, queue } from './queue.ts'
-export type { RetryPolicy } from './retry.ts'
 export { WorkflowRun } from './run.ts'
 export type { RunStatus } from './run-view.ts'
 export { type ScheduleDefinition, type ScheduleOptions, schedule } from './schedule.ts'

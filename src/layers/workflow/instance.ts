@@ -40,6 +40,8 @@ export type Left =
   | { readonly because: 'lost' | 'diverged' | 'broken'; readonly error: unknown }
 
 /** An intent is written for a call that takes longer than this. */
+/** A checkpoint at a loop boundary after so many entries, if the workflow does not say when. */
+const loopCheckpointEvery = 1000
 const slowMs = 1000
 
 /** What an instance needs of its timeline: a real one, or history alone when it is only read. */
@@ -329,9 +331,8 @@ export class Instance implements Parts {
   }
 
   checkpointIfDue(): void {
-    const { checkpointEvery, checkpoint } = this.definition.options
-    const every = checkpointEvery ?? (checkpoint ? Number.POSITIVE_INFINITY : 1000)
-    if (this.open.seq - this.#lastCheckpointSeq >= every) this.#checkpoint('loop')
+    if (this.definition.options.checkpoint) return
+    if (this.open.seq - this.#lastCheckpointSeq >= loopCheckpointEvery) this.#checkpoint('loop')
   }
 
   #checkpoint(trigger: string): void {

@@ -4,13 +4,13 @@ import type { Duration } from '../../core/duration.ts'
 import type { CheckpointPolicy } from '../../core/economics.ts'
 import type { Attribute } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
+import type { RetryPolicy } from '../../core/retry.ts'
 import type { QueueDefinition } from './queue.ts'
-import type { RetryPolicy } from './retry.ts'
 
 export interface WorkflowOptions {
   /** Deadline of a run, from its start; it then ends as if cancelled, with TIMEOUT. */
   readonly timeout?: Duration
-  /** For steps that declare none. One attempt if left out. */
+  /** For steps that declare none. */
   readonly retry?: RetryPolicy
   /**
    * What becomes of a run of which a compensation fails for good. 'hold' (default): it stops there, and a person settles that
@@ -24,11 +24,9 @@ export interface WorkflowOptions {
   readonly queue?: QueueDefinition
   /** How many runs this process executes at a time; 1,000 if left out. */
   readonly concurrency?: number
-  /** A checkpoint at a loop boundary after this many entries; 1,000 if left out and there is no `checkpoint`. */
-  readonly checkpointEvery?: number
   /**
-   * When a run is checkpointed: by count, by time (while it is in memory), to recover within a budget, by the rate of
-   * failures, and after steps of the names in `on`: milestones, irreversible calls. Several together: the first that fires.
+   * When a run is checkpointed; at a loop boundary after 1,000 entries if left out. By count, by time (while it is in memory),
+   * to recover within a budget, by the rate of failures, and after steps of the names in `on`: milestones, irreversible calls. Several together: the first that fires.
    */
   readonly checkpoint?: CheckpointPolicy
   /** What is kept of checkpoints and history; two checkpoints and what they need of history if left out. */

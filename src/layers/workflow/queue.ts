@@ -2,10 +2,12 @@
 // counts who is in, and everything between the two goes by mail, so that a crash neither loses nor doubles a place.
 
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
-import { type Duration, toMs } from '../../core/duration.ts'
+import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { Head, OutgoingMessage } from '../../core/ports.ts'
+import { type RatePolicy, resolveRate } from '../../core/rate.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Model } from '../../engine/model.ts'
@@ -18,8 +20,8 @@ export interface QueueOptions {
   readonly concurrency?: number
   /** Runs at a time with the same `queueKey`. */
   readonly perKey?: number
-  /** Runs that start within a span of time. */
-  readonly rate?: { readonly max: number; readonly per: Duration }
+  /** Runs that start within a span of time, in all processes together. */
+  readonly rate?: RatePolicy
 }
 
 export interface QueueDefinition extends Workable {
@@ -28,13 +30,15 @@ export interface QueueDefinition extends Workable {
   readonly options: QueueOptions
 }
 
+const known = new Set(['concurrency', 'perKey', 'rate'])
+
 /** @example const gpu = queue('gpu', { concurrency: 4, perKey: 1 }) */
 export function queue(name: string, options: QueueOptions = {}): QueueDefinition {
   checkName('queue', name)
+  checkOptions(`queue ${name}`, options, known, { rateLimit: 'rate' })
   for (const [what, limit] of Object.entries({
     concurrency: options.concurrency,
     perKey: options.perKey,
-    max: options.rate?.max,
   })) {
     if (limit !== undefined && !(Number.isInteger(limit) && limit >= 1)) {
       throw new RepriseError('INVALID_ARGUMENT', `queue ${name}: ${what} is a whole number from 1 on`, {
@@ -42,7 +46,7 @@ export function queue(name: string, options: QueueOptions = {}): QueueDefinition
       })
     }
   }
-  if (options.rate) toMs(options.rate.per, 'rate.per')
+  if (options.rate) resolveRate(options.rate)
   return {
     kind: 'queue',
     name,

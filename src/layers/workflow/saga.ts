@@ -2,12 +2,12 @@
 // replayed, so a crash anywhere neither repeats a recorded one nor forgets any. One that fails for good waits for a person:
 // where it is, or, if the workflow says so, with the run back before its saga and a report of what stands.
 
+import { decideRetry, patientRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { CommandRun } from './asking.ts'
 import type { StepCall } from './context.ts'
 import type { Standing } from './entries.ts'
 import { type Failure, toFailure } from './failure.ts'
 import { itemsOf } from './journal.ts'
-import { decideRetry, type RetryPolicy, resolveRetry } from './retry.ts'
 import { enterStep, readableId } from './scope.ts'
 import { noUndo, own } from './state.ts'
 
@@ -17,8 +17,6 @@ export interface Compensation {
   readonly call: (result: unknown, step: StepCall) => unknown
   readonly retry: RetryPolicy | undefined
 }
-
-const patient: RetryPolicy = { attempts: 10, backoff: '1s', maxBackoff: '1m' }
 
 /** What a saga needs of its run. */
 export interface SagaRun extends CommandRun {
@@ -102,18 +100,14 @@ export class Saga {
       await Promise.race([enterStep(step, () => one.call(one.result, step)), run.leaving])
     } catch (error) {
       if (run.isLeaving) return
-      const { again, delayMs, counts } = decideRetry(resolveRetry(one.retry, patient), failures + 1, error, () =>
-        run.chance(),
-      )
+      const now = run.now()
+      const policy = resolveRetry(one.retry, patientRetry)
+      const { again, delayMs, counts } = decideRetry(policy, failures + 1, error, { chance: () => run.chance(), now })
       const failure = toFailure(error)
       if (!again && run.definition.options.whenUndoFails === 'restore') return await this.#restore(one, failure)
       if (!again) return await run.record('stuck', { id, error: failure }, { status: 'compensation-stuck' })
       const n = counts ? failures + 1 : failures
-      return await run.record(
-        'undo.retry',
-        { id, n, error: failure, at: run.now() + delayMs },
-        { status: 'compensating' },
-      )
+      return await run.record('undo.retry', { id, n, error: failure, at: now + delayMs }, { status: 'compensating' })
     }
     await run.record('undone', { id })
   }

@@ -1,19 +1,27 @@
 // Steps: the calls to the outside. An attempt is called outside of workflow code, its outcome is one entry; a failed
 // attempt that will be repeated is an entry too, so that a restart goes on counting. A crash is not a failed attempt.
 
+import { type CallGate, callPolicyNames } from '../../core/call-policy.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import { decideRetry, patientRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { CommandRun } from './asking.ts'
 import { Attempt, type CallingRun } from './attempt.ts'
 import type { Asked, Command } from './command.ts'
 import type { StepCall, StepOptions } from './context.ts'
 import type { Item } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
+import { gateOf } from './gates.ts'
 import type { Recorder } from './recorder.ts'
-import { decideRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from './retry.ts'
 import type { Saga } from './saga.ts'
 import { commandName, type Scope } from './scope.ts'
 import { noCommand, type OpenCommand, own } from './state.ts'
 import type { Working } from './work.ts'
+
+const known = new Set<string>([
+  ...['heartbeatTimeout', 'compensate', 'undo', 'compensateRetry', 'inDoubt'],
+  ...callPolicyNames,
+])
 
 type Call<T> = (step: StepCall) => Promise<T> | T
 
@@ -33,13 +41,15 @@ export function askStep<T>(
   call: Call<T>,
   options: StepOptions<T>,
 ): Promise<T> {
+  checkOptions('step', options, known)
   const id = scope.next(commandName(name))
   const retry = resolveRetry(options.retry, run.definition.options.retry)
-  if (options.compensateRetry) resolveRetry(options.compensateRetry)
+  if (options.compensateRetry) resolveRetry(options.compensateRetry, patientRetry)
+  const gate = gateOf(run.definition, name, options)
   if (options.compensate && options.undo) {
     throw new RepriseError('INVALID_ARGUMENT', `step ${name} has either compensate or undo`, { step: name })
   }
-  return run.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry))
+  return run.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry, gate))
 }
 
 /** Nobody waits any more. What can be undone is let finish, so that it is known what became of it. */
@@ -58,14 +68,23 @@ class Step implements Asked {
   readonly #call: Call<unknown>
   readonly #options: StepOptions<unknown>
   readonly #retry: ResolvedRetry
+  readonly #gate: CallGate | null
 
-  constructor(run: StepRun, id: string, call: Call<unknown>, options: StepOptions<unknown>, retry: ResolvedRetry) {
+  constructor(
+    run: StepRun,
+    id: string,
+    call: Call<unknown>,
+    options: StepOptions<unknown>,
+    retry: ResolvedRetry,
+    gate: CallGate | null,
+  ) {
     this.hasUndo = options.compensate !== undefined || options.undo !== undefined
     this.#run = run
     this.#id = id
     this.#call = call
     this.#options = options
     this.#retry = retry
+    this.#gate = gate
   }
 
   start(command: Command): void {
@@ -142,6 +161,11 @@ class Step implements Asked {
   }
 
   #attempt(command: Command, before: OpenCommand): Working {
+    const pauseMs = this.#gate?.pauseMs(this.#run.now(), this) ?? 0
+    if (pauseMs > 0) {
+      this.#attemptAt(command, this.#run.now() + pauseMs)
+      return undefined
+    }
     const needsIntent = (this.#options.inDoubt ?? 'retry') !== 'retry' && !before.began
     if (!needsIntent) return this.#callOut(command, before)
     return this.#run.record('began', { id: this.#id }).then(() => this.#callOut(command, before))
@@ -162,15 +186,23 @@ class Step implements Asked {
   }
 
   #done(command: Command, result: unknown): Working {
+    this.#gate?.succeeded()
+    this.#gate?.left(this)
     return command.isAbandoned && !command.hasUndo ? undefined : this.#recordDone(result)
   }
 
   #failed(command: Command, failures: number, error: unknown): Working {
     const run = this.#run
+    this.#gate?.failed(this.#retry, error, run.now(), this)
+    this.#gate?.left(this)
     if (run.isLeaving || (command.isAbandoned && !command.hasUndo)) return undefined
-    const { again, delayMs, counts } = decideRetry(this.#retry, failures + 1, error, () => run.chance())
+    const now = run.now()
+    const { again, delayMs, counts } = decideRetry(this.#retry, failures + 1, error, {
+      chance: () => run.chance(),
+      now,
+    })
     if (!again || command.cancelled || command.isAbandoned) return this.#recordFailed(error)
-    const at = run.now() + delayMs
+    const at = now + delayMs
     const n = counts ? failures + 1 : failures
     return run
       .record('retry', { id: this.#id, n, error: toFailure(error), at })

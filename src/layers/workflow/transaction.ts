@@ -4,7 +4,9 @@
 
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { Sql } from '../../core/ports.ts'
+import { decideRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Along } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { openRow, rowName, sealRow } from '../../engine/seal/row.ts'
@@ -15,10 +17,11 @@ import type { Item } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import { itemsOf } from './journal.ts'
 import type { Recorder } from './recorder.ts'
-import { decideRetry, type RetryPolicy, resolveRetry } from './retry.ts'
 import type { Saga } from './saga.ts'
 import { commandName, leaveScope, type Scope } from './scope.ts'
 import { noCommand, own } from './state.ts'
+
+const known = new Set(['retry', 'compensate', 'compensateRetry'])
 
 type Call<T> = (db: Sql, step: { readonly key: string }) => Promise<T> | T
 
@@ -64,6 +67,7 @@ export function askTransaction<T>(
   call: Call<T>,
   options: TransactionOptions<T>,
 ): Promise<T> {
+  checkOptions('transaction', options, known)
   const id = scope.next(commandName(name))
   const retry = resolveRetry(options.retry, run.definition.options.retry)
   return run.execution.ask<T>(scope, id, {
@@ -100,9 +104,10 @@ export function askTransaction<T>(
     } catch (error) {
       if (!isReprise(error, 'RIDER_FAILED')) throw error
       const cause = error.cause ?? error
-      const { again, delayMs, counts } = decideRetry(retry, failures + 1, cause, () => run.chance())
+      const now = run.now()
+      const { again, delayMs, counts } = decideRetry(retry, failures + 1, cause, { chance: () => run.chance(), now })
       if (!again || command.cancelled) return await run.record('failed', { id, error: toFailure(cause) })
-      const at = run.now() + delayMs
+      const at = now + delayMs
       await run.record('retry', { id, n: counts ? failures + 1 : failures, error: toFailure(cause), at })
       beginAt(command, at)
     }

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { allotment, RateLimiter } from './limiter.ts'
+import { allotment, RateLimiter } from './rate.ts'
 
 /** Starts as soon as allowed, the way the workbench does, and says when. */
 function startsOf(limiter: RateLimiter, until: number, from = 0): number[] {

@@ -1,6 +1,36 @@
 // A strict rate limit: in any window of the given length at most `max` starts. Processes that share a job divide it in
 // whole starts by the unfinished shards they own, so together they stay within it without talking to each other.
 
+import { type Duration, toMs } from './duration.ts'
+import { RepriseError } from './errors.ts'
+import { checkOptions } from './options.ts'
+
+export interface RatePolicy {
+  /** Starts at most… */
+  readonly max: number
+  /** …within any span of this length. */
+  readonly per: Duration
+}
+
+export interface RateSettings {
+  readonly max: number
+  readonly perMs: number
+}
+
+const known = new Set(['max', 'per'])
+
+export function resolveRate(policy: RatePolicy): RateSettings {
+  checkOptions('rate', policy, known)
+  const perMs = toMs(policy.per, 'rate.per')
+  if (!(Number.isSafeInteger(policy.max) && policy.max >= 1 && perMs > 0)) {
+    throw new RepriseError('INVALID_ARGUMENT', 'rate.max must be a whole number from 1 on, and rate.per above 0', {
+      max: String(policy.max),
+      per: String(policy.per),
+    })
+  }
+  return { max: policy.max, perMs }
+}
+
 export class RateLimiter {
   readonly #perMs: number
   #allowance = 0

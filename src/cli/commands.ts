@@ -208,8 +208,17 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'verify',
-    usage: 'verify [TIMELINE…]',
+    usage: 'verify [TIMELINE…] [--repair [--from SOURCE]]',
     summary: 'read everything and believe nothing',
+    options: {
+      repair: { type: 'boolean', help: 'put right what has a sound copy' },
+      from: {
+        type: 'string',
+        value: 'SOURCE',
+        help: 'copies from there too: a store, a folder of chunks, an export, a backup',
+      },
+    },
+    writesWith: ['repair'],
     arguments: [0, 1000],
     store: 'reading',
     load: () => import('./commands/verify.ts'),

@@ -6,6 +6,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Store } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
 import { createEngine, keepLog, openStore } from '../engine/open.ts'
+import { meetRedundancy } from '../engine/redundancy/choice.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { meetKeys } from '../engine/seal/key-notes.ts'
 import type { KeyRing } from '../engine/seal/seal.ts'
@@ -65,7 +66,10 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
     { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keyFile && { keys: readKeys(keyFile) }) },
   )
   // One that is made when it is first used has no keys to meet yet.
-  if (!isMissing) await meetKeys(hostOf(engine).kernel, readOnly)
+  if (!isMissing) {
+    await meetKeys(hostOf(engine).kernel, readOnly)
+    await meetRedundancy(hostOf(engine).kernel, undefined, readOnly)
+  }
   if (!readOnly && !options.isDryRun) keepLog(engine)
   return engine
 }

@@ -1,4 +1,5 @@
-// The port for chunks: immutable bytes by digest, each with the time at which somebody last cared for it.
+// The port for chunks: immutable bytes by digest, each with the time at which somebody last cared for it. Part of the store
+// port (ports.ts); a directory of files may take the place of the store's own.
 
 import type { Digest } from './coordinate.ts'
 
@@ -9,22 +10,39 @@ export interface ChunkRow {
   readonly touchedAt: number
 }
 
+export interface StoredChunk {
+  readonly digest: Digest
+  readonly bytes: Uint8Array
+  /**
+   * Chunks of different stripes must not be lost together: a store in one file keeps them in different structures. Below
+   * `stripes` (core/parity.ts). Left out: anywhere.
+   */
+  readonly stripe?: number
+}
+
 export interface Blobs {
   /**
    * Durable when it resolves. A chunk that is there already is touched: its age starts anew. All of them are then as young
    * as the store's clock says, or as `at` if that is later.
    */
-  put(chunks: readonly { readonly digest: Digest; readonly bytes: Uint8Array }[], at?: number): Promise<void>
+  put(chunks: readonly StoredChunk[], at?: number): Promise<void>
   /** Touches those that are there, as `put` does, and says which are not. Durable when it resolves. */
   touch(digests: readonly Digest[], at: number): Promise<Digest[]>
-  /** In the order asked; null where missing. The caller checks the digests. */
+  /** In the order asked; null where missing, and where the store itself finds it damaged. The caller checks the digests. */
   get(digests: readonly Digest[]): Promise<(Uint8Array | null)[]>
+  /** Which of these are there, in the order asked; their bytes may be damaged. Left out: nobody knows. */
+  has?(digests: readonly Digest[]): Promise<boolean[]>
   /** In digest order. */
   list(after: Digest | null, limit: number): Promise<ChunkRow[]>
   /** Deletes those that were last touched before that time (store's clock), and says how many. */
   delete(digests: readonly Digest[], touchedBefore: number): Promise<number>
   /** As `Store.rewrite`, for chunks. Neither their names nor their ages change. */
   rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten>
+  /**
+   * A sound copy of a chunk that `get` gave damaged or not at all, put back unless told not to; null if there is none. Not a
+   * store's own: engine/redundancy.
+   */
+  mend?(digest: Digest, putsBack?: boolean): Promise<Uint8Array | null>
 }
 
 /** Other bytes for stored ones, or null: they stay as they are. Called inside a transaction: it does not wait. */
@@ -46,4 +64,13 @@ export interface RunChange {
   readonly first: number
   readonly digest: Digest
   readonly bytes: Uint8Array
+}
+
+const tag = 255
+export const tagBytes = 7
+
+/** A name that is no digest: that of parity, or of a second copy (engine/redundancy/keys.ts). They come last in every list. */
+export function isRedundancy(name: Digest): boolean {
+  for (let i = 0; i < tagBytes; i++) if (name[i] !== tag) return false
+  return true
 }

@@ -7,7 +7,7 @@ import type { SqlQuery } from './sql.ts'
 import type { StoreFacts, StoreFault } from './store-facts.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
-export type { Blobs, Change, ChunkRow, Rewritable, Rewritten, RunChange } from './blobs.ts'
+export type { Blobs, Change, ChunkRow, Rewritable, Rewritten, RunChange, StoredChunk } from './blobs.ts'
 export type { StoreFacts, StoreFault } from './store-facts.ts'
 export type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
@@ -358,6 +358,8 @@ export interface CursorRow {
 
 export interface Store {
   readonly blobs: Blobs
+  /** `checkpoints` rejects with STORE_DAMAGED where a line has vanished: the store counts them. */
+  readonly countsCheckpoints?: boolean
   /** How many batches it takes at once; one if left out. */
   readonly lanes?: number
   /** Outcomes in the order of the commits. Later commits in the batch see earlier ones. Rejects only if the store as a whole failed: then each outcome is unknown until asked for by the same operation id. A store that does not have to wait may answer at once. */

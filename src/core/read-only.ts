@@ -1,5 +1,6 @@
 // A store that is only read: whatever would write says so, before anything is sent.
 
+import type { Digest } from './coordinate.ts'
 import { RepriseError } from './errors.ts'
 import type { Store } from './ports.ts'
 
@@ -9,7 +10,9 @@ export function refuseWrites(store: Store): Store {
     Promise.reject(new RepriseError('STORE_READ_ONLY', 'the store was opened with readOnly: it does not write'))
   return {
     ...(store.lanes !== undefined && { lanes: store.lanes }),
+    ...(store.countsCheckpoints !== undefined && { countsCheckpoints: store.countsCheckpoints }),
     blobs: {
+      ...(store.blobs.has && { has: (digests: readonly Digest[]) => store.blobs.has!(digests) }),
       get: (digests) => store.blobs.get(digests),
       list: (after, limit) => store.blobs.list(after, limit),
       put: refuse,

@@ -94,7 +94,7 @@ function headOf(kernel: Kernel, id: TimelineId, origin: Digest, run: FirstRun, a
 }
 
 function recoveredOf<State>(timeline: string, state: TimelineState<State>, run: FirstRun): Recovered<State> {
-  const nothing = { checkpoint: null, skipped: [], entriesReplayed: 0, bytesRead: 0, entriesLost: 0 }
+  const nothing = { checkpoint: null, skipped: [], healed: 0, entriesReplayed: 0, bytesRead: 0, entriesLost: 0 }
   return {
     state,
     point: { seq: run.count, digest: run.digest },

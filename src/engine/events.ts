@@ -17,6 +17,8 @@ export interface EngineEvents {
   readonly fenced: { readonly timeline: string; readonly epoch: number }
   readonly recovered: { readonly timeline: string; readonly report: RecoveryReport }
   readonly 'checkpoint-damaged': { readonly timeline: string; readonly id: string; readonly reason: string }
+  /** Something stored was damaged or missing, and was read from its redundancy: a disk that does this once may do it again. */
+  readonly healed: { readonly what: string; readonly from: string; readonly isPutBack: boolean }
   readonly 'checkpoint-published': {
     readonly coordinate: Coordinate
     readonly id: string

@@ -41,6 +41,7 @@ function bounded(blobs: Blobs, chunkBytes: number): Blobs {
     list: (after, limit) => blobs.list(after, limit),
     delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
     rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
+    mend: async (digest, putsBack) => (await blobs.mend?.(digest, putsBack)) ?? null,
   }
 }
 

@@ -8,6 +8,7 @@ import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import type { Committer } from './commit/committer.ts'
 import type { Events } from './events.ts'
 import type { Models } from './models.ts'
+import type { RedundantStore } from './redundancy/store.ts'
 import type { Sealer } from './seal/seal.ts'
 import type { Worker } from './worker.ts'
 
@@ -27,6 +28,8 @@ export interface Kernel {
   readonly worker: Worker
   /** What this process knows of the timelines. */
   readonly models: Models
+  /** Null: chunks have no parity, and lines of the catalog no second copy. */
+  readonly redundancy?: RedundantStore | null
   readonly planted: Planted
   /**
    * Whether folds and other pure functions of the user run in a zone of the guard, where the clock, chance and the outside

@@ -16,11 +16,14 @@ import { Host, hostOf } from './host.ts'
 import type { Kernel } from './kernel.ts'
 import { Models } from './models.ts'
 import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
+import { meetRedundancy } from './redundancy/choice.ts'
+import { isRedundant, type RedundancyListener, withRedundancy } from './redundancy/store.ts'
 import { Reprise } from './reprise.ts'
 import { meetKeys } from './seal/key-notes.ts'
 import { type KeyRing, Sealer } from './seal/seal.ts'
 import { sealedStore } from './seal/store.ts'
 import { type HousekeepingOptions, keepHouse } from './tools/housekeeping.ts'
+import type { OpenUrl } from './tools/repair-source.ts'
 import { ReportLog } from './tools/report-log.ts'
 import { Worker } from './worker.ts'
 
@@ -46,6 +49,11 @@ export interface EngineOptions {
   readonly guardFolds?: boolean
   /** How long a commit without an answer is asked for again; default 30 seconds. */
   readonly patience?: Duration
+  /**
+   * Parity for chunks and second copies of catalog lines; on unless false. Where the disk does as much, it can be left to that.
+   * Stored with the store, and followed by whoever opens it without saying anything.
+   */
+  readonly redundancy?: boolean
 }
 
 export interface Options extends EngineOptions {
@@ -81,6 +89,7 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
   const engine = createEngine({ store }, options)
   try {
     await meetKeys(hostOf(engine).kernel, options.readOnly ?? false)
+    await meetRedundancy(hostOf(engine).kernel, options.redundancy, options.readOnly ?? false)
   } catch (error) {
     await engine.close()
     throw error
@@ -109,11 +118,14 @@ function checkGrace(grace: Duration | undefined): void {
 
 /** An engine over a store that is already open: for simulations and for stores of third parties. */
 export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise {
-  const { clock = systemClock, random = systemRandom } = ports
+  const { clock = systemClock, random = systemRandom, hash = sha256 } = ports
   const limits: Limits = { ...defaultLimits, ...options.limits }
   const sealer = new Sealer({ limits, ...(options.keys && { keys: options.keys }) })
-  const store = sealedStore(ports.store, sealer)
+  const sealed = sealedStore(ports.store, sealer)
   const events = new Events()
+  const redundancy = isRedundant(ports.store) ? null : withRedundancy(sealed, hash, tellOf(events), ports.planted)
+  if (redundancy) redundancy.isOn = options.redundancy ?? true
+  const store: Store = redundancy ?? sealed
   const identity = ports.identity ?? identifyProcess()
   const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')
   const planted = ports.planted ?? new Set<string>()
@@ -121,7 +133,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     store,
     clock,
     random,
-    hash: ports.hash ?? sha256,
+    hash,
     codec: new Codec({ limits, ...(options.classes && { classes: options.classes }) }),
     sealer,
     limits,
@@ -145,6 +157,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
       ...(ports.isGone && { isGone: ports.isGone }),
     }),
     models: withStore(new Models(planted)),
+    redundancy,
     planted,
     guardsFolds: folds.isOn,
     restoring: new Set(),
@@ -166,6 +179,18 @@ function foldGuard(isWanted: boolean): { isOn(): boolean; letGo(): void } {
       return isWanted
     },
     letGo: () => held?.(),
+  }
+}
+
+function tellOf(events: Events): RedundancyListener {
+  const tell = (timeline: string | null, what: string, from: string, isPutBack: boolean) => {
+    events.emit('healed', { what, from, isPutBack })
+    const words = `${what} was damaged or missing, and was read from its ${from}${isPutBack ? ' and put back' : ''}`
+    events.emit('report', { kind: 'repair', timeline, what: words, data: { what, from, isPutBack } })
+  }
+  return {
+    chunk: ({ digest, from, isPutBack }) => tell(null, `chunk ${digest}`, from, isPutBack),
+    line: ({ timeline, id, from }) => tell(timeline, `checkpoint ${id} of ${timeline}`, from, from !== 'copy'),
   }
 }
 
@@ -262,6 +287,19 @@ async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
     setOwner: (owner) => writeOwner(folder, owner),
     setShared: () => writeShared(folder),
   }
+}
+
+/** What a repair reads from beside the store (tools/repair-source.ts). */
+export const otherPlaces: OpenUrl = {
+  store: (url) => openStore(url, { readOnly: true }),
+  async folder(path) {
+    const { openDirectoryBlobs, chunkFoldersIn } = await import('../stores/directory-blobs.ts')
+    const folders = await chunkFoldersIn(path)
+    if (folders.length === 0) {
+      throw new RepriseError('NOT_FOUND', `${path} holds no chunks: name the folder that was given as blobs`, { path })
+    }
+    return await Promise.all(folders.map((folder) => openDirectoryBlobs(folder)))
+  },
 }
 
 function checkNamespace(namespace: string): string {

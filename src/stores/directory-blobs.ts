@@ -112,6 +112,21 @@ async function writeOnce(directory: string, name: string, text: string): Promise
   }
 }
 
+/** The folder itself if it holds chunks, or is new, else those in it that do: one for each namespace. */
+export async function chunkFoldersIn(path: string): Promise<string[]> {
+  const names = await readdir(path).catch((error) => {
+    if (isMissing(error)) return null
+    throw toBlobError(error, path)
+  })
+  if (names === null || names.includes(asideFolder)) return [path]
+  const found: string[] = []
+  for (const name of names) {
+    const inside: string[] = await readdir(join(path, name)).catch(() => [])
+    if (inside.includes(asideFolder)) found.push(join(path, name))
+  }
+  return found
+}
+
 class DirectoryBlobs implements Blobs {
   readonly #directory: string
   readonly #clock: () => number
@@ -171,6 +186,10 @@ class DirectoryBlobs implements Blobs {
         return await read(this.#path(hex))
       }),
     )
+  }
+
+  has(digests: readonly Digest[]): Promise<boolean[]> {
+    return Promise.all(digests.map(async (digest) => (await statOf(this.#path(toHex(digest)))) !== null))
   }
 
   async list(after: Digest | null, limit: number): Promise<ChunkRow[]> {

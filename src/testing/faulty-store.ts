@@ -56,6 +56,7 @@ function faultyBlobs(blobs: Blobs, through: Through): Blobs {
     put: (chunks, at) => through('blobs.put', () => blobs.put(chunks, at)),
     touch: (digests, at) => through('blobs.touch', () => blobs.touch(digests, at)),
     get: (digests) => through('blobs.get', () => blobs.get(digests)),
+    ...(blobs.has && { has: (digests) => through('blobs.has', () => blobs.has!(digests)) }),
     list: (after, limit) => through('blobs.list', () => blobs.list(after, limit)),
     delete: (digests, touchedBefore) => through('blobs.delete', () => blobs.delete(digests, touchedBefore)),
     rewrite: (change, after, limit) => through('blobs.rewrite', () => blobs.rewrite(change, after, limit)),

@@ -48,7 +48,7 @@ export interface Place {
 /** The store's clock stands still, so that two looks at the same bytes are equal. */
 const now = 1_700_000_000_000
 
-export async function openAt(place: Place, seed = 1, readOnly = false): Promise<Reprise> {
+export async function openAt(place: Place, seed = 1, readOnly = false, redundancy = true): Promise<Reprise> {
   const store: Store = await openSqlite(place.file, {
     namespace: 'default',
     hash: sha256,
@@ -57,15 +57,18 @@ export async function openAt(place: Place, seed = 1, readOnly = false): Promise<
     busyMs: 200,
   })
   const whole = place.chunks === undefined ? store : withBlobs(store, await openDirectoryBlobs(place.chunks))
-  return engineOver(whole, seed)
+  return engineOver(whole, seed, redundancy)
 }
 
 /** An engine whose chance and time repeat. */
-export function engineOver(store: Store, seed: number): Reprise {
+export function engineOver(store: Store, seed: number, redundancy = true): Reprise {
   const random = randomFrom(seed)
   const clock: Clock = { ...systemClock, now: () => now }
   const bytes = (count: number) => Uint8Array.from({ length: count }, () => random.below(256))
-  const engine = createEngine({ store, clock, random: { bytes, number: random.number } }, { worker: 'damage' })
+  const engine = createEngine(
+    { store, clock, random: { bytes, number: random.number } },
+    { worker: 'damage', redundancy },
+  )
   for (const [prefix, fold] of folds) hostOf(engine).register(prefix, fold)
   return engine
 }

@@ -94,7 +94,7 @@ onEveryStore('recovery', (world) => {
     await first.close()
     let reads = 0
     const store = rotting(await w.store(), () => ++reads === 1)
-    const second = await w.engine({ ports: { store } })
+    const second = await w.engine({ ports: { store }, redundancy: false })
     const again = await second.open(large, 'x')
     expect(again.state.text).toBe(text)
     expect(again.recovery.checkpoint?.id).toBe(older.id)

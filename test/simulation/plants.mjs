@@ -22,6 +22,7 @@ export const plants = {
   'sweep-unmarked': { in: 'engine', seedsMax: 1000 },
   'sweep-unannounced': { in: 'engine', seedsMax: 500 },
   'publish-unchecked': { in: 'engine', seedsMax: 500 },
+  'parity-misses-one': { in: 'engine', seedsMax: 2000 },
   'retry-new-operation': { in: 'store', seedsMax: 100 },
   'skip-dedupe': { in: 'engine', seedsMax: 500 },
   'guard-ignores-digest': { in: 'store', seedsMax: 1000, simulation: 'failover' },

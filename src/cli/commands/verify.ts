@@ -1,13 +1,19 @@
-// reprise verify: reads everything and believes nothing. Exit code 8 if it finds damage.
+// reprise verify: reads everything and believes nothing. Exit code 8 if it finds damage; with --repair, if any is left.
 
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 import { count } from '../format.ts'
 
-const verify: Command = async ({ engine, args, output }) => {
+const verify: Command = async ({ engine, args, options, output }) => {
   const timelines = await Promise.all(args.map(async (given) => (await findTimeline(engine, given)).timeline))
-  const report = await engine.verify(timelines.length > 0 ? { timelines } : {})
+  const repair = options.repair === true
+  const from = options.from as string | undefined
+  const report = await engine.verify({
+    ...(timelines.length > 0 && { timelines }),
+    ...(repair && { repair }),
+    ...(from !== undefined && { from }),
+  })
   output.result(report, () => {
     const { green, red } = output.colours
     for (const fault of report.faults) {
@@ -17,16 +23,26 @@ const verify: Command = async ({ engine, args, output }) => {
         ),
       )
     }
+    for (const { timeline, where, what, from: copy, isPutRight } of report.healed) {
+      const state = isPutRight ? 'put right' : 'damaged, nothing lost'
+      output.line(output.colours.yellow(`${state}: ${timeline ?? ''} ${where}: ${what} (from ${copy})`))
+    }
     for (const { timeline, where, what } of report.cannotTell) {
       output.line(output.colours.yellow(`cannot tell ${timeline ?? ''} ${where}: ${what}`))
     }
     const counts = `${count(report.timelines, 'timeline')}, ${count(report.entries, 'entry', 'entries')}, ${count(report.checkpoints, 'checkpoint')}, ${count(report.chunks, 'chunk')}`
-    const verdict = report.faults.length > 0 ? red(count(report.faults.length, 'fault')) : 'cannot tell'
+    const verdict =
+      report.faults.length > 0
+        ? red(count(report.faults.length, 'fault'))
+        : report.healed.some(({ isPutRight }) => !isPutRight)
+          ? output.colours.yellow(`${count(report.healed.length, 'damaged place')}, nothing lost,`)
+          : 'cannot tell'
     output.line(report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`)
     if (report.orphans > 0)
       output.note(`${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes what is old enough`)
   })
-  return report.faults.length > 0 ? exit.damage : report.ok ? exit.ok : exit.usage
+  const isDamaged = report.faults.length > 0 || report.healed.some(({ isPutRight }) => !isPutRight)
+  return isDamaged ? exit.damage : report.ok ? exit.ok : exit.usage
 }
 
 export default verify

@@ -58,6 +58,7 @@ export class ChunkHold {
       list: (after, limit) => blobs.list(after, limit),
       delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
       rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
+      mend: async (digest, putsBack) => (await blobs.mend?.(digest, putsBack)) ?? null,
     }
   }
 

@@ -127,6 +127,7 @@ function unseen(note: Note): Blobs {
     put: async () => refuse(),
     touch: async () => refuse(),
     get: async (digests) => (digests.length === 0 ? [] : refuse()),
+    has: async (digests) => (digests.length === 0 ? [] : refuse()),
     list: async () => refuse(),
     delete: async () => refuse(),
     rewrite: async () => refuse(),

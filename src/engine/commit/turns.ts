@@ -358,7 +358,7 @@ async function load<State>(
 }
 
 function nothingYet<State>(kernel: Kernel, id: TimelineId, fold: Fold<State>): Recovered<State> {
-  const nothing = { checkpoint: null, skipped: [], entriesReplayed: 0, bytesRead: 0, entriesLost: 0 }
+  const nothing = { checkpoint: null, skipped: [], healed: 0, entriesReplayed: 0, bytesRead: 0, entriesLost: 0 }
   return {
     state: new TimelineState(fold, undefined, kernel.guardsFolds()),
     point: { seq: 0, digest: originDigest(kernel.hash, id) },

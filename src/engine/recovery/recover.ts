@@ -157,6 +157,7 @@ export async function recover<State>(
         skipped,
         entriesReplayed: entries,
         bytesRead: restored?.bytesRead ?? 0,
+        healed: restored?.healed ?? 0,
         entriesLost: fold.authority === 'state' ? to - from.seq : 0,
         planMs: planned - started,
         restoreMs: restoredAt - began,
@@ -197,13 +198,13 @@ async function tryRestore(
   lineage: readonly Head[],
   record: ManifestRecord,
   isPaged: boolean,
-): Promise<{ parts: CapturedParts; base: CaptureBase; bytesRead: number } | RepriseError> {
+): Promise<{ parts: CapturedParts; base: CaptureBase; bytesRead: number; healed: number } | RepriseError> {
   try {
     const manifest = readManifest(kernel, record)
     await checkBranch(kernel, lineage, record)
     const isLeft = (part: string | null) => isPaged && part?.startsWith('value.') === true
-    const { state, base, bytesRead } = await restoreState(manifest, stateIo(kernel), isLeft)
-    return { parts: state as CapturedParts, base, bytesRead }
+    const { state, ...restored } = await restoreState(manifest, stateIo(kernel), isLeft)
+    return { parts: state as CapturedParts, ...restored }
   } catch (error) {
     if (isDamage(error) || isReprise(error, ...beyondThis)) return error
     throw error

@@ -9,6 +9,8 @@ export interface RecoveryReport {
   readonly checkpoint: { readonly id: string; readonly seq: number } | null
   /** Checkpoints that were not used, newest first, and why. */
   readonly skipped: readonly { readonly id: string; readonly seq: number; readonly why: string }[]
+  /** Chunks of it that were damaged or missing, and were rebuilt from their redundancy. */
+  readonly healed: number
   readonly entriesReplayed: number
   readonly bytesRead: number
   /** Only with authority "state": saves that are newer than the one restored. */

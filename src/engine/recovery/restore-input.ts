@@ -24,6 +24,8 @@ export class ChunkInput {
   readonly io: StateIo
   readonly slices: Slices
   bytesRead = 0
+  /** Chunks that were damaged or missing, and were rebuilt. */
+  readonly mended: Digest[] = []
 
   constructor(io: StateIo) {
     this.io = io
@@ -37,7 +39,7 @@ export class ChunkInput {
       const batch = refs.slice(from, to)
       const found = await this.slices.wait(this.io.blobs.get(batch.map((ref) => ref.digest)))
       for (let i = 0; i < batch.length; i++) {
-        const stored = checkChunk(this.io, batch[i]!.digest, found[i] ?? null, part)
+        const stored = await this.#sound(batch[i]!.digest, found[i] ?? null, part)
         this.bytesRead += stored.length
         yield stored
         if (this.slices.isDue) await this.slices.breathe()
@@ -96,6 +98,15 @@ export class ChunkInput {
     let bytes = 0
     for (const ref of known.values()) bytes += ref.bytes
     return { plain: sized(plain, content, part), bytes, known }
+  }
+
+  /** What is damaged or missing is rebuilt, if there is something to rebuild it from. */
+  async #sound(digest: Digest, stored: Uint8Array | null, part: string | null): Promise<Uint8Array> {
+    const isSound = stored !== null && equalBytes(this.io.hash(stored), digest)
+    if (isSound) return stored
+    const mended = await this.slices.wait(Promise.resolve(this.io.blobs.mend?.(digest)))
+    if (mended) this.mended.push(digest)
+    return checkChunk(this.io, digest, mended ?? stored, part)
   }
 
   async #join(

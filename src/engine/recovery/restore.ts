@@ -30,6 +30,8 @@ export interface RestoredState {
   /** For the next capture of this state to build on, while this checkpoint is in the catalog. */
   readonly base: CaptureBase
   readonly bytesRead: number
+  /** Chunks that were damaged or missing, and were rebuilt. */
+  readonly healed: number
 }
 
 /**
@@ -56,7 +58,7 @@ export async function restoreState(
       bases.set(part.name, base)
     }
   }
-  return { state: putTogether(values), base: { parts: bases }, bytesRead: input.bytesRead }
+  return { state: putTogether(values), base: { parts: bases }, bytesRead: input.bytesRead, healed: input.mended.length }
 }
 
 /** Every chunk that a restore of this manifest would read, directories included, each once. Reads the directories. */

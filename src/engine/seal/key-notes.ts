@@ -77,7 +77,11 @@ export async function rideStore<Result>(kernel: Notes, ride: (sql: Sql) => Promi
   return (await change(kernel, { ride })) as Result
 }
 
-async function changeNotes(kernel: Notes, attributes: Readonly<Record<string, Attribute | null>>): Promise<void> {
+/** Sets and removes attributes of `reprise/store`. */
+export async function changeNotes(
+  kernel: Notes,
+  attributes: Readonly<Record<string, Attribute | null>>,
+): Promise<void> {
   await change(kernel, { attributes })
 }
 

@@ -10,6 +10,7 @@ export function sealedStore(store: Store, sealer: Sealer): Store {
   const { hasher } = sealer
   return {
     ...(store.lanes !== undefined && { lanes: store.lanes }),
+    ...(store.countsCheckpoints !== undefined && { countsCheckpoints: store.countsCheckpoints }),
     blobs: sealedBlobs(store.blobs, sealer),
     commit: (commits) => store.commit(sealer.keyId === null ? commits : wrapCarried(commits, sealer)),
     read: async (timeline, after, bytesMax) => openRuns(await store.read(timeline, after, bytesMax), sealer),
@@ -51,14 +52,16 @@ function sealedBlobs(blobs: Blobs, sealer: Sealer): Blobs {
   return {
     put: (chunks, at) =>
       blobs.put(
-        chunks.map(({ digest, bytes }) => ({ digest, bytes: sealer.wrap('chunks', bytes) })),
+        chunks.map((chunk) => ({ ...chunk, bytes: sealer.wrap('chunks', chunk.bytes) })),
         at,
       ),
     touch: (digests, at) => blobs.touch(digests, at),
     get: async (digests) => (await blobs.get(digests)).map((bytes) => bytes && sealer.unwrap(bytes)),
+    ...(blobs.has && { has: (digests) => blobs.has!(digests) }),
     list: (after, limit) => blobs.list(after, limit),
     delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
     rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
+    ...(blobs.mend && { mend: (digest, putsBack) => blobs.mend!(digest, putsBack) }),
   }
 }
 

@@ -19,6 +19,7 @@ import { stateIo } from '../kernel-io.ts'
 import { isOfStore } from '../kinds.ts'
 import { readManifest } from '../recovery/recover.ts'
 import { liveChunks } from '../recovery/restore.ts'
+import { followRedundancy } from '../redundancy/choice.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
 import { type ExpiredForks, expireForks } from './fork-expiry.ts'
 import { headsOf } from './verify.ts'
@@ -121,6 +122,13 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
   let swept = 0
   let sweptBytes = 0
   let tooYoung = 0
+  let due: ChunkRow['digest'][] = []
+  // With parity a chunk leaves its group, and all that leave together do so at the price of one.
+  const dueMax = kernel.redundancy ? 20_000 : 500
+  const flush = async () => {
+    if (due.length > 0) await kernel.store.blobs.delete(due, touchedBefore)
+    due = []
+  }
   for await (const page of chunkPages(kernel)) {
     const dead = page.filter((row) => !live.has(toHex(row.digest)))
     for (const row of page) liveBytes += row.bytes
@@ -129,13 +137,24 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
     tooYoung += dead.length - old.length
     swept += old.length
     for (const row of old) sweptBytes += row.bytes
-    if (!options.dryRun && old.length > 0)
-      await kernel.store.blobs.delete(
-        old.map((row) => row.digest),
-        touchedBefore,
-      )
+    if (!options.dryRun) due.push(...old.map((row) => row.digest))
+    if (due.length >= dueMax) await flush()
   }
+  await flush()
+  if (!options.dryRun) await tendRedundancy(kernel, live, options.chunksOnly ?? false)
   return { live: live.size, liveBytes, swept, sweptBytes, tooYoung }
+}
+
+/** Each time: what a sweep that was killed left in a parity must not outlast the next one. */
+async function tendRedundancy(kernel: Kernel, live: ReadonlySet<string>, chunksOnly: boolean): Promise<void> {
+  const { redundancy } = kernel
+  if (!redundancy) return
+  await followRedundancy(kernel)
+  await redundancy.blobs.tend(live)
+  if (chunksOnly) return
+  for await (const head of headsOf(kernel)) {
+    await redundancy.tendCatalog(head.timeline, kernel.models.foldOf(head.timeline)?.authority === 'state')
+  }
 }
 
 /**

@@ -42,6 +42,8 @@ export interface DrillResult {
   readonly note: string
   readonly stateDigest: string | null
   readonly recoveryMs: number
+  /** Chunks that were damaged or missing and were rebuilt: it is restored, and the disk needs a look. */
+  readonly healed: number
   readonly entriesReplayed: number
   /** Entries that a recovery from here could not bring back. */
   readonly entriesLost: number
@@ -188,7 +190,8 @@ async function drillCheckpoint(
       return { result: resultOf(head, record, report, false, note, digest), isDamaged: true }
     }
     const how = other ? `equal to ${other.of}` : 'restored and replayed; no second way to compare with'
-    const note = isMarked ? `${how}; it had been marked: ${record.invalid}` : how
+    const healed = report.healed > 0 ? `; ${report.healed} of its chunks were damaged and rebuilt` : ''
+    const note = isMarked ? `${how}; it had been marked: ${record.invalid}` : `${how}${healed}`
     return { result: resultOf(head, record, report, true, note, digest), isDamaged: false, isCleared: isMarked }
   } catch (error) {
     if (!isReprise(error) || error.remedy === 'retry') throw error
@@ -239,6 +242,7 @@ function resultOf(
     note,
     stateDigest: digest,
     recoveryMs: report?.totalMs ?? 0,
+    healed: report?.healed ?? 0,
     entriesReplayed: report?.entriesReplayed ?? 0,
     entriesLost: report?.entriesLost ?? 0,
   }

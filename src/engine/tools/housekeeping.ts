@@ -3,7 +3,7 @@
 // elects one at a time, keeps what was done for people to see, and where the next round goes on. A round is bounded in what
 // it touches and works a quarter of the time.
 
-import { timelineId } from '../../core/coordinate.ts'
+import { fromHex, timelineId, toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
@@ -24,6 +24,8 @@ export interface HousekeepingOptions {
   readonly collect?: boolean
   /** Restore a few checkpoints aside for practice in each round: those that were not drilled for this long; a week if left out. */
   readonly drill?: Duration | false
+  /** Read a part of the chunks in each round and put right what is damaged (64 MB); true if left out. */
+  readonly scrub?: boolean
   /** What has ended is deleted this long after it last changed. Nothing is, for what is left out. */
   readonly expire?: {
     /** Runs and jobs that completed, failed, were cancelled, terminated or finished, by the scope of their ids: { 'workflow/': '30d' }. */
@@ -37,6 +39,12 @@ export interface HousekeepingReport {
   readonly swept: number
   readonly drilled: number
   readonly drillsFailed: readonly string[]
+  /** Chunks that were damaged and were put right, in the part of the store that this round read. */
+  readonly healed?: number
+  /** Damaged, and nothing to put them right from: `reprise verify` says which. */
+  readonly damaged?: number
+  /** Chunks after this one are read next; null: from the first. */
+  readonly scrubAfter?: string | null
   readonly expired: readonly string[]
   /** Not deleted though it was due, and why. */
   readonly kept: readonly string[]
@@ -61,6 +69,8 @@ const sweepEveryMs = 86_400_000
 const drillsMax = 3
 const lookedAtMax = 500
 const expiredMax = 200
+/** What a round reads of the chunks, to find damage before it is needed: a store of 100 GB has its turn in two months. */
+const scrubBytesMax = 64 * 1024 * 1024
 /** States that take long to restore are left to `reprise drill`. */
 const drillBytesMax = 64 * 1024 * 1024
 /** For each moment of work, so many of rest. */
@@ -196,6 +206,7 @@ class Round {
     const { worker } = this.#kernel
     const expiry = await this.#expire()
     const drills = this.#options.drill === false ? noDrills(this.#before) : await this.#drill()
+    const scrubbed = this.#options.scrub === false || this.#signal.aborted ? {} : await this.#scrub()
     const isSweepDue = this.#options.collect !== false && worker.now() - this.#before.sweptAt >= sweepEveryMs
     const sweeps = isSweepDue && !this.#signal.aborted
     await new Groups(this.#engine).expire()
@@ -204,9 +215,30 @@ class Round {
     const swept = collected?.chunks.swept ?? 0
     const { expired = [], kept = [] } = collected?.forks ?? {}
     return {
-      ...{ at: worker.now(), sweptAt, swept, ...drills },
+      ...{ at: worker.now(), sweptAt, swept, ...drills, ...scrubbed },
       expired: [...expiry.expired, ...expired],
       kept: [...expiry.kept, ...kept.map(({ timeline, because }) => `${timeline}: ${because}`)].slice(0, 20),
+    }
+  }
+
+  /** Goes round all chunks, a part in each round. Parity that was damaged is made anew with the next sweep. */
+  async #scrub(): Promise<Pick<Did, 'healed' | 'damaged' | 'scrubAfter'>> {
+    const { redundancy, events } = this.#kernel
+    if (!redundancy) return {}
+    const after = this.#before.last?.scrubAfter ?? null
+    try {
+      const { next, healed, left } = await this.#resting(() =>
+        redundancy.blobs.scrub(after === null ? null : fromHex(after), scrubBytesMax),
+      )
+      if (left > 0) {
+        const what = `${left} damaged chunks cannot be put right from here: reprise verify says which`
+        events.emit('report', { kind: 'damage', timeline: null, what, data: { left } })
+      }
+      return { healed, damaged: left, scrubAfter: next && toHex(next) }
+    } catch (error) {
+      // Chunks in a folder that was not named, or under a key that is lacking, are somebody else's to read.
+      if (isReprise(error, 'CHUNKS_ELSEWHERE', 'KEY_MISSING')) return {}
+      throw error
     }
   }
 

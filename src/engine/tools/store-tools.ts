@@ -61,7 +61,9 @@ export class StoreTools implements Engine {
   }
 
   async verify(options: VerifyOptions = {}): Promise<VerifyReport> {
-    return await verify(this.#kernel, options)
+    // Only here: whoever repairs from elsewhere opens it, as the engine itself was opened.
+    const places = options.from === undefined ? null : (await import('../open.ts')).otherPlaces
+    return await verify(this.#kernel, options, places)
   }
 
   async drill(options: DrillOptions = {}): Promise<DrillReport> {

@@ -42,6 +42,7 @@ class Sweeper {
   #lastMs = 0
   #cancel: (() => void) | null = null
   #underWay: Promise<void> = Promise.resolve()
+  #isSweeping = false
   #isClosed = false
 
   constructor(engine: Host, sweepOnce: SweepOnce) {
@@ -51,7 +52,10 @@ class Sweeper {
 
   freed(bytes: number): void {
     this.#garbageBytes += bytes
-    if (this.#garbageBytes >= this.#threshold) this.#plan(0)
+    if (this.#garbageBytes < this.#threshold) return
+    // A rest that was planned when there was little of it ends here.
+    if (this.#isUrgent && !this.#isSweeping) this.#cancelPlan()
+    this.#plan(0)
   }
 
   /** A program that ends before there is enough sweeps with the chance that its part of it is: over many, it is the same. */
@@ -69,14 +73,24 @@ class Sweeper {
 
   /** None where garbage comes faster than it goes: disk matters more than time then. */
   get #restMs(): number {
-    const isUrgent = this.#garbageBytes >= 2 * this.#threshold
-    return Math.max(firstPauseMs, isUrgent ? 0 : this.#lastMs * restFactor)
+    return Math.max(firstPauseMs, this.#isUrgent ? 0 : this.#lastMs * restFactor)
+  }
+
+  get #isUrgent(): boolean {
+    return this.#garbageBytes >= 2 * this.#threshold
+  }
+
+  #cancelPlan(): void {
+    this.#cancel?.()
+    this.#cancel = null
   }
 
   #plan(afterMs: number): void {
     if (this.#cancel || this.#isClosed) return
     this.#cancel = this.#engine.kernel.clock.after(afterMs, () => {
+      this.#isSweeping = true
       this.#underWay = this.#sweep().finally(() => {
+        this.#isSweeping = false
         this.#cancel = null
         if (this.#garbageBytes >= this.#threshold) this.#plan(this.#restMs)
       })

@@ -10,6 +10,7 @@ import { stateIo } from '../kernel-io.ts'
 import { floorOf, lineageOf, type Point, readHistory } from '../recovery/history.ts'
 import { readManifest } from '../recovery/recover.ts'
 import { liveChunks } from '../recovery/restore.ts'
+import { ChunkInput } from '../recovery/restore-input.ts'
 import { locate, type Where } from './fork.ts'
 import { type Frame, writeTransfer } from './transfer-file.ts'
 
@@ -150,11 +151,10 @@ async function* chunkFrames(kernel: Kernel, record: ManifestRecord, done: Set<st
   for (const digest of await liveChunks(readManifest(kernel, record), stateIo(kernel))) {
     if (done.has(toHex(digest))) continue
     done.add(toHex(digest))
-    const [bytes] = await kernel.store.blobs.get([digest])
-    if (!bytes || toHex(kernel.hash(bytes)) !== toHex(digest)) {
-      throw new RepriseError('CHUNK_DAMAGED', `chunk ${toHex(digest)} of checkpoint ${record.id} is missing or damaged`)
+    const refs = [{ digest, bytes: 0 }]
+    for await (const bytes of new ChunkInput(stateIo(kernel)).read(refs, null)) {
+      yield { kind: 'chunk', bytes: kernel.sealer.wrap('chunks', bytes) }
     }
-    yield { kind: 'chunk', bytes: kernel.sealer.wrap('chunks', bytes) }
   }
 }
 

@@ -1,17 +1,22 @@
 // Verify: reads everything and believes nothing. Chains, joints between forks and parents, manifests, chunks, floors,
-// orphans, and the store's own structures. Each fault is named with its timeline, sequence and place; nothing is changed.
+// orphans, and the store's own structures. Each fault is named with its timeline, sequence and place. Nothing is changed unless
+// `repair` is asked for: then what is damaged is put right from its redundancy, or from another place.
 
 import { equalBytes, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, ManifestRecord } from '../../core/ports.ts'
 import { lastSeq } from '../../core/run.ts'
+import type { StateIo } from '../checkpoint/capture.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../recovery/history.ts'
 import { cannotTell, chunkless, isChunkless, readManifest } from '../recovery/recover.ts'
 import { liveChunks, verifyChunks } from '../recovery/restore.ts'
 import { lookAgain } from '../recovery/second-look.ts'
+import { isSoundLine } from '../redundancy/lines.ts'
+import type { Examined } from '../redundancy/store.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
+import { type OpenUrl, openSource, type RepairSource } from './repair-source.ts'
 
 export interface Fault {
   readonly timeline: string | null
@@ -22,9 +27,19 @@ export interface Fault {
   readonly code: string
 }
 
+export interface HealedFault extends Fault {
+  /** Where its sound copy is: 'parity', 'copy', 'rest' (it is redundancy itself), or the place that was named. */
+  readonly from: string
+  /** By `repair`. What is not is read from its copy, as long as that is there. */
+  readonly isPutRight: boolean
+}
+
 export interface VerifyReport {
+  /** There is no fault; after a repair: none is left. */
   readonly ok: boolean
   readonly faults: readonly Fault[]
+  /** Damaged or missing, and nothing is lost: there is a sound copy. */
+  readonly healed: readonly HealedFault[]
   /** What this process could not read because it lacks something: keys, classes, a higher limit, the folder of the chunks. */
   readonly cannotTell: readonly Fault[]
   readonly timelines: number
@@ -38,11 +53,16 @@ export interface VerifyReport {
 export interface VerifyOptions {
   /** Only these timelines; the store's own structures and orphans are then left out. */
   readonly timelines?: readonly string[]
+  /** Puts right what has a sound copy: chunks, parity, lines of the catalog. Without it nothing is changed. */
+  readonly repair?: boolean
+  /** Where else sound copies may be: a store's URL, a folder of chunks, an export or a backup. Only with `repair`. */
+  readonly from?: string
   readonly signal?: AbortSignal
 }
 
 interface Tally {
   readonly faults: Fault[]
+  readonly healed: HealedFault[]
   readonly cannotTell: Fault[]
   readonly live: Set<string>
   timelines: number
@@ -50,8 +70,35 @@ interface Tally {
   checkpoints: number
 }
 
-export async function verify(kernel: Kernel, options: VerifyOptions = {}): Promise<VerifyReport> {
-  const tally: Tally = { faults: [], cannotTell: [], live: new Set(), timelines: 0, entries: 0, checkpoints: 0 }
+export async function verify(
+  kernel: Kernel,
+  options: VerifyOptions = {},
+  places: OpenUrl | null = null,
+): Promise<VerifyReport> {
+  if (options.from === undefined || !places) return await verifyWith(kernel, options, null)
+  if (!options.repair) {
+    throw new RepriseError('INVALID_ARGUMENT', 'from is where a repair takes copies from: ask for repair', {
+      from: options.from,
+    })
+  }
+  const source = await openSource(kernel, options.from, places)
+  try {
+    return await verifyWith(kernel, options, source)
+  } finally {
+    await source.close()
+  }
+}
+
+async function verifyWith(kernel: Kernel, options: VerifyOptions, source: RepairSource | null): Promise<VerifyReport> {
+  const tally: Tally = {
+    faults: [],
+    healed: [],
+    cannotTell: [],
+    live: new Set(),
+    timelines: 0,
+    entries: 0,
+    checkpoints: 0,
+  }
   const { location } = await kernel.store.facts()
   const missing = await lackingKeys(kernel)
   if (missing.length > 0) {
@@ -67,7 +114,7 @@ export async function verify(kernel: Kernel, options: VerifyOptions = {}): Promi
     if (options.signal?.aborted) throw new RepriseError('ABORTED', 'verify: aborted', {}, options.signal.reason)
     tally.timelines += 1
     await verifyHistory(kernel, head, tally, location)
-    await verifyCatalog(kernel, head, tally, location)
+    await verifyCatalog(kernel, head, tally, location, options.repair ?? false, source)
   }
   const { chunks, orphans } = options.timelines
     ? { chunks: tally.live.size, orphans: 0 }
@@ -77,9 +124,26 @@ export async function verify(kernel: Kernel, options: VerifyOptions = {}): Promi
         tally.cannotTell.push({ timeline: null, seq: null, where: `${location}: chunks`, what: message, code })
         return { chunks: 0, orphans: 0 }
       })
+  if (!options.timelines) await verifyRedundancy(kernel, tally, location, options.repair ?? false)
   const { faults, timelines, entries, checkpoints } = tally
-  const ok = faults.length === 0 && tally.cannotTell.length === 0
-  return { ok, faults, cannotTell: tally.cannotTell, timelines, entries, checkpoints, chunks, orphans }
+  const isWhole = tally.healed.every((fault) => fault.isPutRight)
+  const ok = faults.length === 0 && tally.cannotTell.length === 0 && isWhole
+  if (options.repair && (tally.healed.length > 0 || faults.length > 0)) {
+    const right = tally.healed.filter((fault) => fault.isPutRight).length
+    const what = `${right} of ${tally.healed.length + faults.length} damaged places were put right`
+    kernel.events.emit('report', { kind: 'repair', timeline: null, what, data: { healed: tally.healed, faults } })
+  }
+  return {
+    ok,
+    faults,
+    healed: tally.healed,
+    cannotTell: tally.cannotTell,
+    timelines,
+    entries,
+    checkpoints,
+    chunks,
+    orphans,
+  }
 }
 
 export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncGenerator<Head> {
@@ -130,9 +194,26 @@ async function countVerified(kernel: Kernel, head: Head): Promise<number> {
   return entries
 }
 
-async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, location: string): Promise<void> {
-  const records = await kernel.store.checkpoints(head.timeline)
-  const io = stateIo(kernel)
+async function verifyCatalog(
+  kernel: Kernel,
+  head: Head,
+  tally: Tally,
+  location: string,
+  repair: boolean,
+  source: RepairSource | null,
+): Promise<void> {
+  const fetched = source ? await fetchLines(kernel, head, source) : []
+  const { records, mended } = await readCatalog(kernel, head)
+  for (const id of mended) {
+    const from = fetched.includes(id) ? source!.name : 'copy'
+    // A line is told from its copy from now on: that is how it is put right.
+    tally.healed.push({ ...faultOf(head, `${location}: catalog`, id, 'STORE_DAMAGED'), from, isPutRight: repair })
+  }
+  const io = watching(kernel, repair, source, (digest, from, isPutRight) => {
+    const what = `chunk ${toHex(digest)} was damaged or missing`
+    if (tally.healed.some((fault) => fault.what === what)) return
+    tally.healed.push({ ...faultOf(head, `${location}: chunks`, '', 'CHUNK_DAMAGED'), what, from, isPutRight })
+  })
   let restorable = 0
   for (const record of records) {
     tally.checkpoints += 1
@@ -151,7 +232,8 @@ async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, location:
         throw error
       }
     })
-    if (isSound && isRestorable(record, head)) restorable += 1
+    // What its copy says was read and found whole just now.
+    if (isSound && (isRestorable(record, head) || mended.includes(record.id))) restorable += 1
   }
   const isUnknown = tally.cannotTell.some((fault) => fault.timeline === head.timeline)
   if (head.floor > 0 && restorable === 0 && !isUnknown && !(head.base && head.floor <= head.base.seq)) {
@@ -162,6 +244,94 @@ async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, location:
       what: `history up to ${head.floor} was trimmed and no sound, verified checkpoint at or above it is left`,
       code: 'UNRECOVERABLE',
     })
+  }
+}
+
+/** The parity and the copies: nobody reads them until they are needed. */
+async function verifyRedundancy(kernel: Kernel, tally: Tally, location: string, repair: boolean): Promise<void> {
+  const { redundancy } = kernel
+  if (!redundancy) return
+  try {
+    for (const what of await redundancy.blobs.inspect()) {
+      const fault = { timeline: null, seq: null, where: `${location}: redundancy`, what, code: 'CHUNK_DAMAGED' }
+      tally.healed.push({ ...fault, from: 'rest', isPutRight: repair })
+    }
+    if (!repair) return
+    await redundancy.blobs.repair(tally.live)
+    for await (const head of headsOf(kernel)) {
+      await redundancy.tendCatalog(head.timeline, kernel.models.foldOf(head.timeline)?.authority === 'state')
+    }
+  } catch (error) {
+    // Where chunks lie elsewhere, the count of chunks has told so.
+    if (!cannotTell(error)) throw error
+  }
+}
+
+async function readCatalog(kernel: Kernel, head: Head): Promise<Examined> {
+  if (kernel.redundancy) return await kernel.redundancy.examine(head.timeline)
+  return { records: await kernel.store.checkpoints(head.timeline), mended: [] }
+}
+
+function faultOf(head: Head, where: string, id: string, code: string): Fault {
+  const what = `the line of checkpoint ${id} is damaged or missing`
+  return { timeline: head.timeline, seq: null, where, what, code }
+}
+
+/** Lines that the store has lost or can no longer read, and that have no copy here. Says which were found. */
+async function fetchLines(kernel: Kernel, head: Head, source: RepairSource): Promise<readonly string[]> {
+  const { redundancy } = kernel
+  const offered = redundancy ? await source.lines(head.timeline) : []
+  if (!redundancy || offered.length === 0) return []
+  const { records, damaged } = await redundancy.examine(head.timeline).then(
+    (examined) => ({ records: examined.records, damaged: isDamagedLine(kernel) }),
+    (error) => {
+      if (!isReprise(error, 'STORE_DAMAGED')) throw error
+      return { records: [], damaged: () => true }
+    },
+  )
+  const fetched: string[] = []
+  for (const record of offered) {
+    const own = records.find(({ id }) => id === record.id)
+    // One that is not here was dropped, unless the store itself says that lines are missing.
+    const isWanted = own ? damaged(own) : records.length === 0
+    if (!isWanted || record.seq > head.seq) continue
+    if (await redundancy.restoreLine(head.timeline, record, source.name)) fetched.push(record.id)
+  }
+  return fetched
+}
+
+function isDamagedLine(kernel: Kernel): (record: ManifestRecord) => boolean {
+  return (record) => !isSoundLine(kernel.hash, record)
+}
+
+/** Reads what is damaged from its redundancy, or from elsewhere, and tells of it; without `repair` it changes nothing. */
+function watching(
+  kernel: Kernel,
+  repair: boolean,
+  source: RepairSource | null,
+  told: (digest: Uint8Array, from: string, isPutRight: boolean) => void,
+): StateIo {
+  const io = stateIo(kernel)
+  const { blobs } = io
+  return {
+    ...io,
+    blobs: {
+      put: (chunks, at) => blobs.put(chunks, at),
+      touch: (digests, at) => blobs.touch(digests, at),
+      get: (digests) => blobs.get(digests),
+      rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
+      list: (after, limit) => blobs.list(after, limit),
+      delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
+      async mend(digest) {
+        const mended = (await blobs.mend?.(digest, repair)) ?? null
+        if (mended) told(digest, 'parity', repair)
+        if (mended || !source) return mended
+        const found = await source.chunk(digest)
+        if (!found || !(await kernel.redundancy?.blobs.restore(digest, found, source.name))) return null
+        told(digest, source.name, true)
+        return found
+      },
+    },
   }
 }
 

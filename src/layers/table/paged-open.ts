@@ -79,7 +79,16 @@ async function openTaken<V>(
   }
   const done = kernel.clock.elapsed()
   const report = {
-    ...{ timeline, seq: point.seq, epoch: head.epoch, skipped, entriesReplayed: count, bytesRead: 0, entriesLost: 0 },
+    ...{
+      timeline,
+      seq: point.seq,
+      epoch: head.epoch,
+      skipped,
+      healed: 0,
+      entriesReplayed: count,
+      bytesRead: 0,
+      entriesLost: 0,
+    },
     checkpoint: loaded.record ? { id: loaded.record.id, seq: loaded.record.seq } : null,
     ...{ planMs: 0, restoreMs: restoredAt - started, replayMs: done - restoredAt, totalMs: done - started },
   }

@@ -32,6 +32,11 @@ export function memoryBlobs(open: () => Space, clock: () => number): Blobs {
         .map((bytes) => bytes && new Uint8Array(bytes))
     },
 
+    async has(digests) {
+      const space = open()
+      return digests.map((digest) => space.chunks.get(toHex(digest)) !== undefined)
+    },
+
     async list(after, limit) {
       const space = open()
       const start = after === null ? '' : toHex(after)

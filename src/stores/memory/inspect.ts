@@ -1,5 +1,6 @@
 // The memory world's own check: rows that contradict each other, and bytes that are not what their name says.
 
+import { isRedundancy } from '../../core/blobs.ts'
 import { equalBytes } from '../../core/coordinate.ts'
 import type { Hash, StoreFault } from '../../core/ports.ts'
 import { isWrapped } from '../../core/wrapped.ts'
@@ -16,8 +17,8 @@ export function inspect(space: Space, hash: Hash): StoreFault[] {
     }
   }
   for (const [name, { digest, bytes }] of space.chunks.entries()) {
-    // What is wrapped is named by what is inside.
-    if (isWrapped(bytes)) continue
+    // What is wrapped is named by what is inside; parity and copies carry their digest.
+    if (isWrapped(bytes) || isRedundancy(digest)) continue
     if (!equalBytes(hash(bytes), digest)) faults.push({ where: `chunk ${name}`, what: 'it does not match its digest' })
   }
   return faults

@@ -1,5 +1,7 @@
 // Chunks in the database, by namespace and digest.
 
+import type { Digest } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
 import type { Blobs, ChunkRow } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 import { nowMs } from './functions.ts'
@@ -9,6 +11,10 @@ import { rewrite } from './rewrite.ts'
 const statementBytesMax = 8 * 1024 * 1024
 
 export function postgresBlobs(connections: Connections, s: string, ns: number): Blobs {
+  const read = (digests: readonly Digest[]) => {
+    const text = `SELECT encode(digest, 'hex') AS name, bytes FROM ${s}.chunk WHERE ns = $1 AND digest = ANY ($2::bytea[])`
+    return connections.rows<{ name: string; bytes: Uint8Array }>(text, [ns, digests.map(hexBytea)], 'safe')
+  }
   return {
     async put(chunks, at = 0) {
       connections.checkOpen()
@@ -52,14 +58,23 @@ export function postgresBlobs(connections: Connections, s: string, ns: number): 
     async get(digests) {
       connections.checkOpen()
       if (digests.length === 0) return []
-      const text = `SELECT encode(digest, 'hex') AS name, bytes FROM ${s}.chunk WHERE ns = $1 AND digest = ANY ($2::bytea[])`
-      const rows = await connections.rows<{ name: string; bytes: Uint8Array }>(
-        text,
-        [ns, digests.map(hexBytea)],
-        'safe',
-      )
+      const rows = await read(digests).catch(async (error) => {
+        // One row that the server cannot read must not hide the others.
+        if (!isReprise(error, 'STORE_DAMAGED')) throw error
+        const single = await Promise.all(digests.map((digest) => read([digest]).catch(nothingIfDamaged)))
+        return single.flat()
+      })
       const found = new Map(rows.map(({ name, bytes }) => [name, bytes]))
       return digests.map((digest) => found.get(hex(digest)) ?? null)
+    },
+
+    async has(digests) {
+      connections.checkOpen()
+      if (digests.length === 0) return []
+      const text = `SELECT encode(digest, 'hex') AS name FROM ${s}.chunk WHERE ns = $1 AND digest = ANY ($2::bytea[])`
+      const rows = await connections.rows<{ name: string }>(text, [ns, digests.map(hexBytea)], 'safe')
+      const found = new Set(rows.map(({ name }) => name))
+      return digests.map((digest) => found.has(hex(digest)))
     },
 
     async list(after, limit) {
@@ -103,6 +118,11 @@ function groups(chunks: readonly Chunk[]): Chunk[][] {
     bytes += chunk.bytes.length
   }
   return all
+}
+
+function nothingIfDamaged(error: unknown): never[] {
+  if (isReprise(error, 'STORE_DAMAGED')) return []
+  throw error
 }
 
 function hex(bytes: Uint8Array): string {

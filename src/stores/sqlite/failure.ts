@@ -39,6 +39,11 @@ export function isBusy(error: unknown): boolean {
   return code === sqlite.busy || code === sqlite.locked
 }
 
+/** SQLite, or we, found what it read to be damaged. */
+export function isDamage(error: unknown): boolean {
+  return (error instanceof RepriseError ? error.code : codeOf(error)) === 'STORE_DAMAGED'
+}
+
 /** At a COMMIT: a deferred constraint of the user's own tables. Ours have none. */
 export function isConstraint(error: unknown): boolean {
   return resultCode(error) === sqlite.constraint

@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { StoreFault } from '../../core/ports.ts'
+import { chunkTables } from './blobs.ts'
 import { checkCatalog } from './catalog.ts'
 import { listCursors } from './cursors.ts'
 import { ownStart } from './log.ts'
@@ -112,7 +113,7 @@ const counts: readonly { readonly where: string; readonly what: string; readonly
     where: 'chunks',
     what: 'a chunk without bytes, or bytes without a chunk',
     sql: `SELECT id, count(*) AS times FROM (SELECT id FROM reprise_chunk NOT INDEXED UNION ALL
-      SELECT id FROM reprise_chunk_bytes) GROUP BY id HAVING times <> 2`,
+      ${chunkTables.map((table) => `SELECT id FROM ${table}`).join(' UNION ALL ')}) GROUP BY id HAVING times <> 2`,
   },
 ]
 

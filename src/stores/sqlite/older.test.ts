@@ -1,4 +1,4 @@
-// A file of schema version 1, made by taking back what version 2 added: it is read as it is without a write, and brought up
+// A file of schema version 1, made by taking back what later versions added: it is read as it is without a write, and brought up
 // to date when it is opened to write. Both give the same answers as before, and from then on absence is checked.
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -7,9 +7,11 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { feedStart, type Store } from '../../core/ports.ts'
 import { asManifest, asTimeline, asWorker, hash, Kit, worker } from '../../testing/conformance/kit.ts'
+import { chunkTables } from './blobs.ts'
 import { Connection } from './connection.ts'
 import { loadDriver } from './driver.ts'
 import { openSqlite } from './index.ts'
+import { schemaVersion } from './schema.ts'
 import { seal } from './seal.ts'
 
 let folder: string
@@ -48,6 +50,7 @@ async function edit(work: (connection: Connection) => void): Promise<void> {
 function asVersion1(connection: Connection): void {
   connection.exec(`DROP TABLE reprise_witness; DROP TABLE reprise_head_mark; DROP TABLE reprise_tally;
     DROP INDEX reprise_timeline_wake; CREATE INDEX reprise_timeline_key ON reprise_timeline (key);
+    ${takeBackStripes}
     UPDATE reprise_meta SET value = 1 WHERE key = 'schema_version'`)
   const sql = `SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE tbl_name LIKE 'reprise\\_%' ESCAPE '\\'
     AND type IN ('table', 'index') ORDER BY type, name`
@@ -67,6 +70,12 @@ async function tell(store: Store): Promise<string> {
   return JSON.stringify(lines)
 }
 
+/** Version 3: the bytes of chunks were in one table before. */
+const takeBackStripes = chunkTables
+  .filter((table) => table !== 'reprise_chunk_bytes')
+  .map((table) => `INSERT INTO reprise_chunk_bytes SELECT id, bytes FROM ${table}; DROP TABLE ${table};`)
+  .join('\n')
+
 describe('a store of schema version 1', () => {
   it('is read as it is, and brought up to date when it is opened to write', async () => {
     const now = await open()
@@ -82,7 +91,7 @@ describe('a store of schema version 1', () => {
     const writer = await open()
     expect(await tell(writer)).toBe(truth)
     expect(await writer.inspect()).toEqual([])
-    expect((await writer.facts()).schemaVersion).toBe(2)
+    expect((await writer.facts()).schemaVersion).toBe(schemaVersion)
     await writer.close()
   })
 

@@ -8,18 +8,20 @@
 //   timeline   the rest of it (`key` was a second way to find it by name; witness is now)
 //   witness, head_mark   what a timeline must have, in a place of its own: damage to one page cannot hide it (witness.ts)
 //   tally      how many rows a list must have (tally.ts)
+//   chunk      which chunks there are; their bytes lie in a table for each stripe (blobs.ts), those of older versions in one
 //   sweep      trimmed or forgotten history whose space has not been given back yet
 //
 // Rows that are not packed carry `crc` over their other columns (seal.ts). `space` is the number of a namespace.
 
 import { RepriseError } from '../../core/errors.ts'
+import { stripes } from '../../core/parity.ts'
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
 import { checkSeal, seal } from './seal.ts'
 import { tallyAll } from './tally.ts'
 import { witnessAll } from './witness.ts'
 
-export const schemaVersion = 2
+export const schemaVersion = 3
 
 const version1 = `
 CREATE TABLE reprise_meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -76,6 +78,13 @@ CREATE TABLE reprise_tally (kind TEXT NOT NULL, key TEXT NOT NULL, count INTEGER
 ${tallyAll}
 `
 
+/** A table for each stripe: one damaged page, even of the upper ones of a tree, reaches the chunks of one stripe. */
+const version3 = Array.from(
+  { length: stripes },
+  (_, stripe) => `
+CREATE TABLE reprise_chunk_bytes_${stripe} (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL);`,
+).join('')
+
 /** From version to version; the first makes the tables. */
 const steps: readonly ((connection: Connection) => void)[] = [
   (connection) => connection.exec(version1),
@@ -83,6 +92,7 @@ const steps: readonly ((connection: Connection) => void)[] = [
     connection.exec(version2)
     witnessAll(connection)
   },
+  (connection) => connection.exec(version3),
 ]
 
 /** 0 for a file without our tables. A newer version is refused here, before anything is written. */

@@ -92,6 +92,7 @@ interface StoreOptions {
 }
 
 class SqliteStore implements Store {
+  readonly countsCheckpoints = true
   readonly blobs: Blobs
   readonly #file: string
   readonly #clock: () => number

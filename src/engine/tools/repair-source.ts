@@ -1,0 +1,125 @@
+// Where sound copies may come from besides the store itself: another store (a replica, a restored copy), a folder of chunks,
+// an export or a backup. Nothing of it is believed: a chunk is what its digest says, and a line of a catalog what its manifest
+// does (redundancy/lines.ts).
+//
+// A file is read once: its chunks are put into a folder aside, which goes when the source is closed.
+
+import { createReadStream, createWriteStream } from 'node:fs'
+import { mkdtemp, open as openFile, rm, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import type { Digest, TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Blobs, ManifestRecord } from '../../core/ports.ts'
+import type { Kernel } from '../kernel.ts'
+import { readRecords } from './backup-file.ts'
+import { readTransfer } from './transfer-file.ts'
+import { headerOf, recordOf } from './transfer-shape.ts'
+
+export interface RepairSource {
+  /** As the caller named it. */
+  readonly name: string
+  /** Null if it has none. The caller checks the digest. */
+  chunk(digest: Digest): Promise<Uint8Array | null>
+  lines(timeline: TimelineId): Promise<readonly ManifestRecord[]>
+  close(): Promise<void>
+}
+
+/** `openStore` is how the engine opens a URL. @example await openSource(kernel, '/mnt/other/chunks', openStore) */
+export async function openSource(kernel: Kernel, from: string, openUrl: OpenUrl): Promise<RepairSource> {
+  if (/^(sqlite|postgres|postgresql|memory):/i.test(from)) return await ofStore(kernel, from, openUrl)
+  const path = from.replace(/^file:(\/\/(?=\/))?/, '')
+  const found = await stat(path).catch((cause) => {
+    throw new RepriseError('NOT_FOUND', `there is no file, folder or store ${from} to repair from`, { from }, cause)
+  })
+  return found.isDirectory() ? await ofFolder(kernel, from, path, openUrl) : await ofFile(kernel, from, path, openUrl)
+}
+
+export interface OpenUrl {
+  store(url: string): Promise<{
+    readonly blobs: Blobs
+    checkpoints(timeline: TimelineId): Promise<readonly ManifestRecord[]>
+    close(): Promise<void>
+  }>
+  /** The namespaces of a folder of chunks, each with its chunks; the folder itself if it is one. */
+  folder(path: string): Promise<readonly Blobs[]>
+}
+
+async function ofStore(kernel: Kernel, name: string, openUrl: OpenUrl): Promise<RepairSource> {
+  const store = await openUrl.store(name)
+  return {
+    name,
+    chunk: (digest) => chunkIn(kernel, [store.blobs], digest),
+    lines: (timeline) => store.checkpoints(timeline),
+    close: () => store.close(),
+  }
+}
+
+async function ofFolder(kernel: Kernel, name: string, path: string, openUrl: OpenUrl): Promise<RepairSource> {
+  const blobs = await openUrl.folder(path)
+  return {
+    name,
+    chunk: (digest) => chunkIn(kernel, blobs, digest),
+    lines: async () => [],
+    close: async () => undefined,
+  }
+}
+
+async function ofFile(kernel: Kernel, name: string, path: string, openUrl: OpenUrl): Promise<RepairSource> {
+  const aside = await mkdtemp(join(tmpdir(), 'reprise-repair-'))
+  const close = () => rm(aside, { recursive: true, force: true })
+  try {
+    const chunks = await openUrl.folder(join(aside, 'chunks'))
+    const lines = new Map<string, ManifestRecord[]>()
+    for await (const file of exportsIn(path, aside)) await unpack(kernel, file, chunks[0]!, lines)
+    return {
+      name,
+      chunk: (digest) => chunkIn(kernel, chunks, digest),
+      lines: async (timeline) => lines.get(timeline) ?? [],
+      close,
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+/** An export is one; a backup holds many, and each is taken out in its turn. */
+async function* exportsIn(path: string, aside: string): AsyncGenerator<string> {
+  const file = await openFile(path, 'r')
+  try {
+    const one = join(aside, 'one')
+    for await (const { from, bytes } of readRecords<object>(file, path)) {
+      if (bytes === 0) continue
+      await pipeline(createReadStream(path, { start: from, end: from + bytes - 1 }), createWriteStream(one))
+      yield one
+    }
+  } catch (error) {
+    if (!isReprise(error, 'NOT_A_SAVEPOINT')) throw error
+    yield path
+  } finally {
+    await file.close()
+  }
+}
+
+async function unpack(kernel: Kernel, path: string, chunks: Blobs, lines: Map<string, ManifestRecord[]>) {
+  let timeline = ''
+  for await (const { kind, bytes } of readTransfer(path)) {
+    if (kind === 'header') timeline = headerOf(kernel.codec.decode(bytes)).timeline
+    else if (kind === 'chunk') await chunks.put([{ digest: kernel.hash(kernel.sealer.unwrap(bytes)), bytes }])
+    else if (kind === 'checkpoint') {
+      const record = recordOf(kernel.codec.decode(bytes))
+      const known = lines.get(timeline) ?? []
+      lines.set(timeline, [...known, { ...record, body: kernel.sealer.unwrap(record.body) }])
+    }
+  }
+}
+
+async function chunkIn(kernel: Kernel, places: readonly Blobs[], digest: Digest): Promise<Uint8Array | null> {
+  for (const blobs of places) {
+    const [stored] = await blobs.get([digest])
+    if (stored) return kernel.sealer.unwrap(stored)
+  }
+  return null
+}

@@ -16,11 +16,23 @@ export async function registerKnown(engine: Reprise, module: string | undefined)
 
 /** Everything that a module exports and that says what it is. */
 export function declareAll(engine: Reprise, module: Record<string, unknown>): void {
+  const found = new Map<string, Model>()
   for (const value of Object.values(module)) {
     const described = modelsOf(value)
-    for (const model of described) engine.declare(model)
+    for (const model of described) {
+      const other = found.get(model.scope)
+      // The one that is declared last would be taken, without a word.
+      if (other && other !== model && model.name !== null) throw twice(model)
+      found.set(model.scope, model)
+      engine.declare(model)
+    }
     if (described.length === 0 && isFolding(value)) hostOf(engine).register(value.prefix, value.fold)
   }
+}
+
+function twice({ kind, name, scope }: Model): RepriseError {
+  const what = `the module exports two definitions of the ${kind} ${name}: give one of them another name, or export one only`
+  return new RepriseError('INVALID_ARGUMENT', what, { kind, name, scope })
 }
 
 /** Those whose peer dependency may be missing are described apart from what needs it. */

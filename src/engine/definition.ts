@@ -83,6 +83,14 @@ export interface Past<State> {
   readonly coordinate: Coordinate
 }
 
+/** What TypeScript tells, for those who do without it. */
+export function checkDefinition(given: unknown, does: typeof opens | typeof runs, verb: string): void {
+  if (typeof given === 'object' && given !== null && typeof Reflect.get(given, does) === 'function') return
+  const kinds = does === opens ? 'a timeline, an aggregate, a table, a save' : 'a workflow, a job'
+  const what = `${verb} needs a definition that can be ${does === opens ? 'opened' : 'run'}, such as ${kinds}`
+  throw new RepriseError('INVALID_ARGUMENT', what, { given: given === null ? 'null' : typeof given })
+}
+
 /** From each older version of a fold straight to today's. */
 export type StateMigrations<State> = Readonly<Record<string, (state: never) => State>>
 

@@ -12,6 +12,7 @@ import type { Along } from './commit/writer.ts'
 import { declarationOf } from './declaration.ts'
 import {
   behind,
+  checkDefinition,
   type Engine,
   type Entity,
   type Fold,
@@ -86,6 +87,7 @@ export class Host implements Engine, LayerHost {
   /** Opens an entity, as its definition says. */
   async open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Promise<Handle> {
     this.check()
+    checkDefinition(definition, opens, 'open()')
     if (options.shared && !definition.canShare) {
       const what = `${definition.name} has one owner at a time and cannot be opened as shared; give { wait } or { takeover }`
       throw new RepriseError('INVALID_ARGUMENT', what, { name: definition.name })

@@ -20,6 +20,7 @@ import { meetRedundancy } from './redundancy/choice.ts'
 import { isRedundant, type RedundancyListener, withRedundancy } from './redundancy/store.ts'
 import { Reprise } from './reprise.ts'
 import { meetKeys } from './seal/key-notes.ts'
+import { sealsWith } from './seal/rekey.ts'
 import { type KeyRing, Sealer } from './seal/seal.ts'
 import { sealedStore } from './seal/store.ts'
 import { type HousekeepingOptions, keepHouse } from './tools/housekeeping.ts'
@@ -88,8 +89,10 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
   const { store, isAlone } = await openPlaced(location, options)
   const engine = createEngine({ store }, options)
   try {
-    await meetKeys(hostOf(engine).kernel, options.readOnly ?? false)
-    await meetRedundancy(hostOf(engine).kernel, options.redundancy, options.readOnly ?? false)
+    const { kernel } = hostOf(engine)
+    kernel.worker.describe(sealsWith, kernel.sealer.keyId ?? '')
+    await meetKeys(kernel, options.readOnly ?? false)
+    await meetRedundancy(kernel, options.redundancy, options.readOnly ?? false)
   } catch (error) {
     await engine.close()
     throw error

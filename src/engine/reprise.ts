@@ -7,6 +7,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions } from './checkpoint/savepoint.ts'
 import {
+  checkDefinition,
   type Engine,
   type Entity,
   type OpenOptions,
@@ -77,6 +78,7 @@ export class Reprise extends StoreTools {
     // Not an async function: many short runs are started, and each of those costs promises.
     try {
       this.#host.check()
+      checkDefinition(definition, runs, 'run()')
       return pending(definition[runs](this.#host, input as Input, (options ?? {}) as Options))
     } catch (error) {
       return pending(Promise.reject(error))

@@ -15,7 +15,7 @@ import { commitAside, publishAside } from './commit/shared-commit.ts'
 import { type Along, type Asker, type Draft, Writer, type Written } from './commit/writer.ts'
 import type { Fold } from './definition.ts'
 import { Effects } from './effects.ts'
-import type { Kernel } from './kernel.ts'
+import { type Kernel, newOperation } from './kernel.ts'
 import { erasureOf } from './recovery/erasures.ts'
 import type { Entry, Point } from './recovery/history.ts'
 import type { Recovered } from './recovery/recover.ts'
@@ -304,9 +304,23 @@ export class OpenTimeline<State> {
     try {
       await this.#checkpointer.stop()
       if (this.isOwner) await this.#writer.write([], this.#releasing({ ...along, release: true }))
+      else if (this.#isLeftOwned) await this.#letGo()
     } finally {
       this.#end()
     }
+  }
+
+  /** It broke for another reason than that somebody else took it: in the store it is still this process's. */
+  get #isLeftOwned(): boolean {
+    const { broken } = this.#writer
+    return broken !== null && broken.code !== 'FENCED' && !this.#sharing && this.#writer.isOwner
+  }
+
+  /** For others at once, not only when this process ends. Under a newer epoch it is refused, and nothing is lost. */
+  async #letGo(): Promise<void> {
+    const guard = { timeline: this.id, epoch: this.epoch }
+    const release = { operation: newOperation(this.#kernel.random), guard, release: true }
+    await this.#kernel.committer.submit(release).catch(() => undefined)
   }
 
   #releasing(along: Along): Along {

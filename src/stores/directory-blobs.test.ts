@@ -14,7 +14,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { toHex } from '../core/coordinate.ts'
-import { openDirectoryBlobs } from './directory-blobs.ts'
+import { openDirectoryBlobs, readMark, writeMark } from './directory-blobs.ts'
 
 const chunk = (bytes: Uint8Array) => ({ digest: new Uint8Array(createHash('sha256').update(bytes).digest()), bytes })
 const text = (value: string) => chunk(new TextEncoder().encode(value))
@@ -29,6 +29,33 @@ describe('chunks in a directory', () => {
     now = 1_700_000_000_000
   })
   afterEach(() => rmSync(directory, { recursive: true, force: true }))
+
+  it('the mark is there with its content or not at all, whoever comes first', async () => {
+    for (let n = 0; n < 20; n++) {
+      const fresh = mkdtempSync(join(directory, 'fresh-'))
+      const seen = new Set<string>()
+      let isOver = false
+      // Whoever looks meanwhile never takes an empty one for a mark.
+      const looking = (async () => {
+        while (!isOver) {
+          const mark = await readMark(fresh)
+          if (mark !== null) seen.add(mark)
+        }
+      })()
+      const marks = await Promise.all(['a', 'b', 'c'].map((each) => writeMark(fresh, each)))
+      isOver = true
+      await looking
+      expect(new Set(marks).size).toBe(1)
+      expect([...seen, marks[0]].every((mark) => mark === marks[0])).toBe(true)
+      expect(readdirSync(fresh)).toEqual(['reprise-chunks'])
+    }
+    // What a killed process left is taken over.
+    const left = mkdtempSync(join(directory, 'left-'))
+    writeFileSync(join(left, 'reprise-chunks'), '')
+    expect(await readMark(left)).toBeNull()
+    expect(await writeMark(left, 'mine')).toBe('mine')
+    expect(await readMark(left)).toBe('mine')
+  })
 
   it('A8.3: come back as they were put, in the order asked, and null where missing', async () => {
     await fc.assert(

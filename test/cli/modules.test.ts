@@ -21,6 +21,24 @@ async function troubleOf(args: readonly string[]) {
   return { ...error, stderr: ran.stderr, exit: ran.code }
 }
 
+it('two definitions of one name are refused, the same one exported twice is not', async () => {
+  const named = (by: number) => `job('one', { source: [${by}], each: () => undefined })`
+  write('one.mjs', `import { job } from 'reprise/job'\nexport const a = ${named(1)}\n`)
+  write('twice.mjs', `import { job } from 'reprise/job'\nexport const a = ${named(1)}\nexport const b = ${named(2)}\n`)
+  write(
+    'same.mjs',
+    `import { job } from 'reprise/job'\nexport const a = ${named(1)}\nexport { a as b }\nexport default a\n`,
+  )
+  const same = await cli(['run', 'one.mjs', '--report', 'none'], at)
+  expect([same.code, same.stderr]).toEqual([0, expect.any(String)])
+  expect(await troubleOf(['drill', '--module', 'twice.mjs'])).toMatchObject({
+    code: 'INVALID_ARGUMENT',
+    message: expect.stringContaining('two definitions of the job one'),
+  })
+  expect((await cli(['drill', '--module', 'same.mjs'], at)).code).toBe(0)
+  expect(await troubleOf(['import', folder.path])).toMatchObject({ message: expect.stringContaining('is a folder') })
+})
+
 describe('a mistake in the module', () => {
   write('parse.mjs', 'export const a = 1\nexport const b = {\n')
   write('outer.mjs', "import './parse.mjs'\n")

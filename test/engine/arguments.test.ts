@@ -43,6 +43,16 @@ describe('wrong arguments', () => {
     },
   )
 
+  it('what is no definition is neither opened nor run', async () => {
+    const rp = await open('memory:', { housekeeping: false })
+    engines.push(rp)
+    for (const what of [{}, null, undefined, 'counter']) {
+      await expect(rp.open(given(what), 'x')).rejects.toEqual(wrong(/a definition that can be opened/))
+      await expect(rp.run(given(what), given(1))).rejects.toEqual(wrong(/a definition that can be run/))
+    }
+    await expect(rp.run(given(counter), given(1))).rejects.toEqual(wrong(/can be run/))
+  })
+
   it('a fork to nothing, and a past without a sequence', async () => {
     const rp = await open('memory:')
     engines.push(rp)

@@ -182,6 +182,21 @@ describe.each(places)('on %s', (_name, placeOf) => {
     await other.close()
   })
 
+  it('a key does not leave while a live process seals with it', async () => {
+    await withEngine({ keys: before }, async (old) => {
+      const a = await old.open(book, 'live')
+      await a.append({ type: 'added', by: 1 })
+      await withEngine({ keys: both }, async (rp) => {
+        const report = await rp.rekey()
+        expect([report.isDone, report.retired]).toEqual([false, []])
+        expect(report.users).toEqual([{ worker: expect.any(String), key: oldId }])
+        await a.append({ type: 'added', by: 1 })
+      })
+    })
+    await withEngine({ keys: both }, async (rp) => expect((await rp.rekey()).isDone).toBe(true))
+    await withEngine({ keys: after }, async (rp) => expect((await rp.open(book, 'live')).state.total).toBe(2))
+  })
+
   it('says which keys are lacking before it reads, marks nothing and writes no plain text', async () => {
     await fill()
     await withEngine({}, async (rp) => {

@@ -84,6 +84,21 @@ onEveryStore('store faults', (world) => {
     expect((await rp.open(counter, 'x')).state.total).toBe(3)
   })
 
+  it('what broke with an unknown outcome is free for others once it was closed', async () => {
+    const w = await world()
+    let isAway = false
+    const store = faultyStore(await w.store(), (method) => (method === 'commit' && isAway ? 'fail-after' : 'ok'))
+    const rp = await w.engine({ ports: { store }, patience: 30 })
+    const c = await rp.open(counter, 'x')
+    isAway = true
+    await expect(c.append(added(2))).rejects.toEqual(code('OUTCOME_UNKNOWN'))
+    isAway = false
+    await c.close()
+    expect((await rp.head('counter/x'))!.owner).toBeNull()
+    const other = await w.engine()
+    expect((await other.open(counter, 'x')).state.total).toBe(2)
+  })
+
   it('A8.6: with keys nothing readable reaches the store, keys rotate, and without the key it says which is missing', async () => {
     const w = await world()
     const keys = (current: string, ...ids: string[]): KeyRing => ({

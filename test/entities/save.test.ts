@@ -2,6 +2,7 @@
 
 import { describe, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/reprise.ts'
+import { open } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -35,6 +36,21 @@ async function collected(stream: AsyncIterable<Uint8Array>): Promise<Uint8Array>
   for await (const piece of stream) pieces.push(piece)
   return new Uint8Array(Buffer.concat(pieces))
 }
+
+it('a value is put again, as often as its chunks are taken before they count', async () => {
+  const rp = await open('memory:', { housekeeping: false })
+  const saves = await rp.open(training)
+  await saves.put(model(1, 50_000))
+  const { blobs } = rp.kernel.store
+  const { get } = blobs
+  let taken = 0
+  // A collector was faster, three times: as beside a process that is stopped now and then.
+  blobs.get = async (digests) => (taken < 3 && ++taken ? digests.map(() => null) : await get(digests))
+  await saves.put(model(2, 50_000))
+  expect(taken).toBe(3)
+  expect((await saves.latest())?.value.step).toBe(2)
+  await rp.close()
+})
 
 /** Replaces stored chunks by others, as rot would: the newest `count` of those that `pick` chooses. */
 async function rot(rp: Reprise, pick: (bytes: number) => boolean): Promise<number> {

@@ -1,6 +1,6 @@
 // reprise import: an exported file, or the progress file of a hand-written script.
 
-import { createReadStream, existsSync } from 'node:fs'
+import { createReadStream, existsSync, statSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { RepriseError } from '../../core/errors.ts'
 import { importProgress } from '../../layers/job/index.ts'
@@ -11,6 +11,9 @@ import { count } from '../format.ts'
 const importCommand: Command = async ({ engine, args, options, output, stdin }) => {
   const file = args[0]!
   if (file !== '-' && !existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
+  if (file !== '-' && statSync(file).isDirectory()) {
+    throw new UsageError(`${file} is a folder`, 'name a file that reprise export or reprise move has written')
+  }
   const job = text(options, 'progress')
   if (job === undefined) {
     const as = text(options, 'as')

@@ -10,11 +10,16 @@ const rekey: Command = async ({ engine, output }) => {
     throw new RepriseError('INVALID_ARGUMENT', 'rekey needs the key ring: name its file with --keys', {})
   }
   const report = await engine.rekey()
-  const { changed, left, isDone, key, retired } = report
+  const { changed, left, users, isDone, key, retired } = report
   output.result(report, () => {
     const counts = Object.entries(changed).map(([kind, many]) => `${many} ${kind}`)
     output.line(`under ${key}: ${counts.join(', ')} re-encrypted`)
     for (const [id, many] of Object.entries(left)) output.line(`${count(many, 'record')} left, ${inWords(id)}`)
+    for (const { worker, key: used } of users) {
+      output.line(
+        `${worker} is alive and seals ${used === '' ? 'with no key' : `with ${used}`}: start it with ${key}, and rekey again`,
+      )
+    }
     if (isDone) {
       const gone = retired.length > 0 ? retired.join(', ') : 'every other key'
       output.note(`${gone} can leave the key ring of every process`)

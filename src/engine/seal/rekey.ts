@@ -25,9 +25,14 @@ export interface RekeyReport {
   readonly changed: Readonly<Record<Wrappable | 'rows', number>>
   /** Records that are not under it, by the id of their key; '' stands for plain text, '?' for what cannot be opened. */
   readonly left: Readonly<Record<string, number>>
+  /** Live processes that still seal with another key ('' is none at all): start them with this one, and rekey again. */
+  readonly users: readonly { readonly worker: string; readonly key: string }[]
   /** Ids that may go now. */
   readonly retired: readonly string[]
 }
+
+/** In the row of a worker: the key that it seals with. Earlier versions do not say. */
+export const sealsWith = 'key'
 
 const kinds: readonly Wrappable[] = ['runs', 'checkpoints', 'messages', 'chunks']
 /** While another process still seals with an older key, there is no end to it. */
@@ -57,11 +62,22 @@ export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => P
   }
   // Trimmed history whose space was not given back yet is under whatever key it was.
   await kernel.store.tidy(0, true)
-  const isDone = left.size === 0
+  const users = await usersOfOthers(kernel, key)
+  const isDone = left.size === 0 && users.length === 0
   const retired = isDone ? await forgetOtherKeys(kernel) : []
   const what = isDone ? `everything is under ${key}` : `not everything is under ${key} yet`
   kernel.events.emit('report', { kind: 'rekey', timeline: null, what, data: { changed, retired } })
-  return { isDone, key, changed, left: Object.fromEntries(left), retired }
+  return { isDone, key, changed, left: Object.fromEntries(left), users, retired }
+}
+
+/** Looked at last: who began later has read the notes, and seals with the key that is current by then. */
+async function usersOfOthers({ store, worker }: Kernel, key: string): Promise<RekeyReport['users']> {
+  const rows = await store.workers()
+  return rows.flatMap(({ id, name, info, isAlive }) => {
+    const used = info[sealsWith]
+    const isOther = isAlive && id !== worker.id && typeof used === 'string' && used !== key
+    return isOther ? [{ worker: name, key: used }] : []
+  })
 }
 
 async function onePass(

@@ -50,6 +50,7 @@ export interface SaveDefinition<T> extends Entity<SaveHandle<T>>, Described {
 const foldVersion = 'save/1'
 /** Saves up to this size are read back whole. */
 const readBackBytes = 8 * 1024 * 1024
+const putAttempts = 5
 
 /** @example const weights = await rp.open(save<Model>('training', { keep: 5 })) */
 export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinition<T> {
@@ -199,6 +200,7 @@ export class SaveHandle<T> extends SaveReader<T> {
     what: Pick<Envelope, 'kind' | 'value'>,
     source: ByteSource | null,
     options: PutOptions,
+    attempt = 1,
   ): Promise<SavedInfo> {
     this.#refuseInvalid(what.value)
     const hold = await ChunkHold.begin(this.kernel)
@@ -207,16 +209,16 @@ export class SaveHandle<T> extends SaveReader<T> {
     } catch (error) {
       if (!isReprise(error, 'BASE_GONE', 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
       // What it was built on is gone or rotten: the next attempt builds on nothing.
-      const isSecond = this.#distrusts
       this.#held = null
       this.#distrusts = true
       await this.#removeRotten(error)
-      // A value can be written again here; a stream was read already, so its owner has to.
-      if (source || isSecond) throw error
+      // A value can be written again here; a stream was read already, so its owner has to. A process that is stopped now and
+      // then beside a collector may lose its chunks more than once.
+      if (source || attempt >= putAttempts) throw error
     } finally {
       hold.end()
     }
-    return await this.#put(what, source, options)
+    return await this.#put(what, source, options, attempt + 1)
   }
 
   async #putUnder(

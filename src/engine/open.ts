@@ -20,7 +20,7 @@ import { meetRedundancy } from './redundancy/choice.ts'
 import { isRedundant, type RedundancyListener, withRedundancy } from './redundancy/store.ts'
 import { Reprise } from './reprise.ts'
 import { meetKeys } from './seal/key-notes.ts'
-import { sealsWith } from './seal/rekey.ts'
+import { sealsWith, signOf } from './seal/rekey.ts'
 import { type KeyRing, Sealer } from './seal/seal.ts'
 import { sealedStore } from './seal/store.ts'
 import { type HousekeepingOptions, keepHouse } from './tools/housekeeping.ts'
@@ -90,7 +90,7 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
   const engine = createEngine({ store }, options)
   try {
     const { kernel } = hostOf(engine)
-    kernel.worker.describe(sealsWith, kernel.sealer.keyId ?? '')
+    kernel.worker.describe(sealsWith, signOf(kernel.hash, kernel.sealer.keyId))
     await meetKeys(kernel, options.readOnly ?? false)
     await meetRedundancy(kernel, options.redundancy, options.readOnly ?? false)
   } catch (error) {

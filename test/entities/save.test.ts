@@ -41,7 +41,7 @@ it('a value is put again, as often as its chunks are taken before they count', a
   const rp = await open('memory:', { housekeeping: false })
   const saves = await rp.open(training)
   await saves.put(model(1, 50_000))
-  const { blobs } = rp.kernel.store
+  const { blobs } = hostOf(rp).kernel.store
   const { get } = blobs
   let taken = 0
   // A collector was faster, three times: as beside a process that is stopped now and then.

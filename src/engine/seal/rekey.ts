@@ -2,10 +2,11 @@
 // manifests, unread messages and chunks and wraps what is under another key, or in plain text (wrap.ts). Others go on
 // reading and writing meanwhile. What is done is recognised by itself, so a rekey that was killed is simply asked for again.
 
+import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Change, Rewritten } from '../../core/ports.ts'
+import type { Change, Hash, Rewritten } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
-import { forgetOtherKeys, lacking, lackingKeys } from './key-notes.ts'
+import { forgetOtherKeys, lacking, lackingKeys, notedKeys } from './key-notes.ts'
 import { keysIn, type Wrappable } from './wrap.ts'
 
 export interface RekeyOptions {
@@ -31,7 +32,7 @@ export interface RekeyReport {
   readonly retired: readonly string[]
 }
 
-/** In the row of a worker: the key that it seals with. Earlier versions do not say. */
+/** In the row of a worker: the sign of the key that it seals with. Earlier versions do not say. */
 export const sealsWith = 'key'
 
 const kinds: readonly Wrappable[] = ['runs', 'checkpoints', 'messages', 'chunks']
@@ -71,13 +72,19 @@ export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => P
 }
 
 /** Looked at last: who began later has read the notes, and seals with the key that is current by then. */
-async function usersOfOthers({ store, worker }: Kernel, key: string): Promise<RekeyReport['users']> {
-  const rows = await store.workers()
-  return rows.flatMap(({ id, name, info, isAlive }) => {
+async function usersOfOthers(kernel: Kernel, key: string): Promise<RekeyReport['users']> {
+  const { store, worker, hash } = kernel
+  const known = new Map((await notedKeys(kernel)).map((id) => [signOf(hash, id), id]))
+  return (await store.workers()).flatMap(({ id, name, info, isAlive }) => {
     const used = info[sealsWith]
-    const isOther = isAlive && id !== worker.id && typeof used === 'string' && used !== key
-    return isOther ? [{ worker: name, key: used }] : []
+    const isOther = isAlive && id !== worker.id && typeof used === 'string' && used !== signOf(hash, key)
+    return isOther ? [{ worker: name, key: used === '' ? '' : (known.get(used) ?? '?') }] : []
   })
+}
+
+/** A hash of its id: rows of workers outlive the key, and nothing is to name it then. */
+export function signOf(hash: Hash, id: string | null): string {
+  return id === null ? '' : toHex(hash(new TextEncoder().encode(`reprise/1 key ${id}`))).slice(0, 16)
 }
 
 async function onePass(

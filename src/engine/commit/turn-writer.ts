@@ -3,7 +3,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { NewEntry } from '../timeline.ts'
-import { isLost, type TurnTimeline } from './turns.ts'
+import { isLost } from './contest.ts'
+import type { TurnTimeline } from './turns.ts'
 import type { Written } from './writer.ts'
 
 export interface TurnWriteOptions {

@@ -1,11 +1,7 @@
 // A timeline that several processes write in turns, none of them the owner for long: replicas of one service. To read it takes
 // nothing. To write is to decide on the state at a coordinate and to commit what was decided, which applies only if history
 // is still there; who wrote owns it, and goes on without looking until another process writes.
-//
-// Where many want it at once, most such attempts would be in vain. So who has lost twice waits: until the present owner rests,
-// or has had its turn, and then takes it without a condition. A turn that ended before anything was written makes every turn
-// after it longer, however slow the store or the process is; so somebody always gets through. None of this is needed
-// for safety: what keeps a stale write out is the epoch and the sequence that every commit names.
+// Where many want it at once, they take turns (contest.ts).
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -23,39 +19,8 @@ import { lookAgain } from '../recovery/second-look.ts'
 import { TimelineState } from '../state.ts'
 import type { OpenTimeline } from '../timeline.ts'
 import { refuseMoved } from '../tools/moved.ts'
+import { Contest, isLost } from './contest.ts'
 import { refusalError } from './writer.ts'
-
-/** How long an owner at work is left alone at least, and how many entries it may write; where the store is slow, longer… */
-const turnMs = 40
-const turnEntries = 32
-/** …up to so many times. */
-const turnsAtMost = 10
-/**
- * Who has not moved the head between two looks rests. The first two are so many times as far apart as a commit takes, for a
- * slow one is no rest; but not nearer than this, nor farther. From look to look the pause grows.
- */
-const lookCommits = 3
-const lookMs = 4
-const longestLookMs = 90
-/** A turn never becomes longer than this. */
-const longestTurnMs = 10_000
-
-/** Nothing was written, for another process wrote first; or nobody knows. Either way: look, and decide again. */
-const lost = ['FENCED', 'CONFLICT', 'OWNED', 'WORKER_RETIRED', 'NOT_FOUND', 'CLOSED', 'OUTCOME_UNKNOWN'] as const
-
-export function isLost(error: unknown): error is RepriseError {
-  return isReprise(error, ...lost)
-}
-
-/** One writer's effort to get something written: how often it lost, what it saw, and until when it goes on. */
-export interface Contest {
-  losses: number
-  readonly until: number
-  readonly waitMs: number
-  seen: { readonly epoch: number; readonly first: number; readonly seq: number; readonly since: number } | null
-  turnMs: number
-  lookMs: number
-}
 
 export class TurnTimeline<State> {
   readonly id: TimelineId
@@ -154,7 +119,7 @@ export class TurnTimeline<State> {
   }
 
   contest(waitMs: number): Contest {
-    return { losses: 0, until: this.#kernel.clock.elapsed() + waitMs, waitMs, seen: null, turnMs, lookMs }
+    return new Contest(this.#kernel, this.id, waitMs)
   }
 
   /**
@@ -162,22 +127,13 @@ export class TurnTimeline<State> {
    * every look. CONTENDED if the time of the contest is over.
    */
   async lose(contest: Contest, error: RepriseError, isWanted: () => boolean): Promise<void> {
-    const { clock, worker, random } = this.#kernel
-    contest.losses += 1
-    const commitMs = clock.elapsed() - this.#readyAt
-    contest.lookMs = Math.min(Math.max(contest.lookMs, lookCommits * commitMs), longestLookMs)
-    if (error.code === 'WORKER_RETIRED') await worker.renewNow()
+    await contest.lost(error, this.#kernel.clock.elapsed() - this.#readyAt)
     // Who was displaced has had its turn. Who only knew less than others may try at once.
-    const isNewer = contest.losses === 1 && !this.#wasOwner
+    if (contest.losses === 1 && !this.#wasOwner) return await this.#follow(await this.#look())
     for (;;) {
-      const head = await this.#look()
-      if (isNewer || !head || this.#isFree(head) || this.#isResting(contest, head)) return await this.#follow(head)
-      if (!isWanted()) return
-      if (clock.elapsed() >= contest.until) throw contended(this.id, contest)
-      if (this.#isOver(contest) && (await this.#takeTurn(head))) return
-      const pauseMs = contest.lookMs * (0.75 + random.number() / 2)
-      contest.lookMs = Math.min(2 * contest.lookMs, longestLookMs)
-      await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
+      const { head, is } = await contest.turn(() => this.#look(), isWanted)
+      if (is === 'free') return await this.#follow(head)
+      if (is === 'unwanted' || (await this.#takeTurn(head))) return
     }
   }
 
@@ -204,34 +160,11 @@ export class TurnTimeline<State> {
   }
 
   async close(): Promise<void> {
-    if (!this.#open.closing) await this.#open.shut()
-  }
-
-  /** Nobody is at work on it. */
-  #isFree({ owner, isOwnerAlive, updatedAt }: Head): boolean {
-    const { worker } = this.#kernel
-    return owner === null || !isOwnerAlive || owner === worker.id || worker.now() - updatedAt > 2 * turnMs
-  }
-
-  /** Its owner has done nothing between two looks. Notes what was seen, and where one turn ends and the next begins. */
-  #isResting(contest: Contest, { epoch, seq }: Head): boolean {
-    const { seen } = contest
-    if (seen && seen.epoch === epoch && seen.seq === seq) return true
-    const { clock, random } = this.#kernel
-    const isNewTurn = seen?.epoch !== epoch
-    if (isNewTurn && seen) {
-      // A turn in which nothing was written was too short.
-      const wasWasted = seen.seq === seq
-      contest.turnMs = wasWasted ? Math.min(2 * contest.turnMs, longestTurnMs) : turnMs * (1 + random.number() / 2)
-    }
-    contest.seen = isNewTurn ? { epoch, seq, first: seq, since: clock.elapsed() } : { ...seen, seq }
-    return false
-  }
-
-  /** The present owner has had its turn. */
-  #isOver({ seen, turnMs: leastMs }: Contest): boolean {
-    const ms = this.#kernel.clock.elapsed() - seen!.since
-    return ms >= leastMs && (seen!.seq - seen!.first >= turnEntries || ms >= turnsAtMost * leastMs)
+    if (this.#open.closing) return
+    // Another process may have it by now: then there is nothing to let go of.
+    await this.#open.shut().catch((error: unknown) => {
+      if (!isLost(error)) throw error
+    })
   }
 
   async #look(): Promise<Head | null> {
@@ -379,12 +312,4 @@ function isSameBranch(a: Pick<Head, 'base'> & Partial<Pick<Head, 'attributes'>>,
 
 function missing(id: TimelineId): RepriseError {
   return new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
-}
-
-function contended(timeline: TimelineId, { waitMs, losses }: Contest): RepriseError {
-  return new RepriseError(
-    'CONTENDED',
-    `${timeline}: other processes wrote first for ${waitMs} ms; this one had no turn`,
-    { timeline, waitMs, losses },
-  )
 }

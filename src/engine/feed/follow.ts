@@ -13,6 +13,7 @@ import { type Entry, entriesOf, lineageOf, type Point, readHistory } from '../re
 import { type Recovered, recover } from '../recovery/recover.ts'
 import type { RecoveryReport } from '../recovery/report.ts'
 import type { TimelineState } from '../state.ts'
+import { lookEvery } from '../subscription/wake-up.ts'
 import { existing } from '../tools/fork.ts'
 import { whereabouts } from './marks.ts'
 
@@ -31,10 +32,8 @@ export class Replica<State, Handle = unknown> {
   readonly #kernel: Kernel
   readonly #fold: Fold<State>
   readonly #promote: (head: Head, recovered: Recovered<State>) => Promise<Handle>
-  readonly #pollMs: number
   readonly #isPaged: boolean
   readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
-  readonly #stopListening: () => void
   #head: Head
   #state: TimelineState<State>
   #point: Point
@@ -42,7 +41,7 @@ export class Replica<State, Handle = unknown> {
   #base: Recovered<State>['base']
   #look: Promise<void> | null = null
   #next: Promise<void> | null = null
-  #cancelPoll: (() => void) | null = null
+  #stopLooking: readonly (() => void)[] = []
   #isClosed = false
 
   constructor(
@@ -66,10 +65,14 @@ export class Replica<State, Handle = unknown> {
     this.#point = start.point
     this.#base = start.base
     this.recovery = start.report
-    this.#pollMs = options.pollMs ?? 1000
     this.#isPaged = !options.isWhole
-    this.#stopListening = options.isPassive ? () => undefined : kernel.store.listen(() => void this.#refreshQuietly())
-    if (!options.isPassive) this.#schedulePoll()
+    const look = () => this.#refreshQuietly()
+    if (!options.isPassive) {
+      this.#stopLooking = [
+        kernel.store.listen(() => void look()),
+        lookEvery(kernel.clock, options.pollMs ?? 1000, look),
+      ]
+    }
     options.signal?.addEventListener('abort', () => this.close(), { once: true })
   }
 
@@ -134,8 +137,7 @@ export class Replica<State, Handle = unknown> {
 
   close(): void {
     this.#isClosed = true
-    this.#stopListening()
-    this.#cancelPoll?.()
+    for (const stop of this.#stopLooking) stop()
   }
 
   #start(): Promise<void> {
@@ -189,13 +191,6 @@ export class Replica<State, Handle = unknown> {
     } catch (error) {
       if (!this.#isClosed) this.#kernel.events.emit('problem', { where: `replica of ${this.#head.timeline}`, error })
     }
-  }
-
-  #schedulePoll(): void {
-    if (this.#isClosed) return
-    this.#cancelPoll = this.#kernel.clock.after(this.#pollMs, () => {
-      void this.#refreshQuietly().then(() => this.#schedulePoll())
-    })
   }
 }
 

@@ -201,7 +201,7 @@ onEveryStore('projections in several processes', (world) => {
     await expect((await (await w.engine()).open(account, 'x')).do('deposit', { amount: 1 })).rejects.toEqual(
       code('SUPERSEDED'),
     )
-    await send(hostOf(one), command(account, 'x', 'deposit', { amount: 1 }), { id: 'letter' })
+    await send(one, command(account, 'x', 'deposit', { amount: 1 }), { id: 'letter' })
     await a.receive()
     expect((await one.head('events/account/x'))!.mail).toBe(0)
     expect((await a.refresh()).balance).toBe(told === 'done' ? 6 : 1)

@@ -6,9 +6,9 @@ import { checkOptions } from '../../core/options.ts'
 import type { OutgoingMessage } from '../../core/ports.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Along } from '../../engine/commit/writer.ts'
-import { checkName, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
+import { checkName, type Engine, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
 import { callPure } from '../../engine/guard/zone.ts'
-import type { Host } from '../../engine/host.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import { messageContext } from '../../engine/message.ts'
 import { PositionSink, progressFold } from '../../engine/subscription/position-sink.ts'
 import { PoisonError, placeOf } from '../../engine/subscription/sink.ts'
@@ -45,7 +45,7 @@ export function command<Decide, Name extends keyof Decide & string>(
 
 /** A command by mail, from anywhere: done when its aggregate is next open in a process that works for its kind. */
 export async function send(
-  engine: Host,
+  rp: Engine,
   outgoing: Outgoing,
   options: { readonly id?: string; readonly meta?: Metadata } = {},
 ): Promise<string> {
@@ -54,7 +54,7 @@ export async function send(
     input: outgoing.input,
     ...(options.meta && { meta: options.meta }),
   }
-  return await sendCommand(engine, outgoing.to, outgoing.id, letter, options.id)
+  return await sendCommand(hostOf(rp), outgoing.to, outgoing.id, letter, options.id)
 }
 
 /** A command that came by mail and was refused. */

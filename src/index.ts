@@ -1,30 +1,106 @@
 // The public face of the kernel. Layers have subpaths of their own: reprise/workflow, reprise/job, …
 
+export type { Rewritable } from './core/blobs.ts'
 export type { BreakerPolicy } from './core/breaker.ts'
 export type { CallPolicy } from './core/call-policy.ts'
 export type { ClassCodec } from './core/codec/codec.ts'
-export type { Coordinate } from './core/coordinate.ts'
+export type {
+  Branded,
+  Coordinate,
+  Digest,
+  ManifestId,
+  MessageId,
+  OperationId,
+  TimelineId,
+  WorkerId,
+} from './core/coordinate.ts'
+export type { MeasuredCosts } from './core/costs.ts'
 export type { Duration } from './core/duration.ts'
-export type { CheckpointPolicy } from './core/economics.ts'
-export type { Effect } from './core/effects.ts'
+export type { CheckpointInterval, CheckpointPolicy } from './core/economics.ts'
+export type { CompensationPlan, Effect, EffectState, Reversal } from './core/effects.ts'
+export type { Remedy } from './core/errors.ts'
 export { type ErrorCode, errorCodes, explain, isReprise, RepriseError } from './core/errors.ts'
-export type { Upcasters } from './core/fold.ts'
+export type { Renamed, Upcast, Upcasters } from './core/fold.ts'
+export type { KeyedRange } from './core/keyed/keyed.ts'
 export { Keyed, keyed } from './core/keyed/keyed.ts'
+export type { Owner, Page, PageWrite, StoredPage, Unread } from './core/keyed/page.ts'
+export type { CaptureLine, KeyedTree, Position, TreeSnapshot } from './core/keyed/tree.ts'
 export type { Limits } from './core/limits.ts'
-export type { FeedPosition, Head, ManifestRecord, Sql, Store, WorkerRow } from './core/ports.ts'
+export type { ChunkRef, Segment } from './core/manifest.ts'
+export type {
+  Attribute,
+  Base,
+  Clock,
+  FeedItem,
+  FeedPage,
+  FeedPosition,
+  Hash,
+  Head,
+  ManifestRecord,
+  OutgoingMessage,
+  Random,
+  Run,
+  Sql,
+  Store,
+  TimelineQuery,
+  WorkerRow,
+} from './core/ports.ts'
 export { feedStart } from './core/ports.ts'
 export type { RatePolicy } from './core/rate.ts'
-export type { RetentionPolicy } from './core/retention.ts'
+export type { CascadeStep, Exchange } from './core/recovery-line.ts'
+export type { RetentionPlan, RetentionPolicy, Verdict } from './core/retention.ts'
 export { GiveUp, isGiveUp, isRetryLater, RetryLater, type RetryPolicy } from './core/retry.ts'
+export type { StoreFacts } from './core/store-facts.ts'
 export type { Validity } from './core/validity.ts'
-export type { Engine, OpenOptions, Past } from './engine/definition.ts'
-export type { EngineEvents } from './engine/events.ts'
+export type { WorkerRecord } from './core/worker-row.ts'
+export type { CheckpointRequest, PublishedCheckpoint } from './engine/checkpoint/checkpointer.ts'
+export type { Savepoint, SavepointOptions } from './engine/checkpoint/savepoint.ts'
+export type {
+  Engine,
+  Entity,
+  Erased,
+  Fold,
+  LayerHost,
+  OpenOptions,
+  PagedFold,
+  Past,
+  Process,
+  StateMigrations,
+  Workable,
+} from './engine/definition.ts'
+export type { EffectCall, EffectOptions, Effects, Probed } from './engine/effects.ts'
+export type { EngineEvents, EventName, Events, Listener } from './engine/events.ts'
+export type { FollowOptions, Replica } from './engine/feed/follow.ts'
+export type { Exchanged, ExchangeReader, SentMail } from './engine/group/exchanges.ts'
 export type { CaptureOptions, GroupCut, GroupRestore, Groups } from './engine/group/groups.ts'
-export type { GroupPlan, GroupTarget, MemberPlan, RolledMember } from './engine/group/records.ts'
+export type {
+  CapturedMail,
+  CutState,
+  CutStatus,
+  GroupPlan,
+  GroupTarget,
+  MemberPlan,
+  RestoreState,
+  RolledMember,
+} from './engine/group/records.ts'
 export type { GroupRestored, GroupRestoreOptions } from './engine/group/restore.ts'
-export type { Actions, Model, Verb } from './engine/model.ts'
+export type { Folding } from './engine/host.ts'
+export type {
+  Act,
+  Actions,
+  Described,
+  Done,
+  ErasableEntries,
+  Instead,
+  Model,
+  Target as ActionTarget,
+  Transfer,
+  Verb,
+} from './engine/model.ts'
 export { createEngine, type EngineOptions, type Options, open, type Ports } from './engine/open.ts'
-export type { Pending } from './engine/pending.ts'
+export type { Asked, Pending } from './engine/pending.ts'
+export type { ProcessIdentity } from './engine/platform.ts'
+export type { Appended, AppendOptions, Make } from './engine/raw.ts'
 export {
   type EntryInfo,
   type TimelineDefinition,
@@ -33,22 +109,26 @@ export {
   timeline,
 } from './engine/raw.ts'
 export type { Before, RollbackPlan } from './engine/recovery/before.ts'
+export type { Entry } from './engine/recovery/history.ts'
 export type { BadCheckpoint } from './engine/recovery/mark.ts'
 export type { RecoveryReport } from './engine/recovery/report.ts'
 export type { Reprise } from './engine/reprise.ts'
 export type { Hashing } from './engine/seal/keys.ts'
 export type { RekeyOptions, RekeyReport } from './engine/seal/rekey.ts'
 export type { KeyRing } from './engine/seal/seal.ts'
+export type { Wrappable } from './engine/seal/wrap.ts'
 export type { SqlName } from './engine/sql.ts'
 export type { BackupOptions, BackupReport, RestoreReport } from './engine/tools/backup.ts'
 export type { RecoveryCard } from './engine/tools/card.ts'
-export type { CollectReport } from './engine/tools/collect.ts'
+export type { CollectOptions, CollectReport } from './engine/tools/collect.ts'
 export type { DeletedTimeline, DeleteOptions, DeleteReport } from './engine/tools/delete.ts'
-export type { DrillReport } from './engine/tools/drill.ts'
+export type { DrillOptions, DrillReport, DrillResult } from './engine/tools/drill.ts'
 export type { EraseReport } from './engine/tools/erase.ts'
 export type { EraseEntriesReport } from './engine/tools/erase-entries.ts'
-export type { AffectedTimeline, EraseEntriesOptions } from './engine/tools/erase-plan.ts'
-export type { EntryFilter, EntrySelection } from './engine/tools/erase-select.ts'
+export type { AffectedTimeline, EraseEntriesOptions, ErasePlan } from './engine/tools/erase-plan.ts'
+export type { EntryFilter, EntrySelection, Selected, Target as ErasureTarget } from './engine/tools/erase-select.ts'
+export type { Rollback, Where } from './engine/tools/fork.ts'
+export type { ExpiredForks } from './engine/tools/fork-expiry.ts'
 export {
   type HousekeepingOptions,
   type HousekeepingReport,
@@ -56,7 +136,9 @@ export {
   housekeepingRound,
   housekeepingState,
 } from './engine/tools/housekeeping.ts'
+export type { Imported, ImportOptions } from './engine/tools/import.ts'
 export type { Moved, MoveOptions } from './engine/tools/move.ts'
 export type { Report, ReportFilter } from './engine/tools/report-log.ts'
 export type { StoreTools } from './engine/tools/store-tools.ts'
-export type { Fault, VerifyReport } from './engine/tools/verify.ts'
+export type { ExportOptions } from './engine/tools/transfer.ts'
+export type { Fault, HealedFault, VerifyOptions, VerifyReport } from './engine/tools/verify.ts'

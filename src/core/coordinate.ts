@@ -4,7 +4,7 @@
 import { RepriseError } from './errors.ts'
 
 declare const brand: unique symbol
-type Branded<Name extends string> = string & { readonly [brand]: Name }
+export type Branded<Name extends string> = string & { readonly [brand]: Name }
 
 /** Path-like id of a timeline, unique in its namespace: `workflow/checkout/order-42`. */
 export type TimelineId = Branded<'timeline'>

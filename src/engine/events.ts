@@ -73,7 +73,7 @@ export interface EngineEvents {
 }
 
 export type EventName = keyof EngineEvents
-type Listener<Name extends EventName> = (event: EngineEvents[Name]) => void
+export type Listener<Name extends EventName> = (event: EngineEvents[Name]) => void
 
 export class Events {
   readonly #listeners = new Map<EventName, Set<Listener<EventName>>>()

@@ -40,8 +40,8 @@ export type HeadChange = Pick<Commit, 'status' | 'attributes' | 'wakeup' | 'queu
 export interface Folding<State, Handle = unknown> {
   readonly prefix: string
   readonly fold: Fold<State>
-  /** How its users hold it; the open timeline itself if left out. */
-  handle?(open: OpenTimeline<State>): Handle
+  /** How its users hold it, given the open timeline; that itself if left out. */
+  handle?(open: never): Handle
 }
 
 export class Host implements Engine, LayerHost {
@@ -176,7 +176,7 @@ export class Host implements Engine, LayerHost {
     const head = await existing(this.kernel, timelineId(idOf(definition.prefix, id)))
     const promote = async (taken: Head, recovered: Recovered<State>) => {
       const open = this.promote(taken, definition.fold, recovered)
-      return (definition.handle ? definition.handle(open) : open) as Handle
+      return (definition.handle ? definition.handle(open as never) : open) as Handle
     }
     return await follow(this.kernel, head, definition.fold, promote, options)
   }

@@ -79,6 +79,7 @@ export interface Ports {
   readonly hash?: Hash
   readonly identity?: ProcessIdentity
   readonly isGone?: (other: ProcessIdentity, own: ProcessIdentity) => boolean
+  /** @internal Bugs of the mutation gate. */
   readonly planted?: ReadonlySet<string>
 }
 

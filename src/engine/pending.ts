@@ -2,7 +2,7 @@
 // `await rp.run(papers).result()`.
 
 /** The methods of a handle that answer by a promise: there is nothing else that can be had before the handle is there. */
-type Asked<Handle> = {
+export type Asked<Handle> = {
   [Name in keyof Handle]: Handle[Name] extends (...given: never[]) => Promise<unknown> ? Name : never
 }[keyof Handle]
 

@@ -79,7 +79,7 @@ export interface TimelineDefinition<State, E extends { readonly type: string }>
   readonly name: string
   readonly fold: Fold<State>
   readonly prefix: string
-  handle(open: OpenTimeline<State>): TimelineHandle<State, E>
+  handle(open: never): TimelineHandle<State, E>
 }
 
 /** @example timeline('counter', { initial: () => ({ total: 0 }), apply: (s, e: { type: 'added'; by: number }) => ({ total: s.total + e.by }) }) */
@@ -266,7 +266,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
 }
 
 /** What to append to this state: pure, since it may be called several times. */
-type Make<State, E> = (state: State) => E | readonly E[]
+export type Make<State, E> = (state: State) => E | readonly E[]
 
 function listOf<E extends { readonly type: string }>(entries: E | readonly E[], key: string | undefined) {
   if (!Array.isArray(entries)) return [toEntry(entries as E, key)]

@@ -27,7 +27,6 @@ import { type Pending, pending } from './pending.ts'
 import { recover } from './recovery/recover.ts'
 import { lookAgain } from './recovery/second-look.ts'
 import { querySql } from './sql.ts'
-import type { OpenTimeline } from './timeline.ts'
 import type { CollectOptions, CollectReport } from './tools/collect.ts'
 import { checkWhere, existing, locate, type Rollback, type Where } from './tools/fork.ts'
 import type { Imported, ImportOptions } from './tools/import.ts'
@@ -203,7 +202,7 @@ export class Reprise extends StoreTools {
   }
 
   /** A read-only replica that follows history, and can take over. */
-  async follow<State, Handle = OpenTimeline<State>>(
+  async follow<State, Handle = unknown>(
     definition: Folding<State, Handle>,
     id: string | undefined,
     options: FollowOptions = {},

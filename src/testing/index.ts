@@ -1,5 +1,6 @@
 // reprise/testing: what others need to test a store of their own, or their code against a store that fails.
 
+export type { OpenStore } from './conformance/kit.ts'
 export { type Capabilities, conformance, type Harness, type Runner } from './conformance/suite.ts'
 export { type Given, given, type When, type WhenOptions } from './events.ts'
 export { type Decide, type Fate, faultyStore } from './faulty-store.ts'

@@ -72,6 +72,7 @@ export class Recorder {
   readonly #tools = new Map<string, EffectTool>()
   readonly #underWay = new Set<Promise<unknown>>()
 
+  /** @internal Opened by the engine: `rp.open(record(…), id)`. */
   constructor(engine: Host, open: OpenTimeline<RunState>, options: RecorderOptions) {
     this.#engine = engine
     this.#open = open

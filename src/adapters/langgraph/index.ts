@@ -1,4 +1,6 @@
 // reprise/langgraph: checkpoints of LangGraph.js graphs as timelines, one a thread, and their long-term memory beside them.
 
+export type { PruneOptions } from './prune.ts'
+export type { Config } from './saver.ts'
 export { RepriseSaver, type RepriseSaverOptions } from './saver.ts'
 export { RepriseStore, type RepriseStoreOptions } from './store.ts'

@@ -29,7 +29,7 @@ import { Threads } from './threads.ts'
 import { type Taken, TupleMaker, takeTuples } from './tuple.ts'
 
 /** What identifies a checkpoint; the part of LangChain's RunnableConfig that a saver looks at. */
-interface Config {
+export interface Config {
   readonly configurable?: Readonly<Record<string, unknown>>
 }
 

@@ -25,7 +25,7 @@ interface State {
 }
 
 /** The transactions and rewrites of the SDK, as far as they matter here. */
-interface TransactionArgs {
+export interface TransactionArgs {
   readonly operationId: string
   readonly transaction:
     | { readonly type: 'append_items'; readonly items: AgentInputItem[] }
@@ -35,7 +35,7 @@ interface TransactionArgs {
         readonly replacement: AgentInputItem[]
       }
 }
-interface RewriteArgs {
+export interface RewriteArgs {
   readonly mutations: readonly {
     readonly type: 'replace_function_call'
     readonly callId: string

@@ -3,8 +3,9 @@
 export type { BreakerPolicy } from '../../core/breaker.ts'
 export type { CallPolicy } from '../../core/call-policy.ts'
 export type { RatePolicy } from '../../core/rate.ts'
+export type { RecoveryLine } from '../../core/recovery-line.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
-export type { StandardSchema } from '../../engine/schema.ts'
+export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/schema.ts'
 export { type BranchView, type Comparison, compareSessions, mergeBranch } from './branches.ts'
 export type { CallOutcome } from './calls.ts'
 export { type Decision, sendDecision, type Verdict } from './decision.ts'
@@ -27,12 +28,23 @@ export { type AnthropicModelOptions, anthropicModel } from './models/anthropic.t
 export { type HttpModelOptions, ModelHttpError } from './models/http.ts'
 export { openAIModel } from './models/openai.ts'
 export type { RollbackOptions, SessionRollback, TurnOptions, TurnResult } from './options.ts'
+export type { EvaluatedStep } from './replay.ts'
 export { type Evaluation, evaluateSession, type Replay, type ReplayedStep, replaySession } from './replay.ts'
 export type { PlannedCall, SessionRollbackPlan } from './rollback.ts'
 export type { Session } from './session.ts'
 export type { AgentOptions, AgentSpec } from './spec.ts'
-export type { CallRecord, SessionState, Standing, TurnRecord, Waiting } from './state.ts'
+export type {
+  CallRecord,
+  CutState,
+  FileRecord,
+  RollbackAsked,
+  SessionState,
+  Standing,
+  TurnRecord,
+  Waiting,
+} from './state.ts'
 export { readTurn, type StreamEvent, type StreamPosition } from './stream.ts'
+export type { AnyTool, Tools } from './tool.ts'
 export { type Tool, type ToolContext, type ToolDefinition, type ToolKind, tool } from './tool.ts'
 export type { WorkspaceReport } from './workspace.ts'
 export type { WorkspaceOptions } from './workspace-ignore.ts'

@@ -51,6 +51,7 @@ export class Session<Data> {
     return this.#line.timeline
   }
 
+  /** @internal */
   get engine(): Host {
     return this.#line.engine
   }

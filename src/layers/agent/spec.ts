@@ -44,6 +44,7 @@ export interface AgentSpec<Data> {
   readonly prefix: string
   readonly fold: Fold<SessionState<Data>>
   readonly options: AgentOptions<Data>
+  /** @internal */
   readonly guards: CallGuards
   /** Noted with data that is edited. */
   readonly dataVersion: string

@@ -83,6 +83,7 @@ export interface AggregateDefinition<State, Evolve, Decide>
   readonly name: string
   readonly prefix: string
   readonly fold: Fold<State>
+  /** @internal */
   readonly model: Model<State>
   readonly evolve: Evolve
   readonly decide: Decide

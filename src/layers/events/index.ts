@@ -1,13 +1,25 @@
 // reprise/events: aggregates (decide and evolve), projections of their events, and commands between them.
 
+export type { MissingPath } from '../../core/fold.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
-export type { Quarantined } from '../../engine/subscription/sink.ts'
-export type { CatchUpOptions, SubscriptionStatus } from '../../engine/subscription/subscription.ts'
+export type { Readable } from '../../engine/definition.ts'
+export type { Handling, Occurred, Quarantined, Sink } from '../../engine/subscription/sink.ts'
+export type { CatchUpOptions, Subscription, SubscriptionStatus } from '../../engine/subscription/subscription.ts'
+export type { NewEntry } from '../../engine/timeline.ts'
+export type { Inline } from './aggregate.ts'
 export { type AggregateDefinition, type AggregateOptions, aggregate, type EventEntry } from './aggregate.ts'
 export { checkEvents, type EventsCheck } from './check.ts'
 export type { AggregateHandle } from './handle.ts'
 export type { Happened, When } from './history.ts'
+export type { Unsealed } from './personal.ts'
 export { type Personal, personal } from './personal.ts'
+export type {
+  Commanded,
+  ProcessManagerDefinition,
+  ProcessManagerOptions,
+  Reaction,
+  Reactions,
+} from './process-manager.ts'
 export {
   command,
   type Outgoing,
@@ -16,6 +28,7 @@ export {
   type RefusedLetter,
   send,
 } from './process-manager.ts'
+export type { CommonOptions, SqlProjectionOptions, TableProjectionOptions } from './projection.ts'
 export {
   type PartitionedProjectionOptions,
   type ProjectionDefinition,
@@ -30,6 +43,27 @@ export {
 export type { ProjectionHandle, RebuildOptions } from './projection-handle.ts'
 export { Refused } from './refused.ts'
 export { type Rewritten, rewrite } from './rewrite.ts'
+export type { SchemaResult, WithSchema } from './schema.ts'
 export { checked, type StandardSchema } from './schema.ts'
+export type { EventAt, EventFrom, EventSource, Handlers, Occurrence } from './source.ts'
 export { partitionOf } from './source.ts'
-export type { CommandInfo, CommandOptions, Done, EventInfo, EventOf, Metadata } from './types.ts'
+export type { SqlAt } from './sql-sink.ts'
+export type { OffsetTx, TableTarget } from './table-sink.ts'
+export type {
+  AnyEvent,
+  CommandInfo,
+  CommandOptions,
+  DecideMap,
+  Decision,
+  Done,
+  EventInfo,
+  EventOf,
+  EvolveMap,
+  Flat,
+  InputArgs,
+  InputOf,
+  Metadata,
+  Model,
+  Second,
+  Valid,
+} from './types.ts'

@@ -23,7 +23,7 @@ export interface Personal<T> {
   readonly [plain]?: T
 }
 
-class Unsealed {
+export class Unsealed {
   readonly value: unknown
   constructor(value: unknown) {
     this.value = value

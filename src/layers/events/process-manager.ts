@@ -27,7 +27,7 @@ export interface Outgoing {
   readonly input: unknown
 }
 
-interface Commanded<Decide> {
+export interface Commanded<Decide> {
   readonly name: string
   readonly prefix: string
   readonly decide: Decide
@@ -49,6 +49,7 @@ export async function send(
   outgoing: Outgoing,
   options: { readonly id?: string; readonly meta?: Metadata } = {},
 ): Promise<string> {
+  const engine = hostOf(rp)
   const letter: Letter = {
     command: outgoing.command,
     input: outgoing.input,
@@ -64,7 +65,7 @@ export interface RefusedLetter {
   readonly reason: string
 }
 
-type Reaction = Outgoing | readonly Outgoing[] | undefined | void
+export type Reaction = Outgoing | readonly Outgoing[] | undefined | void
 
 /** One function an event type. */
 export type Reactions<Sources extends readonly EventSource[]> = {

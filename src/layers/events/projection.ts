@@ -22,7 +22,7 @@ import { checkReading, type EventSource, Events, type Handlers, type Occurrence,
 import { type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
 import { type OffsetTx, type TableHandlers, TableSink, type TableTarget } from './table-sink.ts'
 
-interface CommonOptions<Sources extends readonly EventSource[]> {
+export interface CommonOptions<Sources extends readonly EventSource[]> {
   readonly from: Sources
   /** Change it when the handlers change their meaning: a new build starts beside the old one. */
   readonly version?: string | number

@@ -17,7 +17,7 @@ export type SchemaResult<Output> =
   | { readonly issues: readonly { readonly message: string; readonly path?: readonly unknown[] | undefined }[] }
 
 /** A decision or evolution whose data was described by a schema. */
-type WithSchema<F> = F & { readonly schema: StandardSchema }
+export type WithSchema<F> = F & { readonly schema: StandardSchema }
 
 /** @example decide: { deposit: checked(z.object({ amount: z.number() }), (s, c) => ({ type: 'deposited', ...c })) } */
 export function checked<State, Data, Info, Result>(

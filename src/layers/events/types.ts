@@ -41,7 +41,7 @@ export interface CommandInfo {
 // biome-ignore lint/suspicious/noExplicitAny: see above
 export type EvolveMap<State> = Readonly<Record<string, (state: State, event: any, at: EventInfo) => State | void>>
 
-interface AnyEvent {
+export interface AnyEvent {
   /** The empty literal keeps the literals that `decide` returns from widening to string. */
   readonly type: '' | (string & {})
 }
@@ -61,13 +61,13 @@ export type Valid<Decide, Evolve> = {
     : (...args: never) => Decision<EventOf<Evolve>>
 }
 
-type Second<F> = F extends (...args: infer Args) => unknown
+export type Second<F> = F extends (...args: infer Args) => unknown
   ? Args extends [unknown, infer Data, ...unknown[]]
     ? Data
     : unknown
   : never
 
-type Flat<T> = { [Key in keyof T]: T[Key] }
+export type Flat<T> = { [Key in keyof T]: T[Key] }
 
 /** @example EventOf<{ deposited: (s: S, e: { amount: number }) => S }> // { type: 'deposited'; amount: number } */
 export type EventOf<Evolve> = {
@@ -116,5 +116,6 @@ export interface Model<State> {
   check(event: unknown): unknown
   evolveAll(state: State, entries: readonly NewEntry[], timeline: string, after: number, now: number): State
   /** A promise only if there is something to seal. */
+  /** @internal */
   seal(engine: Host, id: string, entries: readonly NewEntry[]): readonly NewEntry[] | Promise<readonly NewEntry[]>
 }

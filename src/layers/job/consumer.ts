@@ -17,9 +17,9 @@ import { feedSource } from './sources/feed.ts'
 import { jobFold } from './state.ts'
 
 /** What is given of one source: in its own form if it has one, else the entry as it is stored. */
-type ItemOf<From> = From extends Readable<infer Item> ? Item : Entry
+export type ItemOf<From> = From extends Readable<infer Item> ? Item : Entry
 
-type From = string | { readonly prefix: string }
+export type From = string | { readonly prefix: string }
 
 export interface ConsumerOptions<Sources extends readonly From[] = readonly From[]>
   extends Pick<
@@ -97,7 +97,7 @@ export function consumer<const Sources extends readonly From[]>(
   return { ...defineJob(name, resolved, fold, 'consumer'), prefixes }
 }
 
-type AnyConsumer = Pick<ConsumerDefinition, 'name' | 'prefixes' | 'timelines' | 'fold'>
+export type AnyConsumer = Pick<ConsumerDefinition, 'name' | 'prefixes' | 'timelines' | 'fold'>
 
 export function cursorOf(name: string): string {
   return `consumer/${name}`

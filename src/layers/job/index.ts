@@ -1,10 +1,13 @@
 // reprise/job: resumable jobs over anything that can be iterated. See docs/guides/jobs.md.
 
-export type { BreakerPolicy } from '../../core/breaker.ts'
+export type { BreakerPolicy, BreakerSettings } from '../../core/breaker.ts'
 export type { CallPolicy } from '../../core/call-policy.ts'
-export type { RatePolicy } from '../../core/rate.ts'
+export type { RatePolicy, RateSettings } from '../../core/rate.ts'
+export type { ResolvedRetry } from '../../core/retry.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
+export type { Readable } from '../../engine/definition.ts'
 export type { Lag } from '../../engine/subscription/feed-stream.ts'
+export type { AnyConsumer, From, ItemOf } from './consumer.ts'
 export {
   type ConsumerDefinition,
   type ConsumerOptions,
@@ -14,10 +17,10 @@ export {
 } from './consumer.ts'
 export type { BatchContext, ItemContext } from './context.ts'
 export { type JobDefinition, job, type RunOptions } from './definition.ts'
-export type { Failure } from './entries.ts'
+export type { Cursor, Failure } from './entries.ts'
 export { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 export { jobKind } from './model.ts'
-export type { JobOptions } from './options.ts'
+export type { JobOptions, ResolvedJob } from './options.ts'
 export type { JobEvent, JobProgress, JobReport } from './progress.ts'
 export {
   exportProgress,
@@ -29,6 +32,7 @@ export {
 export { attachReporter, makeReporter, type Reporter, type ReporterName, type ReportStream } from './report/index.ts'
 export type { JobRun } from './run.ts'
 export { stopOnSignals } from './signals.ts'
+export type { Chunk, Produced, ReadContext, SourceFunction } from './source.ts'
 export {
   keyRange,
   type PageOf,
@@ -39,4 +43,5 @@ export {
   type SourceLike,
 } from './source.ts'
 export { type CsvOptions, csv, type JsonLineOptions, jsonLines, type LineOptions, lines } from './sources/lines.ts'
+export type { JobFoldOptions, JobStatus, Redrive, Waiting } from './state.ts'
 export { type DeadLetter, type JobState, jobFold } from './state.ts'

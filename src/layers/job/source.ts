@@ -60,10 +60,10 @@ export interface PageOf<T> {
   readonly total?: number
 }
 
-type Produced<T> = Iterable<T> | AsyncIterable<T> | PageOf<T>
+export type Produced<T> = Iterable<T> | AsyncIterable<T> | PageOf<T>
 
 // A method, so that a function which declares its cursor as a string is accepted too.
-type SourceFunction<T> = {
+export type SourceFunction<T> = {
   read(cursor: unknown, context: SourceContext): Produced<T> | Promise<Produced<T>>
 }['read']
 

@@ -59,7 +59,8 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
 
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
 export { migrateKind } from './model.ts'
-export type { MigrateOptions, MigrateReport, MigrateRun } from './run.ts'
+export type { MigrateEvent, MigrateOptions, MigrateReport, MigrateRun } from './run.ts'
 export { splitSql } from './split.ts'
+export type { AppliedStep } from './state.ts'
 export { type MigrateState, migrateFold } from './state.ts'
 export { type Step, type StepContext, stepsFrom } from './steps.ts'

@@ -149,6 +149,9 @@ export class TableHandle<V> {
    * All of it or nothing, serializable. The function may wait; it may be run twice.
    * @example await sessions.transaction((tx) => { tx.set('s1', { user: 'ann' }); tx.delete('s0') })
    */
+  transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>): Promise<R>
+  /** @internal With what goes along in the same commit. */
+  transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: Along): Promise<R>
   async transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: Along): Promise<R> {
     this.#check()
     return await this.#submit(run, along ?? null)

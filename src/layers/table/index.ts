@@ -1,7 +1,7 @@
 // reprise/table: durable keyed maps with transactions, indexes and rows that end by themselves.
 
 export type { KeyedRange } from '../../core/keyed/keyed.ts'
-export type { TableHandle } from './handle.ts'
+export type { TableHandle, TableModel } from './handle.ts'
 export type { IndexFunction, Term, TermRange } from './indexes.ts'
 export { type PagedDefinition, type PagedOptions, pagedTable } from './paged.ts'
 export type { PagedTable } from './paged-handle.ts'
@@ -10,6 +10,8 @@ export type { PageStats } from './pages.ts'
 export { type PartitionedStore, type StoreDefinition, type StoreOptions, stateStore } from './partitioned.ts'
 export type { RescaleOptions } from './rescale.ts'
 export type { TableStandby } from './standby.ts'
+export type { Offset, Ops, RowObserver, TableState } from './state.ts'
+export type { RowsView } from './table.ts'
 export { type TableDefinition, type TableOptions, table } from './table.ts'
 export type { SetOptions, Transaction } from './transaction.ts'
 export type { RowMigrations } from './versions.ts'

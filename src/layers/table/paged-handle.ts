@@ -184,6 +184,9 @@ export class PagedTable<V> {
    * in memory until its end.
    * @example await facts.transaction(async (tx) => tx.set('sum', ((await tx.get('sum')) ?? 0) + 1))
    */
+  transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>): Promise<R>
+  /** @internal With what goes along in the same commit. */
+  transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: Along): Promise<R>
   async transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: Along): Promise<R> {
     if (this.#damage) throw this.#damage
     if (this.#closing) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })

@@ -4,23 +4,32 @@ export type { BreakerPolicy } from '../../core/breaker.ts'
 export type { CallPolicy } from '../../core/call-policy.ts'
 export type { RatePolicy } from '../../core/rate.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
+export type { WorkflowRuns, Workflows } from './batch.ts'
 export { type BatchReport, type RunQuery, type RunSummary, workflows } from './batch.ts'
 export { type CheckedRun, type CheckOptions, type CheckReport, checkDefinitions } from './check.ts'
 export type {
+  AnyWorkflow,
   Branch,
   ChildOptions,
   LoopContext,
   Probed,
+  RaceOptions,
   StepCall,
   StepOptions,
   Stop,
   TransactionOptions,
+  UndoCall,
   WorkflowCode,
   WorkflowContext,
   WorkflowFunction,
 } from './context.ts'
 export { type WorkflowDefinition, workflow } from './definition.ts'
+export type { End, Item, NotedWait, ParentLink, Standing, Started } from './entries.ts'
+export type { RecordedEntry } from './export.ts'
 export { exportHistory, loadHistory, type RecordedHistory, saveHistory } from './export.ts'
+export type { Failure } from './failure.ts'
+export type { Journal } from './journal.ts'
+export type { Carried } from './messages.ts'
 export {
   type QueryDefinition,
   query,
@@ -32,8 +41,10 @@ export {
 export { workflowKind } from './model.ts'
 export type { StartOptions, WorkflowOptions } from './options.ts'
 export { type QueueDefinition, type QueueOptions, queue } from './queue.ts'
+export type { RunRollbackOptions } from './rollback-options.ts'
 export { WorkflowRun } from './run.ts'
-export type { RunStatus } from './run-view.ts'
+export type { ResultOptions, RunStatus } from './run-view.ts'
+export type { ScheduleTimes } from './schedule.ts'
 export { type ScheduleDefinition, type ScheduleOptions, schedule } from './schedule.ts'
-export type { RunState } from './state.ts'
+export type { OpenCommand, RunState, Undo } from './state.ts'
 export { summarizeWorkflow, type Wait, type WorkflowSummary } from './summary.ts'

@@ -33,6 +33,7 @@ export class WorkflowRun<Output = unknown> {
   readonly #host: RunHost
   readonly #view: RunView
 
+  /** @internal Given by `rp.run` and `workflows(rp).of(…).get(id)`. */
   constructor(host: RunHost, definition: AnyWorkflow, id: string) {
     this.#host = host
     this.#view = new RunView(host, definition, id)

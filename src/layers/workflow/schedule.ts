@@ -20,7 +20,7 @@ export type ScheduleOptions<Input> = ScheduleTimes<Input> &
     ? { readonly input?: NoInfer<Input> | ((at: Date) => NoInfer<Input>) }
     : { readonly input: NoInfer<Input> | ((at: Date) => NoInfer<Input>) })
 
-interface ScheduleTimes<Input> {
+export interface ScheduleTimes<Input> {
   // biome-ignore lint/suspicious/noExplicitAny: the output is not looked at.
   readonly workflow: WorkflowCode<Input, any>
   /** Five or six fields, as cron writes them… */

@@ -1,0 +1,127 @@
+// Which types a user can come across: those that the declarations of an entry name, and those that these name in turn.
+// Like api-page.ts it relies on how tsc lays out declarations. What is exported as a type only has no constructor and no
+// static side for its users; private and protected members are nobody's business either.
+
+import { readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+
+export interface Reached {
+  readonly name: string
+  readonly file: string
+  /** The names on the way to it, from an exported one on. */
+  readonly by: readonly string[]
+}
+
+interface Module {
+  readonly statements: ReadonlyMap<string, readonly string[]>
+  /** What it has from elsewhere, under its local name; packages are left out. */
+  readonly imported: ReadonlyMap<string, { readonly file: string; readonly name: string }>
+  readonly exported: ReadonlyMap<string, { readonly file: string; readonly name: string; readonly isType: boolean }>
+}
+
+/** Reads declarations; one instance reads each file once. */
+export class PublicTypes {
+  readonly #modules = new Map<string, Module>()
+
+  /** What an entry exports, as `file name`. */
+  exportsOf(file: string): Map<string, { readonly isType: boolean }> {
+    const found = new Map<string, { isType: boolean }>()
+    for (const { isType, ...at } of this.#module(file).exported.values()) {
+      const home = this.#home(at.file, at.name)
+      if (home) found.set(`${home.file} ${home.name}`, { isType })
+    }
+    return found
+  }
+
+  /** Everything that can be reached from what the entry exports, itself left out. `leaves` are not gone into. */
+  reachedFrom(file: string, leaves: ReadonlySet<string> = new Set()): Reached[] {
+    const start = this.exportsOf(file)
+    const seen = new Set(start.keys())
+    const found: Reached[] = []
+    const queue = [...start].map(([key, { isType }]) => {
+      const [home, name] = key.split(' ') as [string, string]
+      return { file: home, name, isType, by: [name] as readonly string[] }
+    })
+    for (let next = queue.shift(); next; next = queue.shift()) {
+      if (leaves.has(next.name)) continue
+      for (const name of this.#named(next.file, next.name, next.isType)) {
+        const home = this.#home(next.file, name)
+        if (!home || seen.has(`${home.file} ${home.name}`)) continue
+        seen.add(`${home.file} ${home.name}`)
+        found.push({ ...home, by: next.by })
+        queue.push({ ...home, isType: true, by: [...next.by, home.name] })
+      }
+    }
+    return found
+  }
+
+  /** The types that the statements of a declaration name; `typeof` a value needs no name of its own. */
+  #named(file: string, name: string, isType: boolean): Set<string> {
+    const names = new Set<string>()
+    for (const statement of this.#module(file).statements.get(name) ?? []) {
+      const text =
+        isType || /^export declare (abstract )?class/.test(statement) ? visible(statement, isType) : statement
+      for (const [word] of text.replace(/'[^']*'|\btypeof \w+/g, '').matchAll(/\b[A-Z]\w*/g)) names.add(word)
+    }
+    names.delete(name)
+    return names
+  }
+
+  /** Where a name that a file uses is declared; null: in a package, or nowhere (a type parameter, a property). */
+  #home(file: string, name: string): { readonly file: string; readonly name: string } | null {
+    const module = this.#module(file)
+    if (module.statements.has(name)) return { file, name }
+    const from = module.imported.get(name) ?? module.exported.get(name)
+    return from && from.file !== file ? this.#home(from.file, from.name) : null
+  }
+
+  #module(file: string): Module {
+    const known = this.#modules.get(file)
+    if (known) return known
+    const read = readModule(file)
+    this.#modules.set(file, read)
+    return read
+  }
+}
+
+function readModule(file: string): Module {
+  const statements = new Map<string, string[]>()
+  const imported = new Map<string, { file: string; name: string }>()
+  const exported = new Map<string, { file: string; name: string; isType: boolean }>()
+  const text = readFileSync(file, 'utf8').replace(/\/\*[\s\S]*?\*\//g, '')
+  for (const statement of text.split(/\n(?=[a-z])/).map((each) => each.trim())) {
+    const list = /^(import|export) (type )?\{([\s\S]*?)\}(?: from '(.*)')?;?$/.exec(statement)
+    if (list) {
+      const [, verb, type, names, from] = list
+      if (from !== undefined && !from.startsWith('.')) continue
+      const home = from === undefined ? file : join(dirname(file), from.replace(/\.[jt]s$/, '.d.ts'))
+      for (const item of names!.split(',').map((each) => each.trim())) {
+        if (item === '') continue
+        const [local, other = local] = item.replace(/^type /, '').split(' as ') as [string, string?]
+        const isType = type !== undefined || item.startsWith('type ')
+        if (verb === 'import') imported.set(other!, { file: home, name: local })
+        else exported.set(other!, { file: home, name: local, isType })
+      }
+      continue
+    }
+    const declared = /^(export )?(?:declare )?(?:abstract )?(?:function\*?|const|let|class|interface|type) (\w+)/.exec(
+      statement,
+    )
+    if (!declared) continue
+    const name = declared[2]!
+    statements.set(name, [...(statements.get(name) ?? []), statement])
+    if (declared[1]) exported.set(name, { file, name, isType: false })
+  }
+  return { statements, imported, exported }
+}
+
+/** Without the members that a user cannot use. */
+function visible(statement: string, isType: boolean): string {
+  const hidden = isType ? /^ {4}(private|protected|static|#private|constructor\b)/ : /^ {4}(private|protected|#private)/
+  let isHidden = false
+  const lines = statement.split('\n').filter((line) => {
+    if (/^ {4}[^\s})\]]/.test(line)) isHidden = hidden.test(line)
+    return !isHidden || /^\}/.test(line)
+  })
+  return lines.join('\n')
+}

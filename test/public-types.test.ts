@@ -1,0 +1,59 @@
+// What users can come across is what the entries list, and nothing of the engine's inside is among it.
+
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, it } from 'vitest'
+import { PublicTypes } from '../scripts/public-types.ts'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  exports: Record<string, { types?: string }>
+}
+const entries = Object.entries(exports).flatMap(([path, { types }]) =>
+  types ? [[`reprise${path.slice(1)}`, join(root, types)] as const] : [],
+)
+const types = new PublicTypes()
+const main = new Set(types.exportsOf(join(root, 'dist/index.d.ts')).keys())
+const anywhere = new Set(entries.flatMap(([, file]) => [...types.exportsOf(file).keys()]))
+
+const inside = [
+  ...['Kernel', 'Host', 'Dispatcher', 'Committer', 'Holdings', 'Sealer', 'Worker', 'Commit', 'Planted', 'Models'],
+]
+/** The port for those who write a store of their own says what a commit is; src/core/ports.ts is its contract. */
+const leaves = new Set(['Store'])
+
+it.each(entries)('%s names no type of the inside of the engine', (_, file) => {
+  const found = types.reachedFrom(file, leaves).filter(({ name }) => inside.includes(name))
+  expect(found.map(({ name, by }) => `${by.join(' > ')} > ${name}`)).toEqual([])
+  const exported = [...types.exportsOf(file).keys()].map((each) => each.split(' ')[1]!)
+  expect(exported.filter((name) => inside.includes(name))).toEqual([])
+})
+
+it.each(entries)('%s exports every type that its users come across, or reprise does', (entry, file) => {
+  // What is tested belongs to other entries.
+  const known = entry === 'reprise/testing' ? anywhere : main
+  const missing = types.reachedFrom(file, leaves).filter((each) => !known.has(`${each.file} ${each.name}`))
+  expect(missing.map(({ name, by }) => `${by.join(' > ')} > ${name}`)).toEqual([])
+})
+
+it('sees what is reached, and what is not', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'types-'))
+  try {
+    writeFileSync(
+      join(folder, 'a.d.ts'),
+      "import type { Deep, Unseen } from './b.js';\nexport declare class Shown {\n    #private;\n    constructor(a: Unseen);\n    read(): Promise<Deep>;\n}\n",
+    )
+    writeFileSync(
+      join(folder, 'b.d.ts'),
+      'export interface Deep {\n    readonly next: Deeper;\n}\nexport interface Unseen {\n}\ninterface Deeper {\n}\nexport {};\n',
+    )
+    writeFileSync(join(folder, 'index.d.ts'), "export type { Shown } from './a.js';\n")
+    const names = (file: string) => new PublicTypes().reachedFrom(join(folder, file)).map(({ name }) => name)
+    expect(names('index.d.ts')).toEqual(['Deep', 'Deeper'])
+    expect(names('a.d.ts')).toEqual(['Unseen', 'Deep', 'Deeper'])
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+})

@@ -224,7 +224,7 @@ export class ValueEncoder {
       this.#out.tagged(tag.reference, index)
       return true
     }
-    if (depth >= this.#depthMax) throw this.#tooDeep(depth)
+    if (depth >= this.#depthMax) throw this.#path.tooDeep(depth, this.#depthMax)
     if (count < listedMax) {
       this.#listed[count] = value
     } else {
@@ -233,14 +233,6 @@ export class ValueEncoder {
     }
     this.#containers = count + 1
     return false
-  }
-
-  #tooDeep(depth: number): RepriseError {
-    return new RepriseError('LIMIT_EXCEEDED', `a value is nested deeper than ${this.#depthMax}`, {
-      limit: 'valueDepth',
-      max: this.#depthMax,
-      path: this.#path.show(depth),
-    })
   }
 
   #weigh(units: number): void {
@@ -428,7 +420,7 @@ export class ValueEncoder {
     this.#out.byte(tag.error)
     this.#out.byte(kind)
     this.#path.enter(depth, 'fields')
-    if (depth + 1 >= this.#depthMax) throw this.#tooDeep(depth)
+    if (depth + 1 >= this.#depthMax) throw this.#path.tooDeep(depth, this.#depthMax)
     this.#fields(fields, depth + 1)
   }
 

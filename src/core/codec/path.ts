@@ -32,6 +32,11 @@ export class ValuePath {
     const path = this.show(depth)
     return new RepriseError('UNSERIALIZABLE', `cannot store ${what} at ${path}`, { path }, cause)
   }
+
+  tooDeep(depth: number, max: number): RepriseError {
+    const data = { limit: 'valueDepth', max, path: this.show(depth) }
+    return new RepriseError('LIMIT_EXCEEDED', `a value is nested deeper than ${max}`, data)
+  }
 }
 
 function spell(step: Step, name: string | number): string {

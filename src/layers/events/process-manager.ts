@@ -49,7 +49,6 @@ export async function send(
   outgoing: Outgoing,
   options: { readonly id?: string; readonly meta?: Metadata } = {},
 ): Promise<string> {
-  const engine = hostOf(rp)
   const letter: Letter = {
     command: outgoing.command,
     input: outgoing.input,

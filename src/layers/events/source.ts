@@ -18,6 +18,7 @@ import type { EventInfo, EventOf, Model } from './types.ts'
 export interface EventSource {
   readonly prefix: string
   readonly name: string
+  /** @internal */
   readonly model: Pick<Model<never>, 'upcasters'>
   readonly evolve: unknown
 }

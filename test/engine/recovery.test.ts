@@ -84,7 +84,7 @@ onEveryStore('recovery', (world) => {
 
   it('A1.3, G8: a damaged newest checkpoint is marked and passed over; the state equals full replay', async () => {
     const w = await world()
-    const first = await w.engine()
+    const first = await w.engine({ redundancy: false })
     const l = await first.open(large, 'x')
     await l.append({ type: 'wrote', text: noise(1) })
     const older = await l.checkpoint()

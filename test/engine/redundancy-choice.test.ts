@@ -71,8 +71,8 @@ async function survives(url: string): Promise<boolean> {
   })
   return await using(url, {}, async (rp) => {
     try {
-      const { ok, faults } = await rp.verify({ repair: true })
-      return !ok && faults.length === 0 && (await drafts.read(rp).latest()).value === newest
+      const { ok, faults, healed } = await rp.verify({ repair: true })
+      return ok && healed.length > 0 && faults.length === 0 && (await drafts.read(rp).latest()).value === newest
     } catch (error) {
       throw new Error(`without chunk ${digest}`, { cause: error })
     }

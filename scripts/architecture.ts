@@ -6,7 +6,7 @@ import { findIdComparisons } from './id-matching.ts'
 import { type Token, tokenize } from './tokens.ts'
 
 export interface Source {
-  /** From the root of the repository, with forward slashes: src/core/run.ts. */
+  /** From the root of the repository, with forward slashes: src/core/entry-run.ts. */
   readonly path: string
   readonly text: string
 }

@@ -21,7 +21,7 @@ const targets = {
   'src/core/recovery-line.ts': ['src/core/recovery-line.test.ts'],
   'src/core/group-mail.ts': ['src/core/group-mail.test.ts'],
   'src/core/effects.ts': ['src/core/effects.test.ts'],
-  'src/core/run.ts': ['src/core/run.test.ts'],
+  'src/core/entry-run.ts': ['src/core/entry-run.test.ts'],
   'src/core/manifest.ts': ['src/core/manifest.test.ts'],
   'src/core/commit/decide.ts': conformance,
   'src/core/commit/catalog.ts': conformance,

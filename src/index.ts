@@ -3,6 +3,7 @@
 export type { Rewritable } from './core/blobs.ts'
 export type { BreakerPolicy } from './core/breaker.ts'
 export type { CallPolicy } from './core/call-policy.ts'
+export type { CheckpointInterval, CheckpointPolicy } from './core/checkpoint-policy.ts'
 export type { ClassCodec } from './core/codec/codec.ts'
 export type {
   Branded,
@@ -16,7 +17,6 @@ export type {
 } from './core/coordinate.ts'
 export type { MeasuredCosts } from './core/costs.ts'
 export type { Duration } from './core/duration.ts'
-export type { CheckpointInterval, CheckpointPolicy } from './core/economics.ts'
 export type { CompensationPlan, Effect, EffectState, Reversal } from './core/effects.ts'
 export type { Remedy } from './core/errors.ts'
 export { type ErrorCode, errorCodes, explain, isReprise, RepriseError } from './core/errors.ts'
@@ -31,6 +31,7 @@ export type {
   Attribute,
   Base,
   Clock,
+  EntryRun,
   FeedItem,
   FeedPage,
   FeedPosition,
@@ -39,7 +40,6 @@ export type {
   ManifestRecord,
   OutgoingMessage,
   Random,
-  Run,
   Sql,
   Store,
   TimelineQuery,
@@ -63,8 +63,8 @@ export type {
   LayerHost,
   OpenOptions,
   PagedFold,
-  Past,
   Process,
+  StateAt,
   StateMigrations,
   Workable,
 } from './engine/definition.ts'

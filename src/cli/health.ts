@@ -1,7 +1,7 @@
 // What doctor thinks of workers and checkpoints: facts in, verdicts out. Reads no clock and no store.
 
+import type { CheckpointInterval, CheckpointPolicy } from '../core/checkpoint-policy.ts'
 import { formatMs, toMs } from '../core/duration.ts'
-import type { CheckpointInterval, CheckpointPolicy } from '../core/economics.ts'
 import type { WorkerRow } from '../core/ports.ts'
 import type { HousekeepingState } from '../engine/tools/housekeeping.ts'
 import type { WorkerReport } from '../engine/worker.ts'

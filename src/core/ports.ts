@@ -40,7 +40,7 @@ export interface Random {
 }
 
 /** Entries of one timeline that became durable together (format in run.ts). */
-export interface Run {
+export interface EntryRun {
   readonly first: number
   readonly count: number
   /** Digest of the whole history up to the last entry of this run. */
@@ -202,8 +202,8 @@ export interface Take {
 /**
  * One atomic change. Everything in it becomes visible and durable together, or nothing does. Other commits in the same
  * batch succeed or fail on their own. A commit whose operation id is the timeline's `operation` was already applied: the
- * answer is the same success again with `wasApplied`: the epoch it had then (guard.epoch, + 1 after take or branch, even
- * if the timeline was claimed since), without `ridden`, and its rider is not called again. A refused commit leaves no trace.
+ * answer is the same success again with `isDuplicate`: the epoch it had then (guard.epoch, + 1 after take or branch, even
+ * if the timeline was claimed since), without `sqlResult`, and its SQL is not called again. A refused commit leaves no trace.
  *
  * Order inside one commit: operation, guard (missing, epoch, sequence, then digest), take, branch, run, publish, marks, drop, trim,
  * the rest (consume, send, cursors); the first refusal counts, and within one part they are looked at in the order named. After `take`, `branch` or both the epoch is guard.epoch + 1, and
@@ -213,13 +213,13 @@ export interface Take {
  */
 export interface Commit {
   readonly operation: OperationId
-  /** Null: a commit that only sends messages; its outcome has epoch 0, seq 0, and `wasApplied` if none of them was new. */
+  /** Null: a commit that only sends messages; its outcome has epoch 0, seq 0, and `isDuplicate` if none of them was new. */
   readonly guard: Guard | null
   readonly take?: Take
   /** Give up ownership; the epoch stays. With `take`: a write by a guest. */
   readonly release?: boolean
   /** Append: run.first is guard.seq + 1 (after `branch`: branch.seq + 1). */
-  readonly run?: Run
+  readonly run?: EntryRun
   /**
    * Roll back: what is here now is renamed to `archive` (status "archived", no owner, no wakeup), and this id goes on
    * as a fork of it at `seq`; owner, queue, priority, status, attributes, wakeup, cursors, mail (and the ids of mail consumed)
@@ -266,14 +266,14 @@ export interface Commit {
   /**
    * Remove the timeline and everything of it: runs, catalog, mail, cursors. PINNED while a fork needs it (its floor is below
    * its base's seq) or a checkpoint is pinned. Nothing else goes in such a commit. One that is not there is already
-   * forgotten: ok with `wasApplied`. 'erase': its bytes are overwritten where the store can do that; `scrub` finishes it.
+   * forgotten: ok with `isDuplicate`. 'erase': its bytes are overwritten where the store can do that; `scrub` finishes it.
    */
   readonly forget?: boolean | 'erase'
   /**
-   * The user's SQL in the same transaction, called last and only if nothing was refused. Its value is `ridden`. If it throws,
+   * The user's SQL in the same transaction, called last and only if nothing was refused. Its value is `sqlResult`. If it throws,
    * the outcome is RIDER_FAILED with the `cause` and nothing is kept, neither of the commit nor of its SQL.
    */
-  readonly ride?: (sql: Sql) => Promise<unknown> | unknown
+  readonly userSql?: (sql: Sql) => Promise<unknown> | unknown
 }
 
 export type Refusal =
@@ -294,8 +294,8 @@ export type Outcome =
       readonly ok: true
       readonly epoch: number
       readonly seq: number
-      readonly wasApplied: boolean
-      readonly ridden?: unknown
+      readonly isDuplicate: boolean
+      readonly sqlResult?: unknown
     }
   | {
       readonly ok: false
@@ -318,7 +318,7 @@ export interface ClaimRequest {
 export interface FeedItem {
   readonly position: FeedPosition
   readonly timeline: TimelineId
-  readonly run: Run
+  readonly run: EntryRun
 }
 
 export interface FeedPage {
@@ -365,7 +365,7 @@ export interface Store {
   /** Outcomes in the order of the commits. Later commits in the batch see earlier ones. Rejects only if the store as a whole failed: then each outcome is unknown until asked for by the same operation id. A store that does not have to wait may answer at once. */
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]>
   /** Runs that hold sequences above `after`, in order, of this timeline only (not of its base); at least one if there is any, stopping at about `bytesMax` (within one run of it). None of a missing one. */
-  read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]>
+  read(timeline: TimelineId, after: number, bytesMax: number): Promise<EntryRun[]>
   head(timelines: readonly TimelineId[]): Promise<(Head | null)[]>
   /** Unread messages, oldest first, and the store's time at which the reading began. */
   inbox(timeline: TimelineId, limit: number): Promise<Inbox>

@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { equalBytes, timelineId } from './coordinate.ts'
+import { type EntryDraft, originDigest, packEntries, sliceEntries, unpackEntries, verifyEntries } from './entry-run.ts'
 import { isReprise } from './errors.ts'
 import { erasedType, redactRun } from './redact.ts'
 import { isIntact } from './redacted.ts'
-import { type EntryDraft, originDigest, packRun, sliceRun, unpackRun, verifyRun } from './run.ts'
 
 const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
 const origin = originDigest(sha256, timelineId('notes/ann'))
@@ -27,20 +27,20 @@ test('every prefix keeps its digest, what is left keeps its bytes, and erasing t
       fc.array(fc.nat(11)),
       fc.option(fc.uint8Array({ minLength: 8, maxLength: 8 })),
       (drafts, first, second, nonce) => {
-        const run = packRun(sha256, { before: origin, first: 5, epoch: 2, nonce }, drafts)
+        const run = packEntries(sha256, { before: origin, first: 5, epoch: 2, nonce }, drafts)
         const erase = (from: typeof run, which: readonly number[]) =>
           redactRun(sha256, from, origin, ({ seq, time }) => (which.includes(seq - 5) ? instead(time) : null))
         const erased = erase(erase(run, first), second)
-        verifyRun(sha256, 'notes/ann', erased, { seq: 4, digest: origin })
+        verifyEntries(sha256, 'notes/ann', erased, { seq: 4, digest: origin })
         const gone = new Set([...first, ...second])
-        const whole = unpackRun(run)
-        for (const [i, entry] of unpackRun(erased).entries()) {
+        const whole = unpackEntries(run)
+        for (const [i, entry] of unpackEntries(erased).entries()) {
           expect([entry.seq, entry.epoch, entry.time]).toEqual([whole[i]!.seq, whole[i]!.epoch, whole[i]!.time])
           expect(entry.isErased ?? false).toBe(gone.has(i))
           if (!gone.has(i)) expect(entry).toEqual(whole[i])
-          const [was, is] = [run, erased].map((each) => sliceRun(sha256, each, origin, entry.seq))
+          const [was, is] = [run, erased].map((each) => sliceEntries(sha256, each, origin, entry.seq))
           expect(equalBytes(was!.digest, is!.digest)).toBe(true)
-          verifyRun(sha256, 'notes/ann', is!, { seq: 4, digest: origin })
+          verifyEntries(sha256, 'notes/ann', is!, { seq: 4, digest: origin })
         }
       },
     ),
@@ -50,7 +50,7 @@ test('every prefix keeps its digest, what is left keeps its bytes, and erasing t
 
 test('any flipped bit, another place and another end are found', () => {
   const drafts = ['a', 'b', 'c'].map((type) => ({ type, version: 1, time: 7, data: new TextEncoder().encode(type) }))
-  const run = packRun(sha256, { before: origin, first: 1, epoch: 1 }, drafts)
+  const run = packEntries(sha256, { before: origin, first: 1, epoch: 1 }, drafts)
   const erased = redactRun(sha256, run, origin, ({ seq, time }) => (seq === 2 ? instead(time) : null))
   expect(isIntact(sha256, origin, erased)).toBe(true)
   expect(isIntact(sha256, sha256(origin), erased)).toBe(false)
@@ -60,7 +60,7 @@ test('any flipped bit, another place and another end are found', () => {
     bytes[bit >> 3]! ^= 1 << (bit & 7)
     let code = ''
     try {
-      verifyRun(sha256, 'notes/ann', { ...erased, bytes }, { seq: 0, digest: origin })
+      verifyEntries(sha256, 'notes/ann', { ...erased, bytes }, { seq: 0, digest: origin })
     } catch (error) {
       code = isReprise(error) ? error.code : String(error)
     }

@@ -3,9 +3,9 @@
 
 import { ByteWriter, textBytesMax } from './bytes.ts'
 import type { Digest } from './coordinate.ts'
-import type { Hash, Run } from './ports.ts'
+import { chainDigest, type EntryDraft, eachEntry, readStart, type StoredEntry, writeEntry } from './entry-run.ts'
+import type { EntryRun, Hash } from './ports.ts'
 import { digestsIn, formatRedacted, isRedacted, packRedacted } from './redacted.ts'
-import { chainDigest, type EntryDraft, eachEntry, readStart, type StoredEntry, writeEntry } from './run.ts'
 
 /** What stands in the place of an erased entry, where nothing else may stay of it: its data says the type it had. */
 export const erasedType = '$erased'
@@ -13,10 +13,10 @@ export const erasedType = '$erased'
 /** `instead` gives what stays of an entry, or null: it is not erased. */
 export function redactRun(
   hash: Hash,
-  run: Run,
+  run: EntryRun,
   before: Digest,
   instead: (entry: StoredEntry) => Omit<EntryDraft, 'isErased'> | null,
-): Run {
+): EntryRun {
   const digests: Digest[] = isRedacted(run.bytes) ? [...digestsIn(run.bytes), run.digest] : []
   const isFirst = digests.length === 0
   const entries = new ByteWriter(run.bytes.length)

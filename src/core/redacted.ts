@@ -11,7 +11,7 @@
 import { ByteReader, integerSize, writeInteger } from './bytes.ts'
 import { type Digest, equalBytes } from './coordinate.ts'
 import { RepriseError } from './errors.ts'
-import type { Hash, Run } from './ports.ts'
+import type { EntryRun, Hash } from './ports.ts'
 
 export const formatRedacted = 3
 const digestBytes = 32
@@ -39,7 +39,7 @@ export function checkIn(bytes: Uint8Array): Digest {
   return bytes.slice(checkAt, checkAt + digestBytes)
 }
 
-export function isIntact(hash: Hash, before: Digest, run: Run): boolean {
+export function isIntact(hash: Hash, before: Digest, run: EntryRun): boolean {
   try {
     const { checkAt } = open(run.bytes)
     const stored = run.bytes.subarray(checkAt, checkAt + digestBytes)
@@ -71,7 +71,7 @@ export function packRedacted(
 }
 
 /** The part up to and including `last`, whose entry ends at `end`. */
-export function sliceRedacted(hash: Hash, run: Run, before: Digest, last: number, end: number): Run {
+export function sliceRedacted(hash: Hash, run: EntryRun, before: Digest, last: number, end: number): EntryRun {
   const { startEnd, digests, checkAt } = open(run.bytes)
   const count = last - run.first + 1
   const entries = run.bytes.subarray(checkAt + digestBytes, end)

@@ -28,7 +28,7 @@ const commitFields: Readonly<Record<CommitField, true>> = {
   attributes: true,
   cursors: true,
   forget: true,
-  ride: true,
+  userSql: true,
 }
 
 const queryFields: Readonly<Record<QueryField, true>> = {

@@ -2,10 +2,10 @@
 // short ones. Whoever comes second with the same id is told that it exists, and has changed nothing.
 
 import type { Digest, TimelineId } from '../core/coordinate.ts'
+import { originDigest, packEntries } from '../core/entry-run.ts'
 import type { Head } from '../core/ports.ts'
-import { originDigest, packRun } from '../core/run.ts'
 import { onRelease } from './checkpoint/observed-failures.ts'
-import { type Along, refusalError } from './commit/writer.ts'
+import { type CommitExtras, refusalError } from './commit/writer.ts'
 import { declare } from './declaration.ts'
 import type { Fold } from './definition.ts'
 import { type Kernel, newOperation } from './kernel.ts'
@@ -26,7 +26,7 @@ export async function createTimeline<State>(
   id: TimelineId,
   fold: Fold<State>,
   entries: readonly NewEntry[],
-  along: Along,
+  along: CommitExtras,
 ): Promise<Created<State> | null> {
   for (;;) {
     const worker = kernel.worker.registered ?? (await kernel.worker.register())
@@ -40,7 +40,7 @@ export async function createTimeline<State>(
       data: copies[i]!.bytes,
     }))
     const sealed = drafts.map((draft, i) => sealEntry(kernel.sealer, draft, digest, i, fold.compressAboveBytes))
-    const run = packRun(kernel.hash, { before: digest, first: 1, epoch: 1 }, sealed)
+    const run = packEntries(kernel.hash, { before: digest, first: 1, epoch: 1 }, sealed)
     const state = new TimelineState(fold, undefined, kernel.guardsFolds())
     state.replay(
       drafts.map(
@@ -69,7 +69,7 @@ export async function createTimeline<State>(
 
 type FirstRun = { readonly count: number; readonly digest: Uint8Array }
 
-function headOf(kernel: Kernel, id: TimelineId, origin: Digest, run: FirstRun, along: Along): Head {
+function headOf(kernel: Kernel, id: TimelineId, origin: Digest, run: FirstRun, along: CommitExtras): Head {
   const now = kernel.worker.now()
   return {
     timeline: id,

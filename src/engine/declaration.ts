@@ -5,7 +5,7 @@
 // It is one attribute, `$declared`, so every store has it, forks and exports carry it, and no schema knows of it. It is
 // left out where the policy is the usual one of a kind, which saves the bytes of a million small timelines.
 
-import type { CheckpointPolicy } from '../core/economics.ts'
+import type { CheckpointPolicy } from '../core/checkpoint-policy.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Attribute, Head } from '../core/ports.ts'
 import type { RetentionPolicy } from '../core/retention.ts'

@@ -1,8 +1,8 @@
 // Definitions are plain values: a name and how history folds into state. A layer makes its own kind of definition and
 // says, under these symbols, how the engine opens an entity of it or runs a process of it; the engine knows no layer.
 
+import type { CheckpointPolicy } from '../core/checkpoint-policy.ts'
 import type { Coordinate } from '../core/coordinate.ts'
-import type { CheckpointPolicy } from '../core/economics.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Upcasters } from '../core/fold.ts'
 import type { Attribute } from '../core/ports.ts'
@@ -78,7 +78,7 @@ export interface Readable<Item extends Entry = Entry> {
 }
 
 /** State as of a coordinate; read-only. */
-export interface Past<State> {
+export interface StateAt<State> {
   readonly state: State
   readonly coordinate: Coordinate
 }
@@ -124,7 +124,7 @@ export interface Fold<State> {
   /** Whether a state makes sense to the application: asked before one is captured and after one is restored. */
   valid?: Validity<State> | undefined
   /** What the head shows of a state, for people and queries: told anew where a rollback or a fork puts another in its place. */
-  face?(state: State): { readonly status?: string; readonly attributes?: Readonly<Record<string, Attribute | null>> }
+  summary?(state: State): { readonly status?: string; readonly attributes?: Readonly<Record<string, Attribute | null>> }
   /** "state": the checkpoint is the truth and there is nothing to replay after it (A1.2). */
   readonly authority?: 'history' | 'state' | undefined
 }

@@ -1,14 +1,14 @@
 // The engine as layers and adapters hold it: a timeline opened, adopted or made; a queue served; a message put along with a
 // commit; one thing per engine; a head changed. Users hold a `Reprise`, which stands in front of it (reprise.ts).
 
+import type { CheckpointPolicy } from '../core/checkpoint-policy.ts'
 import { type Coordinate, type TimelineId, timelineId } from '../core/coordinate.ts'
-import type { CheckpointPolicy } from '../core/economics.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Commit, Head, Outcome, OutgoingMessage, TimelineQuery } from '../core/ports.ts'
 import { type Savepoint, type SavepointOptions, savepointAside } from './checkpoint/savepoint.ts'
 import { Dispatcher, type Handler, type ServeOptions } from './commit/dispatcher.ts'
-import { TurnTimeline } from './commit/turns.ts'
-import type { Along } from './commit/writer.ts'
+import { TurnTimeline } from './commit/turn-timeline.ts'
+import type { CommitExtras } from './commit/writer.ts'
 import { declarationOf } from './declaration.ts'
 import {
   behind,
@@ -23,11 +23,11 @@ import {
 } from './definition.ts'
 import type { Events } from './events.ts'
 import { type FollowOptions, follow, type Replica } from './feed/follow.ts'
-import { Holdings } from './holdings.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { messageTo, openMessage, sendMessage } from './message.ts'
 import { idOf, type Model, modelsOf } from './model.ts'
 import type { Models } from './models.ts'
+import { OpenTimelines } from './open-timelines.ts'
 import type { Recovered } from './recovery/recover.ts'
 import { whileAwaited } from './stay-alive.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
@@ -47,7 +47,7 @@ export interface Folding<State, Handle = unknown> {
 export class Host implements Engine, LayerHost {
   readonly kernel: Kernel
   readonly dispatcher: Dispatcher
-  readonly #holdings: Holdings
+  readonly #openTimelines: OpenTimelines
   readonly #things = new Map<object, unknown>()
   readonly #closing = new Set<(graceMs: number | null) => Promise<void>>()
   readonly #finishing: (() => Promise<void>)[] = []
@@ -56,10 +56,10 @@ export class Host implements Engine, LayerHost {
 
   constructor(kernel: Kernel, shut: () => Promise<void>) {
     this.kernel = kernel
-    this.#holdings = new Holdings(kernel)
-    this.dispatcher = new Dispatcher(kernel, (timeline) => this.#holdings.has(timeline))
+    this.#openTimelines = new OpenTimelines(kernel)
+    this.dispatcher = new Dispatcher(kernel, (timeline) => this.#openTimelines.has(timeline))
     this.#shut = shut
-    kernel.worker.onRetired(() => this.#holdings.fenceAll())
+    kernel.worker.onRetired(() => this.#openTimelines.fenceAll())
   }
 
   get [isHost](): true {
@@ -102,7 +102,7 @@ export class Host implements Engine, LayerHost {
     options: OpenOptions = {},
   ): Promise<OpenTimeline<State>> {
     this.check()
-    return await this.#holdings.open(id, fold, options)
+    return await this.#openTimelines.open(id, fold, options)
   }
 
   /** A timeline that is read without taking it, and written in turns with other processes. */
@@ -112,13 +112,13 @@ export class Host implements Engine, LayerHost {
     options: { readonly mustExist?: boolean; readonly evenInvalid?: boolean } = {},
   ): Promise<TurnTimeline<State>> {
     this.check()
-    return await TurnTimeline.open(this.kernel, this.#holdings, id, fold, options.mustExist, options.evenInvalid)
+    return await TurnTimeline.open(this.kernel, this.#openTimelines, id, fold, options.mustExist, options.evenInvalid)
   }
 
   /** A timeline that was claimed already, under the epoch of that claim. */
   async adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
     this.check()
-    return await this.#holdings.adopt(head, fold)
+    return await this.#openTimelines.adopt(head, fold)
   }
 
   /**
@@ -129,10 +129,10 @@ export class Host implements Engine, LayerHost {
     id: TimelineId,
     fold: Fold<State>,
     entries: readonly NewEntry[],
-    along: Along = {},
+    along: CommitExtras = {},
   ): Promise<OpenTimeline<State> | 'released' | null> {
     this.check()
-    return this.#holdings.create(id, fold, entries, along)
+    return this.#openTimelines.create(id, fold, entries, along)
   }
 
   /** This process executes due timelines of a queue. */
@@ -183,18 +183,18 @@ export class Host implements Engine, LayerHost {
 
   /** With state that is already there, under the epoch it was taken with. */
   promote<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {
-    return this.#holdings.promote(head, fold, recovered)
+    return this.#openTimelines.promote(head, fold, recovered)
   }
 
   /** What this process has open under this id, if it does and can go on with it. */
   async opened(id: TimelineId): Promise<OpenTimeline<unknown> | null> {
-    const open = await this.#holdings.get(id)
+    const open = await this.#openTimelines.get(id)
     return open && !open.broken && !open.closing ? open : null
   }
 
   /** Lets go of a timeline that is open in this process. */
   async letGo(id: TimelineId): Promise<void> {
-    await (await this.#holdings.get(id))?.shut()
+    await (await this.#openTimelines.get(id))?.shut()
   }
 
   /** One thing per engine, made when it is first asked for. The key is usually the definition it belongs to. */
@@ -310,7 +310,7 @@ export class Host implements Engine, LayerHost {
   async #close(graceMs: number | null): Promise<void> {
     await Promise.allSettled([...this.#closing].map((call) => call(graceMs)))
     await this.dispatcher.stop()
-    await this.#holdings.shut()
+    await this.#openTimelines.shut()
     await this.kernel.committer.drain()
     await Promise.allSettled(this.#finishing.map((call) => call()))
     await this.kernel.worker.close()

@@ -10,10 +10,10 @@ import type { Model } from './model.ts'
 
 export class Models {
   readonly #byScope = new Map<string, Model>()
-  readonly #isLoose: boolean
+  readonly #ignoresSegments: boolean
 
   constructor(planted: Planted) {
-    this.#isLoose = planted.has('loose-scope')
+    this.#ignoresSegments = planted.has('loose-scope')
   }
 
   /** Another definition of the same kind takes the place of one before it; one of another kind is refused. */
@@ -29,7 +29,7 @@ export class Models {
 
   /** The one with the narrowest scope, or null. */
   find(id: string): Model | null {
-    for (const scope of this.#isLoose ? beginningsOf(id) : scopesOf(id)) {
+    for (const scope of this.#ignoresSegments ? beginningsOf(id) : scopesOf(id)) {
       const model = this.#byScope.get(scope)
       if (model) return model
     }

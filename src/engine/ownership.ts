@@ -4,9 +4,9 @@
 
 import type { TimelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
+import { originDigest } from '../core/entry-run.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Commit, Guard, Head, Take } from '../core/ports.ts'
-import { originDigest } from '../core/run.ts'
 import { onRelease } from './checkpoint/observed-failures.ts'
 import { refusalError } from './commit/writer.ts'
 import { declare } from './declaration.ts'

@@ -1,16 +1,16 @@
 // A raw timeline: the kernel for people who build on it. A definition says how entries fold into state; the handle
 // appends, and has the state, the coordinate and the report of how it came back.
 
+import { type CheckpointPolicy, checkPolicy } from '../core/checkpoint-policy.ts'
 import { type Coordinate, type TimelineId, timelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
-import { type CheckpointPolicy, checkPolicy } from '../core/economics.ts'
 import { RepriseError } from '../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../core/fold.ts'
 import { type RetentionPolicy, resolveRetention } from '../core/retention.ts'
 import type { Validity } from '../core/validity.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from './checkpoint/checkpointer.ts'
+import type { TurnTimeline } from './commit/turn-timeline.ts'
 import { TurnWriter } from './commit/turn-writer.ts'
-import type { TurnTimeline } from './commit/turns.ts'
 import type { Written } from './commit/writer.ts'
 import {
   type Entity,
@@ -155,7 +155,7 @@ export interface AppendOptions {
 
 export interface Appended {
   readonly seq: number
-  readonly wasApplied: boolean
+  readonly isDuplicate: boolean
 }
 
 interface SharedWriting<State> {
@@ -228,7 +228,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
         })
       }
       const list = listOf(make ? make(this.state) : (entries as E | readonly E[]), key)
-      if (list.length === 0) return Promise.resolve({ seq, wasApplied: false })
+      if (list.length === 0) return Promise.resolve({ seq, isDuplicate: false })
       return this.#open.write(list, signal ? { signal } : undefined).then(toAppended)
     } catch (error) {
       return Promise.reject(error)
@@ -274,8 +274,8 @@ function listOf<E extends { readonly type: string }>(entries: E | readonly E[], 
   return (entries as readonly E[]).map((entry, i) => (i === 0 ? toEntry(entry, key) : toEntry(entry, undefined, key)))
 }
 
-function toAppended({ first, count, wasApplied }: Written): Appended {
-  return { seq: first + count - 1, wasApplied }
+function toAppended({ first, count, isDuplicate }: Written): Appended {
+  return { seq: first + count - 1, isDuplicate }
 }
 
 function toEntry(entry: { readonly type: string }, key: string | undefined, partOf?: string) {

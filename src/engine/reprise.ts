@@ -11,9 +11,9 @@ import {
   type Engine,
   type Entity,
   type OpenOptions,
-  type Past,
   type Process,
   runs,
+  type StateAt,
   type Workable,
   works,
 } from './definition.ts'
@@ -25,7 +25,7 @@ import { isReserved, refuseOfStore } from './kinds.ts'
 import { actionOf, idOf, type Model } from './model.ts'
 import { type Pending, pending } from './pending.ts'
 import { recover } from './recovery/recover.ts'
-import { lookAgain } from './recovery/second-look.ts'
+import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
 import { querySql } from './sql.ts'
 import type { CollectOptions, CollectReport } from './tools/collect.ts'
 import { checkWhere, existing, locate, type Rollback, type Where } from './tools/fork.ts'
@@ -96,12 +96,12 @@ export class Reprise extends StoreTools {
     definition: Folding<State>,
     id: string | undefined,
     where: { readonly seq: number } | Coordinate,
-  ): Promise<Past<State>> {
+  ): Promise<StateAt<State>> {
     this.#host.check()
     const timeline = idOf(definition.prefix, id)
     checkWhere({ timeline, ...where })
     this.#host.know(definition)
-    return await lookAgain(async () => {
+    return await retryWithFreshHead(async () => {
       const { head, point } = await locate(this.#host.kernel, 'digest' in where ? where : { timeline, seq: where.seq })
       const { state } = await recover(this.#host.kernel, head, definition.fold, { to: point.seq })
       const coordinate = { timeline: head.timeline, seq: point.seq, epoch: head.epoch, digest: toHex(point.digest) }

@@ -12,7 +12,7 @@ import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from '
 import { AttributeBudget } from './commit/attribute-budget.ts'
 import { checkMade } from './commit/committer.ts'
 import { commitAside, publishAside } from './commit/shared-commit.ts'
-import { type Along, type Asker, type Draft, Writer, type Written } from './commit/writer.ts'
+import { type Asker, type CommitExtras, type Draft, Writer, type Written } from './commit/writer.ts'
 import type { Fold } from './definition.ts'
 import { Effects } from './effects.ts'
 import { type Kernel, newOperation } from './kernel.ts'
@@ -35,7 +35,7 @@ export interface NewEntry {
   readonly time?: number
 }
 
-export interface WriteOptions extends Along {
+export interface WriteOptions extends CommitExtras {
   readonly signal?: AbortSignal
 }
 
@@ -220,12 +220,12 @@ export class OpenTimeline<State> {
     else await this.#writer.write([], { publish: [record] })
   }
 
-  async mark(mark: ManifestMark, attributes: Along['attributes'] = {}): Promise<void> {
+  async mark(mark: ManifestMark, attributes: CommitExtras['attributes'] = {}): Promise<void> {
     await this.#aside({ marks: [mark], ...(Object.keys(attributes).length > 0 && { attributes }) })
   }
 
   /** For the checkpointer: what it measured, as attributes of the engine's own. */
-  async note(attributes: Along['attributes'] & object): Promise<void> {
+  async note(attributes: CommitExtras['attributes'] & object): Promise<void> {
     await this.#aside({ attributes })
   }
 
@@ -279,13 +279,13 @@ export class OpenTimeline<State> {
   }
 
   /** The last holder lets go: what was queued is written, the timeline is free for others at once. */
-  async close(along: Along = {}): Promise<void> {
+  async close(along: CommitExtras = {}): Promise<void> {
     this.#holders -= 1
     if (this.#holders <= 0) await this.shut(along)
   }
 
   /** Lets go whoever else holds it in this process. */
-  shut(along: Along = {}): Promise<void> {
+  shut(along: CommitExtras = {}): Promise<void> {
     this.#closing ??= this.#shut(along)
     return this.#closing
   }
@@ -295,12 +295,12 @@ export class OpenTimeline<State> {
     return this.#closing
   }
 
-  async #aside(along: Along): Promise<void> {
+  async #aside(along: CommitExtras): Promise<void> {
     if (this.#sharing) await commitAside(this.#kernel, this.id, along)
     else await this.#writer.write([], along)
   }
 
-  async #shut(along: Along): Promise<void> {
+  async #shut(along: CommitExtras): Promise<void> {
     try {
       await this.#checkpointer.stop()
       if (this.isOwner) await this.#writer.write([], this.#releasing({ ...along, release: true }))
@@ -323,7 +323,7 @@ export class OpenTimeline<State> {
     await this.#kernel.committer.submit(release).catch(() => undefined)
   }
 
-  #releasing(along: Along): Along {
+  #releasing(along: CommitExtras): CommitExtras {
     const own = this.#checkpointer.releasing()
     return Object.keys(own).length > 0 ? { ...along, attributes: { ...along.attributes, ...own } } : along
   }

@@ -59,7 +59,7 @@ export function reportOf(row: Pick<WorkerRow, 'info'>): WorkerReport {
 }
 
 /** Between the first look that misses a worker and the one that is believed. */
-const secondLookMs = 400
+const recheckMs = 400
 
 export class Worker {
   /** What this process puts chunks for at the moment: told with every heartbeat. */
@@ -75,7 +75,7 @@ export class Worker {
   #isRegistered = false
   #cancelBeat: (() => void) | null = null
   #isClosed = false
-  #secondLook: Promise<WorkerId[]> | null = null
+  #recheck: Promise<WorkerId[]> | null = null
   // Database time minus our monotonic clock, so that a wrong wall clock on this machine does no harm.
   #offsetMs: number | null = null
   #leastOffsetMs: number | null = null
@@ -182,9 +182,9 @@ export class Worker {
     const gone = others.filter((row) => isGone(row, identity))
     await this.#retire(gone, 'its process on this host is gone')
     const missed = others.filter((row) => row.isGone && !gone.includes(row))
-    if (missed.length > 0 && !this.#secondLook) {
-      this.#secondLook = this.#lookAgain(missed).finally(() => {
-        this.#secondLook = null
+    if (missed.length > 0 && !this.#recheck) {
+      this.#recheck = this.#recheckMissing(missed).finally(() => {
+        this.#recheck = null
       })
     }
     return gone.map((row) => row.id)
@@ -192,7 +192,7 @@ export class Worker {
 
   /** Whom the second look retires, if one is under way. */
   async retiredSoon(): Promise<WorkerId[]> {
-    return (await this.#secondLook) ?? []
+    return (await this.#recheck) ?? []
   }
 
   /** A heartbeat now, so that others learn at once what is new. */
@@ -261,10 +261,10 @@ export class Worker {
     }
   }
 
-  async #lookAgain(missed: readonly WorkerRow[]): Promise<WorkerId[]> {
+  async #recheckMissing(missed: readonly WorkerRow[]): Promise<WorkerId[]> {
     const { store, clock, events } = this.#options
     try {
-      await new Promise<void>((resolve) => clock.after(secondLookMs, resolve, true))
+      await new Promise<void>((resolve) => clock.after(recheckMs, resolve, true))
       if (this.#isClosed) return []
       // Whoever beat meanwhile is on its way back.
       const before = new Map(missed.map((row) => [row.id, row.beatAt]))

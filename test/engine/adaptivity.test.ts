@@ -2,7 +2,7 @@
 // its budget or it is not.
 
 import { describe, expect, it } from 'vitest'
-import type { CheckpointPolicy } from '../../src/core/economics.ts'
+import type { CheckpointPolicy } from '../../src/core/checkpoint-policy.ts'
 import { createEngine } from '../../src/engine/open.ts'
 import { sha256 } from '../../src/engine/platform.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'

@@ -177,8 +177,8 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
       initial: () => null,
       apply: () => null,
     })
-    const { ridden } = await probe.write([], { ride: (db) => db.all('SELECT id FROM projected') })
-    expect((ridden as { id: string }[]).map(({ id }) => id)).toEqual(expected)
+    const { sqlResult } = await probe.write([], { userSql: (db) => db.all('SELECT id FROM projected') })
+    expect((sqlResult as { id: string }[]).map(({ id }) => id)).toEqual(expected)
     await copier.catchUp()
     again.work([echo])
     const heard = await again.open(echo, 'e')
@@ -210,7 +210,7 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
       initial: () => null,
       apply: () => null,
     })
-    const { ridden } = await probe.write([], { ride: (db) => db.all('SELECT id FROM own') })
-    expect((ridden as { id: string }[]).map(({ id }) => id)).toEqual(ids)
+    const { sqlResult } = await probe.write([], { userSql: (db) => db.all('SELECT id FROM own') })
+    expect((sqlResult as { id: string }[]).map(({ id }) => id)).toEqual(ids)
   }, 60_000)
 })

@@ -23,10 +23,10 @@ onEveryStore('keys of batches', (world) => {
     const handle = await rp.open(counter, 'a')
     const batch = () => handle.append([added(1), added(10), added(100)], { key: 'k' })
     const both = await Promise.all([batch(), batch()])
-    expect(both.map(({ wasApplied }) => wasApplied).sort()).toEqual([false, true])
+    expect(both.map(({ isDuplicate }) => isDuplicate).sort()).toEqual([false, true])
     await handle.close()
     const again = await (await w.engine()).open(counter, 'a')
-    expect((await again.append([added(1), added(10), added(100)], { key: 'k' })).wasApplied).toBe(true)
+    expect((await again.append([added(1), added(10), added(100)], { key: 'k' })).isDuplicate).toBe(true)
     expect(again.state.total).toBe(111)
   })
 

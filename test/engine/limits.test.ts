@@ -180,7 +180,7 @@ const walk: Readonly<Record<keyof Limits, Walk>> = {
     const rp = await world.engine({ limits: { userCodeMs: 50 } })
     const open = await hostOf(rp).openTimeline(timelineId('counter/a'), counter.fold)
     const entry = { type: 'added', data: { by: 1 } }
-    await expect(open.write([entry], { ride: () => new Promise(() => undefined) })).rejects.toMatchObject({
+    await expect(open.write([entry], { userSql: () => new Promise(() => undefined) })).rejects.toMatchObject({
       cause: { code: 'TIMEOUT' },
     })
     await open.write([entry])

@@ -2,7 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { unpackRun } from '../../src/core/run.ts'
+import { unpackEntries } from '../../src/core/entry-run.ts'
 import { feedStart, timeline } from '../../src/index.ts'
 import { added, counter, frugal } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'
@@ -115,7 +115,8 @@ onEveryStore('messages', (world) => {
     for (let isDone = false; !isDone; ) {
       isDone = !isWriting
       const page = await a.feed(position, { prefixes: ['counter/'] })
-      for (const { timeline: id, run } of page.items) for (const { seq } of unpackRun(run)) seen.push(`${id}@${seq}`)
+      for (const { timeline: id, run } of page.items)
+        for (const { seq } of unpackEntries(run)) seen.push(`${id}@${seq}`)
       position = page.next
       if (page.isEnd && !isDone) await new Promise((resolve) => setTimeout(resolve, 1))
       if (!page.isEnd) isDone = false

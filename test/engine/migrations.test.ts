@@ -60,7 +60,7 @@ onEveryStore('migrations of state', (world) => {
     const handle = await other.open(today(migrate), 'x')
     expect([handle.state.sum, handle.state.last, handle.coordinate.seq]).toEqual([6, null, 3])
     // Keys are the engine's own and survive.
-    expect((await handle.append({ type: 'added', by: 1 }, { key: 'k1' })).wasApplied).toBe(true)
+    expect((await handle.append({ type: 'added', by: 1 }, { key: 'k1' })).isDuplicate).toBe(true)
     await handle.append({ type: 'added', by: 10 })
     expect((await handle.checkpoint()).kind).toBe('full')
     await other.close()

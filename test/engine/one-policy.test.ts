@@ -14,7 +14,7 @@ import { onEveryStore } from '../support/worlds.ts'
 
 type Outcome = 'done' | 'failed'
 /** Runs one call in its model, under this policy, and says what became of it. */
-type Run = (rp: Reprise, call: () => void, retry: RetryPolicy) => Promise<Outcome>
+type EntryRun = (rp: Reprise, call: () => void, retry: RetryPolicy) => Promise<Outcome>
 
 const settled = (work: Promise<unknown>): Promise<Outcome> =>
   work.then(
@@ -29,7 +29,7 @@ const account = events.aggregate('account', {
 })
 const touch = async (rp: Reprise) => void (await (await rp.open(account, 'a')).do('touch'))
 
-const models: Readonly<Record<string, Run>> = {
+const models: Readonly<Record<string, EntryRun>> = {
   async 'an item of a job'(rp, call, retry) {
     const report = await (await rp.run(jobs.job('j', { source: ['a'], each: call, retry }))).result()
     return report.failed === 0 ? 'done' : 'failed'

@@ -3,8 +3,8 @@
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { unpackRun } from '../../src/core/run.ts'
-import { SharedTimeline } from '../../src/engine/commit/shared.ts'
+import { unpackEntries } from '../../src/core/entry-run.ts'
+import { SharedTimeline } from '../../src/engine/commit/shared-timeline.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { mortal } from '../entities/support.ts'
 import { added, counter } from '../support/definitions.ts'
@@ -113,7 +113,7 @@ async function play(world: World, seed: number): Promise<void> {
   const handles = [adapterHandle(watcher), await sharedHandle(await world.engine())]
   const totals = await Promise.all(handles.map((handle) => handle.total()))
   const runs = await hostOf(watcher).kernel.store.read(timeline, 0, 1e9)
-  const keys = runs.flatMap((run) => unpackRun(run)).flatMap(({ key }) => key ?? [])
+  const keys = runs.flatMap((run) => unpackEntries(run)).flatMap(({ key }) => key ?? [])
   expect(new Set(keys).size).toBe(keys.length)
   expect([...acknowledged].filter((key) => !keys.includes(key))).toEqual([])
   expect(keys.filter((key) => !acknowledged.has(key) && !unknown.has(key))).toEqual([])

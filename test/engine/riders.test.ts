@@ -1,4 +1,4 @@
-// The user's SQL in every layer that has some: all of it goes through the riders of the store, so none of it can end the
+// The user's SQL in every layer that has some: all of it goes through the user SQL of the store, so none of it can end the
 // transaction of the record that it belongs to.
 
 import { expect, it } from 'vitest'

@@ -144,7 +144,7 @@ onEveryStore(
       const rp = await w.engine()
       const { name, ledger } = await withRows(rp)
       let look: Promise<unknown[]> | null = null
-      const ride = async (sql: Sql) => {
+      const userSql = async (sql: Sql) => {
         await sql.run(`INSERT INTO ${name}_1 VALUES ('half', 9)`)
         look = rp.sql`SELECT id FROM ${ledger.table(name)} WHERE id = 'half'`
         if (w.kind === 'postgres') await look
@@ -152,7 +152,7 @@ onEveryStore(
       }
       const counter = timeline('counter', { initial: () => 0, apply: (s: number) => s })
       const open = await hostOf(rp).openTimeline('counter/y' as never, counter.fold)
-      await open.write([{ type: 'a', data: {} }], { ride })
+      await open.write([{ type: 'a', data: {} }], { userSql })
       expect([0, 1]).toContain((await look!).length)
       expect(await rp.sql`SELECT id FROM ${ledger.table(name)} WHERE amount = ${9}`).toHaveLength(2)
     })

@@ -84,7 +84,7 @@ onEveryStore('a worker', (world) => {
       decide: { deposit: (_s, c: { amount: number }) => ({ type: 'deposited', amount: c.amount }) },
     })
     await (await engine.open(account, 'x')).do('deposit', { amount: 1 })
-    // On SQLite a rider keeps the only writer: nobody hears of anything until it has to give up.
+    // On SQLite the user's SQL keeps the only writer: nobody hears of anything until it has to give up.
     if (at.kind === 'postgres') {
       await engine.open(sqlProjection('ledger', { from: [account], on: { deposited: hang } }))
       await expect.poll(() => letGo.length, { timeout: 20_000 }).toBe(3)

@@ -320,8 +320,8 @@ onEveryStore(
         apply: (s) => s,
       })
       const sum = async () => {
-        const ride = (sql: Sql) => sql.get(`SELECT sum(amount) AS n FROM ${rows}`)
-        return Number(((await probe.write([], { ride })).ridden as { n: number }).n)
+        const userSql = (sql: Sql) => sql.get(`SELECT sum(amount) AS n FROM ${rows}`)
+        return Number(((await probe.write([], { userSql })).sqlResult as { n: number }).n)
       }
       expect(await sum()).toBe(3)
       await expect(p.redrive()).rejects.toThrow('unlucky')

@@ -24,12 +24,12 @@ onEveryStore('user code inside a transaction', (world) => {
       () => rp.send('counter/other', 'hello', { a: 1 }),
     ]
     for (const attempt of attempts) {
-      const written = open.write([entry], { ride: attempt })
+      const written = open.write([entry], { userSql: attempt })
       await expect(written).rejects.toMatchObject({ code: 'RIDER_FAILED', cause: { code: 'SQL_REFUSED' } })
     }
     // One that catches the refusal can go on.
     const caught = async () => await other.append(added(1)).catch((error: { code: string }) => error.code)
-    expect((await open.write([entry], { ride: caught })).ridden).toBe('SQL_REFUSED')
+    expect((await open.write([entry], { userSql: caught })).sqlResult).toBe('SQL_REFUSED')
     await other.append(added(2))
     expect(other.state.total).toBe(2)
     expect(open.state.total).toBe(1)
@@ -43,7 +43,7 @@ onEveryStore('user code inside a transaction', (world) => {
       sql = given
       return new Promise(() => undefined)
     }
-    await expect(open.write([entry], { ride: forever })).rejects.toMatchObject({
+    await expect(open.write([entry], { userSql: forever })).rejects.toMatchObject({
       code: 'RIDER_FAILED',
       cause: { code: 'TIMEOUT' },
     })

@@ -35,7 +35,7 @@ onEveryStore('aggregate', (world) => {
     const rp = await w.engine()
     const a = await rp.open(account, 'alice')
     const done = await a.do('deposit', { amount: 10 })
-    expect(done).toMatchObject({ seq: 1, wasApplied: false, state: { balance: 10 } })
+    expect(done).toMatchObject({ seq: 1, isDuplicate: false, state: { balance: 10 } })
     expect(done.events).toEqual([{ type: 'deposited', amount: 10 }])
     await a.do('move', { amount: 3 })
     await a.do('close')
@@ -71,11 +71,11 @@ onEveryStore('aggregate', (world) => {
       a.do('deposit', { amount: 5 }, { id: 'c1' }),
       a.do('move', { amount: 1 }, { id: 'c2' }),
     ])
-    expect(both.map((d) => d.wasApplied)).toEqual([false, true, false])
+    expect(both.map((d) => d.isDuplicate)).toEqual([false, true, false])
     await rp.close()
     const b = await (await w.engine()).open(account, 'carol')
-    expect((await b.do('deposit', { amount: 5 }, { id: 'c1' })).wasApplied).toBe(true)
-    expect((await b.do('move', { amount: 1 }, { id: 'c2' })).wasApplied).toBe(true)
+    expect((await b.do('deposit', { amount: 5 }, { id: 'c1' })).isDuplicate).toBe(true)
+    expect((await b.do('move', { amount: 1 }, { id: 'c2' })).isDuplicate).toBe(true)
     expect(b.state).toEqual({ balance: 5 })
   })
 

@@ -147,7 +147,7 @@ onEveryStore('evolution', (world) => {
     expect(done).toMatchObject({ kept: 1, changed: 1, dropped: 1 })
     const b = await rp.open(stock1, 'x2')
     expect(b.state).toEqual({ pieces: 31 })
-    expect((await b.do('add', { n: 1 }, { id: 'c1' })).wasApplied).toBe(true)
+    expect((await b.do('add', { n: 1 }, { id: 'c1' })).isDuplicate).toBe(true)
     expect((await rp.at(stock1, 'x', { seq: 3 })).state).toEqual({ pieces: -1 })
     expect(await rp.head('events/stock/x')).toMatchObject({
       status: 'superseded',
@@ -211,7 +211,7 @@ onEveryStore(
         initial: () => 0,
         apply: (s) => s,
       })
-      await probe.write([], { ride: (sql) => sql.run(`CREATE TABLE ${name} (n INTEGER PRIMARY KEY)`) })
+      await probe.write([], { userSql: (sql) => sql.run(`CREATE TABLE ${name} (n INTEGER PRIMARY KEY)`) })
       const a = await rp.open(counted, 'x')
       await a.do('add', { n: 1 })
       await a.do('add', { n: 2 })
@@ -219,8 +219,8 @@ onEveryStore(
       await expect(a.do('add', { n: 2 })).rejects.toEqual(code('RIDER_FAILED'))
       expect(a.state).toEqual({ n: 3 })
       await a.do('add', { n: 3 })
-      const { ridden } = await probe.write([], { ride: (sql) => sql.all(`SELECT n FROM ${name} ORDER BY n`) })
-      expect((ridden as { n: number }[]).map((row) => Number(row.n))).toEqual([1, 2, 3])
+      const { sqlResult } = await probe.write([], { userSql: (sql) => sql.all(`SELECT n FROM ${name} ORDER BY n`) })
+      expect((sqlResult as { n: number }[]).map((row) => Number(row.n))).toEqual([1, 2, 3])
       expect(a.seq).toBe(3)
     })
   },

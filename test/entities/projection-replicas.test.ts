@@ -83,9 +83,9 @@ async function sqlOf(rp: Reprise, text: string): Promise<Record<string, unknown>
     { version: '1', initial: () => 0, apply: (s) => s },
     { takeover: true },
   )
-  const { ridden } = await t.write([], { ride: (sql) => sql.all(text) })
+  const { sqlResult } = await t.write([], { userSql: (sql) => sql.all(text) })
   await t.close()
-  return ridden as Record<string, unknown>[]
+  return sqlResult as Record<string, unknown>[]
 }
 
 onEveryStore('projections in several processes', (world) => {

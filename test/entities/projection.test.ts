@@ -236,9 +236,11 @@ onEveryStore(
       })
     const read = async (rp: Reprise) => {
       const t = await hostOf(rp).openTimeline('probe/x' as never, { version: '1', initial: () => 0, apply: (s) => s })
-      const { ridden } = await t.write([], { ride: (sql) => sql.all(`SELECT id, total FROM ${name} ORDER BY id`) })
+      const { sqlResult } = await t.write([], {
+        userSql: (sql) => sql.all(`SELECT id, total FROM ${name} ORDER BY id`),
+      })
       await t.close()
-      return (ridden as { id: string; total: number }[]).map((row) => [row.id, Number(row.total)])
+      return (sqlResult as { id: string; total: number }[]).map((row) => [row.id, Number(row.total)])
     }
 
     it('moves rows and position in one transaction, sets poison aside, and goes on after a restart', async () => {
@@ -294,8 +296,8 @@ onEveryStore(
         apply: (s) => s,
       })
       const count = async (table: string) => {
-        const { ridden } = await probe.write([], { ride: (sql) => sql.get(`SELECT count(*) AS n FROM ${table}`) })
-        return Number((ridden as { n: number }).n)
+        const { sqlResult } = await probe.write([], { userSql: (sql) => sql.get(`SELECT count(*) AS n FROM ${table}`) })
+        return Number((sqlResult as { n: number }).n)
       }
       expect([await count(`${base}_1`), await count(`${base}_2`)]).toEqual([2, 3])
       expect((await hostOf(one).kernel.store.cursors()).map(({ name }) => name)).toEqual(['projection/built@1-2'])

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, inject, it } from 'vitest'
 import type { ManifestId, OperationId, TimelineId } from '../../src/core/coordinate.ts'
-import type { Run } from '../../src/core/ports.ts'
+import type { EntryRun } from '../../src/core/ports.ts'
 import { sha256 } from '../../src/engine/platform.ts'
 import * as core from '../../src/index.ts'
 import * as agents from '../../src/layers/agent/index.ts'
@@ -168,7 +168,7 @@ describe('G16 what a newer version has made', () => {
     const head = (await rp.head('notes/a'))!
     const bytes = new Uint8Array([200, 1, 2, 3])
     const digest = sha256(new Uint8Array([...head.digest, ...bytes]))
-    const run: Run = { first: 2, count: 1, digest, bytes }
+    const run: EntryRun = { first: 2, count: 1, digest, bytes }
     const outcome = await hostOf(rp).kernel.committer.submit({
       operation: 'newer' as OperationId,
       guard: { timeline: head.timeline, epoch: head.epoch, seq: 1, digest: head.digest },

@@ -4,7 +4,7 @@
 //   where, name, id, leaseMs, skewMs, takeover, retires (a worker it declares dead once it owns the timeline)
 
 import { writeSync } from 'node:fs'
-import { packRun } from '../../dist/core/run.js'
+import { packEntries } from '../../dist/core/entry-run.js'
 import * as library from '../../dist/index.js'
 import { hostOf } from '../support/host.mjs'
 import { define } from './crash-model.mjs'
@@ -52,7 +52,7 @@ async function append() {
 
 async function haunt() {
   const { epoch, seq, digest } = handle
-  const run = packRun(hash, { before: digest, first: seq + 1, epoch }, [
+  const run = packEntries(hash, { before: digest, first: seq + 1, epoch }, [
     { type: 'n', version: 1, time: Date.now(), data: new Uint8Array([1]) },
   ])
   const [head] = await store.head([id])

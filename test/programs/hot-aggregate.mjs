@@ -35,7 +35,7 @@ if (process.argv[1]?.endsWith('hot-aggregate.mjs')) {
     try {
       const done = await a.do('note', { who, n }, how === 'keyed' || how === 'forever' ? { id: `${who}-${n}` } : {})
       if (how === 'forever') say({ acked: n })
-      if (done.wasApplied) failed.push(`${n} was applied before`)
+      if (done.isDuplicate) failed.push(`${n} was applied before`)
     } catch (error) {
       failed.push(error.code ?? String(error))
     }

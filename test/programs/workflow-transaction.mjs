@@ -25,7 +25,7 @@ const commit = store.commit.bind(store)
 store.commit = async (commits) => {
   const outcomes = await commit(commits)
   // The first commit that takes SQL along makes the table of results; the payment is the second.
-  rides += commits.filter((one) => one.ride).length
+  rides += commits.filter((one) => one.userSql).length
   if (where === 'committed' && rides === 2) die()
   return outcomes
 }

@@ -1,7 +1,7 @@
 // Errands: timelines that lie in a queue and are claimed by whichever process comes first, over the simulated disk and under
 // one seed. Some ride the user's code in their commits, some do things outside and take them back again, some wait for a
 // letter. Processes crash and pause, requests and answers are lost, power goes. What must hold: every errand that was
-// asked for is done, once, by whoever; a rider is not called again for what is there; what was done outside is undone, last
+// asked for is done, once, by whoever; the user's SQL is not called again for what is there; what was done outside is undone, last
 // first; and an export of it, with what waits for it, is imported as it was.
 
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -83,7 +83,7 @@ class Errands {
     this.disk.commit = async (commits) => {
       const done = await commit(commits)
       done.value.forEach((outcome, i) => {
-        if (outcome.ok && outcome.wasApplied) commits[i].ride?.()
+        if (outcome.ok && outcome.isDuplicate) commits[i].userSql?.()
       })
       return done
     }
@@ -189,7 +189,7 @@ class Errands {
   async #work(process, open) {
     const { kind } = open.state
     this.scheduler.note(`${process.name} works on ${open.id} (${kind})`)
-    if (kind === 'ride') await this.#ride(open)
+    if (kind === 'ride') await this.#userSql(open)
     if (kind === 'undo') await this.#undo(process, open)
     if (kind === 'letter' && !(await this.#readLetter(process, open))) {
       await open.write([], { wakeup: this.databaseTime() + 50 })
@@ -198,15 +198,15 @@ class Errands {
     await open.write([{ type: 'done', data: {} }], { queue: null, wakeup: null, status: 'done' })
   }
 
-  async #ride(open) {
+  async #userSql(open) {
     for (let n = open.state.steps.length + 1; n <= 3; n++) {
       const seq = open.seq + 1
-      const ride = () => {
+      const userSql = () => {
         const row = this.disk.space?.timelines.get(open.id)
         if (row && row.seq >= seq) this.fail('G4', `${open.id}: step ${n} is there, and its rider is called again`)
         return n
       }
-      await open.write([{ type: 'step', data: { n } }], { ride })
+      await open.write([{ type: 'step', data: { n } }], { userSql })
     }
   }
 

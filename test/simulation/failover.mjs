@@ -4,7 +4,7 @@
 // nothing is in it twice. The user's code rides in some of the commits. A reader of the feed keeps what it read, and must
 // have exactly what is there whenever it is told that it has read all.
 
-import { unpackRun } from '../../dist/core/run.js'
+import { unpackEntries } from '../../dist/core/entry-run.js'
 import { FeedReader } from '../../dist/engine/feed/reader.js'
 import { createEngine, isReprise, timeline } from '../../dist/index.js'
 import { createWorld, openMemory, snapshot } from '../../dist/stores/memory/index.js'
@@ -64,7 +64,15 @@ class FailoverSimulation {
     this.#follower = { reader: new FeedReader(hostOf(engine).kernel, ['log/']), position: '', numbers: [] }
     for (let step = 0; step < steps; step++) {
       this.#now += 1
-      const action = this.#random.weighted({ open: 8, append: 14, change: 2, ride: 3, checkpoint: 2, copy: 2, back: 2 })
+      const action = this.#random.weighted({
+        open: 8,
+        append: 14,
+        change: 2,
+        userSql: 3,
+        checkpoint: 2,
+        copy: 2,
+        back: 2,
+      })
       this.#note(action)
       if (action === 'copy') this.#copy()
       else if (action === 'back') await this.#goBack()
@@ -85,8 +93,8 @@ class FailoverSimulation {
       if (action === 'checkpoint') return await handle.checkpoint({ trigger: 'asked' })
       if (action === 'change') return await handle.write([], { status: this.#random.pick(['x', 'y']) })
       const n = this.#nextNumber++
-      const ride = action === 'ride' && { ride: () => n }
-      await handle.write([{ type: 'n', data: { n } }], ride || undefined)
+      const userSql = action === 'ride' && { userSql: () => n }
+      await handle.write([{ type: 'n', data: { n } }], userSql || undefined)
       this.#acknowledged.get(id).push(n)
     } catch (error) {
       this.#note(`${action} by ${process.name}: ${error.code ?? error}`)
@@ -116,7 +124,7 @@ class FailoverSimulation {
     const there = []
     for (const id of ids) {
       const runs = await this.#store.read(`log/${id}`, 0, 1e9)
-      for (const run of runs) for (const entry of unpackRun(run)) if (entry.type === 'n') there.push(entry)
+      for (const run of runs) for (const entry of unpackEntries(run)) if (entry.type === 'n') there.push(entry)
     }
     const { numbers } = this.#follower
     if (numbers.length !== there.length || new Set(numbers).size < numbers.length)
@@ -170,9 +178,9 @@ class FailoverSimulation {
   async #commit(commits) {
     if (this.#plant === 'guard-ignores-digest')
       return await this.#store.commit(commits.map((one) => this.#lenient(one)))
-    const riding = this.#plant === 'rider-ends-transaction' && commits.some((one) => one.ride)
+    const riding = this.#plant === 'rider-ends-transaction' && commits.some((one) => one.userSql)
     if (!riding) return await this.#store.commit(commits)
-    // The rider rolled back what it rode in, and the store said that all is well.
+    // The user's SQL rolled back what it rode in, and the store said that all is well.
     const before = snapshot(this.#world)
     const outcomes = await this.#store.commit(commits)
     this.#world = before

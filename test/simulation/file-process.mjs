@@ -3,7 +3,7 @@
 // comes between any two statements. A process that is not given leave is a process that is paused.
 
 import { parentPort, workerData } from 'node:worker_threads'
-import { originDigest, packRun } from '../../dist/core/run.js'
+import { originDigest, packEntries } from '../../dist/core/entry-run.js'
 import { loadDriver } from '../../dist/stores/sqlite/driver.js'
 import { openSqlite } from '../../dist/stores/sqlite/index.js'
 import { insertAtEnd } from '../../dist/stores/sqlite/log-end.js'
@@ -54,7 +54,7 @@ const operations = {
     const commits = appends.map(({ timeline, operation, epoch, seq, digest, texts, ...more }) => ({
       operation,
       guard: { timeline, epoch, seq, digest },
-      run: packRun(
+      run: packEntries(
         sha256,
         { before: digest, first: seq + 1, epoch },
         texts.map((text) => ({ type: 'n', version: 1, time: 1, data: utf8.encode(text) })),

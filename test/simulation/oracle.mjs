@@ -3,8 +3,8 @@
 
 import { Codec } from '../../dist/core/codec/codec.js'
 import { toHex } from '../../dist/core/coordinate.js'
+import { sliceEntries, unpackEntries } from '../../dist/core/entry-run.js'
 import { defaultLimits } from '../../dist/core/limits.js'
-import { sliceRun, unpackRun } from '../../dist/core/run.js'
 import { entryContext } from '../../dist/engine/seal/entries.js'
 import { Sealer } from '../../dist/engine/seal/seal.js'
 import { modelOf } from './models.mjs'
@@ -43,7 +43,7 @@ export class Oracle {
 
   /** After it was tried: breaks of fence, atomicity and floor show at once. The fact is told when it is durable. */
   watch(space, commit, outcome, before) {
-    if (!outcome.ok || outcome.wasApplied || !commit.guard || commit.forget) return null
+    if (!outcome.ok || outcome.isDuplicate || !commit.guard || commit.forget) return null
     const { guard } = commit
     const row = space.timelines.get(guard.timeline)
     const what = `${guard.timeline}@${row.seq}`
@@ -120,7 +120,7 @@ export class Oracle {
     // A fork counts its own epochs; one branch never goes back.
     const previous = branch.entries.at(-1)
     const before = new Uint8Array(32)
-    unpackRun(run).forEach((stored, i) => {
+    unpackEntries(run).forEach((stored, i) => {
       const data = codec.decode(sealer.open(stored.data, entryContext(before, i)))
       const { type, seq, epoch, key } = stored
       const entry = { ...data, effectKey: data.key, type, seq, epoch, key, serial: branch.serial }
@@ -131,7 +131,7 @@ export class Oracle {
       this.#learnEntry(branch, entry)
     })
     for (let seq = run.first; seq < run.first + run.count; seq++) {
-      const prefix = sliceRun(sha256, run, branch.digest, seq)
+      const prefix = sliceEntries(sha256, run, branch.digest, seq)
       this.#byDigest.set(toHex(prefix.digest), { serial: branch.serial, seq })
     }
     branch.digest = run.digest
@@ -211,10 +211,10 @@ export class Oracle {
 
   /** Every acknowledged append is durable, where its caller was told (G1). */
   checkAcknowledged() {
-    for (const { timeline, epoch, numbers, key, first, wasApplied } of this.#acks) {
+    for (const { timeline, epoch, numbers, key, first, isDuplicate } of this.#acks) {
       numbers.forEach((number, i) => {
         const places = this.#appends.get(number) ?? []
-        const isThere = wasApplied
+        const isThere = isDuplicate
           ? this.#keys.has(key)
           : places.some((place) => place.seq === first + i && place.epoch === epoch)
         if (!isThere) this.#fail('G1', `${timeline}@${first + i}: acknowledged append ${number} is lost`)

@@ -1,7 +1,7 @@
 // Bugs planted in the simulated store, each of them one that a real store could have. The engine and the core have
 // their own, behind `planted`; a guard of the store that would hide such a bug is taken away here.
 
-import { packRun, unpackRun } from '../../dist/core/run.js'
+import { packEntries, unpackEntries } from '../../dist/core/entry-run.js'
 import { sha256 } from './sha256.mjs'
 
 /** Every planted bug, where it sits, and within how many seeds the simulation must find it. */
@@ -84,7 +84,7 @@ export function guessed(space, commit) {
     ...commit,
     operation: `again ${commit.operation}`,
     guard: { ...commit.guard, seq: row.seq, digest: row.digest },
-    run: packRun(sha256, at, unpackRun(commit.run)),
+    run: packEntries(sha256, at, unpackEntries(commit.run)),
   }
 }
 
@@ -102,7 +102,7 @@ function anywhere(space, commit) {
   if (!row || !commit.run) return commit
   const at = { before: row.digest, first: row.seq + 1, epoch: row.epoch + (commit.take ? 1 : 0) }
   const guard = { ...commit.guard, epoch: row.epoch, seq: row.seq, digest: row.digest }
-  return { ...commit, guard, run: packRun(sha256, at, unpackRun(commit.run)) }
+  return { ...commit, guard, run: packEntries(sha256, at, unpackEntries(commit.run)) }
 }
 
 /** What its caller thinks to have written. */

@@ -51,7 +51,7 @@ describe('a process killed around the commit of a transaction', () => {
       try {
         const ledger = await hostOf(rp).openTimeline(timelineId('ledger/one'), workflowFold)
         const sql = async (text: string) =>
-          (await ledger.write([], { ride: (db) => db.all(text) })).ridden as Record<string, unknown>[]
+          (await ledger.write([], { userSql: (db) => db.all(text) })).sqlResult as Record<string, unknown>[]
         await sql(`CREATE TABLE ${table} (payment TEXT, process INTEGER)`)
         const run = await rp.run(pay, table, { id: 'p', here: false })
 
@@ -90,7 +90,7 @@ describe('a process killed around the commit of a transaction', () => {
       const sqlOf = async (engine: Reprise) => {
         const ledger = await hostOf(engine).openTimeline(timelineId('ledger/one'), workflowFold)
         return async (text: string, ...values: unknown[]) =>
-          (await ledger.write([], { ride: (db) => db.all(text, ...values) })).ridden as Record<string, unknown>[]
+          (await ledger.write([], { userSql: (db) => db.all(text, ...values) })).sqlResult as Record<string, unknown>[]
       }
       const sql = await sqlOf(rp)
       await sql('CREATE TABLE payment (payment TEXT, process INTEGER)')
@@ -104,7 +104,7 @@ describe('a process killed around the commit of a transaction', () => {
       const result = codec.encode(pid)
       expect(Buffer.from(seen!.value as Uint8Array).includes(Buffer.from(result))).toBe(false)
       const rode = await secretOf(rp)
-      expect(seen!.ride).toBe(rowName(rode))
+      expect(seen!.userSql).toBe(rowName(rode))
       expect(codec.decode(openRow(rode, new Uint8Array(seen!.value as Uint8Array)))).toBe(pid)
       expect(() => openRow(`${rode}0`, new Uint8Array(seen!.value as Uint8Array))).toThrow()
       await sql('UPDATE workflow_results SET ride = ?, value = ?', rode, result)
@@ -123,7 +123,7 @@ describe('a process killed around the commit of a transaction', () => {
       expect((await sealing.rekey()).changed.rows).toBe(1)
       await sealing.close()
       const [sealed] = await sql('SELECT ride, value FROM workflow_results')
-      expect(sealed!.ride).toBe(rowName('0123456789abcdef'))
+      expect(sealed!.userSql).toBe(rowName('0123456789abcdef'))
       expect(codec.decode(openRow('0123456789abcdef', new Uint8Array(sealed!.value as Uint8Array)))).toBe(pid)
     } finally {
       await stranger.close()

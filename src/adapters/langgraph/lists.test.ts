@@ -28,7 +28,7 @@ test('a window that moves on names the leaves that it holds, not all that passed
       ...{ timeline: 't' as never, seq: turn, epoch: 1, version: 1, time: 0, key: undefined },
       ...{ type: entry.type, data: entry.data },
     })
-    done({ first: turn, count: 1, wasApplied: false, ridden: undefined })
+    done({ first: turn, count: 1, isDuplicate: false, sqlResult: undefined })
     const held = lists.items(state, valueId(turn, 0))
     expect(held.items).toHaveLength(21)
     const known = leaves.read(state.leaves, held.leaves)

@@ -18,7 +18,7 @@ import {
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
-import { SharedTimeline } from '../../engine/commit/shared.ts'
+import { SharedTimeline } from '../../engine/commit/shared-timeline.ts'
 import type { Engine, Fold } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { newId } from '../../engine/kernel.ts'

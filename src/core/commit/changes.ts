@@ -1,7 +1,7 @@
 // What an accepted commit changes. A store applies the parts in the order in which they stand here.
 
 import type { ManifestId, MessageId, TimelineId } from '../coordinate.ts'
-import type { Attribute, FeedPosition, ManifestMark, NewManifest, OutgoingMessage, Run } from '../ports.ts'
+import type { Attribute, EntryRun, FeedPosition, ManifestMark, NewManifest, OutgoingMessage } from '../ports.ts'
 import type { HeadFacts } from './view.ts'
 
 export interface Changes {
@@ -12,7 +12,7 @@ export interface Changes {
   readonly made: HeadFacts | null
   /** What was there so far goes on under another id; this id goes on without runs and checkpoints from `head`. */
   readonly archived: { readonly as: TimelineId; readonly head: HeadFacts; readonly goesOnFrom: HeadFacts } | null
-  readonly run: Run | null
+  readonly run: EntryRun | null
   readonly published: readonly NewManifest[]
   readonly marked: readonly ManifestMark[]
   readonly dropped: readonly ManifestId[]

@@ -23,8 +23,8 @@ export function decide(view: CommitView, commit: Commit): Decision {
   const { guard, operation } = commit
   if (guard === null) {
     const sent = newMessages(view, commit.send ?? [])
-    const wasApplied = sent.length === 0
-    return { outcome: { ok: true, epoch: 0, seq: 0, wasApplied }, changes: wasApplied ? null : { sent } }
+    const isDuplicate = sent.length === 0
+    return { outcome: { ok: true, epoch: 0, seq: 0, isDuplicate }, changes: isDuplicate ? null : { sent } }
   }
   const { timeline } = guard
   const found = view.head(timeline)
@@ -36,7 +36,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
   checkGuard(guard, before)
   if (commit.forget) {
     checkForget(view, timeline)
-    return { outcome: { ok: true, epoch, seq: before.seq, wasApplied: false }, changes: forgotten(timeline, before) }
+    return { outcome: { ok: true, epoch, seq: before.seq, isDuplicate: false }, changes: forgotten(timeline, before) }
   }
   // One object that is changed step by step: this is on the way of every commit that is more than an append.
   const head = copyFacts(before)
@@ -66,7 +66,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
   head.operation = operation
   head.updatedAt = view.now
   return {
-    outcome: { ok: true, epoch, seq: head.seq, wasApplied: false },
+    outcome: { ok: true, epoch, seq: head.seq, isDuplicate: false },
     changes: {
       timeline,
       isForgotten: false,
@@ -114,7 +114,7 @@ function copyFacts(facts: HeadFacts): Writable<HeadFacts> {
 }
 
 function repeated(epoch: number, seq: number): Decision {
-  return { outcome: { ok: true, epoch, seq, wasApplied: true }, changes: null }
+  return { outcome: { ok: true, epoch, seq, isDuplicate: true }, changes: null }
 }
 
 function make(view: CommitView, timeline: TimelineId, take: Take | undefined): HeadFacts {

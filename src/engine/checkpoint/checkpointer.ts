@@ -3,9 +3,9 @@
 // One checkpoint is under way at a time. A failed one loses nothing: what was dirty stays dirty, and after a pause it is
 // tried again.
 
+import { type CheckpointInterval, usesCosts } from '../../core/checkpoint-policy.ts'
 import type { Coordinate, ManifestId } from '../../core/coordinate.ts'
 import type { MeasuredCosts } from '../../core/costs.ts'
-import { type CheckpointInterval, usesCosts } from '../../core/economics.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { defaultKeyedPlanSettings } from '../../core/keyed/plan.ts'
 import { encodeManifest, type Manifest } from '../../core/manifest.ts'

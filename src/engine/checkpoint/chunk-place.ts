@@ -6,9 +6,9 @@
 
 import { randomUUID } from 'node:crypto'
 import { type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
+import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Blobs, Hash, Store, StoreFacts } from '../../core/ports.ts'
-import { originDigest } from '../../core/run.ts'
 
 export interface ChunkFolder {
   readonly path: string

@@ -2,10 +2,10 @@
 // (forks, cursors and the catalog may have changed since). Runs beside writers; needs no ownership, only the epoch it saw.
 
 import type { TimelineId } from '../../core/coordinate.ts'
+import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { planRetention, type RetentionPlan, type RetentionPolicy } from '../../core/retention.ts'
-import { lastSeq } from '../../core/run.ts'
 import type { CursorHold } from '../feed/cursor-holds.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { digestAt, type Point } from '../recovery/history.ts'

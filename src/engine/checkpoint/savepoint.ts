@@ -11,7 +11,7 @@ import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
 import { type Recovered, recover } from '../recovery/recover.ts'
 import { verifyChunks } from '../recovery/restore.ts'
-import { lookAgain } from '../recovery/second-look.ts'
+import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { refuseInvalid } from '../recovery/validity.ts'
 import { existing, type Located, locate, type Where } from '../tools/fork.ts'
 import { captureState, writeCapture } from './capture.ts'
@@ -35,7 +35,7 @@ export async function savepointAside(
   options: SavepointOptions,
 ): Promise<Savepoint> {
   await kernel.worker.register()
-  const { head, point, state } = await lookAgain(async () => {
+  const { head, point, state } = await retryWithFreshHead(async () => {
     const located = await locate(kernel, where)
     const recovered = await recover(kernel, located.head, fold, { to: located.point.seq })
     return { ...located, state: recovered.state }

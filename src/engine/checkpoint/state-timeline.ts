@@ -3,12 +3,12 @@
 // together or not at all. For layers that capture by themselves: saves, projections.
 
 import { type Coordinate, type Digest, type ManifestId, type TimelineId, toHex } from '../../core/coordinate.ts'
+import { packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { encodeManifest, type Part } from '../../core/manifest.ts'
 import type { ManifestMark, ManifestRecord } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
-import { packRun } from '../../core/run.ts'
-import { type Along, refusalError } from '../commit/writer.ts'
+import { type CommitExtras, refusalError } from '../commit/writer.ts'
 import type { OpenOptions } from '../definition.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
@@ -35,7 +35,7 @@ export interface Publication {
   readonly trigger: string
   readonly label?: string | undefined
   readonly pin?: boolean | undefined
-  readonly along?: Along
+  readonly along?: CommitExtras
 }
 
 export class StateTimeline {
@@ -85,7 +85,7 @@ export class StateTimeline {
   }
 
   /** A commit without a publication: cursors, attributes, messages. */
-  async write(along: Along): Promise<void> {
+  async write(along: CommitExtras): Promise<void> {
     await this.#inTurn(() => this.#commit(along))
   }
 
@@ -95,7 +95,7 @@ export class StateTimeline {
   }
 
   /** Free for others at once. */
-  async release(along: Along = {}): Promise<void> {
+  async release(along: CommitExtras = {}): Promise<void> {
     await this.#turn.catch(() => undefined)
     if (this.#broken) return
     await this.#commit({ ...along, release: true }).catch((error) => {
@@ -125,7 +125,7 @@ export class StateTimeline {
       key: entry.key,
       data: codec.encode(entry.data),
     }
-    const run = packRun(hash, { before, first: seq + 1, epoch }, [sealEntry(sealer, draft, before, 0)])
+    const run = packEntries(hash, { before, first: seq + 1, epoch }, [sealEntry(sealer, draft, before, 0)])
     const { digest } = run
     const body = encodeManifest({ timeline: this.id, seq: seq + 1, epoch, digest, foldVersion, parts })
     const record = this.#record(publication, { seq: seq + 1, epoch, digest, body })
@@ -153,7 +153,7 @@ export class StateTimeline {
     }
   }
 
-  async #commit(along: Along, run?: ReturnType<typeof packRun>): Promise<void> {
+  async #commit(along: CommitExtras, run?: ReturnType<typeof packEntries>): Promise<void> {
     const { committer, random } = this.#kernel
     const { seq, epoch, digest } = this.#head
     const guard = { timeline: this.id, epoch, seq, digest }

@@ -2,7 +2,6 @@
 // measured, and the decision (core/economics.ts) with its words. Makes no checkpoint and sets no timer.
 // What was measured is kept with the timeline, in one attribute: a new process starts with it, and so does the card.
 
-import { decodeCosts, encodeCosts, type MeasuredCosts, observe, readMsOf } from '../../core/costs.ts'
 import {
   type CheckpointDecision,
   type CheckpointInterval,
@@ -11,7 +10,8 @@ import {
   decideCheckpoint,
   type SinceCheckpoint,
   usesCosts,
-} from '../../core/economics.ts'
+} from '../../core/checkpoint-policy.ts'
+import { decodeCosts, encodeCosts, type MeasuredCosts, observe, readMsOf } from '../../core/costs.ts'
 import type { Attribute, Clock } from '../../core/ports.ts'
 import { observedMs, onRelease } from './observed-failures.ts'
 import { ReplayMeter } from './replay-meter.ts'

@@ -88,7 +88,7 @@ test.each([undefined, 1, 2, 3])(
           if (choice % 3 === 0 || asked.length === 0) await new Promise((resolve) => setImmediate(resolve))
           if (asked.length === 0) continue
           const [next] = asked.splice(choice % asked.length, 1)
-          next!.answer(next!.commits.map(() => ({ ok: true, epoch: 1, seq: 1, wasApplied: false })))
+          next!.answer(next!.commits.map(() => ({ ok: true, epoch: 1, seq: 1, isDuplicate: false })))
           if (choice % 2 === 0) await Promise.resolve()
         }
         await drained
@@ -128,7 +128,7 @@ test('the last to send, held back until the others have sent, is not forgotten',
     commit: async (commits: readonly Commit[]): Promise<Outcome[]> => {
       sizes.push(commits.length)
       await new Promise((resolve) => setTimeout(resolve, 5))
-      return commits.map(() => ({ ok: true, epoch: 0, seq: 0, wasApplied: false }))
+      return commits.map(() => ({ ok: true, epoch: 0, seq: 0, isDuplicate: false }))
     },
   })
   const sent = Array.from({ length: 33 }, (_, i) =>

@@ -8,7 +8,7 @@ import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Limits } from '../../core/limits.ts'
 import { growingPause } from '../../core/pause.ts'
-import type { Clock, Commit, Head, Outcome, Random, Run, Store } from '../../core/ports.ts'
+import type { Clock, Commit, EntryRun, Head, Outcome, Random, Store } from '../../core/ports.ts'
 import { checkAttributes } from '../../core/shapes.ts'
 import type { Events } from '../events.ts'
 import { UserCode } from './user-code.ts'
@@ -230,7 +230,7 @@ export class Committer {
       this.#ready.delete(source)
       const prepared = source.build()
       if (!prepared) continue
-      if (prepared.commit.ride) {
+      if (prepared.commit.userSql) {
         // The user's SQL takes its own time and its own transaction: nobody else waits for it here.
         void this.#commitAside({ ...prepared, commit: this.userCode.bound(prepared.commit) })
         continue
@@ -337,7 +337,7 @@ export class Committer {
     if (outcome.ok || !guard) return outcome
     if (outcome.code === 'EXISTS' && commit.publish && !commit.take && !commit.branch) {
       // Nobody else makes a checkpoint of this id: it is ours, from the attempt without an answer.
-      return { ok: true, epoch: guard.epoch, seq: guard.seq ?? outcome.head?.seq ?? 0, wasApplied: true }
+      return { ok: true, epoch: guard.epoch, seq: guard.seq ?? outcome.head?.seq ?? 0, isDuplicate: true }
     }
     if (!run) return outcome
     const found = await this.#find(guard.timeline, run)
@@ -349,14 +349,14 @@ export class Committer {
       })
     }
     const epoch = guard.epoch + (commit.take || commit.branch ? 1 : 0)
-    return { ok: true, epoch, seq: run.first + run.count - 1, wasApplied: true }
+    return { ok: true, epoch, seq: run.first + run.count - 1, isDuplicate: true }
   }
 
-  async #find(timeline: TimelineId, run: Run): Promise<'here' | 'nowhere' | 'trimmed'> {
+  async #find(timeline: TimelineId, run: EntryRun): Promise<'here' | 'nowhere' | 'trimmed'> {
     const { store } = this.#options
     let isTrimmed = false
     for (let id: TimelineId | undefined = timeline; id !== undefined; ) {
-      const [[found], [head]]: [Run[], (Head | null)[]] = await Promise.all([
+      const [[found], [head]]: [EntryRun[], (Head | null)[]] = await Promise.all([
         store.read(id, run.first - 1, 1),
         store.head([id]),
       ])

@@ -8,7 +8,7 @@ import { type Kernel, newOperation } from '../kernel.ts'
 import { erasingFrom, erasureOf } from '../recovery/erasures.ts'
 import { digestAt, lineageOf, offBranch } from '../recovery/history.ts'
 import { existing } from '../tools/fork.ts'
-import { type Along, refusalError } from './writer.ts'
+import { type CommitExtras, refusalError } from './writer.ts'
 
 const attemptsMax = 20
 
@@ -26,7 +26,7 @@ export async function publishAside(
 export async function commitAside(
   kernel: Kernel,
   id: TimelineId,
-  along: Along,
+  along: CommitExtras,
   at?: Pick<ManifestRecord, 'seq' | 'digest'> & { readonly erasure: string | null },
 ): Promise<void> {
   for (let attempt = 1; ; attempt++) {

@@ -4,7 +4,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { NewEntry } from '../timeline.ts'
 import { isLost } from './contest.ts'
-import type { TurnTimeline } from './turns.ts'
+import type { TurnTimeline } from './turn-timeline.ts'
 import type { Written } from './writer.ts'
 
 export interface TurnWriteOptions {
@@ -80,7 +80,7 @@ export class TurnWriter<State> {
         // Nothing is written, so nothing would be refused: whether this was the state of now has to be asked.
         if (!(await turns.isCurrent())) throw new RepriseError('FENCED', `${turns.id} moved`, { timeline: turns.id })
         if (entries.length === 0 && (expect === undefined || expect === seq)) {
-          return { first: seq + 1, count: 0, wasApplied: false, ridden: undefined }
+          return { first: seq + 1, count: 0, isDuplicate: false, sqlResult: undefined }
         }
         throw new Moved(turns.id, seq, expect!)
       } catch (error) {

@@ -15,11 +15,11 @@ export class UserCode {
     this.#limitMs = limitMs
   }
 
-  /** The commit with its rider kept within bounds. */
+  /** The commit with its SQL kept within bounds. */
   bound(commit: Commit): Commit {
-    const { ride } = commit
-    if (!ride) return commit
-    return { ...commit, ride: (sql) => this.#limit(this.#inside.run(true, async () => await ride(sql))) }
+    const { userSql } = commit
+    if (!userSql) return commit
+    return { ...commit, userSql: (sql) => this.#limit(this.#inside.run(true, async () => await userSql(sql))) }
   }
 
   /** What a write says that is asked for inside of user code. */

@@ -4,9 +4,9 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
+import { appendOperation, nonceBytes, packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Commit, Hash, Outcome, Refusal, Run, Take } from '../../core/ports.ts'
-import { appendOperation, nonceBytes, packRun } from '../../core/run.ts'
+import type { Commit, EntryRun, Hash, Outcome, Refusal, Take } from '../../core/ports.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import type { Entry } from '../recovery/history.ts'
 import { sealEntry } from '../seal/entries.ts'
@@ -25,14 +25,14 @@ export interface Draft {
 }
 
 /** What may go along with entries in one commit. */
-export type Along = Omit<Commit, 'operation' | 'guard' | 'run' | 'take' | 'branch'>
+export type CommitExtras = Omit<Commit, 'operation' | 'guard' | 'run' | 'take' | 'branch'>
 
 export interface Written {
   readonly first: number
   readonly count: number
   /** The entries' keys were in history already: nothing was written. */
-  readonly wasApplied: boolean
-  readonly ridden: unknown
+  readonly isDuplicate: boolean
+  readonly sqlResult: unknown
 }
 
 /** The state that follows history. `prepare` may refuse entries before they are written by throwing. */
@@ -55,7 +55,7 @@ export interface Asker {
 
 interface Request {
   readonly drafts: readonly Draft[]
-  readonly along: Along | null
+  readonly along: CommitExtras | null
   readonly asker: Asker
 }
 
@@ -77,7 +77,7 @@ export class Writer implements CommitSource {
   /** Goes with the first commit of one who is not the owner; it applies only if nothing has moved. */
   #take: Take | null = null
   /** Attributes that go along with the take: what this process declares of the timeline. */
-  #declared: Along['attributes'] | null = null
+  #declared: CommitExtras['attributes'] | null = null
   #head: WriterHead
   #queue: Request[] = []
   #isUnderWay = false
@@ -113,7 +113,7 @@ export class Writer implements CommitSource {
   }
 
   /** For one that does not own the timeline: its next commit takes it, and applies only if nothing has moved. */
-  attempt(take: Take, declared: Along['attributes'] | null): void {
+  attempt(take: Take, declared: CommitExtras['attributes'] | null): void {
     if (this.#isOwner) return
     this.#take = take
     this.#declared = declared ?? null
@@ -136,12 +136,12 @@ export class Writer implements CommitSource {
     return this.#broken
   }
 
-  write(drafts: readonly Draft[], along: Along | null, signal?: AbortSignal): Promise<Written> {
+  write(drafts: readonly Draft[], along: CommitExtras | null, signal?: AbortSignal): Promise<Written> {
     return new Promise((resolve, reject) => this.ask(drafts, along, { resolve, reject }, signal))
   }
 
   /** The same without a promise: the asker is called once the entries are durable, applied, and known to whoever watches. */
-  ask(drafts: readonly Draft[], along: Along | null, asker: Asker, signal?: AbortSignal): void {
+  ask(drafts: readonly Draft[], along: CommitExtras | null, asker: Asker, signal?: AbortSignal): void {
     // Entries are sealed when their turn comes; whoever cannot seal them is told at once.
     const unsealable = drafts.length > 0 ? this.#kernel.sealer.refusal : null
     const refusal = this.#broken ?? this.#kernel.committer.userCode.refusal() ?? unsealable
@@ -244,7 +244,7 @@ export class Writer implements CommitSource {
     taken: readonly { request: Request; first: number; count: number }[],
     drafts: readonly Draft[],
     entries: readonly Entry[],
-    along: Along | null,
+    along: CommitExtras | null,
   ): PreparedCommit | null {
     if (drafts.length === 0 && !along) {
       this.#follower.discard()
@@ -270,7 +270,7 @@ export class Writer implements CommitSource {
     }
   }
 
-  #taking(along: Along | null): Pick<Commit, 'take' | 'attributes'> {
+  #taking(along: CommitExtras | null): Pick<Commit, 'take' | 'attributes'> {
     if (!this.#take) return {}
     const attributes = this.#declared && { ...along?.attributes, ...this.#declared }
     return { take: this.#take, ...(attributes && { attributes }) }
@@ -281,17 +281,17 @@ export class Writer implements CommitSource {
     return this.#head.epoch + (this.#take ? 1 : 0)
   }
 
-  #pack(drafts: readonly Draft[]): Run {
+  #pack(drafts: readonly Draft[]): EntryRun {
     const { hash, sealer, random } = this.#kernel
     const { seq, digest } = this.#head
     const sealed = drafts.map((draft, i) => sealEntry(sealer, draft, digest, i, this.#compressAboveBytes))
     const nonce = this.#take && !this.#kernel.planted.has('no-nonce') ? random.bytes(nonceBytes) : null
-    return packRun(hash, { before: digest, first: seq + 1, epoch: this.#nextEpoch, nonce }, sealed)
+    return packEntries(hash, { before: digest, first: seq + 1, epoch: this.#nextEpoch, nonce }, sealed)
   }
 
   #settle(
     outcome: Outcome,
-    run: Run | null,
+    run: EntryRun | null,
     taken: readonly { request: Request; first: number; count: number }[],
     entries: readonly Entry[],
     bytes: number,
@@ -321,7 +321,7 @@ export class Writer implements CommitSource {
     })
     if (hasFollowed) {
       this.#orBreak([], () => this.#onWritten(entries, bytes))
-      this.#resolveAll(taken, outcome.ridden)
+      this.#resolveAll(taken, outcome.sqlResult)
     }
     if (this.#queue.length > 0 && !this.#broken) this.#kernel.committer.ready(this)
   }
@@ -345,10 +345,10 @@ export class Writer implements CommitSource {
     }
   }
 
-  #resolveAll(taken: readonly { request: Request; first: number; count: number }[], ridden: unknown): void {
+  #resolveAll(taken: readonly { request: Request; first: number; count: number }[], sqlResult: unknown): void {
     for (const { request, first, count } of taken) {
       this.#kernel.committer.leave()
-      request.asker.resolve({ first, count, wasApplied: request.drafts.length > 0 && count === 0, ridden })
+      request.asker.resolve({ first, count, isDuplicate: request.drafts.length > 0 && count === 0, sqlResult })
     }
   }
 

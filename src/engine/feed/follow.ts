@@ -2,9 +2,9 @@
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { equalBytes, toHex } from '../../core/coordinate.ts'
+import { lastSeq } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import { lastSeq } from '../../core/run.ts'
 import type { Fold, OpenOptions } from '../definition.ts'
 import type { Kernel } from '../kernel.ts'
 import { takeTimeline } from '../ownership.ts'

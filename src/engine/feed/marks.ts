@@ -2,9 +2,9 @@
 // store that went back to an older copy grows past it again, with other entries below it.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import { lastSeq } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { FeedPosition, Head } from '../../core/ports.ts'
-import { lastSeq } from '../../core/run.ts'
 import type { Kernel } from '../kernel.ts'
 import type { Point } from '../recovery/history.ts'
 

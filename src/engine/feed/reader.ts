@@ -2,10 +2,10 @@
 // timeline before it is decoded. Branches that were rolled back do not show, except for the part that is still history.
 
 import { type Digest, equalBytes, type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { isChained, lastSeq, originDigest, verifyEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
 import { isRedacted } from '../../core/redacted.ts'
-import { isChained, lastSeq, originDigest, verifyRun } from '../../core/run.ts'
 import { archivedFrom, idBelow } from '../../core/scope.ts'
 import type { Kernel } from '../kernel.ts'
 import { isOfStore } from '../kinds.ts'
@@ -143,7 +143,7 @@ export class FeedReader {
 
   async #verify({ timeline, run, position }: FeedItem, before: Digest): Promise<void> {
     try {
-      verifyRun(this.#kernel.hash, timeline, run, { seq: run.first - 1, digest: before })
+      verifyEntries(this.#kernel.hash, timeline, run, { seq: run.first - 1, digest: before })
       if (isRedacted(run.bytes)) await confirmErased(this.#kernel, timeline, run)
     } catch (error) {
       const known = this.#last.get(timeline)

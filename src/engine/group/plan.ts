@@ -18,7 +18,7 @@ import type { Kernel } from '../kernel.ts'
 import { actionOf } from '../model.ts'
 import { digestAt, floorOf, lineageOf } from '../recovery/history.ts'
 import { recover } from '../recovery/recover.ts'
-import { lookAgain } from '../recovery/second-look.ts'
+import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { archivesOf, existing, locate } from '../tools/fork.ts'
 import { checkMembers, momentOf } from './cut.ts'
 import { firstId, mailKey, readExchanges, unreadMail } from './exchanges.ts'
@@ -35,7 +35,7 @@ import {
 const triesMax = 50
 
 export async function cutOf(kernel: Kernel, name: string): Promise<CutState> {
-  return await lookAgain(async () => {
+  return await retryWithFreshHead(async () => {
     const head = await existing(kernel, timelineId(cutScope + name))
     return (await recover(kernel, head, cutFold)).state.value
   })
@@ -104,9 +104,9 @@ export async function planGroup(engine: Host, target: GroupTarget): Promise<Grou
   }
 }
 
-type Line = Pick<RecoveryLine, 'at' | 'cascade' | 'fellToOrigin'>
+type LinePlaces = Pick<RecoveryLine, 'at' | 'cascade' | 'fellToOrigin'>
 
-function placesOf({ places }: CutState): Line {
+function placesOf({ places }: CutState): LinePlaces {
   return { at: Object.fromEntries(places.map(({ timeline, seq }) => [timeline, seq])), cascade: [], fellToOrigin: [] }
 }
 
@@ -126,7 +126,7 @@ async function lineOf(
   heads: readonly Head[],
   exchanges: readonly Exchange[],
   failed: readonly string[] | undefined,
-): Promise<Line> {
+): Promise<LinePlaces> {
   const processes = await Promise.all(heads.map((head) => processOf(engine, head)))
   const line = recoveryLine(processes, exchanges, failed)
   const [first] = line.outOfReach

@@ -9,10 +9,10 @@
 // read anew, and none is published by processes that write in turns before it is done.
 
 import { type Digest, fromHex, type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
+import { lastSeq, originDigest, packEntries, unpackEntries, verifyEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head, Run, Store } from '../../core/ports.ts'
+import type { EntryRun, Head, Store } from '../../core/ports.ts'
 import { checkIn } from '../../core/redacted.ts'
-import { lastSeq, originDigest, packRun, unpackRun, verifyRun } from '../../core/run.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { openEntry, sealEntry } from '../seal/entries.ts'
 
@@ -42,7 +42,7 @@ const known = new WeakMap<Store, Set<string>>()
 const supposed = new WeakMap<Store, Set<string>>()
 
 /** For a run that was erased and verified. Throws HISTORY_DAMAGED if it was erased without a decision. */
-export async function confirmErased(reader: Reader, timeline: TimelineId, run: Run): Promise<void> {
+export async function confirmErased(reader: Reader, timeline: TimelineId, run: EntryRun): Promise<void> {
   const check = toHex(checkIn(run.bytes))
   if (known.get(reader.store)?.has(check) || supposed.get(reader.store)?.has(check)) return
   const all = new Set<string>()
@@ -75,8 +75,8 @@ export async function* readErasures(reader: Reader): AsyncGenerator<Erasure> {
     const runs = await store.read(erasuresTimeline, at.seq, pageBytes)
     if (runs.length === 0) return
     for (const run of runs) {
-      verifyRun(hash, erasuresTimeline, run, at)
-      for (const [i, entry] of unpackRun(run).entries()) {
+      verifyEntries(hash, erasuresTimeline, run, at)
+      for (const [i, entry] of unpackEntries(run).entries()) {
         const { plain } = openEntry(sealer, entry, at.digest, i)
         const stored = codec.decode(plain) as Omit<Erasure, 'checks'> & { readonly checks: readonly string[] }
         yield { ...stored, checks: stored.checks.map(fromHex) }
@@ -101,7 +101,7 @@ async function append(kernel: Kernel, record: Readonly<Record<string, unknown>>)
         guard: { timeline, epoch: at.epoch, seq: at.seq, digest: at.digest },
         take: { worker: 'erasures' as WorkerId, from: 'dead', ...(!head && { create: { digest: at.digest } }) },
         release: true,
-        run: packRun(hash, where, drafts),
+        run: packEntries(hash, where, drafts),
       },
     ])
     if (outcome?.ok) return

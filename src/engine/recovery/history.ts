@@ -3,10 +3,10 @@
 
 import { assert } from '../../core/assert.ts'
 import { type Digest, equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import { eachEntry, lastSeq, sliceEntries, verifyEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Base, Head, Run } from '../../core/ports.ts'
+import type { Base, EntryRun, Head } from '../../core/ports.ts'
 import { isRedacted } from '../../core/redacted.ts'
-import { eachEntry, lastSeq, sliceRun, verifyRun } from '../../core/run.ts'
 import { archivedFrom, archiveNumber, archiveOf } from '../../core/scope.ts'
 import type { Kernel } from '../kernel.ts'
 import { openEntry } from '../seal/entries.ts'
@@ -22,7 +22,7 @@ export interface Point {
 /** A verified run; entries up to and including `skipTo` were read before. */
 export interface VerifiedRun {
   readonly timeline: TimelineId
-  readonly run: Run
+  readonly run: EntryRun
   readonly before: Digest
   readonly skipTo: number
 }
@@ -138,12 +138,12 @@ async function* readSegment(reader: Reader, head: Head, from: Point, end: number
     for (const whole of runs) {
       if (at.seq >= end) break
       const before = whole.first > at.seq ? at.digest : await digestInside(reader, head, whole, at)
-      verifyRun(reader.hash, head.timeline, whole, {
+      verifyEntries(reader.hash, head.timeline, whole, {
         seq: whole.first > at.seq ? at.seq : whole.first - 1,
         digest: before,
       })
       if (isRedacted(whole.bytes)) await confirmErased(reader, head.timeline, whole)
-      const run = lastSeq(whole) > end ? sliceRun(reader.hash, whole, before, end) : whole
+      const run = lastSeq(whole) > end ? sliceEntries(reader.hash, whole, before, end) : whole
       yield { timeline: head.timeline, run, before, skipTo: at.seq }
       at = { seq: lastSeq(run), digest: run.digest }
     }
@@ -152,11 +152,11 @@ async function* readSegment(reader: Reader, head: Head, from: Point, end: number
 }
 
 /** `at` lies inside the run: finds the digest before the run, and checks that the run really passes through `at`. */
-async function digestInside(reader: Reader, head: Head, run: Run, at: Point): Promise<Digest> {
+async function digestInside(reader: Reader, head: Head, run: EntryRun, at: Point): Promise<Digest> {
   const before = await digestBefore(reader, head, run.first)
   // First whether the run is whole: the prefix of a damaged one would look like another branch.
-  verifyRun(reader.hash, head.timeline, run, { seq: run.first - 1, digest: before })
-  const prefix = sliceRun(reader.hash, run, before, at.seq)
+  verifyEntries(reader.hash, head.timeline, run, { seq: run.first - 1, digest: before })
+  const prefix = sliceEntries(reader.hash, run, before, at.seq)
   if (!equalBytes(prefix.digest, at.digest)) throw offBranch(head.timeline, at.seq)
   return before
 }
@@ -200,9 +200,9 @@ export async function digestAt(reader: Reader, lineage: readonly Head[], seq: nu
     })
   }
   const before = await digestBefore(reader, head, run.first)
-  verifyRun(reader.hash, head.timeline, run, { seq: run.first - 1, digest: before })
+  verifyEntries(reader.hash, head.timeline, run, { seq: run.first - 1, digest: before })
   if (isRedacted(run.bytes)) await confirmErased(reader, head.timeline, run)
-  return sliceRun(reader.hash, run, before, seq).digest
+  return sliceEntries(reader.hash, run, before, seq).digest
 }
 
 /** One entry as it is in history now. Null: it was trimmed, or there is none. */

@@ -3,11 +3,11 @@
 // survives (A1.3); it is reported to the caller, who owns the timeline and may mark it.
 
 import { equalBytes } from '../../core/coordinate.ts'
+import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { decodeManifest } from '../../core/manifest.ts'
 import type { Head, ManifestRecord } from '../../core/ports.ts'
 import { planRecovery, type RecoveryPlan } from '../../core/recovery.ts'
-import { lastSeq } from '../../core/run.ts'
 import { isBadMark } from '../../core/validity.ts'
 import type { CaptureBase } from '../checkpoint/capture.ts'
 import type { Fold } from '../definition.ts'

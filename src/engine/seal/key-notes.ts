@@ -4,9 +4,9 @@
 // text beside encrypted data.
 
 import { type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
+import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, Commit, Sql } from '../../core/ports.ts'
-import { originDigest } from '../../core/run.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 
 const storeTimeline = 'reprise/store'
@@ -73,8 +73,8 @@ export function lacking(ids: readonly string[]): RepriseError {
 }
 
 /** SQL in the store's database, outside of any timeline of the user's. */
-export async function rideStore<Result>(kernel: Notes, ride: (sql: Sql) => Promise<Result>): Promise<Result> {
-  return (await change(kernel, { ride })) as Result
+export async function runInStore<Result>(kernel: Notes, userSql: (sql: Sql) => Promise<Result>): Promise<Result> {
+  return (await change(kernel, { userSql })) as Result
 }
 
 /** Sets and removes attributes of `reprise/store`. */
@@ -85,7 +85,7 @@ export async function changeNotes(
   await change(kernel, { attributes })
 }
 
-async function change(kernel: Notes, what: Pick<Commit, 'attributes' | 'ride'>): Promise<unknown> {
+async function change(kernel: Notes, what: Pick<Commit, 'attributes' | 'userSql'>): Promise<unknown> {
   const timeline = timelineId(storeTimeline) as TimelineId
   for (let attempt = 1; ; attempt++) {
     const [head] = await kernel.store.head([timeline])
@@ -98,7 +98,7 @@ async function change(kernel: Notes, what: Pick<Commit, 'attributes' | 'ride'>):
         release: true,
       },
     ])
-    if (outcome?.ok) return outcome.ridden
+    if (outcome?.ok) return outcome.sqlResult
     if (outcome?.code === 'RIDER_FAILED') throw outcome.cause
     // Somebody else noted something in the same moment.
     if (attempt >= attemptsMax) throw new RepriseError('STORE_BUSY', `${timeline}: ${outcome?.reason}`, { timeline })

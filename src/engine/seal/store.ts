@@ -2,7 +2,7 @@
 // them, and what is carried along from elsewhere under an older key goes in wrapped. Everything else goes through.
 
 import { isReprise } from '../../core/errors.ts'
-import type { Blobs, Commit, ManifestRecord, Run, Store } from '../../core/ports.ts'
+import type { Blobs, Commit, EntryRun, ManifestRecord, Store } from '../../core/ports.ts'
 import { isWrapped } from '../../core/wrapped.ts'
 import type { Sealer } from './seal.ts'
 
@@ -65,11 +65,11 @@ function sealedBlobs(blobs: Blobs, sealer: Sealer): Blobs {
   }
 }
 
-function openRuns(runs: Run[], sealer: Sealer): Run[] {
+function openRuns(runs: EntryRun[], sealer: Sealer): EntryRun[] {
   return runs.some(({ bytes }) => isWrapped(bytes)) ? runs.map((run) => openRun(run, sealer)) : runs
 }
 
-function openRun(run: Run, sealer: Sealer): Run {
+function openRun(run: EntryRun, sealer: Sealer): EntryRun {
   return isWrapped(run.bytes) ? { ...run, bytes: sealer.unwrap(run.bytes) } : run
 }
 

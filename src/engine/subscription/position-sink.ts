@@ -7,7 +7,7 @@
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
-import type { Along } from '../commit/writer.ts'
+import type { CommitExtras } from '../commit/writer.ts'
 import type { Fold } from '../definition.ts'
 import type { Kernel } from '../kernel.ts'
 import type { NewEntry, OpenTimeline } from '../timeline.ts'
@@ -57,7 +57,7 @@ export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item
   }
 
   /** What these items bring about, to go into the commit that moves the position. Throws PoisonError. */
-  protected abstract effectsOf(items: readonly Item[]): Along | Promise<Along>
+  protected abstract effectsOf(items: readonly Item[]): CommitExtras | Promise<CommitExtras>
 
   /** Called once the timeline is ours. False: it is not to be used any more. */
   protected async prepare(_open: OpenTimeline<Progress>): Promise<boolean> {
@@ -120,7 +120,7 @@ export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item
       try {
         return await this.#move(fresh, next, count)
       } catch (error) {
-        if (!isRiddenPoison(error) || fresh.length === 1) throw error
+        if (!isSqlPoison(error) || fresh.length === 1) throw error
         this.#isOneByOne = true
       }
     }
@@ -137,18 +137,18 @@ export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item
     await this.#write(items, entry, { cursors: { [this.timeline]: position } })
   }
 
-  async #write(items: readonly Item[], entry: NewEntry, along: Along = {}): Promise<void> {
+  async #write(items: readonly Item[], entry: NewEntry, along: CommitExtras = {}): Promise<void> {
     const held = this.held!
     try {
       await held.write([entry], items.length > 0 ? { ...along, ...(await this.effectsOf(items)) } : along)
     } catch (error) {
-      if (items.length === 1 && isRiddenPoison(error)) throw error.cause
+      if (items.length === 1 && isSqlPoison(error)) throw error.cause
       throw error
     }
   }
 }
 
 /** A handler threw inside the transaction: all of it was taken back. */
-function isRiddenPoison(error: unknown): error is Error {
+function isSqlPoison(error: unknown): error is Error {
   return isReprise(error, 'RIDER_FAILED') && error.cause instanceof PoisonError
 }

@@ -1,9 +1,9 @@
 // The recovery card (D6): for one timeline, what is captured, what history remains after it, which coordinate ties them
 // and to which owner, which effects are safe to replay, and what recovery would cost now.
 
+import type { CheckpointInterval } from '../../core/checkpoint-policy.ts'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
 import type { MeasuredCosts } from '../../core/costs.ts'
-import type { CheckpointInterval } from '../../core/economics.ts'
 import { compensationPlan, inDoubt } from '../../core/effects.ts'
 import type { Head } from '../../core/ports.ts'
 import { planRecovery } from '../../core/recovery.ts'

@@ -3,7 +3,7 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head, ManifestRecord, Run, Store } from '../../core/ports.ts'
+import type { EntryRun, Head, ManifestRecord, Store } from '../../core/ports.ts'
 import { checkIn } from '../../core/redacted.ts'
 import type { Kernel } from '../kernel.ts'
 import { refuseOfStore } from '../kinds.ts'
@@ -143,7 +143,7 @@ function isStart({ seq, verifiedAt, invalid }: ManifestRecord, floor: number, fr
 
 /** The store as it will be. */
 function imagine(kernel: Kernel, from: number, targets: readonly Target[]): Kernel {
-  const redacted = new Map<string, Run>()
+  const redacted = new Map<string, EntryRun>()
   for (const target of targets) {
     const run = redact(kernel, target.run, target.before, target.seqs)
     if (run) redacted.set(placeOf(target.timeline, run), run)
@@ -160,6 +160,6 @@ function imagine(kernel: Kernel, from: number, targets: readonly Target[]): Kern
   return { ...kernel, store: imagined }
 }
 
-function placeOf(timeline: TimelineId, { first }: Run): string {
+function placeOf(timeline: TimelineId, { first }: EntryRun): string {
   return `${first} ${timeline}`
 }

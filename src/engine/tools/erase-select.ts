@@ -4,9 +4,9 @@
 
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { isEffectType } from '../../core/effects.ts'
+import { unpackEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head, Run } from '../../core/ports.ts'
-import { unpackRun } from '../../core/run.ts'
+import type { EntryRun, Head } from '../../core/ports.ts'
 import { liveIdOf } from '../../core/scope.ts'
 import { systemPrefix } from '../definition.ts'
 import type { Kernel } from '../kernel.ts'
@@ -30,7 +30,7 @@ export interface EntrySelection {
 /** A run with entries that are to be erased, as it lies in the timeline that holds it. */
 export interface Target {
   readonly timeline: TimelineId
-  readonly run: Run
+  readonly run: EntryRun
   readonly before: Digest
   readonly seqs: ReadonlySet<number>
 }
@@ -117,7 +117,7 @@ export async function select(
       const { run, before } = verified
       if (run.first > to) break
       if (run.first + run.count - 1 < from) continue
-      const gone = new Set(unpackRun(run).flatMap(({ seq, isErased }) => (isErased ? [seq] : [])))
+      const gone = new Set(unpackEntries(run).flatMap(({ seq, isErased }) => (isErased ? [seq] : [])))
       const seqs = new Set<number>()
       for (const entry of entriesOf(kernel, { ...verified, skipTo: run.first - 1 })) {
         if (entry.seq < from || entry.seq > to) continue

@@ -11,9 +11,9 @@ import {
   toHex,
 } from '../../core/coordinate.ts'
 import { type CompensationPlan, compensationPlan, type Effect } from '../../core/effects.ts'
+import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head, ManifestRecord, Run } from '../../core/ports.ts'
-import { type EntryDraft, packRun } from '../../core/run.ts'
+import type { EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import { archiveNumber, archiveOf, archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
 import { refusalError } from '../commit/writer.ts'
 import { canRead, type Fold, type OpenOptions } from '../definition.ts'
@@ -22,7 +22,7 @@ import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { giveBack, guardOf, headUnder, takeTimeline } from '../ownership.ts'
 import { digestAt, floorOf, lineageOf, offBranch, type Point } from '../recovery/history.ts'
 import { recover } from '../recovery/recover.ts'
-import { lookAgain } from '../recovery/second-look.ts'
+import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { sealEntry } from '../seal/entries.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
@@ -95,7 +95,7 @@ export async function fork(
   to: string,
   fold: Fold<unknown> | null,
 ): Promise<Coordinate & { readonly parent: TimelineId }> {
-  return await lookAgain(() => forkOnce(kernel, where, to, fold))
+  return await retryWithFreshHead(() => forkOnce(kernel, where, to, fold))
 }
 
 async function forkOnce(
@@ -108,7 +108,7 @@ async function forkOnce(
   checkDepth(kernel, lineage)
   // A fork that could not be opened would be of no use: better to say so now.
   const target = fold && (await recover(kernel, head, fold, { to: point.seq }))
-  const face = target && fold.face?.(target.state.value)
+  const summary = target && fold.summary?.(target.state.value)
   const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
   const owner = lineage.find((each) => !each.base || point.seq >= each.base.seq) ?? lineage[lineage.length - 1]!
   const copies = await restorePoints(kernel, head, point.seq, fold)
@@ -127,9 +127,9 @@ async function forkOnce(
     },
     publish: copies,
     status: 'open',
-    ...face,
+    ...summary,
     // A fork of a member of a group that is being restored is no member of it.
-    attributes: { ...head.attributes, [heldAttribute]: null, ...face?.attributes },
+    attributes: { ...head.attributes, [heldAttribute]: null, ...summary?.attributes },
     release: true,
   })
   if (!outcome.ok) throw outcome.code === 'FENCED' ? taken(id) : refusalError(id, outcome)
@@ -197,7 +197,7 @@ export async function rollback(
   await locateOnBranch(kernel, where)
   const taken = await takeTimeline(kernel, timelineId(where.timeline), { ...options, mustExist: true })
   try {
-    return await lookAgain(() => branchOff(kernel, taken.epoch, where, fold))
+    return await retryWithFreshHead(() => branchOff(kernel, taken.epoch, where, fold))
   } catch (error) {
     await giveBack(kernel, taken)
     throw error
@@ -205,7 +205,7 @@ export async function rollback(
 }
 
 async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
-  const located = await lookAgain(() => locate(kernel, where))
+  const located = await retryWithFreshHead(() => locate(kernel, where))
   if (located.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
   return located
 }
@@ -236,7 +236,7 @@ async function branchOff(
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
       ...(carried && { run: carried }),
       publish: copies,
-      ...fold.face?.(target.state.value),
+      ...fold.summary?.(target.state.value),
       release: true,
     })
     if (outcome.ok) {
@@ -256,7 +256,7 @@ async function branchOff(
  * Effects that were intended before the point and ended after it: the branch still holds their intent, so it is told how
  * they ended instead of asking the outside again under the same key.
  */
-function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effect[]): Run | null {
+function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effect[]): EntryRun | null {
   if (effects.length === 0) return null
   const drafts = effects.map((effect, i): EntryDraft => {
     const { id, outcome, result } = effect
@@ -264,7 +264,7 @@ function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effec
     const draft = { type: '$effect.settled', version: 1, time: kernel.clock.now(), data: plain }
     return sealEntry(kernel.sealer, draft, point.digest, i)
   })
-  return packRun(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)
+  return packEntries(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)
 }
 
 /**

@@ -5,9 +5,9 @@
 // first, in one commit, is the swap.
 
 import { timelineId } from '../../core/coordinate.ts'
+import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
-import { originDigest } from '../../core/run.ts'
 import { refusalError } from '../commit/writer.ts'
 import { declare } from '../declaration.ts'
 import type { Host } from '../host.ts'
@@ -151,7 +151,7 @@ export async function forgetGeneration(engine: Host, timeline: string): Promise<
 export async function endGeneration(
   engine: Host,
   timeline: string,
-  ride?: (sql: Sql) => Promise<unknown> | unknown,
+  userSql?: (sql: Sql) => Promise<unknown> | unknown,
 ): Promise<void> {
   const { store, committer, random, worker } = engine.kernel
   const id = timelineId(timeline)
@@ -165,7 +165,7 @@ export async function endGeneration(
       status: endedStatus,
       cursors: { [timeline]: null },
       release: true,
-      ...(ride && { ride }),
+      ...(userSql && { userSql }),
     })
     if (outcome.ok) return
     if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()

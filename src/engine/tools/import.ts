@@ -13,10 +13,10 @@ import {
   timelineId,
   toHex,
 } from '../../core/coordinate.ts'
+import { lastSeq, unpackEntries, verifyEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Commit, Head, ManifestRecord, OutgoingMessage, Run } from '../../core/ports.ts'
+import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../core/ports.ts'
 import { checkIn, isRedacted } from '../../core/redacted.ts'
-import { lastSeq, unpackRun, verifyRun } from '../../core/run.ts'
 import { checkAttributes } from '../../core/shapes.ts'
 import { ChunkHold } from '../checkpoint/chunk-hold.ts'
 import { refusalError } from '../commit/writer.ts'
@@ -226,7 +226,7 @@ async function fillUnder(
     else if (kind === 'run') {
       const stored = decodeRun(bytes)
       const run = { ...stored, bytes: kernel.sealer.unwrap(stored.bytes) }
-      verifyRun(kernel.hash, id, run, at)
+      verifyEntries(kernel.hash, id, run, at)
       // It was erased where it comes from, and whoever has the file takes its word for it.
       if (isRedacted(run.bytes)) await recordErasure(kernel, importedErasure(run))
       // What cannot be read would be found when somebody opens it: it is said now.
@@ -355,12 +355,12 @@ async function commit(
   if (!outcome.ok) throw refusalError(id, outcome)
 }
 
-function importedErasure(run: Run) {
-  const entries = unpackRun(run).filter(({ isErased }) => isErased).length
+function importedErasure(run: EntryRun) {
+  const entries = unpackEntries(run).filter(({ isErased }) => isErased).length
   return { id: 'import', why: 'it came with an import', entries, checks: [checkIn(run.bytes)] }
 }
 
-function decodeRun(bytes: Uint8Array): Run {
+function decodeRun(bytes: Uint8Array): EntryRun {
   try {
     const reader = new ByteReader(bytes)
     return {

@@ -3,20 +3,20 @@
 
 import type { Digest } from '../../core/coordinate.ts'
 import { isEffectType } from '../../core/effects.ts'
+import type { EntryDraft, StoredEntry } from '../../core/entry-run.ts'
 import { erasedKey } from '../../core/erased-key.ts'
-import type { Run } from '../../core/ports.ts'
+import type { EntryRun } from '../../core/ports.ts'
 import { erasedType, redactRun } from '../../core/redact.ts'
-import type { EntryDraft, StoredEntry } from '../../core/run.ts'
 import type { Kernel } from '../kernel.ts'
 import { openEntry, sealEntry } from '../seal/entries.ts'
 
 /** The run without what these entries hold. Null: they are erased already. */
 export function redact(
   kernel: Pick<Kernel, 'hash' | 'sealer' | 'codec'>,
-  run: Run,
+  run: EntryRun,
   before: Digest,
   seqs: ReadonlySet<number>,
-): Run | null {
+): EntryRun | null {
   let count = 0
   const redacted = redactRun(kernel.hash, run, before, (stored) => {
     if (!seqs.has(stored.seq) || stored.isErased) return null

@@ -6,9 +6,9 @@
 // and the oldest is forgotten: that is its bound, by count and by age.
 
 import { type Digest, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
+import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import { originDigest, packRun } from '../../core/run.ts'
 import type { EngineEvents } from '../events.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../recovery/history.ts'
@@ -186,7 +186,7 @@ async function write(kernel: Kernel, reports: readonly Report[]): Promise<void> 
       return sealEntry(kernel.sealer, { type: reportType, version: 1, time: report.at, data }, at.digest, i)
     })
     const nonce = kernel.random.bytes(8)
-    const run = packRun(kernel.hash, { before: at.digest, first: at.seq + 1, epoch: at.epoch + 1, nonce }, drafts)
+    const run = packEntries(kernel.hash, { before: at.digest, first: at.seq + 1, epoch: at.epoch + 1, nonce }, drafts)
     const create = isFull ? { create: { digest: at.digest } } : {}
     const [outcome] = await kernel.store.commit([
       {

@@ -19,7 +19,7 @@ import type { Kernel } from '../kernel.ts'
 import { type Before, planRollback, type RollbackPlan } from '../recovery/before.ts'
 import { type BadCheckpoint, markBad, unmarkBad } from '../recovery/mark.ts'
 import { recover } from '../recovery/recover.ts'
-import { notedKeys, rideStore } from '../seal/key-notes.ts'
+import { notedKeys, runInStore } from '../seal/key-notes.ts'
 import { type RekeyOptions, type RekeyReport, rekey } from '../seal/rekey.ts'
 import { type BackupOptions, type BackupReport, backup, type RestoreReport, restoreBackup } from './backup.ts'
 import { card, type RecoveryCard } from './card.ts'
@@ -78,7 +78,7 @@ export class StoreTools implements Engine {
     return await rekey(this.#kernel, options, async () => {
       let rows = 0
       const all = new Set(this.#host.models.all().flatMap(({ seals }) => seals ?? []))
-      for (const seals of all) rows += await rideStore(this.#kernel, seals)
+      for (const seals of all) rows += await runInStore(this.#kernel, seals)
       return rows
     })
   }

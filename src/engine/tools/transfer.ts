@@ -4,7 +4,7 @@
 import { ByteWriter } from '../../core/bytes.ts'
 import { type Coordinate, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Attribute, Head, ManifestRecord, Run } from '../../core/ports.ts'
+import type { Attribute, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
 import { floorOf, lineageOf, type Point, readHistory } from '../recovery/history.ts'
@@ -158,7 +158,7 @@ async function* chunkFrames(kernel: Kernel, record: ManifestRecord, done: Set<st
   }
 }
 
-function encodeRun(run: Run): Uint8Array {
+function encodeRun(run: EntryRun): Uint8Array {
   const writer = new ByteWriter(run.bytes.length + 64)
   writer.integer(run.first)
   writer.integer(run.count)

@@ -3,16 +3,16 @@
 // `repair` is asked for: then what is damaged is put right from its redundancy, or from another place.
 
 import { equalBytes, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
+import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, ManifestRecord } from '../../core/ports.ts'
-import { lastSeq } from '../../core/run.ts'
 import type { StateIo } from '../checkpoint/capture.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../recovery/history.ts'
 import { cannotTell, chunkless, isChunkless, readManifest } from '../recovery/recover.ts'
 import { liveChunks, verifyChunks } from '../recovery/restore.ts'
-import { lookAgain } from '../recovery/second-look.ts'
+import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { isSoundLine } from '../redundancy/lines.ts'
 import type { Examined } from '../redundancy/store.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
@@ -167,7 +167,7 @@ export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncG
 async function verifyHistory(kernel: Kernel, listed: Head, tally: Tally, location: string): Promise<void> {
   let head: Head | null = listed
   await attempt(tally, listed, location, () =>
-    lookAgain(async () => {
+    retryWithFreshHead(async () => {
       const current = head ?? (await kernel.store.head([listed.timeline]))[0]
       head = null
       if (current) tally.entries += await countVerified(kernel, current)

@@ -1,8 +1,8 @@
 // agent(): a definition of sessions. A plain value: a name, the state a session starts with, the model, the tools, the
 // guardrails, and what to do when a restored session asks for almost what it already did.
 
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
-import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import { resolveRetention } from '../../core/retention.ts'

@@ -5,14 +5,14 @@
 import { needModel, throwIfAborted } from './calls.ts'
 import { type Decision, writeDecision } from './decision.ts'
 import type { GuardrailView } from './guardrail.ts'
-import type { Line } from './line.ts'
 import { resultOf, type TurnOptions, type TurnResult } from './options.ts'
+import type { SessionTimeline } from './session-timeline.ts'
 import { entry, messagesOfTurn, place } from './state.ts'
 import { nextStep, type TurnHost, takeStep } from './turn.ts'
 import { captureFiles } from './workspace.ts'
 
 export async function runTurn<Data>(
-  line: Line<Data>,
+  line: SessionTimeline<Data>,
   makeHost: () => TurnHost<Data>,
   options: TurnOptions<Data>,
 ): Promise<TurnResult> {
@@ -41,7 +41,7 @@ export async function runTurn<Data>(
 }
 
 /** Decisions that came by mail, from another process. */
-export async function takeDecisions<Data>(line: Line<Data>): Promise<void> {
+export async function takeDecisions<Data>(line: SessionTimeline<Data>): Promise<void> {
   if (line.state.status !== 'waiting') return
   for (const message of await line.open.inbox()) {
     if (message.kind !== 'decision') continue
@@ -51,7 +51,7 @@ export async function takeDecisions<Data>(line: Line<Data>): Promise<void> {
   }
 }
 
-function modelCalls<Data>(line: Line<Data>): number {
+function modelCalls<Data>(line: SessionTimeline<Data>): number {
   let count = 0
   for (const call of line.state.calls.values({ prefix: `${place(line.state.turn)}.` })) {
     if (call.kind === 'model') count += 1
@@ -60,7 +60,7 @@ function modelCalls<Data>(line: Line<Data>): number {
 }
 
 /** Before anything is spent on a turn: a budget that is used up already. A person may have overruled it. */
-async function isOverBefore<Data>(line: Line<Data>): Promise<boolean> {
+async function isOverBefore<Data>(line: SessionTimeline<Data>): Promise<boolean> {
   if (line.state.overruled === line.state.turn) return false
   for (const guardrail of line.definition.options.guardrails ?? []) {
     const reason = guardrail.outlastsRollback && guardrail.check(viewOf(line))
@@ -71,7 +71,7 @@ async function isOverBefore<Data>(line: Line<Data>): Promise<boolean> {
   return false
 }
 
-function viewOf<Data>(line: Line<Data>): GuardrailView<Data> {
+function viewOf<Data>(line: SessionTimeline<Data>): GuardrailView<Data> {
   const { turn } = line.state
   return {
     state: line.state,
@@ -81,7 +81,7 @@ function viewOf<Data>(line: Line<Data>): GuardrailView<Data> {
 }
 
 /** True if it was handed over; a turn that was rolled back has begun anew. */
-async function isStopped<Data>(line: Line<Data>): Promise<boolean> {
+async function isStopped<Data>(line: SessionTimeline<Data>): Promise<boolean> {
   const { turn } = line.state
   const view = viewOf(line)
   for (const guardrail of line.definition.options.guardrails ?? []) {
@@ -100,6 +100,6 @@ async function isStopped<Data>(line: Line<Data>): Promise<boolean> {
   return false
 }
 
-async function handOver<Data>(line: Line<Data>, reason: string): Promise<void> {
+async function handOver<Data>(line: SessionTimeline<Data>, reason: string): Promise<void> {
   await line.open.write([entry('interrupted', { kind: 'handover', reason })], { status: 'waiting' })
 }

@@ -13,11 +13,11 @@ import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import { type CallOutcome, callTool, throwIfAborted, unlessAborted } from './calls.ts'
 import { type Verdict, writeDecision } from './decision.ts'
 import { type Group, type Received, receiveMail, sendMail } from './group.ts'
-import { Line } from './line.ts'
 import type { Message, Model, Settings, Usage } from './message.ts'
 import { type RollbackOptions, resultOf, type SessionRollback, type TurnOptions, type TurnResult } from './options.ts'
 import type { SessionRollbackPlan } from './rollback.ts'
 import { runTurn, takeDecisions } from './run.ts'
+import { SessionTimeline } from './session-timeline.ts'
 import type { AgentSpec } from './spec.ts'
 import { entry, place, type SessionState, spentBy } from './state.ts'
 import type { TurnHost } from './turn.ts'
@@ -25,7 +25,7 @@ import { captureFiles, checkWorkspace, restoreFiles, type WorkspaceReport } from
 import type { WorkspaceOptions } from './workspace-ignore.ts'
 
 export class Session<Data> {
-  readonly #line: Line<Data>
+  readonly #line: SessionTimeline<Data>
   #manualCalls = { turn: -1, count: 0 }
   /** A turn whose caller gave it up, until its last step has ended. */
   #abandoned: Promise<unknown> = Promise.resolve()
@@ -36,10 +36,10 @@ export class Session<Data> {
     timeline: TimelineId,
     options: OpenOptions,
   ): Promise<Session<Data>> {
-    return new Session(await Line.open(engine, definition, timeline, options))
+    return new Session(await SessionTimeline.open(engine, definition, timeline, options))
   }
 
-  private constructor(line: Line<Data>) {
+  private constructor(line: SessionTimeline<Data>) {
     this.#line = line
   }
 

@@ -1,7 +1,7 @@
 // What a session knows of its agent: the name, how history folds, the options, and the guards of its calls.
 
 import type { CallPolicy } from '../../core/call-policy.ts'
-import type { CheckpointPolicy } from '../../core/economics.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import type { Validity } from '../../core/validity.ts'
 import type { Fold } from '../../engine/definition.ts'

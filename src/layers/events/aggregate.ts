@@ -3,14 +3,14 @@
 //
 // One timeline an aggregate: events/<name>/<id>. An event is an entry of its own type; see envelope.ts.
 
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
-import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkUpcasters, type Upcasters, upcast } from '../../core/fold.ts'
 import type { Sql } from '../../core/ports.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import type { Validity } from '../../core/validity.ts'
-import type { Engine, Past } from '../../engine/definition.ts'
+import type { Engine, StateAt } from '../../engine/definition.ts'
 import {
   checkName,
   type Entity,
@@ -88,7 +88,7 @@ export interface AggregateDefinition<State, Evolve, Decide>
   readonly evolve: Evolve
   readonly decide: Decide
   /** The newest state, read aside: takes nothing from whoever owns it. */
-  read(rp: Engine, id: string): Promise<Past<State>>
+  read(rp: Engine, id: string): Promise<StateAt<State>>
 }
 
 /**

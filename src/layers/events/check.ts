@@ -1,9 +1,9 @@
 // Before a deploy: can today's code read every event that was ever stored? Looks at types and versions only, runs no
 // upcaster and decodes nothing, so it is quick and safe on a production store.
 
+import { unpackEntries } from '../../core/entry-run.ts'
 import { type MissingPath, missingPaths, upcast } from '../../core/fold.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
-import { unpackRun } from '../../core/run.ts'
 import { type Engine, systemPrefix } from '../../engine/definition.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
@@ -74,7 +74,7 @@ async function* storedTypes(engine: Host, scope: string): AsyncGenerator<Typed> 
       ? await reader.page(after)
       : await engine.kernel.store
           .feed(after, { prefixes: [scope] }, 1000)
-          .then(({ items, ...rest }) => ({ ...rest, entries: items.flatMap(({ run }): Typed[] => unpackRun(run)) }))
+          .then(({ items, ...rest }) => ({ ...rest, entries: items.flatMap(({ run }): Typed[] => unpackEntries(run)) }))
     yield* page.entries
     after = page.next
     isEnd = page.isEnd

@@ -3,12 +3,12 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
-import type { Past } from '../../engine/definition.ts'
+import type { StateAt } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import { type Happened, historyOf, stateAt, type When } from './history.ts'
-import type { Live } from './live.ts'
 import type { Mailroom } from './mailroom.ts'
+import type { OpenAggregate } from './open-aggregate.ts'
 import { type Personal, reveal, shred } from './personal.ts'
 import type { CommandOptions, Done, EventOf, InputArgs, Model } from './types.ts'
 
@@ -17,11 +17,11 @@ export class AggregateHandle<State, Evolve, Decide> {
   readonly timeline: string
   readonly #engine: Host
   readonly #model: Model<State>
-  readonly #live: Live<State>
+  readonly #live: OpenAggregate<State>
   readonly #room: Mailroom<State>
   #isClosed = false
 
-  constructor(engine: Host, model: Model<State>, live: Live<State>, room: Mailroom<State>) {
+  constructor(engine: Host, model: Model<State>, live: OpenAggregate<State>, room: Mailroom<State>) {
     this.#engine = engine
     this.#model = model
     this.#live = live
@@ -84,7 +84,7 @@ export class AggregateHandle<State, Evolve, Decide> {
   }
 
   /** State as of a sequence, or as of a time (ms since 1970 or a Date). */
-  at(when: When): Promise<Past<State>> {
+  at(when: When): Promise<StateAt<State>> {
     return stateAt(this.#engine, this.#model, this.id, when)
   }
 

@@ -1,10 +1,10 @@
 // Reading an aggregate's past: its events, and its state as of a sequence or a time.
 
 import { timelineId, toHex } from '../../core/coordinate.ts'
+import { unpackEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { upcast } from '../../core/fold.ts'
-import { unpackRun } from '../../core/run.ts'
-import type { Past } from '../../engine/definition.ts'
+import type { StateAt } from '../../engine/definition.ts'
 import { systemPrefix } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { digestAt, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
@@ -19,7 +19,12 @@ export interface Happened<Event> extends EventInfo {
   readonly event: Event
 }
 
-export async function stateAt<State>(engine: Host, model: Model<State>, id: string, when: When): Promise<Past<State>> {
+export async function stateAt<State>(
+  engine: Host,
+  model: Model<State>,
+  id: string,
+  when: When,
+): Promise<StateAt<State>> {
   const { kernel } = engine
   const head = await existing(kernel, timelineId(model.prefix + id))
   const lineage = await lineageOf(kernel, head)
@@ -35,7 +40,7 @@ async function seqAt(engine: Host, lineage: Awaited<ReturnType<typeof lineageOf>
   const floor = floorOf(lineage)
   let seq = floor.seq
   for await (const { run } of readHistory(engine.kernel, lineage, floor, lineage[0]!.seq)) {
-    for (const entry of unpackRun(run)) {
+    for (const entry of unpackEntries(run)) {
       if (entry.time > time) return seq
       seq = entry.seq
     }

@@ -3,17 +3,17 @@
 // in the commit that holds its events, so it is done once; a refusal is recorded as ":refused" and consumed likewise.
 
 import { timelineId } from '../../core/coordinate.ts'
+import { originDigest } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/ports.ts'
 import { decideRetry, resolveRetry } from '../../core/retry.ts'
-import { originDigest } from '../../core/run.ts'
 import type { Fold, OpenOptions } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import { lookEvery } from '../../engine/subscription/wake-up.ts'
 import { refusedType } from './envelope.ts'
-import { Live } from './live.ts'
 import { aggregateModel } from './model.ts'
+import { OpenAggregate } from './open-aggregate.ts'
 import type { CommandOptions, Metadata, Model } from './types.ts'
 
 /** A command as it travels. */
@@ -36,7 +36,7 @@ export function queueOf(name: string): string {
 export class Mailroom<State> {
   readonly #engine: Host
   readonly #model: Model<State>
-  readonly #lives = new Map<string, Promise<Live<State>>>()
+  readonly #openAggregates = new Map<string, Promise<OpenAggregate<State>>>()
   /** Commands that threw something else than a refusal, by message. */
   readonly #postponed = new Map<string, { readonly failures: number; readonly until: number }>()
   #isServing = false
@@ -48,17 +48,17 @@ export class Mailroom<State> {
   }
 
   /** Reads it, and takes nothing: whoever commands it next owns it then. */
-  async open(id: string, options: OpenOptions): Promise<Live<State>> {
-    const opening = this.#lives.get(id) ?? this.#begin(id, options)
+  async open(id: string, options: OpenOptions): Promise<OpenAggregate<State>> {
+    const opening = this.#openAggregates.get(id) ?? this.#begin(id, options)
     const live = await opening
     live.holders += 1
     return live
   }
 
-  async close(live: Live<State>): Promise<void> {
+  async close(live: OpenAggregate<State>): Promise<void> {
     live.holders -= 1
     if (live.holders > 0) return
-    this.#lives.delete(live.id)
+    this.#openAggregates.delete(live.id)
     await live.close()
   }
 
@@ -78,7 +78,7 @@ export class Mailroom<State> {
   }
 
   /** All mail that is there, in order; what has to wait for its next attempt holds up the rest. */
-  async receive(live: Live<State>): Promise<boolean> {
+  async receive(live: OpenAggregate<State>): Promise<boolean> {
     let hadMail = false
     for (;;) {
       const messages = await live.open.inbox()
@@ -94,18 +94,18 @@ export class Mailroom<State> {
     }
   }
 
-  async #begin(id: string, options: OpenOptions): Promise<Live<State>> {
+  async #begin(id: string, options: OpenOptions): Promise<OpenAggregate<State>> {
     const { mustExist = false, evenInvalid = false, takeover = false } = options
     const opening = this.#engine
       .openTurns(timelineId(this.#model.prefix + id), this.#model.fold, { mustExist, evenInvalid })
-      .then((turns) => new Live(this.#engine, this.#model, id, turns, options))
-    this.#lives.set(id, opening)
+      .then((turns) => new OpenAggregate(this.#engine, this.#model, id, turns, options))
+    this.#openAggregates.set(id, opening)
     try {
       const live = await opening
       if (takeover) await live.own(options.signal)
       return live
     } catch (error) {
-      this.#lives.delete(id)
+      this.#openAggregates.delete(id)
       throw error
     }
   }
@@ -127,7 +127,7 @@ export class Mailroom<State> {
     }
   }
 
-  async #deliver(live: Live<State>, message: Message): Promise<void> {
+  async #deliver(live: OpenAggregate<State>, message: Message): Promise<void> {
     const consume = [message.id]
     let letter: Letter
     try {
@@ -161,7 +161,7 @@ export class Mailroom<State> {
   }
 
   /** How long the first message still has to wait. */
-  async #pauseOf(live: Live<State>): Promise<number> {
+  async #pauseOf(live: OpenAggregate<State>): Promise<number> {
     const [first] = this.#postponed.size > 0 ? await live.open.inbox(1) : []
     return first ? this.#pauseMs(first) : 0
   }
@@ -171,7 +171,7 @@ export class Mailroom<State> {
   }
 
   async #refuse(
-    live: Live<State>,
+    live: OpenAggregate<State>,
     letter: { readonly command: string | null; readonly input: unknown; readonly meta?: Metadata },
     error: unknown,
     consume: Message['id'][],
@@ -183,8 +183,8 @@ export class Mailroom<State> {
 
   /** Mail for what this process has open is not claimed; it has to look. */
   async #look(): Promise<void> {
-    const lives = await Promise.all([...this.#lives.values()].map((live) => live.catch(() => null)))
-    const open = lives.filter((live): live is Live<State> => live?.open.isOwner === true)
+    const openAggregates = await Promise.all([...this.#openAggregates.values()].map((live) => live.catch(() => null)))
+    const open = openAggregates.filter((live): live is OpenAggregate<State> => live?.open.isOwner === true)
     const heads = open.length > 0 ? await this.#engine.kernel.store.head(open.map((live) => live.timeline)) : []
     for (let i = 0; i < open.length; i++) if ((heads[i]?.mail ?? 0) > 0) await this.receive(open[i]!)
   }

@@ -4,8 +4,8 @@
 // checkpoint costs a longer replay and nothing else.
 // A partition is held by one process only: whoever owns it applies its events, all others neither have nor read it.
 
+import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
-import type { CheckpointPolicy } from '../../core/economics.ts'
 import { isReprise } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/ports.ts'

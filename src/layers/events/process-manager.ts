@@ -5,7 +5,7 @@ import { type MessageId, timelineId } from '../../core/coordinate.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { OutgoingMessage } from '../../core/ports.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { checkName, type Engine, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
 import { callPure } from '../../engine/guard/zone.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
@@ -142,7 +142,7 @@ class MailSink extends PositionSink<Occurrence> {
     this.#reactTo = reactTo
   }
 
-  protected async effectsOf(events: readonly Occurrence[]): Promise<Along> {
+  protected async effectsOf(events: readonly Occurrence[]): Promise<CommitExtras> {
     const send: OutgoingMessage[] = []
     for (const occurrence of events) {
       const reactions = this.#react(occurrence)

@@ -1,8 +1,8 @@
 // Projections: other views of the same events. In memory (with checkpoints), in a table, or in the user's own SQL; each
 // reads the gap-free feed and binds its position to its state. A projection is rebuilt beside the live one and swapped.
 
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
-import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Sql } from '../../core/ports.ts'
@@ -242,8 +242,8 @@ export function sqlProjection<
       async retire() {
         // The first one last: once the others have ended, nobody writes any more.
         for (const [i, timeline] of [...shares.build.timelines.entries()].reverse()) {
-          const ride = i === 0 && teardown ? (sql: Sql) => teardown(sql, generation) : undefined
-          await endGeneration(engine, timeline, ride)
+          const userSql = i === 0 && teardown ? (sql: Sql) => teardown(sql, generation) : undefined
+          await endGeneration(engine, timeline, userSql)
         }
       },
     }

@@ -2,7 +2,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { feedStart, type Sql } from '../../core/ports.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { callPureSql } from '../../engine/guard/zone.ts'
 import type { Host } from '../../engine/host.ts'
 import type { ShareGate } from '../../engine/subscription/fair-share.ts'
@@ -55,9 +55,9 @@ export class SqlSink extends PositionSink<Occurrence> {
     return this.#handling
   }
 
-  protected effectsOf(events: readonly Occurrence[]): Along {
+  protected effectsOf(events: readonly Occurrence[]): CommitExtras {
     return {
-      ride: async (sql: Sql) => {
+      userSql: async (sql: Sql) => {
         for (const occurrence of events) await this.#handle(sql, occurrence)
       },
     }
@@ -90,7 +90,7 @@ export class SqlSink extends PositionSink<Occurrence> {
   #firstCommit() {
     const setup = this.#setup
     const cursors = { [this.timeline]: feedStart }
-    return setup && !setup.once ? { cursors, ride: (sql: Sql) => this.#setUp(setup, sql) } : { cursors }
+    return setup && !setup.once ? { cursors, userSql: (sql: Sql) => this.#setUp(setup, sql) } : { cursors }
   }
 
   /** Nothing if another partition has done it. */
@@ -99,7 +99,7 @@ export class SqlSink extends PositionSink<Occurrence> {
     if (!setup?.once) return
     await this.#engine.create(setup.once, progressFold, [{ type: 'partly', data: { seen: {} } }], {
       release: true,
-      ride: (sql: Sql) => this.#setUp(setup, sql),
+      userSql: (sql: Sql) => this.#setUp(setup, sql),
     })
   }
 

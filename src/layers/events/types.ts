@@ -98,7 +98,7 @@ export interface Done<State, Event> {
   readonly events: readonly Event[]
   readonly seq: number
   readonly state: State
-  readonly wasApplied: boolean
+  readonly isDuplicate: boolean
 }
 
 /** What the parts of this layer need to know of an aggregate, with the author's types set aside. */

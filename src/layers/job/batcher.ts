@@ -4,7 +4,7 @@
 import type { Clock } from '../../core/ports.ts'
 import { isPromise, within } from './attempt.ts'
 import type { ResolvedJob } from './options.ts'
-import type { Ride } from './shard.ts'
+import type { UserSql } from './shard.ts'
 import type { Task } from './task.ts'
 
 export interface BatchOutcomes<T> {
@@ -46,7 +46,7 @@ export class Batcher<T> {
 
   async call(tasks: readonly Task<T>[]): Promise<void> {
     const failures = new Map<T, unknown>()
-    const rides: Ride[] = []
+    const userSqls: UserSql[] = []
     const controller = new AbortController()
     for (const task of tasks) {
       task.signal.addEventListener('abort', () => controller.abort(task.signal.reason), { once: true })
@@ -59,7 +59,7 @@ export class Batcher<T> {
           attempt: Math.max(...tasks.map((task) => task.attempts)) + 1,
           signal: controller.signal,
           fail: (item, error) => failures.set(item, error),
-          commit: (ride) => rides.push(ride),
+          commit: (userSql) => userSqls.push(userSql),
         },
       )
       if (isPromise(result)) {
@@ -73,7 +73,7 @@ export class Batcher<T> {
     }
     const done = tasks.filter((task) => !failures.has(task.item))
     // They ride with one of the batch: all of it is written in one commit, as it completes in one moment.
-    if (done[0] && rides.length > 0) done[0].rides = [...rides]
+    if (done[0] && userSqls.length > 0) done[0].userSqls = [...userSqls]
     for (const task of done) this.#outcomes.succeeded(task)
     for (const task of tasks) if (failures.has(task.item)) this.#outcomes.failed(task, failures.get(task.item))
   }

@@ -31,7 +31,8 @@ function setUp(refuses: (keys: readonly string[]) => Error | null = () => null) 
     refused: (task, error) => refused.push([task.key, (error as Error).message]),
   })
   const owner = shard as unknown as Shard<Task<unknown>>
-  const add = (key: string, rides: unknown = null) => completions.add({ key, rides, shard } as unknown as Task<unknown>)
+  const add = (key: string, userSqls: unknown = null) =>
+    completions.add({ key, userSqls, shard } as unknown as Task<unknown>)
   return { shard, owner, completions, add, batches, done, refused }
 }
 

@@ -87,8 +87,8 @@ export class Completions<T> {
 /** Those with SQL of their own go first, and apart: if it fails, the others are not held up. */
 function nextBatch<T>(queue: Queue<T>): Task<T>[] {
   const all = queue.completed
-  const isRiding = (task: Task<T>) => task.rides !== null
-  const riding = all.some(isRiding)
-  queue.completed = riding ? all.filter((task) => !isRiding(task)) : []
-  return riding ? all.filter(isRiding) : all
+  const hasUserSql = (task: Task<T>) => task.userSqls !== null
+  const withSql = all.some(hasUserSql)
+  queue.completed = withSql ? all.filter((task) => !hasUserSql(task)) : []
+  return withSql ? all.filter(hasUserSql) : all
 }

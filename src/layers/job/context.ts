@@ -20,7 +20,7 @@ export interface ItemContext {
     options?: Omit<EffectOptions<R>, 'id'>,
   ): Promise<R>
   /** Your SQL in the same transaction as the record that this item is done: both or neither. Runs when `each` has returned. */
-  commit(ride: (sql: Sql) => Promise<unknown> | unknown): void
+  commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
 
 export interface BatchContext<T> {
@@ -29,7 +29,7 @@ export interface BatchContext<T> {
   readonly signal: AbortSignal
   /** This one of the batch failed; the others are done if the function returns. */
   fail(item: T, error: unknown): void
-  commit(ride: (sql: Sql) => Promise<unknown> | unknown): void
+  commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
 
 export class TaskContext<T> implements ItemContext {
@@ -66,8 +66,8 @@ export class TaskContext<T> implements ItemContext {
     return this.#shard.open.effects.run(name, call, { signal: this.signal, ...options, id })
   }
 
-  commit(ride: (sql: Sql) => Promise<unknown> | unknown): void {
-    this.#task.rides ??= []
-    this.#task.rides.push(ride)
+  commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void {
+    this.#task.userSqls ??= []
+    this.#task.userSqls.push(userSql)
   }
 }

@@ -2,8 +2,8 @@
 
 import { type BreakerSettings, resolveBreaker } from '../../core/breaker.ts'
 import { type CallPolicy, callPolicyNames } from '../../core/call-policy.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
-import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import { type RatePolicy, type RateSettings, resolveRate } from '../../core/rate.ts'

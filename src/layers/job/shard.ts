@@ -6,7 +6,7 @@ import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import { liveIdOf } from '../../core/scope.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { versionPrint } from './digest.ts'
@@ -25,12 +25,12 @@ export interface ShardItem extends InFlight, Marked {
   readonly retryAt: number
   readonly result: unknown
   crashes: number
-  readonly rides: readonly Ride[] | null
+  readonly userSqls: readonly UserSql[] | null
   abort(reason: Error): void
 }
 
 /** SQL of the user's that commits with the record that an item is done. */
-export type Ride = (sql: Sql) => Promise<unknown> | unknown
+export type UserSql = (sql: Sql) => Promise<unknown> | unknown
 
 const keysPerEntry = 1000
 const attributesEveryMs = 1000
@@ -142,7 +142,7 @@ export class Shard<Item extends ShardItem> {
     task.crashes += 1
   }
 
-  async write(entries: readonly NewEntry[], along: Along = {}): Promise<void> {
+  async write(entries: readonly NewEntry[], along: CommitExtras = {}): Promise<void> {
     try {
       await this.open.write(entries, along)
     } catch (error) {
@@ -214,24 +214,24 @@ export class Shard<Item extends ShardItem> {
     return entries
   }
 
-  #along(batch: readonly Item[]): Along {
+  #along(batch: readonly Item[]): CommitExtras {
     const now = this.#kernel.clock.elapsed()
-    const rides: Ride[] = []
-    for (const task of batch) if (task.rides) rides.push(...task.rides)
+    const userSqls: UserSql[] = []
+    for (const task of batch) if (task.userSqls) userSqls.push(...task.userSqls)
     const isDue = now - this.#attributesAt > attributesEveryMs
     if (isDue) this.#attributesAt = now
     return {
       ...(isDue && { attributes: { ...this.attributes(), done: this.state.done + batch.length } }),
-      ...(rides.length > 0 && {
-        ride: async (sql) => {
-          for (const ride of rides) await ride(sql)
+      ...(userSqls.length > 0 && {
+        userSql: async (sql) => {
+          for (const userSql of userSqls) await userSql(sql)
         },
       }),
     }
   }
 
   /** A named cursor moves in the same commit as what it stands for. */
-  #cursors(cursor: Cursor | null): Along {
+  #cursors(cursor: Cursor | null): CommitExtras {
     return this.#cursorName !== null && cursor ? { cursors: { [this.#cursorName]: String(cursor.position) } } : {}
   }
 

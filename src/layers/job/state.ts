@@ -2,7 +2,7 @@
 // letters, and where the round stands. Keyed parts make checkpoints cost what changed.
 
 import { assert } from '../../core/assert.ts'
-import type { CheckpointPolicy } from '../../core/economics.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import type { Fold } from '../../engine/definition.ts'
@@ -76,12 +76,12 @@ export function jobFold(options: JobFoldOptions = {}): Fold<JobState> {
     apply: applyEntry,
     checkpoint: options.checkpoint ?? { recoverWithin: '1s' },
     retain: options.retain,
-    face,
+    summary,
   }
 }
 
 /** Of a state that nobody works on: what was running then is left for later. */
-function face({ status, round, done, dead, shards }: JobState) {
+function summary({ status, round, done, dead, shards }: JobState) {
   const isLeft = status === 'running' || status === 'stopped'
   return {
     status: isLeft ? 'stopped' : status === 'finished' ? 'finished' : '',

@@ -1,7 +1,7 @@
 // One item on its way: from the source, through its attempts, until the record that it is settled is durable.
 
 import type { Mark } from './marks.ts'
-import type { Ride, Shard, ShardItem } from './shard.ts'
+import type { Shard, ShardItem, UserSql } from './shard.ts'
 
 export class Task<T> implements ShardItem {
   readonly item: T
@@ -20,7 +20,7 @@ export class Task<T> implements ShardItem {
   nextInFlight: this | null = null
   result: unknown
   /** SQL that commits with the record that it is done; null for none. */
-  rides: Ride[] | null = null
+  userSqls: UserSql[] | null = null
   /** Aborted once it must stop; made when somebody asks. */
   #controller: AbortController | null = null
   #abortReason: unknown
@@ -55,7 +55,7 @@ export class Task<T> implements ShardItem {
   renew(): void {
     this.#controller = null
     this.#abortReason = undefined
-    this.rides = null
+    this.userSqls = null
     this.result = undefined
   }
 }

@@ -232,10 +232,10 @@ export class MigrateRun {
       const rides = step.sql === undefined ? await this.#code(open, step) : [sqlRide(step.sql)]
       const ms = Math.round(clock.elapsed() - startedAt)
       const entry = { type: 'applied', data: { id: step.id, checksum: step.checksum, ms } }
-      const ride = async (sql: Sql) => {
+      const userSql = async (sql: Sql) => {
         for (const each of rides) await each(sql)
       }
-      await open.write([entry], rides.length > 0 ? { ride } : {})
+      await open.write([entry], rides.length > 0 ? { userSql } : {})
       this.#tell(step.id, 'applied')
       return ms
     } catch (error) {
@@ -280,7 +280,7 @@ export class MigrateRun {
       signal: this.#calls.signal,
       saved: current.saved,
       save: async (value) => void (await open.write([{ type: 'saved', data: { id: step.id, value } }])),
-      commit: (ride) => void rides.push(ride),
+      commit: (userSql) => void rides.push(userSql),
     })
     return rides
   }

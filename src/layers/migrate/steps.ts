@@ -19,7 +19,7 @@ export interface StepContext {
   /** Durable when it resolves: a long step goes on from here. */
   save(value: unknown): Promise<void>
   /** SQL in the store's database, in the same transaction as the record that the step was applied. Runs at the end. */
-  commit(ride: (sql: Sql) => Promise<unknown> | unknown): void
+  commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
 
 export interface Step {

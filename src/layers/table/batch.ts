@@ -2,7 +2,7 @@
 // the parts is visible; parts that a crash or a lost answer left without one are undone before anything else is written.
 
 import type { Keyed } from '../../core/keyed/keyed.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { type Offset, type Ops, type TableState, unfinished } from './state.ts'
 import type { Write } from './transaction.ts'
@@ -31,7 +31,7 @@ export class BatchWriter<V> {
   }
 
   /** All of it in one commit, or as parts that one commit makes visible together. */
-  async write(batch: Batch, along: Along | null): Promise<void> {
+  async write(batch: Batch, along: CommitExtras | null): Promise<void> {
     if (this.#hasLeftovers) await this.undoUnfinished()
     const pieces = cut(batch)
     if (pieces.length === 0 && !along) return
@@ -48,7 +48,7 @@ export class BatchWriter<V> {
     return found.length
   }
 
-  async #writeParts(pieces: readonly Piece[], along: Along | null): Promise<void> {
+  async #writeParts(pieces: readonly Piece[], along: CommitExtras | null): Promise<void> {
     const t = `${this.#open.epoch}.${this.#open.seq + 1}`
     this.#hasLeftovers = true
     let entries: NewEntry[] = []

@@ -5,7 +5,7 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
@@ -151,8 +151,8 @@ export class TableHandle<V> {
    */
   transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>): Promise<R>
   /** @internal With what goes along in the same commit. */
-  transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: Along): Promise<R>
-  async transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: Along): Promise<R> {
+  transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R>
+  async transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R> {
     this.#check()
     return await this.#submit(run, along ?? null)
   }
@@ -246,7 +246,7 @@ export class TableHandle<V> {
     )
   }
 
-  async #submit<R>(run: (tx: Transaction<V>) => R | Promise<R>, along: Along | null = null): Promise<R> {
+  async #submit<R>(run: (tx: Transaction<V>) => R | Promise<R>, along: CommitExtras | null = null): Promise<R> {
     try {
       return await this.#writer.submit(run, along)
     } catch (error) {

@@ -5,7 +5,7 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
@@ -186,8 +186,8 @@ export class PagedTable<V> {
    */
   transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>): Promise<R>
   /** @internal With what goes along in the same commit. */
-  transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: Along): Promise<R>
-  async transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: Along): Promise<R> {
+  transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R>
+  async transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R> {
     if (this.#damage) throw this.#damage
     if (this.#closing) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
     return await this.#writer.submit(run, along ?? null)
@@ -269,7 +269,7 @@ export class PagedTable<V> {
     }
   }
 
-  async #commit(batch: PagedBuffer<V>, along: Along | null): Promise<void> {
+  async #commit(batch: PagedBuffer<V>, along: CommitExtras | null): Promise<void> {
     await this.#readBefore(batch)
     await this.#batches.write(batch, along)
     await this.#checkpointer.afterWrite()

@@ -2,7 +2,7 @@
 // the ones before it leave, and written as one commit. A transaction that waits for a page keeps the others waiting:
 // that is what makes them serializable without remembering what was read.
 
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { PagedBuffer, type PagedTransaction, type PagedView } from './paged-transaction.ts'
 
 /** Beyond this a batch is closed. */
@@ -10,23 +10,23 @@ const batchWrites = 8192
 
 interface Item<V> {
   readonly run: (tx: PagedTransaction<V>) => unknown
-  readonly along: Along | null
+  readonly along: CommitExtras | null
   resolve(result: unknown): void
   reject(error: unknown): void
 }
 
 export class PagedWriter<V> {
   readonly #rows: PagedView<V>
-  readonly #write: (batch: PagedBuffer<V>, along: Along | null) => Promise<void>
+  readonly #write: (batch: PagedBuffer<V>, along: CommitExtras | null) => Promise<void>
   #queue: Item<V>[] = []
   #working: Promise<void> | null = null
 
-  constructor(rows: PagedView<V>, write: (batch: PagedBuffer<V>, along: Along | null) => Promise<void>) {
+  constructor(rows: PagedView<V>, write: (batch: PagedBuffer<V>, along: CommitExtras | null) => Promise<void>) {
     this.#rows = rows
     this.#write = write
   }
 
-  submit<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along: Along | null = null): Promise<R> {
+  submit<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along: CommitExtras | null = null): Promise<R> {
     return new Promise<R>((resolve, reject) => {
       this.#queue.push({ run, along, resolve: resolve as (result: unknown) => void, reject })
       // Not at once: whatever is submitted in this moment belongs to one batch.

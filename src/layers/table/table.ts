@@ -1,9 +1,9 @@
 // A durable keyed map: get, set, ranges in key order, transactions over many keys, secondary indexes, rows that end by
 // themselves. One timeline a table (table/<name>), or one a tenant (table/<name>/<id>).
 
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
-import { type CheckpointPolicy, checkPolicy } from '../../core/economics.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import type { Validity } from '../../core/validity.ts'
 import { checkName, type Engine, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'

@@ -4,7 +4,7 @@
 // read has changed.
 
 import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { BatchWriter } from './batch.ts'
 import type { Offset, TableState } from './state.ts'
@@ -15,7 +15,7 @@ const batchWrites = 8192
 
 interface Item<V> {
   readonly run: (tx: Transaction<V>) => unknown
-  readonly along: Along | null
+  readonly along: CommitExtras | null
   /** It ran already and waited for something: what it did is checked, not run again, if it still holds. */
   readonly ran: { readonly buffer: Buffer<V>; readonly result: unknown } | null
   resolve(result: unknown): void
@@ -71,7 +71,7 @@ export class TableWriter<V> {
     this.#rows = rows
   }
 
-  submit<R>(run: (tx: Transaction<V>) => R | Promise<R>, along: Along | null = null): Promise<R> {
+  submit<R>(run: (tx: Transaction<V>) => R | Promise<R>, along: CommitExtras | null = null): Promise<R> {
     return new Promise<R>((resolve, reject) => {
       this.#queue.push({ run, along, ran: null, resolve: resolve as (result: unknown) => void, reject })
       // Not at once: whatever is submitted in this moment belongs to one batch.

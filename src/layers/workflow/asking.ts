@@ -2,7 +2,7 @@
 // the clock it waits by, and the record of what came of it. Each kind of command adds what it alone needs.
 
 import type { RepriseError } from '../../core/errors.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Alarms } from './alarms.ts'
 import type { Execution } from './execution.ts'
 import type { RunState } from './state.ts'
@@ -27,5 +27,5 @@ export interface CommandRun {
   /** Work on behalf of the run: it stays in memory until that is done. */
   spawn(work: () => Working): void
   /** One entry, durable when it resolves; then it is delivered to the code. */
-  record(type: string, data: unknown, along?: Along): Promise<void>
+  record(type: string, data: unknown, along?: CommitExtras): Promise<void>
 }

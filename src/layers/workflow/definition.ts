@@ -1,8 +1,8 @@
 // A workflow definition: a name and a function. It is a plain value; the engine runs it, and any process that works on
 // it can go on where another left off.
 
+import { checkPolicy } from '../../core/checkpoint-policy.ts'
 import { toMs } from '../../core/duration.ts'
-import { checkPolicy } from '../../core/economics.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import { resolveRetry } from '../../core/retry.ts'

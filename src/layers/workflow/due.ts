@@ -1,13 +1,13 @@
 // Runs that nobody has: made due, set aside with the reason, and given another chance.
 
 import type { Head } from '../../core/ports.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Kernel, newOperation } from '../../engine/kernel.ts'
 import { nameOf, queueOf } from './names.ts'
 
 /** What is written of a run that cannot go on: nobody claims it over and over, and it says why. */
-export function aside(status: 'diverged' | 'quarantined', error: unknown): Along {
+export function aside(status: 'diverged' | 'quarantined', error: unknown): CommitExtras {
   return { wakeup: null, queue: null, status, attributes: { problem: problemOf(error) } }
 }
 
@@ -34,11 +34,11 @@ export async function makeDue(engine: Host, head: Head): Promise<void> {
   engine.dispatcher.wake()
 }
 
-function dueNow(engine: Host): Along {
+function dueNow(engine: Host): CommitExtras {
   return { wakeup: engine.kernel.worker.now() }
 }
 
-async function change(kernel: Kernel, head: Head, along: Along): Promise<void> {
+async function change(kernel: Kernel, head: Head, along: CommitExtras): Promise<void> {
   const guard = { timeline: head.timeline, epoch: head.epoch }
   await kernel.committer.submit({ operation: newOperation(kernel.random), guard, ...along })
 }

@@ -4,7 +4,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, type RepriseError } from '../../core/errors.ts'
 import type { OutgoingMessage } from '../../core/ports.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Host } from '../../engine/host.ts'
 import type { CommandRun } from './asking.ts'
 import { cancelsReturned, failsUnseen } from './entries.ts'
@@ -14,7 +14,7 @@ import type { Mail } from './mail.ts'
 import type { Queries } from './queries.ts'
 import { leaveMessages } from './queue.ts'
 import type { Saga } from './saga.ts'
-import { endRides, type RidesRun } from './transaction.ts'
+import { dropSqlRows, type SqlResultsRun } from './transaction.ts'
 import type { Signals } from './waits.ts'
 
 /** Thrown by ctx.continueAsNew; not meant to be caught. */
@@ -40,16 +40,16 @@ export interface EndingRun extends Pick<CommandRun, 'state' | 'execution' | 'isL
   readonly mail: Pick<Mail, 'read' | 'idle'>
   readonly signals: Pick<Signals, 'taken'>
   readonly queries: Pick<Queries, 'taken'>
-  readonly rides: RidesRun['rides']
+  readonly sqlResults: SqlResultsRun['sqlResults']
   readonly host: {
     readonly engine: Host
     hasMail(timeline: TimelineId): Promise<boolean>
     poke(timeline: string): void
   }
   checkpointIfDue(): void
-  write(entries: readonly Draft[], along?: Along): Promise<unknown>
+  write(entries: readonly Draft[], along?: CommitExtras): Promise<unknown>
   /** The last entry, with the release: then the run is no longer ours. */
-  release(because: 'ended', entries: readonly Draft[], along: Along): Promise<void>
+  release(because: 'ended', entries: readonly Draft[], along: CommitExtras): Promise<void>
 }
 
 /** The end of one execution: another one has an end of its own. */
@@ -109,7 +109,7 @@ export class Ending {
   }
 
   /** A person, or whoever may, ends it at once: nothing is undone. */
-  async terminate(entry: Draft, along: Along): Promise<void> {
+  async terminate(entry: Draft, along: CommitExtras): Promise<void> {
     await this.#release(entry, 'terminated', this.#leaveQueue(), along)
   }
 
@@ -198,7 +198,7 @@ export class Ending {
       const id = `child:${open.id}:${state.generation}`
       send.push(host.engine.message(parent.timeline, 'child', { command: parent.command, ...news }, id))
     }
-    await this.#release(entry, status, send, endRides(this.#run))
+    await this.#release(entry, status, send, dropSqlRows(this.#run))
     if (parent) host.poke(parent.timeline)
   }
 
@@ -207,7 +207,7 @@ export class Ending {
     return leaveMessages(host.engine, open.id, state)
   }
 
-  async #release(entry: Draft, status: string, send: readonly OutgoingMessage[], along: Along): Promise<void> {
+  async #release(entry: Draft, status: string, send: readonly OutgoingMessage[], along: CommitExtras): Promise<void> {
     const gone = { wakeup: null, queue: null, status, ...(send.length > 0 && { send }) }
     await this.#run.release('ended', [entry], { ...gone, ...along })
   }

@@ -5,8 +5,8 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
 import { whenDrained } from '../../engine/commit/drained.ts'
+import { thisTick } from '../../engine/event-loop-tick.ts'
 import { userLine } from '../../engine/guard/refusal.ts'
-import { thisTurn } from '../../engine/turn.ts'
 import { type Asked, Command, type CommandKind, Given, tolerated } from './command.ts'
 import { describeItem, divergence, type Expected } from './divergence.ts'
 import type { Item } from './entries.ts'
@@ -122,7 +122,7 @@ export class Execution {
    * waited for something that no history has: then it is blamed for that.
    */
   blameIfLate(): RepriseError | null {
-    if (this.isReplaying || this.isStopped || this.#isDraining || this.#restedIn === thisTurn()) return null
+    if (this.isReplaying || this.isStopped || this.#isDraining || this.#restedIn === thisTick()) return null
     const at = userLine()
     const why =
       'after waiting for something that history does not have (a client, a stream, another promise, an import)'
@@ -277,7 +277,7 @@ export class Execution {
 
   readonly #drained = (): void => {
     this.#isDraining = false
-    this.#restedIn = thisTurn()
+    this.#restedIn = thisTick()
     this.#pump()
   }
 
@@ -372,7 +372,7 @@ export class Execution {
     this.#suspicion += 1
     const again = () => {
       this.#isDraining = false
-      this.#restedIn = thisTurn()
+      this.#restedIn = thisTick()
       this.#pump()
     }
     this.#isDraining = true

@@ -5,7 +5,7 @@
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock, Message, Sql } from '../../core/ports.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
@@ -30,7 +30,7 @@ import { Residency, type ResidentRun } from './residency.ts'
 import { Saga, type SagaRun } from './saga.ts'
 import { enterScope, leaveScope, stepName } from './scope.ts'
 import { itemOf, noCommand, own, type RunState } from './state.ts'
-import { type ResultsTable, Rides, recoverRides } from './transaction.ts'
+import { type ResultsTable, recoverSqlResults, SqlResults } from './transaction.ts'
 import { Signals } from './waits.ts'
 import { Work, type Working } from './work.ts'
 
@@ -88,7 +88,7 @@ export class Instance implements Parts {
   readonly alarms: Alarms
   readonly mail: Mail
   readonly queries: Queries
-  readonly rides = new Rides()
+  readonly sqlResults = new SqlResults()
   readonly attempts = new Map<string, Attempt>()
   readonly recorder: Recorder
   readonly work: Work
@@ -202,10 +202,10 @@ export class Instance implements Parts {
 
   /** Makes ready what a replay needs from outside of history, then begins. */
   load(): void {
-    const rides = recoverRides(this)
-    if (rides === null) this.#beginLoaded()
+    const sqlResults = recoverSqlResults(this)
+    if (sqlResults === null) this.#beginLoaded()
     else
-      rides.then(
+      sqlResults.then(
         () => this.#beginLoaded(),
         (error) => this.leave({ because: 'broken', error }),
       )
@@ -257,7 +257,7 @@ export class Instance implements Parts {
 
   /** Reads through the user's SQL, outside of any entry. */
   async readSql<T>(call: (sql: Sql) => Promise<T> | T): Promise<T> {
-    return (await this.open.write([], { ride: call })).ridden as T
+    return (await this.open.write([], { userSql: call })).sqlResult as T
   }
 
   /** Resolves when history is used up and everything that could run has run. */
@@ -312,11 +312,11 @@ export class Instance implements Parts {
   }
 
   /** One entry, durable when it resolves. It is delivered to the code by `#written`. */
-  record(type: string, data: unknown, along?: Along): Promise<void> {
+  record(type: string, data: unknown, along?: CommitExtras): Promise<void> {
     return this.recorder.record(type, data, along) as Promise<void>
   }
 
-  write(entries: readonly Draft[], along?: Along): Promise<unknown> {
+  write(entries: readonly Draft[], along?: CommitExtras): Promise<unknown> {
     return this.recorder.write(entries, along)
   }
 
@@ -348,7 +348,7 @@ export class Instance implements Parts {
   }
 
   /** The last entries go with the release: nothing more may be written through this handle. */
-  async release(because: 'ended' | 'waiting', entries: readonly Draft[], along: Along): Promise<void> {
+  async release(because: 'ended' | 'waiting', entries: readonly Draft[], along: CommitExtras): Promise<void> {
     await this.write(entries, { ...along, release: true })
     this.open.break(this.host.letGo)
     this.leave({ because })

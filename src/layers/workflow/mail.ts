@@ -4,7 +4,7 @@
 import type { MessageId } from '../../core/coordinate.ts'
 import { type DatedMail, dateMail, nextFacts } from '../../core/order-of-facts.ts'
 import type { Message } from '../../core/ports.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { CommandRun } from './asking.ts'
@@ -40,7 +40,7 @@ export interface MailedRun extends Pick<CommandRun, 'state' | 'execution' | 'ala
   /** Resolves when all of history was delivered and the code waits. */
   atRest(): Promise<void>
   readMessage(message: Message): unknown
-  write(entries: readonly Draft[], along: Along): Promise<unknown>
+  write(entries: readonly Draft[], along: CommitExtras): Promise<unknown>
   terminate(entry: Draft, consume: readonly MessageId[]): Promise<void>
 }
 

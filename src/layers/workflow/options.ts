@@ -1,7 +1,7 @@
 // What a definition says of all its runs, and what is said when one is started.
 
+import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import type { Duration } from '../../core/duration.ts'
-import type { CheckpointPolicy } from '../../core/economics.ts'
 import type { Attribute } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import type { RetryPolicy } from '../../core/retry.ts'

@@ -3,7 +3,7 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute } from '../../core/ports.ts'
-import type { Along, Written } from '../../engine/commit/writer.ts'
+import type { CommitExtras, Written } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
@@ -22,7 +22,7 @@ interface Pending {
 /** On its way: what is written, what of it was waiting before, and what to do if it cannot be stored. */
 interface Writing {
   readonly entries: readonly NewEntry[]
-  readonly along: Along | undefined
+  readonly along: CommitExtras | undefined
   readonly before: Pending
   readonly otherwise: ((error: unknown) => Promise<unknown>) | undefined
 }
@@ -56,7 +56,7 @@ export class Recorder {
   record(
     type: string,
     data: unknown,
-    along?: Along,
+    along?: CommitExtras,
     otherwise?: (error: unknown) => Promise<unknown>,
   ): Promise<unknown> {
     try {
@@ -83,7 +83,11 @@ export class Recorder {
   }
 
   /** Not an async function: this is the hot path, and each of those costs promises. */
-  write(entries: readonly Draft[], along?: Along, otherwise?: (error: unknown) => Promise<unknown>): Promise<unknown> {
+  write(
+    entries: readonly Draft[],
+    along?: CommitExtras,
+    otherwise?: (error: unknown) => Promise<unknown>,
+  ): Promise<unknown> {
     if (!this.#batcher && this.#along === noPending) {
       return this.#persist({ entries: this.#stamped(entries), along, before: noPending, otherwise })
     }
@@ -92,7 +96,7 @@ export class Recorder {
 
   async #writeAfter(
     entries: readonly Draft[],
-    along: Along | undefined,
+    along: CommitExtras | undefined,
     otherwise: Writing['otherwise'],
   ): Promise<unknown> {
     // What cannot be stored is refused before anything that waits is taken along.
@@ -151,7 +155,7 @@ export class Recorder {
   #persist(writing: Writing): Promise<unknown> {
     const { open, isLeaving } = this.#run
     if (isLeaving) return Promise.reject(new RepriseError('CLOSED', `${open.id} has left this process`))
-    return open.write(writing.entries, writing.along).then(riddenOf, (error) => this.#refused(writing, error))
+    return open.write(writing.entries, writing.along).then(sqlResultOf, (error) => this.#refused(writing, error))
   }
 
   async #refused(writing: Writing, error: unknown): Promise<unknown> {
@@ -181,8 +185,8 @@ export class Recorder {
   }
 }
 
-function riddenOf({ ridden }: Written): unknown {
-  return ridden
+function sqlResultOf({ sqlResult }: Written): unknown {
+  return sqlResult
 }
 
 function isUnstorable(error: unknown): boolean {

@@ -2,7 +2,7 @@
 // the time at which it wants to come back.
 
 import type { Clock } from '../../core/ports.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { CommandRun } from './asking.ts'
 import type { Mail } from './mail.ts'
 import type { Recorder } from './recorder.ts'
@@ -23,7 +23,7 @@ export interface ResidentRun
   readonly signals: Pick<Signals, 'isAwaited'>
   readonly recorder: Pick<Recorder, 'flush'>
   /** The last entries of this process, with the release. */
-  release(because: 'waiting', entries: readonly { type: string; data: unknown }[], along: Along): Promise<void>
+  release(because: 'waiting', entries: readonly { type: string; data: unknown }[], along: CommitExtras): Promise<void>
 }
 
 export class Residency {

@@ -3,7 +3,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import type { Duration } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { newId } from '../../engine/kernel.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
 import { refuseMoved } from '../../engine/tools/moved.ts'
@@ -215,7 +215,7 @@ export class WorkflowRun<Output = unknown> {
   /** A change from outside, to a run that nobody executes. */
   async #change(
     entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown; readonly key?: string }[],
-    along: Along = this.#due(),
+    along: CommitExtras = this.#due(),
   ): Promise<void> {
     const open = await whileAwaited(this.#host.take(this.timeline), this.#host.kernel.clock)
     const time = Math.max(this.#host.kernel.worker.now(), open.state.lastAt)

@@ -145,7 +145,7 @@ function apply(state: RunState, entry: Entry): RunState {
     case 'settled':
       return withOpen(next, data.id, { held: false, began: false })
     case 'rode':
-      return { ...next, journal: withRidden(state.journal, data.id, data.result) }
+      return { ...next, journal: withSqlResult(state.journal, data.id, data.result) }
     case 'failed':
     case 'timer':
     case 'child':
@@ -303,7 +303,7 @@ function without<T>(record: Readonly<Record<string, T>>, id: string | undefined)
   return rest
 }
 
-function withRidden(journal: Journal, id: string, result: unknown): Journal {
+function withSqlResult(journal: Journal, id: string, result: unknown): Journal {
   return journalOf(
     itemsOf(journal).map((item) => (item.kind === 'done' && item.id === id ? { ...item, result, rode: null } : item)),
   )

@@ -7,7 +7,7 @@ import { isReprise } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Sql } from '../../core/ports.ts'
 import { decideRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { openRow, rowName, sealRow } from '../../engine/seal/row.ts'
 import type { CommandRun } from './asking.ts'
@@ -31,7 +31,7 @@ const secretBytes = 32
 const plainName = /^[0-9a-f]{16}$/
 
 /** Values that the SQL of this run returned, until they are in history. */
-export class Rides {
+export class SqlResults {
   /** Rows that were written and may go. */
   readonly rows: string[] = []
   #results: Map<string, unknown> | null = null
@@ -43,21 +43,21 @@ export class Rides {
 }
 
 /** What the results of transactions need of their run. */
-export interface RidesRun {
+export interface SqlResultsRun {
   readonly state: CommandRun['state']
-  readonly rides: Rides
+  readonly sqlResults: SqlResults
   readonly kernel: Pick<Kernel, 'codec' | 'random'>
   /** Reads through the user's SQL, outside of any entry. */
   readSql<T>(call: (sql: Sql) => Promise<T> | T): Promise<T>
 }
 
 /** What a transaction needs of its run. */
-export interface TransactionRun extends CommandRun, RidesRun {
+export interface TransactionRun extends CommandRun, SqlResultsRun {
   readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
   readonly saga: Pick<Saga, 'add'>
   readonly recorder: Pick<Recorder, 'alongNext' | 'flush'>
   readonly host: { readonly results: ResultsTable }
-  write(entries: readonly { readonly type: string; readonly data: unknown }[], along: Along): Promise<unknown>
+  write(entries: readonly { readonly type: string; readonly data: unknown }[], along: CommitExtras): Promise<unknown>
 }
 
 export function askTransaction<T>(
@@ -77,7 +77,7 @@ export function askTransaction<T>(
     onItem(command, item) {
       if (item.kind === 'failed') return command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
       if (item.kind !== 'done') return
-      const result = item.rode !== null ? run.rides.results.get(id) : item.result
+      const result = item.rode !== null ? run.sqlResults.results.get(id) : item.result
       if (item.rode !== null)
         run.recorder.alongNext({ type: 'rode', data: result === undefined ? { id } : { id, result } })
       if (options.compensate) {
@@ -100,7 +100,7 @@ export function askTransaction<T>(
     if (notBefore > run.now()) return beginAt(command, notBefore)
     const { failures } = own(run.state.open, id, noCommand)
     try {
-      await ride(run, id, call as Call<unknown>)
+      await commitWithSql(run, id, call as Call<unknown>)
     } catch (error) {
       if (!isReprise(error, 'RIDER_FAILED')) throw error
       const cause = error.cause ?? error
@@ -118,57 +118,57 @@ export function askTransaction<T>(
   }
 }
 
-async function ride(run: TransactionRun, id: string, call: Call<unknown>): Promise<void> {
+async function commitWithSql(run: TransactionRun, id: string, call: Call<unknown>): Promise<void> {
   const key = run.keyOf(id)
   const rode = toHex(run.kernel.random.bytes(secretBytes))
   await run.host.results.prepare(run)
   await run.recorder.flush()
   const { codec } = run.kernel
   await run.write([{ type: 'done', data: { id, rode } }], {
-    ride: async (sql) => {
+    userSql: async (sql) => {
       const result = await leaveScope(() => call(sql, { key }))
-      run.rides.results.set(id, result)
+      run.sqlResults.results.set(id, result)
       if (result === undefined || sql.dialect === 'memory') return
       const bytes = codec.encode(result)
-      for (const row of run.rides.rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
+      for (const row of run.sqlResults.rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
       const row = rowName(rode)
       await sql.run(`INSERT INTO ${table} (ride, value) VALUES (?, ?)`, row, sealRow(rode, bytes))
-      run.rides.rows.push(row)
-      run.rides.results.set(id, codec.decode(bytes))
+      run.sqlResults.rows.push(row)
+      run.sqlResults.results.set(id, codec.decode(bytes))
     },
   })
 }
 
 /** After a crash between the commit and the next entry: what the SQL returned is in the table. Null: nothing to look for. */
-export function recoverRides(run: RidesRun): Promise<void> | null {
+export function recoverSqlResults(run: SqlResultsRun): Promise<void> | null {
   const missing = itemsOf(run.state.journal).filter((item) => item.kind === 'done' && item.rode !== null)
-  return missing.length > 0 ? readRides(run, missing) : null
+  return missing.length > 0 ? readSqlResults(run, missing) : null
 }
 
-async function readRides(run: RidesRun, missing: readonly Item[]): Promise<void> {
+async function readSqlResults(run: SqlResultsRun, missing: readonly Item[]): Promise<void> {
   for (const item of missing) {
     if (item.kind !== 'done' || item.rode === null) continue
     const { rode } = item
     const row = await run.readSql((sql) =>
       sql.dialect === 'memory'
         ? undefined
-        : sql.get(`SELECT ride, value FROM ${table} WHERE ride = ? OR ride = ?`, rowName(rode), rode),
+        : sql.get(`SELECT ride AS name, value FROM ${table} WHERE ride = ? OR ride = ?`, rowName(rode), rode),
     )
     if (!row) continue
     const value = new Uint8Array(row.value as Uint8Array)
     // Rows from before they were sealed are named by the secret itself.
-    const plain = row.ride === rode ? value : openRow(rode, value)
-    run.rides.results.set(item.id, run.kernel.codec.decode(plain))
-    run.rides.rows.push(String(row.ride))
+    const plain = row.name === rode ? value : openRow(rode, value)
+    run.sqlResults.results.set(item.id, run.kernel.codec.decode(plain))
+    run.sqlResults.rows.push(String(row.name))
   }
 }
 
 /** The last commit takes the run's last row along. */
-export function endRides(run: Pick<RidesRun, 'rides'>) {
-  const { rows } = run.rides
+export function dropSqlRows(run: Pick<SqlResultsRun, 'sqlResults'>) {
+  const { rows } = run.sqlResults
   if (rows.length === 0) return {}
   return {
-    ride: async (sql: Sql) => {
+    userSql: async (sql: Sql) => {
       for (const row of rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
     },
   }
@@ -178,7 +178,7 @@ export function endRides(run: Pick<RidesRun, 'rides'>) {
 export class ResultsTable {
   #made: Promise<void> | null = null
 
-  async prepare(run: Pick<RidesRun, 'readSql'>): Promise<void> {
+  async prepare(run: Pick<SqlResultsRun, 'readSql'>): Promise<void> {
     this.#made ??= run.readSql(createTable).catch(async (error) => {
       // Two processes that make it in the same moment: one of them fails, and then it is there.
       if (!isReprise(error, 'RIDER_FAILED')) throw error
@@ -204,10 +204,10 @@ export async function sealResults(sql: Sql): Promise<number> {
     sql.dialect === 'sqlite' ? 'SELECT name FROM sqlite_schema WHERE name = ?' : 'SELECT to_regclass(?) AS name'
   if (!(await sql.get(schema, table))?.name) return 0
   let count = 0
-  for (const { ride, value } of await sql.all(`SELECT ride, value FROM ${table}`)) {
-    if (!plainName.test(String(ride))) continue
-    const sealed = sealRow(String(ride), new Uint8Array(value as Uint8Array))
-    await sql.run(`UPDATE ${table} SET ride = ?, value = ? WHERE ride = ?`, rowName(String(ride)), sealed, String(ride))
+  for (const { name, value } of await sql.all(`SELECT ride AS name, value FROM ${table}`)) {
+    if (!plainName.test(String(name))) continue
+    const sealed = sealRow(String(name), new Uint8Array(value as Uint8Array))
+    await sql.run(`UPDATE ${table} SET ride = ?, value = ? WHERE ride = ?`, rowName(String(name)), sealed, String(name))
     count += 1
   }
   return count

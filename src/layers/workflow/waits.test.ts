@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 import type { Asked, Command } from './command.ts'
 import { Signals } from './waits.ts'
 
-type Run = ConstructorParameters<typeof Signals>[0]
+type SignalsRun = ConstructorParameters<typeof Signals>[0]
 
 class FakeRun {
   readonly set = new Set<string>()
@@ -51,7 +51,7 @@ it('each signal goes to one wait of its name, both in their order, whichever com
   fc.assert(
     fc.property(moves, (moves) => {
       const run = new FakeRun()
-      const signals = new Signals(run as unknown as Run)
+      const signals = new Signals(run as unknown as SignalsRun)
       const scope = scopeAt('')
       const sent: Record<string, number[]> = { x: [], y: [] }
       const waits: Record<string, number[]> = { x: [], y: [] }
@@ -78,7 +78,7 @@ it('each signal goes to one wait of its name, both in their order, whichever com
 
 it('a wait that ran out takes no signal, and its time is no longer kept', () => {
   const run = new FakeRun()
-  const signals = new Signals(run as unknown as Run)
+  const signals = new Signals(run as unknown as SignalsRun)
   void signals.ask(scopeAt(''), 'x', { timeout: '1s' })
   void signals.ask(scopeAt('b'), 'x', { timeout: '1s', otherwise: 'nothing' })
   expect(run.set.size).toBe(2)
@@ -91,7 +91,7 @@ it('a wait that ran out takes no signal, and its time is no longer kept', () => 
 })
 
 it('what waits below a path took is told once', () => {
-  const signals = new Signals(new FakeRun() as unknown as Run)
+  const signals = new Signals(new FakeRun() as unknown as SignalsRun)
   for (const [seq, path] of ['~loop.1', '~loop.1/~all.0', '~loop.10', 'other'].entries()) {
     signals.deliver({ kind: 'signal', name: path, value: 0, at: 0, seq })
     void signals.ask(scopeAt(path), path, {})

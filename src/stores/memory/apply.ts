@@ -5,8 +5,8 @@ import type { Changes } from '../../core/commit/changes.ts'
 import { mergeAttributes } from '../../core/commit/decide.ts'
 import type { HeadFacts } from '../../core/commit/view.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
-import type { ManifestMark, ManifestRecord, NewManifest, OutgoingMessage, Run } from '../../core/ports.ts'
-import { Log } from './shared.ts'
+import type { EntryRun, ManifestMark, ManifestRecord, NewManifest, OutgoingMessage } from '../../core/ports.ts'
+import { Log } from './copy-on-write.ts'
 import { copyRun } from './view.ts'
 import { type MessageRow, messageKey, type Space, type TimelineRow } from './world.ts'
 
@@ -98,7 +98,7 @@ function archive(
   return { ...row, ...goesOnFrom, serial: space.nextSerial++, runs: new Log(), catalog: [], updatedAt: now }
 }
 
-function append(space: Space, row: TimelineRow, given: Run): TimelineRow {
+function append(space: Space, row: TimelineRow, given: EntryRun): TimelineRow {
   const run = { ...copyRun(given), number: space.nextFeedNumber++ }
   space.feed = space.feed.append({ serial: row.serial, run })
   return { ...row, runs: row.runs.append(run) }

@@ -8,7 +8,7 @@ import { commitView } from './commit-view.ts'
 import { toHead } from './view.ts'
 import type { Space } from './world.ts'
 
-/** A trial says what the answer would be and applies nothing: a rider is asked between the two. */
+/** A trial says what the answer would be and applies nothing: the user's SQL is asked between the two. */
 export function commitOne(space: Space, commit: Commit, now: number, isTrial = false): Outcome {
   try {
     const { outcome, changes } = decide(commitView(space, now), commit)

@@ -4,10 +4,10 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { OperationId, TimelineId, WorkerId } from '../../core/coordinate.ts'
-import type { Commit, Hash, Run, Store } from '../../core/ports.ts'
-import { originDigest, packRun, verifyRun } from '../../core/run.ts'
+import { originDigest, packEntries, verifyEntries } from '../../core/entry-run.ts'
+import type { Commit, EntryRun, Hash, Store } from '../../core/ports.ts'
+import { Log, SharedMap } from './copy-on-write.ts'
 import { cells, createWorld, type MemoryWorld, openMemory, snapshot } from './index.ts'
-import { Log, SharedMap } from './shared.ts'
 
 const hash: Hash = (bytes) => new Uint8Array(createHash('sha256').update(bytes).digest())
 const id = 'a' as TimelineId
@@ -56,14 +56,14 @@ describe('a world', () => {
     const [run] = await store.read(id, 0, 1000)
     expect(run!.digest).toEqual(digest)
     const before = { seq: 0, digest: originDigest(hash, id) }
-    expect(() => verifyRun(hash, id, run!, before)).toThrow(/HISTORY_DAMAGED/)
+    expect(() => verifyEntries(hash, id, run!, before)).toThrow(/HISTORY_DAMAGED/)
     expect((await store.inspect()).map((fault) => fault.what)).toEqual(['it does not match its digest'])
   })
 
   it('lets go of most of the feed once most of it was trimmed, and keeps its order', async () => {
     const world = createWorld()
     const store = open(world)
-    let digest = new Uint8Array() as Run['digest']
+    let digest = new Uint8Array() as EntryRun['digest']
     for (let n = 0; n < 1500; n++) digest = await append(store, `${n}`)
     const trim = { seq: 1500, digest, restsOn: [] }
     const guard = { timeline: id, epoch: 1 }
@@ -120,12 +120,12 @@ describe('the shared containers', () => {
   })
 })
 
-async function append(store: Store, text: string): Promise<Run['digest']> {
+async function append(store: Store, text: string): Promise<EntryRun['digest']> {
   const [head] = await store.head([id])
   const before = head?.digest ?? originDigest(hash, id)
   const seq = head?.seq ?? 0
   const data = new TextEncoder().encode(text)
-  const run = packRun(hash, { before, first: seq + 1, epoch: 1 }, [{ type: 'noted', version: 1, time: 0, data }])
+  const run = packEntries(hash, { before, first: seq + 1, epoch: 1 }, [{ type: 'noted', version: 1, time: 0, data }])
   const operation = `${text} ${seq}` as OperationId
   const commit: Commit = head
     ? { operation, guard: { timeline: id, epoch: head.epoch, seq, digest: before }, run }
@@ -136,7 +136,7 @@ async function append(store: Store, text: string): Promise<Run['digest']> {
         run,
       }
   const [outcome] = await store.commit([commit])
-  expect(outcome).toMatchObject({ ok: true, wasApplied: false })
+  expect(outcome).toMatchObject({ ok: true, isDuplicate: false })
   return run.digest
 }
 

@@ -2,7 +2,7 @@
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import type { Change, Rewritable, Rewritten, RunChange } from '../../core/ports.ts'
-import { Log } from './shared.ts'
+import { Log } from './copy-on-write.ts'
 import { type MessageRow, messageKey, type RunRow, type Space } from './world.ts'
 
 /** Everything at once: nobody waits for a world in memory. */

@@ -11,6 +11,7 @@ import type {
   ClaimRequest,
   Commit,
   CursorRow,
+  EntryRun,
   FeedFilter,
   FeedPage,
   FeedPosition,
@@ -21,7 +22,6 @@ import type {
   Outcome,
   Rewritable,
   Rewritten,
-  Run,
   RunChange,
   Sql,
   Store,
@@ -79,38 +79,38 @@ class MemoryStore implements Store {
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
     const space = this.#space()
     for (const commit of commits) checkCommit(commit)
-    const hasRider = commits.some((commit) => commit.ride)
-    const outcomes = await this.#world.turn.run(() =>
-      hasRider ? this.#commitRiding(space, commits) : commits.map((one) => commitOne(space, one, this.#clock())),
+    const hasUserSql = commits.some((commit) => commit.userSql)
+    const outcomes = await this.#world.writeLock.run(() =>
+      hasUserSql ? this.#commitWithSql(space, commits) : commits.map((one) => commitOne(space, one, this.#clock())),
     )
     if (commits.some((commit) => commit.trim || commit.forget)) compactFeed(space)
-    if (outcomes.some((outcome) => outcome.ok && !outcome.wasApplied)) {
+    if (outcomes.some((outcome) => outcome.ok && !outcome.isDuplicate)) {
       this.#wake(space, commits.some(mayMakeDue))
     }
     return outcomes
   }
 
-  async #commitRiding(space: Space, commits: readonly Commit[]): Promise<Outcome[]> {
+  async #commitWithSql(space: Space, commits: readonly Commit[]): Promise<Outcome[]> {
     const outcomes: Outcome[] = []
     for (const commit of commits) outcomes.push(await this.#commitOne(space, commit))
     return outcomes
   }
 
-  /** The rider is asked between a trial and the real step, so that nobody reads what it may still take back. */
+  /** The user's SQL is asked between a trial and the real step, so that nobody reads what it may still take back. */
   async #commitOne(space: Space, commit: Commit): Promise<Outcome> {
-    if (!commit.ride) return commitOne(space, commit, this.#clock())
+    if (!commit.userSql) return commitOne(space, commit, this.#clock())
     const trial = commitOne(space, commit, this.#clock(), true)
-    if (!trial.ok || trial.wasApplied) return trial
+    if (!trial.ok || trial.isDuplicate) return trial
     try {
-      const ridden = await commit.ride(noSql)
+      const sqlResult = await commit.userSql(noSql)
       const outcome = commitOne(space, commit, this.#clock())
-      return outcome.ok ? { ...outcome, ridden } : outcome
+      return outcome.ok ? { ...outcome, sqlResult } : outcome
     } catch (cause) {
       return refusal(space, commit, riderFailed(cause), this.#clock())
     }
   }
 
-  async read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]> {
+  async read(timeline: TimelineId, after: number, bytesMax: number): Promise<EntryRun[]> {
     const row = this.#space().timelines.get(timeline)
     return row ? readRuns(row, after, bytesMax) : []
   }
@@ -131,7 +131,7 @@ class MemoryStore implements Store {
 
   async claim(request: ClaimRequest): Promise<Head[]> {
     const space = this.#space()
-    return this.#world.turn.run(() => claim(space, request, this.#clock()))
+    return this.#world.writeLock.run(() => claim(space, request, this.#clock()))
   }
 
   async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {
@@ -171,7 +171,7 @@ class MemoryStore implements Store {
 
   async retire(workers: readonly WorkerId[]): Promise<void> {
     const space = this.#space()
-    await this.#world.turn.run(() => retire(space, workers, this.#clock()))
+    await this.#world.writeLock.run(() => retire(space, workers, this.#clock()))
     this.#wake(space, true)
   }
 
@@ -187,7 +187,7 @@ class MemoryStore implements Store {
 
   async sweepMark(raiseTo = 0): Promise<number> {
     const space = this.#space()
-    return this.#world.turn.run(() => {
+    return this.#world.writeLock.run(() => {
       space.sweepMark = Math.max(space.sweepMark, raiseTo)
       return space.sweepMark
     })
@@ -195,12 +195,12 @@ class MemoryStore implements Store {
 
   async rewrite(kind: Rewritable, change: Change): Promise<Rewritten> {
     const space = this.#space()
-    return this.#world.turn.run(() => rewrite(space, kind, change))
+    return this.#world.writeLock.run(() => rewrite(space, kind, change))
   }
 
   async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
     const space = this.#space()
-    return this.#world.turn.run(() => replace(space, timeline, runs))
+    return this.#world.writeLock.run(() => replace(space, timeline, runs))
   }
 
   async inspect(): Promise<StoreFault[]> {
@@ -221,7 +221,7 @@ class MemoryStore implements Store {
 
   async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
     const space = this.#space()
-    return this.#world.turn.run(() => tidy(space, before))
+    return this.#world.writeLock.run(() => tidy(space, before))
   }
 
   async scrub(): Promise<readonly string[]> {

@@ -2,7 +2,7 @@
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import type { WorkerRecord } from '../../core/ports.ts'
-import { Log } from './shared.ts'
+import { Log } from './copy-on-write.ts'
 import type { Space } from './world.ts'
 
 const feedSlack = 1024

@@ -3,13 +3,13 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import {
+  type EntryRun,
   type FeedFilter,
   type FeedItem,
   type FeedPage,
   type FeedPosition,
   feedStart,
   type Head,
-  type Run,
   type TimelineQuery,
   type WorkerRow,
 } from '../../core/ports.ts'
@@ -46,12 +46,12 @@ export function toWorkerRow({ retiredAt, ...worker }: WorkerState, now: number):
   }
 }
 
-export function copyRun(run: Run): Run {
+export function copyRun(run: EntryRun): EntryRun {
   return { first: run.first, count: run.count, digest: new Uint8Array(run.digest), bytes: new Uint8Array(run.bytes) }
 }
 
-export function readRuns(row: TimelineRow, after: number, bytesMax: number): Run[] {
-  const runs: Run[] = []
+export function readRuns(row: TimelineRow, after: number, bytesMax: number): EntryRun[] {
+  const runs: EntryRun[] = []
   let bytes = 0
   let index = row.runs.search((run) => run.first + run.count - 1 > after)
   for (; index < row.runs.length; index++) {

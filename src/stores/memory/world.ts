@@ -4,9 +4,9 @@
 
 import type { HeadFacts } from '../../core/commit/view.ts'
 import type { ManifestId, MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
-import type { Attribute, CursorRow, ManifestRecord, Message, Run, WorkerRecord } from '../../core/ports.ts'
-import { Log, SharedMap } from './shared.ts'
-import { Turn } from './turn.ts'
+import type { Attribute, CursorRow, EntryRun, ManifestRecord, Message, WorkerRecord } from '../../core/ports.ts'
+import { Log, SharedMap } from './copy-on-write.ts'
+import { WriteLock } from './write-lock.ts'
 
 export interface TimelineRow extends HeadFacts {
   /** What the feed knows it by: it survives a renaming. */
@@ -23,7 +23,7 @@ export interface TimelineRow extends HeadFacts {
   readonly catalog: readonly ManifestRecord[]
 }
 
-export interface RunRow extends Run {
+export interface RunRow extends EntryRun {
   /** Its place in the feed. */
   readonly number: number
 }
@@ -73,12 +73,12 @@ export interface MemoryWorld {
   readonly spaces: Map<string, Space>
   /** Not data: who listens, and whose turn it is to write. A snapshot starts without them. */
   readonly listeners: Set<{ readonly space: Space; readonly wake: (mayBeDue: boolean) => void }>
-  readonly turn: Turn
+  readonly writeLock: WriteLock
 }
 
 /** @example const world = createWorld(); openMemory({ namespace: 'shop', hash, world }) */
 export function createWorld(): MemoryWorld {
-  return { spaces: new Map(), listeners: new Set(), turn: new Turn() }
+  return { spaces: new Map(), listeners: new Set(), writeLock: new WriteLock() }
 }
 
 /** The world as it is now; what either does later is not seen by the other. Costs a few objects a namespace. */

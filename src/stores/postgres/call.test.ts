@@ -5,8 +5,8 @@ import type { Duplex } from 'node:stream'
 import pg from 'pg'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName } from '../../../test/support/schema.ts'
-import { type Commit, feedStart, type Run, type Store } from '../../core/ports.ts'
-import { originDigest, packRun } from '../../core/run.ts'
+import { originDigest, packEntries } from '../../core/entry-run.ts'
+import { type Commit, type EntryRun, feedStart, type Store } from '../../core/ports.ts'
 import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
 import { callText, statementName } from './call.ts'
 import { functionName } from './functions.ts'
@@ -40,9 +40,9 @@ function appending(id: string, seq: number, more: Partial<Commit> = {}): Commit 
   return { operation: asOperation(`${id}-${seq}`), guard, run: runAt(id, seq), ...more }
 }
 
-function runAt(id: string, seq: number): Run {
+function runAt(id: string, seq: number): EntryRun {
   const draft = { type: 'noted', version: 1, time: 1, data: utf8(`${id} ${seq}`) }
-  return packRun(hash, { before: originDigest(hash, asTimeline(id)), first: seq + 1, epoch: 1 }, [draft])
+  return packEntries(hash, { before: originDigest(hash, asTimeline(id)), first: seq + 1, epoch: 1 }, [draft])
 }
 
 const prepared = "SELECT name FROM pg_prepared_statements WHERE name LIKE 'reprise%' AND name <> 'reprise_rider'"
@@ -52,11 +52,11 @@ describe('calls', () => {
     const store = await openStore('prepared', shared, 1)
     await store.commit([taking('p/a')])
     for (let seq = 0; seq < 3; seq++) await store.commit([appending('p/a', seq)])
-    const [outcome] = await store.commit([appending('p/a', 3, { ride: (sql) => sql.all(prepared) })])
+    const [outcome] = await store.commit([appending('p/a', 3, { userSql: (sql) => sql.all(prepared) })])
     const names = ['commit', 'append_one'].map((name, i) =>
       statementName(callText(functionName(`"${schema}"`, name), [5, 10][i]!)),
     )
-    expect(outcome).toMatchObject({ ok: true, ridden: expect.arrayContaining(names.map((name) => ({ name }))) })
+    expect(outcome).toMatchObject({ ok: true, sqlResult: expect.arrayContaining(names.map((name) => ({ name }))) })
   })
 
   it('go on when their statements were taken away', async () => {
@@ -64,12 +64,12 @@ describe('calls', () => {
     await store.commit([taking('t/a')])
     await store.commit([appending('t/a', 0)])
     const takeAway = "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$"
-    await store.commit([appending('t/a', 1, { ride: (sql) => sql.run(takeAway) })])
-    expect(await store.commit([appending('t/a', 2)])).toMatchObject([{ ok: true, seq: 3, wasApplied: false }])
+    await store.commit([appending('t/a', 1, { userSql: (sql) => sql.run(takeAway) })])
+    expect(await store.commit([appending('t/a', 2)])).toMatchObject([{ ok: true, seq: 3, isDuplicate: false }])
     // That session went, and in the next one they are prepared as ever.
-    const [outcome] = await store.commit([appending('t/a', 3, { ride: (sql) => sql.all(prepared) })])
+    const [outcome] = await store.commit([appending('t/a', 3, { userSql: (sql) => sql.all(prepared) })])
     const name = statementName(callText(functionName(`"${schema}"`, 'append_one'), 10))
-    expect(outcome).toMatchObject({ ok: true, ridden: [{ name }] })
+    expect(outcome).toMatchObject({ ok: true, sqlResult: [{ name }] })
   })
 
   it('work through a pooler that gives each transaction another session', async () => {
@@ -79,7 +79,7 @@ describe('calls', () => {
     const write = async (store: Store, id: string) => {
       await store.commit([taking(id)])
       for (let seq = 0; seq < 10; seq++) {
-        expect(await store.commit([appending(id, seq)])).toMatchObject([{ ok: true, seq: seq + 1, wasApplied: false }])
+        expect(await store.commit([appending(id, seq)])).toMatchObject([{ ok: true, seq: seq + 1, isDuplicate: false }])
       }
     }
     const alone = await openStore('pooled', pooler.url, 1)
@@ -115,10 +115,10 @@ describe('a batch of appends', () => {
     const batch = [...ids.map((id) => appending(id, id === 'm/m' ? 5 : 0)), appending('m/x', 0)]
     const stale = { ...batch[1]!, operation: asOperation('another') }
     expect(await store.commit(batch.with(1, stale))).toMatchObject([
-      { ok: true, seq: 1, wasApplied: false },
+      { ok: true, seq: 1, isDuplicate: false },
       { ok: false, code: 'CONFLICT', head: { seq: 1 } },
       { ok: false, code: 'CONFLICT', head: { seq: 0 } },
-      { ok: true, seq: 1, wasApplied: true },
+      { ok: true, seq: 1, isDuplicate: true },
       { ok: false, code: 'NOT_FOUND', head: null },
     ])
   })
@@ -144,7 +144,7 @@ async function startPooler(url: string, size: number) {
     sockets.add(client)
     client.on('error', () => undefined)
     let session: Duplex | null = null
-    let turn = Promise.resolve()
+    let writeLock = Promise.resolve()
     const serve = async (request: Buffer) => {
       session ??= await take()
       const { reply, isIdle } = await ask(session, request)
@@ -169,7 +169,7 @@ async function startPooler(url: string, size: number) {
         if (isGreeted && (message[0] === 0x53 || message[0] === 0x51)) {
           const whole = Buffer.concat(request)
           request = []
-          turn = turn.then(() => serve(whole))
+          writeLock = writeLock.then(() => serve(whole))
         }
         isGreeted = true
       }

@@ -2,8 +2,8 @@
 
 import { afterAll, afterEach, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName } from '../../../test/support/schema.ts'
+import { originDigest } from '../../core/entry-run.ts'
 import type { Commit, Store } from '../../core/ports.ts'
-import { originDigest } from '../../core/run.ts'
 import { asMessage, asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 
@@ -44,8 +44,8 @@ it.each([
   }
   await store.commit(Array.from({ length: 990 }, (_, i) => taking(`note/${i + 10}`)))
   const rows = async (commit: Commit): Promise<number> => {
-    const [outcome] = await store.commit([{ ...commit, ride: (sql) => sql.all(looked) }])
-    return Number((outcome as unknown as { ridden: [{ rows: string }] }).ridden[0].rows)
+    const [outcome] = await store.commit([{ ...commit, userSql: (sql) => sql.all(looked) }])
+    return Number((outcome as unknown as { sqlResult: [{ rows: string }] }).sqlResult[0].rows)
   }
   const before = await rows(taking('note/before'))
   const after = await rows(commit())

@@ -22,7 +22,7 @@ export async function commitBatch(port: CommitPort, commits: readonly Commit[]):
   if (commits.length === 0) return []
   if (areWrites(commits) && (await write(port, commits))) {
     return commits.map(({ guard, run, take }) => {
-      return { ok: true, epoch: guard.epoch + (take ? 1 : 0), seq: guard.seq + run.count, wasApplied: false }
+      return { ok: true, epoch: guard.epoch + (take ? 1 : 0), seq: guard.seq + run.count, isDuplicate: false }
     })
   }
   return commitGeneral(port, commits)
@@ -55,7 +55,7 @@ export function toOutcome(commit: Commit, answer: Answer): Outcome {
     return { ok: false, code: answer.code, reason: answer.reason, head: answer.head ? fromJsonHead(answer.head) : null }
   }
   const epoch = commit.guard ? commit.guard.epoch + (commit.take || commit.branch ? 1 : 0) : 0
-  return { ok: true, epoch, seq: answer.seq, wasApplied: answer.was }
+  return { ok: true, epoch, seq: answer.seq, isDuplicate: answer.was }
 }
 
 export function riderOutcome(cause: unknown, head: Head | null): Outcome {

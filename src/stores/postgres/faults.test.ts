@@ -5,9 +5,9 @@ import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { startPostgres } from '../../../test/support/postgres.ts'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import type { Digest } from '../../core/coordinate.ts'
+import { originDigest, packEntries, unpackEntries, verifyEntries } from '../../core/entry-run.ts'
 import { isReprise } from '../../core/errors.ts'
 import { type Commit, type FeedItem, feedStart, type Outcome, type Store } from '../../core/ports.ts'
-import { originDigest, packRun, unpackRun, verifyRun } from '../../core/run.ts'
 import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 import { schemaVersion } from './tables.ts'
@@ -52,7 +52,7 @@ class Owner {
 
   plan(text: string): Commit {
     const draft = { type: 'noted', version: 1, time: 1, data: utf8(text) }
-    const run = packRun(hash, { before: this.digest, first: this.seq + 1, epoch: this.epoch }, [draft])
+    const run = packEntries(hash, { before: this.digest, first: this.seq + 1, epoch: this.epoch }, [draft])
     return { ...this.#guarded(), run }
   }
 
@@ -99,8 +99,8 @@ async function textsOf(store: Store, id: string): Promise<string[]> {
     const runs = await store.read(asTimeline(id), before.seq, 100_000)
     if (runs.length === 0) return texts
     for (const run of runs) {
-      verifyRun(hash, id, run, before)
-      for (const entry of unpackRun(run)) texts.push(new TextDecoder().decode(entry.data))
+      verifyEntries(hash, id, run, before)
+      for (const entry of unpackEntries(run)) texts.push(new TextDecoder().decode(entry.data))
       before = { seq: run.first + run.count - 1, digest: run.digest }
     }
   }
@@ -161,18 +161,18 @@ describe('many writers', () => {
     const gate = new Promise<void>((resolve) => {
       letGo = resolve
     })
-    let isRiding = () => {}
-    const riding = new Promise<void>((resolve) => {
-      isRiding = resolve
+    let hasUserSql = () => {}
+    const withSql = new Promise<void>((resolve) => {
+      hasUserSql = resolve
     })
     const commit = slow.plan('slow')
-    const ride = async (sql: Parameters<NonNullable<Commit['ride']>>[0]) => {
+    const userSql = async (sql: Parameters<NonNullable<Commit['userSql']>>[0]) => {
       await sql.run('SELECT pg_current_xact_id()')
-      isRiding()
+      hasUserSql()
       await gate
     }
-    const pending = store.commit([{ ...commit, ride }])
-    await riding
+    const pending = store.commit([{ ...commit, userSql }])
+    await withSql
     await fast.append('fast')
     const page = await store.feed(feedStart, {}, 10)
     expect(page).toMatchObject({ items: [], isEnd: false })
@@ -200,8 +200,8 @@ describe('many writers', () => {
     const store = await openStore('swallow')
     const owner = new Owner(store, 'swallow/x')
     await owner.take()
-    const ride: Commit['ride'] = (sql) => sql.run('SELECT 1 / ?', 0).catch(() => 'never mind')
-    expect(await store.commit([{ ...owner.plan('x'), ride }])).toMatchObject([{ ok: false, code: 'RIDER_FAILED' }])
+    const userSql: Commit['userSql'] = (sql) => sql.run('SELECT 1 / ?', 0).catch(() => 'never mind')
+    expect(await store.commit([{ ...owner.plan('x'), userSql }])).toMatchObject([{ ok: false, code: 'RIDER_FAILED' }])
     expect(await textsOf(store, 'swallow/x')).toEqual([])
     await owner.append('y')
   })
@@ -222,8 +222,8 @@ describe('many writers', () => {
       UNION ALL SELECT 'temporary ' || relname FROM pg_class WHERE relpersistence = 't'`
     const head = (await store.head([asTimeline('stateless/x')]))[0]!
     const guard = { timeline: head.timeline, epoch: head.epoch }
-    const [outcome] = await store.commit([{ operation: asOperation('look'), guard, ride: (sql) => sql.all(look) }])
-    expect(outcome).toMatchObject({ ok: true, ridden: [] })
+    const [outcome] = await store.commit([{ operation: asOperation('look'), guard, userSql: (sql) => sql.all(look) }])
+    expect(outcome).toMatchObject({ ok: true, sqlResult: [] })
   })
 
   it('8 processes that open a new schema in the same moment make it once', async () => {

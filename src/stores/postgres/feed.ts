@@ -22,7 +22,7 @@ interface FeedRow {
 }
 
 /** On every row, also when no run was found. */
-interface Line {
+interface FeedBound {
   /** Committed runs lie above the line. */
   readonly is_waiting: boolean
   /** No run lies at this place or above it yet, nor will one that is below it appear: the end of the feed. */
@@ -70,7 +70,7 @@ async function readPage(
   const scan = prefixes ? Math.min(scanMax, Math.max(scanMin, limit * 4)) : Math.max(0, limit)
   const numbers = [ns, from.pos, from.id, scan, limit, pageBytesMax].map(String)
   const values = [...numbers, ...(prefixes ?? [])]
-  const rows = await connections.steadyRows<FeedRow & Line>(s, feedQuery(s, prefixes), feedColumns, values, 'feed')
+  const rows = await connections.steadyRows<FeedRow & FeedBound>(s, feedQuery(s, prefixes), feedColumns, values, 'feed')
   // Who only reads may look at a namespace that is not there yet.
   if (rows.length === 0) return { page: { items: [], next: after, isEnd: true }, isWaiting: false }
   // One row is always there, for the line: its own columns are null if nothing was found.

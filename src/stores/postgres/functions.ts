@@ -33,7 +33,7 @@ export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.be
 /** The operation that wrote a run. */
 export const operationOf = (r: string) => `coalesce(${r}.operation, encode(substr(${r}.digest, 1, 8), 'hex'))`
 
-/** The prepared statement that riders use, each of them anew. */
+/** The prepared statement that commits with SQL use, each of them anew. */
 export const riderStatement = 'reprise_rider'
 
 /** The number of this transaction, which it gets at this moment if it has none. */

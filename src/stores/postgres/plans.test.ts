@@ -7,8 +7,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { planSettings, showPlan, watchPlans } from '../../../test/support/plans.ts'
 import { startPostgres, type TestPostgres } from '../../../test/support/postgres.ts'
 import type { Digest } from '../../core/coordinate.ts'
+import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { type Commit, feedStart, type Head, type Store } from '../../core/ports.ts'
-import { originDigest, packRun } from '../../core/run.ts'
 import {
   asManifest,
   asOperation,
@@ -129,7 +129,7 @@ function appending({ timeline, epoch, seq, digest }: Head, count: number): Commi
     time: 1,
     data: utf8(`${++number}`),
   }))
-  const run = packRun(hash, { before: digest, first: seq + 1, epoch }, drafts)
+  const run = packEntries(hash, { before: digest, first: seq + 1, epoch }, drafts)
   return { operation: asOperation(`o${++number}`), guard: { timeline, epoch, seq, digest }, run }
 }
 
@@ -141,7 +141,7 @@ async function change(store: Store, id: string, more: Partial<Commit>): Promise<
 
 function making(id: string): Commit {
   const digest = originDigest(hash, asTimeline(id))
-  const run = packRun(hash, { before: digest, first: 1, epoch: 1 }, [
+  const run = packEntries(hash, { before: digest, first: 1, epoch: 1 }, [
     { type: 'noted', version: 1, time: 1, data: utf8('x') },
   ])
   const take = { worker: asWorker('w-alive'), from: 'free' as const, create: { digest } }
@@ -255,7 +255,7 @@ const operations: Readonly<Record<string, (store: Store) => unknown>> = {
     await store.blobs.delete([bytes('new 1')], 1)
   },
   'a commit with a rider': (store) =>
-    change(store, 'many/0000064', { ride: (sql) => (sql.dialect === 'postgres' ? sql.run('SELECT 1') : null) }),
+    change(store, 'many/0000064', { userSql: (sql) => (sql.dialect === 'postgres' ? sql.run('SELECT 1') : null) }),
 }
 
 function manifest(id: string) {

@@ -1,7 +1,16 @@
 // Rows of the tables as the port's values.
 
 import type { ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../../core/coordinate.ts'
-import type { Attribute, CursorRow, Head, Inbox, ManifestRecord, Message, Run, WorkerRow } from '../../core/ports.ts'
+import type {
+  Attribute,
+  CursorRow,
+  EntryRun,
+  Head,
+  Inbox,
+  ManifestRecord,
+  Message,
+  WorkerRow,
+} from '../../core/ports.ts'
 import { fromByteaText } from './driver.ts'
 import { isAlive, nowMs, operationOf } from './functions.ts'
 import { unescapeAttributes, unescapeText } from './text.ts'
@@ -86,7 +95,7 @@ export interface RunRow {
   readonly bytes: Uint8Array
 }
 
-export function toRun({ first, last, digest, bytes }: RunRow): Run {
+export function toRun({ first, last, digest, bytes }: RunRow): EntryRun {
   return { first, count: last - first + 1, digest, bytes }
 }
 

@@ -9,6 +9,7 @@ import type {
   ClaimRequest,
   Commit,
   CursorRow,
+  EntryRun,
   FeedFilter,
   FeedPage,
   FeedPosition,
@@ -18,7 +19,6 @@ import type {
   Outcome,
   Rewritable,
   Rewritten,
-  Run,
   RunChange,
   Store,
   StoreFacts,
@@ -31,6 +31,7 @@ import { checkCommit, checkTimelineQuery } from '../../core/shapes.ts'
 import type { SqlQuery } from '../../core/sql.ts'
 import { postgresBlobs } from './blobs.ts'
 import { commitBatch } from './commit.ts'
+import { commitWithSql } from './commit-with-sql.ts'
 import type { Connections } from './connect.ts'
 import { durabilityFailure, inspectRows, readFacts } from './facts.ts'
 import { readFeed } from './feed.ts'
@@ -38,7 +39,6 @@ import { functionName, statementMs } from './functions.ts'
 import type { Bell } from './listen.ts'
 import type { Presence } from './presence.ts'
 import { replaceRuns, rewrite } from './rewrite.ts'
-import { commitRiding } from './ride.ts'
 import {
   type CursorDbRow,
   type HeadRow,
@@ -116,21 +116,21 @@ export class PostgresStore implements Store {
       lastRuns: this.#lastRuns,
     }
     const outcomes: Outcome[] = []
-    // Commits between two riders share a transaction; a rider has one of its own.
+    // Commits between two commits with SQL share a transaction; the user's SQL has one of its own.
     for (let start = 0; start < commits.length; ) {
-      const rider = commits.findIndex((commit, index) => index >= start && commit.ride)
-      const end = rider === -1 ? commits.length : rider
+      const withSql = commits.findIndex((commit, index) => index >= start && commit.userSql)
+      const end = withSql === -1 ? commits.length : withSql
       outcomes.push(...(await commitBatch(port, commits.slice(start, end))))
-      if (rider !== -1) outcomes.push(await commitRiding(port, commits[rider]!, (ids) => this.head(ids)))
+      if (withSql !== -1) outcomes.push(await commitWithSql(port, commits[withSql]!, (ids) => this.head(ids)))
       start = end + 1
     }
-    if (outcomes.some((outcome) => outcome.ok && !outcome.wasApplied)) {
+    if (outcomes.some((outcome) => outcome.ok && !outcome.isDuplicate)) {
       this.#bell.ring(commits.some(mayMakeDue))
     }
     return outcomes
   }
 
-  async read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]> {
+  async read(timeline: TimelineId, after: number, bytesMax: number): Promise<EntryRun[]> {
     this.#connections.checkOpen()
     if (!isStorable(timeline)) return []
     // The first of them may begin at or below `after`: it is the one before those that begin above.

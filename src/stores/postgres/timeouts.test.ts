@@ -63,13 +63,13 @@ it('an append and a takeover that were given up while somebody held the row do n
 it('a rider has the time limit of the store, and gives it back', async () => {
   const kit = await openKit('long', 300)
   const writer = await kit.create('a')
-  const slow = await writer.commit({ ride: (sql) => sql.get('SELECT 1 AS n') })
-  expect(slow).toMatchObject({ ok: true, ridden: { n: 1 } })
-  const settings = await writer.commit({ ride: (sql) => sql.get('SHOW statement_timeout') })
-  expect(settings).toMatchObject({ ok: true, ridden: { statement_timeout: '300ms' } })
-  await writer.commit({ ride: (sql) => sql.run("SET LOCAL statement_timeout = '5s'") })
-  const after = await writer.commit({ ride: (sql) => sql.get('SHOW statement_timeout') })
-  expect(after).toMatchObject({ ok: true, ridden: { statement_timeout: '300ms' } })
+  const slow = await writer.commit({ userSql: (sql) => sql.get('SELECT 1 AS n') })
+  expect(slow).toMatchObject({ ok: true, sqlResult: { n: 1 } })
+  const settings = await writer.commit({ userSql: (sql) => sql.get('SHOW statement_timeout') })
+  expect(settings).toMatchObject({ ok: true, sqlResult: { statement_timeout: '300ms' } })
+  await writer.commit({ userSql: (sql) => sql.run("SET LOCAL statement_timeout = '5s'") })
+  const after = await writer.commit({ userSql: (sql) => sql.get('SHOW statement_timeout') })
+  expect(after).toMatchObject({ ok: true, sqlResult: { statement_timeout: '300ms' } })
 })
 
 it('a pooler that takes no settings at connect is gone through without', async () => {

@@ -3,8 +3,8 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
+import { appendOperation, originDigest, packEntries, verifyEntries } from '../../core/entry-run.ts'
 import { feedStart, type Store } from '../../core/ports.ts'
-import { appendOperation, originDigest, packRun, verifyRun } from '../../core/run.ts'
 import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 import { schemaVersion } from './tables.ts'
@@ -64,7 +64,7 @@ describe('a schema of version 1', () => {
       [6, 2],
     ])
     for (const run of runs) {
-      verifyRun(hash, a, run, before)
+      verifyEntries(hash, a, run, before)
       before = { seq: run.first + run.count - 1, digest: run.digest }
     }
     expect(before).toEqual({ seq: 7, digest: heads[0]!.digest })
@@ -83,10 +83,10 @@ describe('a schema of version 1', () => {
     let { digest } = (await store.head([a]))[0]!
     for (let seq = 7; seq < 10; seq++) {
       const draft = { type: 'noted', version: 1, time: 1, data: utf8(`more ${seq}`) }
-      const run = packRun(hash, { before: digest, first: seq + 1, epoch: 1 }, [draft])
+      const run = packEntries(hash, { before: digest, first: seq + 1, epoch: 1 }, [draft])
       const commit = { operation: appendOperation(run.digest), guard: { timeline: a, epoch: 1, seq, digest }, run }
-      expect(await store.commit([commit])).toMatchObject([{ ok: true, seq: seq + 1, wasApplied: false }])
-      expect(await store.commit([commit])).toMatchObject([{ ok: true, seq: seq + 1, wasApplied: true }])
+      expect(await store.commit([commit])).toMatchObject([{ ok: true, seq: seq + 1, isDuplicate: false }])
+      expect(await store.commit([commit])).toMatchObject([{ ok: true, seq: seq + 1, isDuplicate: true }])
       digest = run.digest
     }
     const take = { worker: asWorker('x'), from: 'anyone' as const }

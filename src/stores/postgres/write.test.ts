@@ -5,8 +5,8 @@ import fc from 'fast-check'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import type { Digest } from '../../core/coordinate.ts'
-import { type Commit, feedStart, type Guard, type Head, type Run, type Store } from '../../core/ports.ts'
-import { appendOperation, originDigest, packRun } from '../../core/run.ts'
+import { appendOperation, originDigest, packEntries } from '../../core/entry-run.ts'
+import { type Commit, type EntryRun, feedStart, type Guard, type Head, type Store } from '../../core/ports.ts'
 import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 import { LastRuns } from './write.ts'
@@ -45,12 +45,12 @@ function appending(
   count: number,
   text = '',
   before: Digest | null = null,
-): Commit & { readonly guard: Guard; readonly run: Run } {
+): Commit & { readonly guard: Guard; readonly run: EntryRun } {
   const drafts = Array.from({ length: count }, (_, i) => {
     return { type: 'noted', version: 1, time: 1, data: utf8(`${text} ${seq + i}`) }
   })
   const origin = originDigest(hash, asTimeline(id))
-  const run = packRun(hash, { before: origin, first: seq + 1, epoch: 1 }, drafts)
+  const run = packEntries(hash, { before: origin, first: seq + 1, epoch: 1 }, drafts)
   const guard = { timeline: asTimeline(id), epoch: 1, seq, digest: before ?? origin }
   return { operation: appendOperation(run.digest), guard, run }
 }
@@ -205,8 +205,8 @@ describe('appends', () => {
       expect(await store.commit([next('hot/c', count)])).toMatchObject([{ ok: true, seq: seq + count }])
       const batch = ['hot/b', 'hot/a'].map((id) => next(id, count))
       expect(await store.commit(batch)).toMatchObject([
-        { ok: true, seq: seq + count, wasApplied: false },
-        { ok: true, seq: seq + count, wasApplied: false },
+        { ok: true, seq: seq + count, isDuplicate: false },
+        { ok: true, seq: seq + count, isDuplicate: false },
       ])
       seq += count
     }
@@ -226,8 +226,8 @@ describe('appends', () => {
     const two = appending('two/a', 3, 2, '', one.run.digest)
     const three = appending('two/a', 5, 1, '', two.run.digest)
     await first.commit([one])
-    expect(await second.commit([two])).toMatchObject([{ ok: true, seq: 5, wasApplied: false }])
-    expect(await first.commit([three])).toMatchObject([{ ok: true, seq: 6, wasApplied: false }])
+    expect(await second.commit([two])).toMatchObject([{ ok: true, seq: 5, isDuplicate: false }])
+    expect(await first.commit([three])).toMatchObject([{ ok: true, seq: 6, isDuplicate: false }])
     const runs = await first.read(asTimeline('two/a'), 0, 1e6)
     expect(runs.map(({ first, count }) => [first, count])).toEqual([
       [1, 3],
@@ -241,9 +241,9 @@ describe('appends', () => {
     for (const id of ['m/a', 'm/b', 'm/c']) await take(store, id)
     const outcomes = await store.commit([appending('m/c', 0, 1), appending('m/b', 7, 1), appending('m/a', 0, 2)])
     expect(outcomes).toMatchObject([
-      { ok: true, seq: 1, wasApplied: false },
+      { ok: true, seq: 1, isDuplicate: false },
       { ok: false, code: 'CONFLICT', head: { seq: 0 } },
-      { ok: true, seq: 2, wasApplied: false },
+      { ok: true, seq: 2, isDuplicate: false },
     ])
   })
 
@@ -302,13 +302,13 @@ describe('appends', () => {
     let again: unknown
     const trim = { seq: 2, digest: runs[1]!.run.digest, restsOn: [] }
     const guard = { timeline: asTimeline('late/a'), epoch: 1 }
-    const ride = async () => {
+    const userSql = async () => {
       // The same append once more, from a connection that had been forgotten: it waits for this transaction.
       again = late.commit([{ ...runs[1]!, operation: asOperation('late') }])
       const waiting = `SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE '%${schema}%append%'`
       while ((await query(shared, waiting)).length === 0) await new Promise((resolve) => setTimeout(resolve, 10))
     }
-    expect(await owner.commit([{ operation: asOperation('trim'), guard, trim, ride }])).toMatchObject([{ ok: true }])
+    expect(await owner.commit([{ operation: asOperation('trim'), guard, trim, userSql }])).toMatchObject([{ ok: true }])
     expect(await again).toMatchObject([{ ok: false, code: 'CONFLICT' }])
     expect((await owner.read(asTimeline('late/a'), 0, 1e6)).map(({ first }) => first)).toEqual([3])
   })

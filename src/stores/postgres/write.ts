@@ -4,8 +4,8 @@
 // or anything else does not fit, the call does nothing.
 
 import { type Digest, type TimelineId, toHex } from '../../core/coordinate.ts'
-import type { Commit, Guard, Run } from '../../core/ports.ts'
-import { isAppendOperation } from '../../core/run.ts'
+import { isAppendOperation } from '../../core/entry-run.ts'
+import type { Commit, EntryRun, Guard } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 import { encodeFields } from './encode.ts'
 import { isMisfit } from './failure.ts'
@@ -14,7 +14,7 @@ import { arrayOfTexts, escapeText, isStorable } from './text.ts'
 
 export type Write = Commit & {
   readonly guard: Guard & { readonly seq: number; readonly digest: Digest }
-  readonly run: Run
+  readonly run: EntryRun
 }
 
 export interface CommitPort {
@@ -39,7 +39,7 @@ export class LastRuns {
     return run?.last === seq ? run.first : seq
   }
 
-  note(timeline: TimelineId, { first, count }: Run): void {
+  note(timeline: TimelineId, { first, count }: EntryRun): void {
     this.#runs.delete(timeline)
     if (count === 1) return
     this.#runs.set(timeline, { first, last: first + count - 1 })

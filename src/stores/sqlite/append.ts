@@ -1,5 +1,5 @@
 // The short way for what nearly every commit is: an append and nothing else, by an owner who knows the head. Such a batch
-// is one statement, the row of the log; heads follow later (loose.ts). It does the same as core/commit and gives up (null)
+// is one statement, the row of the log; heads follow later (unsettled.ts). It does the same as core/commit and gives up (null)
 // wherever that would refuse or do more.
 
 import { equalBytes } from '../../core/coordinate.ts'
@@ -32,7 +32,7 @@ export function planAppends(
     if (!before || before.row.isStub) return null
     const { tid, name, row, head, sums } = before
     const { epoch, floor, floorDigest, base, owner } = head
-    // Without an owner a head is taken to be the last word (loose.ts).
+    // Without an owner a head is taken to be the last word (unsettled.ts).
     if (owner === null || epoch !== guard!.epoch || head.seq !== guard!.seq || head.operation === operation) return null
     if (!equalBytes(head.digest, guard!.digest!)) return null
     plan.frames.push({ tid, previous: head.position, before: head.digest, run, operation })
@@ -40,7 +40,7 @@ export function planAppends(
     const digest = copyDigest(run.digest)
     const after = { seq, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt }
     plan.timelines.push({ tid, name, row, head: after, sums })
-    plan.outcomes.push({ ok: true, epoch, seq, wasApplied: false })
+    plan.outcomes.push({ ok: true, epoch, seq, isDuplicate: false })
   }
   return isEachOnce(plan.timelines) ? plan : null
 }

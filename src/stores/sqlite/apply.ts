@@ -4,7 +4,7 @@ import { assert } from '../../core/assert.ts'
 import type { Changes } from '../../core/commit/changes.ts'
 import { mergeAttributes } from '../../core/commit/decide.ts'
 import type { OperationId } from '../../core/coordinate.ts'
-import type { Run } from '../../core/ports.ts'
+import type { EntryRun } from '../../core/ports.ts'
 import type { Writable } from '../../core/writable.ts'
 import { drop, mark, publish, trim } from './catalog.ts'
 import { moveCursors } from './cursors.ts'
@@ -37,7 +37,7 @@ export function apply(writing: Writing, changes: Changes): void {
   timelines.put({ tid, name, head, row: setFields(row, changes), sums })
 }
 
-function append(writing: Writing, { head, tid }: Timeline, run: Run, operation: OperationId): void {
+function append(writing: Writing, { head, tid }: Timeline, run: EntryRun, operation: OperationId): void {
   assert(run.first === head.seq + 1, 'history has no gap')
   writing.frames.push({ tid, previous: head.position, before: head.digest, run, operation })
 }

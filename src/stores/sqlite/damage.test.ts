@@ -8,9 +8,9 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { toHex } from '../../core/coordinate.ts'
+import { verifyEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type FeedPosition, feedStart, type Store } from '../../core/ports.ts'
-import { verifyRun } from '../../core/run.ts'
 import { asTimeline, hash, Kit } from '../../testing/conformance/kit.ts'
 import { openSqlite } from './index.ts'
 
@@ -34,7 +34,7 @@ async function tell(store: Store): Promise<string> {
       const runs = await store.read(name, before.seq, 500)
       if (runs.length === 0) break
       for (const run of runs) {
-        verifyRun(hash, name, run, before)
+        verifyEntries(hash, name, run, before)
         before = { seq: run.first + run.count - 1, digest: run.digest }
         lines.push([run.first, run.count, toHex(run.bytes)])
       }

@@ -64,9 +64,9 @@ describe('several processes on one file', () => {
       kits.map(async (kit, i) => {
         const writer = await kit.create(`t${i}`)
         for (let n = 0; n < 25; n++) {
-          // A rider holds the write lock across a wait: the others have to queue for it.
-          const ride = n % 5 === 0 ? { ride: () => new Promise((resolve) => setTimeout(resolve, 3)) } : {}
-          expectOk(await writer.commit({ run: writer.run(`entry ${n}`), ...ride }))
+          // The user's SQL holds the write lock across a wait: the others have to queue for it.
+          const userSql = n % 5 === 0 ? { userSql: () => new Promise((resolve) => setTimeout(resolve, 3)) } : {}
+          expectOk(await writer.commit({ run: writer.run(`entry ${n}`), ...userSql }))
         }
       }),
     )
@@ -210,8 +210,8 @@ describe('the version of the schema', () => {
     connection.close()
     const kit = await openKit()
     const a = await kit.create('a')
-    const ridden = await a.commit({ ride: async (sql) => (await sql.all('SELECT id FROM ledger')).length })
-    expect(ridden).toMatchObject({ ok: true, ridden: 1 })
+    const sqlResult = await a.commit({ userSql: async (sql) => (await sql.all('SELECT id FROM ledger')).length })
+    expect(sqlResult).toMatchObject({ ok: true, sqlResult: 1 })
   })
 
   it('a file that is no database is STORE_DAMAGED and stays as it is', async () => {
@@ -251,7 +251,7 @@ describe('riders', () => {
   ])('may not say %j', async (text) => {
     const kit = await openKit()
     const a = await kit.create('a')
-    const refused = await a.commit({ run: a.run('one'), ride: (sql) => sql.run(text) })
+    const refused = await a.commit({ run: a.run('one'), userSql: (sql) => sql.run(text) })
     expect(refused).toMatchObject({ ok: false, code: 'RIDER_FAILED', cause: { code: 'SQL_REFUSED' } })
     expect((await kit.head('a')).seq).toBe(0)
   })

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Digest, OperationId } from '../../core/coordinate.ts'
-import { appendOperation } from '../../core/run.ts'
+import { appendOperation } from '../../core/entry-run.ts'
 import { hash, utf8 } from '../../testing/conformance/kit.ts'
 import {
   compactRow,
@@ -9,9 +9,9 @@ import {
   type FrameDraft,
   findFrame,
   isAsCommitted,
-  looseTime,
   RowEncoder,
   readFrames,
+  unsettledTime,
 } from './log-row.ts'
 
 const position = 1000
@@ -31,16 +31,16 @@ const draft: fc.Arbitrary<FrameDraft> = fc
   })
   .chain((one) => operation(one.run.digest).map((id) => ({ ...one, operation: id })))
 const drafts = fc.uniqueArray(draft, { selector: ({ tid }) => tid, minLength: 1, maxLength: 6 })
-const looseAt = fc.option(fc.integer({ min: 0, max: 2 ** 45 }))
+const unsettledAt = fc.option(fc.integer({ min: 0, max: 2 ** 45 }))
 
 function encode(given: readonly FrameDraft[], time: number | null, hasDigests = true): Uint8Array {
-  return new RowEncoder().encode(position, given, { looseAt: time, needsDigest: () => hasDigests })
+  return new RowEncoder().encode(position, given, { unsettledAt: time, needsDigest: () => hasDigests })
 }
 
 describe('a row of the log', () => {
   it('gives back what was put in, digests where they were spelled out', () => {
     fc.assert(
-      fc.property(drafts, fc.boolean(), looseAt, (given, hasDigests, time) => {
+      fc.property(drafts, fc.boolean(), unsettledAt, (given, hasDigests, time) => {
         const body = encode(given, time, hasDigests)
         const expected = given.map(({ tid, previous, run, operation: id }) => ({
           tid,
@@ -54,14 +54,14 @@ describe('a row of the log', () => {
         expect([...readFrames(position, body)]).toEqual(expected)
         for (const frame of expected) expect(findFrame(position, body, frame.tid, frame.last)).toEqual(frame)
         expect(isAsCommitted(body)).toBe(true)
-        expect(looseTime(position, body)).toBe(time)
+        expect(unsettledTime(position, body)).toBe(time)
       }),
     )
   })
 
   it('G7: any flipped bit is found, and so is a row in another place', () => {
     fc.assert(
-      fc.property(drafts, looseAt, fc.nat(), fc.integer({ min: 0, max: 7 }), (given, time, place, bit) => {
+      fc.property(drafts, unsettledAt, fc.nat(), fc.integer({ min: 0, max: 7 }), (given, time, place, bit) => {
         const body = encode(given, time).slice()
         expect(() => [...readFrames(position + 1, body)]).toThrow()
         body[place % body.length]! ^= 1 << bit
@@ -73,7 +73,7 @@ describe('a row of the log', () => {
 
   it('G7: no other first byte makes a settled row of a loose one, nor the other way round', () => {
     fc.assert(
-      fc.property(drafts, looseAt, fc.integer({ min: 0, max: 255 }), (given, time, kind) => {
+      fc.property(drafts, unsettledAt, fc.integer({ min: 0, max: 255 }), (given, time, kind) => {
         const body = encode(given, time).slice()
         fc.pre(body[0] !== kind)
         body[0] = kind
@@ -84,7 +84,7 @@ describe('a row of the log', () => {
 
   it('keeps the frames that live, and is empty when none does', () => {
     fc.assert(
-      fc.property(drafts, looseAt, fc.boolean(), fc.nat(), (given, time, hasDigests, seed) => {
+      fc.property(drafts, unsettledAt, fc.boolean(), fc.nat(), (given, time, hasDigests, seed) => {
         const body = encode(given, time, hasDigests)
         const lives = (tid: number) => (tid + seed) % 2 === 0
         const rest = compactRow(position, body, ({ tid }) => lives(tid))
@@ -92,7 +92,7 @@ describe('a row of the log', () => {
         const expected = kept.map((frame) => ({ ...frame, operation: null }))
         expect([...readFrames(position, rest)]).toEqual(expected)
         expect(rest.length === emptyRowBytes).toBe(expected.length === 0)
-        expect(looseTime(position, rest)).toBe(null)
+        expect(unsettledTime(position, rest)).toBe(null)
         expect(isAsCommitted(rest)).toBe(false)
       }),
     )

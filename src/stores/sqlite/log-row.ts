@@ -1,7 +1,7 @@
 // One row of the log: everything that one transaction appended, to however many timelines. This file owns the format:
 //
 //   body  = kind(byte: 1 as committed, 2 compacted since) mark(4 bytes, from kind and position) frame*
-//         | 12 time(integer, ms: the store's clock) frame*                  loose: the heads were not written (loose.ts)
+//         | 12 time(integer, ms: the store's clock) frame*                  unsettled: the heads were not written (unsettled.ts)
 //   frame = size(integer, of what follows) crc(4 bytes, little-endian, of what follows, started from position and time)
 //           tid(integer) first(integer) count * 4 + flags(integer: 1 digest, 2 operation) back(integer)
 //           [digest(32 bytes)] [operation(text)] bytes(rest)
@@ -12,15 +12,15 @@
 
 import { ByteReader, ByteWriter, integerSize, textBytesMax, writeInteger } from '../../core/bytes.ts'
 import type { Digest, OperationId } from '../../core/coordinate.ts'
+import { isAppendOperation } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Run } from '../../core/ports.ts'
-import { isAppendOperation } from '../../core/run.ts'
+import type { EntryRun } from '../../core/ports.ts'
 import { checksum } from './checksum.ts'
 
 const asCommitted = 1
 const compacted = 2
 /** It has no mark, for the sake of its size. No damage makes a settled row of it, which would hide what the heads lack. */
-const loose = 12
+const unsettled = 12
 const markBytes = 4
 const digestBytes = 32
 const hasDigest = 1
@@ -35,7 +35,7 @@ export interface Frame {
   /** Position of the timeline's run before; 0: there is none. */
   readonly previous: number
   readonly digest: Digest | null
-  /** Only in a loose row, and only if it does not follow from the digest. */
+  /** Only in an unsettled row, and only if it does not follow from the digest. */
   readonly operation: OperationId | null
   readonly bytes: Uint8Array
 }
@@ -45,13 +45,13 @@ export interface FrameDraft {
   readonly previous: number
   /** Digest of the history before the run. */
   readonly before: Digest
-  readonly run: Run
+  readonly run: EntryRun
   readonly operation: OperationId
 }
 
 export interface RowOptions {
-  /** The time, if the row is a loose one. */
-  readonly looseAt: number | null
+  /** The time, if the row is an unsettled one. */
+  readonly unsettledAt: number | null
   readonly needsDigest: (draft: FrameDraft) => boolean
 }
 
@@ -60,15 +60,15 @@ export class RowEncoder {
   #bytes = new Uint8Array(16 * 1024)
 
   /** The body is valid until the next one is encoded. */
-  encode(position: number, drafts: readonly FrameDraft[], { looseAt, needsDigest }: RowOptions): Uint8Array {
+  encode(position: number, drafts: readonly FrameDraft[], { unsettledAt, needsDigest }: RowOptions): Uint8Array {
     let sizeMax = 1 + 8
     for (const { run, operation } of drafts) sizeMax += run.bytes.length + frameOverheadMax + textBytesMax(operation)
     if (this.#bytes.length < sizeMax) this.#bytes = new Uint8Array(2 * sizeMax)
     const bytes = this.#bytes
-    let end = writeStart(bytes, position, looseAt === null ? asCommitted : loose, looseAt)
-    const seed = seedOf(position, looseAt)
+    let end = writeStart(bytes, position, unsettledAt === null ? asCommitted : unsettled, unsettledAt)
+    const seed = seedOf(position, unsettledAt)
     for (const draft of drafts) {
-      const isTold = looseAt !== null && !isAppendOperation(draft.operation, draft.run.digest)
+      const isTold = unsettledAt !== null && !isAppendOperation(draft.operation, draft.run.digest)
       const flags = (needsDigest(draft) ? hasDigest : 0) | (isTold ? hasOperation : 0)
       end = writeFrame(bytes, end, position, seed, draft, flags)
     }
@@ -78,9 +78,9 @@ export class RowEncoder {
 
 const noBytes = new Uint8Array()
 
-function writeStart(bytes: Uint8Array, position: number, kind: number, looseAt: number | null): number {
+function writeStart(bytes: Uint8Array, position: number, kind: number, unsettledAt: number | null): number {
   bytes[0] = kind
-  if (looseAt !== null) return writeInteger(bytes, 1, looseAt)
+  if (unsettledAt !== null) return writeInteger(bytes, 1, unsettledAt)
   const mark = markOf(position, kind)
   for (let i = 0; i < markBytes; i++) bytes[1 + i] = (mark >>> (8 * i)) & 0xff
   return 1 + markBytes
@@ -91,8 +91,10 @@ function markOf(position: number, kind: number): number {
 }
 
 /** What the checksums of a row start from: so a row in another place, or taken for one of another kind, is found. */
-function seedOf(position: number, looseAt: number | null): number {
-  return looseAt === null ? position : position ^ (looseAt % 2 ** 31) ^ Math.floor(looseAt / 2 ** 31) ^ loose
+function seedOf(position: number, unsettledAt: number | null): number {
+  return unsettledAt === null
+    ? position
+    : position ^ (unsettledAt % 2 ** 31) ^ Math.floor(unsettledAt / 2 ** 31) ^ unsettled
 }
 
 function writeFrame(
@@ -135,8 +137,8 @@ function encodeText(text: string): Uint8Array {
 }
 
 /** Null for a row whose heads were written with it; else the store's time at its commit. */
-export function looseTime(position: number, body: Uint8Array): number | null {
-  return openBody(position, body).looseAt
+export function unsettledTime(position: number, body: Uint8Array): number | null {
+  return openBody(position, body).unsettledAt
 }
 
 /** The frames of a row, each checked. Throws MALFORMED where the row is damaged. */
@@ -180,7 +182,7 @@ export function compactedRow(position: number, frames: readonly Frame[]): Uint8A
 export const emptyRowBytes = 1 + markBytes
 
 export function isAsCommitted(body: Uint8Array): boolean {
-  return body[0] === asCommitted || body[0] === loose
+  return body[0] === asCommitted || body[0] === unsettled
 }
 
 function openBody(position: number, body: Uint8Array) {
@@ -188,16 +190,16 @@ function openBody(position: number, body: Uint8Array) {
   if (!(body instanceof Uint8Array)) throw malformed(position, 'has no bytes')
   const reader = new ByteReader(body)
   const kind = reader.byte()
-  if (kind !== asCommitted && kind !== compacted && kind !== loose) {
+  if (kind !== asCommitted && kind !== compacted && kind !== unsettled) {
     throw malformed(position, `is of an unknown kind ${kind}`)
   }
-  if (kind === loose) {
-    const looseAt = reader.integer()
-    return { reader, looseAt, seed: seedOf(position, looseAt) }
+  if (kind === unsettled) {
+    const unsettledAt = reader.integer()
+    return { reader, unsettledAt, seed: seedOf(position, unsettledAt) }
   }
   const mark = reader.byte() | (reader.byte() << 8) | (reader.byte() << 16) | (reader.byte() << 24)
   if (mark !== markOf(position, kind)) throw malformed(position, 'does not have its mark')
-  return { reader, looseAt: null, seed: seedOf(position, null) }
+  return { reader, unsettledAt: null, seed: seedOf(position, null) }
 }
 
 function peekTid(content: Uint8Array): number {

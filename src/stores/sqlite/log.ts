@@ -3,9 +3,9 @@
 // one (anchors); reading looks up the next anchor and walks back from there, over a bounded number of small runs.
 
 import { type Digest, equalBytes } from '../../core/coordinate.ts'
+import { chainDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Hash, Run } from '../../core/ports.ts'
-import { chainDigest } from '../../core/run.ts'
+import type { EntryRun, Hash } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import { firstPosition, lastPosition } from './log-end.ts'
 import { type Frame, type FrameDraft, findFrame } from './log-row.ts'
@@ -22,7 +22,7 @@ export function isAnchor(tid: number, first: number, count: number, bytes: numbe
 }
 
 /** Should the row spell out the digest? If not, it is computed from the one before: at most a few small runs away. */
-export function needsDigest(run: Run): boolean {
+export function needsDigest(run: EntryRun): boolean {
   return run.bytes.length >= digestBytes || crosses(run.first, run.count, digestEvery)
 }
 
@@ -67,8 +67,8 @@ export class Log {
   }
 
   /** Runs that hold sequences above `after`, at least one if there is any, stopping at about `bytesMax`. */
-  read(timeline: Timeline, after: number, bytesMax: number): Run[] {
-    const runs: Run[] = []
+  read(timeline: Timeline, after: number, bytesMax: number): EntryRun[] {
+    const runs: EntryRun[] = []
     let bytes = 0
     let reached = Math.max(after, ownStart(timeline))
     let before: Digest | null = null

@@ -121,7 +121,7 @@ describe('a lock', () => {
     let seen = ''
     expectOk(
       await a.commit({
-        ride: async () => {
+        userSql: async () => {
           seen = describeHolder(lockHolder(file)!)
         },
       }),

@@ -1,5 +1,5 @@
 // The plans of all statements of a store on SQLite, with statistics and without: none goes through a whole table. Whoever runs
-// ANALYZE on the file (a rider may) gives the planner figures, and plans change with them.
+// ANALYZE on the file (the user's SQL may) gives the planner figures, and plans change with them.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

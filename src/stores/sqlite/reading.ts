@@ -9,12 +9,12 @@ import type { Connection } from './connection.ts'
 import { toStoreError } from './failure.ts'
 import { Log } from './log.ts'
 import { checkReaches, checkVersion } from './log-end.ts'
-import { LooseRuns } from './loose.ts'
 import type { CountedInboxes } from './mail.ts'
 import { type ReadingConnection, stateOf } from './reading-connection.ts'
 import { retryBusy } from './retry.ts'
 import { findSpace } from './schema.ts'
 import { Timelines } from './timelines.ts'
+import { UnsettledRuns } from './unsettled.ts'
 import { Workers } from './workers.ts'
 
 export interface Reading {
@@ -44,7 +44,7 @@ const attemptsMax = 10
 export class Reader {
   readonly #options: ReaderOptions
   #connected: ReadingConnection | null = null
-  #loose: LooseRuns | null = null
+  #unsettled: UnsettledRuns | null = null
   #space: number | null = null
   readonly #inboxes: CountedInboxes = new Map()
 
@@ -82,7 +82,7 @@ export class Reader {
   close(): void {
     this.#connected?.close()
     this.#connected = null
-    this.#loose = null
+    this.#unsettled = null
   }
 
   #readOnce<Result>(work: (reading: Reading) => Result): Result {
@@ -115,12 +115,12 @@ export class Reader {
     if (acknowledged > 0) checkReaches(connection, acknowledged)
     this.#space ??= findSpace(connection, namespace)
     const space = this.#space ?? -1
-    this.#loose ??= new LooseRuns(connection, hash)
-    this.#loose.begin()
+    this.#unsettled ??= new UnsettledRuns(connection, hash)
+    this.#unsettled.begin()
     return {
       connection,
       space,
-      timelines: new Timelines(connection, space, this.#loose),
+      timelines: new Timelines(connection, space, this.#unsettled),
       workers: new Workers(connection, space),
       log: new Log(connection, hash),
       inboxes: this.#inboxes,

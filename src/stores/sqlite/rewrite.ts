@@ -72,7 +72,7 @@ export function replaceRuns(
 /** The acknowledged row has to stay as it is until there is a newer one, and so have those whose heads were not written. */
 function firstUnsettled(writing: Writing): number {
   let first = writing.position - 1
-  for (const runs of writing.loose.pending().values()) {
+  for (const runs of writing.unsettled.pending().values()) {
     for (const { position } of runs) first = Math.min(first, position)
   }
   return first

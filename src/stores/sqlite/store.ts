@@ -11,6 +11,7 @@ import type {
   ClaimRequest,
   Commit,
   CursorRow,
+  EntryRun,
   FeedFilter,
   FeedPage,
   FeedPosition,
@@ -21,7 +22,6 @@ import type {
   Outcome,
   Rewritable,
   Rewritten,
-  Run,
   RunChange,
   Store,
   StoreFacts,
@@ -134,7 +134,7 @@ class SqliteStore implements Store {
     }
   }
 
-  async read(timeline: TimelineId, after: number, bytesMax: number): Promise<Run[]> {
+  async read(timeline: TimelineId, after: number, bytesMax: number): Promise<EntryRun[]> {
     return this.#read(({ timelines, log }) => {
       const found = timelines.find(timeline)
       return found && !found.row.isStub ? log.read(found, after, bytesMax) : []

@@ -10,9 +10,9 @@ import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
 import { decodeHead, type HeadState } from './head-state.ts'
 import { HeadWriter } from './head-writer.ts'
-import type { LooseRuns } from './loose.ts'
 import { checkSeal, seal } from './seal.ts'
 import { attributeKey, ownerKey, Tallies } from './tally.ts'
+import type { UnsettledRuns } from './unsettled.ts'
 import {
   checkWitness,
   noSums,
@@ -75,11 +75,11 @@ const keptMax = 20_000
 export class Timelines {
   readonly #connection: Connection
   readonly #space: number
-  readonly #loose: LooseRuns
+  readonly #unsettled: UnsettledRuns
   readonly #byName = new Map<string, Timeline>()
   readonly #byTid = new Map<number, Timeline>()
   readonly #dirtyHeads = new Set<number>()
-  /** Their heads in the file are behind, since they were appended to loosely from here. */
+  /** Their heads in the file are behind, since they were appended to without settling from here. */
   readonly #behind = new Set<number>()
   /** With what tallies count of them, as it is in the file. */
   readonly #dirtyRows = new Map<number, Counted>()
@@ -94,10 +94,10 @@ export class Timelines {
   #lastTid: number | null = null
   readonly #heads: HeadWriter
 
-  constructor(connection: Connection, space: number, loose: LooseRuns) {
+  constructor(connection: Connection, space: number, unsettled: UnsettledRuns) {
     this.#connection = connection
     this.#space = space
-    this.#loose = loose
+    this.#unsettled = unsettled
     this.#tallies = new Tallies(connection)
     this.#heads = new HeadWriter(connection)
   }
@@ -189,7 +189,7 @@ export class Timelines {
   }
 
   /** It was appended to, and is durable: its head will be written later. */
-  putLoose(timeline: Timeline): void {
+  putUnsettled(timeline: Timeline): void {
     this.#keep(timeline)
     this.#behind.add(timeline.tid)
   }
@@ -229,7 +229,7 @@ export class Timelines {
 
   /** Writes what this transaction changed, and every head that is behind, whoever appended to it. */
   flush(): void {
-    this.#takeLoose()
+    this.#takeUnsettled()
     this.#flushHeads()
     for (const [tid, before] of this.#dirtyRows) {
       const timeline = this.#byTid.get(tid)
@@ -267,8 +267,8 @@ export class Timelines {
     return timeline
   }
 
-  #takeLoose(): void {
-    for (const tid of this.#loose.pending().keys()) {
+  #takeUnsettled(): void {
+    for (const tid of this.#unsettled.pending().keys()) {
       if (this.#byTid.has(tid)) {
         this.#behind.add(tid)
         continue
@@ -276,7 +276,7 @@ export class Timelines {
       // Of another namespace, or not looked at yet; none if it was forgotten in this transaction.
       const state = this.#connection.get('SELECT state FROM reprise_head WHERE tid = ?', tid)?.state
       if (!(state instanceof Uint8Array)) continue
-      const head = this.#loose.apply(tid, decodeHead(tid, state, `timeline ${tid}`))
+      const head = this.#unsettled.apply(tid, decodeHead(tid, state, `timeline ${tid}`))
       this.#heads.write([tid], [head])
     }
   }
@@ -356,7 +356,7 @@ export class Timelines {
     return {
       tid: found.tid as number,
       name: found.name as TimelineId,
-      head: this.#loose.apply(found.tid as number, head),
+      head: this.#unsettled.apply(found.tid as number, head),
       row: {
         isStub: found.is_stub === 1,
         parent: found.parent as number | null,

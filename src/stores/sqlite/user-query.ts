@@ -6,8 +6,8 @@ import { withStatement } from '../../core/sql-error.ts'
 import type { Connection } from './connection.ts'
 import type { SqlValue } from './driver.ts'
 import { isBusy } from './failure.ts'
-import { reservedName } from './rider.ts'
-import { oneStatement, refused } from './rider-text.ts'
+import { oneStatement, refused } from './sql-text.ts'
+import { reservedName } from './transaction-sql.ts'
 
 export function queryUser(connection: Connection, query: SqlQuery): Record<string, unknown>[] {
   const text = textOf(query, (number) => `?${number}`)

@@ -5,9 +5,9 @@
 import { type Decision, decide } from '../../core/commit/decide.ts'
 import { Refused, riderFailed } from '../../core/commit/refused.ts'
 import { mayMakeDue } from '../../core/due.ts'
+import { isChained } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Hash, Outcome } from '../../core/ports.ts'
-import { isChained } from '../../core/run.ts'
 import { checkCommit } from '../../core/shapes.ts'
 import type { AckMark } from './ack-mark.ts'
 import { planAppends } from './append.ts'
@@ -20,13 +20,13 @@ import type { InPlace } from './in-place.ts'
 import { isAnchor, needsDigest } from './log.ts'
 import { checkVersion, insertAtEnd } from './log-end.ts'
 import { type FrameDraft, RowEncoder } from './log-row.ts'
-import { looseBytesMax, looseRowsMax } from './loose.ts'
 import { send } from './mail.ts'
 import { retryBusy } from './retry.ts'
-import { lost, Rider } from './rider.ts'
 import { sweep } from './sweep.ts'
 import { checkTexts } from './texts.ts'
-import { Turn } from './turn.ts'
+import { lost, TransactionSql } from './transaction-sql.ts'
+import { unsettledBytesMax, unsettledRowsMax } from './unsettled.ts'
+import { WriteLock } from './write-lock.ts'
 import { Writing } from './writing.ts'
 
 export interface WriterOptions {
@@ -52,12 +52,12 @@ export class Writer {
   readonly #connection: Connection
   readonly #writing: Writing
   readonly #view: SqliteCommitView
-  readonly #turn = new Turn()
+  readonly #writeLock = new WriteLock()
   readonly #rows = new RowEncoder()
   #lastPosition = unknown
   /** Since heads were last written. */
-  #looseRows = 0
-  #looseBytes = 0
+  #unsettledRows = 0
+  #unsettledBytes = 0
   #anchors: { readonly tid: number; readonly last: number; readonly position: number }[] = []
 
   constructor(options: WriterOptions) {
@@ -68,13 +68,13 @@ export class Writer {
   }
 
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
-    const outcomes = this.#appendLoosely(commits)
+    const outcomes = this.#appendUnsettled(commits)
     if (outcomes) return outcomes
     for (const commit of commits) {
       checkCommit(commit)
       checkTexts(commit)
     }
-    const hasRider = commits.some((commit) => commit.ride)
+    const hasUserSql = commits.some((commit) => commit.userSql)
     const canSweep = commits.some((commit) => commit.trim || commit.forget)
     const isErasing = commits.some((commit) => commit.forget === 'erase')
     const mayBeDue = commits.some(mayMakeDue)
@@ -87,19 +87,19 @@ export class Writer {
             if (canSweep) sweep(writing, isErasing ? Number.MAX_SAFE_INTEGER : sweptPerCommit, isErasing)
             return outcomes
           }
-          if (hasRider) return this.#applyRiding(writing, commits, lost).then(finish)
+          if (hasUserSql) return this.#applyWithSql(writing, commits, lost).then(finish)
           return finish(commits.map((commit) => this.#apply(writing, commit)))
         },
         isErasing,
       )
-    return hasRider ? this.#despiteRiders(commits, attempt) : attempt(new Map())
+    return hasUserSql ? this.#despiteUserSql(commits, attempt) : attempt(new Map())
   }
 
   /**
-   * Where a rider made SQLite roll back, its commit has failed, and the others of the batch are done again. A deferred
-   * constraint shows only at the end, and does not say whose it is: if there are several riders, each goes by itself.
+   * Where the user's SQL made SQLite roll back, its commit has failed, and the others of the batch are done again. A deferred
+   * constraint shows only at the end, and does not say whose it is: if there are several user SQL, each goes by itself.
    */
-  async #despiteRiders(
+  async #despiteUserSql(
     commits: readonly Commit[],
     attempt: (lost: ReadonlyMap<Commit, unknown>) => Promise<Outcome[]>,
   ): Promise<Outcome[]> {
@@ -111,9 +111,9 @@ export class Writer {
         if (error instanceof TransactionLost) lost.set(error.commit, error.reason)
         else if (!(error instanceof ConstraintFailed)) throw error
         else {
-          const [rider, ...more] = commits.filter((commit) => commit.ride && !lost.has(commit))
+          const [suspect, ...more] = commits.filter((commit) => commit.userSql && !lost.has(commit))
           if (more.length > 0) return await this.#oneByOne(commits)
-          lost.set(rider!, error.cause)
+          lost.set(suspect!, error.cause)
         }
       }
     }
@@ -126,9 +126,9 @@ export class Writer {
   }
 
   /** Null: not this way. The end of the log is the guard, in the statement: if anybody else has written, it has moved. */
-  #appendLoosely(commits: readonly Commit[]): Outcome[] | null {
-    const isDue = this.#looseRows >= looseRowsMax || this.#looseBytes >= looseBytesMax
-    if (isDue || this.#lastPosition === unknown || !this.#turn.isFree) return null
+  #appendUnsettled(commits: readonly Commit[]): Outcome[] | null {
+    const isDue = this.#unsettledRows >= unsettledRowsMax || this.#unsettledBytes >= unsettledBytesMax
+    if (isDue || this.#lastPosition === unknown || !this.#writeLock.isFree) return null
     const position = this.#lastPosition + 1
     const now = this.#options.clock()
     const plan = planAppends(this.#writing, commits, position, now)
@@ -142,11 +142,11 @@ export class Writer {
       if (isNotTheEnd(error)) return null
       throw toStoreError(error, 'commit to', this.#options.file)
     }
-    for (const timeline of plan.timelines) this.#writing.timelines.putLoose(timeline)
-    this.#writing.loose.advance(position)
+    for (const timeline of plan.timelines) this.#writing.timelines.putUnsettled(timeline)
+    this.#writing.unsettled.advance(position)
     this.#noteAnchors(plan.frames, position)
-    this.#looseRows += 1
-    this.#looseBytes += body.length
+    this.#unsettledRows += 1
+    this.#unsettledBytes += body.length
     this.#acknowledge(position, body, false)
     return plan.outcomes
   }
@@ -160,7 +160,7 @@ export class Writer {
     work: (writing: Writing) => Result | Promise<Result>,
     isErasing = false,
   ): Promise<Result> {
-    return this.#turn.run(async () => {
+    return this.#writeLock.run(async () => {
       const { busyMs, file } = this.#options
       const writing = this.#writing
       try {
@@ -184,7 +184,7 @@ export class Writer {
 
   /** Writes the whole file anew, without free space. Not a transaction of ours: no row of the log tells of it. */
   vacuum(): Promise<void> {
-    return this.#turn.run(async () => {
+    return this.#writeLock.run(async () => {
       const { busyMs, file } = this.#options
       try {
         await retryBusy(busyMs, () => this.#connection.exec('VACUUM'))
@@ -197,7 +197,7 @@ export class Writer {
 
   /** The connection, between two transactions. */
   alone<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {
-    return this.#turn.run(async () => {
+    return this.#writeLock.run(async () => {
       try {
         return await work(this.#connection)
       } catch (error) {
@@ -213,7 +213,7 @@ export class Writer {
 
   /** Resolves when nothing is under way. */
   async idle(): Promise<void> {
-    await this.#turn.run(async () => {})
+    await this.#writeLock.run(async () => {})
   }
 
   #begin(writing: Writing): void {
@@ -242,7 +242,7 @@ export class Writer {
       this.#options.inPlace.check()
       return
     }
-    const { position, frames, loose, mayBeDue } = writing
+    const { position, frames, unsettled, mayBeDue } = writing
     this.#noteAnchors(frames, position)
     this.#writeAnchors()
     writing.timelines.flush()
@@ -250,10 +250,10 @@ export class Writer {
     const body = this.#encode(position, frames, null)
     this.#connection.run(insertAtEnd, position, body)
     this.#end()
-    loose.pass(position)
+    unsettled.pass(position)
     this.#anchors = []
-    this.#looseRows = 0
-    this.#looseBytes = 0
+    this.#unsettledRows = 0
+    this.#unsettledBytes = 0
     this.#acknowledge(position, body, mayBeDue)
   }
 
@@ -278,9 +278,9 @@ export class Writer {
     onChange(mayBeDue)
   }
 
-  #encode(position: number, frames: readonly FrameDraft[], looseAt: number | null): Uint8Array {
+  #encode(position: number, frames: readonly FrameDraft[], unsettledAt: number | null): Uint8Array {
     const needsDigest = (draft: FrameDraft) => this.#mustSpellOut(draft, frames.length)
-    return this.#rows.encode(position, frames, { looseAt, needsDigest })
+    return this.#rows.encode(position, frames, { unsettledAt, needsDigest })
   }
 
   #noteAnchors(frames: readonly FrameDraft[], position: number): void {
@@ -290,10 +290,10 @@ export class Writer {
     }
   }
 
-  /** Of this transaction, of loose rows from here, and of those that another process left. */
+  /** Of this transaction, of unsettled rows from here, and of those that another process left. */
   #writeAnchors(): void {
     for (const { tid, last, position } of this.#anchors) this.#connection.run(insertAnchor, tid, last, position)
-    for (const [tid, runs] of this.#writing.loose.pending()) {
+    for (const [tid, runs] of this.#writing.unsettled.pending()) {
       for (const { position, frame } of runs) {
         const { first, last, bytes } = frame
         if (!isAnchor(tid, first, last - first + 1, bytes.length)) continue
@@ -316,7 +316,7 @@ export class Writer {
 
   #forget(): void {
     this.#writing.timelines.clear()
-    this.#writing.loose.forget()
+    this.#writing.unsettled.forget()
     this.#anchors = []
     this.#lastPosition = unknown
   }
@@ -332,7 +332,7 @@ export class Writer {
     }
   }
 
-  async #applyRiding(
+  async #applyWithSql(
     writing: Writing,
     commits: readonly Commit[],
     failed: ReadonlyMap<Commit, unknown>,
@@ -340,38 +340,38 @@ export class Writer {
     const outcomes: Outcome[] = []
     for (const commit of commits) {
       if (failed.has(commit)) outcomes.push(this.#refusal(writing, commit, riderFailed(failed.get(commit))))
-      else if (commit.ride) outcomes.push(await this.#applyOneRiding(writing, commit, commit.ride))
+      else if (commit.userSql) outcomes.push(await this.#applyOneWithSql(writing, commit, commit.userSql))
       else outcomes.push(this.#apply(writing, commit))
     }
     return outcomes
   }
 
-  /** The rider goes before what is decided is applied: if it throws, only its own SQL has to be taken back. */
-  async #applyOneRiding(writing: Writing, commit: Commit, ride: NonNullable<Commit['ride']>): Promise<Outcome> {
-    const rider = new Rider(this.#connection)
+  /** The user's SQL goes before what is decided is applied: if it throws, only its own SQL has to be taken back. */
+  async #applyOneWithSql(writing: Writing, commit: Commit, userSql: NonNullable<Commit['userSql']>): Promise<Outcome> {
+    const transactionSql = new TransactionSql(this.#connection)
     try {
       const { outcome, changes } = decide(this.#view, commit)
       if (!changes) return outcome
-      const ridden = await this.#ride(ride, rider)
+      const sqlResult = await this.#userSql(userSql, transactionSql)
       applyChanges(writing, changes)
-      return { ...outcome, ridden }
+      return { ...outcome, sqlResult }
     } catch (error) {
-      if (rider.isLost) throw new TransactionLost(commit)
+      if (transactionSql.isLost) throw new TransactionLost(commit)
       if (!(error instanceof Refused)) throw error
       return this.#refusal(writing, commit, error)
     } finally {
-      rider.end()
+      transactionSql.end()
     }
   }
 
-  async #ride(ride: NonNullable<Commit['ride']>, rider: Rider): Promise<unknown> {
+  async #userSql(userSql: NonNullable<Commit['userSql']>, transactionSql: TransactionSql): Promise<unknown> {
     this.#connection.run('SAVEPOINT reprise')
     try {
-      const ridden = await rideOrRefuse(ride, rider)
+      const sqlResult = await callOrRefuse(userSql, transactionSql)
       this.#connection.run('RELEASE reprise')
-      return ridden
+      return sqlResult
     } catch (error) {
-      if (!rider.isLost && error instanceof Refused) {
+      if (!transactionSql.isLost && error instanceof Refused) {
         this.#connection.run('ROLLBACK TO reprise')
         this.#connection.run('RELEASE reprise')
       }
@@ -385,12 +385,12 @@ export class Writer {
   }
 }
 
-async function rideOrRefuse(ride: NonNullable<Commit['ride']>, rider: Rider): Promise<unknown> {
+async function callOrRefuse(userSql: NonNullable<Commit['userSql']>, transactionSql: TransactionSql): Promise<unknown> {
   try {
-    const ridden = await ride(rider)
-    if (rider.isLost) throw lost()
-    rider.checkLeftovers()
-    return ridden
+    const sqlResult = await userSql(transactionSql)
+    if (transactionSql.isLost) throw lost()
+    transactionSql.checkLeftovers()
+    return sqlResult
   } catch (cause) {
     throw riderFailed(cause)
   }

@@ -5,15 +5,15 @@ import type { Hash } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import { Log } from './log.ts'
 import type { FrameDraft } from './log-row.ts'
-import { LooseRuns } from './loose.ts'
 import { Timelines } from './timelines.ts'
+import { UnsettledRuns } from './unsettled.ts'
 import { Workers } from './workers.ts'
 
 export class Writing {
   readonly connection: Connection
   readonly space: number
   readonly hash: Hash
-  readonly loose: LooseRuns
+  readonly unsettled: UnsettledRuns
   readonly timelines: Timelines
   readonly workers: Workers
   readonly log: Log
@@ -33,8 +33,8 @@ export class Writing {
     this.connection = connection
     this.space = space
     this.hash = hash
-    this.loose = new LooseRuns(connection, hash)
-    this.timelines = new Timelines(connection, space, this.loose)
+    this.unsettled = new UnsettledRuns(connection, hash)
+    this.timelines = new Timelines(connection, space, this.unsettled)
     this.workers = new Workers(connection, space)
     this.log = new Log(connection, hash, this)
   }

@@ -187,7 +187,7 @@ function guarding(test: Test): void {
       { take: { worker: zombie.worker, from: 'anyone' } },
       { branch: { archive: asTimeline('x'), seq: 0, digest: zombie.digest, floor: { seq: 0, digest: zombie.digest } } },
       { forget: true },
-      { ride: () => assert.fail('the rider of a fenced commit is not called') },
+      { userSql: () => assert.fail('the rider of a fenced commit is not called') },
     ]
     for (const attempt of attempts) {
       for (const epoch of [zombie.epoch, zombie.epoch + 2, 0]) {
@@ -251,7 +251,7 @@ function guarding(test: Test): void {
     }
     const { run: _, ...rest } = full
     expectRefused(await writer.commit({ ...rest, branch, publish: [], consume: [asMessage('m9')] }), 'CONFLICT')
-    expectRefused(await writer.commit({ ...full, ride: () => Promise.reject(new Error('no')) }), 'RIDER_FAILED')
+    expectRefused(await writer.commit({ ...full, userSql: () => Promise.reject(new Error('no')) }), 'RIDER_FAILED')
     assertSame(await everything(kit, 'a', 'b', 'owner', 'archive'), before, 'nothing changed')
     expectOk(await writer.commit({ ...full, consume: [asMessage('m1')], cursors: { mine: '' } }))
     const runs = await kit.store.read(writer.id, 0, 10_000)

@@ -2,7 +2,7 @@
 // A store that went back to an older copy can be at the same epoch and sequence; only the digest tells.
 
 import assert from 'node:assert/strict'
-import { packRun } from '../../core/run.ts'
+import { packEntries } from '../../core/entry-run.ts'
 import {
   asManifest,
   asMessage,
@@ -46,7 +46,7 @@ export function digestTests(test: Test): void {
       { take: { worker: asWorker('worker-1'), from: 'anyone' } },
       { branch: { archive: asTimeline('x'), seq: 1, digest: lost.digest, floor: { seq: 0, digest: lost.digest } } },
       { forget: true },
-      { ride: () => assert.fail('the rider of a refused commit is not called') },
+      { userSql: () => assert.fail('the rider of a refused commit is not called') },
     ]
     for (const attempt of attempts) {
       const refused = expectRefused((await kit.store.commit([lost.plan(attempt)]))[0], 'CONFLICT')
@@ -70,7 +70,7 @@ export function digestTests(test: Test): void {
     const create = { digest: maker.digest }
     const take = { worker: maker.worker, from: 'free' as const, create }
     const wrong = { ...maker.guard, digest: hash(utf8('other')) }
-    const run = packRun(hash, { before: maker.digest, first: 1, epoch: 1 }, [
+    const run = packEntries(hash, { before: maker.digest, first: 1, epoch: 1 }, [
       { type: 'noted', version: 1, time: 1, data: utf8('first') },
     ])
     const made = { operation: kit.operation(), guard: wrong, take, run }

@@ -102,10 +102,15 @@ function mail(test: Test): void {
 
   test('a commit that only sends has no guard, and says whether any of it was new', async (kit) => {
     const commit: Commit = { operation: kit.operation(), guard: null, send: [message('a', 'm1'), message('b', 'm1')] }
-    assert.deepEqual(expectOk((await kit.store.commit([commit]))[0]), { ok: true, epoch: 0, seq: 0, wasApplied: false })
-    assert.equal(expectOk((await kit.store.commit([commit]))[0]).wasApplied, true)
+    assert.deepEqual(expectOk((await kit.store.commit([commit]))[0]), {
+      ok: true,
+      epoch: 0,
+      seq: 0,
+      isDuplicate: false,
+    })
+    assert.equal(expectOk((await kit.store.commit([commit]))[0]).isDuplicate, true)
     const more: Commit = { operation: kit.operation(), guard: null, send: [message('a', 'm1'), message('a', 'm2')] }
-    assert.equal(expectOk((await kit.store.commit([more]))[0]).wasApplied, false)
+    assert.equal(expectOk((await kit.store.commit([more]))[0]).isDuplicate, false)
     assert.deepEqual(await kit.inboxIds('a'), ['m1', 'm2'])
   })
 

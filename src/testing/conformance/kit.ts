@@ -5,9 +5,11 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
+import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { type ErrorCode, isReprise } from '../../core/errors.ts'
 import {
   type Commit,
+  type EntryRun,
   type FeedItem,
   feedStart,
   type Guard,
@@ -17,12 +19,10 @@ import {
   type Outcome,
   type OutgoingMessage,
   type Refusal,
-  type Run,
   type Store,
   type Take,
   type WorkerRecord,
 } from '../../core/ports.ts'
-import { originDigest, packRun } from '../../core/run.ts'
 
 export interface Capabilities {
   /** Riders can run SQL. Without it they are still called. */
@@ -170,12 +170,12 @@ export class Writer {
     return this.commit({ take: { worker: this.worker, from: 'anyone', ...take } })
   }
 
-  run(...texts: readonly string[]): Run {
+  run(...texts: readonly string[]): EntryRun {
     const drafts = texts.map((text) => ({ type: 'noted', version: 1, time: 1_700_000_000_000, data: utf8(text) }))
-    return packRun(hash, { before: this.digest, first: this.seq + 1, epoch: this.epoch }, drafts)
+    return packEntries(hash, { before: this.digest, first: this.seq + 1, epoch: this.epoch }, drafts)
   }
 
-  async append(...texts: readonly string[]): Promise<Run> {
+  async append(...texts: readonly string[]): Promise<EntryRun> {
     const run = this.run(...texts)
     expectOk(await this.commit({ run }))
     return run

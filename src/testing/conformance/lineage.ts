@@ -315,7 +315,7 @@ function forgetting(test: Test): void {
   test('forgetting what is not there succeeds and says that it was applied', async (kit) => {
     const nobody = new Writer(kit, kit.store, 'nobody', 'worker-1')
     nobody.epoch = 3
-    assert.deepEqual(expectOk(await nobody.commit({ forget: true })), { ok: true, epoch: 3, seq: 0, wasApplied: true })
+    assert.deepEqual(expectOk(await nobody.commit({ forget: true })), { ok: true, epoch: 3, seq: 0, isDuplicate: true })
   })
 
   test('mail already sent by a forgotten timeline stays', async (kit) => {

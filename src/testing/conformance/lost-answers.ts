@@ -40,7 +40,7 @@ export function lostAnswerTests(test: Test): void {
       assert.notDeepEqual(plain(after), plain(before), 'the work was done')
       await expectRejection(() => faulty.commit([commit]), 'STORE_IO')
       const outcome = expectOk((await faulty.commit([commit]))[0])
-      assert.equal(outcome.wasApplied, true)
+      assert.equal(outcome.isDuplicate, true)
       assertSame(await everythingIn(kit, kit.store, 'a', 'b', 'old'), after, 'once is once')
     })
   }

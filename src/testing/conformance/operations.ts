@@ -58,11 +58,11 @@ export function operationTests(test: Test): void {
       const writer = await prepareForKinds(kit)
       const commit = writer.plan(parts(writer))
       const first = expectOk((await kit.store.commit([commit]))[0])
-      assert.equal(first.wasApplied, false)
+      assert.equal(first.isDuplicate, false)
       const after = await everything(kit, 'a', 'b', 'old')
       for (const store of [kit.store, await kit.open()]) {
         const again = expectOk((await store.commit([commit]))[0])
-        assert.deepEqual(again, { ...first, wasApplied: true })
+        assert.deepEqual(again, { ...first, isDuplicate: true })
       }
       assertSame(await everything(kit, 'a', 'b', 'old'), after, 'nothing changed')
     })
@@ -75,8 +75,8 @@ export function operationTests(test: Test): void {
       take: { worker: asWorker('w'), from: 'free', create: { digest: hash(utf8('a')) } },
     }
     const [first, second] = await kit.store.commit([commit, commit])
-    assert.deepEqual(expectOk(first), { ok: true, epoch: 1, seq: 0, wasApplied: false })
-    assert.deepEqual(expectOk(second), { ok: true, epoch: 1, seq: 0, wasApplied: true })
+    assert.deepEqual(expectOk(first), { ok: true, epoch: 1, seq: 0, isDuplicate: false })
+    assert.deepEqual(expectOk(second), { ok: true, epoch: 1, seq: 0, isDuplicate: true })
     assert.equal((await kit.head('a')).epoch, 1)
   })
 
@@ -88,7 +88,7 @@ export function operationTests(test: Test): void {
     const [claimed] = await kit.store.claim({ worker: asWorker('worker-2'), queues: ['q'], limit: 1 })
     assert.equal(claimed?.epoch, 3)
     const again = expectOk((await kit.store.commit([take]))[0])
-    assert.deepEqual([again.epoch, again.wasApplied], [2, true])
+    assert.deepEqual([again.epoch, again.isDuplicate], [2, true])
     writer.accept(take)
     expectRefused(await writer.commit({ status: 'x' }), 'FENCED')
   })
@@ -105,7 +105,7 @@ export function operationTests(test: Test): void {
     const commit = writer.plan({ consume: [asMessage('m1')] })
     expectRefused((await kit.store.commit([commit]))[0], 'CONFLICT')
     await kit.send('a', 'm1')
-    assert.equal(expectOk((await kit.store.commit([commit]))[0]).wasApplied, false)
+    assert.equal(expectOk((await kit.store.commit([commit]))[0]).isDuplicate, false)
   })
 }
 

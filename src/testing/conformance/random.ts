@@ -2,18 +2,18 @@
 // everything that can be seen is equal after each. A failure names the seed and the step.
 
 import assert from 'node:assert/strict'
+import { originDigest, packEntries } from '../../core/entry-run.ts'
 import {
   type Commit,
+  type EntryRun,
   type FeedItem,
   feedStart,
   type Guard,
   type Head,
   type ManifestRecord,
   type Outcome,
-  type Run,
   type Store,
 } from '../../core/ports.ts'
-import { originDigest, packRun } from '../../core/run.ts'
 import type { Writable } from '../../core/writable.ts'
 import { openMemory } from '../../stores/memory/index.ts'
 import {
@@ -124,7 +124,7 @@ function parts(
   head: Head,
   guard: Guard & { readonly seq: number },
   catalog: readonly ManifestRecord[],
-  runs: readonly Run[],
+  runs: readonly EntryRun[],
 ): Partial<Commit> {
   const { epoch } = guard
   const commit: Writable<Partial<Commit>> = {}
@@ -147,7 +147,7 @@ function parts(
       time: 1_700_000_000_000,
       data: utf8(random.text()),
     }))
-    commit.run = packRun(hash, { before: head.digest, first: start + 1, epoch }, drafts)
+    commit.run = packEntries(hash, { before: head.digest, first: start + 1, epoch }, drafts)
   }
   if (random.chance(0.2)) commit.publish = [randomManifest(random, start + (commit.run?.count ?? 0), epoch, head)]
   if (random.chance(0.15)) commit.marks = [randomMark(random)]
@@ -251,7 +251,7 @@ async function wholeFeed(store: Store): Promise<FeedItem[]> {
 
 function seen(outcome: Outcome): unknown {
   if (!outcome.ok) return [outcome.code, outcome.head && strip(outcome.head)]
-  return [outcome.epoch, outcome.seq, outcome.wasApplied]
+  return [outcome.epoch, outcome.seq, outcome.isDuplicate]
 }
 
 async function look(store: Store): Promise<unknown> {

@@ -17,7 +17,7 @@ import { queryTests } from './queries.ts'
 import { randomTests } from './random.ts'
 import { readOnlyTests } from './read-only.ts'
 import { rewriteTests } from './rewrite.ts'
-import { riderTests } from './riders.ts'
+import { riderTests } from './user-sql.ts'
 import { upkeepTests, workerTests } from './workers.ts'
 
 export type { Capabilities, Harness } from './kit.ts'

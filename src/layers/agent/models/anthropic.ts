@@ -3,7 +3,7 @@
 
 import type { Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
 import { cutOff, type HttpModelOptions, parseArgs, post, readEvents, streamError, usageOf } from './http.ts'
-import { type Line, transcript } from './transcript.ts'
+import { type SessionTimeline, transcript } from './transcript.ts'
 
 export interface AnthropicModelOptions extends HttpModelOptions {
   /** Longest answer, which the service wants to be told; 4096 if left out. */
@@ -116,7 +116,7 @@ function userBlocks(content: unknown): object[] {
   return [{ type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content ?? '') }]
 }
 
-function assistantBlocks({ text, calls }: Extract<Line, { kind: 'assistant' }>): object[] {
+function assistantBlocks({ text, calls }: Extract<SessionTimeline, { kind: 'assistant' }>): object[] {
   const said = text.trim() === '' ? [] : [{ type: 'text', text: text.trimEnd() }]
   return [
     ...said,
@@ -129,7 +129,7 @@ function assistantBlocks({ text, calls }: Extract<Line, { kind: 'assistant' }>):
   ]
 }
 
-function resultBlocks({ calls }: Extract<Line, { kind: 'assistant' }>): object[] {
+function resultBlocks({ calls }: Extract<SessionTimeline, { kind: 'assistant' }>): object[] {
   return calls.map(({ id, result, isError }) => ({
     type: 'tool_result',
     tool_use_id: wireId(id),

@@ -4,7 +4,7 @@
 import { RepriseError } from '../../../core/errors.ts'
 import type { Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
 import { cutOff, type HttpModelOptions, parseArgs, post, readEvents, streamError, usageOf } from './http.ts'
-import { type Line, transcript } from './transcript.ts'
+import { type SessionTimeline, transcript } from './transcript.ts'
 
 interface ChatUsage {
   readonly prompt_tokens?: number
@@ -68,7 +68,7 @@ function requestOf(call: ModelCall<unknown>, options: HttpModelOptions): object 
   }
 }
 
-function toChat(line: Line): object[] {
+function toChat(line: SessionTimeline): object[] {
   if (line.kind === 'user') {
     // A list is content parts in the service's own form.
     const content = Array.isArray(line.content) ? line.content : textOfUser(line.content)

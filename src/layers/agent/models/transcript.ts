@@ -4,7 +4,7 @@
 import type { Message, ToolRequest } from '../message.ts'
 import { place } from '../state.ts'
 
-export type Line =
+export type SessionTimeline =
   | { readonly kind: 'user'; readonly content: unknown }
   | { readonly kind: 'assistant'; readonly text: string; readonly calls: readonly TranscriptCall[] }
 
@@ -16,13 +16,13 @@ export interface TranscriptCall {
   readonly isError: boolean
 }
 
-export function transcript(messages: readonly Message[]): Line[] {
+export function transcript(messages: readonly Message[]): SessionTimeline[] {
   const answers = new Map<string, Message>()
   for (const message of messages) {
     // A call that was made in the place of a similar one has a "+" behind its id.
     if (message.answers !== undefined) answers.set(message.answers.replace(/\++$/, ''), message)
   }
-  const lines: Line[] = []
+  const lines: SessionTimeline[] = []
   let turn = -1
   let index = 0
   for (const message of messages) {

@@ -5,7 +5,7 @@ let isCounting = false
 const later = setImmediate
 
 /** Costs one immediate per turn in which somebody asks. */
-export function thisTurn(): number {
+export function thisTick(): number {
   if (!isCounting) {
     isCounting = true
     later(next)

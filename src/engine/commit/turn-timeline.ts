@@ -4,18 +4,18 @@
 // Where many want it at once, they take turns (contest.ts).
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import { lastSeq, originDigest } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import { lastSeq, originDigest } from '../../core/run.ts'
 import { declare } from '../declaration.ts'
 import type { Fold } from '../definition.ts'
 import { refuseHeld } from '../group/held.ts'
-import type { Holdings } from '../holdings.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
+import type { OpenTimelines } from '../open-timelines.ts'
 import { erasureOf } from '../recovery/erasures.ts'
 import { type Entry, entriesOf, lineageOf, readHistory } from '../recovery/history.ts'
 import { type Recovered, recover } from '../recovery/recover.ts'
-import { lookAgain } from '../recovery/second-look.ts'
+import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { TimelineState } from '../state.ts'
 import type { OpenTimeline } from '../timeline.ts'
 import { refuseMoved } from '../tools/moved.ts'
@@ -25,7 +25,7 @@ import { refusalError } from './writer.ts'
 export class TurnTimeline<State> {
   readonly id: TimelineId
   readonly #kernel: Kernel
-  readonly #holdings: Holdings
+  readonly #openTimelines: OpenTimelines
   readonly #fold: Fold<State>
   readonly #mustExist: boolean
   #open: OpenTimeline<State>
@@ -38,14 +38,14 @@ export class TurnTimeline<State> {
 
   private constructor(
     kernel: Kernel,
-    holdings: Holdings,
+    openTimelines: OpenTimelines,
     fold: Fold<State>,
     start: { readonly id: TimelineId; readonly head: Head | null; readonly recovered: Recovered<State> },
     mustExist: boolean,
   ) {
     this.id = start.id
     this.#kernel = kernel
-    this.#holdings = holdings
+    this.#openTimelines = openTimelines
     this.#fold = fold
     this.#mustExist = mustExist
     this.#head = start.head
@@ -55,14 +55,14 @@ export class TurnTimeline<State> {
   /** Reads what is there; makes and takes nothing. */
   static async open<State>(
     kernel: Kernel,
-    holdings: Holdings,
+    openTimelines: OpenTimelines,
     id: TimelineId,
     fold: Fold<State>,
     mustExist = false,
     evenInvalid = false,
   ): Promise<TurnTimeline<State>> {
     const { head, recovered } = await load(kernel, id, fold, mustExist, !evenInvalid)
-    return new TurnTimeline(kernel, holdings, fold, { id, head, recovered }, mustExist)
+    return new TurnTimeline(kernel, openTimelines, fold, { id, head, recovered }, mustExist)
   }
 
   /** State, coordinate and keys as far as they were read. To write, call `ready` first, with nothing awaited in between. */
@@ -261,7 +261,7 @@ export class TurnTimeline<State> {
 
   #make(recovered: Recovered<State>): OpenTimeline<State> {
     const head = this.#head ?? { timeline: this.id, epoch: 0, base: null }
-    const open = this.#holdings.share(head, this.#fold, recovered)
+    const open = this.#openTimelines.share(head, this.#fold, recovered)
     open.watch((entries) => this.#tell(entries))
     return open
   }
@@ -278,7 +278,7 @@ async function load<State>(
   mustExist: boolean,
   mustBeValid = false,
 ): Promise<{ head: Head | null; recovered: Recovered<State> }> {
-  return await lookAgain(async () => {
+  return await retryWithFreshHead(async () => {
     const [head = null] = await kernel.store.head([id])
     if (!head && mustExist) throw missing(id)
     if (head) refuseMoved(head)

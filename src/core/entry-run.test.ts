@@ -3,8 +3,6 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { ByteWriter } from './bytes.ts'
 import { type Digest, equalBytes, timelineId } from './coordinate.ts'
-import { isReprise } from './errors.ts'
-import type { Run } from './ports.ts'
 import {
   appendOperation,
   chainDigest,
@@ -12,11 +10,13 @@ import {
   isAppendOperation,
   lastSeq,
   originDigest,
-  packRun,
-  sliceRun,
-  unpackRun,
-  verifyRun,
-} from './run.ts'
+  packEntries,
+  sliceEntries,
+  unpackEntries,
+  verifyEntries,
+} from './entry-run.ts'
+import { isReprise } from './errors.ts'
+import type { EntryRun } from './ports.ts'
 
 const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
 const timeline = timelineId('counter/visits')
@@ -47,10 +47,10 @@ const epochs = fc.integer({ min: 1, max: 2 ** 40 })
 
 /** A history in several runs, from the origin. */
 const history = fc.array(fc.tuple(drafts, epochs), { minLength: 1, maxLength: 5 }).map((parts) => {
-  const runs: Run[] = []
+  const runs: EntryRun[] = []
   let before: { seq: number; digest: Digest } = { seq: 0, digest: origin }
   for (const [entries, epoch] of parts) {
-    const run = packRun(sha256, { before: before.digest, first: before.seq + 1, epoch }, entries)
+    const run = packEntries(sha256, { before: before.digest, first: before.seq + 1, epoch }, entries)
     runs.push(run)
     before = { seq: lastSeq(run), digest: run.digest }
   }
@@ -58,18 +58,18 @@ const history = fc.array(fc.tuple(drafts, epochs), { minLength: 1, maxLength: 5 
 })
 
 /** Reads runs as recovery does, up to the digest that the head vouches for. */
-const read = (runs: readonly Run[], start: Digest, head: Digest): string =>
+const read = (runs: readonly EntryRun[], start: Digest, head: Digest): string =>
   codeOf(() => {
     let before = { seq: 0, digest: start }
     for (const run of runs) {
-      verifyRun(sha256, timeline, run, before)
-      unpackRun(run)
+      verifyEntries(sha256, timeline, run, before)
+      unpackEntries(run)
       before = { seq: lastSeq(run), digest: run.digest }
     }
     if (Buffer.compare(before.digest, head) !== 0) throw new Error('history ends before its head')
   })
 
-const isFound = (runs: readonly Run[], start: Digest, head: Digest): boolean => {
+const isFound = (runs: readonly EntryRun[], start: Digest, head: Digest): boolean => {
   try {
     return read(runs, start, head) !== 'accepted'
   } catch {
@@ -80,8 +80,8 @@ const isFound = (runs: readonly Run[], start: Digest, head: Digest): boolean => 
 test('entries come back as they went in, with their sequence and epoch', () => {
   fc.assert(
     fc.property(drafts, epochs, fc.integer({ min: 1, max: 2 ** 50 }), (entries, epoch, first) => {
-      const run = packRun(sha256, { before: origin, first, epoch }, entries)
-      expect(unpackRun(run)).toEqual(
+      const run = packEntries(sha256, { before: origin, first, epoch }, entries)
+      expect(unpackEntries(run)).toEqual(
         entries.map((entry, index) => ({ key: undefined, ...entry, seq: first + index, epoch })),
       )
       expect(lastSeq(run)).toBe(first + entries.length - 1)
@@ -99,9 +99,9 @@ test('a byte that leads the data is part of it, whatever the size of the entry',
         const data = new Uint8Array(size).fill(7)
         const joined = Uint8Array.from([lead, ...data])
         const at = { before: origin, first: 1, epoch: 1 }
-        const led = packRun(sha256, at, [{ ...one, data, lead }, one])
-        expect(equalBytes(led.bytes, packRun(sha256, at, [{ ...one, data: joined }, one]).bytes)).toBe(true)
-        expect(equalBytes(unpackRun(led)[0]!.data, joined)).toBe(true)
+        const led = packEntries(sha256, at, [{ ...one, data, lead }, one])
+        expect(equalBytes(led.bytes, packEntries(sha256, at, [{ ...one, data: joined }, one]).bytes)).toBe(true)
+        expect(equalBytes(unpackEntries(led)[0]!.data, joined)).toBe(true)
       },
     ),
     { numRuns: 300 },
@@ -127,20 +127,20 @@ test('every prefix of a run has the digest that a shorter run of the same entrie
       // The run's time is the least of its entries': a prefix is the same bytes only if that one is in it.
       const steady = entries.map((entry, index) => ({ ...entry, time: entries[0]!.time + index }))
       const at = { before: origin, first: 5, epoch: 2 }
-      const slice = sliceRun(sha256, packRun(sha256, at, steady), origin, 4 + count)
-      expect(slice).toEqual(packRun(sha256, at, steady.slice(0, count)))
-      expect(codeOf(() => verifyRun(sha256, timeline, slice, { seq: 4, digest: origin }))).toBe('accepted')
-      expect(unpackRun(slice)).toHaveLength(count)
+      const slice = sliceEntries(sha256, packEntries(sha256, at, steady), origin, 4 + count)
+      expect(slice).toEqual(packEntries(sha256, at, steady.slice(0, count)))
+      expect(codeOf(() => verifyEntries(sha256, timeline, slice, { seq: 4, digest: origin }))).toBe('accepted')
+      expect(unpackEntries(slice)).toHaveLength(count)
     }),
   )
 })
 
 test('a slice outside the run is our bug', () => {
-  const run = packRun(sha256, { before: origin, first: 5, epoch: 1 }, [
+  const run = packEntries(sha256, { before: origin, first: 5, epoch: 1 }, [
     { type: 'a', version: 1, time: 1, data: new Uint8Array() },
   ])
-  expect(sliceRun(sha256, run, origin, 5)).toBe(run)
-  for (const last of [4, 6]) expect(codeOf(() => sliceRun(sha256, run, origin, last))).toBe('BUG')
+  expect(sliceEntries(sha256, run, origin, 5)).toBe(run)
+  for (const last of [4, 6]) expect(codeOf(() => sliceEntries(sha256, run, origin, last))).toBe('BUG')
 })
 
 test('G7: any flipped bit of any run, in its bytes or its digest, is found', () => {
@@ -190,7 +190,7 @@ test('G7: changing a run and its own digest together is found at the next run, o
       const index = which % runs.length
       const run = runs[index]!
       const before = index === 0 ? origin : runs[index - 1]!.digest
-      const forged = packRun(sha256, { before, first: run.first, epoch: 1 }, other)
+      const forged = packEntries(sha256, { before, first: run.first, epoch: 1 }, other)
       fc.pre(Buffer.compare(forged.digest, run.digest) !== 0)
       expect(isFound(runs.with(index, forged), origin, runs.at(-1)!.digest)).toBe(true)
     }),
@@ -211,11 +211,11 @@ test('A6.1: the same entries on another timeline have another digest, and its ru
 })
 
 test('a gap names the sequence that is missing', () => {
-  const run = packRun(sha256, { before: origin, first: 9, epoch: 1 }, [
+  const run = packEntries(sha256, { before: origin, first: 9, epoch: 1 }, [
     { type: 'a', version: 1, time: 1, data: new Uint8Array() },
   ])
   try {
-    verifyRun(sha256, timeline, run, { seq: 6, digest: origin })
+    verifyEntries(sha256, timeline, run, { seq: 6, digest: origin })
     expect.unreachable()
   } catch (error) {
     expect(error).toMatchObject({ code: 'HISTORY_DAMAGED', data: { timeline, seq: 7, found: 9 } })
@@ -237,7 +237,7 @@ test('G15: whatever bytes a run claims to be, unpacking ends with entries or a t
       (tail, isHeaded, count) => {
         const bytes = isHeaded ? Uint8Array.from([...start, ...tail]) : tail
         const run = { first: 1, count, bytes, digest: chainDigest(sha256, origin, bytes) }
-        expect(['accepted', 'MALFORMED', 'INCOMPATIBLE_VERSION']).toContain(codeOf(() => unpackRun(run)))
+        expect(['accepted', 'MALFORMED', 'INCOMPATIBLE_VERSION']).toContain(codeOf(() => unpackEntries(run)))
       },
     ),
     { numRuns: 2000 },
@@ -245,10 +245,10 @@ test('G15: whatever bytes a run claims to be, unpacking ends with entries or a t
 })
 
 test('a run in a format that is not known is refused as newer, not guessed at', () => {
-  const run = packRun(sha256, { before: origin, first: 1, epoch: 1 }, [
+  const run = packEntries(sha256, { before: origin, first: 1, epoch: 1 }, [
     { type: 'a', version: 1, time: 1, data: new Uint8Array() },
   ])
-  expect(codeOf(() => unpackRun({ ...run, bytes: Uint8Array.from([4, ...run.bytes.slice(1)]) }))).toBe(
+  expect(codeOf(() => unpackEntries({ ...run, bytes: Uint8Array.from([4, ...run.bytes.slice(1)]) }))).toBe(
     'INCOMPATIBLE_VERSION',
   )
 })
@@ -256,20 +256,20 @@ test('a run in a format that is not known is refused as newer, not guessed at', 
 test('two runs of the same entries at the same place differ by their nonce, and read back the same', () => {
   const drafts = [{ type: 'a', version: 1, time: 1, key: 'k', data: Uint8Array.of(7) }]
   const of = (fill: number) =>
-    packRun(sha256, { before: origin, first: 1, epoch: 1, nonce: new Uint8Array(8).fill(fill) }, drafts)
+    packEntries(sha256, { before: origin, first: 1, epoch: 1, nonce: new Uint8Array(8).fill(fill) }, drafts)
   const [one, two] = [of(1), of(2)]
   expect(equalBytes(one.digest, two.digest)).toBe(false)
-  verifyRun(sha256, 'a', one, { seq: 0, digest: origin })
-  expect(unpackRun(one)).toEqual(unpackRun(two))
-  expect(unpackRun(one)).toMatchObject([{ seq: 1, type: 'a', key: 'k', data: Uint8Array.of(7) }])
+  verifyEntries(sha256, 'a', one, { seq: 0, digest: origin })
+  expect(unpackEntries(one)).toEqual(unpackEntries(two))
+  expect(unpackEntries(one)).toMatchObject([{ seq: 1, type: 'a', key: 'k', data: Uint8Array.of(7) }])
 })
 
 test('runs hold at least one entry, start at 1, and take a large one whole', () => {
   const one = { type: 'a', version: 1, time: 1, data: new Uint8Array(3_000_000).fill(7) }
-  expect(codeOf(() => packRun(sha256, { before: origin, first: 1, epoch: 1 }, []))).toBe('BUG')
-  expect(codeOf(() => packRun(sha256, { before: origin, first: 0, epoch: 1 }, [one]))).toBe('BUG')
-  const run = packRun(sha256, { before: origin, first: 1, epoch: 1 }, [one])
-  expect(unpackRun(run)[0]!.data.length).toBe(3_000_000)
+  expect(codeOf(() => packEntries(sha256, { before: origin, first: 1, epoch: 1 }, []))).toBe('BUG')
+  expect(codeOf(() => packEntries(sha256, { before: origin, first: 0, epoch: 1 }, [one]))).toBe('BUG')
+  const run = packEntries(sha256, { before: origin, first: 1, epoch: 1 }, [one])
+  expect(unpackEntries(run)[0]!.data.length).toBe(3_000_000)
   expect(run.bytes.length).toBeLessThan(3_000_000 + 32)
 })
 
@@ -280,6 +280,6 @@ test('packing costs few bytes an entry beyond its data and type', () => {
     time: 1_700_000_000_000,
     data: new Uint8Array(200),
   }))
-  const run = packRun(sha256, { before: origin, first: 1, epoch: 1 }, entries)
+  const run = packEntries(sha256, { before: origin, first: 1, epoch: 1 }, entries)
   expect(run.bytes.length / 256 - 200).toBeLessThanOrEqual(12)
 })

@@ -1,6 +1,6 @@
-// Whose turn it is to use the writing connection. A rider keeps its turn across awaits; the others queue up behind it.
+// Whose turn it is to use the writing connection. The user's SQL keeps its turn across awaits; the others queue up behind it.
 
-export class Turn {
+export class WriteLock {
   #last: Promise<unknown> = Promise.resolve()
   #waiting = 0
 

@@ -1,6 +1,5 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { estimate, type MeasuredCosts, noCosts } from './costs.ts'
 import {
   type CheckpointPolicy,
   checkPolicy,
@@ -8,7 +7,8 @@ import {
   dalyIntervalMs,
   decideCheckpoint,
   youngIntervalMs,
-} from './economics.ts'
+} from './checkpoint-policy.ts'
+import { estimate, type MeasuredCosts, noCosts } from './costs.ts'
 import { isReprise } from './errors.ts'
 
 const policies: fc.Arbitrary<CheckpointPolicy> = fc.record(

@@ -21,7 +21,7 @@ import { assert } from './assert.ts'
 import { ByteReader, ByteWriter, integerSize, Slab, textBytesMax, writeInteger, writeText } from './bytes.ts'
 import { type Digest, equalBytes, type OperationId, type TimelineId, toHex } from './coordinate.ts'
 import { RepriseError } from './errors.ts'
-import type { Hash, Run } from './ports.ts'
+import type { EntryRun, Hash } from './ports.ts'
 import { formatRedacted, isIntact, isRedacted, skipDigests, sliceRedacted } from './redacted.ts'
 
 const formatVersion = 1
@@ -74,12 +74,12 @@ export function chainDigest(hash: Hash, before: Digest, runBytes: Uint8Array): D
 /** Used and forgotten within one call. */
 const scratch = new Uint8Array(16 * 1024)
 
-/** @example packRun(hash, { before: head.digest, first: head.seq + 1, epoch: 3 }, [draft]) */
-export function packRun(
+/** @example packEntries(hash, { before: head.digest, first: head.seq + 1, epoch: 3 }, [draft]) */
+export function packEntries(
   hash: Hash,
   at: { readonly before: Digest; readonly first: number; readonly epoch: number; readonly nonce?: Uint8Array | null },
   drafts: readonly EntryDraft[],
-): Run {
+): EntryRun {
   assert(drafts.length > 0, 'a run has at least one entry')
   assert(at.first >= 1, 'sequences start at 1')
   let time = Number.MAX_SAFE_INTEGER
@@ -110,10 +110,10 @@ export function packRun(
 }
 
 /** A store that asks whether a run is chained mostly asks about the one just packed: that is known without a hash. */
-let lastPacked: { readonly run: Run; readonly before: Digest } | null = null
+let lastPacked: { readonly run: EntryRun; readonly before: Digest } | null = null
 
 /** Its digest is what the digest before it and its bytes give. */
-export function isChained(hash: Hash, before: Digest, run: Run): boolean {
+export function isChained(hash: Hash, before: Digest, run: EntryRun): boolean {
   if (lastPacked?.run === run && equalBytes(lastPacked.before, before)) return true
   return equalBytes(chainDigest(hash, before, run.bytes), run.digest)
 }
@@ -182,10 +182,10 @@ function hexDigit(value: number): number {
 }
 
 /** Checks that the run follows `before`, is whole, and is what it says it is. Throws HISTORY_DAMAGED otherwise. */
-export function verifyRun(
+export function verifyEntries(
   hash: Hash,
   timeline: string,
-  run: Run,
+  run: EntryRun,
   before: { readonly seq: number; readonly digest: Digest },
 ): void {
   if (run.first !== before.seq + 1) {
@@ -217,7 +217,7 @@ export function verifyRun(
 }
 
 /** The entries of a verified run. */
-export function unpackRun(run: Run): StoredEntry[] {
+export function unpackEntries(run: EntryRun): StoredEntry[] {
   const entries: StoredEntry[] = []
   eachEntry(run, (entry) => {
     entries.push(entry)
@@ -226,7 +226,7 @@ export function unpackRun(run: Run): StoredEntry[] {
 }
 
 /** The part of a run up to and including `last`, with the digest of history there. */
-export function sliceRun(hash: Hash, run: Run, before: Digest, last: number): Run {
+export function sliceEntries(hash: Hash, run: EntryRun, before: Digest, last: number): EntryRun {
   assert(last >= run.first && last < run.first + run.count, 'the slice ends inside the run')
   if (last === run.first + run.count - 1) return run
   let end = 0
@@ -238,12 +238,12 @@ export function sliceRun(hash: Hash, run: Run, before: Digest, last: number): Ru
   return { first: run.first, count: last - run.first + 1, digest: chainDigest(hash, before, bytes), bytes }
 }
 
-export function lastSeq(run: Run): number {
+export function lastSeq(run: EntryRun): number {
   return run.first + run.count - 1
 }
 
 /** Visits the entries of a verified run in order, each with the offset where it ends. */
-export function eachEntry(run: Run, visit: (entry: StoredEntry, endOffset: number) => void): void {
+export function eachEntry(run: EntryRun, visit: (entry: StoredEntry, endOffset: number) => void): void {
   const { first, count } = visitEntries(run.bytes, visit, run.first)
   if (count !== run.count) {
     throw new RepriseError('MALFORMED', `a run holds ${count} entries where ${run.count} were promised`)

@@ -10,18 +10,18 @@ import { assertSame, expectOk, expectRefused, message, type Test } from './kit.t
 export function riderTests(test: Test): void {
   test('what a rider returns, now or later, is the outcome’s ridden', async (kit) => {
     const writer = await kit.create('a')
-    const now = expectOk(await writer.commit({ run: writer.run('one'), ride: () => ({ rows: 1 }) }))
-    assert.deepEqual(now.ridden, { rows: 1 })
+    const now = expectOk(await writer.commit({ run: writer.run('one'), userSql: () => ({ rows: 1 }) }))
+    assert.deepEqual(now.sqlResult, { rows: 1 })
     const later = expectOk(
       await writer.commit({
         run: writer.run('two'),
-        ride: async () => {
+        userSql: async () => {
           await new Promise((resolve) => setTimeout(resolve, 5))
           return 'later'
         },
       }),
     )
-    assert.equal(later.ridden, 'later')
+    assert.equal(later.sqlResult, 'later')
     assert.equal((await kit.head('a')).seq, 2)
   })
 
@@ -38,9 +38,9 @@ export function riderTests(test: Test): void {
         throw failure
       },
     ]
-    for (const ride of riders) {
+    for (const userSql of riders) {
       const refused = expectRefused(
-        await writer.commit({ run: writer.run('one'), send: [message('b', 'm1')], ride }),
+        await writer.commit({ run: writer.run('one'), send: [message('b', 'm1')], userSql }),
         'RIDER_FAILED',
       )
       assert.equal(refused.cause, failure)
@@ -54,11 +54,11 @@ export function riderTests(test: Test): void {
   test('the other commits of the batch stand, before and after the one whose rider failed', async (kit) => {
     const [a, b, c] = [await kit.create('a'), await kit.create('b'), await kit.create('c')]
     const outcomes = await kit.store.commit([
-      a.plan({ run: a.run('one'), ride: () => 'a' }),
-      b.plan({ run: b.run('one'), ride: () => Promise.reject(new Error('no')) }),
+      a.plan({ run: a.run('one'), userSql: () => 'a' }),
+      b.plan({ run: b.run('one'), userSql: () => Promise.reject(new Error('no')) }),
       c.plan({ run: c.run('one') }),
     ])
-    assert.equal(expectOk(outcomes[0]).ridden, 'a')
+    assert.equal(expectOk(outcomes[0]).sqlResult, 'a')
     expectRefused(outcomes[1], 'RIDER_FAILED')
     expectOk(outcomes[2])
     const seqs = (await kit.store.timelines({ limit: 10 })).map((head) => head.seq)
@@ -68,42 +68,42 @@ export function riderTests(test: Test): void {
   test('a rider is not called when the commit is refused, nor when it was applied already', async (kit) => {
     const writer = await kit.create('a')
     let calls = 0
-    const ride = () => {
+    const userSql = () => {
       calls += 1
       return calls
     }
     const stale = writer.twin()
     stale.epoch = 5
-    expectRefused(await stale.commit({ ride }), 'FENCED')
-    expectRefused(await writer.commit({ publish: [writer.manifest('c', { seq: 9 })], ride }), 'OUT_OF_RANGE')
+    expectRefused(await stale.commit({ userSql }), 'FENCED')
+    expectRefused(await writer.commit({ publish: [writer.manifest('c', { seq: 9 })], userSql }), 'OUT_OF_RANGE')
     assert.equal(calls, 0)
-    const commit = writer.plan({ run: writer.run('one'), ride })
-    assert.equal(expectOk((await kit.store.commit([commit]))[0]).ridden, 1)
+    const commit = writer.plan({ run: writer.run('one'), userSql })
+    assert.equal(expectOk((await kit.store.commit([commit]))[0]).sqlResult, 1)
     const again = expectOk((await kit.store.commit([commit]))[0])
-    assert.deepEqual([again.wasApplied, again.ridden, calls], [true, undefined, 1])
+    assert.deepEqual([again.isDuplicate, again.sqlResult, calls], [true, undefined, 1])
   })
 
   test('G2: nobody sees the commit while its rider is still at work', async (kit) => {
     const writer = await kit.create('a')
     const other = await kit.open()
     const seen: number[] = []
-    const ride = async () => {
+    const userSql = async () => {
       seen.push((await kit.head('a', other)).seq)
     }
-    expectOk(await writer.commit({ run: writer.run('one'), ride }))
+    expectOk(await writer.commit({ run: writer.run('one'), userSql }))
     seen.push((await kit.head('a', other)).seq)
     assert.deepEqual(seen, [0, 1])
   })
 
   test('commits of others wait for a rider or pass it, and all are kept', async (kit) => {
     const [a, b] = [await kit.create('a'), await kit.create('b')]
-    const ride = () => new Promise((resolve) => setTimeout(() => resolve('slow'), 20))
+    const userSql = () => new Promise((resolve) => setTimeout(() => resolve('slow'), 20))
     const outcomes = await Promise.all([
-      a.commit({ run: a.run('one'), ride }),
+      a.commit({ run: a.run('one'), userSql }),
       b.commit({ run: b.run('one') }),
       kit.send('c', 'm1'),
     ])
-    assert.equal(expectOk(outcomes[0]).ridden, 'slow')
+    assert.equal(expectOk(outcomes[0]).sqlResult, 'slow')
     expectOk(outcomes[1])
     assert.deepEqual(await kit.inboxIds('c'), ['m1'])
   })
@@ -111,23 +111,23 @@ export function riderTests(test: Test): void {
   test('of two commits at the same sequence one wins, and a rider was called only if its commit stands', async (kit) => {
     const writer = await kit.create('a')
     for (const [first, second] of [
-      ['ride', 'plain'],
-      ['plain', 'ride'],
+      ['userSql', 'plain'],
+      ['plain', 'userSql'],
     ] as const) {
       let calls = 0
-      const ride = async () => {
+      const userSql = async () => {
         await new Promise((resolve) => setTimeout(resolve, 20))
         calls += 1
       }
       const rivals = [first, second].map((kind) => {
         const rival = writer.twin()
         const run = rival.run(kind)
-        return { kind, rival, outcome: rival.commit(kind === 'ride' ? { run, ride } : { run }) }
+        return { kind, rival, outcome: rival.commit(kind === 'userSql' ? { run, userSql } : { run }) }
       })
       const results = await Promise.all(rivals.map(async (one) => ({ ...one, isOk: (await one.outcome).ok })))
       const winners = results.filter((result) => result.isOk)
       assert.equal(winners.length, 1)
-      assert.equal(calls, winners[0]!.kind === 'ride' ? 1 : 0)
+      assert.equal(calls, winners[0]!.kind === 'userSql' ? 1 : 0)
       writer.seq = winners[0]!.rival.seq
       writer.digest = winners[0]!.rival.digest
       assert.equal((await kit.head('a')).seq, writer.seq)
@@ -138,7 +138,10 @@ export function riderTests(test: Test): void {
     const writer = await kit.create('a')
     if (!kit.capabilities.sql) {
       for (const method of ['run', 'all', 'get'] as const) {
-        const refused = expectRefused(await writer.commit({ ride: (sql) => sql[method]('SELECT 1') }), 'RIDER_FAILED')
+        const refused = expectRefused(
+          await writer.commit({ userSql: (sql) => sql[method]('SELECT 1') }),
+          'RIDER_FAILED',
+        )
         assert.ok(isReprise(refused.cause, 'STORE_UNSUPPORTED'))
       }
       return
@@ -147,25 +150,26 @@ export function riderTests(test: Test): void {
     const mark = (sql: Sql, n: number) => (sql.dialect === 'postgres' ? `$${n}` : '?')
     const insert = (sql: Sql, id: number, note: string) =>
       sql.run(`INSERT INTO ${table} (id, note) VALUES (${mark(sql, 1)}, ${mark(sql, 2)})`, id, note)
-    const ride = async (work: (sql: Sql) => Promise<unknown>) => expectOk(await writer.commit({ ride: work })).ridden
-    await ride((sql) => sql.run(`CREATE TABLE ${table} (id INTEGER PRIMARY KEY, note TEXT)`))
+    const userSql = async (work: (sql: Sql) => Promise<unknown>) =>
+      expectOk(await writer.commit({ userSql: work })).sqlResult
+    await userSql((sql) => sql.run(`CREATE TABLE ${table} (id INTEGER PRIMARY KEY, note TEXT)`))
     try {
-      const made = (await ride((sql) => insert(sql, 1, "o'hara"))) as { changes: number }
+      const made = (await userSql((sql) => insert(sql, 1, "o'hara"))) as { changes: number }
       assert.equal(made.changes, 1)
       const undone = await writer.commit({
-        ride: async (sql) => {
+        userSql: async (sql) => {
           await insert(sql, 2, 'never')
           throw new Error('changed my mind')
         },
       })
       expectRefused(undone, 'RIDER_FAILED')
-      expectRefused(await writer.commit({ ride: (sql) => insert(sql, 1, 'twice') }), 'RIDER_FAILED')
-      const rows = await ride((sql) => sql.all(`SELECT id, note FROM ${table} ORDER BY id`))
+      expectRefused(await writer.commit({ userSql: (sql) => insert(sql, 1, 'twice') }), 'RIDER_FAILED')
+      const rows = await userSql((sql) => sql.all(`SELECT id, note FROM ${table} ORDER BY id`))
       assertSame(rows, [{ id: 1, note: "o'hara" }], 'the rows')
-      assertSame(await ride((sql) => sql.get(`SELECT note FROM ${table} WHERE id = 1`)), { note: "o'hara" }, 'a row')
-      assert.equal(await ride((sql) => sql.get(`SELECT note FROM ${table} WHERE id = 2`)), undefined)
+      assertSame(await userSql((sql) => sql.get(`SELECT note FROM ${table} WHERE id = 1`)), { note: "o'hara" }, 'a row')
+      assert.equal(await userSql((sql) => sql.get(`SELECT note FROM ${table} WHERE id = 2`)), undefined)
     } finally {
-      await ride((sql) => sql.run(`DROP TABLE ${table}`))
+      await userSql((sql) => sql.run(`DROP TABLE ${table}`))
     }
   })
 }

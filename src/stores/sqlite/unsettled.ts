@@ -1,32 +1,32 @@
-// Loose rows: appends and nothing else, committed without the heads of their timelines. The head in the file is then
+// unsettled rows: appends and nothing else, committed without the heads of their timelines. The head in the file is then
 // behind, and what it lacks is in the last rows of the log. Every few rows, and with every other kind of transaction, the
 // heads are written and the log is settled again, so there is never much to catch up on.
 
 import { assert } from '../../core/assert.ts'
 import type { OperationId } from '../../core/coordinate.ts'
+import { appendOperation, chainDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash } from '../../core/ports.ts'
-import { appendOperation, chainDigest } from '../../core/run.ts'
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
 import type { HeadState } from './head-state.ts'
 import { firstPosition } from './log-end.ts'
-import { type Frame, looseTime, readFrames } from './log-row.ts'
+import { type Frame, readFrames, unsettledTime } from './log-row.ts'
 
 /** After so many rows, or so many bytes in them, heads are written. */
-export const looseRowsMax = 256
-export const looseBytesMax = 256 * 1024
+export const unsettledRowsMax = 256
+export const unsettledBytesMax = 256 * 1024
 
-export interface LooseRun {
+export interface UnsettledRun {
   readonly position: number
   readonly time: number
   readonly frame: Frame
 }
 
-export class LooseRuns {
+export class UnsettledRuns {
   readonly #connection: Connection
   readonly #hash: Hash
-  readonly #byTid = new Map<number, LooseRun[]>()
+  readonly #byTid = new Map<number, UnsettledRun[]>()
   #reached = 0
   #isFresh = false
   #fault: RepriseError | null = null
@@ -61,7 +61,7 @@ export class LooseRuns {
     this.#isFresh = false
   }
 
-  /** The head as it is, from the head as it is in the file. Only what has an owner is appended to loosely. */
+  /** The head as it is, from the head as it is in the file. Only what has an owner is appended to without settling. */
   apply(tid: number, head: HeadState): HeadState {
     if (head.owner === null) return head
     this.#refresh()
@@ -71,13 +71,13 @@ export class LooseRuns {
   }
 
   /** By timeline, whatever its namespace. Throws where a row cannot be read: then nobody knows whose head is behind. */
-  pending(): ReadonlyMap<number, readonly LooseRun[]> {
+  pending(): ReadonlyMap<number, readonly UnsettledRun[]> {
     this.#refresh()
     if (this.#fault) throw this.#fault
     return this.#byTid
   }
 
-  #follow(head: HeadState, { position, time, frame }: LooseRun): HeadState {
+  #follow(head: HeadState, { position, time, frame }: UnsettledRun): HeadState {
     if (frame.last <= head.seq) return head
     if (frame.first !== head.seq + 1) {
       throw damaged(`log row ${position} goes on at sequence ${frame.first}, the head before it is at ${head.seq}`, {
@@ -110,7 +110,7 @@ export class LooseRuns {
     }
   }
 
-  /** Newest first: the loose rows that were not looked at yet. Where the log is settled, what was known before is moot. */
+  /** Newest first: the unsettled rows that were not looked at yet. Where the log is settled, what was known before is moot. */
   #rowsSince(): { position: number; time: number; body: Uint8Array }[] {
     const rows: { position: number; time: number; body: Uint8Array }[] = []
     const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position DESC'
@@ -124,7 +124,7 @@ export class LooseRuns {
       else if (position !== expected) throw missing(expected)
       expected = position - 1
       const body = row.body as Uint8Array
-      const time = looseTime(position, body)
+      const time = unsettledTime(position, body)
       if (time === null) {
         this.#byTid.clear()
         return rows

@@ -6,7 +6,7 @@ import { isReprise } from '../../core/errors.ts'
 const looksMax = 3
 
 /** Calls again when history seems damaged or out of reach; `call` reads the head itself, each time. */
-export async function lookAgain<T>(call: () => Promise<T>): Promise<T> {
+export async function retryWithFreshHead<T>(call: () => Promise<T>): Promise<T> {
   for (let look = 1; ; look++) {
     try {
       return await call()

@@ -1,4 +1,4 @@
-// What a rider may send to SQLite: one statement, of a kind that reads, writes or defines. In SQLite's grammar the first
+// What the user's SQL may send to SQLite: one statement, of a kind that reads, writes or defines. In SQLite's grammar the first
 // word says which kind a statement is, so the list of words that are allowed is exact; everything else (BEGIN, COMMIT,
 // PRAGMA, ATTACH, VACUUM, …) is refused. SQLite itself would run the first of several statements and say nothing.
 
@@ -22,7 +22,7 @@ const kinds = [
 const allowed = new Set([...kinds, 'ANALYZE'])
 
 /** Throws SQL_REFUSED. */
-export function checkRiderText(text: string): void {
+export function checkSqlText(text: string): void {
   const found = tokensOf(text)
   let at = found.findIndex((token) => token !== ';')
   if (at === -1) throw refused('there is no statement in the text')

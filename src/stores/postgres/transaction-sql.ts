@@ -1,4 +1,4 @@
-// The SQL of a rider on its way to the server. That it cannot end the commit's transaction is the server's doing: what
+// The SQL of the user's SQL on its way to the server. That it cannot end the commit's transaction is the server's doing: what
 // has rows and values goes through PREPARE, whose grammar has SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES and nothing
 // else; everything besides goes through EXECUTE in a function, which has no transaction control. Both take one statement.
 // Our own look at the first word only chooses between the two, and refuses the well-known ones with a better message.
@@ -16,7 +16,7 @@ const control =
 const preparable = /^(SELECT|INSERT|UPDATE|DELETE|MERGE|VALUES|WITH|TABLE)\b/i
 const withRows = /^(EXPLAIN|SHOW)\b/i
 
-export interface RiderPort {
+export interface TransactionSqlPort {
   readonly client: DriverClient
   readonly driver: Driver
   /** Of our functions. */
@@ -26,7 +26,7 @@ export interface RiderPort {
   onFailure(error: unknown): void
 }
 
-export function riderSql(port: RiderPort): Sql {
+export function transactionSql(port: TransactionSqlPort): Sql {
   const query = async (text: string, values: readonly unknown[]): Promise<QueryResult> => {
     if (port.isOver()) throw new RepriseError('CLOSED', 'this transaction is over; await every call inside the rider')
     const first = text.replace(lead, '')
@@ -59,7 +59,11 @@ const prefix = `PREPARE ${riderStatement} AS `
  * One round trip: PREPARE, and the statement it made. SQL's PREPARE and the protocol's share their names. One that an
  * error left behind is closed first.
  */
-function runPrepared({ client, driver }: RiderPort, text: string, values: readonly unknown[]): Promise<QueryResult> {
+function runPrepared(
+  { client, driver }: TransactionSqlPort,
+  text: string,
+  values: readonly unknown[],
+): Promise<QueryResult> {
   const query = new driver.Query({ name: riderStatement, text, values })
   const submit = query.submit.bind(query)
   let used: DriverConnection | undefined
@@ -89,7 +93,7 @@ function runPrepared({ client, driver }: RiderPort, text: string, values: readon
 }
 
 /** The server parses it first, as one statement or not at all; it runs inside a function of ours. */
-async function runOther({ client, schema }: RiderPort, text: string, hasRows: boolean): Promise<QueryResult> {
+async function runOther({ client, schema }: TransactionSqlPort, text: string, hasRows: boolean): Promise<QueryResult> {
   await parseOnly(client, text)
   const name = functionName(schema, hasRows ? 'rider_open' : 'rider_run')
   const { rows } = await client.query({ text: `SELECT ${name}($1) AS answer`, values: [text] })

@@ -9,7 +9,7 @@ import { isReprise } from '../../core/errors.ts'
 import type { Sql, Store } from '../../core/ports.ts'
 import { hash, Kit, type Writer } from '../../testing/conformance/kit.ts'
 import { openSqlite } from './index.ts'
-import { checkRiderText } from './rider-text.ts'
+import { checkSqlText } from './sql-text.ts'
 
 let folder: string
 let store: Store
@@ -22,18 +22,18 @@ beforeEach(async () => {
   store = await open()
   kit = new Kit(store, open, { sql: true })
   writer = await kit.create('a')
-  await ride((sql) => sql.run('CREATE TABLE notes (id INTEGER PRIMARY KEY, note TEXT NOT NULL)'))
-  await ride((sql) => sql.run("INSERT INTO notes VALUES (1, 'first')"))
+  await userSql((sql) => sql.run('CREATE TABLE notes (id INTEGER PRIMARY KEY, note TEXT NOT NULL)'))
+  await userSql((sql) => sql.run("INSERT INTO notes VALUES (1, 'first')"))
 })
 afterEach(async () => {
   await store.close()
   rmSync(folder, { recursive: true, force: true })
 })
 
-async function ride<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-  const outcome = await writer.commit({ ride: work })
+async function userSql<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+  const outcome = await writer.commit({ userSql: work })
   if (!outcome.ok) throw outcome.cause
-  return outcome.ridden as T
+  return outcome.sqlResult as T
 }
 
 const hostile = [
@@ -72,23 +72,23 @@ describe('a rider on SQLite', () => {
         const note = `${method} ${isCaught}`
         const outcome = await writer.commit({
           run: writer.run('one'),
-          ride: async (sql) => {
+          userSql: async (sql) => {
             await sql.run('INSERT INTO notes (note) VALUES (?)', note)
             const done = sql[method](text)
             await (isCaught ? done.catch(() => undefined) : done)
             await sql.run('INSERT INTO notes (note) VALUES (?)', `${note} after`).catch(() => undefined)
           },
         })
-        const notes = await ride((sql) => sql.all("SELECT note FROM main.notes WHERE note <> 'first' ORDER BY id"))
+        const notes = await userSql((sql) => sql.all("SELECT note FROM main.notes WHERE note <> 'first' ORDER BY id"))
         const head = await kit.head('a')
         expect(notes).toEqual(outcome.ok ? [{ note }, { note: `${note} after` }] : [])
         expect(head.seq - before.seq).toBe(outcome.ok ? 1 : 0)
         if (!isCaught) expect(outcome).toMatchObject({ ok: false, code: 'RIDER_FAILED' })
         if (!outcome.ok) expect(isReprise(outcome.cause, 'SQL_REFUSED'), String(outcome.cause)).toBe(true)
-        await ride((sql) => sql.run("DELETE FROM notes WHERE note <> 'first'"))
+        await userSql((sql) => sql.run("DELETE FROM notes WHERE note <> 'first'"))
         await writer.append('more')
       }
-      expect(await ride((sql) => sql.all('SELECT name FROM sqlite_temp_master'))).toEqual([])
+      expect(await userSql((sql) => sql.all('SELECT name FROM sqlite_temp_master'))).toEqual([])
       expect((await store.facts()).durability).toEqual({ journal_mode: 'wal', synchronous: 'full' })
       expect(await store.inspect()).toEqual([])
     })
@@ -107,7 +107,7 @@ describe('a rider on SQLite', () => {
       beside.plan({ run: beside.run('before') }),
       writer.plan({
         run: writer.run('one'),
-        ride: async (sql) => {
+        userSql: async (sql) => {
           calls += 1
           await sql.run('INSERT INTO strict VALUES (1)')
           await sql.run('INSERT INTO strict VALUES (1)').catch(() => undefined)
@@ -124,15 +124,15 @@ describe('a rider on SQLite', () => {
     expect(isReprise(failed.cause, 'SQL_REFUSED')).toBe(true)
     expect(await kit.head('a')).toEqual(before)
     expect((await kit.head('beside')).seq).toBe(1)
-    expect(await ride((sql) => sql.all("SELECT note FROM notes WHERE note = 'outside'"))).toEqual([])
+    expect(await userSql((sql) => sql.all("SELECT note FROM notes WHERE note = 'outside'"))).toEqual([])
     await writer.append('more')
     expect(await store.inspect()).toEqual([])
   })
 
   it('whose deferred constraint fails is RIDER_FAILED with the cause, and takes nothing with it', async () => {
-    await ride((sql) => sql.run('CREATE TABLE parts (whole REFERENCES notes (id) DEFERRABLE INITIALLY DEFERRED)'))
+    await userSql((sql) => sql.run('CREATE TABLE parts (whole REFERENCES notes (id) DEFERRABLE INITIALLY DEFERRED)'))
     const breaks = (sql: Sql) => sql.run('INSERT INTO parts VALUES (99)')
-    const alone = await writer.commit({ run: writer.run('one'), ride: breaks })
+    const alone = await writer.commit({ run: writer.run('one'), userSql: breaks })
     expect(alone).toMatchObject({ ok: false, code: 'RIDER_FAILED', cause: expect.any(Error) })
     const others = await Promise.all([kit.create('b'), kit.create('c'), kit.create('d')])
     const rides = [(sql: Sql) => sql.run("INSERT INTO notes VALUES (2, 'kept')"), breaks, undefined]
@@ -141,24 +141,24 @@ describe('a rider on SQLite', () => {
         operation: kit.operation(),
         guard: each.guard,
         run: each.run('two'),
-        ...(rides[i] && { ride: rides[i] }),
+        ...(rides[i] && { userSql: rides[i] }),
       })),
     )
     expect(outcomes.map((outcome) => outcome.ok)).toEqual([true, false, true])
     expect(outcomes[1]).toMatchObject({ code: 'RIDER_FAILED' })
     expect((await store.head(others.map(({ id }) => id))).map((head) => head!.seq)).toEqual([1, 0, 1])
     expect((await kit.head('a')).seq).toBe(0)
-    expect(await ride((sql) => sql.all('SELECT note FROM notes ORDER BY id'))).toEqual([
+    expect(await userSql((sql) => sql.all('SELECT note FROM notes ORDER BY id'))).toEqual([
       { note: 'first' },
       { note: 'kept' },
     ])
-    expect(await ride((sql) => sql.all('SELECT * FROM parts'))).toEqual([])
+    expect(await userSql((sql) => sql.all('SELECT * FROM parts'))).toEqual([])
   })
 
   it('takes one statement for each call, and says so where there are two', async () => {
     const two = "INSERT INTO notes (note) VALUES ('one'); INSERT INTO notes (note) VALUES ('two')"
-    await expect(ride((sql) => sql.run(two))).rejects.toMatchObject({ code: 'SQL_REFUSED' })
-    expect(await ride((sql) => sql.get('SELECT count(*) AS n FROM notes'))).toEqual({ n: 1 })
+    await expect(userSql((sql) => sql.run(two))).rejects.toMatchObject({ code: 'SQL_REFUSED' })
+    expect(await userSql((sql) => sql.get('SELECT count(*) AS n FROM notes'))).toEqual({ n: 1 })
   })
 })
 
@@ -178,7 +178,7 @@ describe('the text of a rider', () => {
     'ALTER TABLE a RENAME TO b',
     'SELECT "rollback" FROM a',
   ])('may be %s', (text) => {
-    expect(() => checkRiderText(text)).not.toThrow()
+    expect(() => checkSqlText(text)).not.toThrow()
   })
 
   it.each([
@@ -194,6 +194,6 @@ describe('the text of a rider', () => {
     '',
     '-- only a comment',
   ])('may not be %s', (text) => {
-    expect(() => checkRiderText(text)).toThrow(expect.objectContaining({ code: 'SQL_REFUSED' }))
+    expect(() => checkSqlText(text)).toThrow(expect.objectContaining({ code: 'SQL_REFUSED' }))
   })
 })

@@ -1,6 +1,6 @@
 // The user's SQL in the transaction of a commit. The commit decides: if it is refused, or turns out to have been
-// applied before (its answer was lost), the rider is not called. If the rider throws, nothing of the commit is kept.
-// What the rider can send is in rider-sql.ts; here its transaction ends, with the session as it was before.
+// applied before (its answer was lost), the user's SQL is not called. If the user's SQL throws, nothing of the commit is kept.
+// What the user's SQL can send is in rider-sql.ts; here its transaction ends, with the session as it was before.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -10,33 +10,33 @@ import type { RunSql } from './connect.ts'
 import { type DriverClient, ownTypes, type QueryResult } from './driver.ts'
 import { isConnectionLoss, isRetryable, toReprise } from './failure.ts'
 import { functionName, riderStatement } from './functions.ts'
-import { riderSql } from './rider-sql.ts'
+import { transactionSql } from './transaction-sql.ts'
 import type { CommitPort } from './write.ts'
 
-/** A rider that does nothing for this long loses its transaction, so that it cannot hold locks for ever. */
+/** The user's SQL that does nothing for this long loses its transaction, so that it cannot hold locks for ever. */
 const idleTimeoutMs = 60_000
 
 export type ReadHeads = (timelines: readonly TimelineId[]) => Promise<(Head | null)[]>
 
-class RiderFailure {
+class UserSqlFailure {
   readonly cause: unknown
   constructor(cause: unknown) {
     this.cause = cause
   }
 }
 
-export async function commitRiding(port: CommitPort, commit: Commit, heads: ReadHeads): Promise<Outcome> {
+export async function commitWithSql(port: CommitPort, commit: Commit, heads: ReadHeads): Promise<Outcome> {
   try {
-    const ridden = (client: DriverClient, spend: () => void) => ride(port, client, commit, spend)
-    return await port.connections.use('a commit with a rider', 'unsafe', ridden, true)
+    const work = (client: DriverClient, spend: () => void) => commitOnce(port, client, commit, spend)
+    return await port.connections.use('a commit with a rider', 'unsafe', work, true)
   } catch (error) {
-    if (!(error instanceof RiderFailure)) throw toReprise(error, 'a commit with a rider')
+    if (!(error instanceof UserSqlFailure)) throw toReprise(error, 'a commit with a rider')
     const head = commit.guard ? (await heads([commit.guard.timeline]))[0]! : null
     return riderOutcome(error.cause, head)
   }
 }
 
-async function ride(port: CommitPort, client: DriverClient, commit: Commit, spend: () => void): Promise<Outcome> {
+async function commitOnce(port: CommitPort, client: DriverClient, commit: Commit, spend: () => void): Promise<Outcome> {
   const run: RunSql = (text, values = []) => client.query({ text, values, types: ownTypes })
   const started = await run(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = ${idleTimeoutMs};
     SELECT pg_current_xact_id()::text AS xact, (SELECT count(*) FROM pg_prepared_statements WHERE name <> '${riderStatement}') AS statements`)
@@ -48,13 +48,13 @@ async function ride(port: CommitPort, client: DriverClient, commit: Commit, spen
   try {
     // The commit goes first: the user's code is called only when it stands, and its locks keep it standing.
     const outcome = toOutcome(commit, await commitInside(run, port, commit))
-    if (!outcome.ok || outcome.wasApplied) {
+    if (!outcome.ok || outcome.isDuplicate) {
       await run('ROLLBACK')
       return outcome
     }
-    const ridden = await callRider(port, client, commit)
+    const sqlResult = await callUserSql(port, client, commit)
     keepOrSpend(await finish(run, port, before.xact))
-    return { ...outcome, ridden }
+    return { ...outcome, sqlResult }
   } catch (error) {
     await run('ROLLBACK')
       .then(() =>
@@ -67,7 +67,7 @@ async function ride(port: CommitPort, client: DriverClient, commit: Commit, spen
 }
 
 /**
- * Everything that the rider set is undone before the COMMIT, in the same round trip and the same transaction: settings (also
+ * Everything that the user's SQL set is undone before the COMMIT, in the same round trip and the same transaction: settings (also
  * the one that this commit's durability rests on), role, channels, cursors, temporary tables, locks. Deferred constraints come
  * first, since their triggers are user code as well. The first error ends it, before the COMMIT. Says how many prepared
  * statements the session has.
@@ -79,36 +79,40 @@ async function finish(run: RunSql, { schema }: CommitPort, xact: string): Promis
       UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES;
       SELECT ${functionName(schema, 'rider_end')}('${xact}') AS statements; COMMIT`)) as unknown as QueryResult[]
     // A transaction that cannot commit is answered with ROLLBACK, without an error.
-    if (results.at(-1)!.command !== 'COMMIT') throw new RiderFailure(new Error('the transaction was rolled back'))
+    if (results.at(-1)!.command !== 'COMMIT') throw new UserSqlFailure(new Error('the transaction was rolled back'))
     return results.at(-2)!.rows[0]!.statements
   } catch (error) {
-    if (error instanceof RiderFailure || isConnectionLoss(error) || isRetryable(error)) throw error
+    if (error instanceof UserSqlFailure || isConnectionLoss(error) || isRetryable(error)) throw error
     const { code } = error as { code?: string }
     if (code === '25P02')
-      throw new RiderFailure(new Error('a statement of the rider failed, which ends its transaction'))
+      throw new UserSqlFailure(new Error('a statement of the rider failed, which ends its transaction'))
     if (code === 'RP003')
-      throw new RiderFailure(new RepriseError('SQL_REFUSED', 'the rider ended the transaction of its commit'))
-    // What the server refuses at the end is what the rider did: a deferred constraint, mostly.
-    throw new RiderFailure(error)
+      throw new UserSqlFailure(new RepriseError('SQL_REFUSED', 'the rider ended the transaction of its commit'))
+    // What the server refuses at the end is what the user's SQL did: a deferred constraint, mostly.
+    throw new UserSqlFailure(error)
   }
 }
 
-async function callRider({ connections, schema }: CommitPort, client: DriverClient, commit: Commit): Promise<unknown> {
+async function callUserSql(
+  { connections, schema }: CommitPort,
+  client: DriverClient,
+  commit: Commit,
+): Promise<unknown> {
   let isOver = false
   let loss: unknown
   const onFailure = (error: unknown) => {
     if (isConnectionLoss(error)) loss = error
   }
-  const sql = riderSql({ client, driver: connections.driver, schema, isOver: () => isOver, onFailure })
+  const sql = transactionSql({ client, driver: connections.driver, schema, isOver: () => isOver, onFailure })
   try {
-    const ridden = await commit.ride!(sql)
-    if (loss === undefined) return ridden
+    const sqlResult = await commit.userSql!(sql)
+    if (loss === undefined) return sqlResult
   } catch (cause) {
-    if (loss === undefined) throw new RiderFailure(cause)
+    if (loss === undefined) throw new UserSqlFailure(cause)
   } finally {
     isOver = true
   }
-  // Whatever the rider made of it: a connection that broke says nothing about the rider. The commit is asked for again.
+  // Whatever the user's SQL made of it: a connection that broke says nothing about the user's SQL. The commit is asked for again.
   throw loss
 }
 

@@ -15,7 +15,7 @@ const opened: Store[] = []
 
 async function openKit(namespace: string): Promise<Kit> {
   const open = async () => {
-    // One connection: who comes next gets the session that the rider had.
+    // One connection: who comes next gets the session that the user's SQL had.
     const store = await openPostgres(shared, { namespace, schema, hash, poolSize: 1 })
     opened.push(store)
     return store
@@ -105,8 +105,8 @@ const session = `SELECT ${settings.map((name) => `current_setting('${name}') AS 
 
 const look = async (kit: Kit, id: string) => {
   const other = await kit.create(id)
-  const outcome = await other.commit({ ride: (sql: Sql) => sql.get(session) })
-  return (outcome as Outcome & { ok: true }).ridden
+  const outcome = await other.commit({ userSql: (sql: Sql) => sql.get(session) })
+  return (outcome as Outcome & { ok: true }).sqlResult
 }
 
 async function noteCount(note: string): Promise<number> {
@@ -125,7 +125,7 @@ describe('a rider on PostgreSQL', () => {
         const before = await kit.head('a')
         const outcome = await writer.commit({
           run: writer.run('one'),
-          ride: async (sql) => {
+          userSql: async (sql) => {
             await sql.run(`INSERT INTO ${notes} (note) VALUES (?)`, note)
             const done = sql[method](text)
             await (isCaught ? done.catch(() => undefined) : done)
@@ -144,7 +144,7 @@ describe('a rider on PostgreSQL', () => {
         await writer.append('more')
       }
     }
-    // Bytes read in the sessions that riders had are what they were.
+    // Bytes read in the sessions that user SQL had are what they were.
     const [run] = await kit.store.read(writer.id, 0, 1e6)
     expect(run!.bytes.length).toBeGreaterThan(10)
     expect(await kit.store.inspect()).toEqual([])
@@ -154,7 +154,7 @@ describe('a rider on PostgreSQL', () => {
     const kit = await openKit('told')
     const writer = await kit.create('a')
     const outcome = await writer.commit({
-      ride: async (sql) => {
+      userSql: async (sql) => {
         const errors: unknown[] = []
         for (const text of ['COMMIT', 'SET x = 1', 'begin', 'RESET ALL']) {
           await sql.run(text).catch((error) => errors.push(error))
@@ -163,7 +163,7 @@ describe('a rider on PostgreSQL', () => {
         return errors.map((error) => isReprise(error, 'SQL_REFUSED'))
       },
     })
-    expect(outcome).toMatchObject({ ok: true, ridden: [true, true, true, true] })
+    expect(outcome).toMatchObject({ ok: true, sqlResult: [true, true, true, true] })
     expect(await noteCount('told')).toBe(1)
   })
 
@@ -172,7 +172,7 @@ describe('a rider on PostgreSQL', () => {
     const writer = await kit.create('a')
     const table = `${notes}_all`
     const outcome = await writer.commit({
-      ride: async (sql) => {
+      userSql: async (sql) => {
         await sql.run(
           `CREATE TABLE ${table} (id integer PRIMARY KEY, at timestamptz, data jsonb, raw bytea, tags text[])`,
         )
@@ -194,7 +194,7 @@ describe('a rider on PostgreSQL', () => {
     })
     expect(outcome).toMatchObject({
       ok: true,
-      ridden: {
+      sqlResult: {
         inserted: [{ id: 7, at: new Date(1000), data: { a: [1] }, raw: Buffer.from([1, 2, 255]), tags: ['x', 'y'] }],
         changes: 1,
         got: { id: 8, note: 'x' },
@@ -209,7 +209,7 @@ describe('a rider on PostgreSQL', () => {
   it('says where a statement is wrong, as the server counts it in the text that was given', async () => {
     const kit = await openKit('where')
     const writer = await kit.create('a')
-    const refused = await writer.commit({ ride: (sql) => sql.run('SELECT nothing_here FROM nowhere') })
+    const refused = await writer.commit({ userSql: (sql) => sql.run('SELECT nothing_here FROM nowhere') })
     expect(refused).toMatchObject({ ok: false, code: 'RIDER_FAILED', cause: { code: '42P01', position: '26' } })
   })
 
@@ -218,9 +218,9 @@ describe('a rider on PostgreSQL', () => {
     const writer = await kit.create('a')
     const table = `${notes}_deferred`
     const definition = `CREATE TABLE ${table} (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)`
-    expect(await writer.commit({ ride: (sql) => sql.run(definition) })).toMatchObject({ ok: true })
+    expect(await writer.commit({ userSql: (sql) => sql.run(definition) })).toMatchObject({ ok: true })
     const run = writer.run('one')
-    const refused = await writer.commit({ run, ride: (sql) => sql.run(`INSERT INTO ${table} VALUES (1), (1)`) })
+    const refused = await writer.commit({ run, userSql: (sql) => sql.run(`INSERT INTO ${table} VALUES (1), (1)`) })
     expect(refused).toMatchObject({ ok: false, code: 'RIDER_FAILED', cause: { code: '23505' } })
     expect((await kit.head('a')).seq).toBe(0)
     await query(shared, `DROP TABLE ${table}`)

@@ -21,7 +21,7 @@ export interface RollbackReason {
   readonly isAgain: boolean
 }
 
-export class Line<Data> {
+export class SessionTimeline<Data> {
   readonly engine: Host
   readonly definition: AgentSpec<Data>
   readonly timeline: TimelineId
@@ -34,9 +34,9 @@ export class Line<Data> {
     definition: AgentSpec<Data>,
     timeline: TimelineId,
     options: OpenOptions,
-  ): Promise<Line<Data>> {
+  ): Promise<SessionTimeline<Data>> {
     const open = await engine.openTimeline(timeline, definition.fold, options)
-    const line = new Line(engine, definition, timeline, open)
+    const line = new SessionTimeline(engine, definition, timeline, open)
     try {
       await line.#settle()
     } catch (error) {

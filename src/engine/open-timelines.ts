@@ -5,14 +5,14 @@
 import type { TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
-import { type Along, refusalError } from './commit/writer.ts'
+import { type CommitExtras, refusalError } from './commit/writer.ts'
 import { createTimeline } from './create.ts'
 import { declare } from './declaration.ts'
 import type { Fold, OpenOptions } from './definition.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { giveBack, headUnder, takeTimeline } from './ownership.ts'
 import { type Recovered, recover } from './recovery/recover.ts'
-import { lookAgain } from './recovery/second-look.ts'
+import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
 import { type NewEntry, OpenTimeline } from './timeline.ts'
 import type { Failing } from './worker.ts'
 
@@ -22,7 +22,7 @@ interface Held {
   opening: Promise<OpenTimeline<unknown>> | OpenTimeline<unknown>
 }
 
-export class Holdings {
+export class OpenTimelines {
   readonly #kernel: Kernel
   readonly #held = new Map<TimelineId, Held>()
   /** Those that are written in turns, whoever owns them now. */
@@ -98,7 +98,7 @@ export class Holdings {
     id: TimelineId,
     fold: Fold<State>,
     entries: readonly NewEntry[],
-    along: Along,
+    along: CommitExtras,
   ): Promise<OpenTimeline<State> | 'released' | null> {
     const created = await createTimeline(this.#kernel, id, fold, entries, along)
     if (!created) return null
@@ -179,7 +179,7 @@ export class Holdings {
 
   async #recover<State>(head: Head, fold: Fold<State>, mustBeValid: boolean): Promise<OpenTimeline<State>> {
     let known: Head | null = head
-    const recovered = await lookAgain(async () => {
+    const recovered = await retryWithFreshHead(async () => {
       const current = known ?? (await headUnder(this.#kernel, head.timeline, head.epoch))
       known = null
       return await recover(this.#kernel, current, fold, { isPaged: true, mustBeValid })

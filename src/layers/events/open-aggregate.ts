@@ -10,8 +10,8 @@ import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Head } from '../../core/ports.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { isLost } from '../../engine/commit/contest.ts'
-import type { TurnTimeline } from '../../engine/commit/turns.ts'
-import type { Along } from '../../engine/commit/writer.ts'
+import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
+import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { type OpenOptions, turnWaitMs } from '../../engine/definition.ts'
 import { callPure } from '../../engine/guard/zone.ts'
 import type { Host } from '../../engine/host.ts'
@@ -28,7 +28,7 @@ interface Request<State> {
   /** Entries of this layer itself: nothing is decided. */
   readonly entries?: readonly NewEntry[]
   readonly options: CommandOptions
-  readonly along: Along | null
+  readonly along: CommitExtras | null
   resolve(done: Done<State, never>): void
   reject(error: unknown): void
 }
@@ -56,7 +56,7 @@ interface Failed<State> {
   readonly error: unknown
 }
 
-export class Live<State> {
+export class OpenAggregate<State> {
   readonly timeline: TimelineId
   readonly id: string
   readonly #engine: Host
@@ -106,7 +106,7 @@ export class Live<State> {
     return this.#inTurn(() => this.#turns.close())
   }
 
-  command(name: string, input: unknown, options: CommandOptions, along: Along | null = null) {
+  command(name: string, input: unknown, options: CommandOptions, along: CommitExtras | null = null) {
     const decision = this.#model.decide[name]
     if (!decision || !Object.hasOwn(this.#model.decide, name)) {
       const what = `${this.#model.name} has no command ${String(name).slice(0, 80)}`
@@ -121,12 +121,12 @@ export class Live<State> {
   }
 
   /** Events without a command: corrections, imports. */
-  append(events: readonly unknown[], options: CommandOptions, along: Along | null = null) {
+  append(events: readonly unknown[], options: CommandOptions, along: CommitExtras | null = null) {
     return this.#submit({ decide: () => events, options, along })
   }
 
   /** Entries of this layer itself, in a commit of their own. */
-  async note(type: string, fields: unknown, meta: Metadata, along: Along): Promise<void> {
+  async note(type: string, fields: unknown, meta: Metadata, along: CommitExtras): Promise<void> {
     await this.#submit({ decide: () => [], entries: [entryOf(type, fields, meta, undefined)], options: {}, along })
   }
 
@@ -293,7 +293,7 @@ export class Live<State> {
         if (superseded && !request.entries) throw superseded
         if (id !== undefined && open.hasKey(id) && !request.along) {
           verdicts.push(() =>
-            request.resolve({ events: [], seq: this.open.seq, state: this.open.state, wasApplied: true }),
+            request.resolve({ events: [], seq: this.open.seq, state: this.open.state, isDuplicate: true }),
           )
           continue
         }
@@ -349,15 +349,15 @@ export class Live<State> {
 
   #tell(request: Request<State>, events: readonly unknown[]): void {
     const { seq, state } = this.open
-    request.resolve({ events: events as readonly never[], seq, state, wasApplied: false })
+    request.resolve({ events: events as readonly never[], seq, state, isDuplicate: false })
   }
 
-  #alongOf(decided: readonly Decided<State>[], entries: readonly NewEntry[]): Along | null {
+  #alongOf(decided: readonly Decided<State>[], entries: readonly NewEntry[]): CommitExtras | null {
     const along = decided[0]!.request.along
     const { inline } = this.#model
     if (!inline || entries.length === 0) return along
     const first = this.open.seq + 1
-    return { ...along, ride: (sql) => inline(sql, entries, { timeline: this.timeline, first }) }
+    return { ...along, userSql: (sql) => inline(sql, entries, { timeline: this.timeline, first }) }
   }
 }
 

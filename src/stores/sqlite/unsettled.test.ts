@@ -11,7 +11,7 @@ import { asWorker, expectOk, hash, Kit, message, type Writer } from '../../testi
 import { Connection } from './connection.ts'
 import { loadDriver } from './driver.ts'
 import { openSqlite } from './index.ts'
-import { looseRowsMax } from './loose.ts'
+import { unsettledRowsMax } from './unsettled.ts'
 
 let directory: string
 let file: string
@@ -54,7 +54,7 @@ describe('loose rows', () => {
   it('several processes append in any order, in two namespaces, and each sees every head as it is', async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.array(fc.record({ who: fc.nat({ max: 3 }), times: fc.integer({ min: 1, max: looseRowsMax + 10 }) }), {
+        fc.array(fc.record({ who: fc.nat({ max: 3 }), times: fc.integer({ min: 1, max: unsettledRowsMax + 10 }) }), {
           minLength: 3,
           maxLength: 10,
         }),
@@ -84,7 +84,7 @@ describe('loose rows', () => {
     const a = await kit.create('a')
     const heads = () => countRows(`SELECT count(*) AS count FROM reprise_head WHERE hex(state) IN (${known.join()})`)
     const known: string[] = [`'${await stateOf('a')}'`]
-    for (let i = 0; i < looseRowsMax; i++) await a.append('loose')
+    for (let i = 0; i < unsettledRowsMax; i++) await a.append('loose')
     expect(await heads()).toBe(1)
     await a.append('settles')
     expect(await heads()).toBe(0)
@@ -107,7 +107,7 @@ describe('loose rows', () => {
     const [first] = await kit.store.commit([commit])
     const other = await openKit()
     const [again] = await other.store.commit([commit])
-    expect(expectOk(again)).toEqual({ ...expectOk(first), wasApplied: true })
+    expect(expectOk(again)).toEqual({ ...expectOk(first), isDuplicate: true })
     expect((await other.head('a')).operation).toBe(commit.operation)
   })
 
@@ -192,7 +192,7 @@ describe('loose rows', () => {
       await expect(kit.store.commit([commit])).rejects.toMatchObject({ code: 'STORE_IO' })
       const [outcome] = await kit.store.commit([commit])
       again.accept(commit)
-      expect(expectOk(outcome)).toMatchObject({ seq: again.seq, wasApplied: true })
+      expect(expectOk(outcome)).toMatchObject({ seq: again.seq, isDuplicate: true })
     }
   })
 })

@@ -1,7 +1,7 @@
-// Whose turn it is to write. A commit with a rider waits for the user's function in the middle; other writers queue up
+// Whose turn it is to write. A commit with the user's SQL waits for the user's function in the middle; other writers queue up
 // behind it. Everything else finds the turn free and runs at once, synchronously.
 
-export class Turn {
+export class WriteLock {
   #last: Promise<unknown> | null = null
 
   run<Result>(work: () => Result | Promise<Result>): Promise<Result> {

@@ -7,12 +7,12 @@ import type { Sql } from '../../core/ports.ts'
 import { withStatement } from '../../core/sql-error.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue, Statement } from './driver.ts'
-import { checkRiderText, noTemporary, refused } from './rider-text.ts'
+import { checkSqlText, noTemporary, refused } from './sql-text.ts'
 
 const reserved = /\breprise_\w+/i
 
-/** The door closes with `end`: a rider that kept it cannot write outside its commit. */
-export class Rider implements Sql {
+/** The door closes with `end`: the user's SQL that kept it cannot write outside its commit. */
+export class TransactionSql implements Sql {
   readonly dialect = 'sqlite'
   readonly #connection: Connection
   #isOver = false
@@ -40,7 +40,7 @@ export class Rider implements Sql {
     return row && toPlain(row)
   }
 
-  /** After the rider, before its commit is kept. */
+  /** After the user's SQL, before its commit is kept. */
   checkLeftovers(): void {
     if (this.#connection.get('SELECT 1 FROM sqlite_temp_master LIMIT 1')) throw refused(noTemporary)
   }
@@ -52,7 +52,7 @@ export class Rider implements Sql {
   #do<Result>(text: string, work: (statement: Statement) => Result): Result {
     if (this.#isOver) throw new RepriseError('CLOSED', 'the commit that this SQL rode in is over')
     if (this.#isLost) throw lost()
-    checkRiderText(text)
+    checkSqlText(text)
     const table = reservedName(text)
     if (table) throw refused(`${table} is reserved: names with reprise_ are the store's own`)
     try {

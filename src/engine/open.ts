@@ -278,9 +278,8 @@ async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
   const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(url)?.[1]
   if (!path)
     throw new RepriseError('INVALID_ARGUMENT', 'blobs is a directory: file:./chunks', { given: url.slice(0, 80) })
-  const { openDirectoryBlobs, readMark, readOwner, writeMark, writeOwner, writeShared } = await import(
-    '../stores/directory-blobs.ts'
-  )
+  const { openDirectoryBlobs } = await import('../stores/directory-blobs.ts')
+  const { readMark, readOwner, writeMark, writeOwner, writeShared } = await import('../stores/directory-marks.ts')
   const folder = join(path, namespace)
   return {
     path: folder,

@@ -14,7 +14,8 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { toHex } from '../core/coordinate.ts'
-import { openDirectoryBlobs, readMark, writeMark } from './directory-blobs.ts'
+import { openDirectoryBlobs } from './directory-blobs.ts'
+import { readMark, writeMark } from './directory-marks.ts'
 
 const chunk = (bytes: Uint8Array) => ({ digest: new Uint8Array(createHash('sha256').update(bytes).digest()), bytes })
 const text = (value: string) => chunk(new TextEncoder().encode(value))

@@ -115,9 +115,10 @@ it('erased entries are in no file of a SQLite store: runs, checkpoints, chunks, 
   await inFiles(`sqlite:${join(folder, 'a.db')}`, folder, {})
 })
 
-it('nor in a folder of chunks', async () => {
+it('nor in a folder of chunks, nor in what protects them', async () => {
   const folder = newFolder()
-  await inFiles(`sqlite:${join(folder, 'a.db')}`, folder, { blobs: `file:${join(folder, 'chunks')}` })
+  const options = { blobs: `file:${join(folder, 'chunks')}`, redundancy: true }
+  await inFiles(`sqlite:${join(folder, 'a.db')}`, folder, options)
 })
 
 it('erases what is sealed with a key, and a rekey goes on after it', async () => {

@@ -1,5 +1,5 @@
 // A timeline that several processes use in turns, as adapters for other people's frameworks have to: whoever writes owns
-// it, under an epoch; a process that was overtaken notices by that epoch, waits for its turn (contest.ts), takes it
+// it, under an epoch; a process that was overtaken notices by that epoch, waits for its turn (shared-turns.ts), takes it
 // and tries again on what is there now. Reads take nothing, and never show less than what was acknowledged anywhere: the
 // head is asked each time, and what this process does not own is followed.
 
@@ -14,7 +14,7 @@ import { newOperation } from '../kernel.ts'
 import { damageOf, isDamage, recover } from '../recovery/recover.ts'
 import type { NewEntry, OpenTimeline } from '../timeline.ts'
 import { archivesOf } from '../tools/fork.ts'
-import { Contest, isLost } from './contest.ts'
+import { Turns } from './shared-turns.ts'
 import { refusalError, type Written } from './writer.ts'
 
 /** What to write on a state, and what to make of it once it is written. */
@@ -25,7 +25,8 @@ export interface Intended<T> {
 
 const attemptsMax = 8
 /** How long a write waits for its turn before it gives up. */
-const waitMs = 30_000
+const patienceMs = 30_000
+const overtaken = ['FENCED', 'CONFLICT', 'OUTCOME_UNKNOWN', 'OWNED', 'WORKER_RETIRED', 'NOT_FOUND'] as const
 
 export class SharedTimeline<State> {
   readonly id: TimelineId
@@ -37,6 +38,9 @@ export class SharedTimeline<State> {
   #replica: Replica<State, OpenTimeline<State>> | null = null
   /** Since a page was damaged: what is followed is read whole, so that damage is found before it is relied on. */
   #isWhole = false
+  readonly #turns: Turns
+  /** Whether anything was written since it was taken. */
+  #hasWritten = false
   #writesUnderWay = 0
   #alone: Promise<unknown> = Promise.resolve()
   #idle: (() => void)[] = []
@@ -47,6 +51,7 @@ export class SharedTimeline<State> {
     this.id = id
     this.#fold = fold
     this.#onReload = onReload
+    this.#turns = new Turns(engine.kernel)
   }
 
   get isBusy(): boolean {
@@ -61,7 +66,7 @@ export class SharedTimeline<State> {
       } catch (error) {
         // What is followed may touch a page that is gone: read whole, it rests on another checkpoint.
         const isPageLost = this.#replica !== null && !this.#isWhole && isDamage(error)
-        if (attempt >= attemptsMax || !(isPageLost || isOvertaken(error))) throw error
+        if (attempt >= attemptsMax || !(isPageLost || isReprise(error, ...overtaken))) throw error
         if (isPageLost) this.#isWhole = true
         this.#drop()
       }
@@ -150,7 +155,7 @@ export class SharedTimeline<State> {
     this.#drop()
     // Another process may have it by now: then there is nothing to let go of.
     await open?.close().catch((error: unknown) => {
-      if (!isOvertaken(error)) throw error
+      if (!isReprise(error, ...overtaken)) throw error
     })
   }
 
@@ -174,6 +179,8 @@ export class SharedTimeline<State> {
       if (!made) return null
       const { entry, done } = made.result
       const written = await open.write(entry ? [entry] : [])
+      this.#hasWritten = true
+      this.#turns.written()
       return { result: done(written) }
     })
   }
@@ -181,27 +188,26 @@ export class SharedTimeline<State> {
   /** Does it as the owner, again if this process was overtaken. The work gives null if the state has to be read anew. */
   async #owning<T>(work: (open: OpenTimeline<State>) => Promise<{ readonly result: T } | null>): Promise<T> {
     const { clock } = this.#engine.kernel
-    const contest = this.#contest()
+    const until = clock.elapsed() + patienceMs
     for (let unread = 0; ; ) {
-      const began = clock.elapsed()
       try {
-        const done = await work(await this.#own(contest))
+        const done = await work(await this.#own(until))
         if (done) return done.result
         unread += 1
         if (unread >= attemptsMax) {
           throw new RepriseError('CHECKPOINT_DAMAGED', `${this.id}: its pages cannot be read`, { timeline: this.id })
         }
       } catch (error) {
-        if (!isOvertaken(error)) throw error
+        if (!isReprise(error, ...overtaken)) throw error
+        if (clock.elapsed() >= until) {
+          const seconds = patienceMs / 1000
+          throw new RepriseError('TIMEOUT', `${this.id}: other processes left no turn within ${seconds} s`, {}, error)
+        }
+        if (!this.#hasWritten) this.#turns.lost()
         this.#drop()
-        await contest.lost(error, clock.elapsed() - began)
-        if (contest.isOver) throw contest.contended()
+        await this.#turns.pause(1)
       }
     }
-  }
-
-  #contest(): Contest {
-    return new Contest(this.#engine.kernel, this.id, waitMs)
   }
 
   /** Null: what the state rested on was damaged; it has been left, and is to be read anew. */
@@ -253,8 +259,8 @@ export class SharedTimeline<State> {
   async #ownToMark(head: Head): Promise<OpenTimeline<State> | null> {
     if (this.#isElsewhere(head) || (await this.#engine.kernel.store.facts()).isReadOnly) return null
     this.#drop()
-    return await this.#own(this.#contest()).catch((error: unknown) => {
-      if (isOvertaken(error)) return null
+    return await this.#own(this.#engine.kernel.clock.elapsed() + patienceMs).catch((error: unknown) => {
+      if (isReprise(error, ...overtaken)) return null
       throw error
     })
   }
@@ -277,17 +283,20 @@ export class SharedTimeline<State> {
     return await this.#engine.follow(definition, this.id.slice(cut), { isPassive: true, isWhole: this.#isWhole })
   }
 
-  async #own(contest: Contest): Promise<OpenTimeline<State>> {
+  async #own(until: number): Promise<OpenTimeline<State>> {
     if (this.#open && isUsable(this.#open)) return this.#open
     if (this.#open) this.#drop()
-    this.#opening ??= this.#take(contest).finally(() => {
+    this.#opening ??= this.#take(until).finally(() => {
       this.#opening = null
     })
     return await this.#opening
   }
 
-  async #take(contest: Contest): Promise<OpenTimeline<State>> {
-    const { head } = await contest.turn(() => this.#engine.head(this.id))
+  async #take(until: number): Promise<OpenTimeline<State>> {
+    const look = () => this.#engine.head(this.id)
+    await this.#turns.mine(look, (head) => this.#isElsewhere(head), until)
+    this.#hasWritten = false
+    const head = await look()
     const isElsewhere = head !== null && this.#isElsewhere(head)
     // What was read already is gone on with, unless another handle of this process has it.
     if (head && this.#replica && head.owner !== this.#engine.kernel.worker.id) {
@@ -315,11 +324,6 @@ export class SharedTimeline<State> {
     this.#replica = null
     this.#onReload()
   }
-}
-
-/** What is closed here for good is not tried again: it is this engine that was closed. */
-function isOvertaken(error: unknown): error is RepriseError {
-  return isLost(error) && error.code !== 'CLOSED'
 }
 
 /** A rollback in this process closes it too, whoever holds it. */

@@ -93,7 +93,7 @@ class FailoverSimulation {
       if (action === 'checkpoint') return await handle.checkpoint({ trigger: 'asked' })
       if (action === 'change') return await handle.write([], { status: this.#random.pick(['x', 'y']) })
       const n = this.#nextNumber++
-      const userSql = action === 'ride' && { userSql: () => n }
+      const userSql = action === 'userSql' && { userSql: () => n }
       await handle.write([{ type: 'n', data: { n } }], userSql || undefined)
       this.#acknowledged.get(id).push(n)
     } catch (error) {

@@ -6,6 +6,7 @@ import type { StoreFault } from '../../core/ports.ts'
 import { chunkTables } from './blobs.ts'
 import { checkCatalog } from './catalog.ts'
 import { listCursors } from './cursors.ts'
+import { isDamage } from './failure.ts'
 import { ownStart } from './log.ts'
 import { readFrames } from './log-row.ts'
 import { readInbox } from './mail.ts'
@@ -20,11 +21,14 @@ const rowsPerSlice = 500
 
 export async function inspect(read: Read): Promise<StoreFault[]> {
   const faults: StoreFault[] = []
-  await read(({ connection }) => {
-    for (const row of connection.all(`PRAGMA integrity_check(${faultsMax})`)) {
-      if (row.integrity_check !== 'ok') faults.push({ where: 'file', what: String(row.integrity_check) })
-    }
-  })
+  // A page may be so wrong that the check itself gives up on it: that is what it found, and the rest is still looked at.
+  await read(({ connection }) =>
+    attempt(faults, 'file', () => {
+      for (const row of connection.all(`PRAGMA integrity_check(${faultsMax})`)) {
+        if (row.integrity_check !== 'ok') faults.push({ where: 'file', what: String(row.integrity_check) })
+      }
+    }),
+  )
   await inspectLog(read, faults)
   await inspectTimelines(read, faults)
   await inspectCounts(read, faults)
@@ -143,7 +147,7 @@ function attempt(faults: StoreFault[], where: string, work: () => unknown): void
   try {
     work()
   } catch (error) {
-    if (!(error instanceof RepriseError)) throw error
-    faults.push({ where, what: error.message })
+    if (!(error instanceof RepriseError) && !isDamage(error)) throw error
+    faults.push({ where, what: (error as Error).message })
   }
 }

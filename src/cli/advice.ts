@@ -44,7 +44,9 @@ import { agent, tool } from 'reprise/agent'
 const model = async ({ messages }) => ({ content: \`you said: \${messages.at(-1).content}\` })
 export const support = agent('support', {
   model,
-  tools: { refund: tool({ call: ({ cents }) => ({ refunded: cents }), compensate: () => undefined }) },
+  tools: {
+    refund: tool({ kind: 'compensatable', run: ({ cents }) => ({ refunded: cents }), compensate: () => undefined }),
+  },
 })
 
 const rp = await open()

@@ -25,7 +25,7 @@ async function chunksOf(rp: Reprise, index: number): Promise<string[]> {
 
 /** An engine for which these chunks are gone; `read` tells which it asked for. */
 async function without(world: World, lost: readonly string[]) {
-  const rp = await world.engine()
+  const rp = await world.engine({ redundancy: false })
   const { blobs } = hostOf(rp).kernel.store
   const get = blobs.get.bind(blobs)
   const read: string[] = []
@@ -39,7 +39,7 @@ async function without(world: World, lost: readonly string[]) {
 
 /** 300 turns, of which the first 200 are in two checkpoints, and the history before them is gone. */
 async function twice(world: World): Promise<Reprise> {
-  const rp = await world.engine()
+  const rp = await world.engine({ redundancy: false })
   const saver = new RepriseSaver(rp)
   await talk(saver, 't', 200, kept)
   await capture(rp, 't')

@@ -77,8 +77,11 @@ export function writeProject(folder: string, snippets: readonly Snippet[]): void
 /** Which subpath has which values; the first that has one wins, the page's own before all. */
 async function exportedNames(): Promise<Map<string, Set<string>>> {
   const names = new Map<string, Set<string>>()
+  const { exports: entries } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    exports: Record<string, { default: string }>
+  }
   for (const path of ['', ...subpaths]) {
-    const file = path === '' ? 'dist/index.js' : `dist/${path === 'testing' ? '' : 'layers/'}${path}/index.js`
+    const file = entries[path === '' ? '.' : `./${path}`]!.default
     const module = (await import(pathToFileURL(join(root, file)).href)) as object
     names.set(path, new Set(Object.keys(module)))
   }

@@ -40,7 +40,7 @@ export const totals = projection('totals', {
   on: { deposited: (state, event) => void state.set('all', (state.get('all') ?? 0) + event.amount) },
 })
 export const reads = consumer('reads', { from: ['job/few'], follow: false, each: () => undefined })
-export const support = agent('support', { tools: { refund: tool({ approve: true, call: () => 'refunded' }) } })
+export const support = agent('support', { tools: { refund: tool({ kind: 'irreversible', approve: true, run: () => 'refunded' }) } })
 export const training = save('training', { keep: 3 })
 export const counter = timeline('counter', { initial: () => 0, apply: (n) => n + 1 })
 export const url = 'sqlite:.reprise/reprise.db'

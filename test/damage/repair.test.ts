@@ -3,7 +3,7 @@
 
 import { copyFileSync, cpSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { isRedundancy } from '../../src/core/blobs.ts'
 import type { Digest } from '../../src/core/coordinate.ts'
 import { open, openStore } from '../../src/engine/open.ts'
@@ -86,8 +86,14 @@ async function expectRepaired(place: Place & { readonly truth: unknown }, from: 
     expect(repaired.healed.some((fault) => fault.from === from && fault.isPutRight)).toBe(true)
     expect(await rp.verify()).toMatchObject({ ok: true, healed: [], faults: [] })
     expect(await saved(rp)).toEqual(place.truth)
-    const log = await rp.log({ kind: 'repair' })
-    expect(log.some(({ what }) => what.includes('put right'))).toBe(true)
+    // The log is written aside.
+    await vi.waitFor(
+      async () => {
+        const log = await rp.log({ kind: 'repair' })
+        expect(log.some(({ what }) => what.includes('put right'))).toBe(true)
+      },
+      { timeout: 30_000 },
+    )
   })
 }
 

@@ -71,19 +71,25 @@ describe('wrong arguments', () => {
     const rows = table('rows')
     const say = (define: () => unknown, message: RegExp) => expect(define).toThrow(message)
     for (const into of [undefined, null, 'rows', {}]) {
-      const options = given({ from, on, into, table: rows })
+      const options = given({ from, on, into })
       expect(() => tableProjection('p', options)).toThrow(wrong(/p: into must be a table/))
       expect(() => partitionedTableProjection('p', given({ from, on, into, partitions: 2 }))).toThrow(/into must be/)
     }
+    const definitions = [
+      [projection, { initial: () => 0 }],
+      [sqlProjection, {}],
+      [tableProjection, { into: rows }],
+      [processManager, {}],
+    ] as const
     for (const bad of [undefined, [], account, [null], ['account']]) {
-      const options = { from: bad, on, initial: () => 0, into: rows }
-      for (const define of [projection, sqlProjection, tableProjection, processManager]) {
+      for (const [define, own] of definitions) {
+        const options = { from: bad, on, ...own }
         say(() => (define as (name: string, options: never) => unknown)('p', given(options)), /from must be a list/)
       }
     }
     for (const bad of [undefined, null, () => 0, { added: 7 }]) {
-      const options = { from, on: bad, initial: () => 0, into: rows }
-      for (const define of [projection, sqlProjection, tableProjection, processManager]) {
+      for (const [define, own] of definitions) {
+        const options = { from, on: bad, ...own }
         say(
           () => (define as (name: string, options: never) => unknown)('p', given(options)),
           /on must hold one function/,

@@ -15,7 +15,7 @@ onEveryStore('drill of saves', (world) => {
   it('A4.6: a save whose stream is damaged fails its drill, and the one before is found sound', async () => {
     const w = await world()
     const bend: Bend = {}
-    const { rp, store } = await bentEngine(w, bend)
+    const { rp, store } = await bentEngine(w, bend, { redundancy: false })
     const s = await rp.open(models)
     await s.putStream(bytes(1), { step: 1 })
     const first = new Set<string>()

@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../src/core/errors.ts'
 import type { Store } from '../../src/core/ports.ts'
+import type { EngineOptions } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { hostOf } from '../support/host.ts'
 import type { World } from '../support/worlds.ts'
@@ -35,9 +36,13 @@ function bound(held: object, name: string | symbol): unknown {
   return typeof member === 'function' ? member.bind(held) : member
 }
 
-export async function bentEngine(world: World, bend: Bend): Promise<{ rp: Reprise; store: Store }> {
+export async function bentEngine(
+  world: World,
+  bend: Bend,
+  options: EngineOptions = {},
+): Promise<{ rp: Reprise; store: Store }> {
   const store = await world.store()
-  return { store, rp: await world.engine({ ports: { store: bendable(store, bend) } }) }
+  return { store, rp: await world.engine({ ports: { store: bendable(store, bend) }, ...options }) }
 }
 
 /**

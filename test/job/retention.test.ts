@@ -1,6 +1,7 @@
 // Retention and consumers: history is trimmed for real, again and again, and never ahead of a named cursor (A6.4, G10).
 
 import { expect, it } from 'vitest'
+import { retain } from '../../src/engine/checkpoint/retain.ts'
 import { timeline } from '../../src/index.ts'
 import { consumer, releaseConsumer } from '../../src/layers/job/index.ts'
 import { hostOf } from '../support/host.ts'
@@ -83,7 +84,7 @@ onEveryStore(
       ])
     })
 
-    it('G10: a trim beyond a cursor is refused by the store itself, whoever asks', async () => {
+    it('G10: a collection trims up to what a cursor has passed, and the store itself refuses more', async () => {
       const engine = await (await world()).engine()
       const bob = await engine.open(account, 'bob')
       for (let i = 0; i < 4; i++) await bob.append({ type: 'added', by: 1 })
@@ -96,10 +97,17 @@ onEveryStore(
       await bob.checkpoint()
       const report = await engine.collect()
       const row = report.timelines.find((each) => each.timeline === 'account/bob')!
-      // The plan knows restore points only; what the cursor needs, the store keeps, and the report says so.
-      expect(row.floor.seq).toBe(8)
-      expect((await engine.head('account/bob'))!.floor).toBe(4)
-      expect(row.refused.join()).toContain('cursor')
+      expect(row).toMatchObject({ floor: { seq: 4, because: expect.stringContaining('cursor') }, refused: [] })
+      const head = (await engine.head('account/bob'))!
+      expect(head.floor).toBe(4)
+      // Whoever does not look at cursors is refused.
+      const { refused } = await retain(
+        hostOf(engine).kernel,
+        head,
+        { checkpoints: 2, history: 'needed' },
+        account.fold.version,
+      )
+      expect(refused.join()).toContain('cursor')
     })
   },
   ['sqlite', 'postgres'],

@@ -21,7 +21,7 @@ export const plants = {
   'policy-of-process': { in: 'engine', seedsMax: 500 },
   'sweep-unmarked': { in: 'engine', seedsMax: 1000 },
   'sweep-unannounced': { in: 'engine', seedsMax: 500 },
-  'publish-unchecked': { in: 'engine', seedsMax: 500 },
+  'publish-unchecked': { in: 'engine', seedsMax: 1500 },
   'parity-misses-one': { in: 'engine', seedsMax: 2000 },
   'retry-new-operation': { in: 'store', seedsMax: 100 },
   'skip-dedupe': { in: 'engine', seedsMax: 500 },

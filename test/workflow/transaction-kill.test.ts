@@ -104,7 +104,7 @@ describe('a process killed around the commit of a transaction', () => {
       const result = codec.encode(pid)
       expect(Buffer.from(seen!.value as Uint8Array).includes(Buffer.from(result))).toBe(false)
       const rode = await secretOf(rp)
-      expect(seen!.userSql).toBe(rowName(rode))
+      expect(seen!.ride).toBe(rowName(rode))
       expect(codec.decode(openRow(rode, new Uint8Array(seen!.value as Uint8Array)))).toBe(pid)
       expect(() => openRow(`${rode}0`, new Uint8Array(seen!.value as Uint8Array))).toThrow()
       await sql('UPDATE workflow_results SET ride = ?, value = ?', rode, result)
@@ -123,7 +123,7 @@ describe('a process killed around the commit of a transaction', () => {
       expect((await sealing.rekey()).changed.rows).toBe(1)
       await sealing.close()
       const [sealed] = await sql('SELECT ride, value FROM workflow_results')
-      expect(sealed!.userSql).toBe(rowName('0123456789abcdef'))
+      expect(sealed!.ride).toBe(rowName('0123456789abcdef'))
       expect(codec.decode(openRow('0123456789abcdef', new Uint8Array(sealed!.value as Uint8Array)))).toBe(pid)
     } finally {
       await stranger.close()

@@ -31,7 +31,7 @@ export function isLost(error: unknown): error is RepriseError {
 }
 
 /** Whose turn it is: ours, as nobody is at work; ours, if we take it from its owner; or nobody wants it any more. */
-export type Turn = { readonly head: Head | null; readonly is: 'free' | 'over' | 'unwanted' }
+export type TurnOutcome = { readonly head: Head | null; readonly is: 'free' | 'over' | 'unwanted' }
 
 /** One writer's effort to get something written: how often it lost, what it saw, and until when it goes on. */
 export class Contest {
@@ -63,7 +63,7 @@ export class Contest {
   }
 
   /** Waits for a turn. `isWanted` is asked at every look. CONTENDED if the time of the contest is over. */
-  async turn(look: () => Promise<Head | null>, isWanted: () => boolean = () => true): Promise<Turn> {
+  async turn(look: () => Promise<Head | null>, isWanted: () => boolean = () => true): Promise<TurnOutcome> {
     const { clock, random } = this.#kernel
     for (;;) {
       const head = await look()

@@ -107,7 +107,7 @@ class RedundantCatalog {
     const rows = await this.#rows(timeline)
     const isWhole = !(rows instanceof Error) && rows.every((row) => isSoundLine(this.#hash, row))
     if (isWhole && this.#store.countsCheckpoints) return { records: rows, mended: [] }
-    const copies = await this.#lines.load(timeline)
+    const copies = await this.#copies(timeline)
     if (copies.length === 0) {
       if (rows instanceof Error) throw rows
       return { records: rows, mended: [] }
@@ -120,6 +120,16 @@ class RedundantCatalog {
     const broken = rows instanceof Error ? [] : rows.filter((row) => !held.has(row.id) && !isNamed.has(row.id))
     const records = [...sound, ...lost, ...broken].sort(newestFirst)
     return { records, mended: lost.map(({ id }) => id) }
+  }
+
+  /** A process that cannot see the chunks, or lacks their key, goes without: it is told so where it needs them itself. */
+  async #copies(timeline: TimelineId): Promise<ManifestRecord[]> {
+    try {
+      return await this.#lines.load(timeline)
+    } catch (error) {
+      if (isReprise(error, 'CHUNKS_ELSEWHERE', 'KEY_MISSING', 'DECRYPT_FAILED')) return []
+      throw error
+    }
   }
 
   async restoreLine(timeline: TimelineId, record: ManifestRecord, from: string): Promise<boolean> {

@@ -159,9 +159,11 @@ onEveryStore(
       })
       rp.work([target, watching])
       await events.send(hostOf(rp), events.command(target, 't', 'set', 1))
+      // The second is sent when the first was refused: a delivery that pauses lets others pass.
+      while (refused.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
       await events.send(hostOf(rp), events.command(target, 't', 'set', 2))
       const held = await rp.open(target, 't')
-      while (refused.length === 0 || held.state.n !== 2) {
+      while (held.state.n !== 2) {
         await new Promise((resolve) => setTimeout(resolve, 5))
         await held.refresh()
       }

@@ -14,7 +14,7 @@ import { newOperation } from '../kernel.ts'
 import { damageOf, isDamage, recover } from '../recovery/recover.ts'
 import type { NewEntry, OpenTimeline } from '../timeline.ts'
 import { archivesOf } from '../tools/fork.ts'
-import { SharedTurns } from './shared-turns.ts'
+import { TurnOrder } from './shared-turns.ts'
 import { refusalError, type Written } from './writer.ts'
 
 /** What to write on a state, and what to make of it once it is written. */
@@ -38,7 +38,7 @@ export class SharedTimeline<State> {
   #replica: Replica<State, OpenTimeline<State>> | null = null
   /** Since a page was damaged: what is followed is read whole, so that damage is found before it is relied on. */
   #isWhole = false
-  readonly #turns: SharedTurns
+  readonly #turns: TurnOrder
   /** Whether anything was written since it was taken. */
   #hasWritten = false
   #writesUnderWay = 0
@@ -51,7 +51,7 @@ export class SharedTimeline<State> {
     this.id = id
     this.#fold = fold
     this.#onReload = onReload
-    this.#turns = new SharedTurns(engine.kernel)
+    this.#turns = new TurnOrder(engine.kernel)
   }
 
   get isBusy(): boolean {

@@ -13,7 +13,7 @@ const turnMs = 60
 /** So many times as long at most. */
 const patienceMax = 64
 
-export class SharedTurns {
+export class TurnOrder {
   readonly #kernel: Kernel
   #patience = 1
 

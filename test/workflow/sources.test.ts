@@ -266,7 +266,7 @@ describe('code that goes on without an outcome', () => {
     })
     const run = await rp.run(bad)
     while (!elsewhere.resolve) await sleep(1)
-    await sleep(5)
+    await sleep(500)
     elsewhere.resolve(7)
     const error = await run.result().catch((thrown) => thrown)
     expect(isReprise(error, 'NON_DETERMINISTIC')).toBe(true)

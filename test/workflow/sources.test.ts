@@ -257,6 +257,11 @@ describe('a connection that others use too', () => {
 })
 
 describe('code that goes on without an outcome', () => {
+  /** Turns of the event loop, not time: the run must not be let go before. */
+  async function comesToRest() {
+    for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve))
+  }
+
   it('is refused, with the line at which it went on', async () => {
     const elsewhere: { resolve?: (value: number) => void } = {}
     const rp = await engine()
@@ -266,7 +271,7 @@ describe('code that goes on without an outcome', () => {
     })
     const run = await rp.run(bad)
     while (!elsewhere.resolve) await sleep(1)
-    await sleep(500)
+    await comesToRest()
     elsewhere.resolve(7)
     const error = await run.result().catch((thrown) => thrown)
     expect(isReprise(error, 'NON_DETERMINISTIC')).toBe(true)
@@ -283,8 +288,18 @@ describe('code that goes on without an outcome', () => {
     })
     const run = await rp.run(bad)
     while (!resolve) await sleep(1)
-    await sleep(5)
+    await comesToRest()
     resolve(7)
+    await expect(run.result()).rejects.toMatchObject({ code: 'NON_DETERMINISTIC' })
+  })
+
+  it('is refused also when it never goes on: nothing in history would wake it', async () => {
+    const rp = await engine()
+    const bad = workflow('bad', async (ctx) => {
+      await ctx.step('before', () => 1)
+      return await new Promise<number>(() => undefined)
+    })
+    const run = await rp.run(bad)
     await expect(run.result()).rejects.toMatchObject({ code: 'NON_DETERMINISTIC' })
   })
 

@@ -1,10 +1,12 @@
 // How long a run stays in memory: while anything works for it, and a moment longer. A run that only waits is let go, with
 // the time at which it wants to come back.
 
+import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/ports.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { CommandRun } from './asking.ts'
 import type { Mail } from './mail.ts'
+import type { Queries } from './queries.ts'
 import type { Recorder } from './recorder.ts'
 import { notedWaits } from './summary.ts'
 import type { Signals } from './waits.ts'
@@ -21,6 +23,7 @@ export interface ResidentRun
   readonly work: Work
   readonly mail: Pick<Mail, 'read' | 'isDeferring'>
   readonly signals: Pick<Signals, 'isAwaited'>
+  readonly queries: Pick<Queries, 'updates'>
   readonly recorder: Pick<Recorder, 'flush'>
   /** The last entries of this process, with the release. */
   release(because: 'waiting', entries: readonly { type: string; data: unknown }[], along: CommitExtras): Promise<void>
@@ -87,10 +90,27 @@ export class Residency {
     if (run.work.count > 1 || run.isLeaving) return
     const isStuck = Object.values(run.state.undos).some((undo) => undo.isStuck)
     const isHeld = run.state.restored?.isHeld || Object.values(run.state.open).some((command) => command.held)
+    if (!isStuck && !isHeld && this.#waitsForNothing()) {
+      run.execution.blame(waitingForNothing())
+      return
+    }
     const waits = notedWaits(run.execution?.open ?? [])
     await run.release('waiting', waits.length > 0 ? [{ type: 'waits', data: { for: waits } }] : [], {
       wakeup: run.alarms.nearest(),
       status: isStuck ? 'compensation-stuck' : isHeld ? 'held' : 'waiting',
     })
   }
+
+  /** The code waits, but for no command and for no update: nothing that history may hold will ever wake it. */
+  #waitsForNothing(): boolean {
+    const { execution, queries, state } = this.#run
+    if (!execution || execution.isReplaying || execution.isOver || state.rolling !== null) return false
+    return execution.open.size === 0 && queries.updates.length === 0
+  }
+}
+
+function waitingForNothing(): RepriseError {
+  const what = 'workflow code waits for something that history does not have (a client, a stream, another promise)'
+  const cure = "wait for it in a step, as in ctx.step('name', () => …)"
+  return new RepriseError('NON_DETERMINISTIC', `${what}, and would wait for ever: ${cure}`, { call: 'await' })
 }

@@ -1,5 +1,10 @@
 // Types of plants.mjs, for the tests.
 
-export const plants: Readonly<
-  Record<string, { readonly in: string; readonly seedsMax: number; readonly simulation?: string }>
->
+export interface Plant {
+  readonly in: string
+  readonly seedsMax: number
+  readonly foundAt?: number
+  readonly simulation?: string
+}
+
+export const plants: Readonly<Record<string, Plant>>

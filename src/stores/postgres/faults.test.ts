@@ -381,7 +381,9 @@ describe('the schema', () => {
     await store.close()
     const again = await openStore('restored')
     const end = (await again.feed(feedStart, {}, 100)).next
-    const owned = owners.map(({ id, seq, epoch, digest }) => Object.assign(new Owner(again, id), { seq, epoch, digest }))
+    const owned = owners.map(({ id, seq, epoch, digest }) =>
+      Object.assign(new Owner(again, id), { seq, epoch, digest }),
+    )
     const late = new Owner(again, 'restored/z')
     await late.take()
     for (const owner of [...owned, late]) await owner.append('after')

@@ -3,6 +3,7 @@
 
 import { toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
+import { forwardBlobs } from '../core/forward.ts'
 import type { Blobs } from '../core/ports.ts'
 import type { StateIo } from './checkpoint/capture.ts'
 import type { ChunkHold } from './checkpoint/chunk-hold.ts'
@@ -31,18 +32,12 @@ export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
 
 /** A chunk that nobody could read again is not written. */
 function bounded(blobs: Blobs, chunkBytes: number): Blobs {
-  return {
+  return forwardBlobs(blobs, {
     async put(chunks, at) {
       for (const { digest, bytes } of chunks) checkChunkSize(digest, bytes, chunkBytes)
       await blobs.put(chunks, at)
     },
-    touch: (digests, at) => blobs.touch(digests, at),
-    get: (digests) => blobs.get(digests),
-    list: (after, limit) => blobs.list(after, limit),
-    delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
-    rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
-    mend: async (digest, putsBack) => (await blobs.mend?.(digest, putsBack)) ?? null,
-  }
+  })
 }
 
 export function checkChunkSize(digest: Uint8Array, bytes: Uint8Array, chunkBytes: number): void {

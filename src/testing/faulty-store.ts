@@ -2,7 +2,8 @@
 // port goes through here, the blobs' too, so that a test can break any call of any program and ask what became of it (G4).
 
 import { RepriseError } from '../core/errors.ts'
-import type { Blobs, Store } from '../core/ports.ts'
+import { blobMethods, forwardBlobs, forwardStore, storeMethods } from '../core/forward.ts'
+import type { Store } from '../core/ports.ts'
 
 /** `fail-after`: the work is done, and the caller does not learn of it. */
 export type Fate = 'ok' | 'fail-before' | 'fail-after'
@@ -22,45 +23,23 @@ export function faultyStore(store: Store, decide: Decide): Store {
     if (fate === 'fail-after') throw lost(method, callNumber, 'its answer was lost')
     return result
   }
-  return {
-    blobs: faultyBlobs(store.blobs, through),
-    commit: (commits) => through('commit', () => store.commit(commits)),
-    read: (timeline, after, bytesMax) => through('read', () => store.read(timeline, after, bytesMax)),
-    head: (timelines) => through('head', () => store.head(timelines)),
-    inbox: (timeline, limit) => through('inbox', () => store.inbox(timeline, limit)),
-    claim: (request) => through('claim', () => store.claim(request)),
-    feed: (after, filter, limit) => through('feed', () => store.feed(after, filter, limit)),
-    timelines: (query) => through('timelines', () => store.timelines(query)),
-    checkpoints: (timeline) => through('checkpoints', () => store.checkpoints(timeline)),
-    cursors: () => through('cursors', () => store.cursors()),
-    query: (query) => through('query', () => store.query(query)),
-    workers: () => through('workers', () => store.workers()),
-    beat: (worker) => through('beat', () => store.beat(worker)),
-    retire: (workers) => through('retire', () => store.retire(workers)),
+  const each = (port: object, methods: readonly string[], prefix: string) => {
+    const target = port as Record<string, ((...args: readonly unknown[]) => unknown) | undefined>
+    const names = methods.filter((name) => target[name] !== undefined)
+    return Object.fromEntries(
+      names.map((name) => [
+        name,
+        (...args: readonly unknown[]) => through(`${prefix}${name}`, () => target[name]!(...args)),
+      ]),
+    )
+  }
+  const { lanes: _, ...whole } = forwardStore(store, {
+    ...each(store, Object.keys(storeMethods), ''),
+    blobs: forwardBlobs(store.blobs, each(store.blobs, Object.keys(blobMethods), 'blobs.')),
     listen: (wake) => store.listen(wake),
-    sweepMark: (raiseTo) => through('sweepMark', () => store.sweepMark(raiseTo)),
-    replace: (timeline, runs) => through('replace', () => store.replace(timeline, runs)),
-    rewrite: (kind, change, after, limit) => through('rewrite', () => store.rewrite(kind, change, after, limit)),
-    inspect: () => through('inspect', () => store.inspect()),
-    facts: () => through('facts', () => store.facts()),
-    tidy: (before, isThorough) => through('tidy', () => store.tidy(before, isThorough)),
-    scrub: (isWhole) => through('scrub', () => store.scrub(isWhole)),
-    close: () => through('close', () => store.close()),
-  }
-}
-
-type Through = <Result>(method: string, work: () => Result | Promise<Result>) => Promise<Result>
-
-function faultyBlobs(blobs: Blobs, through: Through): Blobs {
-  return {
-    put: (chunks, at) => through('blobs.put', () => blobs.put(chunks, at)),
-    touch: (digests, at) => through('blobs.touch', () => blobs.touch(digests, at)),
-    get: (digests) => through('blobs.get', () => blobs.get(digests)),
-    ...(blobs.has && { has: (digests) => through('blobs.has', () => blobs.has!(digests)) }),
-    list: (after, limit) => through('blobs.list', () => blobs.list(after, limit)),
-    delete: (digests, touchedBefore) => through('blobs.delete', () => blobs.delete(digests, touchedBefore)),
-    rewrite: (change, after, limit) => through('blobs.rewrite', () => blobs.rewrite(change, after, limit)),
-  }
+  })
+  // Without lanes: with several batches at once, the number of a call would say nothing.
+  return whole
 }
 
 function lost(method: string, callNumber: number, what: string): RepriseError {

@@ -6,6 +6,7 @@
 
 import type { Digest } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { forwardBlobs } from '../../core/forward.ts'
 import type { Blobs } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
 
@@ -50,16 +51,7 @@ export class ChunkHold {
     this.#kernel = kernel
     this.#since = kernel.worker.earliest()
     this.announcedSince = this.#since
-    const { blobs } = kernel.store
-    this.blobs = {
-      put: (chunks, at = 0) => this.#put(chunks, at),
-      touch: (digests, at) => blobs.touch(digests, at),
-      get: (digests) => blobs.get(digests),
-      list: (after, limit) => blobs.list(after, limit),
-      delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
-      rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
-      mend: async (digest, putsBack) => (await blobs.mend?.(digest, putsBack)) ?? null,
-    }
+    this.blobs = forwardBlobs(kernel.store.blobs, { put: (chunks, at = 0) => this.#put(chunks, at) })
   }
 
   /** Before the first chunk is put: the worker's row is where captures are announced, and its beat tells the time. */

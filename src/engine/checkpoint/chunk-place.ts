@@ -8,6 +8,7 @@ import { randomUUID } from 'node:crypto'
 import { type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { forwardStore } from '../../core/forward.ts'
 import type { Blobs, Hash, Store, StoreFacts } from '../../core/ports.ts'
 
 export interface ChunkFolder {
@@ -42,10 +43,10 @@ const chunksAttribute = '$chunks'
 export async function withChunks(store: Store, hash: Hash, folder: ChunkFolder | null): Promise<PlacedStore> {
   const [head] = await store.head([timelineId(storeTimeline)])
   const note = noteOf(head?.attributes[chunksAttribute])
-  if (!folder) return { store: note ? withBlobs(store, unseen(note)) : store, isAlone: true }
+  if (!folder) return { store: note ? forwardStore(store, { blobs: unseen(note) }) : store, isAlone: true }
   const mark = await folder.mark()
   const facts = await store.facts()
-  const placed = withBlobs(store, folder.blobs)
+  const placed = forwardStore(store, { blobs: folder.blobs })
   if (note) {
     if (mark !== note.mark) throw notThese(folder.path, note)
     return { store: placed, isAlone: await isAlone(folder, note, facts) }
@@ -132,15 +133,4 @@ function unseen(note: Note): Blobs {
     delete: async () => refuse(),
     rewrite: async () => refuse(),
   }
-}
-
-/** The store with its chunks elsewhere. A plain wrapper: every other call goes through. */
-function withBlobs(store: Store, blobs: Blobs): Store {
-  return new Proxy(store, {
-    get(target, name) {
-      if (name === 'blobs') return blobs
-      const member: unknown = Reflect.get(target, name, target)
-      return typeof member === 'function' ? member.bind(target) : member
-    },
-  })
 }

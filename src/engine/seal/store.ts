@@ -2,15 +2,14 @@
 // them, and what is carried along from elsewhere under an older key goes in wrapped. Everything else goes through.
 
 import { isReprise } from '../../core/errors.ts'
+import { forwardBlobs, forwardStore } from '../../core/forward.ts'
 import type { Blobs, Commit, EntryRun, ManifestRecord, Store } from '../../core/ports.ts'
 import { isWrapped } from '../../core/wrapped.ts'
 import type { Sealer } from './seal.ts'
 
 export function sealedStore(store: Store, sealer: Sealer): Store {
   const { hasher } = sealer
-  return {
-    ...(store.lanes !== undefined && { lanes: store.lanes }),
-    ...(store.countsCheckpoints !== undefined && { countsCheckpoints: store.countsCheckpoints }),
+  return forwardStore(store, {
     blobs: sealedBlobs(store.blobs, sealer),
     commit: (commits) => store.commit(sealer.keyId === null ? commits : wrapCarried(commits, sealer)),
     read: async (timeline, after, bytesMax) => openRuns(await store.read(timeline, after, bytesMax), sealer),
@@ -20,49 +19,27 @@ export function sealedStore(store: Store, sealer: Sealer): Store {
       return { ...page, items: page.items.map((item) => ({ ...item, run: openRun(item.run, sealer) })) }
     },
     checkpoints: async (timeline) => (await store.checkpoints(timeline)).map((record) => openRecord(record, sealer)),
-    head: (timelines) => store.head(timelines),
-    inbox: (timeline, limit) => store.inbox(timeline, limit),
-    claim: (request) => store.claim(request),
     timelines: (query) =>
       store.timelines(
         hasher && query.attributes ? { ...query, attributes: hasher.attributes(query.attributes) } : query,
       ),
-    cursors: () => store.cursors(),
-    query: (query) => store.query(query),
-    workers: () => store.workers(),
-    beat: (worker) => store.beat(worker),
-    retire: (workers) => store.retire(workers),
-    listen: (wake) => store.listen(wake),
-    sweepMark: (raiseTo) => store.sweepMark(raiseTo),
-    rewrite: (kind, change, after, limit) => store.rewrite(kind, change, after, limit),
     replace: (timeline, runs) =>
       store.replace(
         timeline,
         runs.map((run) => ({ ...run, bytes: sealer.wrap('runs', run.bytes) })),
       ),
-    inspect: () => store.inspect(),
-    facts: () => store.facts(),
-    tidy: (before, isThorough) => store.tidy(before, isThorough),
-    scrub: (isWhole) => store.scrub(isWhole),
-    close: () => store.close(),
-  }
+  })
 }
 
 function sealedBlobs(blobs: Blobs, sealer: Sealer): Blobs {
-  return {
+  return forwardBlobs(blobs, {
     put: (chunks, at) =>
       blobs.put(
         chunks.map((chunk) => ({ ...chunk, bytes: sealer.wrap('chunks', chunk.bytes) })),
         at,
       ),
-    touch: (digests, at) => blobs.touch(digests, at),
     get: async (digests) => (await blobs.get(digests)).map((bytes) => bytes && sealer.unwrap(bytes)),
-    ...(blobs.has && { has: (digests) => blobs.has!(digests) }),
-    list: (after, limit) => blobs.list(after, limit),
-    delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
-    rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
-    ...(blobs.mend && { mend: (digest, putsBack) => blobs.mend!(digest, putsBack) }),
-  }
+  })
 }
 
 function openRuns(runs: EntryRun[], sealer: Sealer): EntryRun[] {

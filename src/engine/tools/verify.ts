@@ -5,6 +5,7 @@
 import { equalBytes, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { forwardBlobs } from '../../core/forward.ts'
 import type { Head, ManifestRecord } from '../../core/ports.ts'
 import type { StateIo } from '../checkpoint/capture.ts'
 import type { Kernel } from '../kernel.ts'
@@ -315,13 +316,7 @@ function watching(
   const { blobs } = io
   return {
     ...io,
-    blobs: {
-      put: (chunks, at) => blobs.put(chunks, at),
-      touch: (digests, at) => blobs.touch(digests, at),
-      get: (digests) => blobs.get(digests),
-      rewrite: (change, after, limit) => blobs.rewrite(change, after, limit),
-      list: (after, limit) => blobs.list(after, limit),
-      delete: (digests, touchedBefore) => blobs.delete(digests, touchedBefore),
+    blobs: forwardBlobs(blobs, {
       async mend(digest) {
         const mended = (await blobs.mend?.(digest, repair)) ?? null
         if (mended) told(digest, 'parity', repair)
@@ -331,7 +326,7 @@ function watching(
         told(digest, source.name, true)
         return found
       },
-    },
+    }),
   }
 }
 

@@ -1,0 +1,78 @@
+// The base of every wrapper around a store or its chunks: whatever a wrapper does not have itself goes through. The lists
+// below are the one place that names the methods of the ports, and the compiler refuses them when a port has another: a
+// wrapper cannot forget one.
+
+import type { Blobs, Store } from './ports.ts'
+
+/** The names of the methods of a port, those included that it may lack. */
+type MethodOf<Port> = {
+  [Name in keyof Port]-?: NonNullable<Port[Name]> extends (...args: never) => unknown ? Name : never
+}[keyof Port]
+
+/** What a method may do to what is stored. `sweepMark` writes if it is given a mark; `listen` and `close` do neither. */
+export type Access = 'reads' | 'writes' | 'neither'
+
+export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
+  commit: 'writes',
+  read: 'reads',
+  head: 'reads',
+  inbox: 'reads',
+  claim: 'writes',
+  feed: 'reads',
+  timelines: 'reads',
+  checkpoints: 'reads',
+  cursors: 'reads',
+  query: 'reads',
+  workers: 'reads',
+  beat: 'writes',
+  retire: 'writes',
+  listen: 'neither',
+  sweepMark: 'writes',
+  rewrite: 'writes',
+  replace: 'writes',
+  inspect: 'reads',
+  facts: 'reads',
+  tidy: 'writes',
+  scrub: 'writes',
+  close: 'neither',
+}
+
+export const blobMethods: Readonly<Record<MethodOf<Blobs>, Access>> = {
+  put: 'writes',
+  touch: 'writes',
+  get: 'reads',
+  has: 'reads',
+  list: 'reads',
+  delete: 'writes',
+  rewrite: 'writes',
+  mend: 'writes',
+}
+
+/** What a store says of itself beside its methods. */
+const storeFacts: Readonly<Record<Exclude<keyof Store, MethodOf<Store> | 'blobs'>, true>> = {
+  lanes: true,
+  countsCheckpoints: true,
+}
+
+/** @example forwardStore(store, { commit: (commits) => store.commit(commits.map(seal)) }) */
+export function forwardStore(store: Store, own: Partial<Store>): Store {
+  const facts: Record<string, unknown> = { blobs: store.blobs }
+  for (const name of Object.keys(storeFacts) as (keyof typeof storeFacts)[]) {
+    if (store[name] !== undefined) facts[name] = store[name]
+  }
+  return { ...facts, ...through(store, storeMethods), ...own } as Store
+}
+
+/** @example forwardBlobs(blobs, { put: refuse }) */
+export function forwardBlobs(blobs: Blobs, own: Partial<Blobs>): Blobs {
+  return { ...through(blobs, blobMethods), ...own } as Blobs
+}
+
+type Call = (...args: readonly unknown[]) => unknown
+
+/** Looked up at each call: what is wrapped may have a method replaced. One that the port may lack stays away. */
+function through(port: object, methods: Readonly<Record<string, Access>>): Record<string, Call> {
+  const target = port as Record<string, Call | undefined>
+  const names = Object.keys(methods).filter((name) => target[name] !== undefined)
+  return Object.fromEntries(names.map((name) => [name, (...args) => target[name]!(...args)]))
+}

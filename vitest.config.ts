@@ -5,8 +5,10 @@ export default defineConfig({
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
     globalSetup: ['test/support/global-setup.ts'],
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    // They tell a test that hangs from one on a slow machine, and nothing about speed.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+    expect: { poll: { timeout: 120_000 } },
     pool: 'forks',
     // Twice as many as the cores it is meant for: half of the time of a test is spent waiting for processes, leases and servers.
     maxWorkers: 4,

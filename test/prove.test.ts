@@ -52,7 +52,7 @@ it('killed in the middle, it goes on where it was, and each slice counts once', 
   // Asked again, there is nothing left to do.
   await prove(['--only', 'quick'])
   expect(lines().length).toBeLessThanOrEqual(7)
-}, 60_000)
+})
 
 it('a slice that fails counts for nothing, says how to repeat it, and is tried again by the next run', async () => {
   const first = await prove(['--only', 'failing'])
@@ -62,13 +62,13 @@ it('a slice that fails counts for nothing, says how to repeat it, and is tried a
   writeFileSync(join(folder, 'mended'), '')
   expect((await prove(['--only', 'failing'])).said).toContain('failing: 1 of 1')
   expect(page()).toContain('| 1 of 1 failing ones | 1 |')
-}, 60_000)
+})
 
 it('runs a share of a real proof', async () => {
   const { code, said } = await prove(['--only', 'simulation', '--share', '0.00002'])
   expect(code, said).toBe(0)
   expect(page()).toContain('20 of 1,000,000 seeds of the simulation')
-}, 60_000)
+})
 
 it('keeps the rows of other commits, and no more than three of a proof', () => {
   const proofs = [{ id: 'p', promises: 'G1', what: 'trials', target: 10, size: 5 }]

@@ -340,11 +340,9 @@ export const greet = workflow('greet', async (ctx, name) => {
   it('are run, signalled, listed and checked against new code', async () => {
     writeFileSync(join(folder.path, 'greet.mjs'), source('compose'))
     const running = cli(['run', 'greet.mjs', '--input', '"ann"', '--id', 'one', '--json'], at)
+    await expect.poll(async () => (await cli(['ls', 'workflow/greet/'], at)).stdout).toContain('workflow/greet/one')
     await expect
-      .poll(async () => (await cli(['ls', 'workflow/greet/'], at)).stdout, { timeout: 20_000 })
-      .toContain('workflow/greet/one')
-    await expect
-      .poll(async () => (await cli(['log', 'workflow/greet/one', '--json'], at)).stdout, { timeout: 20_000 })
+      .poll(async () => (await cli(['log', 'workflow/greet/one', '--json'], at)).stdout)
       .toContain('hello ann')
     expect(await json(['check', 'greet.mjs'], at)).toMatchObject({ code: 0, value: { ok: true, checked: 1 } })
     writeFileSync(join(folder.path, 'changed.mjs'), source('another'))

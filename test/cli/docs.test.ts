@@ -73,7 +73,7 @@ it.each(whole.map(({ name }) => name))('block %s runs as it stands', (name) => {
     const ran = spawnSync(process.execPath, ['--preserve-symlinks-main', '--preserve-symlinks', 'linked.js'], {
       cwd: place.path,
       encoding: 'utf8',
-      timeout: 60_000,
+      timeout: 120_000,
     })
     expect([ran.status, ran.stderr.replaceAll(/^\S+: .*\n/gm, '')], text).toEqual([0, ''])
   } finally {

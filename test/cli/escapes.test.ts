@@ -61,7 +61,7 @@ beforeAll(async () => {
   const kept = await rp.open(save<{ evil: string }>('kept', { keep: 2 }))
   await kept.put({ evil }, { label: text })
   await rp.close()
-}, 60_000)
+})
 afterAll(() => folder.remove())
 
 /** What to say to each command; a new one must be added here. */

@@ -127,9 +127,9 @@ describe('reprise work', () => {
     const worker = live(['work', 'orders.mjs'], { ...at, env: { STEP_MS: '5' } })
     await worker.until(/working on .*every/)
     const status = async (id: string) => (await json<{ status: string }>(['show', id], at)).value.status
-    await expect.poll(() => status('workflow/order/left'), { timeout: 30_000, interval: 200 }).toBe('completed')
+    await expect.poll(() => status('workflow/order/left'), { interval: 200 }).toBe('completed')
     const ticks = () => lines('effects.txt').filter((line) => line === 'tick ends').length
-    await expect.poll(ticks, { timeout: 30_000, interval: 100 }).toBeGreaterThan(1)
+    await expect.poll(ticks, { interval: 100 }).toBeGreaterThan(1)
     const queued = await Promise.all(
       [1, 2].map((n) => json(['run', 'orders.mjs', 'queued', '--id', `q${n}`, '--input', String(n)], at)),
     )

@@ -23,7 +23,7 @@ beforeAll(() => {
   const packed = run('npm', ['pack', '--silent', '--pack-destination', folder], root)
   expect(packed.stderr + packed.stdout).toContain('reprise-')
   tarball = join(folder, readdirSync(folder).find((name) => name.endsWith('.tgz'))!)
-}, 120_000)
+})
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 /** The binary of that version: this very Node where it fits, else the one that npm brings; null where there is none. */

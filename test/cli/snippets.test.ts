@@ -49,7 +49,7 @@ describe('advice', () => {
     const answers = every.find((each) => advise(each).id === id)!
     const file = join(folder.path, `${id}.mjs`)
     writeFileSync(file, advise(answers).code)
-    const ran = spawnSync(process.execPath, [file], { cwd: folder.path, encoding: 'utf8', timeout: 30_000 })
+    const ran = spawnSync(process.execPath, [file], { cwd: folder.path, encoding: 'utf8', timeout: 120_000 })
     expect(ran.stderr).toBe('')
     expect(ran.status).toBe(0)
     expect(ran.stdout.trim()).not.toBe('')
@@ -67,7 +67,7 @@ describe('templates', () => {
     const ran =
       program === 'reprise'
         ? (await cli(rest, { cwd: folder.path })).code
-        : spawnSync(program!, rest, { cwd: folder.path, encoding: 'utf8', timeout: 30_000 }).status
+        : spawnSync(program!, rest, { cwd: folder.path, encoding: 'utf8', timeout: 120_000 }).status
     expect([ran, program]).toEqual([0, name === 'timeline' ? 'node' : 'reprise'])
     expect(
       (await cli(['init', name, '--template', name, '--yes', '--language', 'js'], { cwd: folder.path })).code,

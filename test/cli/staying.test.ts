@@ -104,7 +104,7 @@ describe('reprise run --work', () => {
     const worker = live(['run', 'left.mjs', '--work'], { ...at, env: { ITEM_MS: '1' } })
     await worker.until(/working on left/)
     const status = async () => (await json<{ status: string }>(['show', 'left'], at)).value.status
-    await expect.poll(status, { timeout: 30_000, interval: 300 }).toBe('finished')
+    await expect.poll(status, { interval: 300 }).toBe('finished')
     const ended = await worker.end('SIGINT')
     expect([ended.code, ended.signal]).toEqual([0, null])
     const { value } = await json<{ summary: { finished: number; round: number } }>(['show', 'left'], at)
@@ -119,7 +119,7 @@ describe('reprise run --work', () => {
     })
     const worker = live(['run', 'midway.mjs', '--work'], at)
     const owner = async () => (await json<{ owner: string | null }>(['show', 'midway'], at)).value.owner
-    await expect.poll(owner, { timeout: 30_000, interval: 200 }).not.toBeNull()
+    await expect.poll(owner, { interval: 200 }).not.toBeNull()
     expect((await worker.end('SIGINT')).code).toBe(0)
     const { value } = await json<{ status: string; owner: null }>(['show', 'midway'], at)
     expect(value).toMatchObject({ status: 'stopped', owner: null })

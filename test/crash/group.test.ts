@@ -53,5 +53,5 @@ for (const kind of ['sqlite', 'postgres']) {
       faults: [],
       held: [],
     })
-  }, 120_000)
+  })
 }

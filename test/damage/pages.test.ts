@@ -42,7 +42,7 @@ beforeAll(async () => {
   expect(found).toBe(false)
   truth = answers
   expect([...truth.values()].filter((one) => typeof one !== 'string')).toEqual([])
-}, 120_000)
+})
 afterAll(() => removeFolder(folder))
 
 function restore(bytes: Uint8Array): void {

@@ -92,7 +92,7 @@ async function expectRepaired(place: Place & { readonly truth: unknown }, from: 
         const log = await rp.log({ kind: 'repair' })
         expect(log.some(({ what }) => what.includes('put right'))).toBe(true)
       },
-      { timeout: 30_000 },
+      { timeout: 120_000 },
     )
   })
 }

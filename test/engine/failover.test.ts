@@ -15,7 +15,7 @@ describe('a failover of PostgreSQL to an older copy', () => {
   let server: TestPostgres
   beforeAll(async () => {
     server = await startPostgres()
-  }, 60_000)
+  })
   afterAll(async () => {
     await Promise.all(engines.splice(0).map((engine) => engine.close()))
     await server.stop()
@@ -60,7 +60,7 @@ describe('a failover of PostgreSQL to an older copy', () => {
     await expect(abandoned.append(added(5))).rejects.toEqual(code('CONFLICT'))
     await handle.append(added(1))
     await expectHealthy(owner, 'append', 11_002)
-  }, 60_000)
+  })
 
   it('G3: so is every other change under its guard, and the owner of now is not disturbed', async () => {
     const { left, abandoned, handle, owner } = await diverged('changes')
@@ -83,7 +83,7 @@ describe('a failover of PostgreSQL to an older copy', () => {
     expect(await owner.checkpoints('counter/changes')).toEqual([])
     await handle.append(added(1))
     await expectHealthy(owner, 'changes', 11_002)
-  }, 60_000)
+  })
 
   it('G3: a batch of many timelines refuses those that were left behind and takes the others', async () => {
     const left = await engine('left')
@@ -109,5 +109,5 @@ describe('a failover of PostgreSQL to an older copy', () => {
     await expectHealthy(now, 'b1', 101)
     await expectHealthy(now, 'b2', 101)
     await expectHealthy(now, 'b3', 1001)
-  }, 60_000)
+  })
 })

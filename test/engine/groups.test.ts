@@ -188,7 +188,7 @@ onEveryStore('A3.5 a group of an agent, a workflow and a table', (world) => {
       steps.length = 0
       if (!(result instanceof Error)) break
     }
-  }, 120_000)
+  })
 })
 
 const counter = timeline('counter', {
@@ -249,7 +249,7 @@ onEveryStore('A3.5 a cut', (world) => {
     const seen: unknown[] = []
     rp.events.on('cut-abandoned', (event) => seen.push(event))
     const statuses = async () => (await rp.groups.cuts()).map(({ status }) => status)
-    await expect.poll(statuses, { timeout: 60_000 }).toEqual(['abandoned'])
+    await expect.poll(statuses).toEqual(['abandoned'])
     expect(seen).toMatchObject([{ cut: 'lost' }])
     expect((await rp.checkpoints('counter/a')).filter(({ isPinned }) => isPinned)).toEqual([])
     expect(await rp.groups.capture('lost', ['counter/a'])).toMatchObject({ status: 'complete' })

@@ -54,7 +54,7 @@ onEveryStore('messages', (world) => {
     }
     const stop = store.listen((mayBeDue) => heard.push(mayBeDue))
     // Until it hears itself it polls, and a poll cannot tell.
-    if (w.kind === 'postgres') await expect.poll(() => heard.length, { timeout: 10_000 }).toBeGreaterThan(0)
+    if (w.kind === 'postgres') await expect.poll(() => heard.length).toBeGreaterThan(0)
     await quiet()
     expect(await after(() => one.write([{ type: 'got', data: { text: 'a' } }]))).toBe(false)
     expect(await after(() => one.write([{ type: 'got', data: { text: 'b' } }], { status: 'busy' }))).toBe(false)

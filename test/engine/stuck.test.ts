@@ -26,7 +26,7 @@ onEveryStore('a worker', (world) => {
       reportOf((await engine.workers()).find((row) => row.id === hostOf(engine).kernel.worker.id)!)
     const beaten = async () => (await engine.workers())[0]!.beatAt
     const first = await beaten()
-    await expect.poll(beaten, { timeout: 20_000 }).toBeGreaterThan(first)
+    await expect.poll(beaten).toBeGreaterThan(first)
     expect((await idle()).underWay).toEqual([])
 
     let isHanging = true
@@ -45,9 +45,7 @@ onEveryStore('a worker', (world) => {
     void (await engine.run(schema))
     for (let n = 0; n < 20; n++) expect(await (await engine.run(pay, `n${n}`)).result()).toBe(`n${n}`)
     await expect
-      .poll(async () => (await idle()).underWay.map(({ timeline, what }) => `${timeline} ${what}`).sort(), {
-        timeout: 20_000,
-      })
+      .poll(async () => (await idle()).underWay.map(({ timeline, what }) => `${timeline} ${what}`).sort())
       .toEqual(['job/items item bad', 'migrate/schema step 001-slow', 'workflow/pay/hangs step charge'])
     const now = hostOf(engine).kernel.worker.now()
     expect(stuckOn(await idle(), now)).toEqual([])
@@ -87,7 +85,7 @@ onEveryStore('a worker', (world) => {
     // On SQLite the user's SQL keeps the only writer: nobody hears of anything until it has to give up.
     if (at.kind === 'postgres') {
       await engine.open(sqlProjection('ledger', { from: [account], on: { deposited: hang } }))
-      await expect.poll(() => letGo.length, { timeout: 20_000 }).toBe(3)
+      await expect.poll(() => letGo.length).toBe(3)
     }
     const counter = timeline('counter', { initial: () => 0, apply: (s: number) => s })
     const raw = await engine.open(counter, 'r')
@@ -98,13 +96,13 @@ onEveryStore('a worker', (world) => {
     const handler = 'projection/ledger@1-1 handler of deposited at events/account/x@1'
     const seen = at.kind === 'postgres' ? [handler] : []
     const calls = ['agent/clerk/a model call', 'agent/clerk/b tool slow', 'counter/r effect charge']
-    await expect.poll(said, { timeout: 20_000 }).toEqual([...calls, ...seen])
+    await expect.poll(said).toEqual([...calls, ...seen])
     expect((await report()).underWay.find(({ what }) => what === 'model call')!.limitMs).toBe(3_600_000)
     const [slow] = stuckOn(await report(), hostOf(engine).kernel.worker.now() + stuckAfterMs + 5000)
     expect(slow).toMatch(/(tool slow|handler of deposited .*|effect charge) without a sign for/)
     for (const end of letGo) end()
     await Promise.all([...turns, charging])
-    await expect.poll(said, { timeout: 20_000 }).toEqual([])
+    await expect.poll(said).toEqual([])
   })
 
   it('tells of checkpoints that fail in a row, with the reason, until one succeeds', async () => {
@@ -117,11 +115,11 @@ onEveryStore('a worker', (world) => {
     for (let n = 0; n < 2; n++) await expect(open.checkpoint()).rejects.toThrow()
     const failing = async () =>
       reportOf((await engine.workers()).find((row) => row.id === hostOf(engine).kernel.worker.id)!).failing
-    await expect.poll(async () => (await failing())[0]?.failures, { timeout: 20_000 }).toBe(2)
+    await expect.poll(async () => (await failing())[0]?.failures).toBe(2)
     expect((await failing())[0]).toMatchObject({ timeline: 'counter/c' })
     expect((await failing())[0]!.reason).toContain('UNSERIALIZABLE')
     state.total = 1
     await open.checkpoint()
-    await expect.poll(failing, { timeout: 20_000 }).toEqual([])
+    await expect.poll(failing).toEqual([])
   })
 })

@@ -67,7 +67,7 @@ onEveryStore('partitions', (world) => {
     await p.catchUp()
     expect(together(held(p.state))).toEqual(all(1))
     const q = await two.open(totals())
-    await expect.poll(() => [p.owned, q.owned], { timeout: 30_000 }).toEqual([2, 2])
+    await expect.poll(() => [p.owned, q.owned]).toEqual([2, 2])
     await depositAll(two, 2)
     await Promise.all([p.catchUp(), q.catchUp()])
     expect([...p.state.keys()].some((partition) => q.state.has(partition))).toBe(false)
@@ -76,7 +76,7 @@ onEveryStore('partitions', (world) => {
       for (const id of part.keys()) expect(partitionOf(`events/account/${id}`, 4)).toBe(partition)
     }
     await two.close()
-    await expect.poll(() => p.owned, { timeout: 30_000 }).toBe(4)
+    await expect.poll(() => p.owned).toBe(4)
     await depositAll(one, 4)
     await p.catchUp()
     expect(together(held(p.state))).toEqual(all(7))
@@ -99,7 +99,7 @@ onEveryStore('partitions', (world) => {
     expect((await rp.checkpoints(timeline)).length).toBe(before)
     expect([p.owned, p.state.size]).toEqual([3, 3])
     await taken.release()
-    await expect.poll(() => p.owned, { timeout: 30_000 }).toBe(4)
+    await expect.poll(() => p.owned).toBe(4)
     await p.catchUp()
     expect(together(held(p.state))).toEqual(all(2))
   })
@@ -109,7 +109,7 @@ onEveryStore('partitions', (world) => {
     const [one, two] = [await w.engine(), await w.engine()]
     const [p, q] = [await one.open(totals()), await two.open(totals())]
     await depositAll(one, 5)
-    await expect.poll(() => [p.owned, q.owned], { timeout: 30_000 }).toEqual([2, 2])
+    await expect.poll(() => [p.owned, q.owned]).toEqual([2, 2])
     const built: number[] = []
     await p.rebuild({
       async onSwap({ to }) {
@@ -118,7 +118,7 @@ onEveryStore('partitions', (world) => {
       },
     })
     expect([p.generation, ...built]).toEqual([2, 1, 1, 1, 1])
-    await expect.poll(() => [q.generation, p.owned, q.owned], { timeout: 30_000 }).toEqual([2, 2, 2])
+    await expect.poll(() => [q.generation, p.owned, q.owned]).toEqual([2, 2, 2])
     await Promise.all([p.catchUp(), q.catchUp()])
     expect(together(held(p.state), held(q.state))).toEqual(all(5))
   })
@@ -127,7 +127,7 @@ onEveryStore('partitions', (world) => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
     const [p, q] = [await one.open(rows()), await two.open(rows())]
-    await expect.poll(() => [p.owned, q.owned], { timeout: 30_000 }).toEqual([2, 2])
+    await expect.poll(() => [p.owned, q.owned]).toEqual([2, 2])
     await depositAll(one, 3)
     await Promise.all([p.catchUp(), q.catchUp()])
     const read = (state: typeof p.state) =>
@@ -145,9 +145,9 @@ onEveryStore('partitions', (world) => {
     })
     // Whole at the swap, though two processes share the partitions.
     expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(ids.length)
-    await expect.poll(() => [q.generation, p.owned, q.owned], { timeout: 30_000 }).toEqual([2, 2, 2])
+    await expect.poll(() => [q.generation, p.owned, q.owned]).toEqual([2, 2, 2])
     await two.close()
-    await expect.poll(() => p.owned, { timeout: 30_000 }).toBe(4)
+    await expect.poll(() => p.owned).toBe(4)
     await depositAll(one, 1)
     await p.catchUp()
     expect(together(read(p.state))).toEqual(all(4))
@@ -174,6 +174,6 @@ onEveryStore('partitions', (world) => {
     await p.checkpoint()
     expect(await one.checkpoints('projection/whole@1-1')).toHaveLength(1)
     await one.close()
-    await expect.poll(() => q.owned, { timeout: 30_000 }).toBe(1)
+    await expect.poll(() => q.owned).toBe(1)
   })
 })

@@ -73,7 +73,7 @@ onEveryStore('projection faults', (world) => {
     expect(p.status[0]!.error).not.toBeNull()
     expect(p.state).toEqual({ sum: 0 })
     delete bend.feed
-    await expect.poll(() => p.state, { timeout: 30_000 }).toEqual({ sum: 3 })
+    await expect.poll(() => p.state).toEqual({ sum: 3 })
     expect(p.status[0]!.error).toBeNull()
   })
 

@@ -311,7 +311,7 @@ onEveryStore(
   ['sqlite', 'postgres'],
 )
 
-describe('projections of processes that were killed', { timeout: 120_000 }, () => {
+describe('projections of processes that were killed', () => {
   const folder = () => {
     const made = mkdtempSync(join(tmpdir(), 'reprise-members-'))
     folders.push(made)

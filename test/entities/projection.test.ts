@@ -117,7 +117,7 @@ onEveryStore('projection', (world) => {
     expect(p.generation).toBe(2)
     expect(seen.at(-1)).toBe(3)
     await deposit(rp, 'ann', 4)
-    await expect.poll(() => q.generation, { timeout: 10_000 }).toBe(2)
+    await expect.poll(() => q.generation).toBe(2)
     expect((await q.catchUp()).get('ann')).toBe(10)
     // The old generation is gone, its cursor too.
     expect((await hostOf(rp).kernel.store.cursors()).every((cursor) => !cursor.name.endsWith('-1'))).toBe(true)
@@ -198,13 +198,13 @@ onEveryStore('projection', (world) => {
       await b.close()
       return balance
     }
-    await expect.poll(() => balance('bob'), { timeout: 15_000 }).toBe(7)
+    await expect.poll(() => balance('bob')).toBe(7)
     await a.do('transfer', { amount: 2000, to: 'bob' })
-    await expect.poll(() => balance('lost'), { timeout: 15_000 }).toBe(1)
+    await expect.poll(() => balance('lost')).toBe(1)
     expect(await balance('bob')).toBe(7)
     await send(rp, command(account, 'eve', 'deposit', { amount: 3 }), { id: 'm1' })
     await send(rp, command(account, 'eve', 'deposit', { amount: 3 }), { id: 'm1' })
-    await expect.poll(() => balance('eve'), { timeout: 15_000 }).toBe(3)
+    await expect.poll(() => balance('eve')).toBe(3)
     const bob = await rp.open(account, 'bob')
     for await (const { meta } of bob.history()) {
       expect(meta).toMatchObject({ causation: 'events/account/ann@4', correlation: 'events/account/ann@4' })
@@ -289,7 +289,7 @@ onEveryStore(
       await p.rebuild()
       await deposit(one, 'ann', 3)
       await p.catchUp()
-      await expect.poll(() => q.generation, { timeout: 10_000 }).toBe(2)
+      await expect.poll(() => q.generation).toBe(2)
       const probe = await hostOf(one).openTimeline('probe/x' as never, {
         version: '1',
         initial: () => 0,
@@ -308,12 +308,12 @@ onEveryStore(
       const w = await world()
       const [one, two] = [await w.engine(), await w.engine()]
       const [p, q] = [await one.open(ledger('stop', 4)), await two.open(ledger('stop', 4))]
-      await expect.poll(() => [p.owned, q.owned], { timeout: 30_000 }).toEqual([2, 2])
+      await expect.poll(() => [p.owned, q.owned]).toEqual([2, 2])
       for (let n = 0; n < 12; n++) await deposit(n % 2 ? one : two, `id${String(n).padStart(2, '0')}`, 1, 1)
       await Promise.all([p.catchUp(), q.catchUp()])
       expect(await read(one)).toEqual(Array.from({ length: 12 }, (_, n) => [`id${String(n).padStart(2, '0')}`, 2]))
       await two.close()
-      await expect.poll(() => p.owned, { timeout: 15_000 }).toBe(4)
+      await expect.poll(() => p.owned).toBe(4)
     })
   },
   ['sqlite', 'postgres'],

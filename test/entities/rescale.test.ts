@@ -238,9 +238,7 @@ describe('rescale, killed', () => {
   onEveryStore(
     'at every commit',
     (world) => {
-      it('G2 B4: a rescale that is cut off at any commit loses nothing and is gone on with', {
-        timeout: 120_000,
-      }, async () => {
+      it('G2 B4: a rescale that is cut off at any commit loses nothing and is gone on with', async () => {
         const seen = new Set<number | null>()
         for (const end of ['before', 'after'] as const) {
           for (let commit = 1; ; commit++) {
@@ -258,9 +256,7 @@ describe('rescale, killed', () => {
   )
 
   onEveryStore('among writers', (world) => {
-    it('G4 B4: what was acknowledged is there, whatever others write and whoever dies while it is rescaled', {
-      timeout: 120_000,
-    }, async () => {
+    it('G4 B4: what was acknowledged is there, whatever others write and whoever dies while it is rescaled', async () => {
       const w = await world()
       let turn = 0
       await fc.assert(

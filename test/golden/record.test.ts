@@ -65,7 +65,7 @@ it.runIf(name !== '')('records a golden store', async () => {
     rmSync(folder, { recursive: true, force: true })
     await dropSchema(inject('postgresUrl'), schema)
   }
-}, 120_000)
+})
 
 it('every golden store is complete', () => {
   expect(existsSync(join(root, 'test/golden/store-1/answers.json'))).toBe(true)

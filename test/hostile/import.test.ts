@@ -84,7 +84,7 @@ describe('an import of anybody', () => {
       }
     }
     expect(seen.get('NOT_A_SAVEPOINT')).toBeGreaterThan(100)
-  }, 120_000)
+  })
 
   it('whose manifest names lists of lists ends at once, whatever it promises', async () => {
     const rp = await open('memory:')
@@ -123,7 +123,7 @@ describe('an import of anybody', () => {
       ])
       expect(['LIMIT_EXCEEDED', 'CHECKPOINT_DAMAGED']).toContain(outcome)
     }
-  }, 60_000)
+  })
 
   it('with a thousand checkpoints is refused before the store is asked', async () => {
     const rp = await open('memory:')

@@ -52,7 +52,7 @@ onEveryStore(
       const run = await engine.run(consumer('tail', { from: ['log/'], each: (entry) => void seen.push(entry.seq) }))
       await lines.append({ type: 'line' })
       await lines.append({ type: 'line' })
-      await expect.poll(() => seen.length, { timeout: 10_000 }).toBe(2)
+      await expect.poll(() => seen.length).toBe(2)
       expect((await run.stop()).status).toBe('stopped')
       expect(seen).toEqual([1, 2])
     })

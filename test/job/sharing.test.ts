@@ -97,7 +97,7 @@ onEveryStore(
         })
       const by: Record<string, number> = {}
       const first = await (await at.engine({ worker: 'first' })).run(make('first'))
-      await expect.poll(() => seen.length, { timeout: 10_000 }).toBeGreaterThan(10)
+      await expect.poll(() => seen.length).toBeGreaterThan(10)
       const second = await (await at.engine({ worker: 'second' })).run(make('second'))
       const reports = await Promise.all([first.result(), second.result()])
       expect([...seen].sort()).toEqual(numbers(400).map(String).sort())
@@ -143,7 +143,7 @@ onEveryStore(
       await starter.close()
       const worker = await at.engine({ worker: 'worker' })
       worker.work([make(-1)])
-      await expect.poll(async () => (await worker.head('job/worked'))?.status, { timeout: 10_000 }).toBe('finished')
+      await expect.poll(async () => (await worker.head('job/worked'))?.status).toBe('finished')
       expect([...seen].sort((a, b) => a - b)).toEqual(numbers(30))
     })
   },

@@ -9,7 +9,7 @@ function runProgram(name: string, args: readonly string[], node: readonly string
   const { NODE_TEST_CONTEXT: _, ...env } = process.env
   const { stdout, status } = spawnSync(process.execPath, [...node, program, ...args], {
     encoding: 'utf8',
-    timeout: 60_000,
+    timeout: 120_000,
     env,
   })
   return { stdout, status }

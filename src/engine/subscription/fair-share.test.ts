@@ -32,7 +32,7 @@ it('shares evenly once the generation is live, and lets its builder take all of 
   one.begin()
   two.begin()
   for (const engine of engines) await hostOf(engine).kernel.worker.renewNow()
-  await expect.poll(() => [one.share, two.share], { timeout: 30_000 }).toEqual([2, 2])
+  await expect.poll(() => [one.share, two.share]).toEqual([2, 2])
   expect([one.mayTake(), one.shouldGiveUp()]).toEqual([false, true])
   expect([two.mayTake(), two.shouldGiveUp()]).toEqual([true, false])
 })
@@ -43,6 +43,6 @@ it('does not count a process that runs another number of partitions: it could no
   for (const each of [one, two, old]) each.begin()
   for (const engine of engines) await hostOf(engine).kernel.worker.renewNow()
   // The two of the same number see each other, and by then they have seen the third as well.
-  await expect.poll(() => [one.share, two.share], { timeout: 30_000 }).toEqual([2, 2])
+  await expect.poll(() => [one.share, two.share]).toEqual([2, 2])
   expect(old.share).toBe(3)
 })

@@ -311,7 +311,7 @@ describe('tables of a million rows, with statistics', () => {
     await client.query('ANALYZE')
     await client.end()
     fresh = await open('big')
-  }, 120_000)
+  })
   afterAll(() => fresh?.close())
 
   it.each(order)('%s touches what it needs, planned before', async (name, work) => check(early, name, work), 120_000)

@@ -118,7 +118,7 @@ describe('settings of the server', () => {
       await Promise.all(opened.splice(0).map((store) => store.close()))
       await server.stop()
     }
-  }, 60_000)
+  })
 })
 
 describe('absence', () => {

@@ -47,7 +47,7 @@ beforeAll(async () => {
     await store.close()
   }
   raw = driver.open(file, { isReadOnly: false })
-}, 120_000)
+})
 
 afterAll(() => {
   raw?.close()

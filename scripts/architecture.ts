@@ -53,7 +53,7 @@ const packagesOfAdapter: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** The one file of the engine that knows stores, and only by dynamic import. */
-const storeOpener = 'src/engine/open.ts'
+const storeOpener = 'src/engine/open-store.ts'
 /** Not there for every user or on every Node: never a static import. */
 const loadedOnDemand = ['pg', 'node:sqlite']
 

@@ -4,7 +4,7 @@ export type { Rewritable } from './core/blobs.ts'
 export type { BreakerPolicy } from './core/breaker.ts'
 export type { CallPolicy } from './core/call-policy.ts'
 export type { CheckpointInterval, CheckpointPolicy } from './core/checkpoint-policy.ts'
-export type { ClassCodec } from './core/codec/codec.ts'
+export type { ClassCodec } from './core/codec/class-codec.ts'
 export type {
   Branded,
   Coordinate,
@@ -71,7 +71,7 @@ export type {
 export type { EffectCall, EffectOptions, Effects, Probed } from './engine/effects.ts'
 export type { EngineEvents, EventName, Events, Listener } from './engine/events.ts'
 export type { FollowOptions, Replica } from './engine/feed/follow.ts'
-export type { Exchanged, ExchangeReader, SentMail } from './engine/group/exchanges.ts'
+export type { Exchanged, ExchangeReader, SentMail } from './engine/group/exchange-reader.ts'
 export type { CaptureOptions, GroupCut, GroupRestore, Groups } from './engine/group/groups.ts'
 export type {
   CapturedMail,
@@ -127,7 +127,7 @@ export type { EraseReport } from './engine/tools/erase.ts'
 export type { EraseEntriesReport } from './engine/tools/erase-entries.ts'
 export type { AffectedTimeline, EraseEntriesOptions, ErasePlan } from './engine/tools/erase-plan.ts'
 export type { EntryFilter, EntrySelection, Selected, Target as ErasureTarget } from './engine/tools/erase-select.ts'
-export type { Rollback, Where } from './engine/tools/fork.ts'
+export type { Where } from './engine/tools/fork.ts'
 export type { ExpiredForks } from './engine/tools/fork-expiry.ts'
 export {
   type HousekeepingOptions,
@@ -139,6 +139,7 @@ export {
 export type { Imported, ImportOptions } from './engine/tools/import.ts'
 export type { Moved, MoveOptions } from './engine/tools/move.ts'
 export type { Report, ReportFilter } from './engine/tools/report-log.ts'
+export type { Rollback } from './engine/tools/rollback-report.ts'
 export type { StoreTools } from './engine/tools/store-tools.ts'
 export type { ExportOptions } from './engine/tools/transfer.ts'
 export type { Fault, HealedFault, VerifyOptions, VerifyReport } from './engine/tools/verify.ts'

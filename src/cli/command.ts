@@ -39,6 +39,13 @@ export interface Invocation {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly stdin: NodeJS.ReadStream
   readonly isVerbose: boolean
+  /** Every command, and the options that all of them take. */
+  readonly table: CommandTable
+}
+
+export interface CommandTable {
+  readonly commands: readonly CommandSpec[]
+  readonly commonOptions: Readonly<Record<string, OptionSpec>>
 }
 
 /** Resolves to the exit code. */

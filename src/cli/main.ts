@@ -74,6 +74,7 @@ async function call(
     env: process.env,
     stdin: process.stdin,
     isVerbose,
+    table: { commands, commonOptions },
     get engine(): Reprise {
       if (!engine) throw new Error(`${spec.name} has no store`)
       return engine

@@ -1,12 +1,14 @@
 // The ports: what the engine needs from the outside, in as few promises as possible. Stores and simulators implement
 // these; nothing here knows SQL, files or sockets. src/testing/conformance/suite.ts is the executable form of every comment.
 
+import type { Attribute } from './attribute.ts'
 import type { Blobs, Change, Rewritable, Rewritten, RunChange } from './blobs.ts'
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from './coordinate.ts'
 import type { SqlQuery } from './sql.ts'
 import type { StoreFacts, StoreFault } from './store-facts.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
+export type { Attribute } from './attribute.ts'
 export type { Blobs, Change, ChunkRow, Rewritable, Rewritten, RunChange, StoredChunk } from './blobs.ts'
 export type { StoreFacts, StoreFault } from './store-facts.ts'
 export type { WorkerRecord, WorkerRow } from './worker-row.ts'
@@ -54,8 +56,6 @@ export interface Base {
   readonly seq: number
   readonly digest: Digest
 }
-
-export type Attribute = string | number | boolean
 
 export interface Head {
   readonly timeline: TimelineId

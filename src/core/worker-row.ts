@@ -1,7 +1,7 @@
 // A worker as a store keeps it: one row for each process, renewed by its heartbeat. Part of the store's contract (ports.ts).
 
+import type { Attribute } from './attribute.ts'
 import type { WorkerId } from './coordinate.ts'
-import type { Attribute } from './ports.ts'
 
 export interface WorkerRecord {
   readonly id: WorkerId

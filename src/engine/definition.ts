@@ -8,7 +8,7 @@ import type { Upcasters } from '../core/fold.ts'
 import type { Attribute } from '../core/ports.ts'
 import type { RetentionPolicy } from '../core/retention.ts'
 import type { Validity } from '../core/validity.ts'
-import type { Entry } from './recovery/history.ts'
+import type { Entry } from './entry.ts'
 
 export const opens: unique symbol = Symbol.for('reprise.opens')
 export const runs: unique symbol = Symbol.for('reprise.runs')

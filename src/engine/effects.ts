@@ -2,9 +2,11 @@
 // the call, the outcome after it; the idempotency key comes from the coordinate of the intent, so whoever repeats the call
 // after a crash repeats it with the same key. An effect in doubt is resolved by its declared policy, never by guessing.
 
+import type { TimelineId } from '../core/coordinate.ts'
 import {
   compensationKey,
   type Effect,
+  type EffectLedger,
   effectKey,
   getEffect,
   inDoubt,
@@ -13,8 +15,9 @@ import {
 } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Hash } from '../core/ports.ts'
-import type { Kernel, Planted } from './kernel.ts'
-import type { OpenTimeline } from './timeline.ts'
+import type { NewEntry } from './entry.ts'
+import type { Kernel } from './kernel.ts'
+import type { Planted } from './planted.ts'
 import type { Worker } from './worker.ts'
 
 export interface EffectCall {
@@ -38,7 +41,14 @@ export interface EffectOptions<T> {
   readonly signal?: AbortSignal
 }
 
-type EffectsTimeline = Pick<OpenTimeline<unknown>, 'ledger' | 'write' | 'seq' | 'id' | 'checkWritable'>
+/** What it needs of the timeline that it belongs to. */
+interface EffectsTimeline {
+  readonly id: TimelineId
+  readonly seq: number
+  readonly ledger: EffectLedger
+  checkWritable(): void
+  write(entries: readonly NewEntry[]): Promise<unknown>
+}
 
 export class Effects {
   readonly #timeline: EffectsTimeline

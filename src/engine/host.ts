@@ -31,7 +31,8 @@ import { OpenTimelines } from './open-timelines.ts'
 import type { Recovered } from './recovery/recover.ts'
 import { whileAwaited } from './stay-alive.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
-import { checkWhere, existing, fork, type Rollback, rollback, type Where } from './tools/fork.ts'
+import { checkWhere, existing, fork, rollback, type Where } from './tools/fork.ts'
+import type { Rollback } from './tools/rollback-report.ts'
 
 /** What a commit may change of a head beside its history. */
 export type HeadChange = Pick<Commit, 'status' | 'attributes' | 'wakeup' | 'queue' | 'priority' | 'release'>

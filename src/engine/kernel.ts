@@ -8,12 +8,10 @@ import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import type { Committer } from './commit/committer.ts'
 import type { Events } from './events.ts'
 import type { Models } from './models.ts'
+import type { Planted } from './planted.ts'
 import type { RedundantStore } from './redundancy/store.ts'
 import type { Sealer } from './seal/seal.ts'
 import type { Worker } from './worker.ts'
-
-/** Bugs planted on purpose by the mutation gate; empty outside of tests. */
-export type Planted = ReadonlySet<string>
 
 export interface Kernel {
   readonly store: Store

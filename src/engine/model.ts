@@ -9,9 +9,9 @@ import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head, OutgoingMessage, Sql } from '../core/ports.ts'
 import type { Engine, Fold } from './definition.ts'
-import type { ExchangeReader } from './group/exchanges.ts'
-import type { Entry } from './recovery/history.ts'
-import type { Rollback } from './tools/fork.ts'
+import type { Entry } from './entry.ts'
+import type { ExchangeReader } from './group/exchange-reader.ts'
+import type { Rollback } from './tools/rollback-report.ts'
 
 export const describes: unique symbol = Symbol.for('reprise.describes')
 

@@ -5,8 +5,8 @@
 import { RepriseError } from '../core/errors.ts'
 import { scopesOf } from '../core/scope.ts'
 import type { Fold } from './definition.ts'
-import type { Planted } from './kernel.ts'
 import type { Model } from './model.ts'
+import type { Planted } from './planted.ts'
 
 export class Models {
   readonly #byScope = new Map<string, Model>()

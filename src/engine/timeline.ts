@@ -15,25 +15,15 @@ import { commitAside, publishAside } from './commit/shared-commit.ts'
 import { type Asker, type CommitExtras, type Draft, Writer, type Written } from './commit/writer.ts'
 import type { Fold } from './definition.ts'
 import { Effects } from './effects.ts'
+import type { Entry, NewEntry } from './entry.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { erasureOf } from './recovery/erasures.ts'
-import type { Entry, Point } from './recovery/history.ts'
+import type { Point } from './recovery/history.ts'
 import type { Recovered } from './recovery/recover.ts'
 import type { RecoveryReport } from './recovery/report.ts'
 import type { TimelineState } from './state.ts'
 
-/** An entry as the caller gives it. */
-export interface NewEntry {
-  readonly type: string
-  readonly data: unknown
-  readonly version?: number
-  /** Applied at most once in this timeline: a second entry with the same key is skipped. */
-  readonly key?: string | undefined
-  /** The key of the entry before it that it came with: it is skipped if that one is. */
-  readonly partOf?: string | undefined
-  /** When it happened, if not now; ms since 1970. */
-  readonly time?: number
-}
+export type { NewEntry } from './entry.ts'
 
 export interface WriteOptions extends CommitExtras {
   readonly signal?: AbortSignal

@@ -5,7 +5,7 @@
 import { toHex, type WorkerId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Attribute, Clock, Random, Store, WorkerRow } from '../core/ports.ts'
-import { Captures, capturesKey, noCapture } from './checkpoint/chunk-hold.ts'
+import { Captures, capturesKey, noCapture } from './checkpoint/captures.ts'
 import type { Events } from './events.ts'
 import { isProcessGone, type ProcessIdentity } from './platform.ts'
 

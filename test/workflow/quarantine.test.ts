@@ -1,7 +1,7 @@
 // A run that cannot be loaded is set aside with the reason, the others go on, and it comes back once the code is mended.
 
 import { expect, it } from 'vitest'
-import type { ClassCodec } from '../../src/core/codec/codec.ts'
+import type { ClassCodec } from '../../src/core/codec/class-codec.ts'
 import { isReprise } from '../../src/core/errors.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { onEveryStore } from '../support/worlds.ts'

@@ -1,14 +1,8 @@
 // One thread of a graph as a timeline: how its entries fold into checkpoints, pending writes, values and leaves. An
 // entry holds only what a checkpoint changed against its parent; the folded record is whole, so reading never walks a
 // chain of parents. A list that grew is stored as what was added to the list before it. All keys ascend with time: what a
-// reader of the newest checkpoints needs lies in the last pages, and the others are not read (engine/definition.ts).
-//
-//   checkpoint  [ns, id, parent, v, ts, versions, seen, metadata, channels, values, leaves, extra]
-//               versions, seen, metadata and channels are differences from the parent: [key, value, …] set and keys gone;
-//               a channel's value is the number of one of the entry's values; names are numbered (names.ts)
-//   writes      [ns, id, task, [[index, channel, packed] …], leaves]
-//   pruned      [checkpoint keys, write keys, value ids, leaf places]
-//   packed      bytes, or [bytes, refs] where they name leaves (leaves.ts)
+// reader of the newest checkpoints needs lies in the last pages, and the others are not read (engine/definition.ts). The entries:
+// thread-entries.ts.
 
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
 import type { Fold } from '../../engine/definition.ts'
@@ -16,8 +10,7 @@ import type { Entry } from '../../engine/recovery/history.ts'
 import { type LeafRecord, type NewLeaves, type Packed, placeKey, placeOf, settlePacked, settleRefs } from './leaves.ts'
 import { type NamedCheckpoint, spellNames, unpackChannel } from './names.ts'
 import { define } from './portable.ts'
-
-export type Version = string | number
+import type { CheckpointData, Difference, NewValue, PrunedData, Version, WritesData } from './thread-entries.ts'
 
 /** A stored value: whole, or a list that goes on from another. */
 export type StoredValue =
@@ -62,40 +55,6 @@ export interface ThreadState {
   /** By place: the entry that brought it, and its number there. */
   readonly leaves: Keyed<LeafRecord>
 }
-
-export type Difference<V> = readonly [set: readonly (string | V)[], gone: readonly string[]]
-/** [0, packed, serde?] whole; [1, base, keep, items, depth, refs] a list. */
-export type NewValue =
-  | readonly [0, Packed, string?]
-  | readonly [1, string | null, number, readonly Uint8Array[], number, readonly number[]]
-
-export type CheckpointData = readonly [
-  ns: string,
-  id: string | Uint8Array,
-  parent: string | Uint8Array | null,
-  v: number,
-  ts: string | number,
-  versions: Difference<Version>,
-  seen: Difference<Readonly<Record<string, Version>>>,
-  metadata: Difference<Packed>,
-  channels: Difference<number>,
-  values: readonly NewValue[],
-  leaves: NewLeaves,
-  extra: Packed | null,
-]
-export type WritesData = readonly [
-  ns: string,
-  id: string | Uint8Array,
-  task: string | Uint8Array,
-  writes: readonly (readonly [index: number, channel: string | number, packed: Packed, serde?: string])[],
-  leaves: NewLeaves,
-]
-export type PrunedData = readonly [
-  checkpoints: readonly string[],
-  writes: readonly string[],
-  values: readonly string[],
-  leaves: readonly number[],
-]
 
 /** The same for every saver of this version, so that they can share an open thread. */
 export const threadFold: Fold<ThreadState> = {

@@ -4,9 +4,10 @@
 
 import { equalBytes } from '../../core/coordinate.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { NewValue, ThreadState } from './fold.ts'
+import type { ThreadState } from './fold.ts'
 import type { LeafDraft } from './leaves.ts'
 import type { Encoded, Portable } from './portable.ts'
+import type { NewValue } from './thread-entries.ts'
 
 interface KnownList {
   readonly items: readonly Uint8Array[]

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { CheckpointData } from './fold.ts'
 import { numberNames, packChannel, spellNames, unpackChannel } from './names.ts'
+import type { CheckpointData } from './thread-entries.ts'
 
 const name = fc.oneof(
   fc.constantFrom('__start__', 'messages', 'step', 'branch:to:answer', '__proto__', 'constructor', ''),

@@ -6,9 +6,9 @@
 //   seen                                      [[name, [name, version, …], …], [name …]]
 
 import { assert } from '../../core/assert.ts'
-import type { CheckpointData, Difference, Version } from './fold.ts'
 import type { Packed } from './leaves.ts'
 import { define } from './portable.ts'
+import type { CheckpointData, Difference, Version } from './thread-entries.ts'
 
 /** Append only: their numbers are stored. */
 const commonNames = [

@@ -4,7 +4,8 @@
 
 import * as messageClasses from '@langchain/core/messages'
 import { DeltaSnapshot } from '@langchain/langgraph-checkpoint'
-import { type ClassCodec, Codec } from '../../core/codec/codec.ts'
+import type { ClassCodec } from '../../core/codec/class-codec.ts'
+import { Codec } from '../../core/codec/codec.ts'
 import type { Limits } from '../../core/limits.ts'
 import type { Hash } from '../../core/ports.ts'
 

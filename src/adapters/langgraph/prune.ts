@@ -2,8 +2,9 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { PrunedData, StoredValue, ThreadState } from './fold.ts'
+import type { StoredValue, ThreadState } from './fold.ts'
 import { placeFrom, placesOf } from './leaves.ts'
+import type { PrunedData } from './thread-entries.ts'
 
 export interface PruneOptions {
   /** Of each namespace, the newest of these; 1 if left out. */

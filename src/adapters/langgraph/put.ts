@@ -5,23 +5,12 @@ import type { ChannelVersions, Checkpoint, CheckpointMetadata } from '@langchain
 import { equalBytes } from '../../core/coordinate.ts'
 import type { Written } from '../../engine/commit/writer.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
-import {
-  type CheckpointData,
-  type CheckpointRecord,
-  type Difference,
-  differ,
-  type NewValue,
-  packId,
-  packTime,
-  parentOf,
-  type ThreadState,
-  type Version,
-  valueId,
-} from './fold.ts'
+import { type CheckpointRecord, differ, packId, packTime, parentOf, type ThreadState, valueId } from './fold.ts'
 import { bytesOf, type LeafDraft, type Leaves, type Packed, settleRefs } from './leaves.ts'
 import type { ListItems, Lists } from './lists.ts'
 import { numberNames } from './names.ts'
 import type { Portable } from './portable.ts'
+import type { CheckpointData, Difference, NewValue, Version } from './thread-entries.ts'
 
 export interface Put {
   readonly state: ThreadState

@@ -1,46 +1,45 @@
 // reprise completion: a script for the shell, made from the table of commands.
 
-import type { Command } from '../command.ts'
-import { commands, commonOptions } from '../commands.ts'
+import type { Command, CommandTable } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 
-const completion: Command = ({ args, output }) => {
+const completion: Command = ({ args, output, table }) => {
   const shell = args[0]!
   const make = Object.hasOwn(scripts, shell) ? scripts[shell as keyof typeof scripts] : null
   if (!make) throw new UsageError(`no completion for ${shell}`, 'bash, zsh and fish are known')
-  const script = make()
+  const script = make(table)
   output.result({ shell, script }, () => output.lines(script))
   return exit.ok
 }
 
 export default completion
 
-const names = () => commands.map((spec) => spec.name).join(' ')
-const optionsOf = (name: string) => {
+const names = ({ commands }: CommandTable) => commands.map((spec) => spec.name).join(' ')
+const optionsOf = ({ commands, commonOptions }: CommandTable, name: string) => {
   const spec = commands.find((each) => each.name === name)!
   return [...Object.keys(spec.options ?? {}), ...Object.keys(commonOptions)].map((option) => `--${option}`).join(' ')
 }
 
 const scripts = {
-  bash: () => `_reprise() {
+  bash: (table: CommandTable) => `_reprise() {
   local word=\${COMP_WORDS[COMP_CWORD]} command=\${COMP_WORDS[1]}
-  if [ "$COMP_CWORD" -eq 1 ]; then COMPREPLY=($(compgen -W "${names()} help" -- "$word")); return; fi
+  if [ "$COMP_CWORD" -eq 1 ]; then COMPREPLY=($(compgen -W "${names(table)} help" -- "$word")); return; fi
   case "$command" in
-${commands.map((spec) => `    ${spec.name}) COMPREPLY=($(compgen -W "${optionsOf(spec.name)}" -- "$word")) ;;`).join('\n')}
+${table.commands.map((spec) => `    ${spec.name}) COMPREPLY=($(compgen -W "${optionsOf(table, spec.name)}" -- "$word")) ;;`).join('\n')}
   esac
   [ \${#COMPREPLY[@]} -eq 0 ] && COMPREPLY=($(compgen -f -- "$word"))
 }
 complete -F _reprise reprise`,
-  zsh: () => `#compdef reprise
+  zsh: (table: CommandTable) => `#compdef reprise
 _reprise() {
-  if (( CURRENT == 2 )); then compadd ${names()} help; return; fi
+  if (( CURRENT == 2 )); then compadd ${names(table)} help; return; fi
   case "\${words[2]}" in
-${commands.map((spec) => `    ${spec.name}) compadd -- ${optionsOf(spec.name)} ;;`).join('\n')}
+${table.commands.map((spec) => `    ${spec.name}) compadd -- ${optionsOf(table, spec.name)} ;;`).join('\n')}
   esac
   _files
 }
 compdef _reprise reprise`,
-  fish: () =>
+  fish: ({ commands }: CommandTable) =>
     [
       'complete -c reprise -f',
       ...commands.map(

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { type ErrorCode, isReprise, type RepriseError } from '../errors.ts'
-import { type ClassCodec, Codec } from './codec.ts'
+import type { ClassCodec } from './class-codec.ts'
+import { Codec } from './codec.ts'
 
 const codec = new Codec()
 const small = (valueBytes: number, valueDepth: number) => new Codec({ limits: { valueBytes, valueDepth } })

@@ -19,6 +19,7 @@
 
 import { RepriseError } from '../errors.ts'
 import { defaultLimits, type Limits } from '../limits.ts'
+import type { ClassCodec } from './class-codec.ts'
 import { ValueDecoder } from './decoder.ts'
 import { ValueEncoder } from './encoder.ts'
 import { isStackOverflow, malformed } from './reader.ts'
@@ -27,14 +28,6 @@ import { ReadShapes } from './shape.ts'
 const classNameLengthMax = 128
 /** A step of a value that is made in steps: some hundred microseconds of work. */
 const stepBytes = 64 * 1024
-
-/** How the instances of one class are stored: as plain data, under a name that is chosen here and never changes. */
-export interface ClassCodec<T = unknown> {
-  readonly name: string
-  readonly type: abstract new (...args: never[]) => T
-  encode(value: T): unknown
-  decode(data: unknown): T
-}
 
 export interface CodecOptions {
   readonly limits?: Pick<Limits, 'valueBytes' | 'valueDepth'>

@@ -2,7 +2,7 @@
 // any spelling but the encoder's is MALFORMED. Nothing in the data chooses code to run: classes come from the registry.
 
 import { RepriseError } from '../errors.ts'
-import type { ClassCodec } from './codec.ts'
+import type { ClassCodec } from './class-codec.ts'
 import { fillError, type Pace, SortedKeys, setField } from './fields.ts'
 import {
   arrayTags,

@@ -2,7 +2,7 @@
 // It reads data properties only and calls no code of the value's, but for registered class codecs and proxy traps.
 
 import { RepriseError } from '../errors.ts'
-import type { ClassCodec } from './codec.ts'
+import type { ClassCodec } from './class-codec.ts'
 import {
   arrayTags,
   bytesPerUnit,

@@ -18,7 +18,6 @@ import { type Entry, floorOf } from '../recovery/history.ts'
 import type { Recovered } from '../recovery/recover.ts'
 import { verifyChunks } from '../recovery/restore.ts'
 import { refuseInvalid } from '../recovery/validity.ts'
-import type { OpenTimeline } from '../timeline.ts'
 import { forgetEffects } from '../tools/forget-effects.ts'
 import {
   abandonCapture,
@@ -28,6 +27,7 @@ import {
   TouchedValue,
   writeCapture,
 } from './capture.ts'
+import type { CheckpointedTimeline } from './checkpointed.ts'
 import { ChunkHold } from './chunk-hold.ts'
 import { defaultOutputSettings } from './output.ts'
 import { retain } from './retain.ts'
@@ -73,7 +73,7 @@ export interface CheckpointingStatus {
 
 export class Checkpointer<State> {
   readonly #kernel: Kernel
-  readonly #timeline: OpenTimeline<State>
+  readonly #timeline: CheckpointedTimeline<State>
   readonly #fold: Fold<State>
   #base: { readonly id: string; readonly capture: CaptureBase } | null
   readonly #timing: CheckpointTiming
@@ -93,7 +93,7 @@ export class Checkpointer<State> {
   /** Not null after a failure, until it is tried again: whatever is wrong does not get better by trying all the time. */
   #cancelPause: (() => void) | null = null
 
-  constructor(kernel: Kernel, timeline: OpenTimeline<State>, fold: Fold<State>, recovered: Recovered<State>) {
+  constructor(kernel: Kernel, timeline: CheckpointedTimeline<State>, fold: Fold<State>, recovered: Recovered<State>) {
     this.#kernel = kernel
     this.#timeline = timeline
     this.#fold = fold

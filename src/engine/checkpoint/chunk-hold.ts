@@ -10,31 +10,9 @@ import { forwardBlobs } from '../../core/forward.ts'
 import type { Blobs } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
 
-/** In the row of a worker: since when its oldest capture puts chunks, or `noCapture`. Earlier versions do not say. */
-export const capturesKey = 'captures'
-export const noCapture = 'none'
-
 /** One of this size is announced before its second batch of chunks: a heartbeat costs little beside it. */
 const announceBytes = 1024 * 1024
 const attemptsMax = 20
-
-/** The captures of this process. */
-export class Captures {
-  readonly #holds = new Set<{ readonly announcedSince: number }>()
-
-  add(hold: { readonly announcedSince: number }): void {
-    this.#holds.add(hold)
-  }
-
-  remove(hold: { readonly announcedSince: number }): void {
-    this.#holds.delete(hold)
-  }
-
-  /** Chunks put since then may belong to one of them; null if none is under way. */
-  get oldest(): number | null {
-    return this.#holds.size === 0 ? null : Math.min(...[...this.#holds].map((hold) => hold.announcedSince))
-  }
-}
 
 /** @example const hold = await ChunkHold.begin(kernel); try { … } finally { hold.end() } */
 export class ChunkHold {

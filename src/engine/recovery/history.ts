@@ -8,9 +8,12 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Base, EntryRun, Head } from '../../core/ports.ts'
 import { isRedacted } from '../../core/redacted.ts'
 import { archivedFrom, archiveNumber, archiveOf } from '../../core/scope.ts'
+import type { Entry } from '../entry.ts'
 import type { Kernel } from '../kernel.ts'
 import { openEntry } from '../seal/entries.ts'
 import { confirmErased } from './erasures.ts'
+
+export type { Entry } from '../entry.ts'
 
 type Reader = Pick<Kernel, 'store' | 'hash' | 'limits' | 'codec' | 'sealer'>
 
@@ -25,18 +28,6 @@ export interface VerifiedRun {
   readonly run: EntryRun
   readonly before: Digest
   readonly skipTo: number
-}
-
-/** An entry with its data decoded. */
-export interface Entry {
-  readonly timeline: TimelineId
-  readonly seq: number
-  readonly epoch: number
-  readonly type: string
-  readonly version: number
-  readonly time: number
-  readonly key: string | undefined
-  readonly data: unknown
 }
 
 const pageBytes = 4 * 1024 * 1024

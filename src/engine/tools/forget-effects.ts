@@ -1,14 +1,14 @@
 // Lets the ledger of an open timeline forget what its policy no longer keeps, once history was trimmed.
 
-import { forgottenType } from '../../core/effects.ts'
+import { type EffectLedger, forgottenType } from '../../core/effects.ts'
 import { effectsBelow } from '../../core/forgetting.ts'
 import { effectsLastOf, type RetentionPolicy } from '../../core/retention.ts'
+import type { NewEntry } from '../entry.ts'
 import type { Kernel } from '../kernel.ts'
-import type { OpenTimeline } from '../timeline.ts'
 
 export async function forgetEffects(
   { planted }: Pick<Kernel, 'planted'>,
-  timeline: Pick<OpenTimeline<unknown>, 'ledger' | 'write'>,
+  timeline: { readonly ledger: EffectLedger; write(entries: readonly NewEntry[]): Promise<unknown> },
   policy: RetentionPolicy,
   floor: number,
 ): Promise<void> {

@@ -10,7 +10,7 @@ import {
   timelineId,
   toHex,
 } from '../../core/coordinate.ts'
-import { type CompensationPlan, compensationPlan, type Effect } from '../../core/effects.ts'
+import { compensationPlan, type Effect } from '../../core/effects.ts'
 import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
@@ -24,6 +24,7 @@ import { digestAt, floorOf, lineageOf, offBranch, type Point } from '../recovery
 import { recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { sealEntry } from '../seal/entries.ts'
+import type { Rollback } from './rollback-report.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
 export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
@@ -173,18 +174,6 @@ async function isOnParent(kernel: Kernel, id: TimelineId, point: Point): Promise
     const now = await existing(kernel, id)
     if (now.base?.timeline === base.timeline) return false
   }
-}
-
-export interface Rollback {
-  readonly timeline: TimelineId
-  /** Where the abandoned part of history is kept; null where the model undoes it in its own history. */
-  readonly archive: TimelineId | null
-  readonly from: number
-  readonly to: Coordinate
-  /** Effects done after that point: to be compensated in this order, those that cannot be, and those in doubt. */
-  readonly effects: CompensationPlan
-  /** Where whoever executes it does it, and has been asked to: from which step on, and what is undone in this order. */
-  readonly asked?: { readonly from: string; readonly undoes: readonly string[] }
 }
 
 /** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */

@@ -16,6 +16,7 @@ import type {
 import { behind, type Engine } from '../definition.ts'
 import { type Host, ledgerOnly } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
+import { otherPlaces } from '../open-store.ts'
 import { type Before, planRollback, type RollbackPlan } from '../recovery/before.ts'
 import { type BadCheckpoint, markBad, unmarkBad } from '../recovery/mark.ts'
 import { recover } from '../recovery/recover.ts'
@@ -61,9 +62,7 @@ export class StoreTools implements Engine {
   }
 
   async verify(options: VerifyOptions = {}): Promise<VerifyReport> {
-    // Only here: whoever repairs from elsewhere opens it, as the engine itself was opened.
-    const places = options.from === undefined ? null : (await import('../open.ts')).otherPlaces
-    return await verify(this.#kernel, options, places)
+    return await verify(this.#kernel, options, otherPlaces)
   }
 
   async drill(options: DrillOptions = {}): Promise<DrillReport> {

@@ -27,7 +27,7 @@ import { join, sep } from 'node:path'
 import { assert } from '../../core/assert.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { shown, temporaryName, unsafe } from '../../core/tree-path.ts'
-import type { Planted } from '../kernel.ts'
+import type { Planted } from '../planted.ts'
 
 export interface FolderOptions {
   /** Makes the directory if it is missing. */

@@ -1,0 +1,9 @@
+// How a class of the user's is stored.
+
+/** How the instances of one class are stored: as plain data, under a name that is chosen here and never changes. */
+export interface ClassCodec<T = unknown> {
+  readonly name: string
+  readonly type: abstract new (...args: never[]) => T
+  encode(value: T): unknown
+  decode(data: unknown): T
+}

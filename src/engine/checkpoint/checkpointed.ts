@@ -1,0 +1,28 @@
+// What a checkpointer needs of the open timeline that it serves.
+
+import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
+import type { EffectLedger } from '../../core/effects.ts'
+import type { RepriseError } from '../../core/errors.ts'
+import type { Commit, ManifestMark, NewManifest } from '../../core/ports.ts'
+import type { NewEntry } from '../entry.ts'
+import type { CapturedParts } from '../state.ts'
+
+export interface CheckpointedTimeline<State> {
+  readonly id: TimelineId
+  readonly seq: number
+  readonly epoch: number
+  readonly coordinate: Coordinate
+  readonly digest: Uint8Array
+  readonly state: State
+  readonly ledger: EffectLedger
+  readonly isOwner: boolean
+  readonly isShared: boolean
+  readonly broken: RepriseError | null
+  /** Grows with each change of the state. */
+  readonly touches: number
+  captureParts(): CapturedParts
+  publish(record: NewManifest): Promise<void>
+  mark(mark: ManifestMark, attributes?: Commit['attributes']): Promise<void>
+  note(attributes: NonNullable<Commit['attributes']>): Promise<void>
+  write(entries: readonly NewEntry[]): Promise<unknown>
+}

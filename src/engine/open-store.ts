@@ -1,0 +1,126 @@
+// From a URL to a store. The only file that knows which stores there are; each is imported when its URL is opened, so
+// nobody loads a driver that is not used.
+
+import { join } from 'node:path'
+import { RepriseError } from '../core/errors.ts'
+import type { Store } from '../core/ports.ts'
+import { type ChunkFolder, type PlacedStore, withChunks } from './checkpoint/chunk-place.ts'
+import { sha256 } from './platform.ts'
+import type { OpenUrl } from './tools/repair-source.ts'
+
+/** Where a store is and how it is opened (open.ts), and what only tools ask for. */
+export interface StoreOptions {
+  readonly namespace?: string
+  readonly blobs?: string
+  readonly readOnly?: boolean
+  /** With readOnly: a damaged store is refused, as it would be for writing. */
+  readonly refusesDamage?: boolean
+  /** SQLite: how long to wait for the write lock. */
+  readonly busyMs?: number
+}
+
+/** For tools that put something between the engine and its store. */
+export async function openStore(url: string, options: StoreOptions): Promise<Store> {
+  return (await openPlaced(url, options)).store
+}
+
+/** And whether its chunks are its own. */
+export async function openPlaced(url: string, options: StoreOptions): Promise<PlacedStore> {
+  const namespace = checkNamespace(options.namespace ?? 'default')
+  const scheme = /^([a-z0-9+]+):/i.exec(url)?.[1]?.toLowerCase()
+  const store = await openByScheme(scheme, url, namespace, options)
+  try {
+    return await withChunks(store, sha256, options.blobs ? await openBlobs(options.blobs, namespace) : null)
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+async function openByScheme(
+  scheme: string | undefined,
+  url: string,
+  namespace: string,
+  options: StoreOptions,
+): Promise<Store> {
+  switch (scheme) {
+    case 'memory': {
+      const { openMemory } = await import('../stores/memory/index.ts')
+      return openMemory({ namespace, hash: sha256, readOnly: options.readOnly ?? false })
+    }
+    case 'sqlite': {
+      const { openSqlite } = await import('../stores/sqlite/index.ts')
+      const { readOnly = false, refusesDamage = false, busyMs } = options
+      return await openSqlite(url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, ''), {
+        namespace,
+        hash: sha256,
+        readOnly,
+        refusesDamage,
+        ...(busyMs !== undefined && { busyMs }),
+      })
+    }
+    case 'postgres':
+    case 'postgresql': {
+      const { openPostgres } = await import('../stores/postgres/index.ts')
+      const { plain, schema } = takeSchema(url)
+      const { readOnly = false } = options
+      return await openPostgres(plain, { namespace, hash: sha256, readOnly, ...(schema !== null && { schema }) })
+    }
+    default:
+      throw new RepriseError('INVALID_ARGUMENT', 'a store URL starts with sqlite:, postgres: or memory:', {
+        given: scheme ?? url.slice(0, 20),
+      })
+  }
+}
+
+/** `postgres://…?schema=name` is ours to understand, not the driver's. */
+function takeSchema(url: string): { readonly plain: string; readonly schema: string | null } {
+  const parsed = URL.canParse(url) ? new URL(url) : null
+  const schema = parsed?.searchParams.get('schema') ?? null
+  parsed?.searchParams.delete('schema')
+  return { plain: schema === null ? url : parsed!.href, schema }
+}
+
+async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
+  const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(url)?.[1]
+  if (!path)
+    throw new RepriseError('INVALID_ARGUMENT', 'blobs is a directory: file:./chunks', { given: url.slice(0, 80) })
+  const { openDirectoryBlobs } = await import('../stores/directory-blobs.ts')
+  const { readMark, readOwner, writeMark, writeOwner, writeShared } = await import('../stores/directory-marks.ts')
+  const folder = join(path, namespace)
+  return {
+    path: folder,
+    blobs: await openDirectoryBlobs(folder),
+    mark: () => readMark(folder),
+    setMark: (mark) => writeMark(folder, mark),
+    owner: () => readOwner(folder),
+    setOwner: (owner) => writeOwner(folder, owner),
+    setShared: () => writeShared(folder),
+  }
+}
+
+/** What a repair reads from beside the store (tools/repair-source.ts). */
+export const otherPlaces: OpenUrl = {
+  store: (url) => openStore(url, { readOnly: true }),
+  async folder(path) {
+    const { openDirectoryBlobs, chunkFoldersIn } = await import('../stores/directory-blobs.ts')
+    const folders = await chunkFoldersIn(path)
+    if (folders.length === 0) {
+      throw new RepriseError('NOT_FOUND', `${path} holds no chunks: name the folder that was given as blobs`, { path })
+    }
+    return await Promise.all(folders.map((folder) => openDirectoryBlobs(folder)))
+  },
+}
+
+function checkNamespace(namespace: string): string {
+  if (!/^[a-z0-9][a-z0-9._-]{0,62}$/i.test(namespace)) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      'a namespace has 1 to 63 letters, digits, dots, dashes and underscores',
+      {
+        given: String(namespace).slice(0, 80),
+      },
+    )
+  }
+  return namespace
+}

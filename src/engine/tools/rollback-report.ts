@@ -1,0 +1,16 @@
+// What going back came to.
+
+import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
+import type { CompensationPlan } from '../../core/effects.ts'
+
+export interface Rollback {
+  readonly timeline: TimelineId
+  /** Where the abandoned part of history is kept; null where the model undoes it in its own history. */
+  readonly archive: TimelineId | null
+  readonly from: number
+  readonly to: Coordinate
+  /** Effects done after that point: to be compensated in this order, those that cannot be, and those in doubt. */
+  readonly effects: CompensationPlan
+  /** Where whoever executes it does it, and has been asked to: from which step on, and what is undone in this order. */
+  readonly asked?: { readonly from: string; readonly undoes: readonly string[] }
+}

@@ -8,6 +8,7 @@ import { defaultLimits, type Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import { Committer } from './commit/committer.ts'
 import { Events } from './events.ts'
+import { notingForgotten } from './feed/forgotten.ts'
 import { cutKind, restoreKind } from './group/records.ts'
 import { installGuard } from './guard/install.ts'
 import { Host, hostOf } from './host.ts'
@@ -127,7 +128,9 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const sealer = new Sealer({ limits, ...(options.keys && { keys: options.keys }) })
   const sealed = sealedStore(ports.store, sealer)
   const events = new Events()
-  const redundancy = isRedundant(ports.store) ? null : withRedundancy(sealed, hash, tellOf(events), ports.planted)
+  const redundancy = isRedundant(ports.store)
+    ? null
+    : withRedundancy(notingForgotten(sealed, hash), hash, tellOf(events), ports.planted)
   if (redundancy) redundancy.isOn = options.redundancy ?? true
   const store: Store = redundancy ?? sealed
   const identity = ports.identity ?? identifyProcess()

@@ -56,7 +56,7 @@ onEveryStore('delete', (world) => {
       'counter/what-if fork',
     ])
     await engine.delete('counter/a', { forks: true })
-    expect(await engine.list()).toEqual([])
+    expect(await engine.list({ prefix: 'counter/' })).toEqual([])
     expect((await engine.verify()).faults).toEqual([])
   })
 

@@ -1,8 +1,9 @@
 // Another, smaller simulation: a store that goes back to an older copy of itself while processes go on with what they
 // remember, as after a failover to a replica that lagged. What was acknowledged after the copy was made is gone, and
 // rightly so; what must hold is that history is whole, that it holds everything else that was acknowledged, and that
-// nothing is in it twice. The user's code rides in some of the commits. A reader of the feed keeps what it read, and must
-// have exactly what is there whenever it is told that it has read all.
+// nothing is in it twice. A reader of the feed keeps what it read, and must have exactly what is there whenever it is told
+// that it has read all. Even seeds: the user's code rides in some of the commits. Odd seeds: timelines are forgotten, so that
+// one that is missing may be either forgotten or of another copy.
 
 import { unpackEntries } from '../../dist/core/entry-run.js'
 import { FeedReader } from '../../dist/engine/feed/reader.js'
@@ -40,6 +41,7 @@ class FailoverSimulation {
   #random
   #plant
   #print
+  #isForgetful
   #world = createWorld()
   #store
   #now = 1_800_000_000_000
@@ -50,11 +52,14 @@ class FailoverSimulation {
   #copies = []
   /** What was acknowledged and not lost by going back: numbers by timeline. */
   #acknowledged = new Map(ids.map((id) => [id, []]))
+  /** Numbers of timelines that were forgotten on this copy: a reader may have them. */
+  #forgotten = new Set()
 
   constructor(seed, plant, print) {
     this.#random = new SeededRandom(seed)
     this.#plant = plant
     this.#print = print
+    this.#isForgetful = seed % 2 === 1
     this.#open()
   }
 
@@ -68,7 +73,8 @@ class FailoverSimulation {
         open: 8,
         append: 14,
         change: 2,
-        userSql: 3,
+        userSql: this.#isForgetful ? 0 : 3,
+        forget: this.#isForgetful ? 2 : 0,
         checkpoint: 2,
         copy: 2,
         back: 2,
@@ -76,6 +82,7 @@ class FailoverSimulation {
       this.#note(action)
       if (action === 'copy') this.#copy()
       else if (action === 'back') await this.#goBack()
+      else if (action === 'forget') await this.#forget(this.#random.pick(this.#processes), this.#random.pick(ids))
       else await this.#act(action, this.#random.pick(this.#processes), this.#random.pick(ids))
       if (step % 4 === 3) await this.#follow()
     }
@@ -107,6 +114,20 @@ class FailoverSimulation {
     }
   }
 
+  async #forget(process, id) {
+    const timeline = `log/${id}`
+    const [head] = await this.#store.head([timeline])
+    if (!head) return
+    const going = (await this.#numbersIn(timeline)).map(({ data }) => data)
+    const { committer, random, codec } = hostOf(process.engine).kernel
+    const operation = Buffer.from(random.bytes(12)).toString('hex')
+    const forget = this.#random.chance(0.2) ? 'erase' : true
+    const outcome = await committer.submit({ operation, guard: { timeline, epoch: head.epoch }, forget })
+    if (!outcome.ok) throw new Violation('BUG', `${timeline} could not be forgotten: ${outcome.reason}`)
+    for (const bytes of going) this.#forgotten.add(codec.decode(bytes.subarray(1)).n)
+    this.#acknowledged.set(id, [])
+  }
+
   async #follow() {
     const { reader } = this.#follower
     for (let isEnd = false; !isEnd; ) {
@@ -122,11 +143,8 @@ class FailoverSimulation {
       }
     }
     const there = []
-    for (const id of ids) {
-      const runs = await this.#store.read(`log/${id}`, 0, 1e9)
-      for (const run of runs) for (const entry of unpackEntries(run)) if (entry.type === 'n') there.push(entry)
-    }
-    const { numbers } = this.#follower
+    for (const id of ids) there.push(...(await this.#numbersIn(`log/${id}`)))
+    const numbers = this.#follower.numbers.filter((n) => !this.#forgotten.has(n))
     if (numbers.length !== there.length || new Set(numbers).size < numbers.length)
       throw new Violation('G12', `a reader has read all, and has ${numbers.length} of ${there.length} entries`)
     for (const [id, acknowledged] of this.#acknowledged) {
@@ -136,17 +154,23 @@ class FailoverSimulation {
     }
   }
 
+  async #numbersIn(timeline) {
+    const runs = await this.#store.read(timeline, 0, 1e9)
+    return runs.flatMap((run) => unpackEntries(run)).filter(({ type }) => type === 'n')
+  }
+
   #copy() {
     const acknowledged = new Map([...this.#acknowledged].map(([id, numbers]) => [id, [...numbers]]))
-    this.#copies.push({ world: snapshot(this.#world), acknowledged })
+    this.#copies.push({ world: snapshot(this.#world), acknowledged, forgotten: new Set(this.#forgotten) })
   }
 
   /** Everybody keeps what they remember. */
   async #goBack() {
     if (this.#copies.length === 0) return
-    const { world, acknowledged } = this.#random.pick(this.#copies)
+    const { world, acknowledged, forgotten } = this.#random.pick(this.#copies)
     this.#world = snapshot(world)
     this.#acknowledged = new Map([...acknowledged].map(([id, numbers]) => [id, [...numbers]]))
+    this.#forgotten = new Set(forgotten)
     this.#open()
     if (this.#random.chance(0.3)) await this.#audit()
   }

@@ -7,6 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { FeedPosition, Head } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
 import type { Point } from '../recovery/history.ts'
+import { type ForgottenPoint, forgottenPoint, forgottenTimeline, hasPassed, mayBeForgotten } from './forgotten.ts'
 
 /** Timelines that are remembered: of the newest, its history may have been forgotten or trimmed meanwhile. */
 const marksMax = 8
@@ -14,21 +15,36 @@ const marksMax = 8
 /** 'unknown': what would tell was trimmed or forgotten. */
 export type Whereabouts = 'there' | 'gone' | 'unknown'
 
+interface Mark {
+  readonly point: Point
+  /** What had been forgotten before this was read. */
+  readonly forgotten: ForgottenPoint
+}
+
 export class FeedMarks {
   readonly #kernel: Kernel
   /** The newest last. */
-  readonly #points = new Map<TimelineId, Point>()
+  readonly #marks = new Map<TimelineId, Mark>()
+  /** What was forgotten as of the last look, and before the page that is being read; null until it was first asked. */
+  #forgotten: ForgottenPoint | null = null
+  #forgottenBefore: ForgottenPoint = { count: 0, last: '' }
 
   constructor(kernel: Kernel) {
     this.#kernel = kernel
   }
 
+  /** Before a page is read: what it holds is forgotten after this, if at all. */
+  async begin(): Promise<void> {
+    this.#forgotten ??= forgottenPoint((await this.#kernel.store.head([forgottenTimeline]))[0] ?? null)
+    this.#forgottenBefore = this.#forgotten
+  }
+
   note(timeline: TimelineId, point: Point): void {
-    this.#points.delete(timeline)
-    this.#points.set(timeline, point)
-    if (this.#points.size <= marksMax) return
-    for (const oldest of this.#points.keys()) {
-      this.#points.delete(oldest)
+    this.#marks.delete(timeline)
+    this.#marks.set(timeline, { point, forgotten: this.#forgottenBefore })
+    if (this.#marks.size <= marksMax) return
+    for (const oldest of this.#marks.keys()) {
+      this.#marks.delete(oldest)
       return
     }
   }
@@ -36,15 +52,26 @@ export class FeedMarks {
   /** POSITION_GONE if the store does not have what was read last. The newest that can be told decides. */
   async check(position: FeedPosition): Promise<void> {
     if (this.#kernel.planted.has('feed-trusts-position')) return
-    for (const [timeline, point] of [...this.#points].reverse()) {
-      const found = await whereabouts(this.#kernel, timeline, point)
-      if (found === 'gone') throw goneAt(timeline, point, position)
-      if (found === 'there') return
+    const { store, hash } = this.#kernel
+    let log: Head | null = null
+    // Asked for together: a timeline that is missing was noted as forgotten before it went.
+    for (const [timeline, { point, forgotten }] of [...this.#marks].reverse()) {
+      const heads = await store.head([forgottenTimeline, timeline])
+      log = heads[0] ?? null
+      const head = heads[1] ?? null
+      const found = await whereabouts(this.#kernel, timeline, point, head)
+      const isGone = head ? found === 'gone' : !mayBeForgotten(hash, log, timeline, forgotten)
+      if (isGone) throw goneAt(timeline, point, position)
+      if (found === 'there') break
     }
+    if (this.#marks.size === 0) log = (await store.head([forgottenTimeline]))[0] ?? null
+    if (this.#forgotten && !hasPassed(log, this.#forgotten)) throw goneAt(forgottenTimeline, null, position)
+    this.#forgotten = forgottenPoint(log)
   }
 
   clear(): void {
-    this.#points.clear()
+    this.#marks.clear()
+    this.#forgotten = null
   }
 }
 
@@ -53,8 +80,9 @@ export async function whereabouts(
   { store }: Pick<Kernel, 'store'>,
   timeline: TimelineId,
   point: Point,
+  known?: Head | null,
 ): Promise<Whereabouts> {
-  let [head] = await store.head([timeline])
+  let head = known === undefined ? (await store.head([timeline]))[0] : known
   const seen = new Set<string>()
   while (head && !seen.has(head.timeline)) {
     const { base }: Head = head
@@ -80,7 +108,9 @@ async function at(store: Kernel['store'], head: Head, point: Point): Promise<Whe
   return told(lastSeq(run) === point.seq && equalBytes(run.digest, point.digest))
 }
 
-export function goneAt(timeline: TimelineId, { seq }: Point, position: FeedPosition): RepriseError {
-  const what = `the store does not have ${timeline}@${seq} as it was read before ${position || 'the start'}: it went back to an older copy`
-  return new RepriseError('POSITION_GONE', what, { timeline, seq, position })
+/** Without a point: it is the log of what was forgotten that is another one. */
+export function goneAt(timeline: TimelineId, point: Point | null, position: FeedPosition): RepriseError {
+  const at = point ? `${timeline}@${point.seq}` : timeline
+  const what = `the store does not have ${at} as it was read before ${position || 'the start'}: it went back to an older copy`
+  return new RepriseError('POSITION_GONE', what, { timeline, ...(point && { seq: point.seq }), position })
 }

@@ -82,6 +82,7 @@ export class FeedReader {
 
   async #page(after: FeedPosition, limit: number): Promise<FeedEntries> {
     if (after === feedStart) this.#isFromStart = !this.#mayBeTrimmed
+    await this.#marks.begin()
     const filter = this.#scopes.length > 0 ? { prefixes: this.#scopes } : {}
     const { items, next, isEnd } = await this.#kernel.store.feed(after, filter, limit)
     // After the page was read: what it holds is then of the same store, or will be missed by the next look.

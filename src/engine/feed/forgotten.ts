@@ -1,0 +1,109 @@
+// What was forgotten last. A timeline that is missing was forgotten, or the store is an older copy of itself that never had it:
+// a reader of the feed has to tell. So before a timeline is forgotten, the timeline `reprise/forgotten` is taken once more: its
+// epoch counts, and an attribute names the last ones. A reader remembers how far it was; what is missing and was not named
+// since is gone with the copy that had it, and so is everything if the log no longer has what it had.
+//
+// The attribute holds names of a fixed length, the newest last, so it does not grow: a short digest of the id, and the start of
+// the operation, which tells two copies apart. An erased timeline leaves no digest of its id.
+
+import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
+import { originDigest } from '../../core/entry-run.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Commit, Hash, Head, Outcome, Store } from '../../core/ports.ts'
+import { isOfStore } from '../kinds.ts'
+
+export const forgottenTimeline = timelineId('reprise/forgotten')
+const attribute = '$last'
+const digestLength = 10
+const operationLength = 6
+const nameLength = digestLength + operationLength
+const namesMax = 100
+const erased = '-'.repeat(digestLength)
+const attemptsMax = 50
+
+/** Notes what a commit is about to forget. `store` is a plain object, as sealedStore makes it. */
+export function notingForgotten(store: Store, hash: Hash): Store {
+  const commit = async (commits: readonly Commit[]): Promise<Outcome[]> => {
+    for (const each of commits) await note(store, hash, each)
+    return await store.commit(commits)
+  }
+  return { ...store, commit: (commits) => (commits.some(isForgetting) ? commit(commits) : store.commit(commits)) }
+}
+
+/** How far the log was. */
+export interface ForgottenPoint {
+  readonly count: number
+  /** '' : none yet, or by releases that did not note it. */
+  readonly last: string
+}
+
+export function forgottenPoint(log: Head | null): ForgottenPoint {
+  return { count: log?.epoch ?? 0, last: namesOf(log).at(-1) ?? '' }
+}
+
+/** Whether the log was at this point before. False: it is another copy's. */
+export function hasPassed(log: Head | null, point: ForgottenPoint): boolean {
+  const now = forgottenPoint(log)
+  if (now.count < point.count) return false
+  const named = namesOf(log).at(-1 - (now.count - point.count))
+  return named === undefined || point.last === '' || named === point.last
+}
+
+/** Whether this timeline may have been forgotten since the log was at this point. False: it was not. */
+export function mayBeForgotten(hash: Hash, log: Head | null, timeline: TimelineId, since: ForgottenPoint): boolean {
+  const count = forgottenPoint(log).count - since.count
+  if (count <= 0) return false
+  const names = namesOf(log)
+  if (count > names.length) return true
+  const own = digestOf(hash, timeline)
+  return names.slice(-count).some((name) => name.startsWith(own) || name.startsWith(erased))
+}
+
+function isForgetting({ forget, guard }: Commit): boolean {
+  return Boolean(forget) && guard !== null && !isOfStore(guard.timeline)
+}
+
+async function note(store: Store, hash: Hash, commit: Commit): Promise<void> {
+  if (!isForgetting(commit)) return
+  const { timeline } = commit.guard!
+  const [there, first] = await store.head([timeline, forgottenTimeline])
+  if (!there) return
+  const name = (commit.forget === 'erase' ? erased : digestOf(hash, timeline)) + sign(commit)
+  for (let attempt = 1, head = first; ; attempt++) {
+    const names = [...namesOf(head ?? null), name].slice(-namesMax)
+    const [outcome] = await store.commit([
+      {
+        // Asked for again after a lost answer, the same commit is noted once.
+        operation: commit.operation,
+        guard: { timeline: forgottenTimeline, epoch: head?.epoch ?? 0 },
+        take: {
+          worker: 'forgotten' as WorkerId,
+          from: 'anyone',
+          create: { digest: originDigest(hash, forgottenTimeline) },
+        },
+        release: true,
+        attributes: { [attribute]: names.join('') },
+      },
+    ])
+    if (outcome?.ok) return
+    if (attempt >= attemptsMax) {
+      throw new RepriseError('CONTENDED', `it could not be noted that ${timeline} goes: ${outcome?.reason}`, {
+        timeline,
+      })
+    }
+    head = outcome?.ok === false ? outcome.head : null
+  }
+}
+
+function namesOf(head: Head | null): string[] {
+  const text = head?.attributes[attribute]
+  return typeof text === 'string' ? (text.match(new RegExp(`.{${nameLength}}`, 'g')) ?? []) : []
+}
+
+function digestOf(hash: Hash, timeline: TimelineId): string {
+  return toHex(originDigest(hash, timeline)).slice(0, digestLength)
+}
+
+function sign({ operation }: Commit): string {
+  return operation.slice(0, operationLength).padEnd(operationLength, '-')
+}

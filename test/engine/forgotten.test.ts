@@ -1,0 +1,109 @@
+// A timeline that a reader of the feed has read, and that is missing: it was forgotten, which the reader goes past, or the store
+// went back to a copy that never had it, which it must be told. Seed 121 of the failover simulation found the second.
+
+import { expect, test } from 'vitest'
+import type { Store } from '../../src/core/ports.ts'
+import { FeedReader } from '../../src/engine/feed/reader.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { createEngine } from '../../src/index.ts'
+import { added, counter } from '../support/definitions.ts'
+import { hostOf } from '../support/host.ts'
+import { onEveryStore, type World } from '../support/worlds.ts'
+
+/** A store that can go over to another copy. */
+function door(first: Store) {
+  let store = first
+  const handler = {
+    get: (_: object, name: string | symbol) => {
+      if (name === 'close') return async () => undefined
+      const member: unknown = Reflect.get(store, name, store)
+      return typeof member === 'function' ? member.bind(store) : member
+    },
+  }
+  return { store: new Proxy({}, handler) as Store, goTo: (other: Store) => (store = other) }
+}
+
+async function write(engine: Reprise, id: string): Promise<void> {
+  const handle = await engine.open(counter, id)
+  await handle.append(added(1))
+  await handle.close()
+}
+
+/** Reads to the end. */
+async function readAll(reader: FeedReader, after: string): Promise<{ ids: string[]; next: string }> {
+  const ids: string[] = []
+  for (let next = after; ; ) {
+    const page = await reader.page(next)
+    ids.push(...page.entries.map(({ timeline }) => timeline))
+    next = page.next
+    if (page.isEnd) return { ids, next }
+  }
+}
+
+onEveryStore('what a reader of the feed misses', (world) => {
+  async function over(from: World) {
+    const through = door(await from.store())
+    const engine = createEngine({ store: through.store })
+    return { ...through, reader: new FeedReader(hostOf(engine).kernel, ['counter/']) }
+  }
+
+  test('G12: a copy that never had what was read last is told apart, though another timeline took its place', async () => {
+    const [one, copy] = [await world(), await world()]
+    await write(await one.engine(), 'a')
+    await write(await copy.engine(), 'b')
+    const { reader, goTo } = await over(one)
+    const { next } = await readAll(reader, '')
+    goTo(await copy.store())
+    await expect(reader.page(next)).rejects.toMatchObject({ code: 'POSITION_GONE' })
+    expect((await readAll(reader, '')).ids).toEqual(['counter/b'])
+  })
+
+  test('G12: a timeline that was deleted or erased is no other copy', async () => {
+    const one = await world()
+    const engine = await one.engine()
+    await write(engine, 'a')
+    await write(engine, 'b')
+    const { reader } = await over(one)
+    let { next } = await readAll(reader, '')
+    await engine.erase('counter/b')
+    next = (await readAll(reader, next)).next
+    await engine.delete('counter/a')
+    await write(engine, 'c')
+    expect((await readAll(reader, next)).ids).toEqual(['counter/c'])
+  })
+
+  test('G12: a reader that has nothing left of what it read knows its copy by what was forgotten there', async () => {
+    const [one, copy] = [await world(), await world()]
+    const [engine, other] = [await one.engine(), await copy.engine()]
+    for (const id of ['a', 'b']) {
+      await write(engine, id)
+      await write(other, id)
+    }
+    await engine.delete('counter/a')
+    await engine.delete('counter/b')
+    const { reader, goTo } = await over(one)
+    const { ids, next } = await readAll(reader, '')
+    expect(ids).toEqual([])
+    await reader.page(next)
+    goTo(await copy.store())
+    await expect(reader.page(next)).rejects.toMatchObject({ code: 'POSITION_GONE' })
+    // As many forgotten on both, and not the same ones.
+    const again = await over(one)
+    const position = (await readAll(again.reader, '')).next
+    await other.delete('counter/b')
+    await other.delete('counter/a')
+    again.goTo(await copy.store())
+    await expect(again.reader.page(position)).rejects.toMatchObject({ code: 'POSITION_GONE' })
+  })
+
+  test('what was forgotten is named within a bound, and many at once are each noted', async () => {
+    const one = await world()
+    const engine = await one.engine()
+    const ids = Array.from({ length: 12 }, (_, i) => String(i))
+    for (const id of ids) await write(engine, id)
+    await Promise.all(ids.map((id) => engine.delete(`counter/${id}`)))
+    const [log] = await (await one.store()).head(['reprise/forgotten' as never])
+    expect(log?.epoch).toBe(12)
+    expect(String(log?.attributes.$last)).toHaveLength(12 * 16)
+  })
+})

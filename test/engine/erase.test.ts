@@ -5,6 +5,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
+import { kinds, listKind } from '../../src/engine/redundancy/keys.ts'
 import { type Options, open, timeline } from '../../src/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -113,5 +115,20 @@ onEveryStore('erasing', (world) => {
     expect((await rp.verify()).faults).toEqual([])
     expect((await rp.drill()).results.every(({ ok }) => ok)).toBe(true)
     await expect(rp.erase('notes/ann', { dryRun: true })).rejects.toMatchObject({ code: 'NOT_FOUND' })
+  })
+
+  it('A4.5: the second copies of its checkpoint lines, which hold its id and small state, go with it', async () => {
+    const at = await world()
+    const rp = await at.engine()
+    const ann = await rp.open(notes, 'ann')
+    await ann.append({ type: 'wrote', text: 'ann-secret' })
+    await ann.checkpoint()
+    await ann.close()
+    await hostOf(rp).kernel.redundancy?.tendCatalog(timelineId('notes/ann'), true)
+    const store = await at.store()
+    const lines = async () => await listKind(store.blobs, kinds.line)
+    expect(await lines()).not.toEqual([])
+    await rp.erase('notes/ann')
+    expect(await lines()).toEqual([])
   })
 })

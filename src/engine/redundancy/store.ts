@@ -272,7 +272,7 @@ function isOfCatalog({ publish, run, drop, trim, branch, forget, marks }: Commit
     drop !== undefined ||
     trim !== undefined ||
     branch !== undefined ||
-    forget === true ||
+    Boolean(forget) ||
     (marks?.some(isLasting) ?? false)
   )
 }

@@ -9,6 +9,7 @@
 import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { forwardStore } from '../../core/forward.ts'
 import type { Commit, Hash, Head, Outcome, Store } from '../../core/ports.ts'
 import { isOfStore } from '../kinds.ts'
 
@@ -21,13 +22,15 @@ const namesMax = 100
 const erased = '-'.repeat(digestLength)
 const attemptsMax = 50
 
-/** Notes what a commit is about to forget. `store` is a plain object, as sealedStore makes it. */
+/** Notes what a commit is about to forget. */
 export function notingForgotten(store: Store, hash: Hash): Store {
   const commit = async (commits: readonly Commit[]): Promise<Outcome[]> => {
     for (const each of commits) await note(store, hash, each)
     return await store.commit(commits)
   }
-  return { ...store, commit: (commits) => (commits.some(isForgetting) ? commit(commits) : store.commit(commits)) }
+  return forwardStore(store, {
+    commit: (commits) => (commits.some(isForgetting) ? commit(commits) : store.commit(commits)),
+  })
 }
 
 /** How far the log was. */

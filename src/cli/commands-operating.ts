@@ -9,7 +9,7 @@ export const operating: readonly CommandSpec[] = [
     usage: 'group capture|ls|show|line|restore|resume|abandon|release …',
     summary: 'timelines of any models in one cut, and back to it (or to their recovery line) together',
     options: {
-      limit: { type: 'string', value: 'DURATION', help: 'capture: how long it may take; 30s if left out' },
+      timeout: { type: 'string', value: 'DURATION', help: 'capture: how long it may take; 30s if left out' },
       failed: { type: 'string', value: 'TIMELINE', multiple: true, help: 'line, restore: who failed; all if left out' },
       takeover: { type: 'boolean', help: 'restore: also from live owners' },
       module: moduleOption,

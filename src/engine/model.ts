@@ -175,3 +175,9 @@ export function idOf(scope: string, id: string | undefined): string {
   if (id === undefined || id === '') return scope
   return scope.endsWith('/') ? scope + id : `${scope}/${id}`
 }
+
+/** What it was opened with; where there is only one, its name. @example openedAs('table/rows', 'table/rows/ann', 'rows') // 'ann' */
+export function openedAs(scope: string, timeline: string, name: string): string {
+  const id = timeline.slice(scope.length)
+  return (scope.endsWith('/') ? id : id.slice(1)) || name
+}

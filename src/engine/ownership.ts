@@ -7,6 +7,7 @@ import { toMs } from '../core/duration.ts'
 import { originDigest } from '../core/entry-run.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Commit, Guard, Head, Take } from '../core/ports.ts'
+import { throwIfAborted } from './aborting.ts'
 import { onRelease } from './checkpoint/observed-failures.ts'
 import { refusalError } from './commit/writer.ts'
 import { declare } from './declaration.ts'
@@ -79,8 +80,4 @@ export async function headUnder(kernel: Kernel, id: TimelineId, epoch: number): 
     throw new RepriseError('FENCED', `${id} was taken over again while it was being opened`, { timeline: id, epoch })
   }
   return head
-}
-
-export function throwIfAborted(signal: AbortSignal | undefined, what: string): void {
-  if (signal?.aborted) throw new RepriseError('ABORTED', `${what}: aborted`, {}, signal.reason)
 }

@@ -2,7 +2,7 @@
 // appends, and has the state, the coordinate and the report of how it came back.
 
 import { type CheckpointPolicy, checkPolicy } from '../core/checkpoint-policy.ts'
-import { type Coordinate, type TimelineId, timelineId } from '../core/coordinate.ts'
+import { type Coordinate, timelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../core/fold.ts'
@@ -121,28 +121,29 @@ export function timeline<State, E extends { readonly type: string }>(
     name,
     fold,
     prefix,
-    handle: (open) => new TimelineHandle<State, E>(open),
+    handle: (open) => new TimelineHandle<State, E>(prefix, open),
     async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       engine.declare(model)
       if (!open.shared)
-        return new TimelineHandle<State, E>(await engine.openTimeline(timelineId(prefix + id), fold, open))
-      return await openShared<State, E>(engine, timelineId(prefix + id), fold, open)
+        return new TimelineHandle<State, E>(prefix, await engine.openTimeline(timelineId(prefix + id), fold, open))
+      return await openShared<State, E>(engine, prefix, id, fold, open)
     },
   }
 }
 
 async function openShared<State, E extends { readonly type: string }>(
   engine: Host,
-  id: TimelineId,
+  prefix: string,
+  id: string,
   fold: Fold<State>,
   options: OpenOptions,
 ): Promise<TimelineHandle<State, E>> {
   const { mustExist = false, evenInvalid = false, takeover = false, signal, wait = turnWaitMs } = options
   const waitMs = toMs(wait, 'wait')
-  const turns = await engine.openTurns(id, fold, { mustExist, evenInvalid })
+  const turns = await engine.openTurns(timelineId(prefix + id), fold, { mustExist, evenInvalid })
   if (takeover) await turns.own(waitMs, () => !signal?.aborted)
-  return new TimelineHandle<State, E>(turns.open, { turns, writer: new TurnWriter(turns, waitMs) })
+  return new TimelineHandle<State, E>(prefix, turns.open, { turns, writer: new TurnWriter(turns, waitMs) })
 }
 
 export interface AppendOptions {
@@ -164,10 +165,13 @@ interface SharedWriting<State> {
 }
 
 export class TimelineHandle<State, E extends { readonly type: string }> {
+  /** What it was opened with. */
+  readonly id: string
   readonly #own: OpenTimeline<State>
   readonly #shared: SharedWriting<State> | null
 
-  constructor(open: OpenTimeline<State>, shared: SharedWriting<State> | null = null) {
+  constructor(prefix: string, open: OpenTimeline<State>, shared: SharedWriting<State> | null = null) {
+    this.id = open.id.slice(prefix.length)
     this.#own = open
     this.#shared = shared
   }
@@ -176,7 +180,8 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
     return this.#shared?.turns.open ?? this.#own
   }
 
-  get id(): string {
+  /** The id that tools take: `counter/visits` of the counter `visits`. */
+  get timeline(): string {
     return this.#open.id
   }
 
@@ -195,8 +200,8 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
 
   get effects(): Effects {
     if (this.#shared) {
-      const what = `${this.id} is shared: who calls the outside has to own its timeline, so open it without { shared }`
-      throw new RepriseError('INVALID_ARGUMENT', what, { timeline: this.id })
+      const what = `${this.timeline} is shared: who calls the outside has to own its timeline, so open it without { shared }`
+      throw new RepriseError('INVALID_ARGUMENT', what, { timeline: this.timeline })
     }
     return this.#open.effects
   }
@@ -221,8 +226,8 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
       }
       const { seq } = this.#open
       if (expect !== undefined && expect !== seq) {
-        throw new RepriseError('CONFLICT', `${this.id} is at ${seq}, not at ${expect}`, {
-          timeline: this.id,
+        throw new RepriseError('CONFLICT', `${this.timeline} is at ${seq}, not at ${expect}`, {
+          timeline: this.timeline,
           seq,
           expect,
         })

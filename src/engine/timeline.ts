@@ -8,6 +8,7 @@ import { RepriseError } from '../core/errors.ts'
 import { keysForgottenType, slackOf } from '../core/forgetting.ts'
 import type { Attribute, Head, Inbox, ManifestMark, Message, NewManifest, Take } from '../core/ports.ts'
 import { keysLastOf } from '../core/retention.ts'
+import { throwIfAborted } from './aborting.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from './checkpoint/checkpointer.ts'
 import { AttributeBudget } from './commit/attribute-budget.ts'
 import { checkMade } from './commit/committer.ts'
@@ -156,6 +157,7 @@ export class OpenTimeline<State> {
       const drafts = this.#drafts(entries)
       if (options === undefined) return this.#writer.write(drafts, null)
       const { signal, ...given } = options
+      throwIfAborted(signal, this.id)
       const along = given.release ? this.#releasing(given) : given
       if (along.attributes) this.#attributes.take(along.attributes)
       return this.#writer.write(drafts, Object.keys(along).length > 0 ? along : null, signal)

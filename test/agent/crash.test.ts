@@ -96,7 +96,7 @@ type Probed = { happened: true; result: { id: string } } | { happened: false }
 /** The person: looks at the world, and says what happened. */
 async function settle(session: Session<null>, run: string, result: TurnResult): Promise<void> {
   for (let at = result; at.status === 'waiting'; at = await session.resume()) {
-    const { key } = session.effects.find((effect) => effect.id === at.waiting!.call)!
+    const { key } = session.effects.list().find((effect) => effect.id === at.waiting!.call)!
     const probed = (await service.ask(run, 'probe', { key })) as Probed
     if (probed.happened) await session.decide('done', 'ann', { result: probed.result })
     else await session.decide('retry', 'ann')

@@ -221,7 +221,7 @@ onEveryStore('A3.5 a cut', (world) => {
       await open.append({ type: 'added', by: 1 })
       await open.close()
     }
-    const capture = rp.groups.capture('never', ['counter/a', 'counter/b'], { limit: '5s' })
+    const capture = rp.groups.capture('never', ['counter/a', 'counter/b'], { timeout: '5s' })
     await expect(capture).rejects.toMatchObject({
       code: 'TIMEOUT',
       data: { missing: ['counter/b'] },
@@ -243,7 +243,7 @@ onEveryStore('A3.5 a cut', (world) => {
     await first.close()
     // Killed when its savepoint was published, and not written down.
     const dying = await engineThatDies(w, 'publish', 1, 'after')
-    await expect(dying.groups.capture('lost', ['counter/a'], { limit: '5s' })).rejects.toThrow()
+    await expect(dying.groups.capture('lost', ['counter/a'], { timeout: '5s' })).rejects.toThrow()
     const rp = await nextEngine(w)
     expect((await rp.checkpoints('counter/a')).filter(({ isPinned }) => isPinned)).toHaveLength(1)
     const seen: unknown[] = []

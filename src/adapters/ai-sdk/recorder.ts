@@ -8,6 +8,7 @@ import { timelineId, toHex } from '../../core/coordinate.ts'
 import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import type { Effects } from '../../engine/effects.ts'
 import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { recorderKind } from './model.ts'
@@ -80,8 +81,8 @@ export class Recorder {
     this.#unclaimed = this.#standing()
   }
 
-  get effects(): readonly Effect[] {
-    return this.#open.effects.list()
+  get effects(): Effects {
+    return this.#open.effects
   }
 
   /** @example wrapLanguageModel({ model, middleware: recorder.middleware }) */

@@ -1,6 +1,7 @@
 // reprise group: timelines of any models, captured in one cut and restored together. A restore says what it would do, and
 // does it with --yes (or when asked); interrupted, it is taken up with `group resume`.
 
+import type { Duration } from '../../core/duration.ts'
 import type { GroupCut } from '../../engine/group/groups.ts'
 import { inWords } from '../../engine/group/plan.ts'
 import type { GroupPlan, GroupTarget } from '../../engine/group/records.ts'
@@ -43,11 +44,11 @@ export async function captureGroup(
     throw new UsageError(
       'name the cut and its members: reprise group capture NAME TIMELINE…, or reprise savepoint TIMELINE… --label NAME',
     )
-  const limit = text(options, 'limit')
+  const timeout = text(options, 'timeout')
   const cut = await engine.groups.capture(
     name,
     await idsOf({ engine }, members),
-    limit === undefined ? {} : { limit: limit as never },
+    timeout === undefined ? {} : { timeout: timeout as Duration },
   )
   output.result(cut, () => tellCut(output, cut))
   return exit.ok

@@ -80,6 +80,10 @@ export class Replica<State, Handle = unknown> {
     return this.#state.value
   }
 
+  get timeline(): string {
+    return this.#head.timeline
+  }
+
   get coordinate(): Coordinate {
     return {
       timeline: this.#head.timeline,
@@ -138,6 +142,10 @@ export class Replica<State, Handle = unknown> {
   close(): void {
     this.#isClosed = true
     for (const stop of this.#stopLooking) stop()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close()
   }
 
   #start(): Promise<void> {

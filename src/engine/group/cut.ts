@@ -1,13 +1,14 @@
 // A cut of a group: one moment of the store in which every member stands somewhere, with the mail that was unread then.
 // All members lie in one store, so its own snapshot is the cut: whatever was received in it was sent in it, whichever
 // models they are, and nobody has to stop or to answer. What takes time is to save each member's state at its place. A cut
-// that does not come to its end within its limit is given up: what it saved is released, and an event says who was missing.
+// that does not come to its end within its timeout is given up: what it saved is released, and an event says who was missing.
 
 import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { formatMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import { throwIfAborted, unlessAborted } from '../aborting.ts'
 import { releaseSavepoint } from '../checkpoint/savepoint.ts'
 import type { Host } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
@@ -34,8 +35,10 @@ export async function captureCut(
   engine: Host,
   name: string,
   members: readonly string[],
-  limitMs: number,
+  timeoutMs: number,
+  signal?: AbortSignal,
 ): Promise<CutState> {
+  throwIfAborted(signal, `the cut ${name}`)
   const ids = await checkMembers(engine, members)
   const record = await engine.openTimeline(timelineId(cutScope + name), cutFold)
   try {
@@ -44,11 +47,14 @@ export async function captureCut(
     }
     // Of one who died on the way.
     if (record.state.status === 'capturing') await giveUp(engine, record, name, 'its process ended before it did')
-    await record.write([{ type: 'begun', data: { members: ids, limitMs, at: engine.kernel.worker.now() } }], {
-      status: 'capturing',
-    })
+    await record.write(
+      [{ type: 'begun', data: { members: ids, limitMs: timeoutMs, at: engine.kernel.worker.now() } }],
+      {
+        status: 'capturing',
+      },
+    )
     const began = engine.kernel.clock.elapsed()
-    await withinLimit(engine, record, name, began + limitMs)
+    await withinTimeout(engine, record, name, began + timeoutMs, signal)
     await record.write([{ type: 'completed', data: {} }], { status: 'complete' })
     engine.kernel.events.emit('cut-completed', { cut: name, members: ids, ms: engine.kernel.clock.elapsed() - began })
     return record.state
@@ -77,16 +83,27 @@ export async function checkMembers(engine: Host, members: readonly string[]): Pr
   return ids
 }
 
-async function withinLimit(engine: Host, record: OpenTimeline<CutState>, name: string, until: number): Promise<void> {
+async function withinTimeout(
+  engine: Host,
+  record: OpenTimeline<CutState>,
+  name: string,
+  until: number,
+  signal: AbortSignal | undefined,
+): Promise<void> {
   const { clock } = engine.kernel
   let stop = () => {}
   const late = new Promise<'late'>((resolve) => {
     stop = clock.after(Math.max(0, until - clock.elapsed()), () => resolve('late'), true)
   })
   const progress: Progress = { trouble: null, isOver: false }
+  const done = untilDone(engine, record, name, progress)
   try {
-    const result = await Promise.race([untilDone(engine, record, name, progress), late])
+    const result = await unlessAborted(Promise.race([done, late]), signal, `the cut ${name}`)
     if (result !== 'late') return
+  } catch (error) {
+    progress.isOver = true
+    if (isReprise(error, 'ABORTED') && signal?.aborted) await giveUp(engine, record, name, 'aborted')
+    throw error
   } finally {
     stop()
     // Whatever is under way ends before the next step; it must not write behind our back.

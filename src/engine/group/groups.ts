@@ -25,7 +25,9 @@ import { abandonRestore, type GroupRestored, type GroupRestoreOptions, restoreGr
 
 export interface CaptureOptions {
   /** How long it may take until every member is saved; 30 seconds if left out. Then it is given up. */
-  readonly limit?: Duration
+  readonly timeout?: Duration
+  /** Given up likewise. */
+  readonly signal?: AbortSignal
 }
 
 export interface GroupCut {
@@ -61,8 +63,8 @@ export class Groups {
   /** All members in one moment, with the mail between them. @example await rp.groups.capture('before-release', [a, b, c]) */
   async capture(name: string, members: readonly string[], options: CaptureOptions = {}): Promise<GroupCut> {
     checkName('cut', name)
-    const limitMs = toMs(options.limit ?? '30s', 'limit')
-    return shown(name, await captureCut(this.#engine, name, members, limitMs))
+    const timeoutMs = toMs(options.timeout ?? '30s', 'timeout')
+    return shown(name, await captureCut(this.#engine, name, members, timeoutMs, options.signal))
   }
 
   async cut(name: string): Promise<GroupCut> {

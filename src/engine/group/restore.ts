@@ -36,6 +36,8 @@ export interface GroupRestoreOptions {
   readonly takeover?: boolean
   /** How long to wait for live owners to let go; 10 seconds if left out. */
   readonly wait?: Duration
+  /** Gives up that wait; once all members are held, the restore goes on to its end. */
+  readonly signal?: AbortSignal
 }
 
 export interface GroupRestored {

@@ -10,6 +10,7 @@ import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
+import { throwIfAborted } from '../aborting.ts'
 import type { Kernel } from '../kernel.ts'
 import { isOfStore } from '../kinds.ts'
 import { type BackupRecord, BackupWriter, readRecords } from './backup-file.ts'
@@ -60,7 +61,7 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
   try {
     const owners = new Map((await kernel.store.cursors()).map((cursor) => [cursor.owner as string, cursor.name]))
     for await (const head of headsOf(kernel)) {
-      options.signal?.throwIfAborted()
+      throwIfAborted(options.signal, 'backup')
       const why = whyLeftOut(kernel, head, owners)
       if (why !== null) leftOut.push({ timeline: head.timeline, why })
       if (why !== null || done.has(head.timeline)) continue
@@ -123,7 +124,7 @@ export async function restoreBackup(kernel: Kernel, path: string, options: Backu
     let before = 0
     let timelines = 0
     for (const record of records) {
-      options.signal?.throwIfAborted()
+      throwIfAborted(options.signal, 'restore')
       const { description } = record
       if ('isEnd' in description || isOfStore(description.timeline)) continue
       if (!(await restoreOne(kernel, path, record.from, record.bytes, description))) before += 1

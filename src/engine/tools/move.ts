@@ -34,6 +34,8 @@ export interface MoveOptions {
   readonly takeover?: boolean
   /** How long to wait for a live owner to let go; 10 seconds if left out. */
   readonly wait?: Duration
+  /** Gives up that wait. */
+  readonly signal?: AbortSignal
 }
 
 export interface Moved {

@@ -2,10 +2,10 @@
 // before anyone relies on it, so a session goes on after a crash, a disconnect or a rollback without paying twice.
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
-import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
+import type { Effects } from '../../engine/effects.ts'
 import { type CaptureOptions, type GroupCut, Groups } from '../../engine/group/groups.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
@@ -91,8 +91,9 @@ export class Session<Data> {
     return this.#line.state.status === 'running' || this.#line.owesATurn
   }
 
-  get effects(): readonly Effect[] {
-    return listEffects(this.#line.open.ledger)
+  /** What its tools did outside. */
+  get effects(): Effects {
+    return this.#line.open.effects
   }
 
   /** Runs one turn: asks the model, makes its calls, until it is done or a person is needed. */

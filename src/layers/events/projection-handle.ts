@@ -57,6 +57,8 @@ const progressMs = 100
 
 export class ProjectionHandle<State> {
   readonly name: string
+  /** A projection is there once, under its name. */
+  readonly id: string
   readonly #engine: Host
   readonly #model: ProjectionModel<State>
   readonly #forget: () => void
@@ -68,6 +70,7 @@ export class ProjectionHandle<State> {
 
   private constructor(engine: Host, model: ProjectionModel<State>, running: Running<State>) {
     this.name = model.name
+    this.id = model.name
     this.#engine = engine
     this.#model = model
     this.#running = running

@@ -6,6 +6,7 @@ import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute, Head } from '../../core/ports.ts'
 import { allotment } from '../../core/rate.ts'
+import { unlessAborted } from '../../engine/aborting.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
@@ -41,7 +42,9 @@ const hearsWithinMs = 1000
 
 export class JobRun<T = unknown> {
   readonly name: string
-  /** The timelines of the job, one a shard. */
+  /** A job runs once at a time, under its name. */
+  readonly id: string
+  /** The timelines of the job, one per shard. */
   readonly timelines: readonly string[]
   readonly #engine: Host
   readonly #job: ResolvedJob<T>
@@ -70,6 +73,7 @@ export class JobRun<T = unknown> {
 
   constructor(engine: Host, name: string, job: ResolvedJob<T>, fold: Fold<JobState>, options: RunStart = {}) {
     this.name = name
+    this.id = name
     this.#engine = engine
     this.#job = job
     this.#fold = fold
@@ -92,9 +96,9 @@ export class JobRun<T = unknown> {
     this.#result.catch(() => undefined)
   }
 
-  /** Resolves when all items of the round are settled, or the run was stopped. */
-  result(): Promise<JobReport> {
-    return whileAwaited(this.#result)
+  /** Resolves when all items of the round are settled, or the run was stopped. `signal` ends the wait, not the run. */
+  result(options: { readonly signal?: AbortSignal } = {}): Promise<JobReport> {
+    return whileAwaited(unlessAborted(this.#result, options.signal, `waiting for job ${this.name}`))
   }
 
   get progress(): JobProgress {
@@ -127,6 +131,15 @@ export class JobRun<T = unknown> {
     this.#stopping ??= this.#stop(because)
     await this.#stopping
     return await this.#result
+  }
+
+  /** `stop`, for whoever needs no report. */
+  async close(): Promise<void> {
+    await this.stop('it was closed')
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
   }
 
   async #drive(): Promise<JobReport> {

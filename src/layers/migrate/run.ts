@@ -5,6 +5,7 @@ import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import { unlessAborted } from '../../engine/aborting.ts'
 import type { Host } from '../../engine/host.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
@@ -51,6 +52,8 @@ const heedMs = 500
 
 export class MigrateRun {
   readonly name: string
+  /** Migrations run once at a time, under their name. */
+  readonly id: string
   readonly timeline: TimelineId
   readonly #engine: Host
   readonly #steps: readonly CheckedStep[]
@@ -71,6 +74,7 @@ export class MigrateRun {
     retry: RetryPolicy | undefined,
   ) {
     this.name = name
+    this.id = name
     this.timeline = timelineId(`migrate/${name}`)
     this.#engine = engine
     this.#steps = steps
@@ -95,8 +99,18 @@ export class MigrateRun {
     }
   }
 
-  result(): Promise<MigrateReport> {
-    return this.#result
+  /** `signal` ends the wait, not the run. */
+  result(options: { readonly signal?: AbortSignal } = {}): Promise<MigrateReport> {
+    return unlessAborted(this.#result, options.signal, `waiting for migrations ${this.name}`)
+  }
+
+  /** `stop`, for whoever needs no report. */
+  async close(): Promise<void> {
+    await this.stop()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
   }
 
   watch(listener: (event: MigrateEvent) => void): () => void {

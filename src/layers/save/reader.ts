@@ -9,6 +9,7 @@ import { type Validity, whyInvalid } from '../../core/validity.ts'
 import { callPure } from '../../engine/guard/zone.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
+import { openedAs } from '../../engine/model.ts'
 import { readManifest } from '../../engine/recovery/recover.ts'
 import { verifyChunks } from '../../engine/recovery/restore.ts'
 import { ChunkInput } from '../../engine/recovery/restore-input.ts'
@@ -64,6 +65,7 @@ export interface Envelope {
 
 export interface SaveModel {
   readonly name: string
+  readonly prefix: string
   readonly format: number
   readonly keep: number
   readonly upcasters: Readonly<Record<number, (value: unknown) => unknown>>
@@ -86,6 +88,11 @@ export class SaveReader<T> {
     this.kernel = kernel
     this.model = model
     this.timeline = timeline
+  }
+
+  /** What it was opened with; its name where there is only one. */
+  get id(): string {
+    return openedAs(this.model.prefix, this.timeline, this.model.name)
   }
 
   /** Newest first, damaged ones included. */

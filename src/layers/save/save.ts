@@ -4,7 +4,7 @@
 // One timeline a series: save/<name>, or save/<name>/<id>. Entry "saved" { format, kind, bytes }; the value lies in the
 // manifest's own part as { shape: 'value', value: Envelope }, the bytes of a stream in a part of their own.
 
-import { fromHex, type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { type Coordinate, fromHex, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import type { Validity } from '../../core/validity.ts'
@@ -55,8 +55,8 @@ const putAttempts = 5
 /** @example const weights = await rp.open(save<Model>('training', { keep: 5 })) */
 export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinition<T> {
   checkName('save', name)
-  const model = modelOf(name, options)
   const prefix = `save/${name}`
+  const model = modelOf(name, prefix, options)
   const fold: Fold<unknown> = {
     version: foldVersion,
     initial: () => null,
@@ -123,6 +123,10 @@ export class SaveHandle<T> extends SaveReader<T> {
     super(kernel, model, taken.id)
     this.#taken = taken
     this.#onClosed = onClosed
+  }
+
+  get coordinate(): Coordinate {
+    return this.#taken.coordinate
   }
 
   get isOver(): boolean {
@@ -302,11 +306,11 @@ export class SaveHandle<T> extends SaveReader<T> {
   }
 }
 
-function modelOf(name: string, options: SaveOptions<never>): SaveModel {
+function modelOf(name: string, prefix: string, options: SaveOptions<never>): SaveModel {
   const { keep = 3, version = 1, upcasters = {}, valid } = options
   if (!Number.isSafeInteger(keep) || keep < 1) throw new RepriseError('INVALID_ARGUMENT', 'keep is 1 or more', { keep })
   if (!Number.isSafeInteger(version) || version < 1) {
     throw new RepriseError('INVALID_ARGUMENT', 'the version of a save is a whole number from 1 on', { version })
   }
-  return { name, keep, format: version, upcasters, valid: valid as Validity<unknown> | undefined }
+  return { name, prefix, keep, format: version, upcasters, valid: valid as Validity<unknown> | undefined }
 }

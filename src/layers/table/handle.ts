@@ -7,10 +7,12 @@ import type { KeyedRange } from '../../core/keyed/keyed.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import { openedAs } from '../../engine/model.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { Endings } from './endings.ts'
 import { Index, type IndexFunction, type Term, type TermRange } from './indexes.ts'
+import { tablePrefix } from './layout.ts'
 import { type Offset, observer, type RowObserver, type TableState } from './state.ts'
 import type { SetOptions, Transaction, View } from './transaction.ts'
 import { type Change, Watchers } from './watchers.ts'
@@ -54,6 +56,11 @@ export class TableHandle<V> {
 
   get size(): number {
     return this.#open.state.rows.size
+  }
+
+  /** What it was opened with; its name where there is only one. */
+  get id(): string {
+    return openedAs(tablePrefix + this.#model.name, this.timeline, this.#model.name)
   }
 
   get timeline(): string {

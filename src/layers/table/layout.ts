@@ -17,7 +17,7 @@ import {
   readBuilds,
 } from '../../engine/tools/generations.ts'
 
-const prefix = 'table/'
+export const tablePrefix = 'table/'
 const countAttribute = 'partitions'
 /** Projections have generations for each version of their code; the rows of a store are the same for all. */
 export const layoutVersion = '1'
@@ -34,16 +34,16 @@ export interface Layout {
 }
 
 export function catalogOf(name: string): string {
-  return `${prefix}${name}/generations`
+  return `${tablePrefix}${name}/generations`
 }
 
 export function partitionTimeline(name: string, generation: number, partition: number): string {
-  return generation === 1 ? `${prefix}${name}/p${partition}` : `${catalogOf(name)}/${generation}/p${partition}`
+  return generation === 1 ? `${tablePrefix}${name}/p${partition}` : `${catalogOf(name)}/${generation}/p${partition}`
 }
 
 /** Every partition of every generation, and the timeline that notes which is live. */
 export function isOfStore(name: string, timeline: string): boolean {
-  return /^(?:p\d+|generations(?:\/\d+\/p\d+)?)$/.test(idBelow(`${prefix}${name}/`, timeline) ?? '')
+  return /^(?:p\d+|generations(?:\/\d+\/p\d+)?)$/.test(idBelow(`${tablePrefix}${name}/`, timeline) ?? '')
 }
 
 export async function readLayout(engine: Host, name: string): Promise<Layout> {
@@ -51,8 +51,8 @@ export async function readLayout(engine: Host, name: string): Promise<Layout> {
   const generation = builds.live
   const noted = builds.partitionsOf(generation)
   if (noted !== null || generation > 1) return { name, generation, partitions: noted, isNoted: true, builds }
-  const heads = (await engine.list({ prefix: `${prefix}${name}/` })).flatMap((head) => {
-    const number = /^p(\d+)$/.exec(idBelow(`${prefix}${name}/`, head.timeline) ?? '')?.[1]
+  const heads = (await engine.list({ prefix: `${tablePrefix}${name}/` })).flatMap((head) => {
+    const number = /^p(\d+)$/.exec(idBelow(`${tablePrefix}${name}/`, head.timeline) ?? '')?.[1]
     return number === undefined ? [] : [{ number: Number(number), noted: head.attributes[countAttribute] }]
   })
   const count = heads.find((head) => typeof head.noted === 'number')?.noted as number | undefined

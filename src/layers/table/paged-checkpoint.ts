@@ -2,12 +2,13 @@
 // was frozen. The rows are told only after it is published: until then they are what they were. Where the last one is no
 // longer in the catalog, nothing keeps its pages, and all of them are written anew.
 
-import type { ManifestId } from '../../core/coordinate.ts'
+import { type ManifestId, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { encodeManifest } from '../../core/manifest.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import { abandonCapture, captureState, writeCapture } from '../../engine/checkpoint/capture.ts'
+import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
 import { ChunkOutput } from '../../engine/checkpoint/output.ts'
 import { retain } from '../../engine/checkpoint/retain.ts'
@@ -26,6 +27,8 @@ export class PagedCheckpointer<V> {
   #base: OpenedPaged<V>['base']
   #underWay: Promise<unknown> | null = null
   #failuresInARow = 0
+  /** How long the last one kept writers waiting: while the rows were frozen. */
+  #stallMs = 0
 
   /** `version`: of the fold. */
   constructor(kernel: Kernel, opened: OpenedPaged<V>, changedRows: number, policy: RetentionPolicy, version: string) {
@@ -48,9 +51,9 @@ export class PagedCheckpointer<V> {
   }
 
   /** One at a time. */
-  async now(): Promise<ManifestRecord> {
+  async now(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
     while (this.#underWay) await this.#underWay
-    const made = this.#make()
+    const made = this.#make(request)
     this.#underWay = made.then(
       () => {
         this.#underWay = null
@@ -84,42 +87,69 @@ export class PagedCheckpointer<V> {
     })
   }
 
-  async #make(): Promise<ManifestRecord> {
+  async #make(request: CheckpointRequest): Promise<PublishedCheckpoint> {
+    const { open } = this.#opened
+    const { clock } = this.#kernel
+    const startedAt = clock.elapsed()
+    this.#stallMs = 0
+    const record = await this.#recordOf(request)
+    return {
+      id: record.id,
+      coordinate: { timeline: open.id, seq: record.seq, epoch: record.epoch, digest: toHex(record.digest) },
+      totalBytes: record.totalBytes,
+      addedBytes: record.addedBytes,
+      ms: clock.elapsed() - startedAt,
+      longestStallMs: this.#stallMs,
+      kind: record.baseId === null ? 'full' : 'incremental',
+    }
+  }
+
+  async #recordOf(request: CheckpointRequest): Promise<ManifestRecord> {
     const { open } = this.#opened
     const base = (await this.#kernel.store.checkpoints(open.id)).find(({ id }) => id === this.baseId)
     // Nothing came since: it is the checkpoint of now. A second one of the same sequence would be one too many, and
     // retention, which keeps one of them, might keep the other.
     const { isMigrating } = this.#opened.rows
-    if (base?.invalid === null && base.seq === open.coordinate.seq && !isMigrating) return base
+    if (base?.invalid === null && base.seq === open.coordinate.seq && !isMigrating && !request.full) {
+      const { pin, label } = request
+      if (pin || label !== undefined)
+        await open.mark({ id: base.id, ...(pin && { isPinned: true }), ...(label !== undefined && { label }) })
+      return base
+    }
     try {
       // Pages of an older version are all written anew: one checkpoint has rows of one version.
-      return await this.#attempt(isMigrating || (this.#base !== null && base === undefined))
+      return await this.#attempt(
+        isMigrating || (this.#base !== null && base === undefined) || request.full === true,
+        request,
+      )
     } catch (error) {
       if (!isReprise(error, 'BASE_GONE', 'SWEPT')) throw error
-      return await this.#attempt(true)
+      return await this.#attempt(true, request)
     }
   }
 
   /** `isFull`: it builds on nothing. */
-  async #attempt(isFull: boolean): Promise<ManifestRecord> {
+  async #attempt(isFull: boolean, request: CheckpointRequest): Promise<ManifestRecord> {
     const hold = await ChunkHold.begin(this.#kernel)
     try {
-      return await this.#attemptUnder(hold, isFull)
+      return await this.#attemptUnder(hold, isFull, request)
     } finally {
       hold.end()
     }
   }
 
-  async #attemptUnder(hold: ChunkHold, isFull: boolean): Promise<ManifestRecord> {
+  async #attemptUnder(hold: ChunkHold, isFull: boolean, request: CheckpointRequest): Promise<ManifestRecord> {
     const { open, rows } = this.#opened
     if (isFull) this.#base = null
     const io = stateIo(this.#kernel, hold)
     // Frozen in one go with the coordinate: nothing can be applied in between.
+    const frozenAt = this.#kernel.clock.elapsed()
     const { coordinate, digest } = open
     const frozen = rows.freeze()
     const { expiry, pending, offsets } = open.state
     const others = { 'value.expiry': expiry, 'value.pending': pending, 'value.offsets': offsets }
     const capture = captureState({ shape: 'object', value: {}, ...others }, this.#base?.capture ?? null, io)
+    this.#stallMs = this.#kernel.clock.elapsed() - frozenAt
     try {
       const rest = await writeCapture(capture, io)
       const output = new ChunkOutput(io)
@@ -133,7 +163,8 @@ export class PagedCheckpointer<V> {
       const record: ManifestRecord = {
         ...{ id: newId(this.#kernel.random) as ManifestId, seq: coordinate.seq, epoch: coordinate.epoch, digest },
         ...{ body, bodyDigest: this.#kernel.hash(body), baseId: this.baseId },
-        ...{ createdAt: now, trigger: 'pages', label: null, isPinned: false, foldVersion: this.#version },
+        ...{ createdAt: now, trigger: request.trigger ?? 'pages', foldVersion: this.#version },
+        ...{ label: request.label ?? null, isPinned: request.pin ?? false },
         totalBytes: rest.totalBytes + written.bytes,
         addedBytes: rest.addedBytes + output.addedBytes,
         ...{ verifiedAt: now, invalid: null, drilledAt: null, drill: null },

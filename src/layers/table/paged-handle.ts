@@ -4,16 +4,18 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
+import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import { openedAs } from '../../engine/model.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { BatchWriter } from './batch.ts'
 import { Endings } from './endings.ts'
 import type { TableModel } from './handle.ts'
 import type { Term, TermRange } from './indexes.ts'
+import { tablePrefix } from './layout.ts'
 import { PagedCheckpointer } from './paged-checkpoint.ts'
 import { PagedIndexes } from './paged-indexes.ts'
 import type { OpenedPaged } from './paged-open.ts'
@@ -81,6 +83,11 @@ export class PagedTable<V> {
 
   get isOpen(): boolean {
     return this.#closing === null && this.#damage === null && this.#opened.open.broken === null
+  }
+
+  /** What it was opened with; its name where there is only one. */
+  get id(): string {
+    return openedAs(tablePrefix + this.#model.name, this.timeline, this.#model.name)
   }
 
   get timeline(): string {
@@ -220,8 +227,8 @@ export class PagedTable<V> {
   }
 
   /** Writes what changed since the last one, page by page. */
-  checkpoint(): Promise<ManifestRecord> {
-    return this.#damage ? Promise.reject(this.#damage) : this.#checkpointer.now()
+  checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
+    return this.#damage ? Promise.reject(this.#damage) : this.#checkpointer.now({ trigger: 'manual', ...request })
   }
 
   /** For the definition: one more holder in this process; each of them closes. */

@@ -9,11 +9,12 @@ import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../.
 import type { Host } from '../../engine/host.ts'
 import { type Described, describes, idOf } from '../../engine/model.ts'
 import type { IndexFunction } from './indexes.ts'
+import { tablePrefix } from './layout.ts'
 import { tableModel } from './model.ts'
 import { PagedTable } from './paged-handle.ts'
 import { openPaged } from './paged-open.ts'
 import { applyEntry, type TableState } from './state.ts'
-import { tableParts, tablePrefix } from './table.ts'
+import { tableParts } from './table.ts'
 import type { RowMigrations } from './versions.ts'
 
 export interface PagedOptions<V> {

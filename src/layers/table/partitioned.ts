@@ -119,16 +119,19 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
         for (const table of tables) await closeTable(table)
         throw error
       }
-      return new PartitionedStore(tables)
+      return new PartitionedStore(name, tables)
     },
   }
 }
 
 /** All partitions in one process, as one map. */
 export class PartitionedStore<V> {
+  /** A store is there once, under its name. */
+  readonly id: string
   readonly #tables: readonly TableHandle<V>[]
 
-  constructor(tables: readonly TableHandle<V>[]) {
+  constructor(id: string, tables: readonly TableHandle<V>[]) {
+    this.id = id
     this.#tables = tables
   }
 

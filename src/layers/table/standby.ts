@@ -34,6 +34,10 @@ export class TableStandby<V> {
     this.#confirm = confirm
   }
 
+  get timeline(): string {
+    return this.#replica.timeline
+  }
+
   /** How far it has followed. */
   get coordinate(): Coordinate {
     return this.#replica.coordinate
@@ -96,6 +100,10 @@ export class TableStandby<V> {
 
   close(): void {
     this.#replica.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close()
   }
 
   #hasEnded(key: string): boolean {

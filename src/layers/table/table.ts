@@ -12,6 +12,7 @@ import { type Described, describes, idOf } from '../../engine/model.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { TableHandle, type TableModel } from './handle.ts'
 import type { IndexFunction } from './indexes.ts'
+import { tablePrefix } from './layout.ts'
 import { tableModel, usualPolicy } from './model.ts'
 import { TableStandby } from './standby.ts'
 import { applyEntry, initialState, type TableState } from './state.ts'
@@ -51,8 +52,6 @@ export interface TableDefinition<V> extends Entity<TableHandle<V>>, Described {
   /** Follows the table without owning it, ready to take over. */
   standby(rp: Engine, id?: string): Promise<TableStandby<V>>
 }
-
-export const tablePrefix = 'table/'
 
 /** @example const sessions = await rp.open(table<{ user: string }>('sessions')) */
 export function table<V>(name: string, options: TableOptions<V> = {}): TableDefinition<V> {

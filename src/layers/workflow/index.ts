@@ -40,6 +40,7 @@ export {
 } from './messages.ts'
 export { workflowKind } from './model.ts'
 export type { StartOptions, WorkflowOptions } from './options.ts'
+export type { UpdateOptions } from './questions.ts'
 export { type QueueDefinition, type QueueOptions, queue } from './queue.ts'
 export type { RunRollbackOptions } from './rollback-options.ts'
 export { WorkflowRun } from './run.ts'

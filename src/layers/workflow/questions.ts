@@ -3,11 +3,19 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { throwIfAborted } from '../../engine/aborting.ts'
 import { fromFailure } from './failure.ts'
 import { itemsOf } from './journal.ts'
 import { pollMs, type RunView } from './run-view.ts'
 import { leaveScope } from './scope.ts'
 import type { RunState } from './state.ts'
+
+export interface UpdateOptions {
+  /** How long to wait for the answer; 1 minute if left out. The update itself is sent, and stays. */
+  readonly timeout?: Duration
+  /** Ends the wait for the answer. */
+  readonly signal?: AbortSignal
+}
 
 /** An update without an answer for this long: is there anybody who could give one? */
 const doubtMs = 1000
@@ -25,17 +33,13 @@ export async function askQuery(view: RunView, name: string, args: readonly unkno
 }
 
 /** The answer to an update that was sent under that id. */
-export async function awaitUpdate(
-  view: RunView,
-  name: string,
-  id: string,
-  options: { readonly timeout?: Duration },
-): Promise<unknown> {
+export async function awaitUpdate(view: RunView, name: string, id: string, options: UpdateOptions): Promise<unknown> {
   const { clock } = view.host.kernel
   const until = clock.elapsed() + toMs(options.timeout ?? '1m', 'timeout')
   let doubtAt = clock.elapsed() + doubtMs
   for (;;) {
-    const changed = view.changed(Math.min(pollMs, until - clock.elapsed()))
+    throwIfAborted(options.signal, `waiting for the answer to update ${name}`)
+    const changed = view.changed(Math.min(pollMs, until - clock.elapsed()), options.signal)
     // Late only if it is missing from what was read after the deadline.
     const isLate = clock.elapsed() >= until
     const { updates, end } = await view.state()

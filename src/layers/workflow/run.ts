@@ -1,8 +1,8 @@
 // A run as its users hold it: a name for it, from any process, and all that can be asked of it.
 
 import { timelineId } from '../../core/coordinate.ts'
-import type { Duration } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { throwIfAborted } from '../../engine/aborting.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { newId } from '../../engine/kernel.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
@@ -18,7 +18,7 @@ import {
   type UpdateDefinition,
 } from './messages.ts'
 import { endings, queueOf } from './names.ts'
-import { askQuery, awaitUpdate } from './questions.ts'
+import { askQuery, awaitUpdate, type UpdateOptions } from './questions.ts'
 import { leaveMessages } from './queue.ts'
 import type { RunRollbackOptions } from './rollback-options.ts'
 import { type ResultOptions, type RunHost, type RunStatus, RunView } from './run-view.ts'
@@ -99,15 +99,16 @@ export class WorkflowRun<Output = unknown> {
   /** Changes the run through its handler, and gives what the handler gave. */
   update<Args, Result>(
     update: UpdateDefinition<Args, Result>,
-    ...args: [...Carried<Args>, options?: { readonly timeout?: Duration }]
+    ...args: [...Carried<Args>, options?: UpdateOptions]
   ): Promise<Result>
-  update<T = unknown>(name: string, args?: unknown, options?: { readonly timeout?: Duration }): Promise<T>
+  update<T = unknown>(name: string, args?: unknown, options?: UpdateOptions): Promise<T>
   async update(
     update: string | { readonly name: string },
     args?: unknown,
-    options: { readonly timeout?: Duration } = {},
+    options: UpdateOptions = {},
   ): Promise<unknown> {
     const name = messageName(update)
+    throwIfAborted(options.signal, `update ${name}`)
     const answer = async () => awaitUpdate(this.#view, name, await this.#mail('update', { name, args }), options)
     return await whileAwaited(answer(), this.#host.kernel.clock)
   }

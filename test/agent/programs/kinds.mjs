@@ -53,7 +53,7 @@ const session = await rp.open(definition, 's', { wait: '20s' })
 const settle = async (result) => {
   let at = result
   while (at.status === 'waiting') {
-    const { key } = session.effects.find((effect) => effect.id === at.waiting.call)
+    const { key } = session.effects.list().find((effect) => effect.id === at.waiting.call)
     const { happened, result: found } = await ask('probe', { key })
     if (happened) await session.decide('done', 'ann', { result: found })
     else await session.decide('retry', 'ann')

@@ -1,0 +1,171 @@
+// Whatever waits for others takes an AbortSignal: it rejects with ABORTED as soon as that fires, and nothing waits here any more
+// (docs/decisions/handles.md). Each waits for something that never comes.
+
+import { expect, it } from 'vitest'
+import { timeline } from '../../src/engine/raw.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { agent } from '../../src/layers/agent/index.ts'
+import { aggregate, projection } from '../../src/layers/events/index.ts'
+import { job } from '../../src/layers/job/index.ts'
+import { migrations } from '../../src/layers/migrate/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+import { slowStore } from '../../src/testing/slow-store.ts'
+import { onEveryStore, type World } from '../support/worlds.ts'
+
+const counter = timeline('counter', {
+  initial: () => 0,
+  apply: (n: number, e: { type: 'added'; by: number }) => n + e.by,
+})
+const account = aggregate('account', {
+  initial: () => 0,
+  evolve: { paid: (n: number, e: { cents: number }) => n + e.cents },
+  decide: { pay: (_: number, cents: number) => ({ type: 'paid' as const, cents }) },
+})
+const sums = projection('sums', { from: [account], initial: () => 0, on: { paid: (n: number) => n + 1 } })
+
+/** A signal that knows who listens to it. */
+function counted() {
+  const controller = new AbortController()
+  const { signal } = controller
+  const listening = new Set<unknown>()
+  const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)]
+  signal.addEventListener = (type: string, call: never, options?: never) => {
+    listening.add(call)
+    add(type, call, options)
+  }
+  signal.removeEventListener = (type: string, call: never, options?: never) => {
+    listening.delete(call)
+    remove(type, call, options)
+  }
+  return { controller, signal, listening }
+}
+
+function gate() {
+  let open = () => {}
+  const whenOpen = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  return { whenOpen, open: () => open() }
+}
+
+/** `wait` is under way; `go` lets it come to its end, so that the engine can be closed. */
+interface Waiting {
+  readonly wait: PromiseLike<unknown>
+  readonly go?: () => void
+}
+
+type Begin = (rp: Reprise, signal: AbortSignal, world: World) => Promise<Waiting>
+
+/** An engine whose store does not answer one kind of question until the gate is open. */
+async function stuckAt(world: World, method: string) {
+  const { whenOpen, open } = gate()
+  let isStuck = false
+  const store = slowStore(await world.store(), (asked) => (isStuck && asked === method ? whenOpen : undefined))
+  const rp = await world.engine({ ports: { store } })
+  return { rp, stick: () => (isStuck = true), open }
+}
+
+const waits: Readonly<Record<string, Begin>> = {
+  'open, for a live owner': async (rp, signal, world) => {
+    await (await world.engine()).open(counter, 'held')
+    return { wait: rp.open(counter, 'held', { wait: '1h', signal }) }
+  },
+  'the result of a workflow': async (rp, signal) => {
+    const run = await rp.run(workflow('waits', async (ctx) => ctx.signal('never')))
+    return { wait: run.result({ signal }) }
+  },
+  'the update of a workflow': async (rp, signal) => {
+    const waiting = workflow('waits', async (ctx) => {
+      ctx.onUpdate('ask', async () => ctx.signal('never'))
+      await ctx.signal('end')
+    })
+    const run = await rp.run(waiting)
+    return { wait: run.update('ask', 1, { signal }) }
+  },
+  'the result of a job': async (rp, signal) => {
+    const { whenOpen, open } = gate()
+    const run = await rp.run(job('papers', { source: ['a'], key: (each) => each, each: () => whenOpen }))
+    return { wait: run.result({ signal }), go: open }
+  },
+  'the result of migrations': async (rp, signal) => {
+    const { whenOpen, open } = gate()
+    const run = await rp.run(migrations('schema', { steps: [{ id: '1', run: () => whenOpen }] }))
+    return { wait: run.result({ signal }), go: open }
+  },
+  'catchUp of a projection': async (_, signal, world) => {
+    const { rp, stick, open } = await stuckAt(world, 'feed')
+    const handle = await rp.open(sums)
+    stick()
+    return { wait: handle.catchUp({ signal }), go: open }
+  },
+  'a turn of a session': async (rp, signal) => {
+    const { whenOpen, open } = gate()
+    const guide = agent('guide', { model: () => whenOpen.then(() => ({ content: 'late' })) })
+    return { wait: (await rp.open(guide, 's')).turn('hello', { signal }), go: open }
+  },
+  'a cut of a group': async (_, signal, world) => {
+    const { rp, stick, open } = await stuckAt(world, 'read')
+    await (await rp.open(counter, 'a')).append({ type: 'added', by: 1 })
+    stick()
+    return { wait: rp.groups.capture('cut', ['counter/a'], { timeout: '1h', signal }), go: open }
+  },
+  'the restore of a group, for a live owner': async (rp, signal, world) => {
+    const one = await rp.open(counter, 'a')
+    await one.append({ type: 'added', by: 1 })
+    await rp.groups.capture('cut', ['counter/a'])
+    await one.append({ type: 'added', by: 2 })
+    await one.close()
+    await (await world.engine()).open(counter, 'a')
+    return { wait: rp.groups.restore({ cut: 'cut' }, { wait: '1h', signal }) }
+  },
+  'a move, for a live owner': async (rp, signal, world) => {
+    await (await world.engine()).open(counter, 'a')
+    await (await rp.open(counter, 'b')).close()
+    return { wait: rp.move('counter/a', await world.engine({ namespace: 'other' }), { wait: '1h', signal }) }
+  },
+}
+
+onEveryStore(
+  'a wait',
+  (world) => {
+    it.each(Object.keys(waits))(
+      'that is aborted rejects with ABORTED, and nothing listens any more: %s',
+      async (name) => {
+        const w = await world()
+        const { controller, signal, listening } = counted()
+        const { wait, go } = await waits[name]!(await w.engine(), signal, w)
+        const outcome = Promise.resolve(wait).then(
+          () => 'it came to its end',
+          (error) => error,
+        )
+        // It waits: whatever else is ready in this moment does not end it.
+        await new Promise((resolve) => setTimeout(resolve, 20))
+        controller.abort(new Error('enough'))
+        const settled = await outcome
+        go?.()
+        expect(settled).toMatchObject({ code: 'ABORTED', cause: controller.signal.reason })
+        expect([...listening]).toEqual([])
+      },
+    )
+
+    it('that was aborted before it began does nothing', async () => {
+      const rp = await (await world()).engine()
+      const signal = AbortSignal.abort()
+      const aborted = { code: 'ABORTED' }
+      const one = await rp.open(account, 'ann')
+      const run = await rp.run(workflow('waits', async (ctx) => ctx.signal('never')))
+      await expect(one.do('pay', 1, { signal })).rejects.toMatchObject(aborted)
+      await expect((await rp.open(counter, 'a')).append({ type: 'added', by: 1 }, { signal })).rejects.toMatchObject(
+        aborted,
+      )
+      await expect(run.update('ask', 1, { signal })).rejects.toMatchObject(aborted)
+      await expect(rp.groups.capture('cut', ['counter/a'], { signal })).rejects.toMatchObject(aborted)
+      await expect(rp.verify({ signal })).rejects.toMatchObject(aborted)
+      await expect((await rp.open(sums)).catchUp({ signal })).rejects.toMatchObject(aborted)
+      expect(one.coordinate.seq).toBe(0)
+      expect(await rp.groups.cuts()).toEqual([])
+      expect((await rp.head(run.timeline))?.mail).toBe(0)
+    })
+  },
+  ['memory'],
+)

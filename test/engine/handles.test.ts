@@ -1,0 +1,107 @@
+// Handles of all models have the same verbs for the same things: one of each is opened and held against the table in
+// docs/decisions/handles.md, which says why one is missing.
+
+import { readFileSync } from 'node:fs'
+import { expect, it } from 'vitest'
+import { Effects } from '../../src/engine/effects.ts'
+import { timeline } from '../../src/engine/raw.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { agent } from '../../src/layers/agent/index.ts'
+import { aggregate, projection } from '../../src/layers/events/index.ts'
+import { job } from '../../src/layers/job/index.ts'
+import { migrations } from '../../src/layers/migrate/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const verbs = ['id', 'timeline', 'coordinate', 'effects', 'checkpoint', 'close'] as const
+type Verb = (typeof verbs)[number]
+
+const counter = timeline('counter', {
+  initial: () => 0,
+  apply: (n: number, e: { type: 'added'; by: number }) => n + e.by,
+})
+const account = aggregate('account', {
+  initial: () => ({ cents: 0 }),
+  evolve: { paid: (s: { cents: number }, e: { cents: number }) => ({ cents: s.cents + e.cents }) },
+  decide: { pay: (_s: { cents: number }, cents: number) => ({ type: 'paid' as const, cents }) },
+})
+const sums = projection('sums', { from: [account], initial: () => 0, on: { paid: (n: number) => n + 1 } })
+const rows = table<number>('rows')
+
+/** How each is opened, and under which id and timeline. */
+const handles: Readonly<Record<string, readonly [(rp: Reprise) => PromiseLike<object>, string, string?]>> = {
+  TimelineHandle: [(rp) => rp.open(counter, 'visits'), 'visits', 'counter/visits'],
+  AggregateHandle: [(rp) => rp.open(account, 'ann'), 'ann', 'events/account/ann'],
+  ProjectionHandle: [(rp) => rp.open(sums), 'sums'],
+  TableHandle: [(rp) => rp.open(rows, 'ann'), 'ann', 'table/rows/ann'],
+  PagedTable: [(rp) => rp.open(pagedTable<number>('pages')), 'pages', 'table/pages'],
+  PartitionedStore: [(rp) => rp.open(stateStore<number>('parts', { partitions: 2 })), 'parts'],
+  SaveHandle: [(rp) => rp.open(save<number>('model'), 'a/b'), 'a/b', 'save/model/a/b'],
+  Session: [(rp) => rp.open(agent('guide', { model: () => ({ content: 'hi' }) }), 's'), 's', 'agent/guide/s'],
+  JobRun: [(rp) => rp.run(job('papers', { source: ['a'], key: (each) => each, each: () => undefined })), 'papers'],
+  MigrateRun: [
+    (rp) => rp.run(migrations('schema', { steps: [{ id: '1', run: () => undefined }] })),
+    'schema',
+    'migrate/schema',
+  ],
+  WorkflowRun: [
+    (rp) =>
+      rp.run(
+        workflow('order', async () => 1),
+        undefined,
+        { id: 'o-1' },
+      ),
+    'o-1',
+    'workflow/order/o-1',
+  ],
+  Replica: [async (rp) => rp.follow(counter, 'visits'), '', 'counter/visits'],
+  TableStandby: [async (rp) => rows.standby(rp, 'ann'), '', 'table/rows/ann'],
+}
+
+const page = readFileSync(new URL('../../docs/decisions/handles.md', import.meta.url), 'utf8')
+const documented = page.split('\n').flatMap((line) => {
+  const cells = line.split('|').map((cell) => cell.trim())
+  return handles[cells[1]!] ? [{ name: cells[1]!, says: cells.slice(2, -1) }] : []
+})
+
+onEveryStore(
+  'handles',
+  (world) => {
+    it('have the verbs that the table says, under the same names', async () => {
+      const rp = await (await world()).engine()
+      expect(documented.map(({ name }) => name)).toEqual(Object.keys(handles))
+      const held = await rp.open(counter, 'visits')
+      const found: Record<string, unknown>[] = []
+      for (const { name } of documented) {
+        const [open, id, timelineId] = handles[name]!
+        const handle = (await open(rp)) as Partial<Record<Verb | symbol, unknown>>
+        expect(handle.constructor.name).toBe(name)
+        found.push({ name, ...Object.fromEntries(verbs.map((verb) => [verb, verb in handle])) })
+        if ('id' in handle) expect(handle.id).toBe(id)
+        if ('timeline' in handle) expect(handle.timeline).toBe(timelineId)
+        if ('coordinate' in handle) expect(handle.coordinate).toMatchObject({ timeline: timelineId })
+        if ('effects' in handle) expect(handle.effects).toBeInstanceOf(Effects)
+        if ('checkpoint' in handle && 'coordinate' in handle) {
+          const made = await (handle as { checkpoint(): Promise<object> }).checkpoint()
+          expect(made).toMatchObject({ coordinate: { timeline: timelineId }, kind: 'full' })
+        }
+        if (!('close' in handle)) continue
+        expect(Symbol.asyncDispose in handle, `await using ${name}`).toBe(true)
+        await (handle as { close(): Promise<void> }).close()
+      }
+      const said = documented.map(({ name, says }) => ({
+        name,
+        ...Object.fromEntries(verbs.map((verb, i) => [verb, says[i] === 'yes'])),
+      }))
+      expect(found).toEqual(said)
+      // Every `no` names its reason.
+      for (const { says } of documented) {
+        for (const cell of says) if (cell !== 'yes') expect(page).toContain(`\n${/^no \((\d)\)$/.exec(cell)?.[1]}. `)
+      }
+      await held.close()
+    })
+  },
+  ['memory'],
+)

@@ -50,6 +50,8 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
       url,
     })
   }
+  const keyFile = options.keys ?? process.env.REPRISE_KEYS
+  const keys = keyFile ? readKeys(keyFile) : null
   const { namespace, readOnly = false, timeoutMs = answerWithinMs } = options
   // Whoever waits for the lock of a file is told who holds it, before anything is said of a store that does not answer.
   const busyMs = timeoutMs / 2
@@ -60,10 +62,9 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const open = () => within(openStore(url, wanted), timeoutMs, `${shownUrl(url)} did not open`)
   const store = isMissing && !options.isDryRun ? openLater(open) : await open()
   const worker = options.worker ?? 'cli'
-  const keyFile = options.keys ?? process.env.REPRISE_KEYS
   const engine = createEngine(
     { store: withTimeouts(store, timeoutMs) },
-    { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keyFile && { keys: readKeys(keyFile) }) },
+    { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keys && { keys }) },
   )
   // One that is made when it is first used has no keys to meet yet.
   if (!isMissing) {

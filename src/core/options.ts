@@ -6,17 +6,57 @@ import { RepriseError } from './errors.ts'
 /** @example checkOptions('job papers', options, new Set(['rate']), { rate: 'rate' }) */
 export function checkOptions(
   where: string,
-  given: object | undefined,
+  given: object | undefined | null,
   known: ReadonlySet<string>,
   renamed: Readonly<Record<string, string>> = {},
 ): void {
+  if (given === undefined || given === null) return
+  if (typeof given !== 'object' && typeof given !== 'function') {
+    const what = `${where}: options are an object, with ${inWords(known)}`
+    throw new RepriseError('INVALID_ARGUMENT', what, { given: typeof given })
+  }
   for (const name in given) {
     if (known.has(name)) continue
     const now = Object.hasOwn(renamed, name) ? renamed[name] : undefined
-    const advice = now === undefined ? `use one of ${[...known].sort().join(', ')}` : `it is called ${now}`
+    const near = now === undefined ? nearestName(name, known) : null
+    const advice = now !== undefined ? `it is called ${now}` : near ? `did you mean ${near}?` : `use ${inWords(known)}`
+    const use = now ?? near
     throw new RepriseError('INVALID_ARGUMENT', `${where}: there is no option ${name}; ${advice}`, {
       option: name,
-      ...(now !== undefined && { use: now }),
+      ...(use && { use }),
     })
   }
+}
+
+function inWords(known: ReadonlySet<string>): string {
+  return `one of ${[...known].sort().join(', ')}`
+}
+
+/** The known name that a misspelt one is closest to; null if none is close. @example nearestName('evry', ['every']) // 'every' */
+export function nearestName(given: string, known: Iterable<string>): string | null {
+  let best: string | null = null
+  let bestDistance = Math.max(1, Math.floor(given.length / 3)) + 1
+  for (const name of known) {
+    const distance = distanceOf(given.toLowerCase(), name.toLowerCase())
+    if (distance < bestDistance) [best, bestDistance] = [name, distance]
+  }
+  return best
+}
+
+/** How many letters must be put in, taken out or replaced; two neighbours that are swapped count once. */
+function distanceOf(a: string, b: string): number {
+  let older: number[] = []
+  let before = Array.from({ length: b.length + 1 }, (_, j) => j)
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1]
+      let least = Math.min(before[j]! + 1, row[j - 1]! + 1, before[j - 1]! + (same ? 0 : 1))
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) least = Math.min(least, older[j - 2]! + 1)
+      row.push(least)
+    }
+    older = before
+    before = row
+  }
+  return before[b.length]!
 }

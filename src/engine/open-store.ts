@@ -26,11 +26,13 @@ export async function openStore(url: string, options: StoreOptions): Promise<Sto
 
 /** And whether its chunks are its own. */
 export async function openPlaced(url: string, options: StoreOptions): Promise<PlacedStore> {
+  // What is refused leaves nothing behind, so the store is opened last.
   const namespace = checkNamespace(options.namespace ?? 'default')
   const scheme = /^([a-z0-9+]+):/i.exec(url)?.[1]?.toLowerCase()
+  const folder = options.blobs ? await openBlobs(options.blobs, namespace) : null
   const store = await openByScheme(scheme, url, namespace, options)
   try {
-    return await withChunks(store, sha256, options.blobs ? await openBlobs(options.blobs, namespace) : null)
+    return await withChunks(store, sha256, folder)
   } catch (error) {
     await store.close()
     throw error
@@ -82,15 +84,13 @@ function takeSchema(url: string): { readonly plain: string; readonly schema: str
 }
 
 async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
-  const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(url)?.[1]
-  if (!path)
-    throw new RepriseError('INVALID_ARGUMENT', 'blobs is a directory: file:./chunks', { given: url.slice(0, 80) })
-  const { openDirectoryBlobs } = await import('../stores/directory-blobs.ts')
+  const { makeDirectoryBlobs, openDirectoryBlobs } = await import('../stores/directory-blobs.ts')
   const { readMark, readOwner, writeMark, writeOwner, writeShared } = await import('../stores/directory-marks.ts')
-  const folder = join(path, namespace)
+  const folder = join(folderOf(url), namespace)
   return {
     path: folder,
     blobs: await openDirectoryBlobs(folder),
+    make: () => makeDirectoryBlobs(folder),
     mark: () => readMark(folder),
     setMark: (mark) => writeMark(folder, mark),
     owner: () => readOwner(folder),
@@ -112,15 +112,19 @@ export const otherPlaces: OpenUrl = {
   },
 }
 
-function checkNamespace(namespace: string): string {
+/** Throws INVALID_ARGUMENT. */
+export function checkNamespace(namespace: string): string {
   if (!/^[a-z0-9][a-z0-9._-]{0,62}$/i.test(namespace)) {
-    throw new RepriseError(
-      'INVALID_ARGUMENT',
-      'a namespace has 1 to 63 letters, digits, dots, dashes and underscores',
-      {
-        given: String(namespace).slice(0, 80),
-      },
-    )
+    const what = 'a namespace has 1 to 63 letters, digits, dots, dashes and underscores'
+    throw new RepriseError('INVALID_ARGUMENT', what, { given: String(namespace).slice(0, 80) })
   }
   return namespace
+}
+
+/** The path in 'file:./chunks'. Throws INVALID_ARGUMENT. */
+export function folderOf(blobs: string): string {
+  const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(blobs)?.[1]
+  if (path) return path
+  const what = 'blobs is a directory: file:./chunks'
+  throw new RepriseError('INVALID_ARGUMENT', what, { given: String(blobs).slice(0, 80) })
 }

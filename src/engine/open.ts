@@ -1,9 +1,7 @@
 // Opening: from a URL to a running engine.
 
-import type { ClassCodec } from '../core/codec/class-codec.ts'
 import { Codec } from '../core/codec/codec.ts'
-import { type Duration, toMs } from '../core/duration.ts'
-import { RepriseError } from '../core/errors.ts'
+import { toMs } from '../core/duration.ts'
 import { defaultLimits, type Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import { Committer } from './commit/committer.ts'
@@ -14,6 +12,7 @@ import { installGuard } from './guard/install.ts'
 import { Host, hostOf } from './host.ts'
 import type { Kernel } from './kernel.ts'
 import { Models } from './models.ts'
+import { checkEngineOptions, checkOpenOptions, type EngineOptions, type Options } from './open-options.ts'
 import { openPlaced } from './open-store.ts'
 import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
 import { meetRedundancy } from './redundancy/choice.ts'
@@ -21,56 +20,14 @@ import { isRedundant, type RedundancyListener, withRedundancy } from './redundan
 import { Reprise } from './reprise.ts'
 import { meetKeys } from './seal/key-notes.ts'
 import { sealsWith, signOf } from './seal/rekey.ts'
-import { type KeyRing, Sealer } from './seal/seal.ts'
+import { Sealer } from './seal/seal.ts'
 import { sealedStore } from './seal/store.ts'
-import { type HousekeepingOptions, keepHouse } from './tools/housekeeping.ts'
+import { keepHouse } from './tools/housekeeping.ts'
 import { ReportLog } from './tools/report-log.ts'
 import { Worker } from './worker.ts'
 
+export type { EngineOptions, Options } from './open-options.ts'
 export { openStore } from './open-store.ts'
-
-export interface EngineOptions {
-  /** Name of this worker, shown to people; the host's name if left out. */
-  readonly worker?: string
-  /** How long the others wait for a heartbeat before they take over; default 15 seconds. */
-  readonly lease?: Duration
-  /** Encryption keys: new records are sealed with `current`, old ones open with theirs. */
-  readonly keys?: KeyRing
-  /** Codecs for classes, by name. */
-  readonly classes?: readonly ClassCodec[]
-  readonly limits?: Partial<Limits>
-  /**
-   * How long the ids of mail that was read are remembered, and, while a process of an earlier version works on the store,
-   * how long a chunk stays that no checkpoint names; default one hour.
-   */
-  readonly grace?: Duration
-  /**
-   * Folds, `evolve` and the handlers of projections are refused the clock, chance and the outside, with the line. On unless
-   * NODE_ENV is production; drills always do it.
-   */
-  readonly guardFolds?: boolean
-  /** How long a commit without an answer is asked for again; default 30 seconds. */
-  readonly patience?: Duration
-  /**
-   * Parity for chunks and second copies of catalog lines; on unless false. Where the disk does as much, it can be left to that.
-   * Stored with the store, and followed by whoever opens it without saying anything.
-   */
-  readonly redundancy?: boolean
-}
-
-export interface Options extends EngineOptions {
-  readonly namespace?: string
-  /** Where chunks go: in the store (default), or a directory: 'file:./chunks'. */
-  readonly blobs?: string
-  readonly readOnly?: boolean
-  /**
-   * What is tidied by itself while this program runs, one process at a time: see docs/guides/housekeeping.md. On unless
-   * false, but for the sweep of chunks in a directory that another store uses, or has used: ask for that with `collect`.
-   */
-  readonly housekeeping?: HousekeepingOptions | false
-  /** False: recoveries, drills, failed checkpoints and the like are not kept in the store's log (`rp.log()`). */
-  readonly log?: false
-}
 
 /** Ports and test hooks for simulations; everything has its real default. */
 export interface Ports {
@@ -86,7 +43,7 @@ export interface Ports {
 
 /** @example const rp = await open('sqlite:./app.db') */
 export async function open(url?: string, options: Options = {}): Promise<Reprise> {
-  checkGrace(options.grace)
+  checkOpenOptions(options)
   const location = url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db'
   const { store, isAlone } = await openPlaced(location, options)
   const engine = createEngine({ store }, options)
@@ -112,17 +69,9 @@ export function keepLog(engine: Reprise): void {
   hostOf(engine).onClosed(() => log.close())
 }
 
-/** A checkpoint must be written within it. Only simulations, whose time is not real, have less. */
-const leastGraceMs = 1000
-
-function checkGrace(grace: Duration | undefined): void {
-  if (grace === undefined || toMs(grace, 'grace') >= leastGraceMs) return
-  const what = `grace must be at least ${leastGraceMs} ms: a checkpoint that takes half of it is given up; leave it out for an hour`
-  throw new RepriseError('INVALID_ARGUMENT', what, { grace })
-}
-
 /** An engine over a store that is already open: for simulations and for stores of third parties. */
 export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise {
+  checkEngineOptions(options)
   const { clock = systemClock, random = systemRandom, hash = sha256 } = ports
   const limits: Limits = { ...defaultLimits, ...options.limits }
   const sealer = new Sealer({ limits, ...(options.keys && { keys: options.keys }) })

@@ -7,7 +7,19 @@
 
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
-import { type FileHandle, link, lstat, lutimes, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import {
+  access,
+  type FileHandle,
+  link,
+  lstat,
+  lutimes,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+} from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { type Digest, fromHex, toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -29,17 +41,43 @@ const goingName = /^([0-9a-f]{64})\.going-/
 /** File systems that keep whole seconds, or two of them, round down: a time for them is rounded up. */
 const coarseMs = 2000
 
-/** @example const blobs = await openDirectoryBlobs('.reprise/chunks') */
+/**
+ * A folder that is not there is empty, and is made when the first chunk is put.
+ *
+ * @example const blobs = await openDirectoryBlobs('.reprise/chunks')
+ */
 export async function openDirectoryBlobs(directory: string, options: DirectoryBlobsOptions = {}): Promise<Blobs> {
   const clock = options.clock ?? Date.now
   try {
-    await makeFolder(join(directory, asideFolder))
-    await syncFolder(dirname(resolve(directory)))
+    if (await isThere(resolve(directory))) await makeDirectoryBlobs(directory)
     await removeLeftovers(resolve(directory), clock())
   } catch (error) {
     throw toBlobError(error, directory)
   }
   return new DirectoryBlobs(resolve(directory), clock)
+}
+
+/** Makes the folder, durably, if it is not there. */
+export async function makeDirectoryBlobs(directory: string): Promise<void> {
+  try {
+    await makeFolder(join(directory, asideFolder))
+    await syncFolder(dirname(resolve(directory)))
+  } catch (error) {
+    throw toBlobError(error, directory)
+  }
+}
+
+/** Where it is not, it can be made: whoever cannot be given a folder is told before anything is made anywhere. */
+async function isThere(directory: string): Promise<boolean> {
+  for (let each = directory; ; each = dirname(each)) {
+    try {
+      await readdir(each)
+      if (each !== directory) await access(each, constants.W_OK)
+      return each === directory
+    } catch (error) {
+      if (!isMissing(error) || each === dirname(each)) throw error
+    }
+  }
 }
 
 /** The folder itself if it holds chunks, or is new, else those in it that do: one for each namespace. */
@@ -62,6 +100,7 @@ class DirectoryBlobs implements Blobs {
   readonly #clock: () => number
   /** Folders whose own names are certain; two levels of two digits, so there are at most 65,792. */
   readonly #certain = new Set<string>()
+  #isMade = false
   /** How exactly the file system keeps times; null until it was seen. */
   #exactMs: number | null = null
 
@@ -72,6 +111,8 @@ class DirectoryBlobs implements Blobs {
 
   async put(chunks: readonly Chunk[], at = 0): Promise<void> {
     try {
+      if (!this.#isMade) await makeDirectoryBlobs(this.#directory)
+      this.#isMade = true
       const folders = new Set<string>()
       for (const chunk of chunks) folders.add(await this.#putOne(chunk, at))
       for (const folder of folders) await this.#makeCertain(folder)
@@ -294,7 +335,7 @@ export async function syncFolder(folder: string): Promise<void> {
  */
 async function removeLeftovers(directory: string, now: number): Promise<void> {
   const folder = join(directory, asideFolder)
-  for (const name of await readdir(folder)) {
+  for (const name of await namesIn(folder)) {
     const aside = join(folder, name)
     const found = await statOf(aside)
     const going = goingName.exec(name)?.[1]

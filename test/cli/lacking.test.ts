@@ -1,7 +1,7 @@
 // The command line without what the application has: it cannot tell, it marks nothing, and --blobs and --keys cure it.
 // Policies are those that are stored, and a move takes a run to another store.
 
-import { writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -69,6 +69,7 @@ it('drill and verify without the folder and the keys cannot tell; with them all 
   const verified = await cli(['verify'], at)
   expect([verified.code, verified.stdout]).toEqual([2, expect.stringContaining('cannot tell')])
   expect((await cli(['drill', 'book/x', '--module', 'defs.mjs', '--blobs', 'nowhere'], at)).stderr).toContain('chunks')
+  expect(existsSync(join(folder.path, 'nowhere'))).toBe(false)
   const seeing = ['--blobs', 'chunks', '--keys', 'keys.json']
   expect(await json([...drill, ...seeing], at)).toMatchObject({ code: 0, value: { ok: true } })
   expect(await json(['verify', ...seeing], at)).toMatchObject({ code: 0, value: { ok: true } })

@@ -3,17 +3,23 @@
 // every checkpoint for damaged.
 //
 // The note is a timeline without entries, `reprise/store`, whose attribute `$chunks` names the mark and where it was seen.
+// A store from before there were notes is asked what its checkpoints name (named-chunk.ts) before a first chunk is put
+// anywhere: a place that lacks theirs is refused, and nothing is noted.
 
 import { randomUUID } from 'node:crypto'
 import { type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { forwardStore } from '../../core/forward.ts'
+import { forwardBlobs, forwardStore } from '../../core/forward.ts'
 import type { Blobs, Hash, Store, StoreFacts } from '../../core/ports.ts'
+import { findNamedChunk, type NamedChunk } from './named-chunk.ts'
 
 export interface ChunkFolder {
   readonly path: string
+  /** Reads a folder that is not there as an empty one; the first chunk that is put makes it. */
   readonly blobs: Blobs
+  /** Makes the folder, if it is not there. */
+  make(): Promise<void>
   /** The mark in the folder; null if there is none. */
   mark(): Promise<string | null>
   /** Puts one there, durable when it resolves; the one that is there if somebody was faster. */
@@ -43,7 +49,8 @@ const chunksAttribute = '$chunks'
 export async function withChunks(store: Store, hash: Hash, folder: ChunkFolder | null): Promise<PlacedStore> {
   const [head] = await store.head([timelineId(storeTimeline)])
   const note = noteOf(head?.attributes[chunksAttribute])
-  if (!folder) return { store: note ? forwardStore(store, { blobs: unseen(note) }) : store, isAlone: true }
+  if (!folder)
+    return { store: note ? forwardStore(store, { blobs: unseen(note) }) : await withOwnChunks(store), isAlone: true }
   const mark = await folder.mark()
   const facts = await store.facts()
   const placed = forwardStore(store, { blobs: folder.blobs })
@@ -55,19 +62,65 @@ export async function withChunks(store: Store, hash: Hash, folder: ChunkFolder |
     const what = `this store has chunks of its own: with ${folder.path} they would be out of sight`
     throw new RepriseError('INVALID_ARGUMENT', what, { blobs: folder.path })
   }
+  const noteFolder = () => adopt(store, hash, folder, facts)
+  if (!(await hasTimelines(store))) {
+    return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
+  }
   // A store that was filled before folders were noted may keep its chunks elsewhere: an empty folder, perhaps a mistyped one,
   // is not taken for theirs.
-  const isTheirs = mark !== null || !(await hasTimelines(store)) || (await folder.blobs.list(null, 1)).length > 0
-  if (!facts.isReadOnly && isTheirs) {
-    const own = mark ?? (await folder.setMark(randomUUID()))
-    const noted: Note = { mark: own, at: folder.path }
-    // Whoever finds chunks or a mark there cannot know that nobody else needs them.
-    const isFirst = mark === null && (await folder.blobs.list(null, 1)).length === 0
-    if (isFirst) await folder.setOwner(ownerOf(noted, facts))
-    await write(store, hash, head?.epoch ?? 0, noted)
-    return { store: placed, isAlone: await isAlone(folder, noted, facts) }
+  const isEmpty = mark === null && (await folder.blobs.list(null, 1)).length === 0
+  if (isEmpty) {
+    const put = askedFirst(store, folder.blobs, async (named) => {
+      if (named) throw nowhere(folder.path)
+      await noteFolder()
+    })
+    return { store: forwardStore(store, { blobs: put }), isAlone: false }
   }
-  return { store: placed, isAlone: false }
+  const named = await findNamedChunk(store)
+  if (named?.digest && !(await folder.blobs.get([named.digest]))[0]) throw nowhere(folder.path)
+  return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
+}
+
+/** Notes the folder as the place of this store's chunks. @returns whether they are alone there. */
+async function adopt(store: Store, hash: Hash, folder: ChunkFolder, facts: StoreFacts): Promise<boolean> {
+  const mark = await folder.mark()
+  // Whoever finds chunks or a mark there cannot know that nobody else needs them.
+  const isFirst = mark === null && (await folder.blobs.list(null, 1)).length === 0
+  await folder.make()
+  const noted: Note = { mark: mark ?? (await folder.setMark(randomUUID())), at: folder.path }
+  if (isFirst) await folder.setOwner(ownerOf(noted, facts))
+  const [head] = await store.head([timelineId(storeTimeline)])
+  await write(store, hash, head?.epoch ?? 0, noted)
+  return await isAlone(folder, noted, facts)
+}
+
+/** A store without a note and without a chunk may be one from before folders were noted, opened without its folder. */
+async function withOwnChunks(store: Store): Promise<Store> {
+  if ((await store.blobs.list(null, 1)).length > 0 || !(await hasTimelines(store))) return store
+  const blobs = askedFirst(store, store.blobs, async (named) => {
+    if (named) throw nowhere(null)
+  })
+  return forwardStore(store, { blobs })
+}
+
+/** Before the first chunk is put: what the checkpoints of the store name. Asked again while the answer is refused. */
+function askedFirst(store: Store, blobs: Blobs, answer: (named: NamedChunk | null) => Promise<void>): Blobs {
+  let asked: Promise<void> | null = null
+  const ask = async () => {
+    asked ??= findNamedChunk(store).then(answer)
+    try {
+      await asked
+    } catch (error) {
+      asked = null
+      throw error
+    }
+  }
+  return forwardBlobs(blobs, {
+    put: async (...given) => {
+      await ask()
+      await blobs.put(...given)
+    },
+  })
 }
 
 /**
@@ -116,6 +169,12 @@ function noteOf(text: unknown): Note | null {
 function notThese(path: string, note: Note): RepriseError {
   const what = `${path} does not hold the chunks of this store: they were last in ${note.at}`
   return new RepriseError('CHUNKS_ELSEWHERE', what, { blobs: path, expected: note.at })
+}
+
+function nowhere(path: string | null): RepriseError {
+  const where = path === null ? 'nor in a folder that was named' : `nor in ${path}`
+  const what = `checkpoints of this store name chunks that lie neither in it ${where}`
+  return new RepriseError('CHUNKS_ELSEWHERE', what, { blobs: path })
 }
 
 /** Whoever reads, writes or sweeps a chunk is told; what needs none (heads, history, mail) works. */

@@ -6,6 +6,7 @@
 import { fromHex, timelineId, toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Engine, Fold } from '../definition.ts'
 import { Groups } from '../group/groups.ts'
@@ -96,13 +97,24 @@ export const housekeepingFold: Fold<HousekeepingState> = {
   retain: { checkpoints: 2, history: 'needed' },
 }
 
-/** Offers to do it from now on, until the engine closes. @example keepHouse(rp, { expire: { archives: '30d' } }) */
-export function keepHouse(engine: Host, options: HousekeepingOptions = {}): void {
-  const { clock, random, events } = engine.kernel
-  const everyMs = toMs(options.every ?? '1h', 'housekeeping.every')
+const known = new Set(['every', 'collect', 'drill', 'scrub', 'expire'])
+const knownExpire = new Set(['ended', 'archives'])
+
+/** Throws INVALID_ARGUMENT. */
+export function checkHousekeeping(options: HousekeepingOptions): void {
+  checkOptions('housekeeping', options, known)
+  checkOptions('housekeeping.expire', options.expire, knownExpire)
+  if (options.every !== undefined) toMs(options.every, 'housekeeping.every')
   for (const each of Object.values(options.expire?.ended ?? {})) toMs(each, 'housekeeping.expire.ended')
   if (options.expire?.archives !== undefined) toMs(options.expire.archives, 'housekeeping.expire.archives')
   if (options.drill) toMs(options.drill, 'housekeeping.drill')
+}
+
+/** Offers to do it from now on, until the engine closes. @example keepHouse(rp, { expire: { archives: '30d' } }) */
+export function keepHouse(engine: Host, options: HousekeepingOptions = {}): void {
+  const { clock, random, events } = engine.kernel
+  checkHousekeeping(options)
+  const everyMs = toMs(options.every ?? '1h', 'housekeeping.every')
   engine.register(housekeepingId, housekeepingFold)
   if (options.collect !== false) watchGarbage(engine, (isClosing) => (isClosing ? sweep(engine) : sweepRound(engine)))
   const stop = new AbortController()

@@ -41,11 +41,12 @@ export function declarationOf(attributes: Head['attributes']): Declaration | nul
   }
 }
 
-/** What a model wants to be stored; null where its policy is the usual one. */
-function wantedOf(model: Model): Omit<Declaration, 'changed'> | null {
+/** What a model wants to be stored; null where its policy is the usual one, and its kind follows from the id. */
+function wantedOf(model: Model, timeline: string): Omit<Declaration, 'changed'> | null {
   if (model.name === null || model.policy === 'fixed') return null
   const { retain, checkpoint } = model.fold ?? {}
-  if (model.usual && same(model.usual.retain, retain) && same(model.usual.checkpoint, checkpoint)) return null
+  const isUsual = model.usual && same(model.usual.retain, retain) && same(model.usual.checkpoint, checkpoint)
+  if (isUsual && !model.mayBeOther?.(timeline)) return null
   return { kind: model.kind, ...(retain && { retain }), ...(checkpoint && { checkpoint }) }
 }
 
@@ -67,6 +68,11 @@ export function declare(
   return observed ? { ...declared, ...observed } : declared
 }
 
+export function otherKind(timeline: string, stored: string, declared: string): RepriseError {
+  const what = `${timeline} is a ${stored}, and this code says it is a ${declared}: one of them needs another name`
+  return new RepriseError('CONFLICT', what, { timeline, stored, declared })
+}
+
 function declaredBy(
   kernel: Kernel,
   model: Model,
@@ -74,11 +80,8 @@ function declaredBy(
   head: Head | null,
 ): Record<string, Attribute> | null {
   const stored = head && declarationOf(head.attributes)
-  if (stored && stored.kind !== model.kind) {
-    const what = `${timeline} is a ${stored.kind}, and this code says it is a ${model.kind}: one of them needs another name`
-    throw new RepriseError('CONFLICT', what, { timeline, stored: stored.kind, declared: model.kind })
-  }
-  const wanted = wantedOf(model)
+  if (stored && stored.kind !== model.kind) throw otherKind(timeline, stored.kind, model.kind)
+  const wanted = wantedOf(model, timeline)
   const before = stored && plain(stored)
   if (same(before ?? null, wanted)) return null
   if (!before && head === null) return wanted && { [declaredAttribute]: JSON.stringify(wanted) }

@@ -31,6 +31,8 @@ export interface Model {
   readonly policy: 'fixed' | 'declared'
   /** The policy of a definition that declares none; left out, the policy is always stored. */
   readonly usual?: Pick<Fold<unknown>, 'retain' | 'checkpoint'>
+  /** True: another kind may lie at this id, so that of this timeline is always stored. */
+  mayBeOther?(timeline: string): boolean
   /** The statuses in which something is left to do, if this kind ends at all. */
   readonly unfinished?: readonly string[]
   /** What the state says beyond the head, for people; names are those of `reprise show`. */

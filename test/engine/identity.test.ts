@@ -2,6 +2,7 @@
 // for its own, nor reads its events. Archives belong to what was rolled back; forks belong where their id says.
 
 import { expect, it } from 'vitest'
+import type { Entity } from '../../src/engine/definition.ts'
 import { newOperation } from '../../src/engine/kernel.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
@@ -9,7 +10,7 @@ import { agent, restoreCut } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { consumer, job } from '../../src/layers/job/index.ts'
 import { save } from '../../src/layers/save/index.ts'
-import { stateStore, table } from '../../src/layers/table/index.ts'
+import { pagedTable, stateStore, type TableHandle, table } from '../../src/layers/table/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -231,5 +232,54 @@ onEveryStore('mail of a group', (world) => {
     const again = await rp.open(team, 'a')
     await again.receive()
     expect(again.messages.map((message) => message.content)).toEqual(['from a stranger'])
+  })
+})
+
+onEveryStore('a table under the id of a partition', (world) => {
+  const conflict = code('CONFLICT')
+  const store = stateStore<number>('t', { partitions: 2 })
+  const tables = { table: table<number>('t'), pagedTable: pagedTable<number>('t') }
+
+  it.each(Object.entries(tables))('is refused where a state store lies: %s', async (_, rows) => {
+    const w = await world()
+    const [rp, other] = [await w.engine(), await w.engine()]
+    await (await rp.open(store)).set('k', 1)
+    for (const id of ['p0', 'p1', 'generations']) {
+      if (id !== 'generations') await expect(other.open(rows as Entity<unknown>, id)).rejects.toEqual(conflict)
+      await expect(rp.open(rows as Entity<unknown>, id)).rejects.toEqual(conflict)
+    }
+    await rp.close()
+    const later = await w.engine()
+    await expect(later.open(rows as Entity<unknown>, 'p0')).rejects.toEqual(conflict)
+    expect((await later.open(store)).get('k')).toBe(1)
+  })
+
+  it.each(Object.entries(tables))('keeps a state store from its place: %s', async (_, rows) => {
+    const w = await world()
+    const [rp, other] = [await w.engine(), await w.engine()]
+    const open = (engine: Reprise) => engine.open(rows as Entity<TableHandle<number>>, 'p1')
+    await (await open(rp)).set('k', 1)
+    await expect(other.open(store)).rejects.toEqual(conflict)
+    await expect(rp.open(store)).rejects.toEqual(conflict)
+    await rp.close()
+    const later = await w.engine()
+    await expect(later.open(store)).rejects.toEqual(conflict)
+    expect(await (await open(await w.engine())).get('k')).toBe(1)
+  })
+
+  it('of an earlier version opens as what it is opened as first, and stays that', async () => {
+    const w = await world()
+    const writer = await w.engine()
+    await (await writer.open(tables.table, 'p0')).set('k', 1)
+    await (await writer.open(stateStore<number>('s', { partitions: 2 }))).set('k', 2)
+    await withoutStored(writer)
+    await writer.close()
+    const rp = await w.engine()
+    expect((await rp.open(tables.table, 'p0')).get('k')).toBe(1)
+    expect((await rp.open(stateStore<number>('s', { partitions: 2 }))).get('k')).toBe(2)
+    await rp.close()
+    const later = await w.engine()
+    await expect(later.open(store)).rejects.toEqual(conflict)
+    await expect(later.open(table<number>('s'), 'p1')).rejects.toEqual(conflict)
   })
 })

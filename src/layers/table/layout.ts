@@ -6,6 +6,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/scope.ts'
+import { declarationOf, otherKind } from '../../engine/declaration.ts'
 import type { Host } from '../../engine/host.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import {
@@ -75,6 +76,13 @@ export async function layoutFor(engine: Host, name: string, partitions: number):
 function otherCount(name: string, known: number, partitions: number, isReplaced = false): RepriseError {
   const what = `state store ${name} lies in ${known} partitions, not ${partitions}: call its rescale(rp), or open it with ${known}`
   return new RepriseError('INVALID_ARGUMENT', what, { name, known, partitions, isReplaced })
+}
+
+/** A table that is open here under the id of a partition would not be taken, only shared. */
+export async function checkIsPartition(engine: Host, timeline: string): Promise<void> {
+  const head = await engine.head(timeline)
+  const declared = head && declarationOf(head.attributes)
+  if (declared?.kind === 'table') throw otherKind(timeline, declared.kind, 'state-store')
 }
 
 /**

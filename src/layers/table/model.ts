@@ -1,8 +1,9 @@
 // What tools know of tables and state stores.
 
 import type { Head } from '../../core/ports.ts'
+import { otherKind } from '../../engine/declaration.ts'
 import type { Engine, Fold } from '../../engine/definition.ts'
-import { hostOf } from '../../engine/host.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
 import type { Model } from '../../engine/model.ts'
 import { isOfStore } from './layout.ts'
 import type { TableState } from './state.ts'
@@ -32,8 +33,15 @@ export function tableModel(name: string, scope: string, fold: Fold<never>): Mode
     scope,
     fold: fold as unknown as Fold<unknown>,
     usual: usualPolicy,
+    mayBeOther: (timeline) => isOfStore(name, timeline),
     summarize: (state) => ({ rows: (state as TableState<unknown>).rows.size }),
   }
+}
+
+/** A state store of this name may be declared here, too: its partitions lie where tables of such ids would. */
+export function checkIsTable(engine: Host, timeline: string): void {
+  const known = engine.models.find(timeline)
+  if (known && known.kind !== tableKind.kind) throw otherKind(timeline, known.kind, tableKind.kind)
 }
 
 /** A partition lies where a table of that id would: its kind is always stored, so that one is not opened as the other. */

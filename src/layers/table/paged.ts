@@ -10,7 +10,7 @@ import type { Host } from '../../engine/host.ts'
 import { type Described, describes, idOf } from '../../engine/model.ts'
 import type { IndexFunction } from './indexes.ts'
 import { tablePrefix } from './layout.ts'
-import { tableModel } from './model.ts'
+import { checkIsTable, tableModel } from './model.ts'
 import { PagedTable } from './paged-handle.ts'
 import { openPaged } from './paged-open.ts'
 import { applyEntry, type TableState } from './state.ts'
@@ -68,6 +68,7 @@ export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): Page
     async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       engine.declare(described)
       const timeline = timelineId(idOf(prefix, id))
+      checkIsTable(engine, timeline)
       const tables = held.get(engine) ?? new Map<string, PagedTable<V>>()
       held.set(engine, tables)
       const shared = tables.get(timeline)

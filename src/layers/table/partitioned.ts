@@ -9,7 +9,16 @@ import { type Host, hostOf } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import { forgetGeneration } from '../../engine/tools/generations.ts'
 import type { TableHandle } from './handle.ts'
-import { catalogOf, confirmLive, type Layout, layoutFor, noteCount, partitionOf, partitionTimeline } from './layout.ts'
+import {
+  catalogOf,
+  checkIsPartition,
+  confirmLive,
+  type Layout,
+  layoutFor,
+  noteCount,
+  partitionOf,
+  partitionTimeline,
+} from './layout.ts'
 import { partitionModel } from './model.ts'
 import { type RescaleOptions, rescale } from './rescale.ts'
 import { type HandleOf, TableStandby } from './standby.ts'
@@ -65,6 +74,7 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
   const openOne = async (engine: Host, number: number, open: OpenOptions, layout: Layout) => {
     const timeline = partitionTimeline(name, layout.generation, checkPartition(number, partitions))
     const confirm = () => confirmLive(engine, layout, partitions, timeline)
+    await checkIsPartition(engine, timeline)
     const opened = await openTable(engine, timeline, fold, { ...model, confirm }, open, shared)
     try {
       await confirm()

@@ -13,7 +13,7 @@ import type { OpenTimeline } from '../../engine/timeline.ts'
 import { TableHandle, type TableModel } from './handle.ts'
 import type { IndexFunction } from './indexes.ts'
 import { tablePrefix } from './layout.ts'
-import { tableModel, usualPolicy } from './model.ts'
+import { checkIsTable, tableModel, usualPolicy } from './model.ts'
 import { TableStandby } from './standby.ts'
 import { applyEntry, initialState, type TableState } from './state.ts'
 import { type RowMigrations, rowVersions } from './versions.ts'
@@ -71,11 +71,13 @@ export function table<V>(name: string, options: TableOptions<V> = {}): TableDefi
     async standby(rp, id) {
       const engine = hostOf(rp)
       engine.declare(described)
+      checkIsTable(engine, idOf(prefix, id))
       const replica = await engine.follow(this, id)
       return new TableStandby(engine, replica, (open) => handleOf(engine, model, open, shared))
     },
     async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       engine.declare(described)
+      checkIsTable(engine, idOf(prefix, id))
       return await openTable(engine, idOf(prefix, id), fold, model, open, shared)
     },
   }

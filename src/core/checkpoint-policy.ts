@@ -9,6 +9,7 @@
 import { estimate, isAssumed, type MeasuredCosts } from './costs.ts'
 import { type Duration, formatMs, toMs } from './duration.ts'
 import { RepriseError } from './errors.ts'
+import { checkOptions, namesOf } from './options.ts'
 
 /** Several together: the first that fires wins. An empty policy: only by hand. */
 export interface CheckpointPolicy {
@@ -28,6 +29,15 @@ export interface CheckpointPolicy {
   /** After an entry of one of these types: milestones, irreversible calls. */
   readonly on?: readonly string[]
 }
+
+const knownTriggers = namesOf<CheckpointPolicy>({
+  every: true,
+  first: true,
+  each: true,
+  recoverWithin: true,
+  failureEvery: true,
+  on: true,
+})
 
 /** What happened since the last checkpoint. */
 export interface SinceCheckpoint {
@@ -135,6 +145,7 @@ export function dalyIntervalMs(checkpointMs: number, failureEveryMs: number): nu
 
 /** Refuses what makes no sense: called when a definition is made. */
 export function checkPolicy(policy: CheckpointPolicy): void {
+  checkOptions('checkpoint', policy, knownTriggers)
   const { every, first, each, recoverWithin, failureEvery } = policy
   for (const [name, entries] of Object.entries({ every, first })) {
     if (entries !== undefined && !(Number.isSafeInteger(entries) && entries >= 1)) {

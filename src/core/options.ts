@@ -28,6 +28,11 @@ export function checkOptions(
   }
 }
 
+/** The names of an options type, all of them: the compiler says which are missing. @example namesOf<{ id?: string }>({ id: true }) */
+export function namesOf<T>(names: { readonly [Name in keyof Required<T>]: true }): ReadonlySet<string> {
+  return new Set(Object.keys(names))
+}
+
 function inWords(known: ReadonlySet<string>): string {
   return `one of ${[...known].sort().join(', ')}`
 }

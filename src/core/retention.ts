@@ -10,6 +10,7 @@
 import type { ManifestId } from './coordinate.ts'
 import { type Duration, formatMs, toMs } from './duration.ts'
 import { RepriseError } from './errors.ts'
+import { checkOptions, namesOf } from './options.ts'
 import type { ManifestRecord } from './ports.ts'
 import { newestFirst } from './recovery.ts'
 import { isBadMark } from './validity.ts'
@@ -153,9 +154,25 @@ export interface ResolvedRetention {
   readonly forksMs: number | null
 }
 
+const known = namesOf<RetentionPolicy>({
+  checkpoints: true,
+  for: true,
+  hourly: true,
+  daily: true,
+  weekly: true,
+  history: true,
+  effects: true,
+  keys: true,
+  forks: true,
+  otherVersions: true,
+})
+const knownHistory = namesOf<{ readonly for: Duration }>({ for: true })
+
 /** Fills in the defaults and refuses what makes no sense: called when a definition is made, too. */
 export function resolveRetention(policy: RetentionPolicy): ResolvedRetention {
+  checkOptions('retain', policy, known)
   const { history = 'all' } = policy
+  if (typeof history === 'object') checkOptions('retain.history', history, knownHistory)
   if (history !== 'all' && history !== 'needed' && typeof history !== 'object') {
     throw new RepriseError('INVALID_ARGUMENT', `retain.history is 'all', 'needed' or { for }`, {
       given: String(history),

@@ -5,6 +5,7 @@ import type { CheckpointPolicy } from '../core/checkpoint-policy.ts'
 import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Upcasters } from '../core/fold.ts'
+import { namesOf } from '../core/options.ts'
 import type { Attribute } from '../core/ports.ts'
 import type { RetentionPolicy } from '../core/retention.ts'
 import type { Validity } from '../core/validity.ts'
@@ -47,6 +48,15 @@ export interface OpenOptions {
   readonly mustExist?: boolean
   readonly signal?: AbortSignal
 }
+
+export const openOptions = namesOf<OpenOptions>({
+  takeover: true,
+  wait: true,
+  shared: true,
+  evenInvalid: true,
+  mustExist: true,
+  signal: true,
+})
 
 /** How long a write tries to get its turn. */
 export const turnWaitMs = 30_000

@@ -14,6 +14,7 @@ import {
   type Reversal,
 } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
+import { checkOptions, namesOf } from '../core/options.ts'
 import type { Hash } from '../core/ports.ts'
 import type { NewEntry } from './entry.ts'
 import type { Kernel } from './kernel.ts'
@@ -40,6 +41,14 @@ export interface EffectOptions<T> {
   readonly inDoubt?: 'retry' | 'hold' | ((key: string) => Promise<Probed<T>>)
   readonly signal?: AbortSignal
 }
+
+const knownOptions = namesOf<EffectOptions<unknown>>({
+  id: true,
+  input: true,
+  reversal: true,
+  inDoubt: true,
+  signal: true,
+})
 
 /** What it needs of the timeline that it belongs to. */
 interface EffectsTimeline {
@@ -86,6 +95,7 @@ export class Effects {
 
   /** @example await c.effects.run('charge', ({ key }) => bank.charge(100, { idempotencyKey: key })) */
   async run<T>(name: string, call: (effect: EffectCall) => Promise<T> | T, options: EffectOptions<T> = {}): Promise<T> {
+    checkOptions('effect', options, knownOptions)
     const id = options.id ?? name
     const known = this.get(id)
     if (known?.outcome === 'done') return known.result as T

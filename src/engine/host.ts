@@ -4,6 +4,7 @@
 import type { CheckpointPolicy } from '../core/checkpoint-policy.ts'
 import { type Coordinate, type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
+import { checkOptions } from '../core/options.ts'
 import type { Commit, Head, Outcome, OutgoingMessage, TimelineQuery } from '../core/ports.ts'
 import { type Savepoint, type SavepointOptions, savepointAside } from './checkpoint/savepoint.ts'
 import { Dispatcher, type Handler, type ServeOptions } from './commit/dispatcher.ts'
@@ -19,6 +20,7 @@ import {
   isHost,
   type LayerHost,
   type OpenOptions,
+  openOptions,
   opens,
 } from './definition.ts'
 import type { Events } from './events.ts'
@@ -89,6 +91,7 @@ export class Host implements Engine, LayerHost {
   async open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Promise<Handle> {
     this.check()
     checkDefinition(definition, opens, 'open()')
+    checkOptions('open()', options, openOptions)
     if (options.shared && !definition.canShare) {
       const what = `${definition.name} has one owner at a time and cannot be opened as shared; give { wait } or { takeover }`
       throw new RepriseError('INVALID_ARGUMENT', what, { name: definition.name })

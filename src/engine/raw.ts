@@ -6,6 +6,7 @@ import { type Coordinate, timelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../core/fold.ts'
+import { checkOptions, namesOf } from '../core/options.ts'
 import { type RetentionPolicy, resolveRetention } from '../core/retention.ts'
 import type { Validity } from '../core/validity.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from './checkpoint/checkpointer.ts'
@@ -82,12 +83,27 @@ export interface TimelineDefinition<State, E extends { readonly type: string }>
   handle(open: never): TimelineHandle<State, E>
 }
 
+const known = namesOf<TimelineOptions<unknown, never>>({
+  initial: true,
+  apply: true,
+  erased: true,
+  immutable: true,
+  version: true,
+  checkpoint: true,
+  retain: true,
+  upcasters: true,
+  migrations: true,
+  authority: true,
+  valid: true,
+})
+
 /** @example timeline('counter', { initial: () => ({ total: 0 }), apply: (s, e: { type: 'added'; by: number }) => ({ total: s.total + e.by }) }) */
 export function timeline<State, E extends { readonly type: string }>(
   name: string,
   options: TimelineOptions<State, E>,
 ): TimelineDefinition<State, E> {
   checkFirstSegment('timeline', name)
+  checkOptions(`timeline ${name}`, options, known)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   if (options.upcasters) checkUpcasters(options.upcasters)
@@ -154,6 +170,8 @@ export interface AppendOptions {
   readonly signal?: AbortSignal
 }
 
+const knownAppend = namesOf<AppendOptions>({ key: true, expect: true, signal: true })
+
 export interface Appended {
   readonly seq: number
   readonly isDuplicate: boolean
@@ -218,6 +236,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
   append(entries: E | readonly E[] | Make<State, E>, options: AppendOptions = {}): Promise<Appended> {
     const { key, signal, expect } = options
     try {
+      checkOptions('append', options, knownAppend)
       const make = typeof entries === 'function' ? (entries as Make<State, E>) : null
       if (this.#shared) {
         const { writer } = this.#shared

@@ -5,6 +5,7 @@ import { type Coordinate, timelineId, toHex } from '../core/coordinate.ts'
 import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
+import { checkCall } from './call-options.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions } from './checkpoint/savepoint.ts'
 import {
   checkDefinition,
@@ -127,6 +128,7 @@ export class Reprise extends StoreTools {
    */
   async rollback(where: Where, options: OpenOptions = {}): Promise<Rollback> {
     this.#host.check()
+    checkCall('rollback', options)
     checkWhere(where)
     const { model, head } = await this.#target(where.timeline)
     if (!model?.actions?.rollback) return await this.#host.rollbackTimeline(where, options)
@@ -137,12 +139,14 @@ export class Reprise extends StoreTools {
 
   override async collect(options: CollectOptions = {}): Promise<CollectReport> {
     this.#host.check()
+    checkCall('collect', options)
     await this.groups.expire()
     return await super.collect(options)
   }
 
   /** A checkpoint that is kept until it is released. */
   async savepoint(where: Where, options: SavepointOptions = {}): Promise<Savepoint> {
+    checkCall('savepoint', options)
     return await this.#host.savepoint(where, options)
   }
 
@@ -158,6 +162,7 @@ export class Reprise extends StoreTools {
     options: ExportOptions = {},
   ): Promise<{ coordinate: Coordinate; bytes: number }> {
     this.#host.check()
+    checkCall('export', options)
     checkWhere(where)
     refuseOfStore(where.timeline)
     return await exportTimeline(this.#host.kernel, where, path, options)
@@ -166,6 +171,7 @@ export class Reprise extends StoreTools {
   /** What was exported, or moved out, as it stood: what waits for it and its wakeup come along. The first of the file. */
   async import(path: string, options: ImportOptions = {}): Promise<Imported> {
     this.#host.check()
+    checkCall('import', options)
     return await importHere(this.#host, path, options)
   }
 
@@ -175,6 +181,7 @@ export class Reprise extends StoreTools {
    */
   async move(timeline: string, to: string | Engine, options: MoveOptions = {}): Promise<Moved> {
     this.#host.check()
+    checkCall('move', options)
     return await move(this.#host, timelineId(timeline), typeof to === 'string' ? to : hostOf(to), options)
   }
 
@@ -208,6 +215,7 @@ export class Reprise extends StoreTools {
     id: string | undefined,
     options: FollowOptions = {},
   ): Promise<Replica<State, Handle>> {
+    checkCall('follow', options)
     return await this.#host.follow(definition, id, options)
   }
 
@@ -225,6 +233,7 @@ export class Reprise extends StoreTools {
 
   /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */
   async send(timeline: string, kind: string, data: unknown, options: { readonly id?: string } = {}): Promise<string> {
+    checkCall('send', options)
     return await this.#host.send(timeline, kind, data, options)
   }
 
@@ -251,9 +260,10 @@ export class Reprise extends StoreTools {
    * Lets go of everything that is open, then of the store. `grace`: how long calls in flight may take to come to an end; a
    * second for the steps of workflows if left out.
    */
-  close(options: { readonly grace?: Duration } = {}): Promise<void> {
+  async close(options: { readonly grace?: Duration } = {}): Promise<void> {
+    checkCall('close', options)
     const graceMs = options.grace === undefined ? null : toMs(options.grace, 'grace')
-    return this.#host.close(graceMs)
+    await this.#host.close(graceMs)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

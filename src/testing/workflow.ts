@@ -2,6 +2,7 @@
 // to crash at any point and come back. It needs no test runner; everything real but time and the store.
 
 import { type Duration, toMs } from '../core/duration.ts'
+import { checkOptions, namesOf } from '../core/options.ts'
 import type { Store } from '../core/ports.ts'
 import type { Workable } from '../engine/definition.ts'
 import { hostOf } from '../engine/host.ts'
@@ -40,6 +41,15 @@ export interface KitOptions {
   readonly onCommit?: (n: number) => void
 }
 
+const known = namesOf<KitOptions>({
+  work: true,
+  startAt: true,
+  crashAt: true,
+  slowness: true,
+  planted: true,
+  onCommit: true,
+})
+
 export class Crashed extends Error {
   override readonly name: string = 'Crashed'
 }
@@ -67,6 +77,7 @@ export class WorkflowKit {
   #waitedFor = -1
 
   constructor(options: KitOptions = {}) {
+    checkOptions('WorkflowKit', options, known)
     this.#options = options
     this.clock = new VirtualClock(Number(options.startAt ?? Date.UTC(2026, 0, 1)))
     for (const definition of options.work ?? []) this.#definitions.add(definition)

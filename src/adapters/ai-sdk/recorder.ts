@@ -7,6 +7,7 @@ import type { LanguageModelMiddleware, Tool, ToolExecutionOptions } from 'ai'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Effects } from '../../engine/effects.ts'
 import type { Host } from '../../engine/host.ts'
@@ -31,6 +32,8 @@ export interface RecorderOptions {
   readonly similarCalls?: 'conflict' | 'new'
 }
 
+const known = namesOf<RecorderOptions>({ similarCalls: true })
+
 interface RunState {
   readonly calls: number
   /** How often the run was rolled back: after it, the program asks and acts anew. */
@@ -53,6 +56,7 @@ const fold: Fold<RunState> = {
 /** A definition of recorded runs. @example const recorder = await rp.open(record('chat'), 'conversation-7') */
 export function record(name: string, options: RecorderOptions = {}): Entity<Recorder> {
   const prefix = `ai-sdk/${checkName('recorder', name)}/`
+  checkOptions(`recorder ${name}`, options, known)
   return {
     name,
     async [opens](engine: Host, id: string | undefined, open: OpenOptions) {

@@ -15,6 +15,7 @@ import {
 } from '@langchain/langgraph-checkpoint'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Engine, Fold } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { checkFirstSegment } from '../../engine/kinds.ts'
@@ -44,6 +45,8 @@ export interface RepriseSaverOptions {
   readonly openThreadsMax?: number
 }
 
+const known = namesOf<RepriseSaverOptions>({ name: true, serde: true, ttl: true, openThreadsMax: true })
+
 /** Tuples of a list that are taken from the state at once. */
 const pageSize = 32
 
@@ -58,6 +61,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
 
   constructor(rp: Engine, options: RepriseSaverOptions = {}) {
     super(options.serde)
+    checkOptions('saver', options, known)
     const engine = hostOf(rp)
     const { hash, limits } = engine.kernel
     const name = checkFirstSegment('saver', options.name ?? 'langgraph', 'langgraph')

@@ -18,6 +18,7 @@ import {
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { SharedTimeline } from '../../engine/commit/shared-timeline.ts'
 import type { Engine, Fold } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
@@ -32,6 +33,8 @@ export interface RepriseStoreOptions {
   /** Namespaces that this process keeps open at once; 100 if left out. */
   readonly openNamespacesMax?: number
 }
+
+const known = namesOf<RepriseStoreOptions>({ name: true, openNamespacesMax: true })
 
 interface Stored {
   readonly value: Record<string, unknown>
@@ -70,6 +73,7 @@ export class RepriseStore extends BaseStore {
 
   constructor(rp: Engine, options: RepriseStoreOptions = {}) {
     super()
+    checkOptions('store', options, known)
     const engine = hostOf(rp)
     this.#engine = engine
     const name = checkFirstSegment('store', options.name ?? 'langgraph-store', 'langgraph-store')

@@ -5,6 +5,7 @@ import type { AgentInputItem, Session } from '@openai/agents'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { SharedTimeline } from '../../engine/commit/shared-timeline.ts'
 import type { Engine, Fold } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
@@ -16,6 +17,8 @@ export interface RepriseSessionOptions {
   /** First part of the timeline's id; 'openai-agents' if left out. */
   readonly name?: string
 }
+
+const known = namesOf<RepriseSessionOptions>({ name: true })
 
 interface State {
   readonly items: Keyed<AgentInputItem>
@@ -77,6 +80,7 @@ export class RepriseSession implements Session {
   readonly #timeline: SharedTimeline<State>
 
   constructor(rp: Engine, id: string, options: RepriseSessionOptions = {}) {
+    checkOptions('session', options, known)
     const engine = hostOf(rp)
     const name = checkFirstSegment('session', options.name ?? 'openai-agents', 'openai-agents')
     const prefix = `${name}/`

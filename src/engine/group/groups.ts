@@ -4,6 +4,7 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { idBelow } from '../../core/scope.ts'
 import { checkName } from '../definition.ts'
 import type { Host } from '../host.ts'
@@ -29,6 +30,9 @@ export interface CaptureOptions {
   /** Given up likewise. */
   readonly signal?: AbortSignal
 }
+
+const captureOptions = namesOf<CaptureOptions>({ timeout: true, signal: true })
+const restoreOptions = namesOf<GroupRestoreOptions>({ takeover: true, wait: true, signal: true })
 
 export interface GroupCut {
   readonly name: string
@@ -63,6 +67,7 @@ export class Groups {
   /** All members in one moment, with the mail between them. @example await rp.groups.capture('before-release', [a, b, c]) */
   async capture(name: string, members: readonly string[], options: CaptureOptions = {}): Promise<GroupCut> {
     checkName('cut', name)
+    checkOptions('groups.capture()', options, captureOptions)
     const timeoutMs = toMs(options.timeout ?? '30s', 'timeout')
     return shown(name, await captureCut(this.#engine, name, members, timeoutMs, options.signal))
   }
@@ -101,11 +106,13 @@ export class Groups {
 
   /** All members go back, together: to a cut, or to the recovery line of their own checkpoints. */
   async restore(target: GroupTarget, options: GroupRestoreOptions = {}): Promise<GroupRestored> {
+    checkOptions('groups.restore()', options, restoreOptions)
     return await restoreGroup(this.#engine, target, options)
   }
 
   /** Goes on with a restore that was interrupted. */
   async resume(id: string, options: GroupRestoreOptions = {}): Promise<GroupRestored> {
+    checkOptions('groups.resume()', options, restoreOptions)
     return await resumeRestore(this.#engine, id, options)
   }
 

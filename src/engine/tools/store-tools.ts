@@ -13,6 +13,7 @@ import type {
   TimelineQuery,
   WorkerRow,
 } from '../../core/ports.ts'
+import { checkCall } from '../call-options.ts'
 import { behind, type Engine } from '../definition.ts'
 import { type Host, ledgerOnly } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
@@ -53,19 +54,23 @@ export class StoreTools implements Engine {
 
   /** The whole store as one file; asked again after an interruption, it goes on where it was. See docs/guides/backup.md. */
   async backup(path: string, options: BackupOptions = {}): Promise<BackupReport> {
+    checkCall('backup', options)
     return await backup(this.#kernel, path, options)
   }
 
   /** A backup into an empty store, of any kind; asked again after an interruption, it goes on where it was. */
   async restore(path: string, options: BackupOptions = {}): Promise<RestoreReport> {
+    checkCall('restore', options)
     return await restoreBackup(this.#kernel, path, options)
   }
 
   async verify(options: VerifyOptions = {}): Promise<VerifyReport> {
+    checkCall('verify', options)
     return await verify(this.#kernel, options, otherPlaces)
   }
 
   async drill(options: DrillOptions = {}): Promise<DrillReport> {
+    checkCall('drill', options)
     return await drill(this.#kernel, (head) => this.#host.models.foldOf(head.timeline), options)
   }
 
@@ -74,6 +79,7 @@ export class StoreTools implements Engine {
    * asked for again. See docs/guides/encryption.md.
    */
   async rekey(options: RekeyOptions = {}): Promise<RekeyReport> {
+    checkCall('rekey', options)
     return await rekey(this.#kernel, options, async () => {
       let rows = 0
       const all = new Set(this.#host.models.all().flatMap(({ seals }) => seals ?? []))
@@ -97,6 +103,7 @@ export class StoreTools implements Engine {
   }
 
   async collect(options: CollectOptions = {}): Promise<CollectReport> {
+    checkCall('collect', options)
     return await collect(this.#kernel, options)
   }
 
@@ -105,6 +112,7 @@ export class StoreTools implements Engine {
    * forks, savepoints, unread mail, cursors.
    */
   async delete(timeline: string, options: DeleteOptions = {}): Promise<DeleteReport> {
+    checkCall('delete', options)
     return await deleteTimeline(this.#kernel, timeline, options)
   }
 
@@ -113,6 +121,7 @@ export class StoreTools implements Engine {
    * an interruption, it goes on.
    */
   async erase(timeline: string, options: DeleteOptions = {}): Promise<EraseReport> {
+    checkCall('erase', options)
     return await eraseTimeline(this.#kernel, timeline, options)
   }
 
@@ -122,6 +131,7 @@ export class StoreTools implements Engine {
    * @example await rp.eraseEntries('notes/ann', { where: { fields: { email: 'ann@example.com' } }, dryRun: true })
    */
   async eraseEntries(timeline: string, options: EraseEntriesOptions): Promise<EraseEntriesReport> {
+    checkCall('eraseEntries', options)
     return await eraseEntries(this.#kernel, timeline, options)
   }
 
@@ -142,6 +152,7 @@ export class StoreTools implements Engine {
 
   /** A person says that a checkpoint is bad: it is not restored from until a person takes the mark back. */
   async markCheckpoint(timeline: string, checkpoint: string, bad: BadCheckpoint): Promise<void> {
+    checkCall('markCheckpoint', bad)
     await markBad(this.#kernel, timeline, checkpoint, bad)
   }
 
@@ -156,6 +167,7 @@ export class StoreTools implements Engine {
 
   /** What happened: recoveries, fallbacks, drills, failed checkpoints, repairs; the newest that match, oldest first. */
   async log(filter: ReportFilter = {}): Promise<Report[]> {
+    checkCall('log', filter)
     return await readReports(this.#kernel, filter)
   }
 
@@ -165,11 +177,13 @@ export class StoreTools implements Engine {
 
   /** All that match, in id order; with `limit` the first so many. Too many to hold at once: LIMIT_EXCEEDED, use `each`. */
   async list(query: Partial<TimelineQuery> = {}): Promise<Head[]> {
+    checkCall('list', query)
     return await this.#host.list(query)
   }
 
   /** All that match, one after another, however many there are. */
   each(query: Omit<Partial<TimelineQuery>, 'limit'> = {}): AsyncGenerator<Head> {
+    checkCall('each', query)
     return this.#host.each(query)
   }
 
@@ -185,6 +199,7 @@ export class StoreTools implements Engine {
     after: FeedPosition,
     options: { readonly prefixes?: readonly string[]; readonly limit?: number } = {},
   ): Promise<FeedPage> {
+    checkCall('feed', options)
     const { prefixes, limit = 1000 } = options
     return await this.#kernel.store.feed(after, prefixes ? { prefixes } : {}, limit)
   }

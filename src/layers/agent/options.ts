@@ -1,5 +1,6 @@
 // What is given to a session's methods, and what they give back.
 
+import { namesOf } from '../../core/options.ts'
 import type { Message, Model, Settings, Usage } from './message.ts'
 import type { SessionRollbackPlan } from './rollback.ts'
 import { messagesOfTurn, place, type SessionState, type Waiting } from './state.ts'
@@ -13,6 +14,8 @@ export interface TurnOptions<Data> {
   readonly workspace?: WorkspaceOptions
   readonly signal?: AbortSignal
 }
+
+export const turnOptions = namesOf<TurnOptions<unknown>>({ key: true, model: true, workspace: true, signal: true })
 
 export interface TurnResult {
   readonly turn: number
@@ -31,6 +34,13 @@ export interface RollbackOptions {
   /** Made what it was at that point. */
   readonly workspace?: WorkspaceOptions
 }
+
+export const rollbackOptions = namesOf<RollbackOptions>({
+  settings: true,
+  because: true,
+  again: true,
+  workspace: true,
+})
 
 export interface SessionRollback {
   readonly plan: SessionRollbackPlan

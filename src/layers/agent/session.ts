@@ -3,6 +3,7 @@
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
 import type { Effects } from '../../engine/effects.ts'
@@ -14,7 +15,15 @@ import { type CallOutcome, callTool, throwIfAborted, unlessAborted } from './cal
 import { type Verdict, writeDecision } from './decision.ts'
 import { type Group, type Received, receiveMail, sendMail } from './group.ts'
 import type { Message, Model, Settings, Usage } from './message.ts'
-import { type RollbackOptions, resultOf, type SessionRollback, type TurnOptions, type TurnResult } from './options.ts'
+import {
+  type RollbackOptions,
+  resultOf,
+  rollbackOptions,
+  type SessionRollback,
+  type TurnOptions,
+  type TurnResult,
+  turnOptions,
+} from './options.ts'
 import type { SessionRollbackPlan } from './rollback.ts'
 import { runTurn, takeDecisions } from './run.ts'
 import { SessionTimeline } from './session-timeline.ts'
@@ -98,6 +107,7 @@ export class Session<Data> {
 
   /** Runs one turn: asks the model, makes its calls, until it is done or a person is needed. */
   async turn(input: unknown, options: TurnOptions<Data> = {}): Promise<TurnResult> {
+    checkOptions('turn', options, turnOptions)
     return await this.#giveUpOn(options.signal, () => this.#turn(input, options))
   }
 
@@ -116,6 +126,7 @@ export class Session<Data> {
 
   /** Goes on with what a crash, a disconnect or an approval left. Nothing that is on record is done again. */
   async resume(options: TurnOptions<Data> = {}): Promise<TurnResult> {
+    checkOptions('resume', options, turnOptions)
     return await this.#giveUpOn(options.signal, () => this.#resume(options))
   }
 
@@ -191,6 +202,7 @@ export class Session<Data> {
   }
 
   async #rollback(plan: SessionRollbackPlan, options: RollbackOptions): Promise<SessionRollback> {
+    checkOptions('rollback', options, rollbackOptions)
     await this.#abandoned
     if (plan.inDoubt.length > 0) {
       const [first] = plan.inDoubt

@@ -3,6 +3,7 @@
 // a capture under these rules could not have known it.
 
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { shown } from '../../core/tree-path.ts'
 import type { Folder } from '../../engine/tree/folder.ts'
 import type { Choice } from '../../engine/tree/scan.ts'
@@ -19,6 +20,8 @@ export interface WorkspaceOptions {
   /** 256 MiB if left out. */
   readonly totalBytesMax?: number
 }
+
+const known = namesOf<WorkspaceOptions>({ directory: true, ignore: true, fileBytesMax: true, totalBytesMax: true })
 
 interface Layer {
   readonly base: string
@@ -65,6 +68,7 @@ export function isIgnoredByOptions(options: WorkspaceOptions, path: string): boo
 
 /** A store that lies in the workspace is not captured into itself, nor written over by a restore. */
 function rulesOf(options: WorkspaceOptions): Rules {
+  checkOptions('workspace', options, known)
   return parseIgnore(['.git/', '.reprise/', ...(options.ignore ?? [])].join('\n'))
 }
 

@@ -7,6 +7,7 @@ import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkUpcasters, type Upcasters, upcast } from '../../core/fold.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Sql } from '../../core/ports.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import type { Validity } from '../../core/validity.ts'
@@ -103,6 +104,7 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
   options: AggregateOptions<State, Evolve, Decide>,
 ): AggregateDefinition<State, Evolve, Decide> {
   checkName('aggregate', name)
+  checkOptions(`aggregate ${name}`, options, known)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   if (options.upcasters) checkUpcasters(options.upcasters)
@@ -161,6 +163,21 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
     },
   }
 }
+
+const known = namesOf<AggregateOptions<unknown, never, never>>({
+  initial: true,
+  evolve: true,
+  decide: true,
+  erased: true,
+  version: true,
+  checkpoint: true,
+  immutable: true,
+  retain: true,
+  valid: true,
+  migrations: true,
+  upcasters: true,
+  inline: true,
+})
 
 /** The options with the author's types set aside. */
 type PlainOptions<State> = Omit<AggregateOptions<State, never, never>, 'evolve' | 'decide' | 'inline'> &

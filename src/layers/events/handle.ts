@@ -2,6 +2,7 @@
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { StateAt } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
@@ -11,6 +12,8 @@ import type { Mailroom } from './mailroom.ts'
 import type { OpenAggregate } from './open-aggregate.ts'
 import { type Personal, reveal, shred } from './personal.ts'
 import type { CommandOptions, Done, EventOf, InputArgs, Model } from './types.ts'
+
+const known = namesOf<CommandOptions>({ id: true, expect: true, meta: true, signal: true })
 
 export class AggregateHandle<State, Evolve, Decide> {
   readonly id: string
@@ -57,6 +60,7 @@ export class AggregateHandle<State, Evolve, Decide> {
     ...args: InputArgs<Decide, Name>
   ): Promise<Done<State, EventOf<Evolve>>> {
     const [input, options = {}] = args as [unknown, CommandOptions?]
+    checkOptions(`command ${command}`, options, known)
     this.#check()
     return this.#live.command(command, input, options)
   }
@@ -72,6 +76,7 @@ export class AggregateHandle<State, Evolve, Decide> {
     if (!Number.isSafeInteger(seq) || seq < 1 || seq > this.seq) {
       throw new RepriseError('OUT_OF_RANGE', `${this.timeline} has no event ${seq} to correct`, { seq, head: this.seq })
     }
+    checkOptions('correct', options, known)
     const list = Array.isArray(events) ? events : [events]
     return await this.#live.append(list, { ...options, meta: { ...options.meta, corrects: seq, reason } })
   }

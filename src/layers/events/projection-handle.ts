@@ -2,6 +2,7 @@
 // one, catches up, and takes its place in one step. Readers never see a half-built one.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { ResolvedRetry } from '../../core/retry.ts'
 import type { Host } from '../../engine/host.ts'
 import { isSame, type Quarantined, type Sink } from '../../engine/subscription/sink.ts'
@@ -45,6 +46,9 @@ export interface RebuildOptions {
   /** Stops building with ABORTED; the next rebuild goes on from there. */
   readonly signal?: AbortSignal
 }
+
+const knownRebuild = namesOf<RebuildOptions>({ onProgress: true, onSwap: true, keepOld: true, signal: true })
+const knownCatchUp = namesOf<CatchUpOptions>({ signal: true, timeout: true })
 
 interface Running<State> {
   readonly generation: number
@@ -124,6 +128,7 @@ export class ProjectionHandle<State> {
    * partitions: read what you wrote. What lies in memory elsewhere counts once it is in a checkpoint there.
    */
   async catchUp(options: CatchUpOptions = {}): Promise<State> {
+    checkOptions(`catchUp of ${this.name}`, options, knownCatchUp)
     for (;;) {
       const { runners } = this.#running
       try {
@@ -165,6 +170,7 @@ export class ProjectionHandle<State> {
    * crash cut off is gone on with.
    */
   async rebuild(options: RebuildOptions = {}): Promise<void> {
+    checkOptions(`rebuild of ${this.name}`, options, knownRebuild)
     if (this.#isRebuilding) throw new RepriseError('CONFLICT', `${this.name} is being rebuilt already`)
     this.#isRebuilding = true
     let next: Running<State>
@@ -182,6 +188,7 @@ export class ProjectionHandle<State> {
 
   /** In another number of partitions than the live generation has: made beside it, from the first event, and swapped. */
   static async rescale<State>(engine: Host, model: ProjectionModel<State>, options: RebuildOptions): Promise<void> {
+    checkOptions(`rescale of ${model.name}`, options, knownRebuild)
     const { live } = await readBuilds(engine, catalogOf(model.name), model.version)
     if ((await partitionsOf(engine, model, live)) === model.partitions) return
     const next = await makeGeneration(engine, model, live, options)

@@ -92,7 +92,8 @@ export function consumer<const Sources extends readonly From[]>(
     types: types && new Set(types),
     readers,
   }) as unknown as Source<Item>
-  const resolved = { ...resolveJob<Item>(name, { ...rest, source }), cursorName: cursorOf(name) }
+  const policies = { ...(checkpoint && { checkpoint }), ...(retain && { retain }) }
+  const resolved = { ...resolveJob<Item>(name, { ...rest, ...policies, source }), cursorName: cursorOf(name) }
   const fold = jobFold({ checkpoint, retain: retain ?? { history: 'needed' } })
   return { ...defineJob(name, resolved, fold, 'consumer'), prefixes }
 }

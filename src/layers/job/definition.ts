@@ -1,5 +1,6 @@
 // job(): the definition a user writes, as a plain value that the engine can run and work.
 
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute, Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
@@ -23,6 +24,8 @@ export interface RunOptions {
   /** Fires: as stop(). */
   readonly signal?: AbortSignal
 }
+
+const knownRun = namesOf<RunOptions>({ report: true, signals: true, attributes: true, signal: true })
 
 export interface JobDefinition<T> extends Process<unknown, JobRun<T>, RunOptions>, Workable, Described {
   readonly kind: 'job'
@@ -71,6 +74,7 @@ export function defineJob<T>(
     job: resolved,
     timelines: timelinesOf(name, resolved.shards),
     async [runs](engine: Host, input, options) {
+      checkOptions(`run of ${name}`, options, knownRun)
       const run = live.get(engine) ?? start(engine, { input, attributes: options.attributes ?? {} })
       if (options.report) attachReporter(run, options.report)
       if (options.signals) stopOnSignals(run)

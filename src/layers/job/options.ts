@@ -94,6 +94,7 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
   check(order === 'kept' || order === 'any', "order is 'kept' or 'any'")
   check(!(order === 'kept' && concurrency > 1), "order: 'kept' does one item after another: leave concurrency out")
   check(!(order === 'kept' && shards > 1), "order: 'kept' needs one shard")
+  checkOptions(`job ${name}: batch`, batch, new Set(['size', 'wait']))
   check(isCount(batch.size ?? 100, concurrencyMax), 'batch.size is a whole number from 1 on')
   check(isCount(crashesMax, Number.MAX_SAFE_INTEGER), 'crashesMax must be a whole number from 1 on')
   if (options.checkpoint) checkPolicy(options.checkpoint)

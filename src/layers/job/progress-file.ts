@@ -6,6 +6,7 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { checkName, type Engine } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
@@ -68,6 +69,8 @@ export interface ImportOptions {
   readonly from?: string
 }
 
+const known = namesOf<ImportOptions>({ key: true, shards: true, from: true })
+
 export interface ImportReport {
   readonly lines: number
   readonly added: number
@@ -86,6 +89,7 @@ export async function importProgress(
 ): Promise<ImportReport> {
   const engine = hostOf(rp)
   checkName('job', job)
+  checkOptions(`progress of ${job}`, options, known)
   const { shards = 1, from = 'a progress file' } = options
   const open: OpenTimeline<JobState>[] = []
   const fold = jobFold()

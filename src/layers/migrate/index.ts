@@ -7,7 +7,7 @@ import { checkName, type Process, runs } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import { migrateModel } from './model.ts'
-import { type MigrateOptions, MigrateRun } from './run.ts'
+import { type MigrateOptions, MigrateRun, migrateOptions } from './run.ts'
 import { migrateFold } from './state.ts'
 import { checkSteps, type Step, stepsFrom } from './steps.ts'
 
@@ -49,6 +49,7 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
     prefix,
     fold: migrateFold,
     async [runs](engine: Host, _input: void, run: MigrateOptions) {
+      checkOptions(`run of ${name}`, run, migrateOptions)
       engine.declare(model)
       // A folder is read when it is run, so that a long-lived program sees new files.
       const steps = checkSteps(name, options.steps ?? stepsFrom(options.folder!))

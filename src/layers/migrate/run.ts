@@ -3,6 +3,7 @@
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { namesOf } from '../../core/options.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import { unlessAborted } from '../../engine/aborting.ts'
@@ -25,6 +26,8 @@ export interface MigrateOptions {
   /** Searchable, on the timeline of the migrations. */
   readonly attributes?: Readonly<Record<string, Attribute>>
 }
+
+export const migrateOptions = namesOf<MigrateOptions>({ dryRun: true, wait: true, signal: true, attributes: true })
 
 export interface MigrateReport {
   /** 'stopped': it was asked to stop, and steps are left. */

@@ -6,6 +6,7 @@
 
 import { type Coordinate, fromHex, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import type { Validity } from '../../core/validity.ts'
 import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
@@ -31,11 +32,20 @@ export interface SaveOptions<T = unknown> {
   readonly valid?: Validity<T>
 }
 
+const known = namesOf<SaveOptions>({ keep: true, version: true, upcasters: true, valid: true })
+
 export interface PutOptions {
   readonly label?: string
   /** Stays until it is released. */
   readonly pin?: boolean
   readonly signal?: AbortSignal
+}
+
+const knownPut = namesOf<PutOptions>({ label: true, pin: true, signal: true })
+
+function checkedPut(options: PutOptions): PutOptions {
+  checkOptions('put', options, knownPut)
+  return options
 }
 
 export interface SaveDefinition<T> extends Entity<SaveHandle<T>>, Described {
@@ -55,6 +65,7 @@ const putAttempts = 5
 /** @example const weights = await rp.open(save<Model>('training', { keep: 5 })) */
 export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinition<T> {
   checkName('save', name)
+  checkOptions(`save ${name}`, options, known)
   const prefix = `save/${name}`
   const model = modelOf(name, prefix, options)
   const fold: Fold<unknown> = {
@@ -135,7 +146,7 @@ export class SaveHandle<T> extends SaveReader<T> {
 
   /** Durable, read back and visible when it resolves. */
   put(value: T, options: PutOptions = {}): Promise<SavedInfo> {
-    return this.#inTurn(() => this.#put({ kind: 'value', value }, null, options))
+    return this.#inTurn(() => this.#put({ kind: 'value', value }, null, checkedPut(options)))
   }
 
   /**
@@ -143,12 +154,13 @@ export class SaveHandle<T> extends SaveReader<T> {
    * @example await weights.putStream(createReadStream('model.bin'), { step: 4000 } as Model)
    */
   putStream(source: ByteSource, value?: T, options: PutOptions = {}): Promise<SavedInfo> {
-    return this.#inTurn(() => this.#put({ kind: 'bytes', value }, source, options))
+    return this.#inTurn(() => this.#put({ kind: 'bytes', value }, source, checkedPut(options)))
   }
 
   /** Makes an older save the newest one again. Costs no chunk. */
   restore(id: string, options: PutOptions = {}): Promise<SavedInfo> {
     return this.#inTurn(async () => {
+      checkedPut(options)
       const record = await this.find(id)
       this.#refuseInvalid((await this.load(id)).value)
       const { parts } = readManifest(this.kernel, record)

@@ -4,6 +4,7 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Kernel } from '../../engine/kernel.ts'
@@ -14,7 +15,7 @@ import { Endings } from './endings.ts'
 import { Index, type IndexFunction, type Term, type TermRange } from './indexes.ts'
 import { tablePrefix } from './layout.ts'
 import { type Offset, observer, type RowObserver, type TableState } from './state.ts'
-import type { SetOptions, Transaction, View } from './transaction.ts'
+import { knownSet, type SetOptions, type Transaction, type View } from './transaction.ts'
 import { type Change, Watchers } from './watchers.ts'
 import { TableWriter } from './writer.ts'
 
@@ -127,6 +128,7 @@ export class TableHandle<V> {
   }
 
   async set(key: string, value: V, options: SetOptions = {}): Promise<void> {
+    checkOptions('set', options, knownSet)
     this.#check()
     await this.#submit((tx) => tx.set(key, value, options))
   }

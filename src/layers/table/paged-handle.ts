@@ -4,6 +4,7 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Fold } from '../../engine/definition.ts'
@@ -23,7 +24,7 @@ import type { PagedBuffer, PagedTransaction, PagedView } from './paged-transacti
 import { PagedWriter } from './paged-writer.ts'
 import type { PageStats } from './pages.ts'
 import { type Offset, observer, type TableState } from './state.ts'
-import type { SetOptions } from './transaction.ts'
+import { knownSet, type SetOptions } from './transaction.ts'
 import { type Change, Watchers } from './watchers.ts'
 
 /** Pages of rows that are about to change are asked for this many at a time. */
@@ -164,6 +165,7 @@ export class PagedTable<V> {
   }
 
   async set(key: string, value: V, options: SetOptions = {}): Promise<void> {
+    checkOptions('set', options, knownSet)
     await this.transaction((tx) => tx.set(key, value, options))
   }
 

@@ -4,9 +4,10 @@
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { Batch } from './batch.ts'
 import type { Offset } from './state.ts'
-import { checkAdvance, type SetOptions, type Write } from './transaction.ts'
+import { checkAdvance, knownSet, type SetOptions, type Write } from './transaction.ts'
 
 /** What a transaction reads from. */
 export interface PagedView<V> {
@@ -57,6 +58,7 @@ export class PagedBuffer<V> implements PagedTransaction<V>, PagedView<V>, Batch 
   }
 
   set(key: string, value: V, options: SetOptions = {}): void {
+    checkOptions('set', options, knownSet)
     this.#check(key)
     if (value === undefined) {
       throw new RepriseError('INVALID_ARGUMENT', 'undefined is no value for a row; delete the key instead', { key })

@@ -4,6 +4,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import type { Duration } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
@@ -33,6 +34,16 @@ export interface PagedOptions<V> {
   readonly retain?: RetentionPolicy
 }
 
+const known = namesOf<PagedOptions<unknown>>({
+  cacheBytes: true,
+  changedRows: true,
+  indexes: true,
+  version: true,
+  migrations: true,
+  ttl: true,
+  retain: true,
+})
+
 export interface PagedDefinition<V> extends Entity<PagedTable<V>>, Described {
   readonly kind: 'paged-table'
   readonly name: string
@@ -43,6 +54,7 @@ export interface PagedDefinition<V> extends Entity<PagedTable<V>>, Described {
 /** @example const facts = await rp.open(pagedTable<Fact>('facts', { cacheBytes: 256e6 })); await facts.get('k') */
 export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): PagedDefinition<V> {
   checkName('table', name)
+  checkOptions(`paged table ${name}`, options, known)
   const policy = options.retain ?? { checkpoints: 2, history: 'needed' as const }
   const { cacheBytes = 64e6, changedRows = 50_000, indexes = {}, ttl, version, migrations } = options
   checkCount('cacheBytes', cacheBytes)

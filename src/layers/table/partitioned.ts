@@ -4,7 +4,16 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
-import { checkName, type Engine, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import {
+  checkName,
+  type Engine,
+  type Entity,
+  type Fold,
+  type OpenOptions,
+  openOptions,
+  opens,
+} from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import { forgetGeneration } from '../../engine/tools/generations.ts'
@@ -23,7 +32,7 @@ import { partitionModel } from './model.ts'
 import { type RescaleOptions, rescale } from './rescale.ts'
 import { type HandleOf, TableStandby } from './standby.ts'
 import type { TableState } from './state.ts'
-import { handleOf, openTable, type TableOptions, tableParts } from './table.ts'
+import { handleOf, openTable, type TableOptions, tableOptions, tableParts } from './table.ts'
 import type { SetOptions, Transaction } from './transaction.ts'
 
 export interface StoreOptions<V> extends TableOptions<V> {
@@ -53,14 +62,18 @@ export interface StoreDefinition<V> extends Entity<PartitionedStore<V>>, Describ
   rescale(rp: Engine, options?: RescaleOptions): Promise<void>
 }
 
+const storeOptions = new Set([...tableOptions, 'partitions'])
+const knownRescale = namesOf<RescaleOptions>({ onProgress: true, offsets: true, signal: true })
+
 /** @example const store = await rp.open(stateStore<number>('counts', { partitions: 8 })) */
 export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefinition<V> {
   checkName('state store', name)
-  const { partitions } = options
+  checkOptions(`state store ${name}`, options, storeOptions)
+  const { partitions, ...rows } = options
   if (!Number.isSafeInteger(partitions) || partitions < 1 || partitions > 4096) {
     throw new RepriseError('INVALID_ARGUMENT', 'a state store has 1 to 4096 partitions', { partitions })
   }
-  const { fold, model } = tableParts(name, options)
+  const { fold, model } = tableParts(name, rows as TableOptions<V>)
   const scopes = [...Array.from({ length: partitions }, (_, n) => partitionTimeline(name, 1, n)), catalogOf(name)]
   const models = scopes.map((scope) => partitionModel(name, scope, fold as Fold<never>))
   const known = new WeakSet<Host>()
@@ -99,10 +112,12 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
     fold,
     partitionOf: (key) => partitionOf(key, partitions),
     async partition(rp, number, open = {}) {
+      checkOptions('partition()', open, openOptions)
       const engine = hostOf(rp)
       return await openOne(engine, number, open, await layoutNow(engine))
     },
     async rescale(rp, how = {}) {
+      checkOptions(`rescale of ${name}`, how, knownRescale)
       const engine = hostOf(rp)
       register(engine)
       await rescale(engine, { name, partitions, fold }, how)

@@ -4,7 +4,8 @@
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
-import type { OpenOptions } from '../../engine/definition.ts'
+import { checkOptions } from '../../core/options.ts'
+import { type OpenOptions, openOptions } from '../../engine/definition.ts'
 import type { Replica } from '../../engine/feed/follow.ts'
 import type { Host } from '../../engine/host.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
@@ -85,6 +86,7 @@ export class TableStandby<V> {
 
   /** Becomes the owner with the state it has: only what it had not seen is read. The owner before is fenced. */
   async takeOver(options: OpenOptions = {}): Promise<TableHandle<V>> {
+    checkOptions('takeOver()', options, openOptions)
     const open = await this.#replica.takeOver({ takeover: true, ...options }).catch(async (error) => {
       await this.#confirm()
       throw error

@@ -4,6 +4,7 @@
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import type { Validity } from '../../core/validity.ts'
 import { checkName, type Engine, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
@@ -52,6 +53,16 @@ export interface TableDefinition<V> extends Entity<TableHandle<V>>, Described {
   /** Follows the table without owning it, ready to take over. */
   standby(rp: Engine, id?: string): Promise<TableStandby<V>>
 }
+
+export const tableOptions = namesOf<TableOptions<unknown>>({
+  indexes: true,
+  version: true,
+  migrations: true,
+  ttl: true,
+  checkpoint: true,
+  retain: true,
+  valid: true,
+})
 
 /** @example const sessions = await rp.open(table<{ user: string }>('sessions')) */
 export function table<V>(name: string, options: TableOptions<V> = {}): TableDefinition<V> {
@@ -110,6 +121,7 @@ export async function handleOf<V>(
 }
 
 export function tableParts<V>(name: string, options: TableOptions<V>) {
+  checkOptions(`table ${name}`, options, tableOptions)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   const versions = rowVersions(name, options.version, options.migrations)

@@ -4,12 +4,15 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Offset } from './state.ts'
 
 export interface SetOptions {
   /** The row ends by itself after this time. */
   readonly ttl?: Duration
 }
+
+export const knownSet = namesOf<SetOptions>({ ttl: true })
 
 export interface Write {
   /** Undefined: deleted. */
@@ -65,6 +68,7 @@ export class Buffer<V> implements Transaction<V> {
   }
 
   set(key: string, value: V, options: SetOptions = {}): void {
+    checkOptions('set', options, knownSet)
     this.#check(key)
     if (value === undefined) {
       throw new RepriseError('INVALID_ARGUMENT', 'undefined is no value for a row; delete the key instead', { key })

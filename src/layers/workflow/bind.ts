@@ -3,6 +3,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Limits } from '../../core/limits.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute } from '../../core/ports.ts'
 import { checkAttributes } from '../../core/shapes.ts'
 import { askChild, askStart, type ParentRun } from './children.ts'
@@ -72,6 +73,22 @@ type Method = (...args: any[]) => unknown
 
 type Named = string | { readonly name: string }
 
+const knownSignal = new Set(['timeout', 'otherwise'])
+const knownUpdate = new Set(['validate'])
+const knownRace = namesOf<RaceOptions>({ losers: true })
+const knownChild = namesOf<ChildOptions>({
+  id: true,
+  whenCancelled: true,
+  whenUndone: true,
+  attributes: true,
+  timeout: true,
+})
+
+function checkedChild(where: string, options: ChildOptions): ChildOptions {
+  checkOptions(where, options, knownChild)
+  return options
+}
+
 /** Made when code first asks for them: a run uses a few of its many methods, and may take them out of the context. */
 const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   step: (bound) =>
@@ -94,16 +111,17 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
       return askSleep(bound.run, bound.here('sleepUntil'), () => at)
     }),
   signal: (bound) =>
-    tolerant((signal: Named, options: { timeout?: Duration } = {}) =>
-      bound.run.signals.ask(bound.here('signal'), messageName(signal), options),
-    ),
+    tolerant((signal: Named, options: { timeout?: Duration } = {}) => {
+      checkOptions('signal', options, knownSignal)
+      return bound.run.signals.ask(bound.here('signal'), messageName(signal), options)
+    }),
   child: (bound) =>
     tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
-      askChild(bound.run, bound.here('child'), definition, input, options),
+      askChild(bound.run, bound.here('child'), definition, input, checkedChild('child', options)),
     ),
   start: (bound) =>
     tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
-      askStart(bound.run, bound.here('start'), definition, input, options),
+      askStart(bound.run, bound.here('start'), definition, input, checkedChild('start', options)),
     ),
   parallel: (bound) =>
     tolerant((branches) => {
@@ -112,6 +130,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     }),
   race: (bound) =>
     tolerant((branches, options: RaceOptions = {}) => {
+      checkOptions('race', options, knownRace)
       const scope = bound.here('race')
       return bound.execution.given(scope, race(bound.run, scope, branches, options, bound.again))
     }),
@@ -130,8 +149,10 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   onQuery: (bound) => (query: Named, handler) => bound.run.queries.onQuery(messageName(query), handler),
   onUpdate:
     (bound) =>
-    (update: Named, call, options: { validate?: (args: never) => void } = {}) =>
-      bound.run.queries.onUpdate(messageName(update), { call, validate: options.validate }),
+    (update: Named, call, options: { validate?: (args: never) => void } = {}) => {
+      checkOptions('onUpdate', options, knownUpdate)
+      return bound.run.queries.onUpdate(messageName(update), { call, validate: options.validate })
+    },
   heartbeat: () => async (details?: unknown) => {
     const step = currentPlace()?.step
     if (!step) throw new RepriseError('INVALID_ARGUMENT', 'ctx.heartbeat is for inside a step')

@@ -3,6 +3,7 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { hostOf as engineHostOf, type Host } from '../../engine/host.ts'
@@ -21,6 +22,8 @@ export interface CheckOptions {
   readonly ended?: boolean
   readonly limit?: number
 }
+
+const known = namesOf<CheckOptions>({ histories: true, ended: true, limit: true })
 
 export interface CheckedRun {
   readonly timeline: string
@@ -44,6 +47,7 @@ export async function checkDefinitions(
   definitions: readonly AnyWorkflow[],
   options: CheckOptions = {},
 ): Promise<CheckReport> {
+  checkOptions('check', options, known)
   const engine = engineHostOf(rp)
   const byName = new Map(definitions.map((definition) => [definition.name, definition]))
   const diverging: CheckedRun[] = []

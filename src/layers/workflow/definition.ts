@@ -5,6 +5,7 @@ import { checkPolicy } from '../../core/checkpoint-policy.ts'
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
+import { resolveRetention } from '../../core/retention.ts'
 import { resolveRetry } from '../../core/retry.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
@@ -39,10 +40,12 @@ export function workflow<Input = void, Output = unknown>(
   resolveRetry(options.retry)
   if (options.timeout !== undefined) toMs(options.timeout, 'timeout')
   if (options.checkpoint) checkPolicy(options.checkpoint)
+  if (options.retain) resolveRetention(options.retain)
   const { whenUndoFails = 'hold' } = options
   if (whenUndoFails !== 'hold' && whenUndoFails !== 'restore') {
     throw new RepriseError('INVALID_ARGUMENT', `whenUndoFails must be 'hold' or 'restore'`, { given: whenUndoFails })
   }
+  if (typeof options.durability === 'object') checkOptions('durability', options.durability, new Set(['window']))
   if (typeof options.durability === 'object') toMs(options.durability.window, 'durability.window')
   const definition: WorkflowDefinition<Input, Output> = {
     kind: 'workflow',

@@ -3,6 +3,7 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import { installGuard } from '../../engine/guard/install.ts'
 import type { Host as EngineHost } from '../../engine/host.ts'
@@ -16,7 +17,7 @@ import { foldOf } from './fold-of.ts'
 import { Instance, type InstanceHost, type Left } from './instance.ts'
 import { MailWatch } from './mail-watch.ts'
 import { nameOf, queueOf } from './names.ts'
-import type { StartOptions } from './options.ts'
+import { type StartOptions, startOptions } from './options.ts'
 import { serveQueue } from './queue.ts'
 import { type Replayed, replayAside } from './replay.ts'
 import { WorkflowRun } from './run.ts'
@@ -106,6 +107,7 @@ export class Host implements InstanceHost, RunHost {
   }
 
   run<Output>(definition: AnyWorkflow, input: unknown, options: StartOptions): Promise<WorkflowRun<Output>> {
+    checkOptions(`run of ${definition.name}`, options, startOptions)
     const id = options.id ?? newId(this.kernel.random)
     if (options.here !== false) this.work(definition)
     const run = new WorkflowRun<Output>(this, definition, id)

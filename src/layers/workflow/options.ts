@@ -2,6 +2,7 @@
 
 import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import type { Duration } from '../../core/duration.ts'
+import { namesOf } from '../../core/options.ts'
 import type { Attribute } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import type { RetryPolicy } from '../../core/retry.ts'
@@ -53,3 +54,14 @@ export interface StartOptions {
   /** False: leave it to the workers; this process only starts it. */
   readonly here?: boolean
 }
+
+export const startOptions = namesOf<StartOptions>({
+  id: true,
+  ifExists: true,
+  attributes: true,
+  priority: true,
+  timeout: true,
+  queueKey: true,
+  delay: true,
+  here: true,
+})

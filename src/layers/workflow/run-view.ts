@@ -4,6 +4,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
@@ -64,6 +65,8 @@ export interface ResultOptions {
   /** If the run is held, or stuck in a compensation: reject with HELD (default), or go on waiting for a person. */
   readonly whenHeld?: 'reject' | 'wait'
 }
+
+const known = namesOf<ResultOptions>({ timeout: true, signal: true, whenHeld: true })
 
 const halted: ReadonlySet<string> = new Set(['diverged', 'quarantined'])
 
@@ -132,6 +135,7 @@ export class RunView {
 
   /** Resolves when it has ended, wherever it executes. */
   async ended(options: ResultOptions): Promise<End> {
+    checkOptions('result', options, known)
     const { clock } = this.host.kernel
     const until =
       options.timeout === undefined ? Number.POSITIVE_INFINITY : clock.elapsed() + toMs(options.timeout, 'timeout')

@@ -2,6 +2,7 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { throwIfAborted } from '../../engine/aborting.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { newId } from '../../engine/kernel.ts'
@@ -25,6 +26,10 @@ import { type ResultOptions, type RunHost, type RunStatus, RunView } from './run
 import { checkSettleable } from './settle.ts'
 import type { RunState } from './state.ts'
 import type { Wait } from './summary.ts'
+
+const knownSignal = namesOf<{ readonly key?: string }>({ key: true })
+const knownUpdate = namesOf<UpdateOptions>({ timeout: true, signal: true })
+const knownRollback = namesOf<RunRollbackOptions>({ input: true, seq: true, key: true })
 
 export class WorkflowRun<Output = unknown> {
   readonly id: string
@@ -72,6 +77,7 @@ export class WorkflowRun<Output = unknown> {
     value?: unknown,
     options: { readonly key?: string } = {},
   ): Promise<void> {
+    checkOptions('signal', options, knownSignal)
     const name = messageName(signal)
     await this.#mail('signal', value === undefined ? { name } : { name, value }, options.key)
   }
@@ -107,6 +113,7 @@ export class WorkflowRun<Output = unknown> {
     args?: unknown,
     options: UpdateOptions = {},
   ): Promise<unknown> {
+    checkOptions('update', options, knownUpdate)
     const name = messageName(update)
     throwIfAborted(options.signal, `update ${name}`)
     const answer = async () => awaitUpdate(this.#view, name, await this.#mail('update', { name, args }), options)
@@ -141,6 +148,7 @@ export class WorkflowRun<Output = unknown> {
 
   /** Undoes everything from that step on, in reverse, and goes on from there: with other input, if given. */
   async rollback(to: string, options: RunRollbackOptions = {}): Promise<void> {
+    checkOptions('rollback', options, knownRollback)
     const state = await this.state()
     const { seq, key } = options
     const data = {

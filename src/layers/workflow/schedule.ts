@@ -5,6 +5,7 @@ import { Cron } from 'croner'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
@@ -78,9 +79,12 @@ export const scheduleKind = helperModel('schedule', prefix, scheduleFold as Fold
 const againMs = 10_000
 const catchUpMax = 1000
 
+const known = new Set(['workflow', 'input', 'cron', 'timezone', 'every', 'overlap', 'catchUp'])
+
 /** @example schedule('nightly', { workflow: report, cron: '0 3 * * *', timezone: 'Europe/Berlin' }) */
 export function schedule<Input>(name: string, options: ScheduleOptions<Input>): ScheduleDefinition {
   checkName('schedule', name)
+  checkOptions(`schedule ${name}`, options, known)
   if ((options.cron === undefined) === (options.every === undefined)) {
     throw new RepriseError('INVALID_ARGUMENT', `schedule ${name} has either cron or every`, { name })
   }

@@ -1,8 +1,18 @@
 // A model behind Anthropic's Messages API, or a service that speaks it. Streams, tool calls, usage, and going on with an
 // answer that was cut off; no package needed. Thinking is kept as a note; its blocks are not sent back.
 
+import { checkOptions } from '../../../core/options.ts'
 import type { Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
-import { cutOff, type HttpModelOptions, parseArgs, post, readEvents, streamError, usageOf } from './http.ts'
+import {
+  cutOff,
+  type HttpModelOptions,
+  httpModelOptions,
+  parseArgs,
+  post,
+  readEvents,
+  streamError,
+  usageOf,
+} from './http.ts'
 import { type SessionTimeline, transcript } from './transcript.ts'
 
 export interface AnthropicModelOptions extends HttpModelOptions {
@@ -43,11 +53,14 @@ interface Event {
   readonly error?: unknown
 }
 
+const known = new Set([...httpModelOptions, 'maxTokens', 'version'])
+
 /**
  * A model by Anthropic's Messages API.
  * @example agent('support', { model: anthropicModel({ model: 'claude-sonnet-4-5', apiKey: process.env.ANTHROPIC_API_KEY }) })
  */
 export function anthropicModel<Data = unknown>(options: AnthropicModelOptions): Model<Data> {
+  checkOptions('anthropicModel', options, known)
   const url = `${(options.url ?? 'https://api.anthropic.com').replace(/\/$/, '')}/v1/messages`
   const send = async (call: ModelCall<Data>): Promise<Response> => {
     const headers = {

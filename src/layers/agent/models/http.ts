@@ -2,6 +2,7 @@
 // and server-sent events read piece by piece. Nothing here knows a vendor.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { namesOf } from '../../../core/options.ts'
 import type { Usage } from '../message.ts'
 
 export interface HttpModelOptions {
@@ -19,6 +20,17 @@ export interface HttpModelOptions {
   /** Another `fetch`. */
   readonly fetch?: typeof fetch
 }
+
+export const httpModelOptions = namesOf<HttpModelOptions>({
+  model: true,
+  apiKey: true,
+  url: true,
+  headers: true,
+  parameters: true,
+  stream: true,
+  price: true,
+  fetch: true,
+})
 
 /** The service refused, or failed. `status` and `retryAfter` tell the retry policy what to do. */
 export class ModelHttpError extends Error {

@@ -2,8 +2,18 @@
 // Ollama, llama.cpp, gateways). Streams, tool calls and usage; no package needed.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions } from '../../../core/options.ts'
 import type { Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
-import { cutOff, type HttpModelOptions, parseArgs, post, readEvents, streamError, usageOf } from './http.ts'
+import {
+  cutOff,
+  type HttpModelOptions,
+  httpModelOptions,
+  parseArgs,
+  post,
+  readEvents,
+  streamError,
+  usageOf,
+} from './http.ts'
 import { type SessionTimeline, transcript } from './transcript.ts'
 
 interface ChatUsage {
@@ -32,6 +42,7 @@ interface ChatChunk {
  * @example agent('support', { model: openAIModel({ model: 'gpt-5', apiKey: process.env.OPENAI_API_KEY }) })
  */
 export function openAIModel<Data = unknown>(options: HttpModelOptions): Model<Data> {
+  checkOptions('openAIModel', options, httpModelOptions)
   const url = `${(options.url ?? 'https://api.openai.com/v1').replace(/\/$/, '')}/chat/completions`
   const send = async (call: ModelCall<Data>): Promise<Response> => {
     if (call.isContinued) {

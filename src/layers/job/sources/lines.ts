@@ -6,6 +6,7 @@ import { createReadStream } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { createGunzip } from 'node:zlib'
 import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
 import type { Chunk, Reader, Source } from '../source.ts'
 import { parseCsvRecord } from './csv.ts'
 
@@ -27,6 +28,10 @@ export interface CsvOptions extends LineOptions {
   readonly columns?: readonly string[]
 }
 
+const knownLines = namesOf<LineOptions>({ gzip: true, again: true })
+const knownJson = namesOf<JsonLineOptions>({ gzip: true, again: true, malformed: true })
+const knownCsv = namesOf<CsvOptions>({ gzip: true, again: true, separator: true, columns: true })
+
 interface FilePosition {
   readonly offset: number
   /** The first bytes of the file, to know it again. */
@@ -46,11 +51,13 @@ const startBytes = 64
 
 /** @example job('words', { source: lines('words.txt'), each: (word) => … }) */
 export function lines(path: string, options: LineOptions = {}): Source<string> {
+  checkOptions(`lines of ${path}`, options, knownLines)
   return lineSource(path, options, () => (record) => ({ value: record }))
 }
 
 /** @example job('papers', { source: jsonLines<Paper>('papers.jsonl.gz'), key: (paper) => paper.doi, each: … }) */
 export function jsonLines<T = unknown>(path: string, options: JsonLineOptions = {}): Source<T> {
+  checkOptions(`jsonLines of ${path}`, options, knownJson)
   return lineSource(path, options, () => (record, offset) => {
     if (record.trim() === '') return null
     try {
@@ -64,6 +71,7 @@ export function jsonLines<T = unknown>(path: string, options: JsonLineOptions = 
 
 /** Rows as objects by column name. @example job('rows', { source: csv('rows.csv'), key: (row) => row.id!, each: … }) */
 export function csv(path: string, options: CsvOptions = {}): Source<Record<string, string>> {
+  checkOptions(`csv of ${path}`, options, knownCsv)
   const separator = options.separator ?? ','
   const make = () => {
     let columns = options.columns ?? null

@@ -1,0 +1,71 @@
+// The options of the calls that every engine has, by the name of the call: a name that nobody knows is refused, as it is in
+// definitions.
+
+import type { Duration } from '../core/duration.ts'
+import { checkOptions, namesOf } from '../core/options.ts'
+import type { TimelineQuery } from '../core/ports.ts'
+import type { SavepointOptions } from './checkpoint/savepoint.ts'
+import { openOptions } from './definition.ts'
+import type { FollowOptions } from './feed/follow.ts'
+import type { BadCheckpoint } from './recovery/mark.ts'
+import type { RekeyOptions } from './seal/rekey.ts'
+import type { BackupOptions } from './tools/backup.ts'
+import type { CollectOptions } from './tools/collect.ts'
+import type { DeleteOptions } from './tools/delete.ts'
+import type { DrillOptions } from './tools/drill.ts'
+import type { EraseEntriesOptions } from './tools/erase-plan.ts'
+import type { ImportOptions } from './tools/import.ts'
+import type { MoveOptions } from './tools/move.ts'
+import type { ReportFilter } from './tools/report-log.ts'
+import type { ExportOptions } from './tools/transfer.ts'
+import type { VerifyOptions } from './tools/verify.ts'
+
+const gone = namesOf<DeleteOptions>({ dryRun: true, forks: true, savepoints: true, erase: true, unfinished: true })
+const file = namesOf<BackupOptions>({ onProgress: true, signal: true })
+const found = namesOf<TimelineQuery>({
+  prefix: true,
+  status: true,
+  queue: true,
+  owner: true,
+  attributes: true,
+  parent: true,
+  after: true,
+  limit: true,
+})
+
+const known = {
+  rollback: openOptions,
+  savepoint: namesOf<SavepointOptions>({ label: true }),
+  export: namesOf<ExportOptions>({ stateOnly: true }),
+  import: namesOf<ImportOptions>({ as: true, orSame: true }),
+  move: namesOf<MoveOptions>({ takeover: true, wait: true, signal: true }),
+  follow: namesOf<FollowOptions>({ pollMs: true, isPassive: true, isWhole: true, signal: true }),
+  send: namesOf<{ readonly id?: string }>({ id: true }),
+  close: namesOf<{ readonly grace?: Duration }>({ grace: true }),
+  backup: file,
+  restore: file,
+  verify: namesOf<VerifyOptions>({ timelines: true, repair: true, from: true, signal: true }),
+  drill: namesOf<DrillOptions>({ timelines: true, checkpoints: true }),
+  rekey: namesOf<RekeyOptions>({ signal: true, onProgress: true }),
+  collect: namesOf<CollectOptions>({ dryRun: true, timelines: true, graceMs: true, chunksOnly: true }),
+  delete: gone,
+  erase: gone,
+  eraseEntries: namesOf<EraseEntriesOptions>({
+    entries: true,
+    where: true,
+    dryRun: true,
+    savepoints: true,
+    takeover: true,
+    reason: true,
+  }),
+  markCheckpoint: namesOf<BadCheckpoint>({ why: true, by: true }),
+  log: namesOf<ReportFilter>({ timeline: true, kind: true, since: true, limit: true }),
+  list: found,
+  each: found,
+  feed: namesOf<{ readonly prefixes?: readonly string[]; readonly limit?: number }>({ prefixes: true, limit: true }),
+} satisfies Readonly<Record<string, ReadonlySet<string>>>
+
+/** @example checkCall('drill', options) */
+export function checkCall(call: keyof typeof known, options: object | undefined): void {
+  checkOptions(`${call}()`, options, known[call])
+}

@@ -1,0 +1,184 @@
+// A name that no option has is refused wherever options are given, with the nearest one that there is: a policy that is passed
+// over in silence is found out when it is needed.
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { nearestName } from '../../src/core/options.ts'
+import { open, type Reprise, timeline } from '../../src/index.ts'
+import { agent, anthropicModel, openAIModel } from '../../src/layers/agent/index.ts'
+import { aggregate, processManager, projection, sqlProjection, tableProjection } from '../../src/layers/events/index.ts'
+import { consumer, csv, job, jsonLines, lines } from '../../src/layers/job/index.ts'
+import { migrations } from '../../src/layers/migrate/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
+import { queue, schedule, workflow } from '../../src/layers/workflow/index.ts'
+import { WorkflowKit } from '../../src/testing/index.ts'
+
+const count = { initial: () => 0, apply: (n: number) => n + 1 }
+const account = {
+  initial: () => 0,
+  evolve: { added: (n: number) => n + 1 },
+  decide: { add: () => ({ type: 'added' }) },
+}
+const counter = timeline('counter', count)
+const accounts = aggregate('account', account as never)
+const night = { source: ['a'], key: (item: string) => item, each: () => undefined }
+const echo = workflow('echo', async (_, n: number) => n)
+const totals = { from: [accounts], initial: () => 0, on: {} }
+
+/** By what is made or called: the misspelt option, and the one that was meant. */
+const definitions: Readonly<Record<string, readonly [make: (wrong: object) => unknown, wrong: object, meant: string]>> =
+  {
+    timeline: [(x) => timeline('t', { ...count, ...x }), { chekpoint: {} }, 'checkpoint'],
+    'checkpoint of a timeline': [(x) => timeline('t', { ...count, checkpoint: x }), { evry: 5 }, 'every'],
+    'retain of a timeline': [(x) => timeline('t', { ...count, retain: x }), { checkpoint: 5 }, 'checkpoints'],
+    'history that is kept': [(x) => timeline('t', { ...count, retain: { history: x as never } }), { fr: '1d' }, 'for'],
+    aggregate: [(x) => aggregate('a', { ...account, ...x } as never), { retian: {} }, 'retain'],
+    'checkpoint of an aggregate': [(x) => aggregate('a', { ...account, checkpoint: x } as never), { evry: 5 }, 'every'],
+    table: [(x) => table('t', x), { tll: '1s' }, 'ttl'],
+    'checkpoint of a table': [(x) => table('t', { checkpoint: x }), { evry: 5 }, 'every'],
+    pagedTable: [(x) => pagedTable('t', x), { cachBytes: 5 }, 'cacheBytes'],
+    'retain of a paged table': [(x) => pagedTable('t', { retain: x }), { dayly: 5 }, 'daily'],
+    stateStore: [(x) => stateStore('s', { partitions: 1, ...x }), { partition: 2 }, 'partitions'],
+    'checkpoint of a state store': [(x) => stateStore('s', { partitions: 1, checkpoint: x }), { evry: 5 }, 'every'],
+    save: [(x) => save('s', x), { keeps: 5 }, 'keep'],
+    job: [(x) => job('j', { ...night, ...x }), { concurency: 5 }, 'concurrency'],
+    'checkpoint of a job': [(x) => job('j', { ...night, checkpoint: x }), { evry: 5 }, 'every'],
+    'retain of a job': [(x) => job('j', { ...night, retain: x }), { hourli: 5 }, 'hourly'],
+    'retry of a job': [(x) => job('j', { ...night, retry: x }), { atempts: 5 }, 'attempts'],
+    'batch of a job': [(x) => job('j', { ...night, batch: x }), { siz: 5 }, 'size'],
+    consumer: [(x) => consumer('c', { from: [accounts], each: () => undefined, ...x }), { folow: true }, 'follow'],
+    'checkpoint of a consumer': [
+      (x) => consumer('c', { from: [accounts], each: () => undefined, checkpoint: x }),
+      { evry: 5 },
+      'every',
+    ],
+    workflow: [(x) => workflow('w', async () => 1, x), { timeot: '1s' }, 'timeout'],
+    'checkpoint of a workflow': [(x) => workflow('w', async () => 1, { checkpoint: x }), { evry: 5 }, 'every'],
+    'retain of a workflow': [(x) => workflow('w', async () => 1, { retain: x }), { chckpoints: 5 }, 'checkpoints'],
+    'durability of a workflow': [
+      (x) => workflow('w', async () => 1, { durability: x as never }),
+      { windows: 5 },
+      'window',
+    ],
+    queue: [(x) => queue('q', x), { concurency: 5 }, 'concurrency'],
+    schedule: [(x) => schedule('s', { workflow: echo, input: 1, every: '1h', ...x }), { timezon: 'UTC' }, 'timezone'],
+    projection: [(x) => projection('p', { ...totals, ...x } as never), { chekpoint: {} }, 'checkpoint'],
+    'checkpoint of a projection': [(x) => projection('p', { ...totals, checkpoint: x } as never), { evry: 5 }, 'every'],
+    sqlProjection: [(x) => sqlProjection('p', { from: [accounts], on: {}, ...x } as never), { setpu: 1 }, 'setup'],
+    tableProjection: [
+      (x) => tableProjection('p', { from: [accounts], into: table('x'), on: {}, ...x } as never),
+      { poisn: 1 },
+      'poison',
+    ],
+    processManager: [
+      (x) => processManager('p', { from: [accounts], on: {}, ...x } as never),
+      { onRefuse: 1 },
+      'onRefused',
+    ],
+    agent: [(x) => agent('a', x), { stepMax: 5 }, 'stepsMax'],
+    'checkpoint of an agent': [(x) => agent('a', { checkpoint: x }), { evry: 5 }, 'every'],
+    openAIModel: [(x) => openAIModel({ model: 'm', ...x }), { apikey: 'k' }, 'apiKey'],
+    anthropicModel: [(x) => anthropicModel({ model: 'm', ...x }), { maxToken: 5 }, 'maxTokens'],
+    migrations: [(x) => migrations('m', { steps: [], ...x }), { retri: {} }, 'retry'],
+    lines: [(x) => lines('f', x), { gzp: true }, 'gzip'],
+    jsonLines: [(x) => jsonLines('f', x), { malforme: 'skip' }, 'malformed'],
+    csv: [(x) => csv('f', x), { seperator: ';' }, 'separator'],
+    WorkflowKit: [(x) => new WorkflowKit(x), { startsAt: 5 }, 'startAt'],
+  }
+
+const refused = (meant: string) =>
+  expect.objectContaining({
+    code: 'INVALID_ARGUMENT',
+    message: expect.stringContaining(`did you mean ${meant}?`),
+    data: expect.objectContaining({ use: meant }),
+  })
+
+describe('a misspelt option of a definition', () => {
+  it.each(Object.entries(definitions))('%s', (_, [make, wrong, meant]) => {
+    let thrown: unknown = null
+    try {
+      make(wrong)
+    } catch (error) {
+      thrown = error
+    }
+    expect(thrown).toEqual(refused(meant))
+  })
+})
+
+describe('a misspelt option of a call', () => {
+  let rp: Reprise
+  beforeAll(async () => {
+    rp = await open('memory:', { housekeeping: false, log: false })
+  })
+  afterAll(() => rp.close())
+
+  const calls: Readonly<Record<string, readonly [call: (wrong: object) => unknown, wrong: object, meant: string]>> = {
+    open: [(x) => rp.open(counter, 'a', x), { takover: true }, 'takeover'],
+    'run of a job': [(x) => rp.run(job('j', night), undefined, x), { signl: 1 }, 'signal'],
+    'run of a workflow': [(x) => rp.run(echo, 1, x), { ifExist: 'new' }, 'ifExists'],
+    'run of migrations': [(x) => rp.run(migrations('m', { steps: [] }), undefined, x), { dryrun: true }, 'dryRun'],
+    rollback: [(x) => rp.rollback({ timeline: 'counter/a', seq: 0 }, x), { takover: true }, 'takeover'],
+    savepoint: [(x) => rp.savepoint({ timeline: 'counter/a', seq: 0 }, x), { lable: 'x' }, 'label'],
+    export: [(x) => rp.export({ timeline: 'counter/a', seq: 0 }, 'f', x), { stateonly: true }, 'stateOnly'],
+    import: [(x) => rp.import('f', x), { orsame: true }, 'orSame'],
+    move: [(x) => rp.move('counter/a', 'f', x), { takeOver: true }, 'takeover'],
+    follow: [(x) => rp.follow(counter, 'a', x), { signl: 1 }, 'signal'],
+    send: [(x) => rp.send('counter/a', 'k', 1, x), { idd: 'x' }, 'id'],
+    collect: [(x) => rp.collect(x), { dryrun: true }, 'dryRun'],
+    verify: [(x) => rp.verify(x), { repiar: true }, 'repair'],
+    drill: [(x) => rp.drill(x), { timeline: ['counter/a'] }, 'timelines'],
+    rekey: [(x) => rp.rekey(x), { signl: 1 }, 'signal'],
+    backup: [(x) => rp.backup('f', x), { onprogress: 1 }, 'onProgress'],
+    restore: [(x) => rp.restore('f', x), { onprogress: 1 }, 'onProgress'],
+    delete: [(x) => rp.delete('counter/a', x), { dryrun: true }, 'dryRun'],
+    erase: [(x) => rp.erase('counter/a', x), { dryrun: true }, 'dryRun'],
+    eraseEntries: [(x) => rp.eraseEntries('counter/a', x), { were: {} }, 'where'],
+    list: [(x) => rp.list(x), { prefx: 'counter/' }, 'prefix'],
+    log: [(x) => rp.log(x), { timelin: 'x' }, 'timeline'],
+    feed: [(x) => rp.feed('' as never, x), { prefix: ['x'] }, 'prefixes'],
+    'groups.capture': [(x) => rp.groups.capture('c', [], x), { limt: 5 }, 'limit'],
+    append: [async (x) => (await rp.open(counter, 'b')).append({ type: 'x' }, x), { kye: 'k' }, 'key'],
+    effect: [async (x) => (await rp.open(counter, 'b')).effects.run('e', () => 1, x), { inDoutb: 'ask' }, 'inDoubt'],
+    do: [
+      async (x) => (await rp.open(accounts, 'a')).do('add' as never, undefined as never, x as never),
+      { expct: 1 },
+      'expect',
+    ],
+    set: [async (x) => (await rp.open(table<number>('rows'))).set('k', 1, x), { tll: 5 }, 'ttl'],
+    put: [async (x) => (await rp.open(save<number>('s'), 'a')).put(1, x), { lable: 'x' }, 'label'],
+    result: [async (x) => (await rp.run(echo, 1)).result(x), { timeot: 5 }, 'timeout'],
+    signal: [async (x) => (await rp.run(echo, 1)).signal('s', 1, x), { kye: 'k' }, 'key'],
+    update: [async (x) => (await rp.run(echo, 1)).update('u', 1, x), { timeot: 5 }, 'timeout'],
+    turn: [async (x) => (await rp.open(agent('g'), 'a')).turn('hi', x), { signl: 1 }, 'signal'],
+    rescale: [(x) => stateStore('s', { partitions: 1 }).rescale(rp, x), { onprogress: 1 }, 'onProgress'],
+    close: [(x) => rp.close(x), { graze: 5 }, 'grace'],
+  }
+
+  it.each(Object.entries(calls))('%s', async (_, [call, wrong, meant]) => {
+    await expect((async () => await call(wrong))()).rejects.toEqual(refused(meant))
+  })
+
+  it('in the code of a workflow fails the run', async () => {
+    const codes = {
+      timeot: workflow('waits', async (ctx) => await ctx.signal('go', { timeot: 5 } as never)),
+      whenCanceled: workflow('parent', async (ctx) => await ctx.child(echo, 1, { whenCanceled: 'abandon' } as never)),
+      loser: workflow('races', async (ctx) => await ctx.race([async () => 1], { loser: 'undo' } as never)),
+      retri: workflow('steps', async (ctx) => await ctx.step('s', () => 1, { retri: {} } as never)),
+    }
+    for (const [wrong, code] of Object.entries(codes)) {
+      await expect((await rp.run(code)).result()).rejects.toThrow(`there is no option ${wrong}`)
+    }
+  })
+})
+
+it('the nearest name is within a third of the letters, and none is named where nothing is near', () => {
+  const known = ['every', 'first', 'each', 'recoverWithin', 'failureEvery', 'on']
+  expect(['evry', 'evrey', 'EVERY', 'recoverwithin', 'no'].map((name) => nearestName(name, known))).toEqual([
+    'every',
+    'every',
+    'every',
+    'recoverWithin',
+    'on',
+  ])
+  expect(['interval', 'maximum', ''].map((name) => nearestName(name, known))).toEqual([null, null, null])
+})

@@ -61,12 +61,15 @@ export const openOptions = namesOf<OpenOptions>({
 /** How long a write tries to get its turn. */
 export const turnWaitMs = 30_000
 
-/** Something with an identity that is opened: a timeline, an aggregate, a table, a session. */
-export interface Entity<Handle> {
+/**
+ * Something with an identity that is opened: a timeline, an aggregate, a table, a session. `Id` says whether it must have one
+ * (string), has none (undefined), or may have one.
+ */
+export interface Entity<Handle, Id extends string | undefined = string | undefined> {
   readonly name: string
   /** It can be opened as shared. */
   readonly canShare?: boolean
-  [opens](host: LayerHost, id: string | undefined, options: OpenOptions): Promise<Handle>
+  [opens](host: LayerHost, id: Id, options: OpenOptions): Promise<Handle>
 }
 
 /** Something that is started and ends: a workflow, a job. */

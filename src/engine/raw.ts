@@ -74,7 +74,7 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
 }
 
 export interface TimelineDefinition<State, E extends { readonly type: string }>
-  extends Entity<TimelineHandle<State, E>>,
+  extends Entity<TimelineHandle<State, E>, string>,
     Described {
   readonly kind: 'timeline'
   readonly name: string

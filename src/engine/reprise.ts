@@ -60,10 +60,15 @@ export class Reprise extends StoreTools {
 
   /**
    * Opens an entity: recovers it from checkpoint and history, and takes ownership under a new epoch unless it is shared.
-   * What it gives can be awaited, and asked at once: `await rp.open(basket, 'ann').close()`.
+   * What it gives can be awaited, and asked at once: `await rp.open(basket, 'ann').close()`. The id must be given where there is one for each.
    */
-  open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Pending<Handle> {
-    return pending(this.#host.open(definition, id, options))
+  open<Handle, Id extends string | undefined>(
+    definition: Entity<Handle, Id>,
+    ...[id, options = {}]: undefined extends NoInfer<Id>
+      ? [id?: NoInfer<Id>, options?: OpenOptions]
+      : [id: NoInfer<Id>, options?: OpenOptions]
+  ): Pending<Handle> {
+    return pending(this.#host.open(definition as Entity<Handle>, id, options))
   }
 
   /**

@@ -142,6 +142,7 @@ describe('append', () => {
         for (const id of ['', 'a//b', '/a', 'a\u0000b', 'x'.repeat(600), 'half \ud800']) {
           await expect(rp.open(counter, id)).rejects.toEqual(code('INVALID_ID'))
         }
+        // @ts-expect-error a counter has an id
         await expect(rp.open(counter)).rejects.toBeInstanceOf(RepriseError)
       })
     },

@@ -1,7 +1,7 @@
 // A tool that lacks what the application has (the folder of the chunks, keys, classes, limits) cannot tell: it marks
 // nothing, and the application opens its own healthy timeline as before. A mark that was made wrongly is taken back.
 
-import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
@@ -120,24 +120,58 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     await isUnharmed({ blobs })
   })
 
-  it('a store from before folders were noted: a tool without the folder, or with an empty one, harms nothing', async () => {
-    const blobs = `file:${join(folder, 'chunks')}`
-    await fill({ blobs })
-    await withEngine({ blobs }, async (rp) => {
+  /** As an earlier version left it: neither the store nor the folder says where chunks live. */
+  async function forgetPlace(options: Options): Promise<void> {
+    await withEngine(options, async (rp) => {
       const { epoch } = (await rp.head('reprise/store'))!
       const guard = { timeline: 'reprise/store' as TimelineId, epoch }
       const operation = newOperation(hostOf(rp).kernel.random)
       expect(await hostOf(rp).kernel.committer.submit({ operation, guard, forget: true })).toMatchObject({ ok: true })
     })
     for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
-      if (/reprise-chunks$/.test(file)) rmSync(join(folder, file))
+      if (/reprise-(chunks|owner)$/.test(file)) rmSync(join(folder, file))
     }
+  }
+
+  /** A program, not a tool: it writes, and would put chunks. */
+  async function writeNew(options: Options, id: string): Promise<unknown> {
+    return await withEngine(options, async (rp) => {
+      const b = await rp.open(book, id)
+      await b.append({ type: 'added', by: 1 })
+      return await b.checkpoint()
+    })
+  }
+
+  it('a store from before folders were noted: without the folder, or with another, nothing is harmed and nothing noted', async () => {
+    const blobs = `file:${join(folder, 'chunks')}`
+    await fill({ blobs })
+    const other = { blobs: `file:${join(folder, 'others')}`, namespace: 'other' }
+    await fill(other, { by: 7 })
+    await forgetPlace({ blobs })
     await askAll({})
     const empty = `file:${join(folder, 'empty')}`
     await askAll({ blobs: empty })
+    // A chunk that was put elsewhere would take that place for the store's, and the right folder would be refused.
+    await expect(writeNew({}, 'y')).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
+    await expect(writeNew({ blobs: empty }, 'z')).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
+    expect(readdirSync(folder)).not.toContain('empty')
+    renameSync(join(folder, 'others/other'), join(folder, 'others/default'))
+    await expect(open(url, { blobs: other.blobs })).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
     await isUnharmed({ blobs })
     // The application noted it.
     await expect(open(url, { blobs: empty })).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
+  })
+
+  it('a store from before folders were noted, without a chunk, takes the place of its first one', async () => {
+    const rows = timeline('rows', { initial: () => 0, apply: (n: number) => n + 1 })
+    const some = (rp: Reprise) => rp.open(rows, 'a').append({ type: 'x' })
+    await withEngine({}, some)
+    await withEngine({ namespace: 'own' }, some)
+    const blobs = `file:${join(folder, 'chunks')}`
+    await writeNew({ blobs }, 'y')
+    await expect(open(url, { blobs: `file:${join(folder, 'empty')}` })).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
+    await writeNew({ namespace: 'own' }, 'y')
+    await expect(open(url, { blobs, namespace: 'own' })).rejects.toEqual(code('INVALID_ARGUMENT'))
   })
 
   it('a backup is whole in a store without the folder, and what a store notes about itself stays with it', async () => {

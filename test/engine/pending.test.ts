@@ -1,9 +1,14 @@
 // A handle on its way: awaited, or asked at once. Lines that must not compile say so; `npm run types` holds them to it.
 
 import { expect, expectTypeOf, it } from 'vitest'
+import type { Entity } from '../../src/engine/definition.ts'
 import { open, type Pending, timeline } from '../../src/index.ts'
-import { type JobRun, job } from '../../src/layers/job/index.ts'
-import { table } from '../../src/layers/table/index.ts'
+import { agent } from '../../src/layers/agent/index.ts'
+import { aggregate, projection } from '../../src/layers/events/index.ts'
+import { consumer, type JobRun, job, lines, pages } from '../../src/layers/job/index.ts'
+import { migrations } from '../../src/layers/migrate/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { stateStore, table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 
 const greet = workflow<string, string>('greet', async (_ctx, name) => `hello ${name}`)
@@ -11,6 +16,29 @@ const plain = workflow('plain', async () => 7)
 const list = job('list', { source: ['a', 'b'], each: async () => {} })
 const visits = table<{ n: number }>('visits')
 const notes = timeline('notes', { initial: () => 0, apply: (n: number) => n + 1 })
+const people = aggregate('people', {
+  initial: () => 0,
+  evolve: { came: (n: number) => n + 1 },
+  decide: { come: () => ({ type: 'came' as const }) },
+})
+const guide = agent('guide')
+const saves = save<number>('saves')
+const counts = stateStore<number>('counts', { partitions: 2 })
+const totals = projection('totals', { from: [people], initial: () => 0, on: { came: (n: number) => n + 1 } })
+const read = job('read', { source: lines('words.txt'), each: async () => {} })
+const asked = job('asked', {
+  async *source(_cursor: string | undefined, { input }) {
+    yield String(input)
+  },
+  each: async () => {},
+})
+const paged = job('paged', {
+  source: pages(async () => ({ items: [{ id: 1 }] as readonly { readonly id: number }[] })),
+  key: (item) => item.id,
+  each: async () => {},
+})
+const schema = migrations('schema', { steps: [] })
+const reader = consumer('reader', { from: [people], each: async () => {} })
 
 it('a run is asked for its result before it is there', async () => {
   const rp = await open('memory:')
@@ -51,5 +79,74 @@ it('knows the types of both', async () => {
     void rp.run(greet, 'ann').id
   }
   expect(wrong).toBeTypeOf('function')
+  await rp.close()
+})
+
+it('asks for an id where there is one for each, and for none where there is one in all', async () => {
+  const rp = await open('memory:')
+  const right = () => {
+    void rp.open(notes, 'a')
+    void rp.open(notes, 'a', { takeover: true })
+    void rp.open(people, 'a')
+    void rp.open(guide, 'a')
+    void rp.open(visits)
+    void rp.open(visits, 'a')
+    void rp.open(visits, undefined, { takeover: true })
+    void rp.open(saves)
+    void rp.open(saves, 'a')
+    void rp.open(counts)
+    void rp.open(counts, undefined, { takeover: true })
+    void rp.open(totals)
+    const any: Entity<unknown> = notes
+    void rp.open(any)
+  }
+  const wrong = () => {
+    // @ts-expect-error there are many timelines of notes
+    void rp.open(notes)
+    // @ts-expect-error the same, with options
+    void rp.open(notes, undefined, { takeover: true })
+    // @ts-expect-error an aggregate
+    void rp.open(people)
+    // @ts-expect-error a session
+    void rp.open(guide)
+    // @ts-expect-error a state store is one; its partitions have numbers
+    void rp.open(counts, 'p0')
+    // @ts-expect-error a projection is one
+    void rp.open(totals, 'a')
+    // @ts-expect-error not a number
+    void rp.open(visits, 7)
+  }
+  expect([right, wrong].map((each) => typeof each)).toEqual(['function', 'function'])
+  await rp.close()
+})
+
+it('takes an input where something looks at it', async () => {
+  const rp = await open('memory:')
+  const right = () => {
+    void rp.run(list)
+    void rp.run(list, undefined, { attributes: { by: 'ann' } })
+    void rp.run(plain)
+    void rp.run(greet, 'ann')
+    void rp.run(asked, '2026-01-01')
+    void rp.run(paged, { day: 1 })
+    void rp.run(asked)
+  }
+  const wrong = () => {
+    // @ts-expect-error a list looks at no input
+    void rp.run(list, 'input')
+    // @ts-expect-error nor does a file
+    void rp.run(read, 'input')
+    // @ts-expect-error nor do migrations
+    void rp.run(schema, 'input')
+    // @ts-expect-error nor does a consumer
+    void rp.run(reader, 'input')
+    // @ts-expect-error nor does a workflow that declares none
+    void rp.run(plain, 'input')
+  }
+  expect([right, wrong].map((each) => typeof each)).toEqual(['function', 'function'])
+  // What is yielded is known by its type, whatever the source is.
+  expectTypeOf(rp.run(asked)).toEqualTypeOf<Pending<JobRun<string>>>()
+  expectTypeOf(rp.run(read)).toEqualTypeOf<Pending<JobRun<string>>>()
+  expectTypeOf(rp.run(paged)).toEqualTypeOf<Pending<JobRun<{ readonly id: number }>>>()
   await rp.close()
 })

@@ -54,7 +54,7 @@ const fold: Fold<RunState> = {
 }
 
 /** A definition of recorded runs. @example const recorder = await rp.open(record('chat'), 'conversation-7') */
-export function record(name: string, options: RecorderOptions = {}): Entity<Recorder> {
+export function record(name: string, options: RecorderOptions = {}): Entity<Recorder, string> {
   const prefix = `ai-sdk/${checkName('recorder', name)}/`
   checkOptions(`recorder ${name}`, options, known)
   return {

@@ -16,7 +16,7 @@ import type { AgentOptions, AgentSpec } from './spec.ts'
 import { applyEntry, emptySession, type SessionState } from './state.ts'
 import { dataVersions } from './versions.ts'
 
-export interface AgentDefinition<Data> extends AgentSpec<Data>, Entity<Session<Data>> {}
+export interface AgentDefinition<Data> extends AgentSpec<Data>, Entity<Session<Data>, string> {}
 
 /**
  * A turn costs its entries and nothing more: they are what a session is restored from. A capture only shortens the way

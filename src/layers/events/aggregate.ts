@@ -76,7 +76,7 @@ export interface EventEntry<Event> extends Entry {
 }
 
 export interface AggregateDefinition<State, Evolve, Decide>
-  extends Entity<AggregateHandle<State, Evolve, Decide>>,
+  extends Entity<AggregateHandle<State, Evolve, Decide>, string>,
     Readable<EventEntry<EventOf<Evolve>>>,
     Workable,
     Described {

@@ -90,7 +90,7 @@ export interface ProcessManagerOptions<Sources extends readonly EventSource[], O
 /** An open process manager: how far it is, and what it set aside. */
 export type ProcessManager = Subscription<Occurrence>
 
-export interface ProcessManagerDefinition extends Entity<ProcessManager>, Workable {
+export interface ProcessManagerDefinition extends Entity<ProcessManager, undefined>, Workable {
   readonly kind: 'process-manager'
   readonly name: string
 }

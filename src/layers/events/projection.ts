@@ -68,7 +68,7 @@ export interface TableProjectionOptions<Tx extends OffsetTx, Sources extends rea
   readonly on: On
 }
 
-export interface ProjectionDefinition<State> extends Entity<ProjectionHandle<State>>, Workable {
+export interface ProjectionDefinition<State> extends Entity<ProjectionHandle<State>, undefined>, Workable {
   readonly kind: 'projection'
   readonly name: string
   /** The generation that readers are to read now, without opening it: it is part of the names of your tables. */

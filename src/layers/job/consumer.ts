@@ -56,7 +56,7 @@ const known = new Set([
   ...['checkpoint', 'retain', ...callPolicyNames],
 ])
 
-export interface ConsumerDefinition<Item = Entry> extends JobDefinition<Item> {
+export interface ConsumerDefinition<Item = Entry> extends JobDefinition<Item, void> {
   readonly prefixes: readonly string[]
 }
 

@@ -12,6 +12,7 @@ import { attachReporter, type ReporterName } from './report/index.ts'
 import { timelinesOf } from './rounds.ts'
 import { JobRun, type RunStart } from './run.ts'
 import { stopOnSignals } from './signals.ts'
+import type { InputOf, SourceLike } from './source.ts'
 import { type JobState, jobFold } from './state.ts'
 
 export interface RunOptions {
@@ -27,7 +28,8 @@ export interface RunOptions {
 
 const knownRun = namesOf<RunOptions>({ report: true, signals: true, attributes: true, signal: true })
 
-export interface JobDefinition<T> extends Process<unknown, JobRun<T>, RunOptions>, Workable, Described {
+/** `Input`: what `rp.run` passes to its source. */
+export interface JobDefinition<T, Input = unknown> extends Process<Input, JobRun<T>, RunOptions>, Workable, Described {
   readonly kind: 'job'
   readonly name: string
   readonly prefix: string
@@ -41,7 +43,10 @@ export interface JobDefinition<T> extends Process<unknown, JobRun<T>, RunOptions
  * const papers = job('papers', { source: ['a', 'b'], key: (paper) => paper, each: (paper) => save(paper) })
  * const report = await rp.run(papers).result()
  */
-export function job<T, Result = unknown>(name: string, options: JobOptions<T, Result>): JobDefinition<T> {
+export function job<T, Result = unknown, Given = SourceLike<T>>(
+  name: string,
+  options: JobOptions<T, Result> & { readonly source: Given },
+): JobDefinition<T, InputOf<Given>> {
   checkName('job', name)
   const resolved = resolveJob(name, options)
   return defineJob(name, resolved, jobFold({ checkpoint: options.checkpoint, retain: options.retain }))

@@ -32,7 +32,7 @@ export {
 export { attachReporter, makeReporter, type Reporter, type ReporterName, type ReportStream } from './report/index.ts'
 export type { JobRun } from './run.ts'
 export { stopOnSignals } from './signals.ts'
-export type { Chunk, Produced, ReadContext, SourceFunction } from './source.ts'
+export type { Chunk, InputOf, PlainSource, Produced, ReadContext, SourceFunction } from './source.ts'
 export {
   keyRange,
   type PageOf,

@@ -42,6 +42,19 @@ export interface Source<T> {
   readonly once?: boolean
 }
 
+/** A source that looks at nothing that was passed to run(). */
+export interface PlainSource<T> extends Source<T> {
+  readonly takesInput: false
+}
+
+/** What run() may pass to a source: nothing to a list, an iterable or a plain source. */
+// biome-ignore lint/suspicious/noExplicitAny: only whether it is a function counts.
+export type InputOf<Given> = Given extends ((...given: any) => unknown) | { open(...given: any): unknown }
+  ? Given extends { readonly takesInput: false }
+    ? void
+    : unknown
+  : void
+
 /** What a source function is given beside the cursor. */
 export interface SourceContext {
   readonly signal: AbortSignal
@@ -89,10 +102,11 @@ export function keyRange<T, Key>(options: {
   readonly limit?: number
   /** Start the next round at the beginning again, to see changed rows. Otherwise it goes on behind the last one. */
   readonly again?: boolean
-}): Source<T> {
+}): PlainSource<T> {
   const { after, key, limit = 500, again = false } = options
   return {
     kind: 'key range',
+    takesInput: false,
     goesOn: !again,
     open(position) {
       let at = position as Key | undefined

@@ -43,7 +43,7 @@ export interface StoreOptions<V> extends TableOptions<V> {
   readonly partitions: number
 }
 
-export interface StoreDefinition<V> extends Entity<PartitionedStore<V>>, Described {
+export interface StoreDefinition<V> extends Entity<PartitionedStore<V>, undefined>, Described {
   readonly kind: 'state-store'
   readonly name: string
   readonly partitions: number

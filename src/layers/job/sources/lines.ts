@@ -7,7 +7,7 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { createGunzip } from 'node:zlib'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions, namesOf } from '../../../core/options.ts'
-import type { Chunk, Reader, Source } from '../source.ts'
+import type { Chunk, PlainSource, Reader } from '../source.ts'
 import { parseCsvRecord } from './csv.ts'
 
 export interface LineOptions {
@@ -50,13 +50,13 @@ const chunkLines = 256
 const startBytes = 64
 
 /** @example job('words', { source: lines('words.txt'), each: (word) => … }) */
-export function lines(path: string, options: LineOptions = {}): Source<string> {
+export function lines(path: string, options: LineOptions = {}): PlainSource<string> {
   checkOptions(`lines of ${path}`, options, knownLines)
   return lineSource(path, options, () => (record) => ({ value: record }))
 }
 
 /** @example job('papers', { source: jsonLines<Paper>('papers.jsonl.gz'), key: (paper) => paper.doi, each: … }) */
-export function jsonLines<T = unknown>(path: string, options: JsonLineOptions = {}): Source<T> {
+export function jsonLines<T = unknown>(path: string, options: JsonLineOptions = {}): PlainSource<T> {
   checkOptions(`jsonLines of ${path}`, options, knownJson)
   return lineSource(path, options, () => (record, offset) => {
     if (record.trim() === '') return null
@@ -70,7 +70,7 @@ export function jsonLines<T = unknown>(path: string, options: JsonLineOptions = 
 }
 
 /** Rows as objects by column name. @example job('rows', { source: csv('rows.csv'), key: (row) => row.id!, each: … }) */
-export function csv(path: string, options: CsvOptions = {}): Source<Record<string, string>> {
+export function csv(path: string, options: CsvOptions = {}): PlainSource<Record<string, string>> {
   checkOptions(`csv of ${path}`, options, knownCsv)
   const separator = options.separator ?? ','
   const make = () => {
@@ -106,9 +106,10 @@ function lineSource<T>(
   options: LineOptions,
   parser: () => Parse<T>,
   form: { readonly hasHeader?: boolean; readonly isOpen?: (text: string) => boolean } = {},
-): Source<T> {
+): PlainSource<T> {
   return {
     kind: 'lines',
+    takesInput: false,
     goesOn: !options.again,
     async open(position) {
       const isGzip = options.gzip ?? path.endsWith('.gz')

@@ -10,6 +10,7 @@ import { Call, type CallValue, callText, statementName } from './call.ts'
 import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryResult } from './driver.ts'
 import { isConnectionLoss, isRetryable, isStartupRefused, isStatementMisplaced, toReprise } from './failure.ts'
 import { functionName } from './functions.ts'
+import { Slots } from './slots.ts'
 
 export interface ConnectionOptions {
   readonly poolSize: number
@@ -37,6 +38,8 @@ export class Connections {
   #pool: DriverPool
   readonly #options: ConnectionOptions
   readonly #statements = new Map<string, { readonly text: string; readonly name: string }>()
+  /** The pool would count the wait for a connection that others use as a server that does not answer. */
+  readonly #slots: Slots
   #isPrepared: boolean
   #isClosed = false
   /** Of the last statements, for the next ones: the pool takes a tenth of the time of an append to hand one out and in. */
@@ -57,6 +60,7 @@ export class Connections {
       application_name: 'reprise',
     }
     this.#pool = this.#makePool()
+    this.#slots = new Slots(options.poolSize, options.connectTimeoutMs + options.statementTimeoutMs + graceMs)
   }
 
   get driverConfig(): Readonly<Record<string, unknown>> {
@@ -158,6 +162,20 @@ export class Connections {
     work: (client: DriverClient, spend: () => void) => Promise<Result>,
     isRaw = false,
   ): Promise<Result> {
+    if (!this.#slots.tryTake()) await this.#slots.take(doing)
+    try {
+      return await this.#use(doing, repeat, work, isRaw)
+    } finally {
+      this.#slots.release()
+    }
+  }
+
+  async #use<Result>(
+    doing: string,
+    repeat: Repeat,
+    work: (client: DriverClient, spend: () => void) => Promise<Result>,
+    isRaw: boolean,
+  ): Promise<Result> {
     const until = performance.now() + this.#options.connectTimeoutMs
     for (let attempt = 1; ; attempt++) {
       const client = await this.#checkOut(doing, until)
@@ -222,7 +240,7 @@ export class Connections {
   }
 
   #giveBack(client: DriverClient, isLost = false): void {
-    if (isLost || this.#kept.length >= keptMax || this.#isClosed || this.#pool.waitingCount > 0) {
+    if (isLost || this.#kept.length >= keptMax || this.#isClosed) {
       client.release(isLost)
       return
     }

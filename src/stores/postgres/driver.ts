@@ -57,8 +57,6 @@ export interface DriverClient {
 }
 
 export interface DriverPool {
-  /** Those who wait for a connection. */
-  readonly waitingCount: number
   connect(): Promise<DriverClient>
   end(): Promise<void>
   on(event: 'connect' | 'error', call: (value: never) => void): void

@@ -6,7 +6,8 @@ import { afterAll, afterEach, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Store } from '../../core/ports.ts'
-import { asWorker, hash, Kit } from '../../testing/conformance/kit.ts'
+import type { SqlQuery } from '../../core/sql.ts'
+import { asTimeline, asWorker, hash, Kit } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 
 const shared = inject('postgresUrl')
@@ -112,3 +113,24 @@ function errorMessage(code: string, text: string): Buffer {
   head.writeInt32BE(fields.length + 4, 1)
   return Buffer.concat([head, fields])
 }
+
+it('a crowd waits for a free connection, however long its line is, and is not told that the server is gone', async () => {
+  // Each asks for 30 ms, two at a time: the last one waits for many times as long as a server may take to answer.
+  const store = await openPostgres(shared, { namespace: 'crowd', schema, hash, poolSize: 2, connectTimeoutMs: 100 })
+  opened.push(store)
+  const slow: SqlQuery = { parts: ['SELECT pg_sleep(0.03), 1 AS n'], values: [], rowsMax: 10, timeoutMs: 5000 }
+  const answers = await Promise.all(Array.from({ length: 40 }, () => store.query!(slow)))
+  expect(answers.map(([row]) => row!.n)).toEqual(answers.map(() => 1))
+})
+
+it('where no connection becomes free for longer than a statement may take, whoever waits is told that the store is busy', async () => {
+  const limits = { poolSize: 1, connectTimeoutMs: 100, statementTimeoutMs: 300 }
+  const store = await openPostgres(shared, { namespace: 'stalled', schema, hash, ...limits })
+  opened.push(store)
+  const slow: SqlQuery = { parts: ['SELECT pg_sleep(1.5)'], values: [], rowsMax: 10, timeoutMs: 5000 }
+  const held = store.query!(slow)
+  await expect(store.head([asTimeline('x')])).rejects.toMatchObject({ code: 'STORE_BUSY' })
+  // A query of the user's may take longer than a statement of ours: it has a limit of its own.
+  expect(await held).toHaveLength(1)
+  expect(await store.head([asTimeline('x')])).toEqual([null])
+})

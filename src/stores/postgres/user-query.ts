@@ -13,6 +13,8 @@ import { toNumbered } from './placeholder.ts'
 type Rows = Record<string, unknown>[]
 
 const cursor = 'reprise_query'
+/** The server stops first; we wait a little longer for its word. */
+const graceMs = 500
 
 export async function queryUser(connections: Connections, schema: string, query: SqlQuery): Promise<Rows> {
   const [text, isTemplate] = [textOf(query, (number) => `$${number}`), query.parts.length > 1]
@@ -41,8 +43,10 @@ async function fetch(client: DriverClient, text: string, query: SqlQuery): Promi
   await client.query({ text: `BEGIN READ ONLY; SET LOCAL statement_timeout = ${Math.ceil(timeoutMs)}` })
   // The extended protocol takes one statement: without values the driver would use the simple one, which takes several.
   const declare = { text: `DECLARE ${cursor} NO SCROLL CURSOR FOR ${text}`, values: values.map(toParameter) }
-  await client.query({ ...declare, queryMode: 'extended' })
-  const { rows } = await client.query({ text: `FETCH FORWARD ${rowsMax + 1} FROM ${cursor}` })
+  // The connection's own limit is for our statements, which are short.
+  const query_timeout = Math.ceil(timeoutMs) + graceMs
+  await client.query({ ...declare, queryMode: 'extended', query_timeout })
+  const { rows } = await client.query({ text: `FETCH FORWARD ${rowsMax + 1} FROM ${cursor}`, query_timeout })
   if (rows.length > rowsMax) throw tooManyRows(query)
   return rows
 }

@@ -1,0 +1,61 @@
+// Who may use a connection: as many at a time as there are, the others wait in line. The wait is not that for a server: a
+// crowd is served as long as somebody is done now and then, however long the line is. Only when nobody is, for longer than
+// a statement may take, the line is told that the store is busy.
+
+import { RepriseError } from '../../core/errors.ts'
+
+interface Waiting {
+  readonly doing: string
+  begin(): void
+  refuse(error: RepriseError): void
+}
+
+export class Slots {
+  readonly #count: number
+  readonly #stalledMs: number
+  readonly #line: Waiting[] = []
+  #taken = 0
+  #watch: NodeJS.Timeout | null = null
+
+  /** `stalledMs`: how long nobody may be done before whoever waits is refused. */
+  constructor(count: number, stalledMs: number) {
+    this.#count = count
+    this.#stalledMs = stalledMs
+  }
+
+  /** True if there was one: no promise on the way of most calls. */
+  tryTake(): boolean {
+    if (this.#taken >= this.#count) return false
+    this.#taken += 1
+    return true
+  }
+
+  /** In the order of the calls. Throws STORE_BUSY. */
+  take(doing: string): Promise<void> {
+    return new Promise((begin, refuse) => {
+      this.#line.push({ doing, begin, refuse })
+      this.#watch ??= setTimeout(() => this.#refuseAll(), this.#stalledMs)
+    })
+  }
+
+  release(): void {
+    const next = this.#line.shift()
+    if (!next) this.#taken -= 1
+    if (this.#line.length === 0) this.#stopWatching()
+    else this.#watch?.refresh()
+    next?.begin()
+  }
+
+  #refuseAll(): void {
+    this.#watch = null
+    for (const { doing, refuse } of this.#line.splice(0)) {
+      const what = `${doing}: all ${this.#count} connections were busy for ${this.#stalledMs / 1000} s, and none became free`
+      refuse(new RepriseError('STORE_BUSY', what, { connections: this.#count, stalledMs: this.#stalledMs }))
+    }
+  }
+
+  #stopWatching(): void {
+    if (this.#watch) clearTimeout(this.#watch)
+    this.#watch = null
+  }
+}

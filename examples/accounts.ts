@@ -47,8 +47,8 @@ export async function runExample(url = 'memory:') {
   try {
     rp.work([account, transfers])
     const alice = await rp.open(account, 'alice')
-    await alice.do('deposit', { amount: 10 }, { id: 'till-1', meta: { actor: 'ann' } })
-    await alice.do('deposit', { amount: 10 }, { id: 'till-1' }) // The same command again changes nothing.
+    await alice.do('deposit', { amount: 10 }, { key: 'till-1', meta: { actor: 'ann' } })
+    await alice.do('deposit', { amount: 10 }, { key: 'till-1' }) // The same command again changes nothing.
     const refusal = await alice.do('withdraw', { amount: 99 }).catch((error: Error) => error.message)
     await alice.do('transfer', { amount: 4, to: 'bob' })
     const view = await rp.open(totals)

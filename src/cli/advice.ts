@@ -352,7 +352,7 @@ export const part = timeline('part', {
 })
 
 const rp = await open()
-await rp.send('part/b', 'greeting', { from: 'a' }, { id: 'a-1' })
+await rp.send('part/b', 'greeting', { from: 'a' }, { key: 'a-1' })
 const b = await rp.open(part, 'b')
 await b.append({ type: 'received' }, { key: 'a-1' })
 console.log(b.state, b.coordinate)

@@ -356,6 +356,11 @@ export interface CursorRow {
   readonly movedAt: number
 }
 
+export interface Scrubbing {
+  readonly whole?: boolean
+  readonly mayLock?: boolean
+}
+
 export interface Store {
   readonly blobs: Blobs
   /** `checkpoints` rejects with STORE_DAMAGED where a line has vanished: the store counts them. */
@@ -417,11 +422,14 @@ export interface Store {
   facts(): Promise<StoreFacts>
   /**
    * Forgets messages consumed and workers retired before that (their ids are then new again), and gives back space; says what
-   * it did. Thorough: of what was deleted or replaced, nothing is left in free space where the store can see to it.
+   * it did.
    */
-  tidy(before: number, isThorough?: boolean): Promise<{ readonly messages: number; readonly workers: number }>
-  /** Takes what was forgotten with 'erase' out of the store's files; `isWhole`: whatever was ever deleted. Says where bytes may be left; nothing: nowhere. */
-  scrub(isWhole?: boolean): Promise<readonly string[]>
+  tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }>
+  /**
+   * Takes what was forgotten with 'erase' out of the store's files; with `whole`, whatever was ever deleted or replaced. With
+   * `mayLock`, also by means that keep others from reading meanwhile. Says where bytes may be left; nothing: nowhere.
+   */
+  scrub(how?: Scrubbing): Promise<readonly string[]>
   /** Ends this handle: everything else then rejects with CLOSED. Closing twice is closing once. What was given in was copied; what was given out is the caller's. */
   close(): Promise<void>
 }

@@ -40,7 +40,7 @@ const known = {
   import: namesOf<ImportOptions>({ as: true, orSame: true }),
   move: namesOf<MoveOptions>({ takeover: true, wait: true, signal: true }),
   follow: namesOf<FollowOptions>({ pollMs: true, isPassive: true, isWhole: true, signal: true }),
-  send: namesOf<{ readonly id?: string }>({ id: true }),
+  send: namesOf<{ readonly key?: string }>({ key: true }),
   close: namesOf<{ readonly grace?: Duration }>({ grace: true }),
   backup: file,
   restore: file,

@@ -236,10 +236,10 @@ export class Reprise extends StoreTools {
     return await querySql<Row>(this.#host, text, values)
   }
 
-  /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */
-  async send(timeline: string, kind: string, data: unknown, options: { readonly id?: string } = {}): Promise<string> {
+  /** A message to a timeline's inbox, also before it exists. The same `key` is delivered once; it is the message's id. */
+  async send(timeline: string, kind: string, data: unknown, options: { readonly key?: string } = {}): Promise<string> {
     checkCall('send', options)
-    return await this.#host.send(timeline, kind, data, options)
+    return await this.#host.send(timeline, kind, data, options.key === undefined ? {} : { id: options.key })
   }
 
   /** Tells the tools what the timelines of a scope are, and what is kept of them. Definitions do it when they are used. */

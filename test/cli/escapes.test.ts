@@ -38,7 +38,7 @@ beforeAll(async () => {
   await a.checkpoint()
   await rp.savepoint(a.coordinate, { label: evil.replaceAll('\0', '') })
   await a.append({ type: 'more', text: evil })
-  await rp.send('notes/a', evil.replaceAll('\0', ''), { evil }, { id: evil.replaceAll('\0', '') })
+  await rp.send('notes/a', evil.replaceAll('\0', ''), { evil }, { key: evil.replaceAll('\0', '') })
   await a.close()
   const raw = await hostOf(rp).openTimeline('notes/a' as never, notes.fold)
   const text = evil.replaceAll('\0', '')

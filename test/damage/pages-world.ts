@@ -35,7 +35,7 @@ export async function growPages(rp: Reprise, round: number): Promise<void> {
     })
     if (i % 5 === 0) await open.checkpoint()
     if (i % 3 === 0) await open.close()
-    if (i % 4 === round % 4) await rp.send(id, 'note', { i, round }, { id: `m-${i}-${round}` })
+    if (i % 4 === round % 4) await rp.send(id, 'note', { i, round }, { key: `m-${i}-${round}` })
     if (i % 40 === 7) await rp.fork({ timeline: id, seq: 1 }, `${id}/fork-${round}`)
   }
 }

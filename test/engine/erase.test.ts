@@ -58,7 +58,7 @@ async function fill(options: Options, url: string, folder: string): Promise<void
   await ann.append({ type: 'wrote', text: 'ann-secret-last' })
   await ann.checkpoint()
   await ann.close()
-  await rp.send('notes/ann', 'note', { text: 'ann-secret-mail' }, { id: 'm1' })
+  await rp.send('notes/ann', 'note', { text: 'ann-secret-mail' }, { key: 'm1' })
   await hostOf(rp).forkTimeline({ timeline: 'notes/ann', seq: 4 }, 'notes/fork')
   await rp.rollback({ timeline: 'notes/ann', seq: 5 })
   expect(filesWith(folder, 'ann-secret')).not.toEqual([])

@@ -52,7 +52,7 @@ onEveryStore('an imported run', (world) => {
     await until(async () => (await rp.head('workflow/pay/o1'))!.seq >= 2)
     await rp.close()
     const sender = await here.engine()
-    await sender.send('workflow/pay/o1', 'signal', { name: 'go', value: 'yes' }, { id: 'go-1' })
+    await sender.send('workflow/pay/o1', 'signal', { name: 'go', value: 'yes' }, { key: 'go-1' })
     const head = (await sender.head('workflow/pay/o1'))!
     const file = join(folder, 'run.reprise')
     await sender.export({ timeline: 'workflow/pay/o1', seq: head.seq }, file)

@@ -17,9 +17,9 @@ onEveryStore('messages', (world) => {
   it('mail sent before the timeline exists is kept, read in order, and consumed once with the entry that reacts', async () => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]
-    await a.send('log/x', 'greet', { text: 'one' }, { id: 'm1' })
+    await a.send('log/x', 'greet', { text: 'one' }, { key: 'm1' })
     await a.send('log/x', 'greet', { text: 'two' })
-    await a.send('log/x', 'greet', { text: 'one again' }, { id: 'm1' })
+    await a.send('log/x', 'greet', { text: 'one again' }, { key: 'm1' })
     hostOf(b).register(log.prefix, log.fold)
     const open = await hostOf(b).openTimeline(timelineId('log/x'), log.fold)
     const mail = await open.inbox()
@@ -28,7 +28,7 @@ onEveryStore('messages', (world) => {
       await open.write([{ type: 'got', data: hostOf(b).openMessage(message) }], { consume: [message.id] })
     }
     expect(open.state).toEqual(['one', 'two'])
-    await a.send('log/x', 'greet', { text: 'one for the third time' }, { id: 'm1' })
+    await a.send('log/x', 'greet', { text: 'one for the third time' }, { key: 'm1' })
     expect(await open.inbox()).toEqual([])
     await expect(open.write([{ type: 'got', data: { text: 'twice' } }], { consume: [mail[0]!.id] })).rejects.toThrow()
     expect((await b.head('log/x'))!.seq).toBe(2)
@@ -173,12 +173,12 @@ onEveryStore('messages', (world) => {
     const rp = await (await world()).engine()
     const open = await hostOf(rp).openTimeline(timelineId('counter/a'), counter.fold)
     for (const id of [12345, '', 'a\0b', '\ud800', {}, null, 'x'.repeat(3000)]) {
-      await expect(rp.send('counter/a', 'note', 1, { id: id as string })).rejects.toMatchObject({
+      await expect(rp.send('counter/a', 'note', 1, { key: id as string })).rejects.toMatchObject({
         code: 'INVALID_ARGUMENT',
       })
       await expect(rp.send('counter/a', id as string, 1)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     }
-    await rp.send('counter/a', 'note', 1, { id: '12345' })
+    await rp.send('counter/a', 'note', 1, { key: '12345' })
     expect((await open.inbox()).map(({ id }) => id)).toEqual(['12345'])
   })
 })

@@ -67,15 +67,15 @@ onEveryStore('aggregate', (world) => {
     const rp = await w.engine()
     const a = await rp.open(account, 'carol')
     const both = await Promise.all([
-      a.do('deposit', { amount: 5 }, { id: 'c1' }),
-      a.do('deposit', { amount: 5 }, { id: 'c1' }),
-      a.do('move', { amount: 1 }, { id: 'c2' }),
+      a.do('deposit', { amount: 5 }, { key: 'c1' }),
+      a.do('deposit', { amount: 5 }, { key: 'c1' }),
+      a.do('move', { amount: 1 }, { key: 'c2' }),
     ])
     expect(both.map((d) => d.isDuplicate)).toEqual([false, true, false])
     await rp.close()
     const b = await (await w.engine()).open(account, 'carol')
-    expect((await b.do('deposit', { amount: 5 }, { id: 'c1' })).isDuplicate).toBe(true)
-    expect((await b.do('move', { amount: 1 }, { id: 'c2' })).isDuplicate).toBe(true)
+    expect((await b.do('deposit', { amount: 5 }, { key: 'c1' })).isDuplicate).toBe(true)
+    expect((await b.do('move', { amount: 1 }, { key: 'c2' })).isDuplicate).toBe(true)
     expect(b.state).toEqual({ balance: 5 })
   })
 

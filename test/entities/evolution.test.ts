@@ -134,7 +134,7 @@ onEveryStore('evolution', (world) => {
   it('B6: painful corrections: a history is rewritten into a new one, and the old one is kept', async () => {
     const rp = await (await world()).engine()
     const a = await rp.open(stock1, 'x')
-    for (const n of [1, -5, 3]) await a.do('add', { n }, { id: `c${n}` })
+    for (const n of [1, -5, 3]) await a.do('add', { n }, { key: `c${n}` })
     await a.close()
     const done = await rewrite(
       rp,
@@ -147,7 +147,7 @@ onEveryStore('evolution', (world) => {
     expect(done).toMatchObject({ kept: 1, changed: 1, dropped: 1 })
     const b = await rp.open(stock1, 'x2')
     expect(b.state).toEqual({ pieces: 31 })
-    expect((await b.do('add', { n: 1 }, { id: 'c1' })).isDuplicate).toBe(true)
+    expect((await b.do('add', { n: 1 }, { key: 'c1' })).isDuplicate).toBe(true)
     expect((await rp.at(stock1, 'x', { seq: 3 })).state).toEqual({ pieces: -1 })
     expect(await rp.head('events/stock/x')).toMatchObject({
       status: 'superseded',

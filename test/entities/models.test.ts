@@ -121,7 +121,7 @@ function logSubject(id: string): Subject<readonly number[]> {
       a = await openLog(rp)
     },
     async write(ns) {
-      const options = { id: `${id}-${commands++}` }
+      const options = { key: `${id}-${commands++}` }
       await Promise.all([a.do('note', { ns }, options), a.do('note', { ns }, options)])
     },
     checkpoint: () => a.checkpoint(),

@@ -142,7 +142,7 @@ onEveryStore('projections in several processes', (world) => {
       evolve: { added: (s, e: { n: number }) => ({ n: s.n + e.n }) },
       decide: { add: (_s, c: { n: number }) => ({ type: 'added', n: c.n }) },
     })
-    await (await rp.open(old, 'x')).do('add', { n: 2 }, { id: 'a', meta: { actor: 'ann' } })
+    await (await rp.open(old, 'x')).do('add', { n: 2 }, { key: 'a', meta: { actor: 'ann' } })
     const stock = aggregate('stock', {
       initial: () => ({ n: 0 }),
       evolve: { put: (s, e: { pieces: number }) => ({ n: s.n + e.pieces }) },
@@ -201,7 +201,7 @@ onEveryStore('projections in several processes', (world) => {
     await expect((await (await w.engine()).open(account, 'x')).do('deposit', { amount: 1 })).rejects.toEqual(
       code('SUPERSEDED'),
     )
-    await send(one, command(account, 'x', 'deposit', { amount: 1 }), { id: 'letter' })
+    await send(one, command(account, 'x', 'deposit', { amount: 1 }), { key: 'letter' })
     await a.receive()
     expect((await one.head('events/account/x'))!.mail).toBe(0)
     expect((await a.refresh()).balance).toBe(told === 'done' ? 6 : 1)

@@ -202,8 +202,8 @@ onEveryStore('projection', (world) => {
     await a.do('transfer', { amount: 2000, to: 'bob' })
     await expect.poll(() => balance('lost')).toBe(1)
     expect(await balance('bob')).toBe(7)
-    await send(rp, command(account, 'eve', 'deposit', { amount: 3 }), { id: 'm1' })
-    await send(rp, command(account, 'eve', 'deposit', { amount: 3 }), { id: 'm1' })
+    await send(rp, command(account, 'eve', 'deposit', { amount: 3 }), { key: 'm1' })
+    await send(rp, command(account, 'eve', 'deposit', { amount: 3 }), { key: 'm1' })
     await expect.poll(() => balance('eve')).toBe(3)
     const bob = await rp.open(account, 'bob')
     for await (const { meta } of bob.history()) {

@@ -155,12 +155,12 @@ onEveryStore('sharing an aggregate', (world) => {
   it('replicas in turns and all at once: every command of every one of them is done', async () => {
     const w = await world()
     const handles = await Promise.all([1, 2, 3].map(async () => await (await w.engine()).open(account, 'x')))
-    for (let n = 0; n < 12; n++) await handles[n % 3]!.do('deposit', { amount: 1 }, { id: `turn-${n}` })
+    for (let n = 0; n < 12; n++) await handles[n % 3]!.do('deposit', { amount: 1 }, { key: `turn-${n}` })
     await Promise.all(
       handles.map(async (handle, i) => {
         for (let n = 0; n < 10; n++) {
           await Promise.all([
-            handle.do('deposit', { amount: 2 }, { id: `${i}-${n}` }),
+            handle.do('deposit', { amount: 2 }, { key: `${i}-${n}` }),
             handle.do('withdraw', { amount: 1 }),
           ])
         }

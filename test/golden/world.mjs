@@ -71,7 +71,7 @@ export async function fill(rp, d) {
   await rp.fork({ timeline: 'notes/a', seq: 17 }, 'notes/forked')
   await rp.rollback({ timeline: 'notes/a', seq: 40 })
   await rp.savepoint({ timeline: 'notes/a', seq: 40 }, { label: 'kept' })
-  await rp.send('notes/a', 'letter', { says: 'unread', at: new Date(0) }, { id: 'one' })
+  await rp.send('notes/a', 'letter', { says: 'unread', at: new Date(0) }, { key: 'one' })
 
   rp.work([d.totals])
   for (const id of ['ann', 'bob']) {

@@ -26,7 +26,7 @@ async function exported(rp: Reprise, options = {}): Promise<Frame[]> {
   for (let i = 0; i < 4; i++) await handle.append({ type: 'put', text: noise(3000) })
   await handle.checkpoint()
   await handle.append({ type: 'put', text: 'last' })
-  await rp.send('shelf/a', 'note', { a: 1 }, { id: 'm' })
+  await rp.send('shelf/a', 'note', { a: 1 }, { key: 'm' })
   await handle.close()
   const path = join(folder, 'good.reprise')
   await rp.export({ timeline: 'shelf/a', seq: 5 }, path, options)

@@ -32,7 +32,7 @@ if (process.argv[1]?.endsWith('entity-writer.mjs')) {
   say({ ready: true, last: l.state.last, offset: t.offset('n') ?? 0, pagedOffset: p.offset('n') ?? 0 })
   for (let n = Math.max(l.state.last, Number(t.offset('n') ?? 0)) + 1; ; n++) {
     await Promise.all([
-      l.do('note', { n }, { id: `n${n}` }).then(() => say({ log: n })),
+      l.do('note', { n }, { key: `n${n}` }).then(() => say({ log: n })),
       t
         .transaction((tx) => {
           tx.set('sum', (tx.get('sum') ?? 0) + n)

@@ -33,7 +33,7 @@ if (process.argv[1]?.endsWith('hot-aggregate.mjs')) {
   const count = how === 'forever' ? Number.POSITIVE_INFINITY : Number(countText)
   for (let n = (a.state.last[who] ?? 0) + 1; n <= count; n++) {
     try {
-      const done = await a.do('note', { who, n }, how === 'keyed' || how === 'forever' ? { id: `${who}-${n}` } : {})
+      const done = await a.do('note', { who, n }, how === 'keyed' || how === 'forever' ? { key: `${who}-${n}` } : {})
       if (how === 'forever') say({ acked: n })
       if (done.isDuplicate) failed.push(`${n} was applied before`)
     } catch (error) {

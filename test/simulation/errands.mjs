@@ -138,7 +138,7 @@ class Errands {
       try {
         const along = { queue: 'errands', wakeup: this.databaseTime(), release: true }
         await hostOf(engine).create(id, fold, [{ type: 'asked', data: { kind } }], along)
-        if (kind === 'letter') await engine.send(id, 'letter', { text: `for ${id}` }, { id: `letter ${number}` })
+        if (kind === 'letter') await engine.send(id, 'letter', { text: `for ${id}` }, { key: `letter ${number}` })
         return true
       } catch (error) {
         if (!isReprise(error)) this.fail('BUG', error?.stack ?? String(error))
@@ -328,7 +328,7 @@ class Errands {
   /** Out into a file and into another store, with a letter that nobody read. */
   async #carry(engine) {
     const id = `errand/${this.random.int(this.errands)}`
-    await engine.send(id, 'letter', { text: 'late' }, { id: 'late' })
+    await engine.send(id, 'letter', { text: 'late' }, { key: 'late' })
     const folder = mkdtempSync(join(tmpdir(), 'reprise-errands-'))
     try {
       const file = join(folder, 'errand.rp')

@@ -171,7 +171,7 @@ class Replicas {
     this.#seats.set(seat, record)
     for (;;) {
       try {
-        await handle.do('take', { seat, by }, { id: by })
+        await handle.do('take', { seat, by }, { key: by })
         record.acknowledged.push(by)
         return
       } catch (error) {
@@ -189,7 +189,7 @@ class Replicas {
   async #mail(process) {
     const id = `letter-${this.#nextId++}`
     this.#adds.unknown += 1
-    await send(process.engine, command(this.seats, 'x', 'add', undefined), { id })
+    await send(process.engine, command(this.seats, 'x', 'add', undefined), { key: id })
   }
 
   // Faults

@@ -270,7 +270,7 @@ export class User {
     const m = this.#sim.nextMessage++
     const to = this.timeline()
     oracle.sending(m, to)
-    await this.#process.engine.send(to, 'note', { m }, { id: `m${m}` })
+    await this.#process.engine.send(to, 'note', { m }, { key: `m${m}` })
     oracle.sentOut(m)
   }
 

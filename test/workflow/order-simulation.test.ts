@@ -91,7 +91,7 @@ async function simulate({ waits, events, delays }: Case, planted?: ReadonlySet<s
       else {
         const n = sent.length
         const calledAt = kit.now()
-        await kit.survive((rp) => rp.send(run.timeline, 'signal', { name: 's', value: n }, { id: `s${n}` }))
+        await kit.survive((rp) => rp.send(run.timeline, 'signal', { name: 's', value: n }, { key: `s${n}` }))
         sent.push({ calledAt, acknowledgedAt: kit.now() })
       }
     }

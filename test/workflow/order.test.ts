@@ -38,7 +38,7 @@ async function sleptThrough<T>(
 const signal =
   (name: string, value: unknown = name, id = name) =>
   (run: { timeline: string }, kit: WorkflowKit) =>
-    kit.survive((rp) => rp.send(run.timeline, 'signal', { name, value }, { id }))
+    kit.survive((rp) => rp.send(run.timeline, 'signal', { name, value }, { key: id }))
 
 const sixSeconds = { timeout: '6s', otherwise: 'timeout' } as const
 
@@ -64,7 +64,7 @@ it('a signal that races with a sleep', async () => {
 it('the one signal that counts, behind 250 others', async () => {
   const many = async (run: { timeline: string }, kit: WorkflowKit) => {
     const noise = Array.from({ length: 250 }, (_, i) => i)
-    const send = (n: number) => kit.rp.send(run.timeline, 'signal', { name: 'noise', value: n }, { id: `noise-${n}` })
+    const send = (n: number) => kit.rp.send(run.timeline, 'signal', { name: 'noise', value: n }, { key: `noise-${n}` })
     await kit.survive(() => Promise.all(noise.map(send)))
     await signal('paid')(run, kit)
   }
@@ -92,7 +92,7 @@ it('an update before the end of a sleep', async () => {
     return [...seen]
   }
   const send = (run: { timeline: string }, kit: WorkflowKit) =>
-    kit.survive((rp) => rp.send(run.timeline, 'update', { name: 'pay', args: 7 }, { id: 'u' }))
+    kit.survive((rp) => rp.send(run.timeline, 'update', { name: 'pay', args: 7 }, { key: 'u' }))
   expect(await sleptThrough(code, send)).toEqual([7])
   expect(await sleptThrough(code, send, 6001)).toEqual([])
 })
@@ -104,7 +104,7 @@ it('a cancel before the end of a sleep: what follows the sleep is never called',
     return await ctx.step('charge', () => ++calls)
   }
   const cancel = (run: { timeline: string }, kit: WorkflowKit) =>
-    kit.survive((rp) => rp.send(run.timeline, 'cancel', { reason: 'no' }, { id: 'c' }))
+    kit.survive((rp) => rp.send(run.timeline, 'cancel', { reason: 'no' }, { key: 'c' }))
   expect(await sleptThrough(code, cancel)).toBe('CANCELLED')
   expect(calls).toBe(0)
 })
@@ -121,7 +121,7 @@ it('a cancel before the next attempt of a step: there is none', async () => {
       { retry: { attempts: 5, backoff: '6s', jitter: 0 } },
     )
   const cancel = (run: { timeline: string }, kit: WorkflowKit) =>
-    kit.survive((rp) => rp.send(run.timeline, 'cancel', { reason: 'no' }, { id: 'c' }))
+    kit.survive((rp) => rp.send(run.timeline, 'cancel', { reason: 'no' }, { key: 'c' }))
   expect(await sleptThrough(code, cancel)).toBe('CANCELLED')
   expect(calls).toBe(1)
 })
@@ -186,7 +186,7 @@ it('a deadline waits behind a signal that waits for a rollback', async () => {
   })
   const run = await kit.run(definition, undefined, { id: 'r' })
   await kit.advance('1s')
-  await kit.survive((rp) => rp.send(run.timeline, 'rollback', { to: 'first' }, { id: 'back' }))
+  await kit.survive((rp) => rp.send(run.timeline, 'rollback', { to: 'first' }, { key: 'back' }))
   await signal('paid')(run, kit)
   await kit.advance('18s')
   finish()
@@ -207,7 +207,7 @@ it('a cancel before the end: the run is undone, although its code has returned',
   })
   const run = await kit.run(definition, undefined, { id: 'r' })
   await kit.advance(10)
-  await kit.rp.send(run.timeline, 'cancel', { reason: 'no' }, { id: 'c' })
+  await kit.rp.send(run.timeline, 'cancel', { reason: 'no' }, { key: 'c' })
   finish()
   expect(await kit.result(run).catch((error) => error.code)).toBe('CANCELLED')
   expect(undone).toEqual(['last'])
@@ -226,7 +226,7 @@ it('a cancel before the run starts over: it does not', async () => {
   })
   const run = await kit.run(definition, undefined, { id: 'r' })
   await kit.advance(10)
-  await kit.rp.send(run.timeline, 'cancel', { reason: 'no' }, { id: 'c' })
+  await kit.rp.send(run.timeline, 'cancel', { reason: 'no' }, { key: 'c' })
   finish()
   expect(await kit.result(run).catch((error) => error.code)).toBe('CANCELLED')
   expect(turns).toBe(1)
@@ -241,7 +241,7 @@ it('a rollback before the end: the run goes back', async () => {
   })
   const run = await kit.run(definition, undefined, { id: 'r' })
   await kit.advance(10)
-  await kit.rp.send(run.timeline, 'rollback', { to: 'only' }, { id: 'b' })
+  await kit.rp.send(run.timeline, 'rollback', { to: 'only' }, { key: 'b' })
   finish[0]!()
   await kit.advance('1s')
   finish[1]!()

@@ -146,7 +146,7 @@ async function execute(input: Program, crashAt: readonly Disturbance[], isClose 
 
 /** To the run and, as all of them are equal, it does not matter which wait gets which. */
 const signal = (kit: WorkflowKit, timeline: string, i: number) =>
-  kit.rp.send(timeline, 'signal', { name: 's', value: 'signal' }, { id: `signal-${i}` })
+  kit.rp.send(timeline, 'signal', { name: 's', value: 'signal' }, { key: `signal-${i}` })
 
 /** A signal from outside against anything else: who wins is up to the outside. */
 function isLuck(one: Program, inRace = false): boolean {

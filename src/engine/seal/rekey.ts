@@ -62,7 +62,8 @@ export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => P
     if (pass === passesMax) left.set('?', (left.get('?') ?? 0) + 1)
   }
   // Trimmed history whose space was not given back yet is under whatever key it was.
-  await kernel.store.tidy(0, true)
+  await kernel.store.tidy(0)
+  await kernel.store.scrub({ whole: true })
   const users = await usersOfOthers(kernel, key)
   const isDone = left.size === 0 && users.length === 0
   const retired = isDone ? await forgetOtherKeys(kernel) : []

@@ -39,7 +39,7 @@ export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteO
   if (options.dryRun) return { ...deleted, chunks: 0, remains: [elsewhere] }
   await eraseReports(kernel, [id, ...deleted.timelines.map(({ timeline }) => timeline)])
   const { chunks } = await collect(kernel, { chunksOnly: true })
-  const remains = [...(await kernel.store.scrub(true)), elsewhere]
+  const remains = [...(await kernel.store.scrub({ whole: true, mayLock: true })), elsewhere]
   if (chunks.tooYoung > 0) {
     remains.unshift(`${chunks.tooYoung} chunks that a capture under way may still name: erase again when it is over`)
   }

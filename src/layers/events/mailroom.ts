@@ -136,7 +136,7 @@ export class Mailroom<State> {
       await this.#refuse(live, { command: null, input: null }, error, consume)
       return
     }
-    const options: CommandOptions = { id: `mail:${message.id}`, meta: letter.meta ?? {} }
+    const options: CommandOptions = { key: `mail:${message.id}`, meta: letter.meta ?? {} }
     try {
       await live.command(letter.command, letter.input, options, { consume })
       this.#postponed.delete(message.id)

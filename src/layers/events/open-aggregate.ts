@@ -283,15 +283,15 @@ export class OpenAggregate<State> {
     const now = clock.now()
     for (let i = 0; i < batch.length; i++) {
       const request = batch[i]!
-      const { id, expect, signal } = request.options
-      // The same id twice in one moment: the second is answered when the first is durable.
-      if (decided.length > 0 && ((id !== undefined && keys.has(id)) || seq - open.seq >= batchEntries)) {
+      const { key, expect, signal } = request.options
+      // The same key twice in one moment: the second is answered when the first is durable.
+      if (decided.length > 0 && ((key !== undefined && keys.has(key)) || seq - open.seq >= batchEntries)) {
         return { decided, verdicts, rest: batch.slice(i) }
       }
       try {
         if (signal?.aborted) throw aborted(this.timeline, signal)
         if (superseded && !request.entries) throw superseded
-        if (id !== undefined && open.hasKey(id) && !request.along) {
+        if (key !== undefined && open.hasKey(key) && !request.along) {
           verdicts.push(() =>
             request.resolve({ events: [], seq: this.open.seq, state: this.open.state, isDuplicate: true }),
           )
@@ -300,9 +300,9 @@ export class OpenAggregate<State> {
         if (expect !== undefined && expect !== seq) {
           throw new RepriseError('CONFLICT', `${this.timeline} is at ${seq}, not at ${expect}`, { seq, expect })
         }
-        const events = id !== undefined && open.hasKey(id) ? [] : request.decide(state, seq, now)
+        const events = key !== undefined && open.hasKey(key) ? [] : request.decide(state, seq, now)
         const meta = request.options.meta ?? {}
-        const entries = request.entries ?? events.map((event, n) => toEntry(this.#model.check(event), meta, id, n > 0))
+        const entries = request.entries ?? events.map((event, n) => toEntry(this.#model.check(event), meta, key, n > 0))
         // Also for the last one: an event that cannot be folded must fail its own command, not its neighbours.
         if (batch.length > 1) {
           const [before, at] = [state, seq]
@@ -311,7 +311,7 @@ export class OpenAggregate<State> {
           )
         }
         seq += entries.length
-        if (id !== undefined) keys.add(id)
+        if (key !== undefined) keys.add(key)
         decided.push({ request, entries, events })
       } catch (error) {
         verdicts.push(() => request.reject(error))
@@ -364,7 +364,7 @@ export class OpenAggregate<State> {
 /** Not written, as the guard says. With an unknown outcome it is perhaps written: only an id can tell. */
 function mayRepeat<State>(request: Request<State>, error: unknown): boolean {
   if (!isLost(error)) return false
-  return error.code !== 'OUTCOME_UNKNOWN' || request.options.id !== undefined
+  return error.code !== 'OUTCOME_UNKNOWN' || request.options.key !== undefined
 }
 
 /** A rewritten aggregate is history: its commands belong to the one that took its place. */

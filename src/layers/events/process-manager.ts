@@ -47,14 +47,14 @@ export function command<Decide, Name extends keyof Decide & string>(
 export async function send(
   rp: Engine,
   outgoing: Outgoing,
-  options: { readonly id?: string; readonly meta?: Metadata } = {},
+  options: { readonly key?: string; readonly meta?: Metadata } = {},
 ): Promise<string> {
   const letter: Letter = {
     command: outgoing.command,
     input: outgoing.input,
     ...(options.meta && { meta: options.meta }),
   }
-  return await sendCommand(hostOf(rp), outgoing.to, outgoing.id, letter, options.id)
+  return await sendCommand(hostOf(rp), outgoing.to, outgoing.id, letter, options.key)
 }
 
 /** A command that came by mail and was refused. */

@@ -85,8 +85,8 @@ export type InputArgs<Decide, Name extends keyof Decide> =
     : [input: InputOf<Decide, Name>, options?: CommandOptions]
 
 export interface CommandOptions {
-  /** Done once in this aggregate: the same id again changes nothing. */
-  readonly id?: string
+  /** Done once in this aggregate: the same key again changes nothing. */
+  readonly key?: string
   /** Only if this is still the last sequence, else CONFLICT. */
   readonly expect?: number
   readonly meta?: Metadata
@@ -94,7 +94,7 @@ export interface CommandOptions {
 }
 
 export interface Done<State, Event> {
-  /** What the command brought about; empty if its id was done before. */
+  /** What the command brought about; empty if its key was done before. */
   readonly events: readonly Event[]
   readonly seq: number
   readonly state: State

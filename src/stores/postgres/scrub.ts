@@ -2,21 +2,23 @@
 // which locks it meanwhile) takes them out of its file. What the server keeps beside its tables is not ours to change.
 
 import { isReprise } from '../../core/errors.ts'
+import type { Scrubbing } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 
 const tables = ['run', 'message', 'manifest', 'cursor', 'chunk', 'timeline']
 
-export async function scrub(connections: Connections, s: string, isWhole: boolean): Promise<readonly string[]> {
+export async function scrub(connections: Connections, s: string, how: Scrubbing): Promise<readonly string[]> {
+  const isRewritten = how.whole && how.mayLock
   const left: string[] = []
   for (const table of tables) {
     try {
-      await connections.rows(`VACUUM ${isWhole ? '(FULL)' : ''} ${s}.${table}`, [], 'unsafe')
+      await connections.rows(`VACUUM ${isRewritten ? '(FULL)' : ''} ${s}.${table}`, [], 'unsafe')
     } catch (error) {
       if (!isReprise(error)) throw error
       left.push(`the table ${s}.${table} was not vacuumed (${error.message})`)
     }
   }
-  if (!isWhole)
+  if (!isRewritten)
     left.push('pages of the tables, until they are used again: VACUUM FULL rewrites them, and locks them meanwhile')
   left.push("the server's write-ahead log until it is recycled, its replicas' and its archives")
   return left

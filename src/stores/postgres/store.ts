@@ -20,6 +20,7 @@ import type {
   Rewritable,
   Rewritten,
   RunChange,
+  Scrubbing,
   Store,
   StoreFacts,
   StoreFault,
@@ -288,9 +289,9 @@ export class PostgresStore implements Store {
     return tidy(this.#connections, this.#s, this.#ns, before)
   }
 
-  async scrub(isWhole = false): Promise<readonly string[]> {
+  async scrub(how: Scrubbing = {}): Promise<readonly string[]> {
     this.#connections.checkOpen()
-    return scrub(this.#connections, this.#s, isWhole)
+    return scrub(this.#connections, this.#s, how)
   }
 
   async close(): Promise<void> {

@@ -23,6 +23,7 @@ import type {
   Rewritable,
   Rewritten,
   RunChange,
+  Scrubbing,
   Store,
   StoreFacts,
   StoreFault,
@@ -259,12 +260,12 @@ class SqliteStore implements Store {
     }
   }
 
-  async tidy(before: number, isThorough = false): Promise<{ readonly messages: number; readonly workers: number }> {
-    return tidy(this.#write(), before, isThorough)
+  async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
+    return tidy(this.#write(), before)
   }
 
-  async scrub(isWhole = false): Promise<readonly string[]> {
-    return scrub(this.#write(), isWhole, this.#busyMs)
+  async scrub(how: Scrubbing = {}): Promise<readonly string[]> {
+    return scrub(this.#write(), how.whole ?? false, this.#busyMs)
   }
 
   async close(): Promise<void> {

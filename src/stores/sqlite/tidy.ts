@@ -11,11 +11,7 @@ import type { Writing } from './writing.ts'
 const rowsPerStep = 1000
 const pagesPerStep = 2000
 
-export async function tidy(
-  writer: Writer,
-  before: number,
-  isThorough: boolean,
-): Promise<{ messages: number; workers: number }> {
+export async function tidy(writer: Writer, before: number): Promise<{ messages: number; workers: number }> {
   const counts = await writer.transact('tidy', (writing) => {
     const messages = forgetConsumed(writing.connection, writing.space, before)
     const workers = writing.workers.forgetRetired(before)
@@ -28,8 +24,6 @@ export async function tidy(
     writing.connection.exec(`PRAGMA incremental_vacuum(${pagesPerStep})`)
     writing.hasAside = true
   })
-  // Pages are written anew without their free space, in which parts of deleted rows lie; then the log is emptied.
-  if (isThorough) await writer.vacuum()
   return counts
 }
 

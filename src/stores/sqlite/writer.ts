@@ -182,19 +182,6 @@ export class Writer {
     })
   }
 
-  /** Writes the whole file anew, without free space. Not a transaction of ours: no row of the log tells of it. */
-  vacuum(): Promise<void> {
-    return this.#writeLock.run(async () => {
-      const { busyMs, file } = this.#options
-      try {
-        await retryBusy(busyMs, () => this.#connection.exec('VACUUM'))
-        this.#connection.checkpoint()
-      } catch (error) {
-        throw toStoreError(error, 'vacuum', file)
-      }
-    })
-  }
-
   /** The connection, between two transactions. */
   alone<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {
     return this.#writeLock.run(async () => {

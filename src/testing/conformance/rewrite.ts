@@ -120,10 +120,11 @@ export function rewriteTests(test: Test): void {
     assert.equal((await a.commit({ consume: [asMessage('y')] })).ok, true)
   })
 
-  test('a thorough tidy changes nothing that can be read', async (kit) => {
+  test('a tidy and a whole scrub change nothing that can be read', async (kit) => {
     const a = await kit.create('a')
     const run = await a.append('1')
-    await kit.store.tidy(0, true)
+    await kit.store.tidy(0)
+    await kit.store.scrub({ whole: true })
     assertSame((await kit.store.read(a.id, 0, 1000))[0]!.bytes, run.bytes, 'the run')
     assert.equal((await a.append('2')).first, 2)
   })

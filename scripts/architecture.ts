@@ -32,7 +32,7 @@ interface Zone {
   readonly packages: readonly string[] | 'any'
 }
 
-const everything = ['root', 'core', 'engine', 'stores', 'layers', 'adapters', 'testing']
+const everything = ['root', 'core', 'engine', 'stores', 'layers', 'adapters', 'operations', 'testing']
 
 const zones: Readonly<Record<string, Zone>> = {
   core: { zones: ['core'], mayUseNode: false, packages: [] },
@@ -40,9 +40,15 @@ const zones: Readonly<Record<string, Zone>> = {
   engine: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
   layers: { zones: ['core', 'engine', 'layers'], mayUseNode: true, packages: ['croner'] },
   adapters: { zones: ['core', 'engine', 'adapters'], mayUseNode: true, packages: [] },
+  operations: { zones: ['core', 'engine', 'layers', 'adapters', 'operations'], mayUseNode: true, packages: [] },
+  server: {
+    zones: ['core', 'engine', 'layers', 'adapters', 'operations', 'server'],
+    mayUseNode: true,
+    packages: ['hono', '@hono/node-server'],
+  },
   root: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
   testing: { zones: everything, mayUseNode: true, packages: 'any' },
-  cli: { zones: [...everything, 'cli'], mayUseNode: true, packages: 'any' },
+  cli: { zones: [...everything, 'server', 'cli'], mayUseNode: true, packages: 'any' },
 }
 
 /** An adapter speaks to a framework, which is then there, since the user has it. */

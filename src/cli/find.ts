@@ -7,6 +7,7 @@ import type { Head } from '../core/ports.ts'
 import { idBelow, isWithin, liveIdOf } from '../core/scope.ts'
 import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
+import { familyOf } from '../operations/letters.ts'
 
 export interface Place {
   readonly head: Head
@@ -104,7 +105,5 @@ export async function findJob(engine: Reprise, given: string): Promise<Head[]> {
   const scope = `job/${idBelow('job/', given) ?? given}`
   const first = (await engine.head(timelineId(scope))) ?? (await engine.head(timelineId(`${scope}/0`)))
   const head = first ?? (await findTimeline(engine, given))
-  const family = (await hostOf(engine).models.find(head.timeline)?.family?.(engine, head)) ?? [head.timeline]
-  const heads = await hostOf(engine).kernel.store.head(family.map((id) => timelineId(id)))
-  return heads.filter((each) => each !== null)
+  return await familyOf(engine, head)
 }

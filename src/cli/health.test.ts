@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
+import { stuckAfterMs } from '../operations/workers.ts'
 import {
   checkpointsHealth,
   failingHealth,
   pagesHealth,
-  stuckAfterMs,
   type TimelineFacts,
   type WorkerFacts,
   workersHealth,

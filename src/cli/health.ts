@@ -5,6 +5,7 @@ import { formatMs, toMs } from '../core/duration.ts'
 import type { WorkerRow } from '../core/ports.ts'
 import type { HousekeepingState } from '../engine/tools/housekeeping.ts'
 import type { WorkerReport } from '../engine/worker.ts'
+import { stuckOn } from '../operations/workers.ts'
 import { count, relative } from './format.ts'
 
 export interface Check {
@@ -14,8 +15,6 @@ export interface Check {
   readonly cure?: string
 }
 
-/** For what has no limit of its own. */
-export const stuckAfterMs = 5 * 60_000
 const drillEveryMs = 30 * 86_400_000
 /** Fewer entries without a checkpoint than this are nothing to worry about. */
 const entriesBehindLeast = 10_000
@@ -24,16 +23,6 @@ const patience = 10
 
 export interface WorkerFacts extends Pick<WorkerRow, 'id' | 'isAlive'>, WorkerReport {
   readonly ownsSomething: boolean
-}
-
-/** What takes longer than it may, with the reason in words. A worker that holds things and has nothing to do is well. */
-export function stuckOn({ underWay }: WorkerReport, now: number): string[] {
-  return underWay
-    .filter(({ since, limitMs }) => now - since > (limitMs ?? stuckAfterMs))
-    .map(({ timeline, what, since, limitMs }) => {
-      const limit = limitMs === null ? '' : `, and may take ${formatMs(limitMs)}`
-      return `${timeline}: ${what} without a sign for ${formatMs(wholeSeconds(now - since))}${limit}`
-    })
 }
 
 export function workersHealth(workers: readonly WorkerFacts[], now: number): Check[] {
@@ -179,10 +168,6 @@ function whyBehind(
   if (usual > 0 && entries > Math.max(entriesBehindLeast, usual * patience)) return `${said}, and ${usual} were usual`
   const isExpected = (policy !== null && Object.keys(policy).length > 0) || checkpoints.length > 0
   return !newest && isExpected && entries > entriesBehindLeast ? said : null
-}
-
-function wholeSeconds(ms: number): number {
-  return Math.round(ms / 1000) * 1000
 }
 
 export function housekeepingHealth(state: HousekeepingState | null, now: number): Check {

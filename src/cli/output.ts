@@ -2,6 +2,7 @@
 // pipe, JSON where asked for. NO_COLOR is obeyed, FORCE_COLOR too. Commands print through this and nothing else, so that no
 // text from outside reaches a terminal as it is (escape.ts).
 
+import { plain } from '../operations/json.ts'
 import { coloured, colourMark, escaped, escapedJson, withoutColours } from './escape.ts'
 
 export interface Terminal {
@@ -117,17 +118,6 @@ export function coloursFor(isTerminal: boolean, env: Readonly<Record<string, str
 /** JSON that keeps what plain JSON would drop or refuse: big integers, bytes, maps, sets, dates, errors. */
 export function toJson(value: unknown, indent?: number): string {
   return escapedJson(JSON.stringify(value, plain, indent) ?? 'null')
-}
-
-function plain(this: unknown, _key: string, value: unknown): unknown {
-  if (typeof value === 'bigint') return String(value)
-  if (value instanceof Uint8Array) return { $bytes: Buffer.from(value).toString('base64') }
-  if (value instanceof Map) return { $map: [...value] }
-  if (value instanceof Set) return { $set: [...value] }
-  if (value instanceof Error) return { name: value.name, message: value.message }
-  if (typeof value === 'number' && !Number.isFinite(value)) return String(value)
-  if (typeof value === 'function' || typeof value === 'symbol') return String(value)
-  return value
 }
 
 function width(text: string): number {

@@ -78,6 +78,8 @@ export interface Transfer {
 export interface Target {
   readonly engine: Engine
   readonly head: Head
+  /** Asked again with the same key, it is done once: the id of the mail that asks for it, or the key of its entry. */
+  readonly key?: string
 }
 
 /** What was done: in words, and as facts for programs. */

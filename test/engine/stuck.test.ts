@@ -2,7 +2,6 @@
 // things, and checkpoints that fail one after another.
 
 import { expect, it } from 'vitest'
-import { stuckAfterMs, stuckOn } from '../../src/cli/health.ts'
 import { reportOf } from '../../src/engine/worker.ts'
 import { timeline } from '../../src/index.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
@@ -11,6 +10,7 @@ import { job } from '../../src/layers/job/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { stuckAfterMs, stuckOn } from '../../src/operations/workers.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 

@@ -1,11 +1,11 @@
 // reprise at: state as of a sequence.
 
+import { foldFor } from '../../operations/models.ts'
+import { plainState } from '../../operations/values.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findPlace } from '../find.ts'
-import { foldFor } from '../models.ts'
 import { toJson } from '../output.ts'
-import { plainState } from '../values.ts'
 
 const at: Command = async ({ engine, args, output }) => {
   const { head, seq } = await findPlace(engine, args[0]!)

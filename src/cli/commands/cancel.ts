@@ -1,8 +1,9 @@
 // reprise cancel: asks a run to stop. A workflow compensates; a job finishes what is in flight and stays resumable.
 
-import { act, tell } from '../act.ts'
+import { act } from '../../operations/act.ts'
 import { type Command, text } from '../command.ts'
 import { findJob, findTimeline } from '../find.ts'
+import { tell } from '../tell.ts'
 
 const cancel: Command = async ({ engine, args, options, output }) => {
   const reason = text(options, 'reason') ?? 'cancelled by hand'

@@ -1,6 +1,7 @@
 // reprise checkpoints: the catalog of one timeline.
 
 import { hostOf } from '../../engine/host.ts'
+import { shownCheckpoint } from '../../operations/describe.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'
@@ -10,11 +11,7 @@ const checkpoints: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const catalog = await engine.checkpoints(head.timeline)
   const now = hostOf(engine).kernel.worker.now()
-  const shown = catalog.map((record) => {
-    const { body: _, bodyDigest: __, digest, ...rest } = record
-    return { ...rest, digest: Buffer.from(digest).toString('hex') }
-  })
-  output.result(shown, () => {
+  output.result(catalog.map(shownCheckpoint), () => {
     if (catalog.length === 0) return output.note(`${head.timeline} has no checkpoints`)
     output.table(
       ['ID', 'SEQ', 'TAKEN', 'TRIGGER', 'SIZE', 'ADDED', 'STATE', 'DRILLED', 'LABEL'],

@@ -1,18 +1,14 @@
 // reprise consumers: who reads the feed, where each stands, and how far it is behind.
 
 import { hostOf } from '../../engine/host.ts'
-import { lagBehind } from '../../engine/subscription/feed-stream.ts'
+import { consumersOf } from '../../operations/consumers.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { relative } from '../format.ts'
 
 const consumers: Command = async ({ engine, output }) => {
   const now = hostOf(engine).kernel.worker.now()
-  const rows: { name: string; owner: string; movedAt: number; position: string; behind: number; isMore: boolean }[] = []
-  for (const { name, owner, position, movedAt } of await hostOf(engine).kernel.store.cursors()) {
-    const { runs: behind, isMore } = await lagBehind(hostOf(engine).kernel, position)
-    rows.push({ name, owner, movedAt, position, behind, isMore })
-  }
+  const rows = await consumersOf(engine)
   output.result(rows, () => {
     if (rows.length === 0) return output.note('nobody reads the feed')
     output.table(

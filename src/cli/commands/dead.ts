@@ -1,11 +1,7 @@
 // reprise dead: items that a job gave up on.
 
-import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
-import { actionOf, verbsOf } from '../../engine/model.ts'
-import type { Reprise } from '../../engine/reprise.ts'
-import { type DeadLetter, discardLetters, readLetters } from '../../layers/job/index.ts'
+import { discard, lettersOf, withLetters } from '../../operations/letters.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findJob } from '../find.ts'
@@ -14,29 +10,16 @@ import { toJson } from '../output.ts'
 
 const dead: Command = async ({ engine, args, options, output }) => {
   const heads = args[0] === undefined ? await withLetters(engine) : await findJob(engine, args[0])
-  // Only what can be sent back was given up on; any other model has its own word for it.
-  for (const { timeline } of heads) actionOf(hostOf(engine).models.find(timeline), 'redrive', timeline)
-  const discard = (options.discard ?? []) as readonly string[]
-  if (discard.length > 0) {
-    const discarded: string[] = []
-    for (const head of heads) {
-      const held = new Set((await readLetters(engine, head.timeline)).map((letter) => letter.key))
-      const keys = discard.filter((key) => held.has(key))
-      if (keys.length > 0) await discardLetters(engine, head.timeline, keys)
-      discarded.push(...keys)
-    }
-    const missing = discard.filter((key) => !discarded.includes(key))
-    if (discarded.length === 0) throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')}`, { missing })
+  const wanted = (options.discard ?? []) as readonly string[]
+  if (wanted.length > 0) {
+    const { discarded, missing } = await discard(engine, heads, wanted)
     output.result({ discarded, missing }, () => {
       output.line(`${count(discarded.length, 'item')} ${discarded.length === 1 ? 'counts' : 'count'} as finished now`)
       if (missing.length > 0) output.note(`not among the dead letters: ${missing.join(', ')}`)
     })
     return missing.length > 0 ? exit.partly : exit.ok
   }
-  const letters: (DeadLetter & { timeline: string })[] = []
-  for (const head of heads) {
-    for (const letter of await readLetters(engine, head.timeline)) letters.push({ timeline: head.timeline, ...letter })
-  }
+  const letters = await lettersOf(engine, heads)
   const now = hostOf(engine).kernel.worker.now()
   output.result(letters, () => {
     if (letters.length === 0) return output.note('no dead letters')
@@ -65,15 +48,6 @@ const dead: Command = async ({ engine, args, options, output }) => {
     return undefined
   })
   return exit.ok
-}
-
-/** Timelines of every kind that gives up on items and can have them sent back. */
-async function withLetters(engine: Reprise): Promise<Head[]> {
-  const kinds = hostOf(engine)
-    .models.all()
-    .filter((model) => model.name === null && verbsOf(model).includes('redrive'))
-  const pages = await Promise.all(kinds.map((model) => engine.list({ prefix: model.scope, limit: 1000 })))
-  return pages.flat().filter((head) => Number(head.attributes.dead ?? 0) > 0)
 }
 
 export default dead

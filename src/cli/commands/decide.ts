@@ -1,8 +1,9 @@
 // reprise decide: a person's word on what a session waits for.
 
-import { act, tell } from '../act.ts'
+import { act } from '../../operations/act.ts'
 import { type Command, text } from '../command.ts'
 import { findTimeline } from '../find.ts'
+import { tell } from '../tell.ts'
 
 const decide: Command = async ({ engine, args, options, output }) => {
   const [given, verdict] = args as [string, string]

@@ -1,12 +1,12 @@
 // reprise diff: what changed between two coordinates.
 
+import { foldFor } from '../../operations/models.ts'
+import { differences, plainState } from '../../operations/values.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findPlace } from '../find.ts'
 import { brief } from '../format.ts'
-import { foldFor } from '../models.ts'
 import { toJson } from '../output.ts'
-import { differences, plainState } from '../values.ts'
 
 const diff: Command = async ({ engine, args, output }) => {
   const [before, after] = await Promise.all([stateAt(args[0]!), stateAt(args[1]!)])

@@ -8,6 +8,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { housekeepingState } from '../../engine/tools/housekeeping.ts'
 import { headsOf } from '../../engine/tools/verify.ts'
 import { reportOf } from '../../engine/worker.ts'
+import { workersNow } from '../../operations/workers.ts'
 import { type Command, text } from '../command.ts'
 import { exit, exitCodeOf } from '../exit.ts'
 import { bytes } from '../format.ts'
@@ -22,7 +23,6 @@ import {
   workersHealth,
 } from '../health.ts'
 import { registerKnown } from '../models.ts'
-import { workersNow } from '../present.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
 
 const diskLeastBytes = 500 * 1024 * 1024

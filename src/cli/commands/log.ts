@@ -1,11 +1,11 @@
 // reprise log: the history of a timeline, entry by entry; or what happened to the store, or to one timeline in it.
 
 import { type Duration, toMs } from '../../core/duration.ts'
+import { entriesAfter, shownEntry } from '../../operations/history.ts'
 import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 import { brief, when } from '../format.ts'
-import { entriesAfter, shownEntry } from '../history.ts'
 import { toJson } from '../output.ts'
 
 const log: Command = async (invocation) => {

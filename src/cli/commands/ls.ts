@@ -1,9 +1,9 @@
 // reprise ls: what there is.
 
-import type { Attribute, Head, TimelineQuery } from '../../core/ports.ts'
-import { isOwnAttribute } from '../../engine/declaration.ts'
+import type { Attribute, TimelineQuery } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import { isOfStore } from '../../engine/kinds.ts'
+import { shownAttributes, shownHead } from '../../operations/heads.ts'
 import { type Command, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { scopeOf } from '../find.ts'
@@ -54,23 +54,6 @@ const ls: Command = async ({ engine, args, options, output }) => {
 }
 
 export default ls
-
-/** Without those of the engine itself. */
-export function shownAttributes(head: Head): [string, Attribute][] {
-  return Object.entries(head.attributes).filter(([key]) => !isOwnAttribute(key))
-}
-
-/** The documented shape of a timeline in JSON. */
-export function shownHead(head: Head) {
-  const { timeline, seq, epoch, digest, owner, isOwnerAlive, floor, base, queue, priority, status, wakeup, mail } = head
-  const { createdAt, updatedAt } = head
-  const attributes = Object.fromEntries(shownAttributes(head))
-  return {
-    ...{ timeline, status, seq, epoch, digest: Buffer.from(digest).toString('hex'), owner, isOwnerAlive, floor },
-    base: base && { timeline: base.timeline, seq: base.seq },
-    ...{ queue, priority, wakeup, mail, attributes, createdAt, updatedAt },
-  }
-}
 
 function attributesOf(given: readonly string[]): Record<string, Attribute> | undefined {
   if (given.length === 0) return undefined

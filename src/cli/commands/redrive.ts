@@ -1,6 +1,6 @@
 // reprise redrive: sends dead letters back. They are tried again when the job next runs (or at once if it is running).
 
-import { act } from '../act.ts'
+import { act } from '../../operations/act.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
 import { findJob } from '../find.ts'

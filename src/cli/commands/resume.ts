@@ -5,11 +5,11 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
-import { act } from '../act.ts'
+import { act } from '../../operations/act.ts'
+import { declareAll } from '../../operations/models.ts'
 import { type Command, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findMember } from '../find.ts'
-import { declareAll } from '../models.ts'
 import { loadModule } from '../module.ts'
 import { toJson } from '../output.ts'
 import { execute, pick } from './run.ts'
@@ -43,7 +43,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
   let worst: number = exit.ok
   for (const group of groups.values()) {
     const module = await loadModule(group.file)
-    declareAll(engine, module)
+    declareAll(engine, Object.values(module))
     const isOneByOne = group.heads.every((head) => hasResume(engine, head))
     const code = isOneByOne
       ? await goOn(group.heads)

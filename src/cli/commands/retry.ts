@@ -1,8 +1,9 @@
 // reprise retry: takes the last failure of a run back, so that it goes on.
 
-import { act, tell } from '../act.ts'
+import { act } from '../../operations/act.ts'
 import type { Command } from '../command.ts'
 import { findTimeline } from '../find.ts'
+import { tell } from '../tell.ts'
 
 const retry: Command = async ({ engine, args, output }) =>
   tell(output, await act(engine, await findTimeline(engine, args[0]!), 'retry', {}))

@@ -1,9 +1,10 @@
 // reprise settle: a person says what became of a step that is held, or of a compensation that is stuck.
 
-import { act, tell } from '../act.ts'
+import { act } from '../../operations/act.ts'
 import { type Command, text } from '../command.ts'
 import { parseJson } from '../exit.ts'
 import { findTimeline } from '../find.ts'
+import { tell } from '../tell.ts'
 
 const settle: Command = async ({ engine, args, options, output }) => {
   const [given, step, outcome] = args as [string, string, string]

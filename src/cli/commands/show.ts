@@ -1,71 +1,48 @@
 // reprise show: where one timeline stands.
 
 import { hostOf } from '../../engine/host.ts'
-import { lineageOf } from '../../engine/recovery/history.ts'
-import { recover } from '../../engine/recovery/recover.ts'
+import { describeTimeline } from '../../operations/describe.ts'
+import { shownAttributes } from '../../operations/heads.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 import { bytes, relative, when } from '../format.ts'
 import { toJson } from '../output.ts'
-import { shownAttributes, shownHead } from './ls.ts'
 
 const show: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
-  const [catalog, lineage, forks] = await Promise.all([
-    engine.checkpoints(head.timeline),
-    lineageOf(hostOf(engine).kernel, head),
-    engine.list({ parent: head.timeline, limit: 100 }),
-  ])
-  const model = hostOf(engine).models.find(head.timeline)
-  const summary = await summarize()
+  const { shown, catalog } = await describeTimeline(engine, head)
+  const { kind, forks, summary } = shown
   const now = hostOf(engine).kernel.worker.now()
   const newest = catalog[0]
-  output.result(
-    {
-      kind: model?.kind ?? null,
-      ...shownHead(head),
-      checkpoints: catalog.length,
-      lineage: lineage.slice(1).map((each) => each.timeline),
-      forks: forks.map((each) => each.timeline),
-      summary,
-    },
-    () => {
-      const { bold } = output.colours
-      output.line(bold(head.timeline))
-      output.facts([
-        ['kind', model?.kind ?? 'unknown here'],
-        ['status', head.status || '-'],
-        ['coordinate', `${head.timeline}@${head.seq}, epoch ${head.epoch}`],
-        ['digest', Buffer.from(head.digest).toString('hex')],
-        ['owner', head.owner ? `${head.owner}${head.isOwnerAlive ? '' : ' (gone)'}` : 'nobody'],
-        ['history', `${head.floor + 1} to ${head.seq}${head.floor > 0 ? ` (trimmed up to ${head.floor})` : ''}`],
-        [
-          'checkpoints',
-          newest
-            ? `${catalog.length}, the newest at ${newest.seq} (${bytes(newest.totalBytes)}, ${relative(newest.createdAt, now)})`
-            : 'none',
-        ],
-        ...(head.base ? [['fork of', `${head.base.timeline}@${head.base.seq}`] as const] : []),
-        ...(forks.length > 0 ? [['forks', forks.map((each) => each.timeline).join(', ')] as const] : []),
-        ['queue', head.queue ?? '-'],
-        ['wakeup', head.wakeup === null ? '-' : relative(head.wakeup, now)],
-        ['mail', String(head.mail)],
-        ['created', `${when(head.createdAt)} (${relative(head.createdAt, now)})`],
-        ['changed', `${when(head.updatedAt)} (${relative(head.updatedAt, now)})`],
-        ...shownAttributes(head).map(([key, value]) => [key, String(value)] as const),
-        ...Object.entries(summary ?? {}).map(([key, value]) => [key, toJson(value)] as const),
-      ])
-    },
-  )
+  output.result(shown, () => {
+    const { bold } = output.colours
+    output.line(bold(head.timeline))
+    output.facts([
+      ['kind', kind ?? 'unknown here'],
+      ['status', head.status || '-'],
+      ['coordinate', `${head.timeline}@${head.seq}, epoch ${head.epoch}`],
+      ['digest', Buffer.from(head.digest).toString('hex')],
+      ['owner', head.owner ? `${head.owner}${head.isOwnerAlive ? '' : ' (gone)'}` : 'nobody'],
+      ['history', `${head.floor + 1} to ${head.seq}${head.floor > 0 ? ` (trimmed up to ${head.floor})` : ''}`],
+      [
+        'checkpoints',
+        newest
+          ? `${catalog.length}, the newest at ${newest.seq} (${bytes(newest.totalBytes)}, ${relative(newest.createdAt, now)})`
+          : 'none',
+      ],
+      ...(head.base ? [['fork of', `${head.base.timeline}@${head.base.seq}`] as const] : []),
+      ...(forks.length > 0 ? [['forks', forks.join(', ')] as const] : []),
+      ['queue', head.queue ?? '-'],
+      ['wakeup', head.wakeup === null ? '-' : relative(head.wakeup, now)],
+      ['mail', String(head.mail)],
+      ['created', `${when(head.createdAt)} (${relative(head.createdAt, now)})`],
+      ['changed', `${when(head.updatedAt)} (${relative(head.updatedAt, now)})`],
+      ...shownAttributes(head).map(([key, value]) => [key, String(value)] as const),
+      ...Object.entries(summary ?? {}).map(([key, value]) => [key, toJson(value)] as const),
+    ])
+  })
   return exit.ok
-
-  /** What the state says beyond the head, as its model reads it. */
-  async function summarize(): Promise<Readonly<Record<string, unknown>> | null> {
-    if (!model?.summarize || !model.fold) return null
-    const { state } = await recover(hostOf(engine).kernel, head, model.fold)
-    return model.summarize(state.value, head)
-  }
 }
 
 export default show

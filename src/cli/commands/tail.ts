@@ -4,10 +4,10 @@ import { feedStart } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
 import { FeedStream } from '../../engine/subscription/feed-stream.ts'
+import { shownEntry } from '../../operations/history.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { brief, when } from '../format.ts'
-import { shownEntry } from '../history.ts'
 import { toJson } from '../output.ts'
 
 const pollMs = 250

@@ -1,10 +1,11 @@
 // reprise terminate: ends a run at once, without compensation.
 
-import { act, tell } from '../act.ts'
+import { act } from '../../operations/act.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 import { confirm } from '../prompt.ts'
+import { tell } from '../tell.ts'
 
 const terminate: Command = async ({ engine, args, options, output, stdin }) => {
   const head = await findTimeline(engine, args[0]!)

@@ -54,7 +54,7 @@ export async function writeDecision(
 }
 
 /** A decision from a process that does not own the session; taken when it resumes. */
-export async function sendDecision(rp: Engine, session: string, decision: Decision): Promise<void> {
+export async function sendDecision(rp: Engine, session: string, decision: Decision, key?: string): Promise<void> {
   const engine = hostOf(rp)
-  await engine.send(session, 'decision', decision)
+  await engine.send(session, 'decision', decision, key === undefined ? {} : { id: key })
 }

@@ -24,10 +24,11 @@ const actions: Actions = {
   resume: needsCode,
   signal: { instead: 'decide what it waits for, or send it a message from another session' },
   cancel: { instead: 'interrupt it from its own code; a turn that was cut off goes on with resume' },
-  async decide({ engine, head }, { verdict, by, reason }) {
+  async decide({ engine, head, key }, { verdict, by, reason }) {
     const known = verdicts.find((each) => each === verdict)
     if (!known) throw new RepriseError('INVALID_ARGUMENT', `a decision is ${verdicts.join(', ')}, not ${verdict}`, {})
-    await sendDecision(engine, head.timeline, { verdict: known, by, ...(reason !== undefined && { reason }) })
+    const decision = { verdict: known, by, ...(reason !== undefined && { reason }) }
+    await sendDecision(engine, head.timeline, decision, key)
     return {
       said: `told ${head.timeline}: ${known}; it counts when the session resumes`,
       facts: { verdict: known, by },

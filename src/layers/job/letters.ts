@@ -29,27 +29,33 @@ export async function redriveLetters(
   timeline: string,
   keys: readonly string[],
   edits: Readonly<Record<string, unknown>> = {},
+  key?: string,
 ): Promise<void> {
   const engine = hostOf(rp)
   const hasEdits = Object.keys(edits).length > 0
-  await engine.send(timeline, redriveKind, { keys, ...(hasEdits && { edits }) })
+  await engine.send(timeline, redriveKind, { keys, ...(hasEdits && { edits }) }, idOf(key))
   await applyIfFree(engine, timeline)
 }
 
 /** These count as finished from now on. */
-export async function discardLetters(rp: Engine, timeline: string, keys: readonly string[]): Promise<void> {
+export async function discardLetters(
+  rp: Engine,
+  timeline: string,
+  keys: readonly string[],
+  key?: string,
+): Promise<void> {
   const engine = hostOf(rp)
-  await engine.send(timeline, discardKind, { keys })
+  await engine.send(timeline, discardKind, { keys }, idOf(key))
   await applyIfFree(engine, timeline)
 }
 
 /** Asks a running job to finish what is in flight and stop. */
-export async function stopJob(rp: Engine, timeline: string, reason: string): Promise<void> {
+export async function stopJob(rp: Engine, timeline: string, reason: string, key?: string): Promise<void> {
   const engine = hostOf(rp)
   const head = await engine.head(timeline)
   // Nobody works on it, so there is nobody to ask.
   if (!head?.owner || !head.isOwnerAlive) return
-  await engine.send(timeline, stopKind, { reason })
+  await engine.send(timeline, stopKind, { reason }, idOf(key))
 }
 
 /** Moves waiting wishes into history, in the same commit that takes them out of the inbox. */
@@ -71,6 +77,11 @@ export async function applyMail(
     }
     await open.write([], { attributes: { dead: open.state.dead.size } })
   }
+}
+
+/** The same key to the same timeline is one message. */
+function idOf(key: string | undefined): { readonly id?: string } {
+  return key === undefined ? {} : { id: key }
 }
 
 async function applyIfFree(engine: Host, timeline: string): Promise<void> {

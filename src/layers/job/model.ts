@@ -16,11 +16,11 @@ const actions: Actions = {
   signal: { instead: 'only workflows wait for signals; cancel asks a job to stop' },
   terminate: { instead: 'cancel finishes what is in flight and stops; kill -9 is safe too' },
   retry: { instead: 'redrive sends dead letters back, resume goes on with the rest' },
-  async cancel({ engine: rp, head }, { reason }) {
+  async cancel({ engine: rp, head, key }, { reason }) {
     const engine = hostOf(rp)
     const heads = await Promise.all((await familyOf(engine, head)).map((id) => engine.head(id)))
     const working = heads.filter((each): each is Head => each?.owner != null && each.isOwnerAlive)
-    for (const each of working) await stopJob(engine, each.timeline, reason)
+    for (const each of working) await stopJob(engine, each.timeline, reason, key)
     const name = nameOf(head)
     const said =
       working.length > 0
@@ -28,14 +28,14 @@ const actions: Actions = {
         : `nobody is working on ${name}: there is nothing to stop`
     return { said, facts: { asked: working.map((each) => each.timeline) } }
   },
-  async redrive({ engine, head }, { keys, items = {} }) {
+  async redrive({ engine, head, key: once }, { keys, items = {} }) {
     const sent: string[] = []
     for (const timeline of await familyOf(engine, head)) {
       const held = new Set((await readLetters(engine, timeline)).map((letter) => letter.key))
       const here = keys ? keys.filter((key) => held.has(key)) : [...held]
       if (here.length === 0) continue
       const edits = Object.fromEntries(here.flatMap((key) => (Object.hasOwn(items, key) ? [[key, items[key]]] : [])))
-      await redriveLetters(engine, timeline, here, edits)
+      await redriveLetters(engine, timeline, here, edits, once)
       sent.push(...here)
     }
     const missing = (keys ?? []).filter((key) => !sent.includes(key))

@@ -34,19 +34,19 @@ const actions: Actions = {
   redrive: { instead: 'retry takes the failure of a run back, settle says what became of a held step' },
   decide: { instead: 'signal or settle it' },
   cancel: async (target, { reason }) => {
-    await runOf(target).cancel(reason)
+    await runOf(target).cancel(reason, keyed(target))
     return { said: `asked ${target.head.timeline} to stop`, facts: { asked: [target.head.timeline] } }
   },
   terminate: async (target, { reason }) => {
-    await runOf(target).terminate(reason)
+    await runOf(target).terminate(reason, keyed(target))
     return done(target, `${target.head.timeline} ends without compensation`, {})
   },
   retry: async (target) => {
-    await runOf(target).retry()
+    await runOf(target).retry(keyed(target))
     return done(target, `${target.head.timeline} goes on after its failure`, {})
   },
   signal: async (target, { name, ...rest }) => {
-    await runOf(target).signal(name, rest.value)
+    await runOf(target).signal(name, rest.value, keyed(target))
     return done(target, `sent ${name} to ${target.head.timeline}`, { signal: name })
   },
   settle: async (target, { step, outcome, by, ...rest }) => {
@@ -54,7 +54,7 @@ const actions: Actions = {
     if (!known) {
       throw new RepriseError('INVALID_ARGUMENT', `a step is settled as ${outcomes.join(', ')}, not ${outcome}`, {})
     }
-    await runOf(target).settle(step, known, { by, ...('result' in rest && { result: rest.result }) })
+    await runOf(target).settle(step, known, { by, ...('result' in rest && { result: rest.result }), ...keyed(target) })
     return done(target, `${step} of ${target.head.timeline} counts as ${known}`, { step, outcome: known })
   },
   rollback: (target, { seq, key }) => rollBack(target, seq, key),
@@ -198,6 +198,10 @@ function runOf({ engine, head }: Target): WorkflowRun {
   // Without code: what asks a run for something by mail needs none.
   const definition = host.definition(name) ?? ({ name, prefix: `workflow/${name}/` } as AnyWorkflow)
   return host.handle(definition, idBelow(definition.prefix, head.timeline) ?? '')
+}
+
+function keyed({ key }: Target): { readonly key?: string } {
+  return key === undefined ? {} : { key }
 }
 
 function did({ type, data }: Entry): string | null {

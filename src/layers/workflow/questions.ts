@@ -15,6 +15,8 @@ export interface UpdateOptions {
   readonly timeout?: Duration
   /** Ends the wait for the answer. */
   readonly signal?: AbortSignal
+  /** The same key counts once, and gives the same answer. */
+  readonly key?: string
 }
 
 /** An update without an answer for this long: is there anybody who could give one? */

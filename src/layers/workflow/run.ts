@@ -28,7 +28,7 @@ import type { RunState } from './state.ts'
 import type { Wait } from './summary.ts'
 
 const knownSignal = namesOf<{ readonly key?: string }>({ key: true })
-const knownUpdate = namesOf<UpdateOptions>({ timeout: true, signal: true })
+const knownUpdate = namesOf<UpdateOptions>({ timeout: true, signal: true, key: true })
 const knownRollback = namesOf<RunRollbackOptions>({ input: true, seq: true, key: true })
 
 export class WorkflowRun<Output = unknown> {
@@ -82,8 +82,9 @@ export class WorkflowRun<Output = unknown> {
     await this.#mail('signal', value === undefined ? { name } : { name, value }, options.key)
   }
 
-  async cancel(reason = 'cancelled'): Promise<void> {
-    await this.#mail('cancel', { reason })
+  /** The same `key` counts once. */
+  async cancel(reason = 'cancelled', options: { readonly key?: string } = {}): Promise<void> {
+    await this.#mail('cancel', { reason }, options.key)
   }
 
   /** What the handler of that query says; the run itself does not notice. Without a handler, 'status' is the run's own. */
@@ -102,7 +103,7 @@ export class WorkflowRun<Output = unknown> {
     }
   }
 
-  /** Changes the run through its handler, and gives what the handler gave. */
+  /** Changes the run through its handler, and gives what the handler gave. The same `key` counts once, and gives the same. */
   update<Args, Result>(
     update: UpdateDefinition<Args, Result>,
     ...args: [...Carried<Args>, options?: UpdateOptions]
@@ -116,16 +117,19 @@ export class WorkflowRun<Output = unknown> {
     checkOptions('update', options, knownUpdate)
     const name = messageName(update)
     throwIfAborted(options.signal, `update ${name}`)
-    const answer = async () => awaitUpdate(this.#view, name, await this.#mail('update', { name, args }), options)
+    const answer = async () => {
+      const id = await this.#mail('update', { name, args }, options.key)
+      return await awaitUpdate(this.#view, name, id, options)
+    }
     return await whileAwaited(answer(), this.#host.kernel.clock)
   }
 
   /** Ends it at once: no clean-up, no compensation. */
-  async terminate(reason = 'terminated'): Promise<void> {
+  async terminate(reason = 'terminated', options: { readonly key?: string } = {}): Promise<void> {
     const head = await this.#view.head()
     if (endings.has(head.status)) return
     if (this.#view.live || (head.owner !== null && head.isOwnerAlive)) {
-      await this.#host.send(this.timeline, 'terminate', { reason })
+      await this.#host.send(this.timeline, 'terminate', { reason }, options.key)
       return
     }
     const send = leaveMessages(this.#host.engine, this.timeline, await this.state())
@@ -138,11 +142,12 @@ export class WorkflowRun<Output = unknown> {
   }
 
   /** After a failure that nothing was undone for: takes the last failure back and goes on from there. */
-  async retry(): Promise<void> {
+  async retry(options: { readonly key?: string } = {}): Promise<void> {
+    const { key } = options
     await this.#change(({ end, undone, journal }) => {
       if (end?.kind !== 'failed') throw this.#view.conflict('only a run that failed can be retried')
       if (Object.keys(undone).length > 0) throw this.#view.conflict('its steps were undone: fork it or start another')
-      return [{ type: 'retried', data: { ids: lastFailures(journal) } }]
+      return [{ type: 'retried', data: { ids: lastFailures(journal) }, ...(key !== undefined && { key }) }]
     })
   }
 
@@ -190,17 +195,18 @@ export class WorkflowRun<Output = unknown> {
   async settle(
     step: string,
     outcome: 'done' | 'failed' | 'retry' | 'compensated',
-    options: { readonly by?: string; readonly result?: unknown; readonly error?: string } = {},
+    options: {
+      readonly by?: string
+      readonly result?: unknown
+      readonly error?: string
+      readonly key?: string
+    } = {},
   ): Promise<void> {
     const { by = 'somebody', result, error = 'settled as failed' } = options
     await checkSettleable(this.#host.engine, timelineId(this.timeline), commandIdOf(step))
     const failure = { name: 'Error', message: error }
-    await this.#mail('settle', {
-      id: commandIdOf(step),
-      outcome,
-      by,
-      ...(outcome === 'failed' ? { error: failure } : { result }),
-    })
+    const said = outcome === 'failed' ? { error: failure } : { result }
+    await this.#mail('settle', { id: commandIdOf(step), outcome, by, ...said }, options.key)
   }
 
   /** Tries a stuck compensation again. */

@@ -1,0 +1,20 @@
+// The documented shape of a timeline in JSON, as the command line and the server show it.
+
+import type { Attribute, Head } from '../core/ports.ts'
+import { isOwnAttribute } from '../engine/declaration.ts'
+
+/** Without those of the engine itself. */
+export function shownAttributes(head: Head): [string, Attribute][] {
+  return Object.entries(head.attributes).filter(([key]) => !isOwnAttribute(key))
+}
+
+export function shownHead(head: Head) {
+  const { timeline, seq, epoch, digest, owner, isOwnerAlive, floor, base, queue, priority, status, wakeup, mail } = head
+  const { createdAt, updatedAt } = head
+  const attributes = Object.fromEntries(shownAttributes(head))
+  return {
+    ...{ timeline, status, seq, epoch, digest: Buffer.from(digest).toString('hex'), owner, isOwnerAlive, floor },
+    base: base && { timeline: base.timeline, seq: base.seq },
+    ...{ queue, priority, wakeup, mail, attributes, createdAt, updatedAt },
+  }
+}

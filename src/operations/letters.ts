@@ -1,0 +1,64 @@
+// Items that were given up on, of one job or of all, and the two things that can be done to them.
+
+import { timelineId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Head } from '../core/ports.ts'
+import { hostOf } from '../engine/host.ts'
+import { actionOf, verbsOf } from '../engine/model.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { type DeadLetter, discardLetters, readLetters } from '../layers/job/index.ts'
+
+const listedMax = 1000
+
+export type ShownLetter = DeadLetter & { readonly timeline: string }
+
+/** The timelines that are one thing to the user: shards of a job; itself alone if it has no others. */
+export async function familyOf(engine: Reprise, head: Head): Promise<Head[]> {
+  const { models, kernel } = hostOf(engine)
+  const ids = (await models.find(head.timeline)?.family?.(engine, head)) ?? [head.timeline]
+  const heads = await kernel.store.head(ids.map((id) => timelineId(id)))
+  return heads.filter((each) => each !== null)
+}
+
+/** Timelines of every kind that gives up on items and can have them sent back, where there are any. */
+export async function withLetters(engine: Reprise): Promise<Head[]> {
+  const kinds = hostOf(engine)
+    .models.all()
+    .filter((model) => model.name === null && verbsOf(model).includes('redrive'))
+  const pages = await Promise.all(kinds.map((model) => engine.list({ prefix: model.scope, limit: listedMax })))
+  return pages.flat().filter((head) => Number(head.attributes.dead ?? 0) > 0)
+}
+
+/** Only what can be sent back was given up on: a model that has another word for it is refused with that word. */
+export async function lettersOf(engine: Reprise, heads: readonly Head[]): Promise<ShownLetter[]> {
+  checkLetters(engine, heads)
+  const letters: ShownLetter[] = []
+  for (const { timeline } of heads) {
+    for (const letter of await readLetters(engine, timeline)) letters.push({ timeline, ...letter })
+  }
+  return letters
+}
+
+/** These count as finished from now on. NOT_FOUND if none of them is there. */
+export async function discard(
+  engine: Reprise,
+  heads: readonly Head[],
+  wanted: readonly string[],
+  key?: string,
+): Promise<{ readonly discarded: string[]; readonly missing: string[] }> {
+  checkLetters(engine, heads)
+  const discarded: string[] = []
+  for (const { timeline } of heads) {
+    const held = new Set((await readLetters(engine, timeline)).map((letter) => letter.key))
+    const keys = wanted.filter((each) => held.has(each))
+    if (keys.length > 0) await discardLetters(engine, timeline, keys, key)
+    discarded.push(...keys)
+  }
+  const missing = wanted.filter((each) => !discarded.includes(each))
+  if (discarded.length === 0) throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')}`, { missing })
+  return { discarded, missing }
+}
+
+function checkLetters(engine: Reprise, heads: readonly Head[]): void {
+  for (const { timeline } of heads) actionOf(hostOf(engine).models.find(timeline), 'redrive', timeline)
+}

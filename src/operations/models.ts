@@ -1,0 +1,92 @@
+// The models that tools know: the kinds that this package brings, and whatever definitions the user's code exports.
+// Tools ask the model what a timeline is and what can be done to it; none of them knows a model by its id.
+
+import { RepriseError } from '../core/errors.ts'
+import type { Fold } from '../engine/definition.ts'
+import { hostOf } from '../engine/host.ts'
+import { type Model, modelsOf } from '../engine/model.ts'
+import type { Reprise } from '../engine/reprise.ts'
+
+/** What can be said and done without the user's code. Definitions that are known already stay. */
+export async function declareKinds(engine: Reprise): Promise<void> {
+  const known = new Set(
+    hostOf(engine)
+      .models.all()
+      .map(({ scope }) => scope),
+  )
+  for (const model of await kinds()) if (!known.has(model.scope)) engine.declare(model)
+}
+
+/** Whatever of these says what it is. */
+export function declareAll(engine: Reprise, exported: readonly unknown[]): void {
+  const found = new Map<string, Model>()
+  for (const value of exported) {
+    const described = modelsOf(value)
+    for (const model of described) {
+      const other = found.get(model.scope)
+      // The one that is declared last would be taken, without a word.
+      if (other && other !== model && model.name !== null) throw twice(model)
+      found.set(model.scope, model)
+      engine.declare(model)
+    }
+    if (described.length === 0 && isFolding(value)) hostOf(engine).register(value.prefix, value.fold)
+  }
+}
+
+function twice({ kind, name, scope }: Model): RepriseError {
+  const what = `the module exports two definitions of the ${kind} ${name}: give one of them another name, or export one only`
+  return new RepriseError('INVALID_ARGUMENT', what, { kind, name, scope })
+}
+
+/** Those whose peer dependency may be missing are described apart from what needs it. */
+async function kinds(): Promise<Model[]> {
+  const [jobs, migrations, workflows, queues, schedules, events, tables, saves, agents, recorders, threads, sessions] =
+    await Promise.all([
+      import('../layers/job/model.ts'),
+      import('../layers/migrate/model.ts'),
+      import('../layers/workflow/model.ts'),
+      import('../layers/workflow/queue.ts'),
+      import('../layers/workflow/schedule.ts'),
+      import('../layers/events/model.ts'),
+      import('../layers/table/model.ts'),
+      import('../layers/save/model.ts'),
+      import('../layers/agent/model.ts'),
+      import('../adapters/ai-sdk/model.ts'),
+      import('../adapters/langgraph/model.ts'),
+      import('../adapters/openai-agents/model.ts'),
+    ])
+  return [
+    jobs.jobKind,
+    migrations.migrateKind,
+    workflows.workflowKind,
+    queues.queueKind(),
+    schedules.scheduleKind,
+    events.aggregateKind,
+    events.projectionKind,
+    events.processKind,
+    events.keysKind,
+    tables.tableKind,
+    saves.saveKind,
+    agents.agentKind,
+    recorders.recorderKind,
+    threads.threadKind,
+    threads.memoryKind,
+    sessions.sessionKind,
+  ]
+}
+
+/** The fold for a timeline, or an error that says how to name it. */
+export function foldFor(engine: Reprise, timeline: string): Fold<unknown> {
+  const fold = hostOf(engine).models.foldOf(timeline)
+  if (fold) return fold
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    `the state of ${timeline} needs its definition: name the module that exports it with --module FILE`,
+    { timeline },
+  )
+}
+
+function isFolding(value: unknown): value is { readonly prefix: string; readonly fold: Fold<unknown> } {
+  const { prefix, fold } = (value ?? {}) as { prefix?: unknown; fold?: { apply?: unknown } }
+  return typeof prefix === 'string' && typeof fold?.apply === 'function'
+}

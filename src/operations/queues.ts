@@ -1,0 +1,46 @@
+// What waits, what runs and what is overdue, for each queue.
+
+import type { Head } from '../core/ports.ts'
+import { hostOf } from '../engine/host.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { headsOf } from '../engine/tools/verify.ts'
+
+export interface QueueRow {
+  readonly queue: string
+  readonly timelines: number
+  readonly running: number
+  readonly due: number
+  readonly mail: number
+  readonly nextAt: number | null
+  /** Since when the longest overdue one waits; null: none is overdue. */
+  readonly oldestAt: number | null
+}
+
+type Counted = { -readonly [Key in keyof QueueRow]: QueueRow[Key] }
+
+export async function queuesOf(engine: Reprise): Promise<QueueRow[]> {
+  const rows = new Map<string, Counted>()
+  const { kernel } = hostOf(engine)
+  const now = kernel.worker.now()
+  for await (const head of headsOf(kernel)) if (head.queue !== null) count(rowOf(rows, head.queue), head, now)
+  return [...rows.values()].sort((a, b) => a.queue.localeCompare(b.queue))
+}
+
+function rowOf(rows: Map<string, Counted>, queue: string): Counted {
+  const row = rows.get(queue) ?? { queue, timelines: 0, running: 0, due: 0, mail: 0, nextAt: null, oldestAt: null }
+  rows.set(queue, row)
+  return row
+}
+
+function count(row: Counted, head: Head, now: number): void {
+  const isRunning = head.owner !== null && head.isOwnerAlive
+  const isLate = head.wakeup !== null && head.wakeup <= now
+  row.timelines += 1
+  row.mail += head.mail
+  if (isRunning) row.running += 1
+  else if (head.mail > 0 || isLate) {
+    row.due += 1
+    row.oldestAt = Math.min(row.oldestAt ?? Number.POSITIVE_INFINITY, isLate ? head.wakeup! : head.updatedAt)
+  }
+  if (head.wakeup !== null && !isRunning) row.nextAt = Math.min(row.nextAt ?? Number.POSITIVE_INFINITY, head.wakeup)
+}

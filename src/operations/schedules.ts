@@ -1,0 +1,30 @@
+// What is started when, when it last was, and when it is due next.
+
+import { idBelow } from '../core/scope.ts'
+import { hostOf } from '../engine/host.ts'
+import { recover } from '../engine/recovery/recover.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { scheduleFold } from '../layers/workflow/schedule.ts'
+
+export const scheduleScope = 'workflow-schedule/'
+const shownMax = 1000
+
+export interface ScheduleRow {
+  readonly schedule: string
+  readonly timeline: string
+  readonly nextAt: number | null
+  readonly lastAt: number | null
+  readonly run: string | null
+  readonly fired: number
+  readonly skipped: number
+}
+
+export async function schedulesOf(engine: Reprise): Promise<ScheduleRow[]> {
+  const rows: ScheduleRow[] = []
+  for (const head of await engine.list({ prefix: scheduleScope, limit: shownMax })) {
+    const { last, run, fired, skipped } = (await recover(hostOf(engine).kernel, head, scheduleFold)).state.value
+    const schedule = idBelow(scheduleScope, head.timeline) ?? head.timeline
+    rows.push({ schedule, timeline: head.timeline, nextAt: head.wakeup, lastAt: last || null, run, fired, skipped })
+  }
+  return rows
+}

@@ -1,0 +1,59 @@
+// Workers as seen from this machine: one whose process died here is gone at once, though its lease has not run out. Only
+// looks; whoever takes the work over declares it dead.
+
+import { formatMs } from '../core/duration.ts'
+import type { WorkerRow } from '../core/ports.ts'
+import { hostOf } from '../engine/host.ts'
+import { identifyProcess, isProcessGone } from '../engine/platform.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { reportOf, type WorkerReport } from '../engine/worker.ts'
+
+/** For what has no limit of its own. */
+export const stuckAfterMs = 5 * 60_000
+const ownedMax = 1000
+
+export async function workersNow(engine: Reprise): Promise<WorkerRow[]> {
+  const own = identifyProcess()
+  return (await engine.workers()).map((row) => ({ ...row, isAlive: row.isAlive && !isProcessGone(row, own) }))
+}
+
+export interface ShownWorker extends WorkerRow, WorkerReport {
+  /** Timelines that it owns, counted up to a thousand. */
+  readonly owns: number
+  readonly isStuck: boolean
+  /** What takes longer than it may, in words. */
+  readonly stuck: readonly string[]
+}
+
+/** `now` is the store's time as the youngest heartbeat tells it. */
+export async function describeWorkers(
+  engine: Reprise,
+  options: { readonly all?: boolean } = {},
+): Promise<{ readonly now: number; readonly known: number; readonly workers: ShownWorker[] }> {
+  const rows = await workersNow(engine)
+  const now = Math.max(hostOf(engine).kernel.worker.now(), ...rows.map((row) => row.beatAt))
+  const workers: ShownWorker[] = []
+  for (const row of rows) {
+    if (!options.all && !row.isAlive) continue
+    const owned = await engine.list({ owner: row.id, limit: ownedMax })
+    const { 'under way': _, failing: __, ...info } = row.info
+    const report = reportOf(row)
+    const stuck = row.isAlive ? stuckOn(report, now) : []
+    workers.push({ ...row, info, ...report, owns: owned.length, isStuck: stuck.length > 0, stuck })
+  }
+  return { now, known: rows.length, workers }
+}
+
+/** What takes longer than it may, with the reason in words. A worker that holds things and has nothing to do is well. */
+export function stuckOn({ underWay }: WorkerReport, now: number): string[] {
+  return underWay
+    .filter(({ since, limitMs }) => now - since > (limitMs ?? stuckAfterMs))
+    .map(({ timeline, what, since, limitMs }) => {
+      const limit = limitMs === null ? '' : `, and may take ${formatMs(limitMs)}`
+      return `${timeline}: ${what} without a sign for ${formatMs(wholeSeconds(now - since))}${limit}`
+    })
+}
+
+function wholeSeconds(ms: number): number {
+  return Math.round(ms / 1000) * 1000
+}

@@ -2,13 +2,24 @@
 // went back to a copy that never had it, which it must be told. Seed 121 of the failover simulation found the second.
 
 import { expect, test } from 'vitest'
+import { type Digest, timelineId } from '../../src/core/coordinate.ts'
+import { forwardStore } from '../../src/core/forward.ts'
 import type { Store } from '../../src/core/ports.ts'
+import { whereabouts } from '../../src/engine/feed/marks.ts'
 import { FeedReader } from '../../src/engine/feed/reader.ts'
+import { timeline } from '../../src/engine/raw.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { createEngine } from '../../src/index.ts'
+import { flipped } from '../entities/support.ts'
 import { added, counter } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
+
+const trimmed = timeline('trimmed', {
+  initial: () => 0,
+  apply: (n: number, e: ReturnType<typeof added>) => n + e.by,
+  retain: { checkpoints: 1, history: 'needed' },
+})
 
 /** A store that can go over to another copy. */
 function door(first: Store) {
@@ -46,6 +57,36 @@ onEveryStore('what a reader of the feed misses', (world) => {
     const engine = createEngine({ store: through.store })
     return { ...through, reader: new FeedReader(hostOf(engine).kernel, ['counter/']) }
   }
+
+  test.each(['digest', 'floorDigest'] as const)(
+    'G7: a head with a damaged %s is told as damage, not as a copy',
+    async (field) => {
+      const one = await world()
+      const engine = await one.engine()
+      const handle = await engine.open(trimmed, 'a')
+      for (let n = 0; n < 4; n++) {
+        await handle.append(added(1))
+        await handle.checkpoint()
+      }
+      await handle.append(added(1))
+      const store = await one.store()
+      const [head] = await store.head([timelineId('trimmed/a')])
+      expect(head!.floor).toBeGreaterThan(0)
+      const damaged = forwardStore(store, {
+        head: async (timelines) =>
+          (await store.head(timelines)).map(
+            (each) => each && { ...each, [field]: flipped(each[field], 3, 1) as Digest },
+          ),
+      })
+      const { kernel } = hostOf(createEngine({ store: damaged }))
+      const point = { seq: field === 'digest' ? head!.seq : head!.floor, digest: head![field] }
+      await expect(whereabouts(kernel, timelineId('trimmed/a'), point)).rejects.toMatchObject({
+        code: 'HISTORY_DAMAGED',
+      })
+      const other = { seq: point.seq, digest: flipped(point.digest, 9, 1) as Digest }
+      expect(await whereabouts(kernel, timelineId('trimmed/a'), other)).toBe('gone')
+    },
+  )
 
   test('G12: a copy that never had what was read last is told apart, though another timeline took its place', async () => {
     const [one, copy] = [await world(), await world()]

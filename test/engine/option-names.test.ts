@@ -136,7 +136,7 @@ describe('a misspelt option of a call', () => {
     list: [(x) => rp.list(x), { prefx: 'counter/' }, 'prefix'],
     log: [(x) => rp.log(x), { timelin: 'x' }, 'timeline'],
     feed: [(x) => rp.feed('' as never, x), { prefix: ['x'] }, 'prefixes'],
-    'groups.capture': [(x) => rp.groups.capture('c', [], x), { limt: 5 }, 'limit'],
+    'groups.capture': [(x) => rp.groups.capture('c', [], x), { timout: 5 }, 'timeout'],
     append: [async (x) => (await rp.open(counter, 'b')).append({ type: 'x' }, x), { kye: 'k' }, 'key'],
     effect: [async (x) => (await rp.open(counter, 'b')).effects.run('e', () => 1, x), { inDoutb: 'ask' }, 'inDoubt'],
     do: [

@@ -2,7 +2,7 @@
 // store that went back to an older copy grows past it again, with other entries below it.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
-import { lastSeq } from '../../core/entry-run.ts'
+import { isChained, lastSeq } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { FeedPosition, Head } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
@@ -77,7 +77,7 @@ export class FeedMarks {
 
 /** Whether this timeline's history went through this point: on its branch of now, or on one that was rolled back. */
 export async function whereabouts(
-  { store }: Pick<Kernel, 'store'>,
+  { store, hash }: Pick<Kernel, 'store' | 'hash'>,
   timeline: TimelineId,
   point: Point,
   known?: Head | null,
@@ -88,7 +88,7 @@ export async function whereabouts(
     const { base }: Head = head
     seen.add(head.timeline)
     if (point.seq <= head.seq && (!base || point.seq > base.seq)) {
-      const found = await at(store, head, point)
+      const found = await at({ store, hash }, head, point)
       if (found !== 'gone') return found
     }
     if (!base) return 'gone'
@@ -97,15 +97,40 @@ export async function whereabouts(
   return 'unknown'
 }
 
-async function at(store: Kernel['store'], head: Head, point: Point): Promise<Whereabouts> {
+async function at(kernel: Pick<Kernel, 'store' | 'hash'>, head: Head, point: Point): Promise<Whereabouts> {
   const told = (isSame: boolean) => (isSame ? 'there' : 'gone')
-  if (point.seq === head.seq) return told(equalBytes(head.digest, point.digest))
-  if (point.seq === head.floor) return told(equalBytes(head.floorDigest, point.digest))
+  if (point.seq === head.seq || point.seq === head.floor) {
+    const isSame = equalBytes(point.seq === head.seq ? head.digest : head.floorDigest, point.digest)
+    if (!isSame) await refuseDamagedHead(kernel, head, point)
+    return told(isSame)
+  }
   if (point.seq < head.floor) return 'unknown'
-  const [run] = await store.read(head.timeline, point.seq - 1, 1)
+  const [run] = await kernel.store.read(head.timeline, point.seq - 1, 1)
   // Trimmed since its head was read.
   if (!run || run.first > point.seq) return 'unknown'
   return told(lastSeq(run) === point.seq && equalBytes(run.digest, point.digest))
+}
+
+/**
+ * A head that contradicts its own history is damaged: nothing went back to an older copy. Told as gone, a reader would load
+ * and find it gone again, for ever.
+ */
+async function refuseDamagedHead({ store, hash }: Pick<Kernel, 'store' | 'hash'>, head: Head, point: Point) {
+  const isLast = point.seq === head.seq
+  const [run] = await store.read(head.timeline, isLast ? point.seq - 1 : point.seq, 1)
+  if (!run) return
+  const hasPoint = isLast
+    ? lastSeq(run) === point.seq && equalBytes(run.digest, point.digest)
+    : run.first === point.seq + 1 && isChained(hash, point.digest, run)
+  if (!hasPoint) return
+  // Looked at once more: it may have changed before its history was read.
+  const [now] = await store.head([head.timeline])
+  const isStill = isLast
+    ? now?.seq === point.seq && equalBytes(now.digest, head.digest)
+    : now?.floor === point.seq && equalBytes(now.floorDigest, head.floorDigest)
+  if (!isStill) return
+  const what = `the row of ${head.timeline} has another digest at ${point.seq} than its history`
+  throw new RepriseError('HISTORY_DAMAGED', what, { timeline: head.timeline, seq: point.seq })
 }
 
 /** Without a point: it is the log of what was forgotten that is another one. */

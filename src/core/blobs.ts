@@ -64,6 +64,11 @@ export interface RunChange {
   readonly first: number
   readonly digest: Digest
   readonly bytes: Uint8Array
+  /**
+   * How many entries it has. Given where the store has the run damaged or not at all, by a caller who has found that this one
+   * leads from what lies before to what comes after: it is put into its place, whatever is there.
+   */
+  readonly count?: number
 }
 
 const tag = 255

@@ -413,8 +413,8 @@ export interface Store {
    */
   rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten>
   /**
-   * The same for runs of one timeline that are named (core/redacted.ts). What is not there, or has another digest, is passed over;
-   * what was there is overwritten where the store can do that, and `scrub` finishes it.
+   * The same for runs of one timeline that are named (core/redacted.ts). What is not there, or has another digest, is passed over,
+   * unless it is to be mended (`count`). What was there is overwritten where the store can do that, and `scrub` finishes it.
    */
   replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>>
   /** Low-level self-check (pages, indexes), beneath what the engine verifies. */

@@ -2,7 +2,6 @@
 // the last commit, which also brings what waits for it and when it wants to run. One that was interrupted goes on where it
 // stopped when the same file is imported again.
 
-import { ByteReader } from '../../core/bytes.ts'
 import {
   type Coordinate,
   type Digest,
@@ -32,7 +31,7 @@ import { existing, locate } from './fork.ts'
 import { movedAttribute, movedStatus } from './moved.ts'
 import type { Header, TransferredMessage } from './transfer.ts'
 import { type Frame, readTransfer } from './transfer-file.ts'
-import { headerOf, messageOf, recordOf } from './transfer-shape.ts'
+import { decodeRun, headerOf, messageOf, recordOf } from './transfer-shape.ts'
 
 export interface ImportOptions {
   /** Another id than the one in the file; only where the file holds one timeline. */
@@ -358,20 +357,4 @@ async function commit(
 function importedErasure(run: EntryRun) {
   const entries = unpackEntries(run).filter(({ isErased }) => isErased).length
   return { id: 'import', why: 'it came with an import', entries, checks: [checkIn(run.bytes)] }
-}
-
-function decodeRun(bytes: Uint8Array): EntryRun {
-  try {
-    const reader = new ByteReader(bytes)
-    return {
-      first: reader.integer(),
-      count: reader.integer(),
-      digest: reader.raw(32).slice(),
-      bytes: reader.raw(reader.remaining).slice(),
-    }
-  } catch (error) {
-    if (isReprise(error, 'MALFORMED'))
-      throw new RepriseError('NOT_A_SAVEPOINT', 'a run in the file is malformed', {}, error)
-    throw error
-  }
 }

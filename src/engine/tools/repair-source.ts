@@ -1,6 +1,6 @@
 // Where sound copies may come from besides the store itself: another store (a replica, a restored copy), a folder of chunks,
-// an export or a backup. Nothing of it is believed: a chunk is what its digest says, and a line of a catalog what its manifest
-// does (redundancy/lines.ts).
+// an export, a backup, or the mirror of history. Nothing of it is believed: a chunk is what its digest says, a line of a catalog
+// what its manifest does (redundancy/lines.ts), and a run what leads on to the rest of history (repair-history.ts).
 //
 // A file is read once: its chunks are put into a folder aside, which goes when the source is closed.
 
@@ -11,11 +11,14 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Blobs, ManifestRecord } from '../../core/ports.ts'
+import type { MirrorRecord } from '../../core/mirror-record.ts'
+import type { Blobs, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
+import { MirrorFiles, makeFolder, readMirror } from '../mirror/folder.ts'
+import { erasureOf } from '../recovery/erasures.ts'
 import { readRecords } from './backup-file.ts'
 import { readTransfer } from './transfer-file.ts'
-import { headerOf, recordOf } from './transfer-shape.ts'
+import { decodeRun, headerOf, recordOf } from './transfer-shape.ts'
 
 export interface RepairSource {
   /** As the caller named it. */
@@ -23,6 +26,10 @@ export interface RepairSource {
   /** Null if it has none. The caller checks the digest. */
   chunk(digest: Digest): Promise<Uint8Array | null>
   lines(timeline: TimelineId): Promise<readonly ManifestRecord[]>
+  /** Runs that begin right after this sequence. The caller checks which of them, if any, is the right one. */
+  runsAfter(timeline: TimelineId, seq: number): Promise<readonly EntryRun[]>
+  /** The last erasure that it knows of this timeline; what was erased since may be in it. */
+  erasureOf(timeline: TimelineId): string | null
   close(): Promise<void>
 }
 
@@ -40,6 +47,8 @@ export interface OpenUrl {
   store(url: string): Promise<{
     readonly blobs: Blobs
     checkpoints(timeline: TimelineId): Promise<readonly ManifestRecord[]>
+    read(timeline: TimelineId, after: number, bytesMax: number): Promise<readonly EntryRun[]>
+    timelines(query: { readonly limit: number; readonly after?: TimelineId }): Promise<readonly Head[]>
     close(): Promise<void>
   }>
   /** The namespaces of a folder of chunks, each with its chunks; the folder itself if it is one. */
@@ -48,8 +57,17 @@ export interface OpenUrl {
 
 async function ofStore(kernel: Kernel, name: string, openUrl: OpenUrl): Promise<RepairSource> {
   const store = await openUrl.store(name)
+  const erasures = new Map<string, string | null>()
+  for (let after: TimelineId | undefined; ; ) {
+    const page = await store.timelines({ limit: 200, ...(after !== undefined && { after }) })
+    for (const head of page) erasures.set(head.timeline, erasureOf(head))
+    after = page.at(-1)?.timeline
+    if (page.length < 200) break
+  }
   return {
     name,
+    runsAfter: (timeline, seq) => runIn(kernel, store, timeline, seq),
+    erasureOf: (timeline) => erasures.get(timeline) ?? null,
     chunk: (digest) => chunkIn(kernel, [store.blobs], digest),
     lines: (timeline) => store.checkpoints(timeline),
     close: () => store.close(),
@@ -62,6 +80,8 @@ async function ofFolder(kernel: Kernel, name: string, path: string, openUrl: Ope
     name,
     chunk: (digest) => chunkIn(kernel, blobs, digest),
     lines: async () => [],
+    runsAfter: async () => [],
+    erasureOf: () => null,
     close: async () => undefined,
   }
 }
@@ -72,11 +92,20 @@ async function ofFile(kernel: Kernel, name: string, path: string, openUrl: OpenU
   try {
     const chunks = await openUrl.folder(join(aside, 'chunks'))
     const lines = new Map<string, ManifestRecord[]>()
-    for await (const file of exportsIn(path, aside)) await unpack(kernel, file, chunks[0]!, lines)
+    const erasures = new Map<string, string | null>()
+    const history = join(aside, 'history')
+    await makeFolder(history)
+    const files = new MirrorFiles(kernel.hash, history, 0)
+    const put = (records: readonly MirrorRecord[]) => files.append(records, false)
+    for await (const file of exportsIn(path, aside)) await unpack(kernel, file, chunks[0]!, lines, erasures, put)
+    await files.close()
+    const runs = await readMirror(kernel.hash, history)
     return {
       name,
       chunk: (digest) => chunkIn(kernel, chunks, digest),
       lines: async (timeline) => lines.get(timeline) ?? [],
+      runsAfter: async (timeline, seq) => unwrapped(kernel, await runs.runsAfter(timeline, seq)),
+      erasureOf: (timeline) => erasures.get(timeline) ?? null,
       close,
     }
   } catch (error) {
@@ -103,10 +132,21 @@ async function* exportsIn(path: string, aside: string): AsyncGenerator<string> {
   }
 }
 
-async function unpack(kernel: Kernel, path: string, chunks: Blobs, lines: Map<string, ManifestRecord[]>) {
-  let timeline = ''
+async function unpack(
+  kernel: Kernel,
+  path: string,
+  chunks: Blobs,
+  lines: Map<string, ManifestRecord[]>,
+  erasures: Map<string, string | null>,
+  put: (records: readonly MirrorRecord[]) => Promise<unknown>,
+) {
+  let timeline = '' as TimelineId
   for await (const { kind, bytes } of readTransfer(path)) {
-    if (kind === 'header') timeline = headerOf(kernel.codec.decode(bytes)).timeline
+    if (kind === 'header') {
+      const header = headerOf(kernel.codec.decode(bytes))
+      timeline = header.timeline as TimelineId
+      erasures.set(timeline, erasureOf(header))
+    } else if (kind === 'run') await put([{ kind: 'run', timeline, run: decodeRun(bytes) }])
     else if (kind === 'chunk') await chunks.put([{ digest: kernel.hash(kernel.sealer.unwrap(bytes)), bytes }])
     else if (kind === 'checkpoint') {
       const record = recordOf(kernel.codec.decode(bytes))
@@ -114,6 +154,25 @@ async function unpack(kernel: Kernel, path: string, chunks: Blobs, lines: Map<st
       lines.set(timeline, [...known, { ...record, body: kernel.sealer.unwrap(record.body) }])
     }
   }
+}
+
+async function runIn(
+  kernel: Kernel,
+  store: Awaited<ReturnType<OpenUrl['store']>>,
+  timeline: TimelineId,
+  seq: number,
+): Promise<readonly EntryRun[]> {
+  const [run] = await store.read(timeline, seq, 1).catch((error) => {
+    // It may be damaged as well, elsewhere or in the same place.
+    if (!isReprise(error, 'HISTORY_DAMAGED', 'STORE_DAMAGED')) throw error
+    return []
+  })
+  return run?.first === seq + 1 ? unwrapped(kernel, [run]) : []
+}
+
+/** As their digests know them. */
+export function unwrapped(kernel: Kernel, runs: readonly EntryRun[]): readonly EntryRun[] {
+  return runs.map((run) => ({ ...run, bytes: kernel.sealer.unwrap(run.bytes) }))
 }
 
 async function chunkIn(kernel: Kernel, places: readonly Blobs[], digest: Digest): Promise<Uint8Array | null> {

@@ -1,8 +1,9 @@
 // What an export file says, checked before it is believed: whoever made the file may be anybody. A value that is not what it
 // must be is NOT_A_SAVEPOINT and names the field.
 
-import { RepriseError } from '../../core/errors.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
+import { ByteReader } from '../../core/bytes.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { EntryRun, ManifestRecord } from '../../core/ports.ts'
 import type { Header, TransferredMessage } from './transfer.ts'
 
 type Check = (value: unknown) => boolean
@@ -79,6 +80,22 @@ export function recordOf(value: unknown): ManifestRecord {
 
 export function messageOf(value: unknown): TransferredMessage {
   return pick<TransferredMessage>(value, message, 'message')
+}
+
+export function decodeRun(bytes: Uint8Array): EntryRun {
+  try {
+    const reader = new ByteReader(bytes)
+    return {
+      first: reader.integer(),
+      count: reader.integer(),
+      digest: reader.raw(32).slice(),
+      bytes: reader.raw(reader.remaining).slice(),
+    }
+  } catch (error) {
+    if (isReprise(error, 'MALFORMED'))
+      throw new RepriseError('NOT_A_SAVEPOINT', 'a run in the file is malformed', {}, error)
+    throw error
+  }
 }
 
 /** Only what is known: a field more, of whatever kind, goes no further. */

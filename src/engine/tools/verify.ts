@@ -17,6 +17,7 @@ import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { isSoundLine } from '../redundancy/lines.ts'
 import type { Examined } from '../redundancy/store.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
+import { mend, planMending } from './repair-history.ts'
 import { type OpenUrl, openSource, type RepairSource } from './repair-source.ts'
 
 export interface Fault {
@@ -106,17 +107,19 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     const { message: what, code } = lacking(missing)
     tally.cannotTell.push({ timeline: null, seq: null, where: `${location}: keys`, what, code })
   }
-  if (!options.timelines) {
-    for (const { where, what } of await kernel.store.inspect()) {
-      tally.faults.push({ timeline: null, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' })
-    }
-  }
+  const structures = async () => (options.timelines ? [] : await inspected(kernel, location))
+  tally.faults.push(...(await structures()))
+  const inspectedFaults = tally.faults.length
+  const histories = source ? [source] : []
   for await (const head of headsOf(kernel, options.timelines)) {
     if (options.signal?.aborted) throw new RepriseError('ABORTED', 'verify: aborted', {}, options.signal.reason)
     tally.timelines += 1
-    await verifyHistory(kernel, head, tally, location)
+    await verifyHistory(kernel, head, tally, location, histories, options.repair ?? false)
     await verifyCatalog(kernel, head, tally, location, options.repair ?? false, source)
   }
+  // What its own checks found may have been put right with the history that it holds.
+  const isMended = tally.healed.some(({ code, isPutRight }) => isPutRight && code !== 'CHUNK_DAMAGED')
+  if (isMended && inspectedFaults > 0) tally.faults.splice(0, inspectedFaults, ...(await structures()))
   const { chunks, orphans } = options.timelines
     ? { chunks: tally.live.size, orphans: 0 }
     : await countChunks(kernel, tally.live).catch((error) => {
@@ -147,6 +150,13 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   }
 }
 
+async function inspected(kernel: Kernel, location: string): Promise<Fault[]> {
+  const found = await kernel.store.inspect()
+  return found.map(({ where, what }) => {
+    return { timeline: null, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' }
+  })
+}
+
 export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncGenerator<Head> {
   if (only) {
     const heads = await kernel.store.head(only.map((id) => timelineId(id)))
@@ -165,7 +175,35 @@ export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncG
   }
 }
 
-async function verifyHistory(kernel: Kernel, listed: Head, tally: Tally, location: string): Promise<void> {
+/** Damage that has a sound copy elsewhere is put right from there, if that was asked for, and is no fault. */
+async function verifyHistory(
+  kernel: Kernel,
+  listed: Head,
+  tally: Tally,
+  location: string,
+  sources: readonly RepairSource[],
+  repair: boolean,
+): Promise<void> {
+  const faultsBefore = tally.faults.length
+  await followHistory(kernel, listed, tally, location)
+  const fault = tally.faults[faultsBefore]
+  if (!fault || sources.length === 0) return
+  const [head] = await kernel.store.head([listed.timeline])
+  const mending = head ? await planMending(kernel, head, sources) : null
+  if (!head || !mending || !('runs' in mending) || mending.runs.length === 0) return
+  const isPutRight = repair && (await mend(kernel, head, mending.runs))
+  tally.faults.length = faultsBefore
+  const { from } = mending.runs[0]!
+  for (const { run, from } of mending.runs) {
+    const what = `the entries ${run.first} to ${lastSeq(run)} were damaged or missing`
+    tally.healed.push({ ...fault, seq: run.first, what, from, isPutRight })
+  }
+  kernel.events.emit('healed', { what: `history of ${head.timeline}`, from, isPutBack: isPutRight })
+  // What is there now is what counts.
+  if (isPutRight) await followHistory(kernel, head, tally, location)
+}
+
+async function followHistory(kernel: Kernel, listed: Head, tally: Tally, location: string): Promise<void> {
   let head: Head | null = listed
   await attempt(tally, listed, location, () =>
     retryWithFreshHead(async () => {

@@ -33,8 +33,12 @@ export function replace(
   if (!row) return { changed: 0, left: 0 }
   const renewed = new Map<RunRow, RunRow>()
   for (const run of row.runs) {
-    const change = changes.find(({ first, digest }) => first === run.first && equalBytes(digest, run.digest))
-    if (change) renewed.set(run, { ...run, bytes: new Uint8Array(change.bytes) })
+    const isIt = ({ first, digest, count }: RunChange) =>
+      first === run.first && (count !== undefined || equalBytes(digest, run.digest))
+    const change = changes.find(isIt)
+    if (!change) continue
+    const { count = run.count, digest, bytes } = change
+    renewed.set(run, { ...run, count, digest: new Uint8Array(digest), bytes: new Uint8Array(bytes) })
   }
   const renew = (run: RunRow) => renewed.get(run) ?? run
   space.timelines.set(timeline, { ...row, runs: new Log([...row.runs].map(renew)) })

@@ -103,7 +103,11 @@ export async function replaceRuns(
 ): Promise<Pick<Rewritten, 'changed' | 'left'>> {
   connections.checkOpen()
   let changed = 0
-  for (const { first, digest, bytes } of runs) {
+  for (const { first, digest, bytes, count } of runs) {
+    if (count !== undefined) {
+      changed += await mend(connections, s, ns, timeline, { first, last: first + count - 1, digest, bytes })
+      continue
+    }
     const update = `WITH done AS (UPDATE ${s}.run SET bytes = $5
       WHERE tid = (SELECT tid FROM ${s}.timeline WHERE ns = $1 AND id = $2) AND first = $3 AND digest = $4
       RETURNING 1) SELECT count(*) AS count FROM done`
@@ -112,4 +116,25 @@ export async function replaceRuns(
     changed += done!.count
   }
   return { changed, left: 0 }
+}
+
+/** One that is missing goes to the place of the run before it in the feed, or after it: the order of its timeline stays. */
+async function mend(
+  connections: Connections,
+  s: string,
+  ns: number,
+  timeline: TimelineId,
+  run: { readonly first: number; readonly last: number; readonly digest: Uint8Array; readonly bytes: Uint8Array },
+): Promise<number> {
+  const text = `WITH line AS (SELECT tid FROM ${s}.timeline WHERE ns = $1 AND id = $2 AND floor < $3 AND seq >= $4),
+    near AS (SELECT r.pos, r.written_at FROM ${s}.run r JOIN line USING (tid) WHERE r.first <> $3
+      ORDER BY r.first < $3 DESC, abs(r.first - $3) LIMIT 1),
+    done AS (INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, bytes)
+      SELECT tid, $4, $3, coalesce((SELECT pos FROM near), 0), coalesce((SELECT written_at FROM near), 0), $1, $5, $6 FROM line
+      ON CONFLICT (tid, first) DO UPDATE SET last = excluded.last, digest = excluded.digest, bytes = excluded.bytes
+      RETURNING 1)
+    SELECT count(*) AS count FROM done`
+  const values = [ns, timeline, run.first, run.last, Buffer.from(run.digest), Buffer.from(run.bytes)]
+  const [done] = await connections.rows<{ count: number }>(text, values, 'safe', 'rewrite')
+  return done!.count
 }

@@ -147,6 +147,45 @@ export function* readFrames(position: number, body: Uint8Array): Generator<Frame
   while (reader.remaining > 0) yield readFrame(position, seed, reader.sized())
 }
 
+/** Those of a damaged row that can still be read. */
+export function soundFrames(position: number, body: unknown): Frame[] {
+  if (!(body instanceof Uint8Array)) return []
+  for (const { reader, seed } of likelyStarts(position, body)) {
+    const frames = framesUntilDamage(position, seed, reader)
+    if (frames.length > 0) return frames
+  }
+  return []
+}
+
+/** What its first bytes say, and, since these may be the damaged ones, how else it may have begun. */
+function likelyStarts(position: number, body: Uint8Array) {
+  const starts = [{ reader: new ByteReader(body, emptyRowBytes), seed: seedOf(position, null) }]
+  try {
+    starts.unshift(openBody(position, body))
+  } catch (error) {
+    if (!(error instanceof RepriseError)) throw error
+  }
+  return starts
+}
+
+function framesUntilDamage(position: number, seed: number, reader: ByteReader): Frame[] {
+  const frames: Frame[] = []
+  try {
+    while (reader.remaining > 0) {
+      const content = reader.sized()
+      try {
+        frames.push(readFrame(position, seed, content))
+      } catch (error) {
+        if (!(error instanceof RepriseError)) throw error
+      }
+    }
+  } catch (error) {
+    // A length is damaged: nothing after it can be told apart.
+    if (!(error instanceof RepriseError)) throw error
+  }
+  return frames
+}
+
 /** The frame of this timeline that ends at `last`, or null. Others are passed over unchecked. */
 export function findFrame(position: number, body: Uint8Array, tid: number, last: number): Frame | null {
   const { reader, seed } = openBody(position, body)

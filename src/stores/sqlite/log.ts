@@ -4,11 +4,13 @@
 
 import { type Digest, equalBytes } from '../../core/coordinate.ts'
 import { chainDigest } from '../../core/entry-run.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { EntryRun, Hash } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
+import { isDamage } from './failure.ts'
 import { firstPosition, lastPosition } from './log-end.ts'
 import { type Frame, type FrameDraft, findFrame } from './log-row.ts'
+import { runsFrom } from './mend-runs.ts'
 import type { Timeline } from './timelines.ts'
 
 const anchorEvery = 32
@@ -73,7 +75,9 @@ export class Log {
     let reached = Math.max(after, ownStart(timeline))
     let before: Digest | null = null
     while (reached < timeline.head.seq && timeline.head.position > 0) {
-      for (const placed of this.segment(timeline, reached)) {
+      const placedRuns = this.#readable(timeline, reached, runs.length > 0)
+      if (placedRuns.length === 0) return runs
+      for (const placed of placedRuns) {
         const { frame } = placed
         if (runs.length > 0 && bytes + frame.bytes.length > bytesMax) return runs
         const digest: Digest = frame.digest ?? this.#chain(before ?? this.#digestBefore(timeline, placed), frame)
@@ -85,6 +89,18 @@ export class Log {
       }
     }
     return runs
+  }
+
+  /** The next segment; of one that is damaged, the part below the damage. None: what comes is damaged, and `mayEnd`. */
+  #readable(timeline: Timeline, after: number, mayEnd: boolean): PlacedRun[] {
+    try {
+      return this.segment(timeline, after)
+    } catch (error) {
+      if (!isReprise(error, 'HISTORY_DAMAGED') && !isDamage(error)) throw error
+      const found = runsFrom(this.#connection, timeline, after)
+      if (found.length === 0 && !mayEnd) throw error
+      return found
+    }
   }
 
   /** Runs above `after`, in order, up to the next anchor or the head. */

@@ -5,6 +5,7 @@ import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Change, Rewritten, RunChange } from '../../core/ports.ts'
 import { compactedRow, emptyRowBytes, type Frame, readFrames } from './log-row.ts'
+import { mendRun } from './mend-runs.ts'
 import type { Writing } from './writing.ts'
 
 export function rewriteRuns(writing: Writing, change: Change, after: string | null, limit: number): Rewritten {
@@ -48,7 +49,13 @@ export function replaceRuns(
   const timeline = timelines.find(name)
   const settledBelow = firstUnsettled(writing)
   const count = { changed: 0, left: 0 }
-  for (const { first, digest, bytes } of timeline ? changes : []) {
+  // The last first: from each the place of the one before it is known.
+  const damaged = changes.filter((change) => change.count !== undefined).sort((a, b) => b.first - a.first)
+  for (const change of timeline ? damaged : []) {
+    count[mendRun(writing, timeline!, change, settledBelow) ? 'changed' : 'left'] += 1
+  }
+  const named = changes.filter((change) => change.count === undefined)
+  for (const { first, digest, bytes } of timeline ? named : []) {
     const placed = log.segment(timeline!, first - 1).find(({ frame }) => frame.first === first)
     if (!placed || !equalBytes(log.digestOf(timeline!, placed), digest)) continue
     const { position } = placed

@@ -1,8 +1,10 @@
+import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { sha256 } from '../engine/platform.ts'
 import type { TimelineId } from './coordinate.ts'
 import { encodeRecord, type MirrorRecord, scanRecords } from './mirror-record.ts'
+
+const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
 
 const anyRecord: fc.Arbitrary<MirrorRecord> = fc.oneof(
   fc.record({
@@ -17,6 +19,7 @@ const anyRecord: fc.Arbitrary<MirrorRecord> = fc.oneof(
     }),
   }),
   fc.record({ kind: fc.constant('position' as const), position: fc.string({ maxLength: 12 }) }),
+  fc.record({ kind: fc.constant('start' as const), sign: fc.string({ maxLength: 12 }) }),
 )
 
 function written(records: readonly MirrorRecord[]) {
@@ -32,7 +35,7 @@ describe('the file of a mirror', () => {
     fc.assert(
       fc.property(fc.array(anyRecord, { maxLength: 8 }), (records) => {
         const { bytes } = written(records)
-        expect(scanRecords(sha256, bytes)).toMatchObject({ lostBytes: 0 })
+        expect(scanRecords(sha256, bytes)).toMatchObject({ lostBytes: 0, tornBytes: 0 })
         expect(given(bytes)).toEqual(records)
       }),
     )

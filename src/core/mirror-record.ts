@@ -4,7 +4,8 @@
 //   file   = record*
 //   record = mark(4 bytes: 255 "RP" 1) size(4 bytes, little-endian, of the content) check(8 bytes: start of H(content)) content
 //   content = 1 timeline(text) first(integer) count(integer) digest(32 bytes) bytes(rest)      a run
-//           | 2 position(text)               everything before it is a gap-free part of the feed up to this position
+//           | 2 position(text)      all of the feed from the last start to here was written before it
+//           | 3 sign(text)          from here on it is written anew from the start of the feed; what is before it may go then
 
 import { ByteReader, ByteWriter } from './bytes.ts'
 import { type Digest, equalBytes, type TimelineId } from './coordinate.ts'
@@ -19,6 +20,8 @@ const digestBytes = 32
 export type MirrorRecord =
   | { readonly kind: 'run'; readonly timeline: TimelineId; readonly run: EntryRun }
   | { readonly kind: 'position'; readonly position: FeedPosition }
+  /** `sign`: of what had been erased by then, and of the key. */
+  | { readonly kind: 'start'; readonly sign: string }
 
 export interface PlacedRecord {
   readonly record: MirrorRecord
@@ -28,8 +31,10 @@ export interface PlacedRecord {
 
 export interface MirrorScan {
   readonly records: readonly PlacedRecord[]
-  /** Bytes that belong to no sound record: a record that was never finished, or damage. */
+  /** Bytes between records that belong to none: damage. */
   readonly lostBytes: number
+  /** The same after the last record: one that was never finished, as a rule. */
+  readonly tornBytes: number
 }
 
 export function encodeRecord(hash: Hash, record: MirrorRecord): Uint8Array {
@@ -46,18 +51,21 @@ export function encodeRecord(hash: Hash, record: MirrorRecord): Uint8Array {
 export function scanRecords(hash: Hash, bytes: Uint8Array): MirrorScan {
   const records: PlacedRecord[] = []
   let lostBytes = 0
+  let tornBytes = 0
   for (let offset = 0; offset < bytes.length; ) {
     const found = recordAt(hash, bytes, offset)
     if (found) {
       records.push(found)
       offset += found.size
+      lostBytes += tornBytes
+      tornBytes = 0
       continue
     }
     const next = nextMark(bytes, offset + 1)
-    lostBytes += next - offset
+    tornBytes += next - offset
     offset = next
   }
-  return { records, lostBytes }
+  return { records, lostBytes, tornBytes }
 }
 
 /** Null: there is no sound record at this place. */
@@ -87,9 +95,9 @@ function nextMark(bytes: Uint8Array, from: number): number {
 
 function contentOf(record: MirrorRecord): Uint8Array {
   const writer = new ByteWriter(record.kind === 'run' ? record.run.bytes.length + 128 : 64)
-  if (record.kind === 'position') {
-    writer.byte(2)
-    writer.text(record.position)
+  if (record.kind !== 'run') {
+    writer.byte(record.kind === 'position' ? 2 : 3)
+    writer.text(record.kind === 'position' ? record.position : record.sign)
     return writer.take()
   }
   const { first, count, digest, bytes } = record.run
@@ -106,6 +114,7 @@ function decode(content: Uint8Array): MirrorRecord {
   const reader = new ByteReader(content)
   const kind = reader.byte()
   if (kind === 2) return { kind: 'position', position: reader.text() }
+  if (kind === 3) return { kind: 'start', sign: reader.text() }
   if (kind !== 1) throw new RepriseError('MALFORMED', `a record of the mirror is of an unknown kind ${kind}`)
   const timeline = reader.text() as TimelineId
   const first = reader.integer()

@@ -7,6 +7,7 @@ import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import { defaultLimits, type Limits } from '../core/limits.ts'
 import { checkOptions } from '../core/options.ts'
+import { mirrorPath } from './mirror/policy.ts'
 import { checkNamespace, folderOf } from './open-store.ts'
 import { type KeyRing, Sealer } from './seal/seal.ts'
 import { checkHousekeeping, type HousekeepingOptions } from './tools/housekeeping.ts'
@@ -44,6 +45,11 @@ export interface Options extends EngineOptions {
   readonly namespace?: string
   /** Where chunks go: in the store (default), or a directory: 'file:./chunks'. */
   readonly blobs?: string
+  /**
+   * A second copy of history, in a folder on another disk: 'file:/mnt/other/app.mirror'. `verify --repair` heals from it. Stored with
+   * the store, and followed by whoever opens it without saying anything; false ends it. See docs/guides/repair.md.
+   */
+  readonly mirror?: string | false
   readonly readOnly?: boolean
   /**
    * What is tidied by itself while this program runs, one process at a time: see docs/guides/housekeeping.md. On unless
@@ -56,7 +62,7 @@ export interface Options extends EngineOptions {
 
 const known = new Set<string>([
   ...(['worker', 'lease', 'keys', 'classes', 'limits', 'grace', 'guardFolds', 'patience', 'redundancy'] as const),
-  ...(['namespace', 'blobs', 'readOnly', 'housekeeping', 'log'] as const),
+  ...(['namespace', 'blobs', 'mirror', 'readOnly', 'housekeeping', 'log'] as const),
 ] satisfies (keyof Options)[])
 const knownLimits = new Set(Object.keys(defaultLimits))
 const knownKeys = new Set(['current', 'keys', 'hides', 'hashing'])
@@ -70,6 +76,7 @@ export function checkOpenOptions(options: Options): void {
   checkEngineOptions(options)
   checkNamespace(options.namespace ?? 'default')
   if (options.blobs !== undefined) folderOf(options.blobs)
+  if (options.mirror !== undefined && options.mirror !== false) mirrorPath(options.mirror)
   checkBoolean('readOnly', options.readOnly)
   if (options.grace !== undefined && toMs(options.grace, 'grace') < leastGraceMs) {
     const what = `grace must be at least ${leastGraceMs} ms: a checkpoint that takes half of it is given up; leave it out for an hour`

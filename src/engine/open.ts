@@ -11,6 +11,8 @@ import { cutKind, restoreKind } from './group/records.ts'
 import { installGuard } from './guard/install.ts'
 import { Host, hostOf } from './host.ts'
 import type { Kernel } from './kernel.ts'
+import { Mirror } from './mirror/mirror.ts'
+import { meetMirror } from './mirror/policy.ts'
 import { Models } from './models.ts'
 import { checkEngineOptions, checkOpenOptions, type EngineOptions, type Options } from './open-options.ts'
 import { openPlaced } from './open-store.ts'
@@ -47,16 +49,21 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
   const location = url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db'
   const { store, isAlone } = await openPlaced(location, options)
   const engine = createEngine({ store }, options)
+  let mirror: string | null = null
   try {
     const { kernel } = hostOf(engine)
     kernel.worker.describe(sealsWith, signOf(kernel.hash, kernel.sealer.keyId))
     await meetKeys(kernel, options.readOnly ?? false)
     await meetRedundancy(kernel, options.redundancy, options.readOnly ?? false)
+    mirror = await meetMirror(kernel, options.mirror, options.readOnly ?? false)
   } catch (error) {
     await engine.close()
     throw error
   }
   if (options.log !== false && !options.readOnly) keepLog(engine)
+  if (mirror !== null && !options.readOnly && (options.mirror || options.housekeeping !== false)) {
+    keepMirror(engine, mirror)
+  }
   if (options.housekeeping !== false && !options.readOnly) {
     keepHouse(hostOf(engine), { collect: isAlone, ...options.housekeeping })
   }
@@ -67,6 +74,12 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
 export function keepLog(engine: Reprise): void {
   const log = new ReportLog(hostOf(engine).kernel)
   hostOf(engine).onClosed(() => log.close())
+}
+
+function keepMirror(engine: Reprise, path: string): void {
+  const mirror = new Mirror(hostOf(engine).kernel, path)
+  mirror.start()
+  hostOf(engine).onClosed(() => mirror.close())
 }
 
 /** An engine over a store that is already open: for simulations and for stores of third parties. */

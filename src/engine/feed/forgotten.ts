@@ -62,6 +62,15 @@ export function mayBeForgotten(hash: Hash, log: Head | null, timeline: TimelineI
   return names.slice(-count).some((name) => name.startsWith(own) || name.startsWith(erased))
 }
 
+/** Changes with every timeline that is erased. */
+export function lastErased(log: Head | null): string {
+  return (
+    namesOf(log)
+      .filter((name) => name.startsWith(erased))
+      .at(-1) ?? ''
+  )
+}
+
 function isForgetting({ forget, guard }: Commit): boolean {
   return Boolean(forget) && guard !== null && !isOfStore(guard.timeline)
 }

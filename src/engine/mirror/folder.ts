@@ -4,9 +4,11 @@
 import { type FileHandle, mkdir, open as openFile, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { TimelineId } from '../../core/coordinate.ts'
+import { lastSeq } from '../../core/entry-run.ts'
 import { encodeRecord, type MirrorRecord, recordAt, scanRecords } from '../../core/mirror-record.ts'
 import { type EntryRun, type FeedPosition, feedStart, type Hash } from '../../core/ports.ts'
 import { liveIdOf } from '../../core/scope.ts'
+import type { Point } from '../recovery/history.ts'
 
 const fileName = /^(\d{12})-(\d{6})\.runs$/
 const fileBytesMax = 16 * 1024 * 1024
@@ -22,9 +24,17 @@ export interface MirrorContent {
   readonly files: readonly string[]
   readonly bytes: number
   readonly runs: number
+  /** Of damage; a record that was never finished does not count. */
   readonly lostBytes: number
   /** Everything up to here is in the mirror; the start: nothing is certain to be. */
   readonly position: FeedPosition
+  /** Of the last start (core/mirror-record.ts); null: there was none. */
+  readonly sign: string | null
+  /** Files from before it: they go when the end of the feed is reached. */
+  readonly replaced: readonly string[]
+  /** What was written last. */
+  readonly last: { readonly timeline: TimelineId; readonly point: Point } | null
+  has(timeline: TimelineId, first: number): boolean
   /**
    * Runs that begin right after this sequence, the last written first: of a timeline that was rolled back there are several, and
    * its archives had its name when they were written.
@@ -43,6 +53,9 @@ export async function readMirror(hash: Hash, path: string): Promise<MirrorConten
   const index = new Map<string, Map<number, Place[]>>()
   const count = { bytes: 0, runs: 0, lostBytes: 0 }
   let position: FeedPosition = feedStart
+  let sign: string | null = null
+  let replaced: readonly string[] = []
+  let last: MirrorContent['last'] = null
   for (const file of files) {
     const bytes = await readFile(join(path, file))
     const { records, lostBytes } = scanRecords(hash, bytes)
@@ -53,7 +66,14 @@ export async function readMirror(hash: Hash, path: string): Promise<MirrorConten
         position = record.position
         continue
       }
+      if (record.kind === 'start') {
+        sign = record.sign
+        position = feedStart
+        replaced = files.slice(0, files.indexOf(file))
+        continue
+      }
       const { timeline, run } = record
+      last = { timeline, point: { seq: lastSeq(run), digest: run.digest } }
       const name = liveIdOf(timeline)
       const runs = index.get(name) ?? new Map<number, Place[]>()
       count.runs += 1
@@ -62,7 +82,8 @@ export async function readMirror(hash: Hash, path: string): Promise<MirrorConten
     }
   }
   return {
-    ...{ files, ...count, position },
+    ...{ files, ...count, position, sign, replaced, last },
+    has: (timeline, first) => index.get(liveIdOf(timeline))?.has(first) ?? false,
     async runsAfter(timeline, seq) {
       const places = index.get(liveIdOf(timeline))?.get(seq + 1) ?? []
       return (await Promise.all(places.map((place) => readAt(hash, path, place)))).filter((run) => run !== null)

@@ -18,7 +18,7 @@ import { openEntry, sealEntry } from '../seal/entries.ts'
 
 const erasedAttribute = '$erased'
 const begun = /^begun (\d+) /
-const erasuresTimeline = timelineId('reprise/erasures')
+export const erasuresTimeline = timelineId('reprise/erasures')
 const entryType = 'erasure'
 const checksPerEntry = 500
 const attemptsMax = 20

@@ -16,6 +16,7 @@ import type { Head } from '../../core/ports.ts'
 import { checkIn } from '../../core/redacted.ts'
 import { refusalError } from '../commit/writer.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
+import { mirrorRemains } from '../mirror/policy.ts'
 import { takeTimeline } from '../ownership.ts'
 import { erasureMark, recordErasure } from '../recovery/erasures.ts'
 import { collect } from './collect.ts'
@@ -213,7 +214,7 @@ function countOf({ targets }: ErasePlan): number {
 
 /** What is known now of places that an erasure of entries does not reach. */
 async function remainsOf(kernel: Kernel, plan: ErasePlan): Promise<string[]> {
-  const remains: string[] = []
+  const remains: string[] = [...(await mirrorRemains(kernel))]
   const cursors = (await kernel.store.cursors()).map(({ name }) => name)
   if (cursors.length > 0) {
     remains.push(`what has read them keeps what it made of them: rebuild or correct it (${cursors.join(', ')})`)

@@ -9,6 +9,7 @@ import { isReprise } from '../../core/errors.ts'
 import { checkIn } from '../../core/redacted.ts'
 import type { Kernel } from '../kernel.ts'
 import { newId } from '../kernel.ts'
+import { mirrorRemains } from '../mirror/policy.ts'
 import { recordErasure } from '../recovery/erasures.ts'
 import { entriesOf, readHistory } from '../recovery/history.ts'
 import { collect } from './collect.ts'
@@ -39,7 +40,8 @@ export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteO
   if (options.dryRun) return { ...deleted, chunks: 0, remains: [elsewhere] }
   await eraseReports(kernel, [id, ...deleted.timelines.map(({ timeline }) => timeline)])
   const { chunks } = await collect(kernel, { chunksOnly: true })
-  const remains = [...(await kernel.store.scrub({ whole: true, mayLock: true })), elsewhere]
+  const scrubbed = await kernel.store.scrub({ whole: true, mayLock: true })
+  const remains = [...scrubbed, ...(await mirrorRemains(kernel)), elsewhere]
   if (chunks.tooYoung > 0) {
     remains.unshift(`${chunks.tooYoung} chunks that a capture under way may still name: erase again when it is over`)
   }

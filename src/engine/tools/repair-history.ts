@@ -90,7 +90,7 @@ async function fromSources(
 ): Promise<MendableRun | null> {
   for (const source of sources) {
     // A copy from before an erasure holds what was erased.
-    const isCurrent = erasureOf(head) === null || source.erasureOf(head.timeline) === erasureOf(head)
+    const isCurrent = erasureOf(head) === null || source.isAfterErasures(head)
     for (const run of await source.runsAfter(head.timeline, at.seq)) {
       if (lastSeq(run) > head.seq || !(isCurrent || isRedacted(run.bytes))) continue
       if (await isSound(kernel, head, run, at)) return { run, from: source.name }

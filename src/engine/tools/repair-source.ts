@@ -28,8 +28,8 @@ export interface RepairSource {
   lines(timeline: TimelineId): Promise<readonly ManifestRecord[]>
   /** Runs that begin right after this sequence. The caller checks which of them, if any, is the right one. */
   runsAfter(timeline: TimelineId, seq: number): Promise<readonly EntryRun[]>
-  /** The last erasure that it knows of this timeline; what was erased since may be in it. */
-  erasureOf(timeline: TimelineId): string | null
+  /** It knows every erasure of this timeline. If not, what was erased may be in it. */
+  isAfterErasures(head: Head): boolean
   close(): Promise<void>
 }
 
@@ -67,7 +67,7 @@ async function ofStore(kernel: Kernel, name: string, openUrl: OpenUrl): Promise<
   return {
     name,
     runsAfter: (timeline, seq) => runIn(kernel, store, timeline, seq),
-    erasureOf: (timeline) => erasures.get(timeline) ?? null,
+    isAfterErasures: (head) => (erasures.get(head.timeline) ?? null) === erasureOf(head),
     chunk: (digest) => chunkIn(kernel, [store.blobs], digest),
     lines: (timeline) => store.checkpoints(timeline),
     close: () => store.close(),
@@ -81,7 +81,7 @@ async function ofFolder(kernel: Kernel, name: string, path: string, openUrl: Ope
     chunk: (digest) => chunkIn(kernel, blobs, digest),
     lines: async () => [],
     runsAfter: async () => [],
-    erasureOf: () => null,
+    isAfterErasures: () => false,
     close: async () => undefined,
   }
 }
@@ -105,7 +105,7 @@ async function ofFile(kernel: Kernel, name: string, path: string, openUrl: OpenU
       chunk: (digest) => chunkIn(kernel, chunks, digest),
       lines: async (timeline) => lines.get(timeline) ?? [],
       runsAfter: async (timeline, seq) => unwrapped(kernel, await runs.runsAfter(timeline, seq)),
-      erasureOf: (timeline) => erasures.get(timeline) ?? null,
+      isAfterErasures: (head) => (erasures.get(head.timeline) ?? null) === erasureOf(head),
       close,
     }
   } catch (error) {

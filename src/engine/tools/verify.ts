@@ -10,6 +10,7 @@ import type { Head, ManifestRecord } from '../../core/ports.ts'
 import type { StateIo } from '../checkpoint/capture.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
+import { Mirror } from '../mirror/mirror.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../recovery/history.ts'
 import { cannotTell, chunkless, isChunkless, readManifest } from '../recovery/recover.ts'
 import { liveChunks, verifyChunks } from '../recovery/restore.ts'
@@ -17,6 +18,7 @@ import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { isSoundLine } from '../redundancy/lines.ts'
 import type { Examined } from '../redundancy/store.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
+import { faultOfMirror, type MirrorSource, mirrorFor } from './mirror-source.ts'
 import { mend, planMending } from './repair-history.ts'
 import { type OpenUrl, openSource, type RepairSource } from './repair-source.ts'
 
@@ -110,7 +112,8 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   const structures = async () => (options.timelines ? [] : await inspected(kernel, location))
   tally.faults.push(...(await structures()))
   const inspectedFaults = tally.faults.length
-  const histories = source ? [source] : []
+  const mirror = await openMirror(kernel, tally, location)
+  const histories = [mirror, source].filter((each) => each !== null)
   for await (const head of headsOf(kernel, options.timelines)) {
     if (options.signal?.aborted) throw new RepriseError('ABORTED', 'verify: aborted', {}, options.signal.reason)
     tally.timelines += 1
@@ -128,6 +131,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
         tally.cannotTell.push({ timeline: null, seq: null, where: `${location}: chunks`, what: message, code })
         return { chunks: 0, orphans: 0 }
       })
+  if (mirror && !options.timelines) await verifyMirror(kernel, mirror, tally, options.repair ?? false)
   if (!options.timelines) await verifyRedundancy(kernel, tally, location, options.repair ?? false)
   const { faults, timelines, entries, checkpoints } = tally
   const isWhole = tally.healed.every((fault) => fault.isPutRight)
@@ -284,6 +288,22 @@ async function verifyCatalog(
       code: 'UNRECOVERABLE',
     })
   }
+}
+
+/** Null: none is kept, or it cannot be read here, which is told. */
+async function openMirror(kernel: Kernel, tally: Tally, location: string): Promise<MirrorSource | null> {
+  const mirror = await mirrorFor(kernel)
+  if (typeof mirror !== 'string') return mirror
+  tally.cannotTell.push({ timeline: null, seq: null, where: `${location}: mirror`, what: mirror, code: 'NOT_FOUND' })
+  return null
+}
+
+async function verifyMirror(kernel: Kernel, mirror: MirrorSource, tally: Tally, repair: boolean): Promise<void> {
+  const what = await faultOfMirror(kernel, mirror)
+  if (what === null) return
+  const isPutRight = repair && (await new Mirror(kernel, mirror.path).writeAnew())
+  const fault = { timeline: null, seq: null, where: mirror.name, what, code: 'HISTORY_DAMAGED' }
+  tally.healed.push({ ...fault, from: 'rest', isPutRight })
 }
 
 /** The parity and the copies: nobody reads them until they are needed. */

@@ -1,0 +1,111 @@
+// What the compiler knows of every model: a wrong event, command, input, value or option does not compile, and the right one gives
+// the right type. Lines that must not compile say so; `npm run types` holds them to it. Workflows: test/workflow/types.test.ts.
+
+import { expect, expectTypeOf, it } from 'vitest'
+import { timeline } from '../../src/engine/raw.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { agent, tool } from '../../src/layers/agent/index.ts'
+import { aggregate, command, projection, send } from '../../src/layers/events/index.ts'
+import { job } from '../../src/layers/job/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { table } from '../../src/layers/table/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+
+type Counted = { readonly type: 'added'; readonly by: number } | { readonly type: 'reset' }
+const counter = timeline<number, Counted>('counter', {
+  initial: () => 0,
+  apply: (n, e) => (e.type === 'added' ? n + e.by : 0),
+})
+const account = aggregate('account', {
+  initial: () => ({ cents: 0 }),
+  evolve: { paid: (s: { cents: number }, e: { cents: number }) => ({ cents: s.cents + e.cents }) },
+  decide: {
+    pay: (_: { cents: number }, input: { cents: number }) => ({ type: 'paid' as const, cents: input.cents }),
+    close: () => ({ type: 'paid' as const, cents: 0 }),
+  },
+})
+const greet = workflow<string, number>('greet', async (_, name) => name.length)
+const plain = workflow('plain', async () => 1)
+const people = table<{ readonly name: string }>('people')
+const model = save<{ readonly weights: number[] }>('model')
+
+/** Never called: it only has to compile, and not to where it says so. */
+async function unchecked(rp: Reprise): Promise<void> {
+  const c = await rp.open(counter, 'a')
+  await c.append({ type: 'added', by: 1 })
+  await c.append((n) => (n > 9 ? { type: 'reset' } : { type: 'added', by: 1 }), { key: 'once' })
+  // @ts-expect-error no such event
+  await c.append({ type: 'removed', by: 1 })
+  // @ts-expect-error the event lacks what it carries
+  await c.append({ type: 'added' })
+  // @ts-expect-error an event of the wrong shape
+  await c.append((n) => ({ type: 'added', by: `${n}` }))
+  // @ts-expect-error a key is text
+  await c.append({ type: 'reset' }, { key: 7 })
+  expectTypeOf(c.state).toEqualTypeOf<number>()
+
+  const a = await rp.open(account, 'ann')
+  expectTypeOf((await a.do('pay', { cents: 1 })).state).toEqualTypeOf<{ cents: number }>()
+  await a.do('close')
+  await a.do('close', undefined, { key: 'once' })
+  // @ts-expect-error no such command
+  await a.do('withdraw', { cents: 1 })
+  // @ts-expect-error the command needs its input
+  await a.do('pay')
+  // @ts-expect-error of that type
+  await a.do('pay', { cents: 'one' })
+  // @ts-expect-error it was called id once
+  await a.do('pay', { cents: 1 }, { id: 'once' })
+  await send(rp, command(account, 'ann', 'pay', { cents: 1 }), { key: 'm1' })
+  // @ts-expect-error a letter with no such command
+  command(account, 'ann', 'withdraw', { cents: 1 })
+  // @ts-expect-error a letter with the wrong input
+  command(account, 'ann', 'pay', { cents: 'one' })
+  aggregate('wrong', {
+    initial: () => 0,
+    evolve: { paid: (n: number, e: { cents: number }) => n + e.cents },
+    // @ts-expect-error it decides on an event that it does not have
+    decide: { pay: () => ({ type: 'payed' as const, cents: 1 }) },
+  })
+  projection('sums', { from: [account], initial: () => 0, on: { paid: (n: number, e) => n + e.cents } })
+  // @ts-expect-error the event carries cents
+  projection('sums', { from: [account], initial: () => 0, on: { paid: (n: number, e) => n + e.euros } })
+
+  expectTypeOf(await rp.run(greet, 'ann').result()).toEqualTypeOf<number>()
+  await rp.run(plain).result()
+  // @ts-expect-error the workflow takes text
+  void rp.run(greet, 7)
+  // @ts-expect-error the workflow needs its input
+  void rp.run(greet)
+
+  job('papers', { source: ['a', 'b'], key: (paper) => paper, each: (paper) => void paper.toUpperCase() })
+  // @ts-expect-error an item is text
+  job('papers', { source: ['a', 'b'], key: (paper) => paper, each: (paper) => void paper.toFixed() })
+  // @ts-expect-error a key is text or a number
+  job('papers', { source: ['a', 'b'], key: (paper) => [paper], each: () => undefined })
+
+  const t = await rp.open(people)
+  await t.set('ann', { name: 'Ann' })
+  // @ts-expect-error a row of the wrong shape
+  await t.set('ann', { names: ['Ann'] })
+  expectTypeOf(t.get('ann')).toEqualTypeOf<{ readonly name: string } | undefined>()
+
+  const s = await rp.open(model)
+  await s.put({ weights: [1] })
+  // @ts-expect-error a value of the wrong shape
+  await s.put({ weights: 'heavy' })
+  expectTypeOf((await s.latest()).value).toEqualTypeOf<{ readonly weights: number[] }>()
+
+  agent('guide', { model: () => ({ content: 'hi' }), tools: { look: tool({ kind: 'read-only', run: () => 1 }) } })
+  // @ts-expect-error no such kind of tool
+  tool({ kind: 'harmless', run: () => 1 })
+
+  // @ts-expect-error a timeline is opened, not run
+  void rp.run(counter, 'a')
+  // @ts-expect-error a job is run, not opened
+  void rp.open(job('papers', { source: ['a'], key: (each) => each, each: () => undefined }))
+}
+
+it('lines that must not compile are looked at by the compiler', () => {
+  expect(typeof unchecked).toBe('function')
+})

@@ -81,4 +81,20 @@ describe('G1 killed with SIGKILL', () => {
       expect(repeats.reduce((a, b) => a + b, 0)).toBeLessThanOrEqual(1)
     })
   }
+
+  it('a session killed amid parallel tools calls each once, or again with its key, and goes on', async () => {
+    const url = stores.sqlite!()
+    const service = await startService()
+    const program = (mode: string) => runProgram('parallel', [url, service.url, mode], './programs')
+    expect((await program('kill')).signal).toBe('SIGKILL')
+    const before = ['/quick', '/slow', '/mail', '/late'].map((path) => service.keys(path))
+    expect(before.map((calls) => calls.length)).toEqual([1, 1, 1, 0])
+    const { status, content, effects } = JSON.parse((await program('go')).out)
+    expect([status, content]).toEqual(['done', 'done'])
+    const calls = ['/quick', '/slow', '/mail', '/late'].map((path) => service.keys(path))
+    // One key each: what came twice is the same to the outside. What was recorded, or found by a probe, is not called again.
+    expect(calls.map((each) => each.map(([, count]) => count))).toEqual([[1], [2], [1], [1]])
+    expect(new Set(calls.flat().map(([name]) => name.split(' ')[1])).size).toBe(4)
+    expect(effects.map(({ outcome }: { outcome: string }) => outcome)).toEqual(['done', 'done', 'done', 'done'])
+  })
 })

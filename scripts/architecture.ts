@@ -104,7 +104,7 @@ function zoneOf(path: string): string {
   return rest.length === 0 ? 'root' : folder!
 }
 
-/** src/layers/job/run.ts and src/layers/job.ts both belong to the folder job. */
+/** A file of a folder, and one of its name beside it, both belong to it: layers/job/run.ts to `job`. */
 function folderOf(path: string): string {
   return path.split('/')[2]!.replace(/\.ts$/, '')
 }

@@ -1,5 +1,6 @@
 // Mutants of a source: the same text with one small bug in it. By the syntax tree, so that strings, types and comments stay as
-// they are. Messages of errors are not mutated: wording is free to improve; nor are assertions, which are there for what cannot happen.
+// they are. Messages of errors are not mutated: wording is free to improve; nor are assertions, which are there for
+// what cannot happen.
 
 import { parseAst } from 'vitest/node'
 

@@ -5,7 +5,8 @@ const vitest = (file) => ['npx', 'vitest', 'run', file]
 
 /**
  * `target`: trials in all; `size`: of one slice; `env`, `args`: what one slice of `count` trials from trial `from` on is given.
- * `proves`: at least one test of that name must pass. Where a machine cannot run it, it is skipped by itself, and counts for nothing.
+ * `proves`: at least one test of that name must pass. Where a machine cannot run it, it is skipped by itself, and
+ * counts for nothing.
  */
 export const proofs = [
   {

@@ -1,6 +1,7 @@
 // The same work by other workflow engines, in the same run and taking turns at going first. DBOS meets ours on the same
 // PostgreSQL server, and once more ours on SQLite, which is what each of the two is when it is just installed; OpenWorkflow
-// and Restate, which keep their data in local files, meet ours on SQLite. A peer that is not installed is skipped. Absurd is not here: its SQL comes with a tool that npm does not have.
+// and Restate, which keep their data in local files, meet ours on SQLite. A peer that is not installed is skipped.
+// Absurd is not here: its SQL comes with a tool that npm does not have.
 
 import { open } from '../../dist/index.js'
 import { pair } from '../measure.mjs'

@@ -415,7 +415,11 @@ await rp.close()
 const effectWatch =
   'calls outside: use effects (ctx.effect, handle.effects.run) or the idempotency key; what is in doubt after a crash is decided by the policy you declare'
 
-/** @example advise({ truth: 'history', captures: 'progress', scope: 'one', about: 'items', budget: '2s', effects: false }).id // 'B1' */
+/**
+ * @example
+ * const answers = { truth: 'history', captures: 'progress', scope: 'one', about: 'items', budget: '2s', effects: false }
+ * advise(answers).id // 'B1'
+ */
 export function advise(answers: Answers): Advice {
   const found = advices.find(({ when }) =>
     (Object.entries(when) as [keyof Advice['when'], string][]).every(([name, value]) => answers[name] === value),

@@ -136,7 +136,8 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
 
 /**
  * Why its recovery point is too old, by its own policy: far more entries or time since the newest sound checkpoint than it
- * asks for, or than its budget comes to by the costs that were measured. Without either, by what was usual before. Null: it is well.
+ * asks for, or than its budget comes to by the costs that were measured. Without either, by what was usual before.
+ * Null: it is well.
  */
 function whyBehind(
   { seq, start, createdAt, updatedAt, policy, interval, checkpoints }: TimelineFacts,

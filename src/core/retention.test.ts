@@ -309,7 +309,8 @@ test('A8.4: hourly, daily and weekly keep the last of each period that has one',
   const plan = planRetention(
     input(catalog, { now, policy: { checkpoints: 1, hourly: 3, daily: 3, weekly: 3, history: 'all' } }),
   )
-  // hours: now, 6, 12 · days: today, then the last of yesterday (18 h ago) and of the day before (42 h) · weeks: the last of Sundays
+  // hours: now, 6, 12 · days: today, then the last of yesterday (18 h ago) and of the day before (42 h) · weeks: the
+  // last of Sundays
   expect(kept(plan).sort()).toEqual(['h0', 'h12', 'h18', 'h186', 'h42', 'h6'].sort())
 })
 

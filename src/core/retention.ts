@@ -91,7 +91,11 @@ const dayMs = 24 * hourMs
 /** A window of history is readable from its start only if a checkpoint lies there: one stays for each such part of it. */
 const partsOfWindow = 8
 
-/** @example planRetention({ policy: { checkpoints: 3, history: 'needed' }, catalog, head, foldVersion, cursors: [], forks: [], now }) */
+/**
+ * @example
+ * const policy = { checkpoints: 3, history: 'needed' }
+ * planRetention({ policy, catalog, head, foldVersion, cursors: [], forks: [], now })
+ */
 export function planRetention(input: RetentionInput, planted: ReadonlySet<string> = new Set()): RetentionPlan {
   const policy = resolveRetention(input.policy)
   const forks = planted.has('ignore-forks') ? [] : input.forks.filter((fork) => fork.floor < fork.baseSeq)

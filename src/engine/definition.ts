@@ -153,7 +153,10 @@ export function canRead(
 export interface PagedFold {
   /** Size of a page. Small ones: little is read for one key. Large ones: they compress better, and the directory is short. */
   readonly pageBytes: number
-  /** The keys of Keyed parts (properties of the state) that `apply` looks at, sets or deletes: all of them, for it cannot wait. */
+  /**
+   * The keys of Keyed parts (properties of the state) that `apply` looks at, sets or deletes: all of them, for it
+   * cannot wait.
+   */
   touches(entry: Entry): Iterable<readonly [part: string, key: string]>
 }
 

@@ -36,7 +36,10 @@ export interface Kernel {
   guardsFolds(): boolean
   /** Members of groups that this process restores: held for everybody else (held.ts). */
   readonly restoring: Set<string>
-  /** Beside workers of earlier versions: chunks younger than this are never collected. Mail read and workers retired are forgotten after it. */
+  /**
+   * Beside workers of earlier versions: chunks younger than this are never collected. Mail read and workers retired are
+   * forgotten after it.
+   */
   readonly graceMs: number
 }
 

@@ -121,7 +121,10 @@ export interface Actions {
     {
       readonly seq: number
       readonly takeover?: boolean
-      /** Asked again with the same key, it is done once. Whoever has one wants exactly this place: mail read after it is undone, too. */
+      /**
+       * Asked again with the same key, it is done once. Whoever has one wants exactly this place: mail read after it is
+       * undone, too.
+       */
       readonly key?: string
     },
     Rollback
@@ -180,7 +183,10 @@ export function idOf(scope: string, id: string | undefined): string {
   return scope.endsWith('/') ? scope + id : `${scope}/${id}`
 }
 
-/** What it was opened with; where there is only one, its name. @example openedAs('table/rows', 'table/rows/ann', 'rows') // 'ann' */
+/**
+ * What it was opened with; where there is only one, its name.
+ * @example openedAs('table/rows', 'table/rows/ann', 'rows') // 'ann'
+ */
 export function openedAs(scope: string, timeline: string, name: string): string {
   const id = timeline.slice(scope.length)
   return (scope.endsWith('/') ? id : id.slice(1)) || name

@@ -66,7 +66,7 @@ export class OpenTimelines {
     return this.#keepOpen(fold, this.#make(head, fold, recovered))
   }
 
-  /** Read, and written in turns with other processes (turns.ts): held here only while this process owns it. */
+  /** Read, and written in turns with other processes (commit/turn-timeline.ts): held here only while this process owns it. */
   share<State>(
     head: Pick<Head, 'timeline' | 'epoch' | 'base'>,
     fold: Fold<State>,

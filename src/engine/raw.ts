@@ -45,8 +45,8 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
   /** Pure: returns the next state, or changes Keyed parts in place and returns nothing. */
   readonly apply: (state: State, entry: E, info: EntryInfo) => State | void
   /**
-   * For entries that were erased (`rp.eraseEntries`): where and when one was, and its type, without its data. Left out, the state is
-   * that of the entries that are left.
+   * For entries that were erased (`rp.eraseEntries`): where and when one was, and its type, without its data. Left out,
+   * the state is that of the entries that are left.
    */
   readonly erased?: (state: State, gone: Erased) => State | void
   /**
@@ -61,14 +61,14 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
   readonly retain?: RetentionPolicy
   readonly upcasters?: Upcasters
   /**
-   * By older `version`: how its state becomes today's. Without one, state of another version is rebuilt from history; where there is
-   * no history (a savepoint of the state alone, a trimmed timeline), it cannot be recovered.
+   * By older `version`: how its state becomes today's. Without one, state of another version is rebuilt from history;
+   * where there is no history (a savepoint of the state alone, a trimmed timeline), it cannot be recovered.
    */
   readonly migrations?: StateMigrations<State>
   readonly authority?: 'history' | 'state'
   /**
-   * Whether a state makes sense: true, false, or the reason in words. Asked before a checkpoint (none is made of a state that is not
-   * valid) and after a restore (an older one takes its place). Pure, as `apply` is.
+   * Whether a state makes sense: true, false, or the reason in words. Asked before a checkpoint (none is made of a
+   * state that is not valid) and after a restore (an older one takes its place). Pure, as `apply` is.
    */
   readonly valid?: Validity<State>
 }
@@ -97,7 +97,11 @@ const known = namesOf<TimelineOptions<unknown, never>>({
   valid: true,
 })
 
-/** @example timeline('counter', { initial: () => ({ total: 0 }), apply: (s, e: { type: 'added'; by: number }) => ({ total: s.total + e.by }) }) */
+/**
+ * @example
+ * type Added = { type: 'added'; by: number }
+ * timeline('counter', { initial: () => ({ total: 0 }), apply: (s, e: Added) => ({ total: s.total + e.by }) })
+ */
 export function timeline<State, E extends { readonly type: string }>(
   name: string,
   options: TimelineOptions<State, E>,

@@ -1,6 +1,7 @@
 // An open timeline: the handle a user (or a layer) holds while it owns one. It keeps head and state in memory, writes
-// through the group commit, checkpoints by policy, and stops for good when it is fenced. A shared one (turns.ts) may be
-// read without owning, takes the timeline with its first write, and goes on after others have written.
+// through the group commit, checkpoints by policy, and stops for good when it is fenced. A shared one
+// (commit/turn-timeline.ts) may be read without owning, takes the timeline with its first write, and goes on after
+// others have written.
 
 import { type Coordinate, isWellFormed, type TimelineId, toHex } from '../core/coordinate.ts'
 import type { EffectLedger } from '../core/effects.ts'

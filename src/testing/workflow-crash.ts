@@ -8,7 +8,12 @@ export interface CrashSweep<Outcome> {
   readonly crashes: readonly { readonly at: CrashPoint; readonly outcome: Outcome }[]
 }
 
-/** @example const { undisturbed, crashes } = await crashEverywhere(async (kit) => kit.result(await kit.run(checkout, order, { id: '1' }))) */
+/**
+ * @example
+ * const { undisturbed, crashes } = await crashEverywhere(async (kit) => {
+ *   return await kit.result(await kit.run(checkout, order, { id: '1' }))
+ * })
+ */
 export async function crashEverywhere<Outcome>(
   program: (kit: WorkflowKit) => Promise<Outcome>,
   options: Omit<KitOptions, 'crashAt'> & {

@@ -16,7 +16,9 @@ export interface Told<Output> {
   readonly status: string
 }
 
-/** @example const told = await story(checkout, order).when({ ship: new Error('no truck') }).signal('decision', 'ship').outcome() */
+/**
+ * @example const told = await story(checkout, order).when({ ship: new Error('no truck') }).signal('decision', 'ship').outcome()
+ */
 export function story<Input, Output>(
   definition: WorkflowDefinition<Input, Output>,
   input: Input,

@@ -134,7 +134,10 @@ export function onTerminal(
   return { text: run.stdout, code: run.status ?? -1 }
 }
 
-/** Types keys into a command on a pseudo-terminal, each when its text has shown since the one before; null where there is none. */
+/**
+ * Types keys into a command on a pseudo-terminal, each when its text has shown since the one before; null where there
+ * is none.
+ */
 export async function typeInto(
   command: string,
   keys: readonly (readonly [RegExp, string])[],

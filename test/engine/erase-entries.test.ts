@@ -1,5 +1,5 @@
-// Erasing single entries of a history that goes on: their bytes leave the files, the digests of history stay, state is what is left,
-// forks and archives are dealt with together, and nobody brings the data back from memory.
+// Erasing single entries of a history that goes on: their bytes leave the files, the digests of history stay, state is
+// what is left, forks and archives are dealt with together, and nobody brings the data back from memory.
 
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

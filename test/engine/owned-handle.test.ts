@@ -1,5 +1,6 @@
-// One timeline, several processes, both handles that are written in turns: whatever dies, closes or is overtaken at whatever moment, what
-// was acknowledged is in history once, a read never shows less than what was acknowledged before it, and all handles agree in the end.
+// One timeline, several processes, both handles that are written in turns: whatever dies, closes or is overtaken at
+// whatever moment, what was acknowledged is in history once, a read never shows less than what was acknowledged before
+// it, and all handles agree in the end.
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'

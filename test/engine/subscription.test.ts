@@ -1,5 +1,5 @@
-// One subscription under consumers, projections and process managers: no gap, no repeat, dead letters that come back, and an answer when
-// a position is too old. The first test plays crashes at random commits on a seed.
+// One subscription under consumers, projections and process managers: no gap, no repeat, dead letters that come back,
+// and an answer when a position is too old. The first test plays crashes at random commits on a seed.
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'

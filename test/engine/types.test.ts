@@ -1,5 +1,6 @@
-// What the compiler knows of every model: a wrong event, command, input, value or option does not compile, and the right one gives
-// the right type. Lines that must not compile say so; `npm run types` holds them to it. Workflows: test/workflow/types.test.ts.
+// What the compiler knows of every model: a wrong event, command, input, value or option does not compile, and the
+// right one gives the right type. Lines that must not compile say so; `npm run types` holds them to it. Workflows:
+// test/workflow/types.test.ts.
 
 import { expect, expectTypeOf, it } from 'vitest'
 import { timeline } from '../../src/engine/raw.ts'

@@ -1,4 +1,4 @@
-// Bad input to survive (the list in GUARANTEES.md), as data: values that strange callers store, bytes that strange stores
+// Bad input to survive (the list in docs/guarantees.md), as data: values that strange callers store, bytes that strange stores
 // return, texts for ids and names. Every decoder and every route runs through it; add here what a new one should fear.
 
 import type { ErrorCode } from '../../src/core/errors.ts'

@@ -6,8 +6,10 @@ import { plants } from './plants.mjs'
 const seedsAtOnce = 20
 
 /**
- * @param {{ from?: number, seeds: number, plant?: string | null, simulation?: string, threads?: number, onSeed?: (done: number) => void }} options
- * @returns {Promise<{ done: number, events: number, ms: number, failure: null | { seed: number, message: string, command: string }, replayShare: number }>}
+ * @param {{ from?: number, seeds: number, plant?: string | null, simulation?: string, threads?: number, onSeed?: (done:
+ * number) => void }} options
+ * @returns {Promise<{ done: number, events: number, ms: number, failure: null | { seed: number, message: string,
+ * command: string }, replayShare: number }>}
  */
 export async function runCampaign({ from = 1, seeds, plant = null, simulation, threads = 2, onSeed = () => {} }) {
   const name = simulation ?? plants[plant]?.simulation ?? 'main'

@@ -1,8 +1,8 @@
 // Errands: timelines that lie in a queue and are claimed by whichever process comes first, over the simulated disk and under
 // one seed. Some ride the user's code in their commits, some do things outside and take them back again, some wait for a
 // letter. Processes crash and pause, requests and answers are lost, power goes. What must hold: every errand that was
-// asked for is done, once, by whoever; the user's SQL is not called again for what is there; what was done outside is undone, last
-// first; and an export of it, with what waits for it, is imported as it was.
+// asked for is done, once, by whoever; the user's SQL is not called again for what is there; what was done outside is
+// undone, last first; and an export of it, with what waits for it, is imported as it was.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -57,7 +57,10 @@ export function createStore(sim, process) {
   return store
 }
 
-/** Of what a collector has seen, it leaves alone the captures that a live worker had announced. One of these looks was its own. */
+/**
+ * Of what a collector has seen, it leaves alone the captures that a live worker had announced. One of these looks was
+ * its own.
+ */
 function checkRaise(sim, process, raiseTo) {
   const own = hostOf(process.engine).kernel.worker.id
   const isIgnored = ({ id, info, isAlive }) => isAlive && id !== own && raiseTo > Number(info.captures)

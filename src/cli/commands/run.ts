@@ -121,7 +121,8 @@ async function runJob(
   const report = await handle.result()
   output.result({ job: definition.name, ...report }, () => tellJob(definition.name, report, output))
   if (report.status === 'stopped') return tellInterrupted(file, definition.name, options, output)
-  // Those of earlier runs count as well: nobody has looked after them yet, and a scheduler must not take the night for a good one.
+  // Those of earlier runs count as well: nobody has looked after them yet, and a scheduler must not take the night for
+  // a good one.
   if (report.dead > 0) output.note(`look at them with: reprise dead ${definition.name}`)
   return report.dead > 0 ? exit.partly : exit.ok
 }

@@ -77,7 +77,10 @@ export class Keyed<V = unknown> {
     this.#tree.clear()
   }
 
-  /** An independent copy that shares pages until one side writes to them. Cheap, but a stranger to past checkpoints: kept as state, it is first written whole. */
+  /**
+   * An independent copy that shares pages until one side writes to them. Cheap, but a stranger to past checkpoints:
+   * kept as state, it is first written whole.
+   */
   snapshot(): Keyed<V> {
     return new Keyed(this.#tree.fork())
   }

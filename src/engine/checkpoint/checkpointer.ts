@@ -3,6 +3,7 @@
 // One checkpoint is under way at a time. A failed one loses nothing: what was dirty stays dirty, and after a pause it is
 // tried again.
 
+import { assert } from '../../core/assert.ts'
 import { type CheckpointInterval, usesCosts } from '../../core/checkpoint-policy.ts'
 import type { Coordinate, ManifestId } from '../../core/coordinate.ts'
 import type { MeasuredCosts } from '../../core/costs.ts'
@@ -292,7 +293,8 @@ export class Checkpointer<State> {
     try {
       const made = await this.#attempt(request, trigger, because).catch(async (error) => {
         const isTouched = error instanceof TouchedValue
-        // Retention dropped what we built on, or a collector took what was put while this process was away: once more, on nothing.
+        // Retention dropped what we built on, or a collector took what was put while this process was away: once more,
+        // on nothing.
         if (!isTouched && !isReprise(error, 'BASE_GONE', 'SWEPT')) throw error
         if (!isTouched) this.#base = null
         return await this.#attempt(request, trigger, because, isTouched)
@@ -347,6 +349,7 @@ export class Checkpointer<State> {
       const written = await writeCapture(capture, io, settingsOf(this.#fold))
       const manifest: Manifest = { ...coordinate, digest, foldVersion: this.#fold.version, parts: written.parts }
       const record = this.#record(manifest, written, request, trigger, base?.id ?? null)
+      assert(record.seq <= this.#timeline.seq, 'state never runs ahead of its history')
       await hold.publish(written.addedChunks, (chunksSince) => this.#timeline.publish({ ...record, chunksSince }))
       isPublished = true
       this.#base = { id: record.id, capture: written.base }

@@ -1,5 +1,5 @@
 // When the next checkpoint of one timeline is due: what came since the last one, what replaying it would take, what was
-// measured, and the decision (core/economics.ts) with its words. Makes no checkpoint and sets no timer.
+// measured, and the decision (core/checkpoint-policy.ts) with its words. Makes no checkpoint and sets no timer.
 // What was measured is kept with the timeline, in one attribute: a new process starts with it, and so does the card.
 
 import {

@@ -1,7 +1,8 @@
-// How processes that write one timeline get along. Whoever writes owns it, so most attempts of a crowd would be in vain. Who has lost
-// waits instead: until nobody is at work, until the present owner rests, or until it has had its turn; then it may be displaced. A turn
-// in which nothing was written makes every turn after it longer, however slow the store or the process is, so somebody always gets
-// through. None of this is needed for safety: what keeps a stale write out is the epoch and the sequence that every commit names.
+// How processes that write one timeline get along. Whoever writes owns it, so most attempts of a crowd would be in
+// vain. Who has lost waits instead: until nobody is at work, until the present owner rests, or until it has had its
+// turn; then it may be displaced. A turn in which nothing was written makes every turn after it longer, however slow
+// the store or the process is, so somebody always gets through. None of this is needed for safety: what keeps a stale
+// write out is the epoch and the sequence that every commit names.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'

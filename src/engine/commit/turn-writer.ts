@@ -31,7 +31,10 @@ export class TurnWriter<State> {
     return this.inTurn(() => this.#write(make, options))
   }
 
-  /** Entries that depend on no state. All that are appended in the same moment go in one commit while this process is the owner. */
+  /**
+   * Entries that depend on no state. All that are appended in the same moment go in one commit while this process is
+   * the owner.
+   */
   append(entries: readonly NewEntry[], options: TurnWriteOptions = {}): Promise<Written> {
     const { open } = this.#turns
     const isQuick = this.#waiting === 0 && open.isOwner && !open.closing && options.expect === undefined

@@ -161,8 +161,8 @@ export class Replica<State, Handle = unknown> {
     const head = await existing(this.#kernel, this.#head.timeline)
     const lineage = await lineageOf(this.#kernel, head)
     if (head.floor > this.#point.seq || !sameBranch(this.#head, head) || (await this.#isElsewhere(head))) {
-      // It was rolled back, entries were erased, history was trimmed past us, or the store went back to an older copy: start again from the
-      // newest checkpoint.
+      // It was rolled back, entries were erased, history was trimmed past us, or the store went back to an older copy:
+      // start again from the newest checkpoint.
       const recovered = await recover(this.#kernel, head, this.#fold, { isPaged: this.#isPaged })
       this.#head = head
       this.#state = recovered.state

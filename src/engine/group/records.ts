@@ -3,7 +3,8 @@
 //
 //   group/cut/NAME      begun { members, limitMs, at } · placed { places } · mail { messages } · saved { timeline, id } ·
 //                       completed {} · abandoned { because, missing } · released {}
-//   group/restore/ID    begun { target, members } · planned { plan } · rolled { member } · mailed {} · ended {} · abandoned { because }
+//   group/restore/ID    begun { target, members } · planned { plan } · rolled { member } · mailed {} · ended {} ·
+//                       abandoned { because }
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { CascadeStep } from '../../core/recovery-line.ts'

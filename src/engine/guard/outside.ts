@@ -1,5 +1,6 @@
 // The outside as code in a zone meets it: timers, files, processes, sockets, names, the machine. All of it is refused, with
-// the line. Modules that nobody has loaded are left alone where only folds are guarded: a fold cannot use what it has not imported.
+// the line. Modules that nobody has loaded are left alone where only folds are guarded: a fold cannot use what it has
+// not imported.
 
 import { type Any, callsOf, dress, refuse, replace } from './patch.ts'
 import { refusal } from './refusal.ts'

@@ -19,7 +19,10 @@ import { digestAt, type Entry, entriesOf, floorOf, lineageOf, readHistory } from
 import { recover } from './recover.ts'
 import { invalidState } from './validity.ts'
 
-/** Before this entry; before the first entry of this time or later; or where `valid` (the definition's own if left out) last held. */
+/**
+ * Before this entry; before the first entry of this time or later; or where `valid` (the definition's own if left out)
+ * last held.
+ */
 export type Before =
   | { readonly seq: number }
   | { readonly time: number | Date }

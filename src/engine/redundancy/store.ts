@@ -222,7 +222,10 @@ class RedundantCatalog {
     }
   }
 
-  /** In the background: what was acknowledged does not wait for its second copy. One that fails is made when the store is tended. */
+  /**
+   * In the background: what was acknowledged does not wait for its second copy. One that fails is made when the store
+   * is tended.
+   */
   #copy(chunks: readonly StoredChunk[]): void {
     if (!this.isOn) return
     const isIdle = this.#queue.length === 0

@@ -1,5 +1,5 @@
-// Where a subscription keeps what it makes of the feed. Each kind of sink binds its state to the position in the feed in one commit,
-// so that an item counts exactly once inside, whatever crashes in between.
+// Where a subscription keeps what it makes of the feed. Each kind of sink binds its state to the position in the feed
+// in one commit, so that an item counts exactly once inside, whatever crashes in between.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type CursorRow, type FeedPosition, feedStart } from '../../core/ports.ts'
@@ -44,7 +44,10 @@ export interface Sink<Item extends Occurred> {
   readonly quarantine: readonly Quarantined[]
   /** Whether this process may write; a sink in memory can be read without. */
   readonly isOwned: boolean
-  /** How far it is as far as anybody can tell from outside: for one that another process has. May be behind where nothing came. */
+  /**
+   * How far it is as far as anybody can tell from outside: for one that another process has. May be behind where
+   * nothing came.
+   */
   stored(): Promise<FeedPosition>
   /** The items after `position`, up to `next`. Throws what a handler threw, as PoisonError; nothing counts then. */
   apply(items: readonly Item[], next: FeedPosition): Promise<void>

@@ -1,7 +1,7 @@
-// A durable subscription: drives one sink along the feed. It reads, applies, and waits for more. A handler that throws is poison: it is
-// tried again as the retry policy says; then, by policy, the subscription stands still and says so, or sets the item aside as a dead
-// letter and goes on. Store trouble is waited out. What waiting does not mend (damage, a version without a path) is tried again too,
-// but whoever waits is told, and the status shows it.
+// A durable subscription: drives one sink along the feed. It reads, applies, and waits for more. A handler that throws
+// is poison: it is tried again as the retry policy says; then, by policy, the subscription stands still and says so, or
+// sets the item aside as a dead letter and goes on. Store trouble is waited out. What waiting does not mend (damage, a
+// version without a path) is tried again too, but whoever waits is told, and the status shows it.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -166,8 +166,9 @@ export class Subscription<Item extends Occurred = Occurred> {
   }
 
   /**
-   * Applies dead letters again, all of them or these, between two pages: once the handler is mended. Each is applied and taken off
-   * the list in one step. Rejects at the first that still fails, or whose entry was trimmed; it stays a dead letter.
+   * Applies dead letters again, all of them or these, between two pages: once the handler is mended. Each is applied
+   * and taken off the list in one step. Rejects at the first that still fails, or whose entry was trimmed; it stays a
+   * dead letter.
    */
   redrive(letters?: readonly Pick<Quarantined, 'timeline' | 'seq'>[]): Promise<number> {
     if (this.#isStopped) return Promise.reject(this.#closed())

@@ -21,15 +21,24 @@ import { watchGarbage } from './sweeper.ts'
 export interface HousekeepingOptions {
   /** How often a round is due; 1 hour if left out. Whoever comes first does it for all. */
   readonly every?: Duration
-  /** Retention as stored with each timeline, chunks that no checkpoint names, mail that was read: once a day; true if left out. */
+  /**
+   * Retention as stored with each timeline, chunks that no checkpoint names, mail that was read: once a day; true if
+   * left out.
+   */
   readonly collect?: boolean
-  /** Restore a few checkpoints aside for practice in each round: those that were not drilled for this long; a week if left out. */
+  /**
+   * Restore a few checkpoints aside for practice in each round: those that were not drilled for this long; a week if
+   * left out.
+   */
   readonly drill?: Duration | false
   /** Read a part of the chunks in each round and put right what is damaged (64 MB); true if left out. */
   readonly scrub?: boolean
   /** What has ended is deleted this long after it last changed. Nothing is, for what is left out. */
   readonly expire?: {
-    /** Runs and jobs that completed, failed, were cancelled, terminated or finished, by the scope of their ids: { 'workflow/': '30d' }. */
+    /**
+     * Runs and jobs that completed, failed, were cancelled, terminated or finished, by the scope of their ids: {
+     * 'workflow/': '30d' }.
+     */
     readonly ended?: Readonly<Record<string, Duration>>
     /** What rollbacks left behind. */
     readonly archives?: Duration

@@ -117,8 +117,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Deletes it, and takes its bytes out of the files of the store; says what is gone and where copies may be left. Asked again after
-   * an interruption, it goes on.
+   * Deletes it, and takes its bytes out of the files of the store; says what is gone and where copies may be left.
+   * Asked again after an interruption, it goes on.
    */
   async erase(timeline: string, options: DeleteOptions = {}): Promise<EraseReport> {
     checkCall('erase', options)
@@ -126,8 +126,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Erases single entries of a history that goes on, also where forks and archives share it; `dryRun` says what would go. Asked again
-   * after an interruption, it goes on. See docs/guides/housekeeping.md.
+   * Erases single entries of a history that goes on, also where forks and archives share it; `dryRun` says what would
+   * go. Asked again after an interruption, it goes on. See docs/guides/housekeeping.md.
    * @example await rp.eraseEntries('notes/ann', { where: { fields: { email: 'ann@example.com' } }, dryRun: true })
    */
   async eraseEntries(timeline: string, options: EraseEntriesOptions): Promise<EraseEntriesReport> {

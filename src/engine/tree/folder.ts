@@ -56,7 +56,12 @@ const noFollow = constants.O_NOFOLLOW ?? 0
 const directoryOnly = constants.O_DIRECTORY ?? 0
 const noBlock = constants.O_NONBLOCK ?? 0
 
-/** @example const root = await openRoot('workspace'); try { await root.write('a.txt', bytes, 0o644) } finally { await root.close() } */
+/**
+ * @example
+ * const root = await openRoot('workspace')
+ * await root.write('a.txt', bytes, 0o644)
+ * await root.close()
+ */
 export async function openRoot(directory: string, options: FolderOptions = {}): Promise<Folder> {
   const { create = false, isHeld = canHold(), planted } = options
   if (directory === '') throw new RepriseError('INVALID_ARGUMENT', 'the directory of a tree must be named')

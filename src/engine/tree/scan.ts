@@ -23,7 +23,10 @@ export interface Found {
 
 export interface Scan {
   readonly found: readonly Found[]
-  /** By choice (`ignored`), or since nobody can capture them (`special`: devices, pipes, sockets, names and targets that are no text). */
+  /**
+   * By choice (`ignored`), or since nobody can capture them (`special`: devices, pipes, sockets, names and targets that
+   * are no text).
+   */
   readonly leftAlone: readonly {
     readonly path: string
     readonly why: 'ignored' | 'special'

@@ -1,5 +1,5 @@
 // Sessions that send each other messages. Each message is recorded where it is sent, in the commit that sends it, and
-// where it is received, in the commit that takes it out of the inbox; so the kernel (engine/groups.ts) can capture a group
+// where it is received, in the commit that takes it out of the inbox; so the kernel (engine/group/groups.ts) can capture a group
 // in one consistent cut, and restore it to a cut or to the recovery line of its members' own checkpoints.
 
 import type { TimelineId } from '../../core/coordinate.ts'

@@ -61,7 +61,14 @@ const known = new Set([
   ...['approve', 'check', ...callPolicyNames],
 ])
 
-/** @example tool({ kind: 'compensatable', run: (a: { cents: number }, { key }) => bank.refund(a.cents, key), compensate: (a, r) => bank.undo(r.id) }) */
+/**
+ * @example
+ * tool({
+ *   kind: 'compensatable',
+ *   run: (a: { cents: number }, { key }) => bank.refund(a.cents, key),
+ *   compensate: (a, r) => bank.undo(r.id),
+ * })
+ */
 export function tool<Args, Result>(definition: Tool<Args, Result>): Tool<Args, Result> {
   if (definition.kind === 'compensatable' && !definition.compensate) {
     throw new RepriseError('INVALID_ARGUMENT', 'a compensatable tool needs a compensation')

@@ -49,12 +49,18 @@ export interface AggregateOptions<State, Evolve, Decide> {
   readonly evolve: Evolve
   /** One function a command: the events it brings about. Pure; throws Refused to say no. */
   readonly decide: Decide & Valid<Decide, Evolve>
-  /** For events that were erased (`rp.eraseEntries`): where and when one was, and its type. Left out, it is as if there had been none. */
+  /**
+   * For events that were erased (`rp.eraseEntries`): where and when one was, and its type. Left out, it is as if there
+   * had been none.
+   */
   readonly erased?: (state: State, gone: Erased) => State
   /** Change it when `evolve` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
   readonly version?: string | number
   readonly checkpoint?: CheckpointPolicy
-  /** `evolve` changes nothing of the state it is given, at no depth: a large state is then captured in slices while it goes on. */
+  /**
+   * `evolve` changes nothing of the state it is given, at no depth: a large state is then captured in slices while it
+   * goes on.
+   */
   readonly immutable?: boolean
   readonly retain?: RetentionPolicy
   /** Whether a state makes sense (true, false, or why not): no checkpoint is made of one that does not, nor is it restored. */

@@ -103,7 +103,10 @@ export class AggregateHandle<State, Evolve, Decide> {
     return reveal(this.#engine, this.#model.name, this.id, field)
   }
 
-  /** Destroys the key of this aggregate's personal data: history stays whole, the data can never be read again. Says where bytes of the key may be left. */
+  /**
+   * Destroys the key of this aggregate's personal data: history stays whole, the data can never be read again. Says
+   * where bytes of the key may be left.
+   */
   shred(): Promise<readonly string[]> {
     return shred(this.#engine, this.#model.name, this.id)
   }

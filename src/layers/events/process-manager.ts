@@ -165,7 +165,8 @@ class MailSink extends PositionSink<Occurrence> {
   async #message(outgoing: Outgoing, { at }: Occurrence, index: number): Promise<OutgoingMessage> {
     const { codec, sealer } = this.kernel
     const to = timelineId(await address(this.#engine, outgoing.to.prefix, outgoing.to.name, outgoing.id))
-    // With the epoch: after a rollback another event has the same sequence, and its command must not be taken for the first one's.
+    // With the epoch: after a rollback another event has the same sequence, and its command must not be taken for the
+    // first one's.
     const id = `${this.#name}:${at.timeline}@${at.seq}.${at.epoch}#${index}` as MessageId
     const { correlation = `${at.timeline}@${at.seq}`, actor } = at.meta
     const meta = { causation: `${at.timeline}@${at.seq}`, correlation, ...(actor !== undefined && { actor }) }

@@ -25,7 +25,10 @@ export interface Build<State> {
   /** It is the live generation from here on: other processes share it. */
   begin(): void
   stop(): void
-  /** Its generation is no longer read: removes what is ours of it, partition by partition, and what the author tears down last. */
+  /**
+   * Its generation is no longer read: removes what is ours of it, partition by partition, and what the author tears
+   * down last.
+   */
   retire(): Promise<void>
 }
 
@@ -148,8 +151,8 @@ export class ProjectionHandle<State> {
   }
 
   /**
-   * Applies events again that were set aside, all of them or these, once the handler is mended: on the state of now, so after events
-   * that happened later. Rejects at the first that still fails; it stays where it is. Gives how many were applied.
+   * Applies events again that were set aside, all of them or these, once the handler is mended: on the state of now, so
+   * after events that happened later. Rejects at the first that still fails; it stays where it is. Gives how many were applied.
    */
   async redrive(letters: readonly Pick<Quarantined, 'timeline' | 'seq'>[] = this.quarantine): Promise<number> {
     let count = 0

@@ -100,7 +100,14 @@ const known = new Set([
   ...['setup', 'teardown', 'into'],
 ])
 
-/** @example projection('totals', { from: [account], initial: () => new Map<string, number>(), on: { deposited: (m, e, at) => void m.set(at.id, e.amount) } }) */
+/**
+ * @example
+ * projection('totals', {
+ *   from: [account],
+ *   initial: () => new Map<string, number>(),
+ *   on: { deposited: (m, e, at) => void m.set(at.id, e.amount) },
+ * })
+ */
 export function projection<
   State,
   Sources extends readonly EventSource[],
@@ -111,7 +118,9 @@ export function projection<
 
 /**
  * In memory, in partitions that processes share: `state` has the partitions that this process owns, by number.
- * @example partitionedProjection('totals', { partitions: 8, from: [account], initial: () => new Map<string, number>(), on: { … } })
+ * @example
+ * const initial = () => new Map<string, number>()
+ * partitionedProjection('totals', { partitions: 8, from: [account], initial, on: { … } })
  */
 export function partitionedProjection<
   State,

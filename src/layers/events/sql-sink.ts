@@ -23,7 +23,10 @@ export type SqlHandlers = Readonly<
 
 export interface Setup {
   readonly run: (sql: Sql, generation: number) => Promise<unknown> | unknown
-  /** Partitions of one generation share it: whoever makes this timeline runs the setup, in the same commit. Null: there is one partition. */
+  /**
+   * Partitions of one generation share it: whoever makes this timeline runs the setup, in the same commit. Null: there
+   * is one partition.
+   */
   readonly once: TimelineId | null
 }
 

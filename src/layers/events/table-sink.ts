@@ -99,7 +99,8 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableT
   override async reload(): Promise<void> {
     const { held } = this
     const offset = held?.offset(this.#name)
-    // Others in this process may hold the same table. A write that is refused tells all of them; one that is taken changes nothing.
+    // Others in this process may hold the same table. A write that is refused tells all of them; one that is taken
+    // changes nothing.
     if (held && offset !== undefined) {
       await held.transaction((tx) => tx.advance(this.#name, String(offset))).catch(() => undefined)
     }

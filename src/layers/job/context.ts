@@ -9,7 +9,10 @@ export interface ItemContext {
   readonly key: string
   /** 1 for the first. */
   readonly attempt: number
-  /** Aborted when the attempt takes longer than its timeout, when the job is stopped for good, or when it is lost to another owner. */
+  /**
+   * Aborted when the attempt takes longer than its timeout, when the job is stopped for good, or when it is lost to
+   * another owner.
+   */
   readonly signal: AbortSignal
   /** The same for every attempt at this item in this version: hand it to the outside system. */
   readonly idempotencyKey: string

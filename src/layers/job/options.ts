@@ -14,7 +14,10 @@ import { type Source, type SourceLike, toSource } from './source.ts'
 
 export interface JobOptions<T, Result = unknown> extends CallPolicy {
   readonly source: SourceLike<T>
-  /** What makes an item this item: done once, skipped for good. May be left out if items are text or numbers, or the source has keys. */
+  /**
+   * What makes an item this item: done once, skipped for good. May be left out if items are text or numbers, or the
+   * source has keys.
+   */
   readonly key?: (item: T) => string | number
   /** Of an item (a function) or of the job's code (a value). An item finished in another version is done again. */
   readonly version?: string | number | ((item: T) => string | number)

@@ -45,7 +45,10 @@ export class Pass<T> {
     return this.#read
   }
 
-  /** By the monotonic clock: since when it waits for the source; null if it does not. A feed that is followed may be silent for long. */
+  /**
+   * By the monotonic clock: since when it waits for the source; null if it does not. A feed that is followed may be
+   * silent for long.
+   */
   get readingSince(): number | null {
     return this.#job.source.kind === 'feed' ? null : this.#readingSince
   }

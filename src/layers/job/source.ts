@@ -93,7 +93,9 @@ export function pages<T, Cursor = string>(
 
 /**
  * Rows of a table in the order of a key, a range at a time.
- * @example keyRange({ after: (id, limit) => db.query('SELECT * FROM papers WHERE id > $1 ORDER BY id LIMIT $2', [id ?? 0, limit]), key: (row) => row.id })
+ * @example
+ * const page = 'SELECT * FROM papers WHERE id > $1 ORDER BY id LIMIT $2'
+ * keyRange({ after: (id, limit) => db.query(page, [id ?? 0, limit]), key: (row) => row.id })
  */
 export function keyRange<T, Key>(options: {
   /** Rows whose key is above this one (undefined: from the start), in order, at most `limit`. */

@@ -1,6 +1,6 @@
 // Where the partitions of a state store lie. The first generation lies in table/<name>/p0, p1, …; each later one, which
 // `rescale` makes, in table/<name>/generations/<number>/p0, …. The timeline table/<name>/generations notes which of them is
-// live and in how many partitions it lies (engine/generations.ts). A partition that a rescale has copied for good has the
+// live and in how many partitions it lies (engine/tools/generations.ts). A partition that a rescale has copied for good has the
 // status of an ended generation: nobody may write to it any more.
 
 import { timelineId } from '../../core/coordinate.ts'

@@ -27,7 +27,10 @@ export interface PagedOptions<V> {
   readonly indexes?: Readonly<Record<string, IndexFunction<V>>>
   /** Of the rows, 1 if left out: raise it when their shape changes, and say in `migrations` how older ones become it. */
   readonly version?: number
-  /** By older version: how a row of it becomes today's. Pages are migrated as they are read, and all of them with the next checkpoint. */
+  /**
+   * By older version: how a row of it becomes today's. Pages are migrated as they are read, and all of them with the
+   * next checkpoint.
+   */
   readonly migrations?: RowMigrations<V>
   /** Rows end by themselves after this time, unless `set` says otherwise. Their keys and ends are in memory. */
   readonly ttl?: Duration

@@ -22,8 +22,8 @@
 //   undo.retry { id, n, error, at }         a compensation failed
 //   stuck      { id, error }                a compensation failed for good: a person is asked
 //   undone     { id, by? }                  compensated, or settled by somebody
-//   restored   { to, stands, undone, error } a compensation failed for good: the run is back before its saga, and a person is asked
-//   resumed    { by }                       a person asked for the stuck compensation to be tried again, or the restored run to go on
+//   restored   { to, stands, undone, error } a compensation failed for good: back before its saga, a person is asked
+//   resumed    { by }                       a person asked to try the stuck compensation again, or the restored run to go on
 //   held       { id }                       in doubt, and left to a person
 //   settled    { id, by, retry }            a person said: call it again
 //   continued  { input, took }              the run starts over with new input and an empty history

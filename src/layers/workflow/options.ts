@@ -27,7 +27,8 @@ export interface WorkflowOptions {
   readonly concurrency?: number
   /**
    * When a run is checkpointed; at a loop boundary after 1,000 entries if left out. By count, by time (while it is in memory),
-   * to recover within a budget, by the rate of failures, and after steps of the names in `on`: milestones, irreversible calls. Several together: the first that fires.
+   * to recover within a budget, by the rate of failures, and after steps of the names in `on`: milestones, irreversible
+   * calls. Several together: the first that fires.
    */
   readonly checkpoint?: CheckpointPolicy
   /** What is kept of checkpoints and history; two checkpoints and what they need of history if left out. */

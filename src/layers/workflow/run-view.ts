@@ -50,7 +50,10 @@ export interface RunHost {
 export interface RunStatus {
   readonly id: string
   readonly workflow: string
-  /** waiting, running, held, compensating, compensation-stuck, diverged, quarantined; completed, failed, cancelled, terminated. */
+  /**
+   * waiting, running, held, compensating, compensation-stuck, diverged, quarantined; completed, failed, cancelled,
+   * terminated.
+   */
   readonly status: string
   readonly isEnded: boolean
   readonly wakeup: number | null

@@ -52,7 +52,10 @@ export interface RunState {
     /** It is undone for this reason, and then ends. */
     readonly ends?: string
   } | null
-  /** It went back to before its saga, since that could not be undone; held until a person lets it go on. Missing in old states. */
+  /**
+   * It went back to before its saga, since that could not be undone; held until a person lets it go on. Missing in old
+   * states.
+   */
   readonly restored?: {
     readonly to: string
     readonly stands: readonly Standing[]

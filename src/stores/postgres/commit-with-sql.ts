@@ -1,6 +1,6 @@
 // The user's SQL in the transaction of a commit. The commit decides: if it is refused, or turns out to have been
 // applied before (its answer was lost), the user's SQL is not called. If the user's SQL throws, nothing of the commit is kept.
-// What the user's SQL can send is in rider-sql.ts; here its transaction ends, with the session as it was before.
+// What the user's SQL can send is in transaction-sql.ts; here its transaction ends, with the session as it was before.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

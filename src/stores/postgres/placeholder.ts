@@ -1,5 +1,6 @@
 // Question marks as placeholders, so that the same SQL rides on SQLite and on PostgreSQL. Text that already has $1
-// stays as it is, and so does text without values: there ? can only be the operator. Inside literals, quoted names and comments nothing is touched; ?? stands for the operator ?.
+// stays as it is, and so does text without values: there ? can only be the operator. Inside literals, quoted names and
+// comments nothing is touched; ?? stands for the operator ?.
 
 const pieces =
   /\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|(\$(?:[A-Za-z_]\w*)?\$)[\s\S]*?\1|\?\?|\?|\$\d+/g

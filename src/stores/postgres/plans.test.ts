@@ -154,7 +154,10 @@ const bytes = (text: string): Digest => hash(utf8(text))
 const half = toPosition({ pos: 500_000, id: 0 })
 const end = toPosition({ pos: 999_990, id: 0 })
 
-/** By name: everything that a store does in the course of work. What looks through all there is on purpose is left out: inspect, tidy, facts. */
+/**
+ * By name: everything that a store does in the course of work. What looks through all there is on purpose is left out:
+ * inspect, tidy, facts.
+ */
 const operations: Readonly<Record<string, (store: Store) => unknown>> = {
   'feed from the start': (store) => store.feed(feedStart, {}, 1000),
   'feed from the middle': (store) => store.feed(half, {}, 1000),

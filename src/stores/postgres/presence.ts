@@ -24,7 +24,10 @@ const serverStart = "floor(date_part('epoch', pg_postmaster_start_time()) * 1000
 /** The number of a worker's lock. */
 export const lockOf = (s: string, ns: string, id: string) => `hashtextextended('${s} ' || ${ns} || ' ' || ${id}, 4711)`
 
-/** Of a worker's row `w`. The lock is tried for the moment of the statement only, and shared, so that lookers do not see each other. */
+/**
+ * Of a worker's row `w`. The lock is tried for the moment of the statement only, and shared, so that lookers do not see
+ * each other.
+ */
 export const isGone = (s: string) => `CASE
     WHEN w.presence IS NULL OR w.retired_at IS NOT NULL OR pg_is_in_recovery() OR w.presence <> ${serverStart} THEN false
     ELSE pg_try_advisory_xact_lock_shared(${lockOf(s, 'w.ns', 'w.id')}) END`

@@ -203,7 +203,8 @@ function syncDirectory(directory: string): void {
 
 /**
  * Statistics of our tables, made by whoever ran ANALYZE. Taken while the store was small they make SQLite go through whole
- * tables when it has grown; our statements are planned well without. Those of the user's tables stay. Says whether there were any.
+ * tables when it has grown; our statements are planned well without. Those of the user's tables stay. Says whether
+ * there were any.
  */
 function forgetStatistics(connection: Connection): boolean {
   return hasStatistics(connection) && connection.run("DELETE FROM sqlite_stat1 WHERE tbl GLOB 'reprise_*'") > 0

@@ -1,5 +1,5 @@
 // The user's SQL in a commit's transaction. It speaks to the writing connection, so it must not end the transaction,
-// change how the connection works, or touch our tables. What it may send is in rider-text.ts; here is what only shows
+// change how the connection works, or touch our tables. What it may send is in sql-text.ts; here is what only shows
 // afterwards: that SQLite rolled back by itself, or that something temporary was made.
 
 import { RepriseError } from '../../core/errors.ts'

@@ -2,6 +2,7 @@
 // out. Nothing is applied here, so that a refusal has nothing to take back. Memory and SQLite apply what this says;
 // PostgreSQL has the same rules as a function in the server, and is held against these by random histories.
 
+import { assert } from '../assert.ts'
 import { equalBytes, type TimelineId } from '../coordinate.ts'
 import type { Attribute, Commit, Guard, Outcome, Take } from '../ports.ts'
 import type { Writable } from '../writable.ts'
@@ -49,6 +50,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
   if (archived) Object.assign(head, archived.goesOnFrom)
   const { run } = commit
   if (run) {
+    assert(run.first === head.seq + 1 && run.count > 0, 'history has no gap')
     head.seq = run.first + run.count - 1
     head.digest = new Uint8Array(run.digest)
   }
@@ -61,6 +63,8 @@ export function decide(view: CommitView, commit: Commit): Decision {
     head.floor = trim.seq
     head.floorDigest = new Uint8Array(trim.digest)
   }
+  assert(head.floor <= head.seq, 'the floor lies at or below the head')
+  assert(isNew || head.floor >= before.floor, 'the floor only rises')
   if (commit.release) head.owner = null
   head.epoch = epoch
   head.operation = operation

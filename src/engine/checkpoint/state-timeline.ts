@@ -2,6 +2,7 @@
 // manifest at just that entry's coordinate, and moves whatever else belongs to it. State and position become visible
 // together or not at all. For layers that capture by themselves: saves, projections.
 
+import { assert } from '../../core/assert.ts'
 import { type Coordinate, type Digest, type ManifestId, type TimelineId, toHex } from '../../core/coordinate.ts'
 import { packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -160,6 +161,7 @@ export class StateTimeline {
     try {
       const outcome = await committer.submit({ ...along, operation: newOperation(random), guard, ...(run && { run }) })
       if (!outcome.ok) throw refusalError(this.id, outcome)
+      assert(outcome.seq === seq + (run?.count ?? 0), 'the head moves by what was appended')
       if (run) this.#head = { seq: outcome.seq, epoch, digest: run.digest }
     } catch (error) {
       if (isReprise(error, 'FENCED', 'NOT_FOUND', 'OUTCOME_UNKNOWN') || (isReprise(error, 'CONFLICT') && run)) {

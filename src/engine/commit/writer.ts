@@ -311,7 +311,12 @@ export class Writer implements CommitSource {
     this.#take = null
     this.#isOwner = true
     if (run) {
-      assert(outcome.seq === this.#head.seq + run.count, 'the head moves by what was appended')
+      const { seq } = this.#head
+      const isAsDecided = this.#orBreak(taken, () => {
+        assert(outcome.seq === seq + run.count, 'the head moves by what was appended')
+        assert(outcome.epoch === epoch, 'what was appended lies under the epoch of its writer')
+      })
+      if (!isAsDecided) return
       this.#head = { seq: outcome.seq, epoch, digest: run.digest }
     } else if (isTaken) this.#head = { ...this.#head, epoch }
     if (isTaken) this.#onTaken()

@@ -1,7 +1,8 @@
-// A sink that writes only what it owns: it takes its part when the part is free and its share allows it, loses it when another process
-// takes it over, and gives it up when it has too many. A position is written with the items it covers. Where nothing of ours came it
-// is written only now and then, because each writing is itself an entry in the feed.
+// A sink that writes only what it owns: it takes its part when the part is free and its share allows it, loses it when
+// another process takes it over, and gives it up when it has too many. A position is written with the items it covers.
+// Where nothing of ours came it is written only now and then, because each writing is itself an entry in the feed.
 
+import { assert } from '../../core/assert.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { FeedPosition } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
@@ -52,6 +53,7 @@ export abstract class OwnedSink<Item extends Occurred, Held extends object> impl
   }
 
   async apply(items: readonly Item[], next: FeedPosition): Promise<void> {
+    assert(next >= this.position, 'a position only moves forward')
     if (items.length === 0 && this.kernel.clock.elapsed() - this.#writtenAt < quietMs) {
       this.#ahead = next
       return

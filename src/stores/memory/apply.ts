@@ -99,6 +99,7 @@ function archive(
 }
 
 function append(space: Space, row: TimelineRow, given: EntryRun): TimelineRow {
+  assert(given.first === row.seq + 1, 'history has no gap')
   const run = { ...copyRun(given), number: space.nextFeedNumber++ }
   space.feed = space.feed.append({ serial: row.serial, run })
   return { ...row, runs: row.runs.append(run) }

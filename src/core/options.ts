@@ -28,7 +28,10 @@ export function checkOptions(
   }
 }
 
-/** The names of an options type, all of them: the compiler says which are missing. @example namesOf<{ id?: string }>({ id: true }) */
+/**
+ * The names of an options type, all of them: the compiler says which are missing.
+ * @example namesOf<{ id?: string }>({ id: true })
+ */
 export function namesOf<T>(names: { readonly [Name in keyof Required<T>]: true }): ReadonlySet<string> {
   return new Set(Object.keys(names))
 }

@@ -60,7 +60,8 @@ export class Reprise extends StoreTools {
 
   /**
    * Opens an entity: recovers it from checkpoint and history, and takes ownership under a new epoch unless it is shared.
-   * What it gives can be awaited, and asked at once: `await rp.open(basket, 'ann').close()`. The id must be given where there is one for each.
+   * What it gives can be awaited, and asked at once: `await rp.open(basket, 'ann').close()`. The id must be given where
+   * there is one for each.
    */
   open<Handle, Id extends string | undefined>(
     definition: Entity<Handle, Id>,

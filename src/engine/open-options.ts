@@ -46,8 +46,9 @@ export interface Options extends EngineOptions {
   /** Where chunks go: in the store (default), or a directory: 'file:./chunks'. */
   readonly blobs?: string
   /**
-   * A second copy of history, in a folder on another disk: 'file:/mnt/other/app.mirror'. `verify --repair` heals from it. Stored with
-   * the store, and followed by whoever opens it without saying anything; false ends it. See docs/guides/repair.md.
+   * A second copy of history, in a folder on another disk: 'file:/mnt/other/app.mirror'. `verify --repair` heals from it.
+   * Stored with the store, and followed by whoever opens it without saying anything; false ends it. See
+   * docs/guides/repair.md.
    */
   readonly mirror?: string | false
   readonly readOnly?: boolean

@@ -1,5 +1,5 @@
-// Damaged history comes back from any sound copy: another store, an export, a backup. What is taken must lead from what lies before
-// the damage to what comes after; of a copy that went another way nothing is taken.
+// Damaged history comes back from any sound copy: another store, an export, a backup. What is taken must lead from what
+// lies before the damage to what comes after; of a copy that went another way nothing is taken.
 
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -7,8 +7,8 @@
 //
 // One process at a time writes it: the one that owns `reprise/mirror`. Each owner writes files of its own epoch, so one that
 // was taken for dead does no harm. The mirror is written anew from the start when it has grown to twice what it was,
-// and when something was erased or brought under another key; the older files go when that is done. That bounds it, and takes what
-// was trimmed or forgotten out of it.
+// and when something was erased or brought under another key; the older files go when that is done. That bounds it, and
+// takes what was trimmed or forgotten out of it.
 
 import { stat } from 'node:fs/promises'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'

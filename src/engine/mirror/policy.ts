@@ -1,5 +1,5 @@
-// Where a store has the mirror of its history, as the store itself knows it: an attribute of the timeline `reprise/store`, so that
-// whoever opens it goes on with it, and a tool that does not see the place says so.
+// Where a store has the mirror of its history, as the store itself knows it: an attribute of the timeline `reprise/store`,
+// so that whoever opens it goes on with it, and a tool that does not see the place says so.
 
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
@@ -30,7 +30,10 @@ export async function mirrorOf({ store }: Pick<Kernel, 'store'>): Promise<string
   }
 }
 
-/** Notes what was asked for, and says where the mirror is. @example await meetMirror(kernel, 'file:/mnt/other/app.mirror', false) */
+/**
+ * Notes what was asked for, and says where the mirror is.
+ * @example await meetMirror(kernel, 'file:/mnt/other/app.mirror', false)
+ */
 export async function meetMirror(
   kernel: Kernel,
   wanted: string | false | undefined,

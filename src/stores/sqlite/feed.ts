@@ -8,8 +8,8 @@ import { positionGone } from '../position-gone.ts'
 import type { Connection } from './connection.ts'
 import { fromPosition, toPosition } from './cursors.ts'
 import { damaged } from './failure.ts'
-import type { Log, PlacedRun } from './log.ts'
-import { emptyRowBytes, type Frame, readFrames } from './log-row.ts'
+import type { Log } from './log.ts'
+import { emptyRowBytes, type Frame, type PlacedRun, readFrames } from './log-row.ts'
 import type { Timelines } from './timelines.ts'
 
 const bytesMax = 8 * 1024 * 1024

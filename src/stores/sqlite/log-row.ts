@@ -40,6 +40,12 @@ export interface Frame {
   readonly bytes: Uint8Array
 }
 
+/** A frame, and the row it lies in. */
+export interface PlacedRun {
+  readonly position: number
+  readonly frame: Frame
+}
+
 export interface FrameDraft {
   readonly tid: number
   readonly previous: number

@@ -9,8 +9,8 @@ import type { EntryRun, Hash } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import { isDamage } from './failure.ts'
 import { firstPosition, lastPosition } from './log-end.ts'
-import { type Frame, type FrameDraft, findFrame } from './log-row.ts'
-import { runsFrom } from './mend-runs.ts'
+import { type Frame, type FrameDraft, findFrame, type PlacedRun } from './log-row.ts'
+import { runsFrom } from './scan-runs.ts'
 import type { Timeline } from './timelines.ts'
 
 const anchorEvery = 32
@@ -30,11 +30,6 @@ export function needsDigest(run: EntryRun): boolean {
 
 function crosses(first: number, count: number, every: number): boolean {
   return Math.floor((first + count - 1) / every) !== Math.floor((first - 1) / every)
-}
-
-export interface PlacedRun {
-  readonly position: number
-  readonly frame: Frame
 }
 
 /** Runs of the transaction under way: they are not in the file yet. */

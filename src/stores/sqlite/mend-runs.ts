@@ -1,34 +1,11 @@
-// Runs of a timeline around damage. The list of its runs leads from the head backwards, so one damaged row hides all below
-// it up to the anchor before. Here rows of the log are gone through one by one instead: slow, and only for what is damaged.
+// A run that was damaged or lost is put back into the place that the list of its timeline has for it.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { RunChange } from '../../core/ports.ts'
-import type { Connection } from './connection.ts'
-import { isDamage } from './failure.ts'
-import type { PlacedRun } from './log.ts'
 import { compactedRow, type Frame, readFrames, soundFrames } from './log-row.ts'
+import { bodyAt, rowsAtOnce, rowsBetween } from './scan-runs.ts'
 import type { Timeline } from './timelines.ts'
 import type { Writing } from './writing.ts'
-
-const rowsAtOnce = 256
-const bytesAtOnce = 4 * 1024 * 1024
-
-/** Runs from `after` on, one after another, until one is missing or damaged. */
-export function runsFrom(connection: Connection, { tid, head }: Timeline, after: number): PlacedRun[] {
-  const found: PlacedRun[] = []
-  let reached = after
-  let bytes = 0
-  for (const { position, body } of rowsBetween(connection, anchorBelow(connection, tid, after), head.position)) {
-    for (const frame of soundFrames(position, body)) {
-      if (frame.tid !== tid || frame.last <= reached) continue
-      if (frame.first > reached + 1 || bytes > bytesAtOnce) return found
-      found.push({ position, frame })
-      reached = frame.last
-      bytes += frame.bytes.length
-    }
-  }
-  return found
-}
 
 /** Puts the run where the one after it, or the head, says that it lies. False: not just now, ask again after another write. */
 export function mendRun(writing: Writing, timeline: Timeline, change: RunChange, settledBelow: number): boolean {
@@ -86,32 +63,6 @@ function placeBefore({ connection }: Writing, timeline: Timeline, first: number,
     end = start
   }
   return damaged
-}
-
-function anchorBelow(connection: Connection, tid: number, after: number): number {
-  const sql = 'SELECT position FROM reprise_anchor WHERE tid = ? AND last <= ? ORDER BY last DESC LIMIT 1'
-  return (connection.get(sql, tid, after)?.position as number | undefined) ?? 1
-}
-
-function* rowsBetween(
-  connection: Connection,
-  from: number,
-  to: number,
-): Generator<{ position: number; body: unknown }> {
-  for (let start = from; start <= to; start += rowsAtOnce) {
-    const end = Math.min(to, start + rowsAtOnce - 1)
-    for (let position = start; position <= end; position++) yield { position, body: bodyAt(connection, position) }
-  }
-}
-
-/** Row by row: one that cannot be read must not hide the others. */
-function bodyAt(connection: Connection, position: number): unknown {
-  try {
-    return connection.get('SELECT body FROM reprise_log WHERE position = ?', position)?.body ?? null
-  } catch (error) {
-    if (isDamage(error)) return null
-    throw error
-  }
 }
 
 function isWhole(position: number, body: unknown): boolean {

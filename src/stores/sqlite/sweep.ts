@@ -2,8 +2,8 @@
 // sweep follows, a bounded number of rows at a time, first in the same transaction and later in tidy(). A row stays when
 // its runs go (empty, or with the runs of others), so that a row that vanished is always damage.
 
-import { ownStart, type PlacedRun } from './log.ts'
-import { compactRow, emptyRowBytes, type Frame, readFrames } from './log-row.ts'
+import { ownStart } from './log.ts'
+import { compactRow, emptyRowBytes, type Frame, type PlacedRun, readFrames } from './log-row.ts'
 import type { Timeline } from './timelines.ts'
 import type { Writing } from './writing.ts'
 

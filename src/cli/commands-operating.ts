@@ -20,6 +20,32 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/group.ts'),
   },
   {
+    name: 'serve',
+    usage: 'serve',
+    summary: 'the HTTP API of this store, for browsers and for programs in any language, until interrupted',
+    options: {
+      port: { type: 'string', value: 'N', help: 'port; 4400 if left out, 0 for any that is free' },
+      host: { type: 'string', value: 'ADDRESS', help: 'address to listen at; 127.0.0.1 if left out' },
+      origin: {
+        type: 'string',
+        value: 'URL',
+        multiple: true,
+        help: 'where a proxy shows it, as in https://reprise.example.com',
+      },
+      'token-file': {
+        type: 'string',
+        value: 'FILE',
+        help: 'tokens; made at the first start; .reprise/server-tokens.json if left out',
+      },
+      'read-only': { type: 'boolean', help: 'nobody may change anything' },
+      open: { type: 'boolean', help: 'open it in a browser' },
+      module: moduleOption,
+    },
+    arguments: [0, 0],
+    store: 'none',
+    load: () => import('./commands/serve.ts'),
+  },
+  {
     name: 'query',
     usage: 'query RUN NAME [JSON…]',
     summary: 'ask a run of a workflow what its handler says',

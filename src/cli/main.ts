@@ -143,7 +143,7 @@ function distance(a: string, b: string): number {
 }
 
 async function version(output: Output): Promise<number> {
-  const { packageVersion } = await import('./package.ts')
+  const { packageVersion } = await import('../operations/package.ts')
   output.result({ reprise: packageVersion(), node: process.versions.node }, () => output.line(packageVersion()))
   return exit.ok
 }

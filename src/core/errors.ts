@@ -168,6 +168,22 @@ const kinds = {
     remedy: 'fix',
     hint: 'Something in the directory stands in the way; the message names it. Move it away, or stop who changes it, and try again.',
   },
+  UNAUTHENTICATED: {
+    remedy: 'fix',
+    hint: 'Send a token of the server as `Authorization: Bearer TOKEN`, or open the one-time link that it printed.',
+  },
+  FORBIDDEN: {
+    remedy: 'fix',
+    hint: 'This token may not do this here: use one with the role and the scope that the message names.',
+  },
+  OVERLOADED: {
+    remedy: 'retry',
+    hint: 'The server is at its limit of requests at once. Nothing was done: try again after a moment.',
+  },
+  KEY_REUSED: {
+    remedy: 'fix',
+    hint: 'This Idempotency-Key was used for another request. Nothing was done: choose a new key for a new request.',
+  },
   NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a whole Reprise export; export it again.' },
 } as const satisfies Record<string, ErrorKind>
 

@@ -78,6 +78,11 @@ export class TimelineState<State> implements Follower {
     return keys.has(key) || (keys.has(erasedKeysMark) && keys.has(erasedKey(hash, key)))
   }
 
+  /** Where the entry with this key is; undefined: there is none, or its key was forgotten or erased. */
+  seqOfKey(key: string): number | undefined {
+    return this.#keys?.get(key)
+  }
+
   /** From here on the fold is timed. */
   timeWith(meter: ReplayMeter): void {
     this.#meter = meter

@@ -150,6 +150,11 @@ export class OpenTimeline<State> {
     return this.#state.hasKey(key, this.#kernel.hash)
   }
 
+  /** Where the entry with this key is, as far as history was read. */
+  seqOfKey(key: string): number | undefined {
+    return this.#state.seqOfKey(key)
+  }
+
   /** Entries and whatever goes along with them, in one commit. Durable when it resolves. */
   write(entries: readonly NewEntry[], options?: WriteOptions): Promise<Written> {
     // Not an async function: this is the hot path, and each of those costs a promise more.

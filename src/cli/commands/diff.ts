@@ -1,7 +1,7 @@
 // reprise diff: what changed between two coordinates.
 
-import { foldFor } from '../../operations/models.ts'
-import { differences, plainState } from '../../operations/values.ts'
+import { stateAt } from '../../operations/state-at.ts'
+import { differences } from '../../operations/values.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findPlace } from '../find.ts'
@@ -9,7 +9,7 @@ import { brief } from '../format.ts'
 import { toJson } from '../output.ts'
 
 const diff: Command = async ({ engine, args, output }) => {
-  const [before, after] = await Promise.all([stateAt(args[0]!), stateAt(args[1]!)])
+  const [before, after] = await Promise.all([stateOf(args[0]!), stateOf(args[1]!)])
   const changes = differences(before.state, after.state)
   output.result({ before: before.coordinate, after: after.coordinate, changes }, () => {
     const { red, green, yellow } = output.colours
@@ -23,10 +23,9 @@ const diff: Command = async ({ engine, args, output }) => {
   })
   return exit.ok
 
-  async function stateAt(given: string) {
+  async function stateOf(given: string) {
     const { head, seq } = await findPlace(engine, given)
-    const past = await engine.at({ prefix: head.timeline, fold: foldFor(engine, head.timeline) }, undefined, { seq })
-    return { state: plainState(past.state), coordinate: past.coordinate }
+    return await stateAt(engine, { timeline: head.timeline, seq })
   }
 }
 

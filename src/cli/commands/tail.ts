@@ -4,6 +4,7 @@ import { feedStart } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
 import { FeedStream } from '../../engine/subscription/feed-stream.ts'
+import { feedEnd } from '../../operations/feed-end.ts'
 import { shownEntry } from '../../operations/history.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -20,7 +21,7 @@ const tail: Command = async ({ engine, args, options, output }) => {
   const asked = new AbortController()
   const stream = new FeedStream(hostOf(engine).kernel, {
     scopes: prefixes,
-    after: from === 'start' ? feedStart : await end(),
+    after: from === 'start' ? feedStart : await feedEnd(engine),
     follow: !isOnce,
     mayBeTrimmed: true,
     signal: asked.signal,
@@ -44,15 +45,6 @@ const tail: Command = async ({ engine, args, options, output }) => {
           )
         }
       }
-    }
-  }
-
-  async function end(): Promise<string> {
-    let at = feedStart
-    for (;;) {
-      const page = await engine.feed(at, { ...(prefixes && { prefixes }), limit: 1000 })
-      at = page.next
-      if (page.isEnd) return at
     }
   }
 }

@@ -43,6 +43,8 @@ export interface CheckpointRequest {
   /** Shown in the catalog; "manual" if left out. */
   readonly trigger?: string
   readonly label?: string
+  /** Chosen by the caller, so that it can be looked for in the catalog; EXISTS if one has it. */
+  readonly id?: string
   /** Keep until released: a savepoint. */
   readonly pin?: boolean
   /** Write the whole state, reusing no chunk of an earlier checkpoint's list. */
@@ -391,7 +393,7 @@ export class Checkpointer<State> {
   ): ManifestRecord {
     const body = encodeManifest(manifest)
     return {
-      id: newId(this.#kernel.random) as ManifestId,
+      id: (request.id ?? newId(this.#kernel.random)) as ManifestId,
       seq: manifest.seq,
       epoch: manifest.epoch,
       digest: manifest.digest,

@@ -9,16 +9,19 @@ import { refusalError } from '../commit/writer.ts'
 import type { Fold } from '../definition.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
-import { type Recovered, recover } from '../recovery/recover.ts'
+import { recover } from '../recovery/recover.ts'
 import { verifyChunks } from '../recovery/restore.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { refuseInvalid } from '../recovery/validity.ts'
+import type { CapturedParts } from '../state.ts'
 import { existing, type Located, locate, type Where } from '../tools/fork.ts'
 import { captureState, writeCapture } from './capture.ts'
 import { ChunkHold } from './chunk-hold.ts'
 
 export interface SavepointOptions {
   readonly label?: string
+  /** Chosen by the caller, so that it can be looked for in the catalog; EXISTS if one has it. */
+  readonly id?: string
 }
 
 export interface Savepoint {
@@ -41,10 +44,32 @@ export async function savepointAside(
     return { ...located, state: recovered.state }
   })
   refuseInvalid(kernel, fold, state.value, { timeline: head.timeline, seq: point.seq })
+  return await publishParts(kernel, { head, point }, state.parts(), {
+    ...options,
+    foldVersion: fold.version,
+    trigger: 'savepoint',
+    pin: true,
+  })
+}
+
+/** How a state that was captured aside gets into the catalog. */
+export interface AsideOptions extends SavepointOptions {
+  readonly foldVersion: string
+  readonly trigger: string
+  readonly pin: boolean
+}
+
+/** Publishes these parts as the state at that point, under the epoch of the head that was seen: FENCED if it has moved. */
+export async function publishParts(
+  kernel: Kernel,
+  at: Pick<Located, 'head' | 'point'>,
+  parts: CapturedParts,
+  options: AsideOptions,
+): Promise<Savepoint> {
   for (let attempt = 1; ; attempt++) {
     const hold = await ChunkHold.begin(kernel)
     try {
-      return await publishUnder(hold, kernel, { head, point, state }, fold, options)
+      return await publishUnder(hold, kernel, at, parts, options)
     } catch (error) {
       if (!isReprise(error, 'SWEPT') || attempt > 1) throw error
     } finally {
@@ -56,24 +81,24 @@ export async function savepointAside(
 async function publishUnder(
   hold: ChunkHold,
   kernel: Kernel,
-  { head, point, state }: Pick<Located, 'head' | 'point'> & Pick<Recovered<unknown>, 'state'>,
-  fold: Fold<unknown>,
-  options: SavepointOptions,
+  { head, point }: Pick<Located, 'head' | 'point'>,
+  parts: CapturedParts,
+  options: AsideOptions,
 ): Promise<Savepoint> {
   const io = stateIo(kernel, hold)
-  const written = await writeCapture(captureState(state.parts(), null, io), io)
+  const written = await writeCapture(captureState(parts, null, io), io)
   const manifest = {
     timeline: head.timeline,
     seq: point.seq,
     epoch: head.epoch,
     digest: point.digest,
-    foldVersion: fold.version,
+    foldVersion: options.foldVersion,
     parts: written.parts,
   }
   const body = encodeManifest(manifest)
   const at = kernel.worker.now()
   const record: ManifestRecord = {
-    id: newId(kernel.random) as ManifestId,
+    id: (options.id ?? newId(kernel.random)) as ManifestId,
     seq: point.seq,
     epoch: head.epoch,
     digest: point.digest,
@@ -81,10 +106,10 @@ async function publishUnder(
     bodyDigest: kernel.hash(body),
     baseId: null,
     createdAt: at,
-    trigger: 'savepoint',
+    trigger: options.trigger,
     label: options.label ?? null,
-    isPinned: true,
-    foldVersion: fold.version,
+    isPinned: options.pin,
+    foldVersion: options.foldVersion,
     totalBytes: written.totalBytes,
     addedBytes: written.addedBytes,
     verifiedAt: null,

@@ -11,6 +11,7 @@ import { declare } from '../declaration.ts'
 import type { Fold } from '../definition.ts'
 import { refuseHeld } from '../group/held.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
+import { leaseHolder, refuseLeased } from '../leased.ts'
 import type { OpenTimelines } from '../open-timelines.ts'
 import { erasureOf } from '../recovery/erasures.ts'
 import { type Entry, entriesOf, lineageOf, readHistory } from '../recovery/history.ts'
@@ -112,6 +113,11 @@ export class TurnTimeline<State> {
   }
 
   async ready(): Promise<void> {
+    if (!this.#open.isOwner && leaseHolder(this.#kernel, this.#head) !== null) {
+      const head = await this.#look()
+      await refuseLeased(this.#kernel, head)
+      await this.#follow(head)
+    }
     while (!this.tryReady()) {
       if (this.#open.broken || this.#open.closing) await this.refresh()
       else await this.#kernel.worker.register()
@@ -129,9 +135,14 @@ export class TurnTimeline<State> {
   async lose(contest: Contest, error: RepriseError, isWanted: () => boolean): Promise<void> {
     await contest.lost(error, this.#kernel.clock.elapsed() - this.#readyAt)
     // Who was displaced has had its turn. Who only knew less than others may try at once.
-    if (contest.losses === 1 && !this.#wasOwner) return await this.#follow(await this.#look())
+    const look = async () => {
+      const head = await this.#look()
+      await refuseLeased(this.#kernel, head)
+      return head
+    }
+    if (contest.losses === 1 && !this.#wasOwner) return await this.#follow(await look())
     for (;;) {
-      const { head, is } = await contest.turn(() => this.#look(), isWanted)
+      const { head, is } = await contest.turn(look, isWanted)
       if (is === 'free') return await this.#follow(head)
       if (is === 'unwanted' || (await this.#takeTurn(head))) return
     }

@@ -1,0 +1,96 @@
+// reprise serve: the HTTP API of a store, until it is interrupted. Loads the server, and what it needs, only here.
+
+import { spawn } from 'node:child_process'
+import { RepriseError } from '../../core/errors.ts'
+import type { Command, Options } from '../command.ts'
+import { flag, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { onInterrupt } from '../interrupt.ts'
+import { registerKnown } from '../models.ts'
+import { loadModule } from '../module.ts'
+import { openEngine, shownUrl, urlOf } from '../store.ts'
+
+const defaultPort = 4400
+const defaultTokens = '.reprise/server-tokens.json'
+
+const serve: Command = async ({ options, output }) => {
+  const { host, port, origins } = addressOf(options)
+  const readOnly = flag(options, 'read-only')
+  const [server, { isLoopback, listen }, { readOrMakeTokens }, { defaultServerLimits }] = await loadServer()
+  const file = text(options, 'token-file')
+  if (!isLoopback(host) && (file === undefined || origins.length === 0)) {
+    throw new UsageError(
+      `${host} can be reached from outside: name the tokens with --token-file, and where it is shown with --origin`,
+      'a proxy with TLS in front of the loopback address is better: docs/guides/server.md',
+    )
+  }
+  const tokenFile = file ?? defaultTokens
+  const { tokens, isNew } = readOrMakeTokens(tokenFile)
+  if (!isLoopback(host) && isNew) output.note(`made ${tokenFile}: it lets in whoever has it`)
+  const where = { url: text(options, 'url'), namespace: text(options, 'namespace') }
+  const engine = await openEngine({
+    ...where,
+    blobs: text(options, 'blobs'),
+    keys: text(options, 'keys'),
+    create: !readOnly,
+    readOnly,
+    worker: 'serve',
+  })
+  try {
+    const module = text(options, 'module')
+    await registerKnown(engine, module)
+    const definitions = module === undefined ? [] : Object.values(await loadModule(module))
+    const handler = server.serve(engine, { tokens, readOnly, origins, definitions })
+    const listening = await listen(handler, { host, port, limits: defaultServerLimits })
+    // The code in the link works once: it is told only to a person who is there.
+    const isSeen = output.isTerminal || flag(options, 'open')
+    const link = isSeen ? `${listening.url}${handler.link(tokens[0]!.name)}` : null
+    const shown = { url: listening.url, store: shownUrl(urlOf(where)), tokenFile, readOnly }
+    const interruption = onInterrupt(output, 'closing')
+    output.result(shown, () => output.line(`serving ${shown.store} at ${link ?? listening.url}`))
+    if (link !== null && flag(options, 'open')) openBrowser(link)
+    await interruption.asked
+    await listening.close()
+    await handler.close()
+    interruption.off()
+    return exit.ok
+  } finally {
+    await engine.close()
+  }
+}
+
+export default serve
+
+function addressOf(options: Options): {
+  readonly host: string
+  readonly port: number
+  readonly origins: readonly string[]
+} {
+  const port = Number(text(options, 'port') ?? defaultPort)
+  if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new UsageError('--port must be a number up to 65535')
+  const origins = (options.origin ?? []) as readonly string[]
+  return { host: text(options, 'host') ?? '127.0.0.1', port, origins }
+}
+
+async function loadServer() {
+  try {
+    return await Promise.all([
+      import('../../server/index.ts'),
+      import('../../server/listen.ts'),
+      import('../../server/token-file.ts'),
+      import('../../server/limits.ts'),
+    ])
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
+    const what = 'the server needs two packages that are not here: npm install hono @hono/node-server'
+    throw new RepriseError('DRIVER_MISSING', what, { packages: ['hono', '@hono/node-server'] }, error)
+  }
+}
+
+function openBrowser(url: string): void {
+  const [command, ...args] =
+    process.platform === 'darwin' ? ['open'] : process.platform === 'win32' ? ['cmd', '/c', 'start', ''] : ['xdg-open']
+  const child = spawn(command!, [...args, url], { stdio: 'ignore', detached: true })
+  child.once('error', () => undefined)
+  child.unref()
+}

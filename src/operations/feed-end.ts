@@ -1,0 +1,16 @@
+// Where the feed ends now: for whoever wants to hear of what comes, and of nothing that was.
+
+import { type FeedPosition, feedStart } from '../core/ports.ts'
+import type { Reprise } from '../engine/reprise.ts'
+
+/** No id has a control character: nothing is in this scope, so that only positions are read. */
+const nobody = '\u0001'
+
+export async function feedEnd(engine: Reprise): Promise<FeedPosition> {
+  for (let at = feedStart; ; ) {
+    const page = await engine.feed(at, { prefixes: [nobody], limit: 1000 })
+    // Not the end, and no further: somebody is about to commit, and that is what comes.
+    if (page.isEnd || page.next === at) return page.next
+    at = page.next
+  }
+}

@@ -1,0 +1,25 @@
+// State as of a sequence or coordinate, recovered aside by what is known of the timeline. It declares nothing: a process that
+// stays goes on to know the timeline by its model.
+
+import type { Coordinate } from '../core/coordinate.ts'
+import { toHex } from '../core/coordinate.ts'
+import type { StateAt } from '../engine/definition.ts'
+import { hostOf } from '../engine/host.ts'
+import { recover } from '../engine/recovery/recover.ts'
+import { retryWithFreshHead } from '../engine/recovery/retry-with-fresh-head.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { locate, type Where } from '../engine/tools/fork.ts'
+import { foldFor } from './models.ts'
+import { plainState } from './values.ts'
+
+export async function stateAt(engine: Reprise, where: Where): Promise<StateAt<unknown>> {
+  const { kernel } = hostOf(engine)
+  const fold = foldFor(engine, where.timeline)
+  return await retryWithFreshHead(async () => {
+    const { head, point } = await locate(kernel, where)
+    const { state } = await recover(kernel, head, fold, { to: point.seq })
+    const { timeline, epoch } = head
+    const coordinate: Coordinate = { timeline, seq: point.seq, epoch, digest: toHex(point.digest) }
+    return { state: plainState(state.value), coordinate }
+  })
+}

@@ -1,0 +1,162 @@
+// Who may do what: tokens with a role and scopes, the cookie that a browser has in place of a token, and the one-time links
+// that set it. Secrets are compared in constant time, and never appear in an error or an event.
+
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { RepriseError } from '../core/errors.ts'
+import { isWithin } from '../core/scope.ts'
+
+/** read looks; operate also asks runs for something and runs the tools; write also appends, forks and rolls back. */
+export type Role = 'read' | 'operate' | 'write'
+
+export interface AccessToken {
+  /** Shown to people, and part of what an Idempotency-Key belongs to. */
+  readonly name: string
+  /** At least 32 characters. */
+  readonly token: string
+  readonly role: Role
+  /** Timelines that it reaches, by whole segments of their ids (core/scope.ts); all of them if left out. */
+  readonly scopes?: readonly string[]
+}
+
+export interface Principal {
+  readonly name: string
+  readonly role: Role
+  /** Null: every timeline, and what belongs to the store as a whole. */
+  readonly scopes: readonly string[] | null
+}
+
+const ranks: Readonly<Record<Role, number>> = { read: 0, operate: 1, write: 2 }
+const tokenLengthMin = 32
+const scopesMax = 16
+const sessionMs = 12 * 3_600_000
+const linkMs = 10 * 60_000
+const linksMax = 100
+export const cookieName = 'reprise_session'
+
+export function mayDo(principal: Principal, role: Role): boolean {
+  return ranks[principal.role] >= ranks[role]
+}
+
+/** Whether this id is there for this principal at all. */
+export function mayReach({ scopes }: Principal, id: string): boolean {
+  return scopes === null || scopes.some((scope) => isWithin(scope, id))
+}
+
+export class Access {
+  readonly #tokens: readonly (AccessToken & { readonly digest: Buffer; readonly principal: Principal })[]
+  readonly #links = new Map<string, { readonly name: string; readonly until: number }>()
+  readonly #now: () => number
+
+  constructor(tokens: readonly AccessToken[], readOnly: boolean, now: () => number) {
+    this.#now = now
+    this.#tokens = tokens.map((each) => {
+      check(each)
+      const role = readOnly ? 'read' : each.role
+      return { ...each, digest: digest(each.token), principal: { name: each.name, role, scopes: scopesOf(each) } }
+    })
+    if (new Set(tokens.map(({ name }) => name)).size < tokens.length) throw refuse('two tokens have the same name')
+  }
+
+  /** By a token in the header, or by the cookie of a browser. Null: nobody that we know. */
+  identify(request: Request): { readonly principal: Principal; readonly isBrowser: boolean } | null {
+    const bearer = /^Bearer (.+)$/i.exec(request.headers.get('authorization') ?? '')?.[1]
+    if (bearer !== undefined) {
+      const principal = this.#byToken(bearer.trim())
+      return principal && { principal, isBrowser: false }
+    }
+    const cookie = cookieOf(request.headers.get('cookie') ?? '')
+    const principal = cookie === null ? null : this.#byCookie(cookie)
+    return principal && { principal, isBrowser: true }
+  }
+
+  /** A code that can be exchanged for a cookie once, within ten minutes. */
+  link(name: string): { readonly code: string; readonly until: number } {
+    const until = this.#now() + linkMs
+    for (const [known, link] of this.#links) if (link.until < this.#now()) this.#links.delete(known)
+    if (this.#links.size >= linksMax) this.#links.delete(this.#links.keys().next().value!)
+    const code = randomBytes(24).toString('base64url')
+    this.#links.set(digest(code).toString('hex'), { name, until })
+    return { code, until }
+  }
+
+  /** The cookie for a code that was not used yet; null: there is no such code any more. */
+  redeem(code: string): { readonly cookie: string; readonly maxAgeSeconds: number } | null {
+    // Found by its digest: how long the search takes says nothing about the code.
+    const id = digest(code).toString('hex')
+    const link = this.#links.get(id)
+    this.#links.delete(id)
+    const token = link && link.until >= this.#now() ? this.#tokens.find(({ name }) => name === link.name) : undefined
+    if (!token) return null
+    const body = Buffer.from(JSON.stringify({ n: token.name, e: this.#now() + sessionMs })).toString('base64url')
+    return { cookie: `${body}.${sign(token.token, body)}`, maxAgeSeconds: sessionMs / 1000 }
+  }
+
+  #byToken(given: string): Principal | null {
+    const wanted = digest(given)
+    let found: Principal | null = null
+    // All are compared, whichever fits.
+    for (const each of this.#tokens) if (timingSafeEqual(each.digest, wanted)) found = each.principal
+    return found
+  }
+
+  #byCookie(cookie: string): Principal | null {
+    const [body = '', signature = ''] = cookie.split('.')
+    const { n, e } = parse(body)
+    const token = this.#tokens.find(({ name }) => name === n)
+    if (!token || typeof e !== 'number' || e < this.#now()) return null
+    return timingSafeEqual(digest(sign(token.token, body)), digest(signature)) ? token.principal : null
+  }
+}
+
+export function newToken(): string {
+  return randomBytes(32).toString('base64url')
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest()
+}
+
+/** The token itself is the key: a new token ends all sessions of the old one. */
+function sign(token: string, body: string): string {
+  return createHmac('sha256', token).update(`reprise-session\n${body}`).digest('base64url')
+}
+
+function parse(body: string): { readonly n?: unknown; readonly e?: unknown } {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(body, 'base64url').toString('utf8'))
+    return typeof value === 'object' && value !== null ? value : {}
+  } catch {
+    return {}
+  }
+}
+
+function cookieOf(header: string): string | null {
+  for (const pair of header.split(';')) {
+    const at = pair.indexOf('=')
+    if (pair.slice(0, at).trim() === cookieName) return pair.slice(at + 1).trim()
+  }
+  return null
+}
+
+function scopesOf({ scopes }: AccessToken): readonly string[] | null {
+  return scopes === undefined || scopes.includes('') ? null : scopes
+}
+
+function check({ name, token, role, scopes }: AccessToken): void {
+  if (typeof name !== 'string' || !/^[\w.-]{1,64}$/.test(name)) {
+    throw refuse('the name of a token must have 1 to 64 letters, digits, dots, dashes and underscores')
+  }
+  if (typeof token !== 'string' || token.length < tokenLengthMin || !/^[\x21-\x7e]+$/.test(token)) {
+    throw refuse(`the token ${name} must have at least ${tokenLengthMin} printable characters without spaces`)
+  }
+  if (!Object.hasOwn(ranks, role)) throw refuse(`the role of ${name} must be read, operate or write`)
+  if (scopes === undefined) return
+  const isText = Array.isArray(scopes) && scopes.every((scope) => typeof scope === 'string')
+  if (!isText || scopes.length < 1 || scopes.length > scopesMax) {
+    throw refuse(`the scopes of ${name} must be 1 to ${scopesMax} texts; leave them out for every timeline`)
+  }
+}
+
+function refuse(what: string): RepriseError {
+  return new RepriseError('INVALID_ARGUMENT', what, {})
+}

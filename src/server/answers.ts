@@ -1,0 +1,110 @@
+// The answers to requests that carried an Idempotency-Key, each in a small timeline of its own under `reprise/requests/`: asked
+// again, also after a crash or of another server on the same store, the client gets the same answer. The engine's dedupe keys
+// see to it that nothing is done twice in between; this only remembers what was said.
+
+import { createHash } from 'node:crypto'
+import { type TimelineId, timelineId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Fold } from '../engine/definition.ts'
+import { hostOf } from '../engine/host.ts'
+import { newOperation } from '../engine/kernel.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { entriesAfter } from '../operations/history.ts'
+import { plain } from '../operations/json.ts'
+
+const scope = 'reprise/requests/'
+const sweepEveryMs = 3_600_000
+const sweptMax = 500
+
+interface Kept {
+  /** What was asked for, as a digest. */
+  readonly print: string
+  readonly json: string
+}
+
+/** Read entry by entry: it has no state. */
+const fold: Fold<null> = { version: 'requests/1', initial: () => null, apply: () => null }
+
+export interface Asked {
+  readonly principal: string
+  readonly key: string
+  /** Method, path and body: another request with the same key is refused. */
+  readonly what: string
+}
+
+export class Answers {
+  readonly #engine: Reprise
+  readonly #keepMs: number
+  readonly #pending = new Map<string, { readonly print: string; readonly answer: Promise<string> }>()
+  #sweptAt: number | null = null
+
+  constructor(engine: Reprise, keepMs: number) {
+    this.#engine = engine
+    this.#keepMs = keepMs
+  }
+
+  /** What `act` gives as JSON, or what it gave the first time. */
+  async once(
+    { principal, key, what }: Asked,
+    act: () => Promise<unknown>,
+  ): Promise<{ readonly json: string; readonly isAgain: boolean }> {
+    const id = timelineId(`${scope}${digest(`${principal}\n${key}`)}`)
+    const print = digest(what)
+    const pending = this.#pending.get(id)
+    if (pending) return { json: await checked(pending, print).answer, isAgain: true }
+    const kept = await this.#read(id)
+    if (kept) return { json: checked(kept, print).json, isAgain: true }
+    const raced = this.#pending.get(id)
+    if (raced) return { json: await checked(raced, print).answer, isAgain: true }
+    const answer = this.#act(id, print, act)
+    this.#pending.set(id, { print, answer })
+    try {
+      return { json: await answer, isAgain: false }
+    } finally {
+      this.#pending.delete(id)
+    }
+  }
+
+  async #act(id: TimelineId, print: string, act: () => Promise<unknown>): Promise<string> {
+    const json = JSON.stringify((await act()) ?? null, plain)
+    const entry = { type: 'answered', data: { print, json } satisfies Kept }
+    // Null: another server was faster, with the same answer as far as the engine's key goes.
+    await hostOf(this.#engine).create(id, fold, [entry], { release: true, status: 'ended' })
+    void this.sweep().catch(() => undefined)
+    return json
+  }
+
+  async #read(id: TimelineId): Promise<Kept | null> {
+    const head = await this.#engine.head(id)
+    if (!head) return null
+    for await (const entry of entriesAfter(this.#engine, head, 0)) return entry.data as Kept
+    return null
+  }
+
+  /** Forgets what is older than a day, at most once an hour. */
+  async sweep(isNow = false): Promise<number> {
+    const { kernel } = hostOf(this.#engine)
+    const elapsed = kernel.clock.elapsed()
+    if (!isNow && this.#sweptAt !== null && elapsed - this.#sweptAt < sweepEveryMs) return 0
+    this.#sweptAt = elapsed
+    const before = kernel.worker.now() - this.#keepMs
+    let count = 0
+    for await (const { timeline, epoch, updatedAt } of this.#engine.each({ prefix: scope })) {
+      if (updatedAt >= before) continue
+      const guard = { timeline, epoch }
+      await kernel.committer.submit({ operation: newOperation(kernel.random), guard, forget: true })
+      count += 1
+      if (count >= sweptMax) break
+    }
+    return count
+  }
+}
+
+function checked<T extends { readonly print: string }>(known: T, print: string): T {
+  if (known.print === print) return known
+  throw new RepriseError('KEY_REUSED', 'this Idempotency-Key was used for another request', {})
+}
+
+function digest(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}

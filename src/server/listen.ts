@@ -1,0 +1,61 @@
+// The handler behind a socket of this machine. TLS, names and addresses of the outside are a proxy's work.
+
+import type { AddressInfo } from 'node:net'
+import { createAdaptorServer } from '@hono/node-server'
+import { RepriseError } from '../core/errors.ts'
+import type { ServerLimits } from './limits.ts'
+import type { Server } from './serve.ts'
+
+export interface ListenOptions {
+  /** 127.0.0.1 if left out. */
+  readonly host?: string
+  /** 0: any that is free. */
+  readonly port: number
+  readonly limits: Pick<ServerLimits, 'headerBytes' | 'requestMs'>
+}
+
+export interface Listening {
+  readonly url: string
+  /** Takes no new connection, and ends those that are open once their answer is out. */
+  close(): Promise<void>
+}
+
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host)
+}
+
+export async function listen(server: Server, { host = '127.0.0.1', port, limits }: ListenOptions): Promise<Listening> {
+  const node = createAdaptorServer({
+    fetch: server,
+    overrideGlobalObjects: false,
+    serverOptions: {
+      maxHeaderSize: limits.headerBytes,
+      headersTimeout: 10_000,
+      requestTimeout: limits.requestMs,
+      keepAliveTimeout: 5000,
+    },
+  })
+  await new Promise<void>((resolve, reject) => {
+    const fail = (error: NodeJS.ErrnoException) => {
+      const isTaken = error.code === 'EADDRINUSE'
+      const what = isTaken ? `${host}:${port} is taken: choose another port` : `cannot listen at ${host}:${port}`
+      reject(new RepriseError('INVALID_ARGUMENT', what, { host, port }, error))
+    }
+    node.once('error', fail)
+    node.listen(port, host, () => {
+      node.off('error', fail)
+      resolve()
+    })
+  })
+  const { port: actual } = node.address() as AddressInfo
+  const shown = host.includes(':') ? `[${host}]` : host
+  return {
+    url: `http://${shown}:${actual}`,
+    close: () =>
+      new Promise<void>((resolve) => {
+        node.close(() => resolve())
+        if ('closeAllConnections' in node) setTimeout(() => node.closeAllConnections(), 1000).unref()
+        if ('closeIdleConnections' in node) node.closeIdleConnections()
+      }),
+  }
+}

@@ -1,0 +1,172 @@
+// Figures in the text format of Prometheus: what this process saw of the engine and of its own requests since it started, and
+// what the store says when it is asked. What goes through the whole store is asked at most every ten seconds.
+
+import type { Events } from '../engine/events.ts'
+import { hostOf } from '../engine/host.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { type QueueRow, queuesOf } from '../operations/queues.ts'
+import { describeWorkers } from '../operations/workers.ts'
+
+const storeEveryMs = 10_000
+const secondsBuckets = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60]
+
+type Labels = Readonly<Record<string, string>>
+
+interface Family {
+  readonly help: string
+  readonly kind: 'counter' | 'gauge' | 'histogram'
+}
+
+const families = {
+  reprise_commits_total: { kind: 'counter', help: 'Commits that became durable' },
+  reprise_entries_total: { kind: 'counter', help: 'Entries that became durable' },
+  reprise_entry_bytes_total: { kind: 'counter', help: 'Bytes of entries that became durable' },
+  reprise_commit_seconds: { kind: 'histogram', help: 'Time of one batch of commits' },
+  reprise_checkpoints_total: { kind: 'counter', help: 'Checkpoints, by outcome' },
+  reprise_checkpoint_seconds: { kind: 'histogram', help: 'Time to take and publish a checkpoint' },
+  reprise_checkpoint_stall_seconds: { kind: 'histogram', help: 'Longest time a checkpoint held up the process' },
+  reprise_checkpoint_bytes_total: { kind: 'counter', help: 'Bytes that checkpoints added' },
+  reprise_recoveries_total: { kind: 'counter', help: 'Timelines that were recovered' },
+  reprise_recovery_seconds: { kind: 'histogram', help: 'Time to recover a timeline' },
+  reprise_drills_total: { kind: 'counter', help: 'Drills, by outcome' },
+  reprise_fenced_total: { kind: 'counter', help: 'Timelines that another owner took over' },
+  reprise_store_retries_total: { kind: 'counter', help: 'Commits that were asked for again' },
+  reprise_problems_total: { kind: 'counter', help: 'Problems that were reported' },
+  reprise_http_requests_total: { kind: 'counter', help: 'Requests, by route and status' },
+  reprise_http_request_seconds: { kind: 'histogram', help: 'Time to answer a request' },
+  reprise_http_streams: { kind: 'gauge', help: 'Clients that follow the feed' },
+  reprise_workers: { kind: 'gauge', help: 'Workers, by state' },
+  reprise_queue_timelines: { kind: 'gauge', help: 'Timelines of a queue, by state' },
+  reprise_queue_oldest_seconds: { kind: 'gauge', help: 'How long the longest overdue timeline of a queue has waited' },
+  reprise_recovery_point_age_seconds: {
+    kind: 'gauge',
+    help: 'Age of the last checkpoint that this process published; absent before the first',
+  },
+} as const satisfies Record<string, Family>
+
+type Name = keyof typeof families
+
+export class Metrics {
+  readonly #values = new Map<Name, Map<string, number>>()
+  readonly #now: () => number
+  readonly #offs: (() => void)[]
+  #publishedAt: number | null = null
+  #store: { readonly at: number; readonly lines: Promise<void> } | null = null
+
+  constructor(events: Events, now: () => number) {
+    this.#now = now
+    this.#offs = this.#listen(events)
+  }
+
+  add(name: Name, by = 1, labels: Labels = {}): void {
+    const key = textOf(labels)
+    const values = this.#of(name)
+    values.set(key, (values.get(key) ?? 0) + by)
+  }
+
+  set(name: Name, value: number, labels: Labels = {}): void {
+    this.#of(name).set(textOf(labels), value)
+  }
+
+  observe(name: Name, seconds: number, labels: Labels = {}): void {
+    for (const bucket of secondsBuckets) {
+      this.add(name, seconds <= bucket ? 1 : 0, { ...labels, [bucketLabel]: String(bucket) })
+    }
+    this.add(name, 1, { ...labels, [bucketLabel]: '+Inf' })
+    this.add(name, seconds, { ...labels, [bucketLabel]: 'sum' })
+  }
+
+  async write(engine: Reprise): Promise<string> {
+    const at = this.#now()
+    if (!this.#store || at - this.#store.at > storeEveryMs) this.#store = { at, lines: this.#askStore(engine) }
+    await this.#store.lines
+    if (this.#publishedAt !== null) {
+      this.set('reprise_recovery_point_age_seconds', Math.max(0, at - this.#publishedAt) / 1000)
+    }
+    const text: string[] = []
+    for (const [name, { kind, help }] of Object.entries(families) as [Name, Family][]) {
+      const values = this.#values.get(name)
+      if (!values) continue
+      text.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${kind}`)
+      for (const [labels, value] of values) text.push(lineOf(name, kind, labels, value))
+    }
+    return `${text.join('\n')}\n`
+  }
+
+  close(): void {
+    for (const off of this.#offs) off()
+  }
+
+  #of(name: Name): Map<string, number> {
+    const values = this.#values.get(name) ?? new Map<string, number>()
+    this.#values.set(name, values)
+    return values
+  }
+
+  #listen(events: Events): (() => void)[] {
+    return [
+      events.on('committed', ({ commits, entries, bytes, ms }) => {
+        this.add('reprise_commits_total', commits)
+        this.add('reprise_entries_total', entries)
+        this.add('reprise_entry_bytes_total', bytes)
+        this.observe('reprise_commit_seconds', ms / 1000)
+      }),
+      events.on('checkpoint-published', ({ addedBytes, ms, longestStallMs }) => {
+        this.#publishedAt = this.#now()
+        this.add('reprise_checkpoints_total', 1, { outcome: 'published' })
+        this.add('reprise_checkpoint_bytes_total', addedBytes)
+        this.observe('reprise_checkpoint_seconds', ms / 1000)
+        this.observe('reprise_checkpoint_stall_seconds', longestStallMs / 1000)
+      }),
+      events.on('checkpoint-failed', () => this.add('reprise_checkpoints_total', 1, { outcome: 'failed' })),
+      events.on('recovered', ({ report }) => {
+        this.add('reprise_recoveries_total')
+        this.observe('reprise_recovery_seconds', report.totalMs / 1000)
+      }),
+      events.on('drilled', ({ ok }) => this.add('reprise_drills_total', 1, { outcome: ok ? 'ok' : 'failed' })),
+      events.on('fenced', () => this.add('reprise_fenced_total')),
+      events.on('store-retry', () => this.add('reprise_store_retries_total')),
+      events.on('problem', () => this.add('reprise_problems_total')),
+    ]
+  }
+
+  async #askStore(engine: Reprise): Promise<void> {
+    const [{ workers }, queues] = await Promise.all([describeWorkers(engine), queuesOf(engine)])
+    const stuck = workers.filter(({ isStuck }) => isStuck).length
+    this.set('reprise_workers', workers.length - stuck, { state: 'alive' })
+    this.set('reprise_workers', stuck, { state: 'stuck' })
+    // A queue that is gone must not stand there with its last figures.
+    this.#values.delete('reprise_queue_timelines')
+    this.#values.delete('reprise_queue_oldest_seconds')
+    const now = hostOf(engine).kernel.worker.now()
+    for (const row of queues) this.#queue(row, now)
+  }
+
+  #queue({ queue, timelines, running, due, oldestAt }: QueueRow, now: number): void {
+    const states = { running, due, waiting: timelines - running - due }
+    for (const [state, count] of Object.entries(states)) this.set('reprise_queue_timelines', count, { queue, state })
+    const age = oldestAt === null ? 0 : Math.max(0, now - oldestAt) / 1000
+    this.set('reprise_queue_oldest_seconds', age, { queue })
+  }
+}
+
+/** Stands last, and becomes `le`, or another name for the sum. */
+const bucketLabel = '~bucket'
+
+function textOf(labels: Labels): string {
+  return Object.entries(labels)
+    .map(([name, value]) => `${name}="${escaped(value)}"`)
+    .join(',')
+}
+
+function escaped(value: string): string {
+  return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
+}
+
+function lineOf(name: string, kind: Family['kind'], labels: string, value: number): string {
+  if (kind !== 'histogram') return `${name}${labels && `{${labels}}`} ${value}`
+  const [, before = '', bucket = ''] = /^(.*?),?~bucket="([^"]*)"$/.exec(labels) ?? []
+  if (bucket === 'sum') return `${name}_sum${before && `{${before}}`} ${value}`
+  const line = `${name}_bucket{${before}${before && ','}le="${bucket}"} ${value}`
+  return bucket === '+Inf' ? `${line}\n${name}_count${before && `{${before}}`} ${value}` : line
+}

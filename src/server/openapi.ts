@@ -1,0 +1,90 @@
+// The OpenAPI 3.1 document, made of the same values that the router and the checks read.
+
+import type { Route } from './route.ts'
+import { published, type Schema } from './schema.ts'
+import { problem } from './shapes.ts'
+
+const statusesOfProblems = ['400', '401', '403', '404', '409', '410', '413', '422', '500', '503', '504', '507']
+
+export function documentOf(routes: readonly Route[], version: string, basePath: string): Record<string, unknown> {
+  const paths: Record<string, Record<string, unknown>> = {}
+  for (const route of routes) {
+    paths[route.path] ??= {}
+    paths[route.path]![route.method.toLowerCase()] = operationOf(route)
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Reprise',
+      version,
+      description:
+        'Errors are problem+json with a stable `code`. Ids of timelines stand in a path as one segment, with %2F for a slash. Every write takes an Idempotency-Key.',
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: basePath === '' ? '/' : basePath }],
+    security: [{ token: [] }, { session: [] }],
+    paths,
+    components: {
+      securitySchemes: {
+        token: { type: 'http', scheme: 'bearer' },
+        session: { type: 'apiKey', in: 'cookie', name: 'reprise_session' },
+      },
+      schemas: { Problem: published(problem) },
+    },
+  }
+}
+
+function operationOf(route: Route): Record<string, unknown> {
+  const { id, summary, tag, role, body, takesBytes, answer, answerType = 'application/json', status = 200 } = route
+  return {
+    operationId: id,
+    summary,
+    tags: [tag],
+    ...(role === null && { security: [] }),
+    ...(role !== null && { description: describe(route) }),
+    parameters: parametersOf(route),
+    ...((body || takesBytes) && { requestBody: bodyOf(route) }),
+    responses: {
+      [status]: { description: 'done', content: { [answerType]: { schema: published(answer) } } },
+      ...Object.fromEntries(statusesOfProblems.map((code) => [code, problemAnswer])),
+    },
+  }
+}
+
+const problemAnswer = {
+  description: 'a problem, with its code',
+  content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
+}
+
+function describe({ role, isWhole }: Route): string {
+  return `Needs the role ${role}${isWhole ? ', and a token that reaches the whole store' : ''}.`
+}
+
+function parametersOf({ path, query = {}, once }: Route): unknown[] {
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => {
+    return { name, in: 'path', required: true, schema: { type: 'string', minLength: 1, maxLength: 2048 } }
+  })
+  const inQuery = Object.entries(query).map(([name, { isList, isRequired, description, ...schema }]) => {
+    const one = published(schema as Schema)
+    const told = { ...(description !== undefined && { description }), ...(isRequired && { required: true }) }
+    return { name, in: 'query', ...told, schema: isList ? { type: 'array', items: one } : one }
+  })
+  const key = {
+    name: 'Idempotency-Key',
+    in: 'header',
+    description: 'asked again with the same key, it is done once and answered the same',
+    schema: { type: 'string', minLength: 1, maxLength: 255 },
+  }
+  return [...inPath, ...inQuery, ...(once ? [key] : [])]
+}
+
+function bodyOf({ body, takesBytes }: Route): unknown {
+  if (takesBytes) {
+    return {
+      required: true,
+      content: { 'application/json': { schema: {} }, 'application/octet-stream': { schema: {} } },
+    }
+  }
+  const isRequired = (body?.required?.length ?? 0) > 0
+  return { required: isRequired, content: { 'application/json': { schema: published(body!) } } }
+}

@@ -1,0 +1,83 @@
+// Errors as the API tells them: problem+json (RFC 9457) with our codes. What is no expected error says nothing of its inside.
+
+import { type ErrorCode, RepriseError } from '../core/errors.ts'
+import { plain } from '../operations/json.ts'
+
+const statuses: Partial<Record<ErrorCode, number>> = {
+  INVALID_ARGUMENT: 400,
+  INVALID_ID: 400,
+  UNSERIALIZABLE: 400,
+  UNAUTHENTICATED: 401,
+  FORBIDDEN: 403,
+  STORE_READ_ONLY: 403,
+  NOT_FOUND: 404,
+  OUT_OF_RANGE: 404,
+  FENCED: 409,
+  OWNED: 409,
+  CONFLICT: 409,
+  EXISTS: 409,
+  PINNED: 409,
+  NOT_ON_BRANCH: 409,
+  DIVERGED: 409,
+  REFUSED: 409,
+  SUPERSEDED: 409,
+  HELD: 409,
+  CANCELLED: 409,
+  RUN_FAILED: 409,
+  INVALID_STATE: 409,
+  EFFECT_IN_DOUBT: 409,
+  POSITION_GONE: 410,
+  LIMIT_EXCEEDED: 413,
+  KEY_REUSED: 422,
+  OVERLOADED: 503,
+  TIMEOUT: 504,
+  CONTENDED: 503,
+  RESCALING: 503,
+  CLOSED: 503,
+  STORE_UNREACHABLE: 503,
+  STORE_BUSY: 503,
+  STORE_IO: 503,
+  STORE_FULL: 507,
+  OUTCOME_UNKNOWN: 503,
+  CALLS_SUSPENDED: 503,
+  WORKER_RETIRED: 503,
+}
+
+export interface Problem {
+  readonly type: string
+  readonly title: string
+  readonly status: number
+  readonly detail: string
+  readonly code: ErrorCode
+  readonly remedy: string
+  readonly hint: string
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+/** `isScoped`: the data may name what the caller may not reach, and stays here. */
+export function problemOf(error: unknown, base: string, isScoped: boolean): Problem {
+  const known = error instanceof RepriseError && error.code !== 'BUG' ? error : null
+  const told = known ?? new RepriseError('BUG', 'something unexpected happened', {})
+  const { code, remedy, hint, data } = told
+  return {
+    type: `${base}/v1/errors/${code}`,
+    title: code,
+    status: statuses[code] ?? 500,
+    detail: told.message.replace(/ \[[A-Z_]+\]$/, ''),
+    code,
+    remedy,
+    hint,
+    data: isScoped ? {} : data,
+  }
+}
+
+export function problemResponse(problem: Problem): Response {
+  return new Response(JSON.stringify(problem, plain), {
+    status: problem.status,
+    headers: {
+      'content-type': 'application/problem+json',
+      ...(problem.status === 401 && { 'www-authenticate': 'Bearer realm="reprise"' }),
+      ...(problem.status === 503 && { 'retry-after': '1' }),
+    },
+  })
+}

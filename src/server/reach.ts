@@ -1,0 +1,61 @@
+// Which timelines a principal reaches: lists are narrowed to its scopes, and what lies outside is not there.
+
+import { type TimelineId, timelineId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Head, TimelineQuery } from '../core/ports.ts'
+import { isWithin } from '../core/scope.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { mayReach, type Principal } from './access.ts'
+
+/** The same error as for one that does not exist: not even that may be learned. */
+export function missing(timeline: string): RepriseError {
+  return new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
+}
+
+export async function reached(engine: Reprise, principal: Principal, id: string): Promise<Head> {
+  timelineId(id)
+  const head = mayReach(principal, id) ? await engine.head(id) : null
+  if (!head) throw missing(id)
+  return head
+}
+
+/** The id of a timeline that need not be there yet. */
+export function reachedId(principal: Principal, id: string): TimelineId {
+  const known = timelineId(id)
+  if (!mayReach(principal, known)) throw missing(known)
+  return known
+}
+
+/** The scopes that a wish comes to: itself where the principal reaches all of it, else the parts that it reaches. */
+export function scopesFor({ scopes }: Principal, wanted: string): readonly string[] {
+  if (scopes === null || scopes.some((scope) => isWithin(scope, wanted))) return [wanted]
+  return scopes.filter((scope) => isWithin(wanted, scope))
+}
+
+/** One page in the order of ids, of several queries together. `next` is where to go on; null: this was the last one. */
+export async function listPage(
+  engine: Reprise,
+  queries: readonly Omit<TimelineQuery, 'limit' | 'after'>[],
+  after: string | undefined,
+  limit: number,
+): Promise<{ readonly heads: Head[]; readonly next: string | null }> {
+  const pages = await Promise.all(
+    queries.map((query) =>
+      engine.list({ ...query, limit: limit + 1, ...(after !== undefined && { after: after as TimelineId }) }),
+    ),
+  )
+  const byId = new Map(pages.flat().map((head) => [head.timeline, head]))
+  // Stores order ids by their UTF-8 bytes.
+  const heads = [...byId.values()].sort((a, b) => Buffer.compare(Buffer.from(a.timeline), Buffer.from(b.timeline)))
+  const page = heads.slice(0, limit)
+  return { heads: page, next: heads.length > limit ? page[page.length - 1]!.timeline : null }
+}
+
+/** Relatives that the principal does not reach are left out. */
+export function hideRelatives<Shown extends { readonly base: { readonly timeline: string } | null }>(
+  principal: Principal,
+  shown: Shown,
+): Shown {
+  if (principal.scopes === null || !shown.base || mayReach(principal, shown.base.timeline)) return shown
+  return { ...shown, base: null }
+}

@@ -1,0 +1,113 @@
+// From a request to a call: parameters, query, body and key, each held against the schema that the document shows.
+
+import { isWellFormed } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import { readBody } from './guard.ts'
+import type { ServerLimits } from './limits.ts'
+import type { QueryValues, Route } from './route.ts'
+import { mismatch } from './schema.ts'
+
+const keyLengthMax = 255
+
+export function refuse(what: string): RepriseError {
+  return new RepriseError('INVALID_ARGUMENT', what, {})
+}
+
+/** The segments of a path that stand for a name; a slash inside one is written as %2F. Null: not this path. */
+export function matchPath(pattern: string, path: string): Readonly<Record<string, string>> | null {
+  const [wanted, given] = [pattern.split('/'), path.split('/')]
+  if (wanted.length !== given.length) return null
+  const params: Record<string, string> = {}
+  for (const [i, part] of wanted.entries()) {
+    const name = /^\{(\w+)\}$/.exec(part)?.[1]
+    if (name === undefined) {
+      if (part !== given[i]) return null
+      continue
+    }
+    const text = decode(given[i]!)
+    if (text === '') return null
+    params[name] = text
+  }
+  return params
+}
+
+function decode(text: string): string {
+  try {
+    const decoded = decodeURIComponent(text)
+    if (isWellFormed(decoded) && !decoded.includes('\0')) return decoded
+  } catch {
+    // Told below.
+  }
+  throw refuse('the path is not well-formed')
+}
+
+export function queryOf(route: Route, search: URLSearchParams): QueryValues {
+  const { query = {} } = route
+  const values = new Map<string, (string | number | boolean)[]>()
+  for (const [name, text] of search) {
+    const schema = Object.hasOwn(query, name) ? query[name] : undefined
+    if (!schema) throw refuse(`there is no parameter ${name.slice(0, 80)}: ${Object.keys(query).join(', ') || 'none'}`)
+    const value = typed(schema.type, text)
+    const what = mismatch(schema, value, name)
+    if (what !== null) throw refuse(what)
+    const known = values.get(name) ?? []
+    if (known.length > 0 && !schema.isList) throw refuse(`${name} must be given once`)
+    if (known.length >= 32) throw refuse(`${name} must be given at most 32 times`)
+    values.set(name, [...known, value])
+  }
+  for (const [name, { isRequired }] of Object.entries(query)) {
+    if (isRequired && !values.has(name)) throw refuse(`${name} is missing`)
+  }
+  return {
+    text: (name) => values.get(name)?.[0] as string | undefined,
+    number: (name) => values.get(name)?.[0] as number | undefined,
+    flag: (name) => values.get(name)?.[0] === true,
+    list: (name) => (values.get(name) ?? []) as string[],
+  }
+}
+
+/** What is no number or truth value stays text, and is refused by the schema. */
+function typed(type: string | undefined, text: string): string | number | boolean {
+  if (type === 'integer' && /^-?\d{1,16}$/.test(text)) return Number(text)
+  if (type === 'boolean' && (text === 'true' || text === 'false')) return text === 'true'
+  if (!isWellFormed(text) || text.includes('\0')) throw refuse('the query is not well-formed')
+  return text
+}
+
+export interface Body {
+  readonly body: Readonly<Record<string, unknown>>
+  readonly bytes: Uint8Array | null
+  /** As it came, for the print of an Idempotency-Key. */
+  readonly raw: Uint8Array
+}
+
+export async function bodyOf(route: Route, request: Request, limits: ServerLimits): Promise<Body> {
+  if (!route.body && !route.takesBytes) return { body: {}, bytes: null, raw: new Uint8Array() }
+  const raw = await readBody(request, route.takesBytes ? limits.checkpointBytes : limits.bodyBytes)
+  const type = (request.headers.get('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
+  const isJson = type === 'application/json'
+  if (route.takesBytes && !isJson) return { body: {}, bytes: raw, raw }
+  if (raw.length === 0 && !route.body?.required?.length && !route.takesBytes) return { body: {}, bytes: null, raw }
+  if (!isJson) throw refuse('the body must be JSON: send content-type: application/json')
+  const value = parse(raw)
+  const what = route.body ? mismatch(route.body, value, 'the body') : null
+  if (what !== null) throw refuse(what)
+  return { body: value as Record<string, unknown>, bytes: null, raw }
+}
+
+function parse(raw: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(raw))
+  } catch {
+    throw refuse('the body is not JSON')
+  }
+}
+
+export function keyOf(route: Route, request: Request): string | undefined {
+  const key = request.headers.get('idempotency-key')
+  if (key === null || !route.once) return undefined
+  if (key.length < 1 || key.length > keyLengthMax || !/^[\x21-\x7e]+$/.test(key)) {
+    throw refuse(`Idempotency-Key must have 1 to ${keyLengthMax} printable characters without spaces`)
+  }
+  return key
+}

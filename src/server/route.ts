@@ -1,0 +1,88 @@
+// What a route is: one value that the router, the OpenAPI document and the checks all read, so that none of them can say
+// something else than the others.
+
+import type { Head } from '../core/ports.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import type { Access, Principal, Role } from './access.ts'
+import type { ServerLimits } from './limits.ts'
+import type { Metrics } from './metrics.ts'
+import type { Schema } from './schema.ts'
+import type { Sidecars } from './sidecar/sidecars.ts'
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+
+/** A parameter of the query; `isList`: it may be given several times. */
+export type QuerySchema = Schema & { readonly isList?: true; readonly isRequired?: true }
+
+export interface Route {
+  readonly method: Method
+  /** As the document writes it: /v1/timelines/{timeline} */
+  readonly path: string
+  /** The operationId of the document. */
+  readonly id: string
+  readonly summary: string
+  readonly tag: string
+  /** The least role; null: anybody, also without a token. */
+  readonly role: Role | null
+  /** It tells of the store as a whole: not for tokens that reach a part of it. */
+  readonly isWhole?: true
+  readonly query?: Readonly<Record<string, QuerySchema>>
+  /** Of a JSON body. */
+  readonly body?: Schema
+  /** The body is JSON or, of any other type, bytes, up to `checkpointBytes`. */
+  readonly takesBytes?: true
+  readonly status?: number
+  readonly answer: Schema
+  /** The type of the answer if it is no JSON. */
+  readonly answerType?: string
+  /** It may take ten times as long. */
+  readonly isLong?: true
+  /** It stays open: it has a bound of its own, and no time. */
+  readonly isStream?: true
+  /**
+   * What an Idempotency-Key does. 'answer': the answer is kept and given again, and the key is passed to the engine;
+   * 'engine': the engine's own dedupe key is all that is needed. Left out: it changes nothing, or the same again is no change.
+   */
+  readonly once?: 'answer' | 'engine'
+  call(call: Call): Promise<unknown> | unknown
+}
+
+/** One request, checked: of a principal that may do it, with parameters and body of the right form. */
+export interface Call {
+  readonly engine: Reprise
+  readonly server: ServerParts
+  readonly principal: Principal
+  readonly request: Request
+  readonly params: Readonly<Record<string, string>>
+  readonly query: QueryValues
+  /** The body as its schema says; an empty object if there was none. */
+  readonly body: Readonly<Record<string, unknown>>
+  /** Of a body that is not JSON. */
+  readonly bytes: Uint8Array | null
+  /** The Idempotency-Key. */
+  readonly key: string | undefined
+  /** Fired when the client is gone. */
+  readonly signal: AbortSignal
+  /** The timeline of the path: NOT_FOUND if there is none, or none that the principal may reach. */
+  head(): Promise<Head>
+}
+
+export interface QueryValues {
+  text(name: string): string | undefined
+  number(name: string): number | undefined
+  flag(name: string): boolean
+  list(name: string): readonly string[]
+}
+
+/** What the routes of one server share. */
+export interface ServerParts {
+  readonly limits: ServerLimits
+  readonly access: Access | null
+  readonly metrics: Metrics
+  readonly sidecars: Sidecars
+  /** The user's definitions: for queries, which replay code. */
+  readonly definitions: readonly unknown[]
+  readonly basePath: string
+  readonly readOnly: boolean
+  document(): unknown
+}

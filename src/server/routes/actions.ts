@@ -1,0 +1,352 @@
+// Doing something to one timeline, through its model as the command line does: what a model does not have is refused with the
+// words that lead to the right verb.
+
+import { toHex } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import type { Before } from '../../engine/recovery/before.ts'
+import { act, type PlainVerb } from '../../operations/act.ts'
+import { discard, familyOf, lettersOf } from '../../operations/letters.ts'
+import { runOf, runWithCode } from '../../operations/runs.ts'
+import { mayReach } from '../access.ts'
+import { checkpointId } from '../checkpoint-id.ts'
+import { missing, reachedId } from '../reach.ts'
+import type { Call, Route } from '../route.ts'
+import type { Schema } from '../schema.ts'
+import * as shapes from '../shapes.ts'
+
+const said = shapes.answer({ said: { type: 'string', description: 'what was done, in words' }, facts: shapes.any })
+const keys: Schema = { type: 'array', items: shapes.text, maxItems: 10_000 }
+
+/** A verb of the descriptor, with what it is told. */
+function verb(name: PlainVerb, summary: string, body: Schema, args: (call: Call) => Record<string, unknown>): Route {
+  return {
+    method: 'POST',
+    path: `/v1/timelines/{timeline}/${name}`,
+    id: name,
+    tag: 'actions',
+    summary,
+    role: 'operate',
+    body,
+    answer: said,
+    once: 'answer',
+    async call(call) {
+      const head = await call.head()
+      await checkFamily(call, head)
+      return await act(call.engine, head, name, args(call), keyFor(call, name))
+    },
+  }
+}
+
+export const actionRoutes: readonly Route[] = [
+  verb('cancel', 'Ask a run to stop', shapes.object({ reason: shapes.reason }), ({ body }) => ({
+    reason: body.reason ?? 'cancelled by hand',
+  })),
+  verb(
+    'terminate',
+    'End a run at once, without compensation',
+    shapes.object({ reason: shapes.reason }),
+    ({ body }) => ({
+      reason: body.reason ?? 'terminated by hand',
+    }),
+  ),
+  verb('retry', 'Take the last failure of a run back, so that it goes on', shapes.object({}), () => ({})),
+  verb(
+    'signal',
+    'Send a signal to a run: durable when this is answered',
+    shapes.object({ name: { ...shapes.text, minLength: 1 }, value: shapes.any }, ['name']),
+    ({ body }) => body,
+  ),
+  verb(
+    'settle',
+    'Say what became of a step that is held, or of a compensation that is stuck',
+    shapes.object(
+      {
+        step: shapes.text,
+        outcome: { type: 'string', enum: ['done', 'failed', 'retry', 'compensated'] },
+        by: shapes.by,
+        result: shapes.any,
+      },
+      ['step', 'outcome'],
+    ),
+    ({ body, principal }) => ({ by: principal.name, ...body }),
+  ),
+  verb(
+    'decide',
+    'Decide what a session waits for',
+    shapes.object(
+      {
+        verdict: { type: 'string', enum: ['approve', 'refuse', 'replay', 'done', 'retry'] },
+        by: shapes.by,
+        reason: shapes.reason,
+      },
+      ['verdict'],
+    ),
+    ({ body, principal }) => ({ by: principal.name, ...body }),
+  ),
+  verb(
+    'redrive',
+    'Send dead letters back to be tried again: all of them, or those with these keys',
+    shapes.object({ keys, items: { type: 'object', description: 'items in place of the stored ones, by key' } }),
+    ({ body }) => body,
+  ),
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/dead-letters',
+    id: 'listDeadLetters',
+    tag: 'actions',
+    summary: 'Items that a job gave up on',
+    role: 'read',
+    answer: shapes.answer({ letters: shapes.list(shapes.answer({ key: shapes.text, timeline: shapes.text })) }),
+    async call(call) {
+      return { letters: await lettersOf(call.engine, await checkFamily(call, await call.head())) }
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/timelines/{timeline}/discard',
+    id: 'discard',
+    tag: 'actions',
+    summary: 'Count dead letters as finished',
+    role: 'operate',
+    body: shapes.object({ keys: { ...keys, minItems: 1 } }, ['keys']),
+    answer: shapes.answer({ discarded: shapes.list(shapes.text), missing: shapes.list(shapes.text) }),
+    once: 'answer',
+    async call(call) {
+      const family = await checkFamily(call, await call.head())
+      return await discard(call.engine, family, call.body.keys as string[], keyFor(call, 'discard'))
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/timelines/{timeline}/update',
+    id: 'update',
+    tag: 'actions',
+    summary: 'Change a run through its handler, and wait for what the handler gives',
+    role: 'operate',
+    body: shapes.object(
+      {
+        name: { ...shapes.text, minLength: 1 },
+        argument: shapes.any,
+        timeoutMs: { type: 'integer', minimum: 1, maximum: 25_000, default: 10_000 },
+      },
+      ['name'],
+    ),
+    answer: shapes.answer({ timeline: shapes.text, update: shapes.text, result: shapes.any }),
+    once: 'answer',
+    async call(call) {
+      const head = await call.head()
+      const {
+        name,
+        argument,
+        timeoutMs = 10_000,
+      } = call.body as { name: string; argument?: unknown; timeoutMs?: number }
+      const key = keyFor(call, 'update')
+      const options = { timeout: timeoutMs, ...(key !== undefined && { key }) }
+      const result = await runOf(call.engine, head, 'update').update(name, argument, options)
+      return { timeline: head.timeline, update: name, result: result ?? null }
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/timelines/{timeline}/query',
+    id: 'query',
+    tag: 'actions',
+    summary: 'Ask a run what its handler says; the run itself does not notice',
+    role: 'read',
+    body: shapes.object({ name: { ...shapes.text, minLength: 1 }, arguments: { type: 'array', maxItems: 32 } }, [
+      'name',
+    ]),
+    answer: shapes.answer({ timeline: shapes.text, query: shapes.text, answer: shapes.any }),
+    async call(call) {
+      const head = await call.head()
+      const { name, arguments: values = [] } = call.body as { name: string; arguments?: readonly unknown[] }
+      const timeline = head.timeline
+      // Its own status needs none of its code.
+      if (name === 'status' && values.length === 0) {
+        return { timeline, query: name, answer: (await runOf(call.engine, head, 'query').status()).status }
+      }
+      const run = runWithCode(call.engine, head, 'query', call.server.definitions)
+      if (!run) {
+        const what = `query needs the code of ${timeline}: give its definition to the server, or --module FILE to reprise serve`
+        throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
+      }
+      return { timeline, query: name, answer: (await run.query(name, ...values)) ?? null }
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/timelines/{timeline}/effects/{effect}/settle',
+    id: 'settleEffect',
+    tag: 'actions',
+    summary: 'Say what became of an effect in doubt, of a timeline that nobody owns',
+    role: 'operate',
+    body: shapes.object(
+      { outcome: { type: 'string', enum: ['done', 'failed', 'compensated'] }, by: shapes.by, result: shapes.any },
+      ['outcome'],
+    ),
+    answer: shapes.answer({ timeline: shapes.text, settled: shapes.text, outcome: shapes.text, by: shapes.text }),
+    once: 'answer',
+    async call(call) {
+      const { timeline } = await call.head()
+      const effect = call.params.effect!
+      const {
+        outcome,
+        by = call.principal.name,
+        result,
+      } = call.body as {
+        outcome: 'done' | 'failed' | 'compensated'
+        by?: string
+        result?: unknown
+      }
+      if (!(await call.engine.effectsOf(timeline)).some(({ id }) => id === effect)) {
+        throw new RepriseError('NOT_FOUND', `${timeline} has no effect ${effect}`, { effect })
+      }
+      await call.engine.settleEffect(timeline, effect, outcome, by, result)
+      return { timeline, settled: effect, outcome, by }
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/timelines/{timeline}/fork',
+    id: 'fork',
+    tag: 'actions',
+    summary: 'A new timeline that starts there and shares history',
+    role: 'write',
+    body: shapes.object({ to: { ...shapes.text, minLength: 1 }, seq: shapes.count }, ['to']),
+    answer: shapes.answer({ timeline: shapes.text, seq: shapes.count, epoch: shapes.count, parent: shapes.text }),
+    once: 'answer',
+    async call(call) {
+      const { timeline, seq } = await call.head()
+      const to = reachedId(call.principal, siblingOf(timeline, String(call.body.to)))
+      return await call.engine.fork({ timeline, seq: (call.body.seq as number | undefined) ?? seq }, to)
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/timelines/{timeline}/rollback/plan',
+    id: 'planRollback',
+    tag: 'actions',
+    summary: 'Where going back would lead, and what it would undo; changes nothing',
+    role: 'read',
+    body: shapes.object({
+      seq: { type: 'integer', minimum: 0, description: 'to go on from this sequence' },
+      time: { type: 'integer', description: 'to before the first entry of this time or later' },
+      valid: {
+        type: 'boolean',
+        enum: [true],
+        description: 'to where the state last was valid, as its definition says',
+      },
+    }),
+    answer: shapes.answer({ timeline: shapes.text, from: shapes.count, to: shapes.count }),
+    async call(call) {
+      return await call.engine.planRollback((await call.head()).timeline, beforeOf(call.body))
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/timelines/{timeline}/rollback',
+    id: 'rollback',
+    tag: 'actions',
+    summary: 'Go on from an earlier sequence: `to` and `from` of a plan, refused if history has moved since',
+    role: 'write',
+    body: shapes.object({ to: shapes.count, from: shapes.count, takeover: { type: 'boolean' } }, ['to', 'from']),
+    answer: shapes.answer({ timeline: shapes.text, from: shapes.count }),
+    once: 'answer',
+    async call(call) {
+      const { timeline, seq } = await call.head()
+      const { to, from, takeover = false } = call.body as { to: number; from: number; takeover?: boolean }
+      if (from !== seq) {
+        const what = `${timeline} is at ${seq}, and the plan was made at ${from}: plan again`
+        throw new RepriseError('CONFLICT', what, { timeline, seq, from })
+      }
+      return await call.engine.rollback({ timeline, seq: to }, takeover ? { takeover } : {})
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/timelines/{timeline}/savepoints',
+    id: 'savepoint',
+    tag: 'actions',
+    summary: 'A checkpoint that is kept until it is released',
+    role: 'operate',
+    status: 201,
+    body: shapes.object({ seq: shapes.count, label: { type: 'string', maxLength: 200 } }),
+    answer: shapes.answer({ id: shapes.text, coordinate: shapes.coordinate, bytes: shapes.count }),
+    once: 'answer',
+    async call(call) {
+      const { timeline, seq } = await call.head()
+      const { label } = call.body as { label?: string }
+      const where = { timeline, seq: (call.body.seq as number | undefined) ?? seq }
+      const id = call.key === undefined ? undefined : checkpointId(call.principal.name, timeline, call.key)
+      const known =
+        id === undefined ? undefined : (await call.engine.checkpoints(timeline)).find((each) => each.id === id)
+      if (known) {
+        const coordinate = { timeline, seq: known.seq, epoch: known.epoch, digest: toHex(known.digest) }
+        return { id: known.id, coordinate, label: known.label, bytes: known.totalBytes }
+      }
+      return await call.engine.savepoint(where, {
+        ...(label !== undefined && { label }),
+        ...(id !== undefined && { id }),
+      })
+    },
+  },
+  {
+    method: 'DELETE',
+    path: '/v1/timelines/{timeline}/savepoints/{checkpoint}',
+    id: 'releaseSavepoint',
+    tag: 'actions',
+    summary: 'Release a savepoint: from then on it is a checkpoint like any other',
+    role: 'operate',
+    answer: shapes.answer({ released: shapes.text }),
+    once: 'answer',
+    async call(call) {
+      const released = call.params.checkpoint!
+      await call.engine.release((await call.head()).timeline, released)
+      return { released }
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/timelines/{timeline}/checkpoints/{checkpoint}/mark',
+    id: 'markCheckpoint',
+    tag: 'actions',
+    summary: 'Say that a checkpoint is bad, so that it is no longer restored from; without `bad` that is taken back',
+    role: 'operate',
+    body: shapes.object({ bad: { ...shapes.text, minLength: 1, description: 'what is wrong with it' }, by: shapes.by }),
+    answer: shapes.answer({ timeline: shapes.text, checkpoint: shapes.text }),
+    async call(call) {
+      const { timeline } = await call.head()
+      const checkpoint = call.params.checkpoint!
+      const { bad, by = call.principal.name } = call.body as { bad?: string; by?: string }
+      if (bad === undefined) await call.engine.unmarkCheckpoint(timeline, checkpoint)
+      else await call.engine.markCheckpoint(timeline, checkpoint, { why: bad, by })
+      return { timeline, checkpoint, bad: bad ?? null, by }
+    },
+  },
+]
+
+/** The engine's key of this request: of this caller, and of this verb. */
+function keyFor({ key, principal }: Call, name: string): string | undefined {
+  return key === undefined ? undefined : `http:${principal.name}:${name}:${key}`
+}
+
+/** The timelines that are one thing with this one; as if there were none if one of them is out of reach. */
+async function checkFamily({ engine, principal }: Call, head: Head): Promise<Head[]> {
+  const family = await familyOf(engine, head)
+  if (family.some(({ timeline }) => !mayReach(principal, timeline))) throw missing(head.timeline)
+  return family
+}
+
+/** A name without a slash is a sibling. */
+function siblingOf(timeline: string, to: string): string {
+  const slash = timeline.lastIndexOf('/')
+  return to.includes('/') || slash < 0 ? to : `${timeline.slice(0, slash)}/${to}`
+}
+
+function beforeOf({ seq, time, valid }: Call['body']): Before {
+  const given = [seq, time, valid].filter((each) => each !== undefined)
+  if (given.length !== 1) throw new RepriseError('INVALID_ARGUMENT', 'give one of seq, time and valid', {})
+  if (seq !== undefined) return { seq: (seq as number) + 1 }
+  return time === undefined ? { valid: 'declared' } : { time: time as number }
+}

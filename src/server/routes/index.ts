@@ -1,0 +1,16 @@
+// Every route of the API.
+
+import type { Route } from '../route.ts'
+import { actionRoutes } from './actions.ts'
+import { feedRoutes } from './feed.ts'
+import { sidecarRoutes } from './sidecar.ts'
+import { systemRoutes } from './system.ts'
+import { timelineRoutes } from './timelines.ts'
+
+export const routes: readonly Route[] = [
+  ...systemRoutes,
+  ...timelineRoutes,
+  ...actionRoutes,
+  ...feedRoutes,
+  ...sidecarRoutes,
+]

@@ -1,0 +1,291 @@
+// The store as a whole: who works, what waits, what is scheduled, whether it is sound, and who the caller is.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { type ErrorCode, errorCodes, explain, RepriseError } from '../../core/errors.ts'
+import { hostOf } from '../../engine/host.ts'
+import { consumersOf } from '../../operations/consumers.ts'
+import { lettersOf, withLetters } from '../../operations/letters.ts'
+import { queuesOf } from '../../operations/queues.ts'
+import { schedulesOf } from '../../operations/schedules.ts'
+import { describeWorkers } from '../../operations/workers.ts'
+import { mayReach } from '../access.ts'
+import { reached } from '../reach.ts'
+import type { Call, Route } from '../route.ts'
+import type { Schema } from '../schema.ts'
+import * as shapes from '../shapes.ts'
+
+const readyWithinMs = 2000
+const timelines: Schema = {
+  type: 'array',
+  items: shapes.text,
+  minItems: 1,
+  maxItems: 1000,
+  description: 'only these; a token that reaches a part of the store must name them',
+}
+
+export const systemRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/healthz',
+    id: 'health',
+    tag: 'system',
+    summary: 'The process answers',
+    role: null,
+    answer: shapes.answer({ ok: { type: 'boolean' } }),
+    call: () => ({ ok: true }),
+  },
+  {
+    method: 'GET',
+    path: '/readyz',
+    id: 'ready',
+    tag: 'system',
+    summary: 'The store answers, and this process was not declared dead; 503 otherwise',
+    role: null,
+    answer: shapes.answer({ ok: { type: 'boolean' } }),
+    async call({ engine }) {
+      await within(checkReady(engine), readyWithinMs)
+      return { ok: true }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/metrics',
+    id: 'metrics',
+    tag: 'system',
+    summary: 'Figures in the text format of Prometheus',
+    role: 'read',
+    isWhole: true,
+    answer: { type: 'string' },
+    answerType: 'text/plain; version=0.0.4; charset=utf-8',
+    call: ({ engine, server }) => server.metrics.write(engine),
+  },
+  {
+    method: 'GET',
+    path: '/v1',
+    id: 'about',
+    tag: 'system',
+    summary: 'What the caller may do here, and which kinds of timelines this server knows',
+    role: 'read',
+    answer: shapes.answer({ name: shapes.text, role: shapes.text, kinds: shapes.list(shapes.text) }),
+    call({ engine, principal, server }) {
+      const kinds = [
+        ...new Set(
+          hostOf(engine)
+            .models.all()
+            .map(({ kind }) => kind),
+        ),
+      ].sort()
+      return { ...principal, readOnly: server.readOnly, kinds }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/openapi.json',
+    id: 'document',
+    tag: 'system',
+    summary: 'This document',
+    role: null,
+    answer: { type: 'object' },
+    call: ({ server }) => server.document(),
+  },
+  {
+    method: 'GET',
+    path: '/v1/errors',
+    id: 'listErrors',
+    tag: 'system',
+    summary: 'Every error code, with what to do',
+    role: null,
+    answer: shapes.answer({ errors: shapes.list(shapes.answer({ code: shapes.text, hint: { type: 'string' } })) }),
+    call: () => ({ errors: errorCodes().map((code) => explain(code)) }),
+  },
+  {
+    method: 'GET',
+    path: '/v1/errors/{code}',
+    id: 'explainError',
+    tag: 'system',
+    summary: 'What an error code means and what to do',
+    role: null,
+    answer: shapes.answer({ code: shapes.text, remedy: shapes.text, hint: { type: 'string' } }),
+    call({ params }) {
+      const code = params.code!
+      if (!(errorCodes() as readonly string[]).includes(code)) {
+        throw new RepriseError('NOT_FOUND', `there is no error code ${code.slice(0, 80)}`, {})
+      }
+      return explain(code as ErrorCode)
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/links',
+    id: 'makeLink',
+    tag: 'system',
+    summary: 'A link that lets one browser in, once, within ten minutes, as the caller',
+    role: 'read',
+    status: 201,
+    answer: shapes.answer({ path: shapes.text, until: shapes.millis }),
+    call({ server, principal }) {
+      if (!server.access) throw new RepriseError('INVALID_ARGUMENT', 'this server leaves access to its host', {})
+      const { code, until } = server.access.link(principal.name)
+      return { path: `${server.basePath}/login/${code}`, until }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/workers',
+    id: 'listWorkers',
+    tag: 'system',
+    summary: 'Processes at work, and whether they get anywhere',
+    role: 'read',
+    isWhole: true,
+    query: { all: { type: 'boolean', description: 'also those that are gone' } },
+    answer: shapes.answer({ now: shapes.millis, workers: shapes.list(shapes.answer({ id: shapes.text })) }),
+    async call({ engine, query }) {
+      const { now, workers } = await describeWorkers(engine, { all: query.flag('all') })
+      return { now, workers }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/queues',
+    id: 'listQueues',
+    tag: 'system',
+    summary: 'What waits in each queue, and since when',
+    role: 'read',
+    isWhole: true,
+    answer: shapes.answer({ queues: shapes.list(shapes.answer({ queue: shapes.text, due: shapes.count })) }),
+    call: async ({ engine }) => ({ queues: await queuesOf(engine) }),
+  },
+  {
+    method: 'GET',
+    path: '/v1/schedules',
+    id: 'listSchedules',
+    tag: 'system',
+    summary: 'What is started when, and when it is due next',
+    role: 'read',
+    answer: shapes.answer({ schedules: shapes.list(shapes.answer({ schedule: shapes.text, timeline: shapes.text })) }),
+    async call({ engine, principal }) {
+      const all = await schedulesOf(engine)
+      return { schedules: all.filter(({ timeline }) => mayReach(principal, timeline)) }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/consumers',
+    id: 'listConsumers',
+    tag: 'system',
+    summary: 'Who reads the feed, and how far behind each is',
+    role: 'read',
+    isWhole: true,
+    answer: shapes.answer({ consumers: shapes.list(shapes.answer({ name: shapes.text, behind: shapes.count })) }),
+    call: async ({ engine }) => ({ consumers: await consumersOf(engine) }),
+  },
+  {
+    method: 'GET',
+    path: '/v1/dead-letters',
+    id: 'listAllDeadLetters',
+    tag: 'system',
+    summary: 'Items that any job gave up on',
+    role: 'read',
+    answer: shapes.answer({ letters: shapes.list(shapes.answer({ key: shapes.text, timeline: shapes.text })) }),
+    async call({ engine, principal }) {
+      const heads = (await withLetters(engine)).filter(({ timeline }) => mayReach(principal, timeline))
+      return { letters: await lettersOf(engine, heads) }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/log',
+    id: 'readLog',
+    tag: 'system',
+    summary:
+      'What happened to the store: recoveries, drills, failed checkpoints, repairs; the newest that match, oldest first',
+    role: 'read',
+    isWhole: true,
+    query: {
+      timeline: shapes.text,
+      kind: shapes.text,
+      since: { type: 'integer', description: 'milliseconds since 1970' },
+      limit: shapes.limit(1000),
+    },
+    answer: shapes.answer({ reports: shapes.list(shapes.answer({ kind: shapes.text, what: { type: 'string' } })) }),
+    async call({ engine, query }) {
+      const [timeline, kind, since] = [query.text('timeline'), query.text('kind'), query.number('since')]
+      const reports = await engine.log({
+        limit: query.number('limit') ?? 100,
+        ...(timeline !== undefined && { timeline: timelineId(timeline) }),
+        ...(kind !== undefined && { kind }),
+        ...(since !== undefined && { since }),
+      })
+      return { reports }
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/verify',
+    id: 'verify',
+    tag: 'system',
+    summary: 'Read everything and believe nothing; changes nothing',
+    role: 'operate',
+    isLong: true,
+    body: shapes.object({ timelines }),
+    answer: shapes.answer({ ok: { type: 'boolean' }, faults: shapes.list(shapes.any) }),
+    call: async (call) => await call.engine.verify(await named(call)),
+  },
+  {
+    method: 'POST',
+    path: '/v1/drill',
+    id: 'drill',
+    tag: 'system',
+    summary: 'Restore checkpoints aside and compare',
+    role: 'operate',
+    isLong: true,
+    body: shapes.object({ timelines }),
+    answer: shapes.answer({ ok: { type: 'boolean' }, results: shapes.list(shapes.any) }),
+    call: async (call) => await call.engine.drill(await named(call)),
+  },
+  {
+    method: 'POST',
+    path: '/v1/collect',
+    id: 'collect',
+    tag: 'system',
+    summary: 'What retention would remove and why: a dry run, which changes nothing',
+    role: 'operate',
+    isWhole: true,
+    isLong: true,
+    body: shapes.object({ dryRun: { type: 'boolean', enum: [true], default: true } }),
+    answer: shapes.answer({ isDryRun: { type: 'boolean' }, timelines: shapes.list(shapes.any), chunks: shapes.any }),
+    call: ({ engine }) => engine.collect({ dryRun: true }),
+  },
+]
+
+/** The timelines that were named; of the whole store only for those who reach it. */
+async function named({ engine, principal, body }: Call): Promise<{ readonly timelines?: readonly string[] }> {
+  const ids = body.timelines as readonly string[] | undefined
+  if (ids === undefined) {
+    if (principal.scopes === null) return {}
+    throw new RepriseError('FORBIDDEN', 'this token reaches a part of the store: name the timelines', {})
+  }
+  return { timelines: await Promise.all(ids.map(async (id) => (await reached(engine, principal, id)).timeline)) }
+}
+
+async function checkReady(engine: Call['engine']): Promise<void> {
+  const { kernel } = hostOf(engine)
+  await engine.head('reprise/store')
+  const own = kernel.worker.registered
+  if (own === null) return
+  const row = (await kernel.store.workers()).find(({ id }) => id === own)
+  if (!row?.isAlive) throw new RepriseError('WORKER_RETIRED', 'this process does not hold its lease', {})
+}
+
+async function within<T>(work: Promise<T>, ms: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    const error = new RepriseError('STORE_UNREACHABLE', `the store did not answer within ${ms} ms`, {})
+    timer = setTimeout(() => reject(error), ms)
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
+  }
+}

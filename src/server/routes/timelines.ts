@@ -1,0 +1,286 @@
+// Looking at timelines: lists, one of them, its state, history, checkpoints, effects and recovery card.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Attribute, TimelineQuery } from '../../core/ports.ts'
+import { hostOf } from '../../engine/host.ts'
+import { isOfStore } from '../../engine/kinds.ts'
+import type { Model } from '../../engine/model.ts'
+import { floorOf, lineageOf } from '../../engine/recovery/history.ts'
+import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
+import { shownHead } from '../../operations/heads.ts'
+import { entriesAfter, shownEntry } from '../../operations/history.ts'
+import { stateAt } from '../../operations/state-at.ts'
+import { differences } from '../../operations/values.ts'
+import { mayReach } from '../access.ts'
+import { hideRelatives, listPage, reached, scopesFor } from '../reach.ts'
+import type { Call, Route } from '../route.ts'
+import * as shapes from '../shapes.ts'
+
+const pageMax = 1000
+const summariesMax = 100
+
+const filters = {
+  queue: { ...shapes.text, description: 'only in this queue' },
+  attribute: { ...shapes.text, isList: true, description: 'only with this attribute: KEY=VALUE' },
+  after: { ...shapes.text, description: 'ids after this one' },
+  limit: shapes.limit(pageMax),
+} as const
+
+export const timelineRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/v1/timelines',
+    id: 'listTimelines',
+    tag: 'timelines',
+    summary: 'Timelines in the order of their ids, page by page',
+    role: 'read',
+    query: {
+      prefix: { ...shapes.text, description: 'an id and what lies below it, by whole segments' },
+      status: { ...shapes.text, description: 'only with this status' },
+      owner: { ...shapes.text, description: 'only of this worker' },
+      parent: { ...shapes.text, description: 'only forks of this timeline' },
+      ...filters,
+    },
+    answer: shapes.answer({ timelines: shapes.list(shapes.head), next: shapes.nextId }),
+    call: listTimelines,
+  },
+  {
+    method: 'GET',
+    path: '/v1/runs',
+    id: 'listRuns',
+    tag: 'timelines',
+    summary: 'Runs: timelines of the kinds that start and end (workflows, jobs, migrations), page by page',
+    role: 'read',
+    query: {
+      kind: { ...shapes.text, description: 'only of this kind' },
+      name: { ...shapes.text, description: 'only of this definition' },
+      status: { ...shapes.text, isList: true, description: 'only with one of these statuses' },
+      unfinished: { type: 'boolean', description: 'only those with something left to do' },
+      summary: { type: 'boolean', description: `what each state says; pages of at most ${summariesMax}` },
+      ...filters,
+    },
+    answer: shapes.answer({ runs: shapes.list({ ...shapes.head }), next: shapes.nextId }),
+    call: listRuns,
+  },
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}',
+    id: 'showTimeline',
+    tag: 'timelines',
+    summary: 'Where one timeline stands',
+    role: 'read',
+    answer: {
+      ...shapes.head,
+      properties: { ...shapes.head.properties, kind: { type: 'string', nullable: true }, summary: shapes.any },
+    },
+    async call(call) {
+      const head = await call.head()
+      const { shown } = await describeTimeline(call.engine, head)
+      const isReached = (id: string) => mayReach(call.principal, id)
+      const relatives = { lineage: shown.lineage.filter(isReached), forks: shown.forks.filter(isReached) }
+      return hideRelatives(call.principal, { ...shown, ...relatives })
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/card',
+    id: 'recoveryCard',
+    tag: 'timelines',
+    summary: 'The recovery card: what is captured, and what it would cost to come back',
+    role: 'read',
+    answer: shapes.answer({ coordinate: shapes.coordinate, status: shapes.text, checkpoints: shapes.count }),
+    async call(call) {
+      const card = await call.engine.card((await call.head()).timeline)
+      return { ...card, lineage: card.lineage.filter((id) => mayReach(call.principal, id)) }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/state',
+    id: 'stateAt',
+    tag: 'timelines',
+    summary: 'State as of a sequence, or of the head',
+    role: 'read',
+    query: { seq: shapes.seq },
+    answer: shapes.answer({ coordinate: shapes.coordinate, state: shapes.any }),
+    async call(call) {
+      const { timeline, seq } = await call.head()
+      return await stateAt(call.engine, { timeline, seq: call.query.number('seq') ?? seq })
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/diff',
+    id: 'diffStates',
+    tag: 'timelines',
+    summary: 'What changed between two sequences, or to another timeline',
+    role: 'read',
+    query: {
+      from: { type: 'integer', minimum: 0, isRequired: true, description: 'a sequence of this timeline' },
+      to: { type: 'integer', minimum: 0, description: 'a sequence; the head if left out' },
+      other: { ...shapes.text, description: 'the timeline of `to`, if it is another one' },
+    },
+    answer: shapes.answer({ before: shapes.coordinate, after: shapes.coordinate, changes: shapes.list(shapes.any) }),
+    async call(call) {
+      const head = await call.head()
+      const from = call.query.number('from')!
+      const other = call.query.text('other')
+      const there = other === undefined ? head : await reached(call.engine, call.principal, other)
+      const [before, after] = await Promise.all([
+        stateAt(call.engine, { timeline: head.timeline, seq: from }),
+        stateAt(call.engine, { timeline: there.timeline, seq: call.query.number('to') ?? there.seq }),
+      ])
+      const changes = differences(before.state, after.state)
+      return { before: before.coordinate, after: after.coordinate, changes }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/history',
+    id: 'readHistory',
+    tag: 'timelines',
+    summary: 'Entries, checked against the digest chain as they are read, page by page',
+    role: 'read',
+    query: {
+      after: { type: 'integer', minimum: 0, description: 'entries after this sequence, oldest first' },
+      before: { type: 'integer', minimum: 1, description: 'entries before this sequence, newest first' },
+      type: { ...shapes.text, description: 'only entries of this type' },
+      limit: shapes.limit(pageMax),
+    },
+    answer: shapes.answer({
+      entries: shapes.list(shapes.entry),
+      next: {
+        type: 'integer',
+        nullable: true,
+        description: 'give it as `after` or `before` to go on; null at the end',
+      },
+      coordinate: shapes.coordinate,
+    }),
+    call: readHistory,
+  },
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/checkpoints',
+    id: 'listCheckpoints',
+    tag: 'timelines',
+    summary: 'Its catalog of checkpoints and savepoints, newest first',
+    role: 'read',
+    answer: shapes.answer({ checkpoints: shapes.list(shapes.answer({ id: shapes.text, seq: shapes.count })) }),
+    async call(call) {
+      const { timeline } = await call.head()
+      return { checkpoints: (await call.engine.checkpoints(timeline)).map(shownCheckpoint) }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/effects',
+    id: 'listEffects',
+    tag: 'timelines',
+    summary: 'What it did to the outside, and what is in doubt',
+    role: 'read',
+    query: { open: { type: 'boolean', description: 'only those without an outcome' } },
+    answer: shapes.answer({ effects: shapes.list(shapes.answer({ id: shapes.text, name: shapes.text })) }),
+    async call(call) {
+      const effects = await call.engine.effectsOf((await call.head()).timeline)
+      return { effects: call.query.flag('open') ? effects.filter(({ outcome }) => outcome === null) : effects }
+    },
+  },
+]
+
+async function listTimelines({ engine, principal, query }: Call) {
+  const prefix = query.text('prefix')
+  const [status, owner, parent] = [query.text('status'), query.text('owner'), query.text('parent')]
+  const asked = {
+    ...(status !== undefined && { status }),
+    ...(owner !== undefined && { owner: owner as NonNullable<TimelineQuery['owner']> }),
+    ...(parent !== undefined && { parent: parent as NonNullable<TimelineQuery['parent']> }),
+    ...common(query),
+  }
+  const scopes = scopesFor(principal, prefix ?? '')
+  const queries = scopes.map((scope) => ({ ...asked, ...(scope !== '' && { prefix: scope }) }))
+  const { heads, next } = await listPage(engine, queries, query.text('after'), query.number('limit') ?? 100)
+  // What the store notes about itself is shown to those who ask for it.
+  const shown = prefix === undefined ? heads.filter(({ timeline }) => !isOfStore(timeline)) : heads
+  return { timelines: shown.map((head) => hideRelatives(principal, shownHead(head))), next }
+}
+
+async function listRuns({ engine, principal, query }: Call) {
+  const kinds = hostOf(engine)
+    .models.all()
+    .filter((model) => model.name === null && model.unfinished !== undefined)
+    .filter((model) => query.text('kind') === undefined || model.kind === query.text('kind'))
+  const withSummary = query.flag('summary')
+  const limit = Math.min(query.number('limit') ?? 100, withSummary ? summariesMax : pageMax)
+  const queries = kinds.flatMap((kind) => {
+    const name = query.text('name')
+    const statuses = statusesOf(kind, query)
+    return scopesFor(principal, name === undefined ? kind.scope : kind.scope + name).flatMap((prefix) =>
+      statuses.map((status) => ({ prefix, ...(status !== null && { status }), ...common(query) })),
+    )
+  })
+  const { heads, next } = await listPage(engine, queries, query.text('after'), limit)
+  const runs = await Promise.all(
+    heads.map(async (head) => {
+      const kind = hostOf(engine).models.find(head.timeline)
+      const isUnfinished = kind?.unfinished?.includes(head.status) ?? false
+      const more = withSummary ? { summary: (await describeTimeline(engine, head)).shown.summary } : {}
+      return hideRelatives(principal, { kind: kind?.kind ?? null, isUnfinished, ...shownHead(head), ...more })
+    }),
+  )
+  return { runs, next }
+}
+
+/** Null: whatever its status is. */
+function statusesOf(kind: Model, query: Call['query']): readonly (string | null)[] {
+  const named = query.list('status')
+  if (!query.flag('unfinished')) return named.length > 0 ? named : [null]
+  const unfinished = kind.unfinished ?? []
+  return named.length > 0 ? unfinished.filter((status) => named.includes(status)) : unfinished
+}
+
+function common(query: Call['query']): Pick<TimelineQuery, 'queue' | 'attributes'> {
+  const queue = query.text('queue')
+  const attributes = query.list('attribute')
+  return {
+    ...(queue !== undefined && { queue }),
+    ...(attributes.length > 0 && { attributes: Object.fromEntries(attributes.map(attributeOf)) }),
+  }
+}
+
+function attributeOf(pair: string): [string, Attribute] {
+  const at = pair.indexOf('=')
+  if (at < 1) throw new RepriseError('INVALID_ARGUMENT', 'attribute must be KEY=VALUE', {})
+  const value = pair.slice(at + 1)
+  if (value === 'true' || value === 'false') return [pair.slice(0, at), value === 'true']
+  return [pair.slice(0, at), /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value]
+}
+
+async function readHistory(call: Call) {
+  const { engine, query } = call
+  const head = await call.head()
+  const { timeline, seq, epoch, digest } = head
+  const limit = query.number('limit') ?? 100
+  const [after, before, type] = [query.number('after'), query.number('before'), query.text('type')]
+  if (after !== undefined && before !== undefined) {
+    throw new RepriseError('INVALID_ARGUMENT', 'after and before do not go together', {})
+  }
+  const coordinate = { timeline, seq, epoch, digest: Buffer.from(digest).toString('hex') }
+  const entries: ReturnType<typeof shownEntry>[] = []
+  if (before !== undefined) {
+    const floor = floorOf(await lineageOf(hostOf(engine).kernel, head)).seq
+    const top = Math.min(before, seq + 1)
+    const from = Math.max(floor, top - 1 - limit)
+    for await (const entry of from < seq ? entriesAfter(engine, head, from) : []) {
+      if (entry.seq >= top) break
+      if (type === undefined || entry.type === type) entries.push(shownEntry(entry))
+    }
+    return { entries: entries.reverse(), next: from > floor ? from + 1 : null, coordinate }
+  }
+  let last = after ?? 0
+  for await (const entry of entriesAfter(engine, head, last)) {
+    if (entries.length === limit) return { entries, next: last, coordinate }
+    if (type === undefined || entry.type === type) entries.push(shownEntry(entry))
+    last = entry.seq
+  }
+  return { entries, next: null, coordinate }
+}

@@ -1,0 +1,320 @@
+// serve: a handler from Request to Response, for any server that speaks these. It looks at size, host and origin first, then at
+// who asks, then at what is asked, and only then does anything.
+
+import { Hono } from 'hono'
+import { RepriseError } from '../core/errors.ts'
+import { hostOf } from '../engine/host.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { plain } from '../operations/json.ts'
+import { declareAll, declareKinds } from '../operations/models.ts'
+import { packageVersion } from '../operations/package.ts'
+import { Access, type AccessToken, cookieName, mayDo, type Principal } from './access.ts'
+import { Answers } from './answers.ts'
+import { checkSize, Doors, secured } from './guard.ts'
+import { defaultServerLimits, type ServerLimits } from './limits.ts'
+import { Metrics } from './metrics.ts'
+import { documentOf } from './openapi.ts'
+import { problemOf, problemResponse } from './problem.ts'
+import { reached } from './reach.ts'
+import { bodyOf, keyOf, matchPath, queryOf } from './request.ts'
+import type { Call, Route, ServerParts } from './route.ts'
+import { routes } from './routes/index.ts'
+import { Sidecars } from './sidecar/sidecars.ts'
+
+export interface ServeOptions {
+  /** Who may do what. Left out only with `authorize`. */
+  readonly tokens?: readonly AccessToken[]
+  /** In place of tokens, for a handler inside an application that knows its users: who asks, or null for nobody. */
+  readonly authorize?: (request: Request) => Principal | null | Promise<Principal | null>
+  /** Every caller may only look, whatever its role. */
+  readonly readOnly?: boolean
+  /** Where a proxy shows it: 'https://reprise.example.com'. Loopback names are always answered. */
+  readonly origins?: readonly string[]
+  /** Where the handler is mounted: '/reprise'. */
+  readonly basePath?: string
+  /** Definitions whose state and handlers are to be asked: workflows, timelines, aggregates, … */
+  readonly definitions?: readonly unknown[]
+  readonly limits?: Partial<ServerLimits>
+}
+
+export interface Server {
+  (request: Request): Promise<Response>
+  /** A path that lets one browser in, once, within ten minutes, as the token of this name. */
+  link(name: string): string
+  /** Lets go of what clients had open. The engine stays open: it is its owner's. */
+  close(): Promise<void>
+}
+
+/** @example const handler = serve(rp, { tokens: [{ name: 'me', token, role: 'write' }] }) */
+export function serve(engine: Reprise, options: ServeOptions): Server {
+  const { tokens, authorize, readOnly = false, basePath = '' } = options
+  if ((tokens === undefined) === (authorize === undefined)) {
+    throw new RepriseError('INVALID_ARGUMENT', 'give tokens, or authorize: a server without either would be open', {})
+  }
+  if (basePath !== '' && !/^(?:\/[\w.-]+)+$/.test(basePath)) {
+    throw new RepriseError('INVALID_ARGUMENT', "basePath must be like '/reprise'", {})
+  }
+  const limits: ServerLimits = { ...defaultServerLimits, ...options.limits }
+  const { kernel } = hostOf(engine)
+  const now = () => kernel.clock.now()
+  const parts: ServerParts = {
+    limits,
+    access: tokens ? new Access(tokens, readOnly, now) : null,
+    metrics: new Metrics(engine.events, now),
+    sidecars: new Sidecars(engine, limits.openTimelines),
+    definitions: options.definitions ?? [],
+    basePath,
+    readOnly,
+    document: () => documentOf(routes, packageVersion(), basePath),
+  }
+  const running = new RunningServer(engine, parts, new Doors(options.origins ?? []), authorize ?? null)
+  const handle = (request: Request) => running.answer(request)
+  return Object.assign(handle, {
+    link: (name: string) => {
+      if (!parts.access) throw new RepriseError('INVALID_ARGUMENT', 'links need tokens', {})
+      return `${basePath}/login/${parts.access.link(name).code}`
+    },
+    close: () => running.close(),
+  })
+}
+
+interface Caller {
+  readonly principal: Principal
+  readonly isBrowser: boolean
+}
+
+/** Before anybody is known: for routes that anybody may ask. */
+const nobody: Principal = { name: 'nobody', role: 'read', scopes: [] }
+
+class RunningServer {
+  readonly #engine: Reprise
+  readonly #parts: ServerParts
+  readonly #doors: Doors
+  readonly #authorize: ServeOptions['authorize'] | null
+  readonly #answers: Answers
+  readonly #app: Hono
+  #known: Promise<void> | null = null
+  #busy = 0
+  #streams = 0
+
+  constructor(engine: Reprise, parts: ServerParts, doors: Doors, authorize: ServeOptions['authorize'] | null) {
+    this.#engine = engine
+    this.#parts = parts
+    this.#doors = doors
+    this.#authorize = authorize
+    this.#answers = new Answers(engine, parts.limits.answersMs)
+    this.#app = this.#router()
+  }
+
+  async answer(request: Request): Promise<Response> {
+    let isScoped = true
+    try {
+      checkSize(request, this.#parts.limits)
+      const path = new URL(request.url).pathname
+      // A probe knows no name of ours, and learns nothing.
+      const isProbe = ['/healthz', '/readyz'].some((probe) => path === this.#parts.basePath + probe)
+      if (!isProbe) this.#doors.check(request)
+      this.#known ??= this.#declare()
+      await this.#known
+      const caller = isProbe ? null : await this.#identify(request)
+      if (caller?.isBrowser) this.#doors.checkBrowser(request)
+      isScoped = caller?.principal.scopes !== null
+      return secured(await this.#app.fetch(request, { caller, isScoped }))
+    } catch (error) {
+      return secured(problemResponse(problemOf(error, this.#parts.basePath, isScoped)))
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#parts.metrics.close()
+    await this.#parts.sidecars.close()
+  }
+
+  async #declare(): Promise<void> {
+    await declareKinds(this.#engine)
+    declareAll(this.#engine, this.#parts.definitions)
+  }
+
+  async #identify(request: Request): Promise<Caller | null> {
+    if (!this.#authorize) return this.#parts.access!.identify(request)
+    const principal = await this.#authorize(request)
+    if (!principal) return null
+    const role = this.#parts.readOnly ? 'read' : principal.role
+    // Whether it was a cookie, only its host knows: then it counts as a browser.
+    return { principal: { ...principal, role }, isBrowser: request.headers.get('authorization') === null }
+  }
+
+  #router(): Hono {
+    const app = new Hono({ strict: true })
+    const { basePath } = this.#parts
+    for (const route of routes) {
+      const path = basePath + route.path.replaceAll(/\{(\w+)\}/g, ':$1')
+      app.on(route.method, path, async (c) => {
+        const { caller, isScoped } = c.env as { readonly caller: Caller | null; readonly isScoped: boolean }
+        return await this.#measured(route, () => this.#call(route, c.req.raw, caller), isScoped)
+      })
+    }
+    app.get(`${basePath}/login/:code`, (c) => this.#login(c.req.param('code'), c.req.raw))
+    app.notFound((c) => {
+      const { caller, isScoped } = c.env as { readonly caller: Caller | null; readonly isScoped: boolean }
+      const error = caller
+        ? new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
+        : unauthenticated()
+      return problemResponse(problemOf(error, basePath, isScoped))
+    })
+    return app
+  }
+
+  async #measured(route: Route, work: () => Promise<Response>, isScoped: boolean): Promise<Response> {
+    const { metrics, basePath } = this.#parts
+    const { clock } = hostOf(this.#engine).kernel
+    const startedAt = clock.elapsed()
+    const response = await work().catch((error) => problemResponse(problemOf(error, basePath, isScoped)))
+    metrics.add('reprise_http_requests_total', 1, { route: route.id, status: String(response.status) })
+    if (!route.isStream) metrics.observe('reprise_http_request_seconds', (clock.elapsed() - startedAt) / 1000)
+    return response
+  }
+
+  async #call(route: Route, request: Request, caller: Caller | null): Promise<Response> {
+    if (route.role !== null && !caller) throw unauthenticated()
+    const principal = caller?.principal ?? nobody
+    if (route.role !== null && !mayDo(principal, route.role)) {
+      throw new RepriseError(
+        'FORBIDDEN',
+        `${route.id} needs the role ${route.role}, and ${principal.name} has ${principal.role}`,
+        {},
+      )
+    }
+    if (route.isWhole && principal.scopes !== null) {
+      throw new RepriseError('FORBIDDEN', `${route.id} needs a token that reaches the whole store`, {})
+    }
+    return await (route.isStream ? this.#stream(route, request, principal) : this.#bounded(route, request, principal))
+  }
+
+  /** A place is given back when the work is over, also if the client was told earlier that it takes too long. */
+  async #bounded(route: Route, request: Request, principal: Principal): Promise<Response> {
+    const { limits } = this.#parts
+    if (this.#busy >= limits.concurrency) {
+      throw new RepriseError('OVERLOADED', `${limits.concurrency} requests are at work already`, {})
+    }
+    this.#busy += 1
+    const work = this.#work(route, request, principal).finally(() => {
+      this.#busy -= 1
+    })
+    const allowedMs = limits.requestMs * (route.isLong ? 10 : 1)
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<never>((_, reject) => {
+      const error = new RepriseError(
+        'TIMEOUT',
+        `${route.id} took longer than ${allowedMs} ms; it may still be done`,
+        {},
+      )
+      timer = setTimeout(() => reject(error), allowedMs)
+    })
+    try {
+      return await Promise.race([work, late])
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  async #work(route: Route, request: Request, principal: Principal): Promise<Response> {
+    const { call, raw } = await this.#prepare(route, request, principal)
+    const { status = 200 } = route
+    const act = async () => await route.call(call)
+    if (route.once === 'answer' && call.key !== undefined) {
+      const { pathname, search } = new URL(request.url)
+      const what = `${request.method} ${pathname}${search}\n${Buffer.from(raw).toString('base64')}`
+      const { json, isAgain } = await this.#answers.once({ principal: principal.name, key: call.key, what }, act)
+      return jsonResponse(json, status, isAgain ? { 'idempotency-replayed': 'true' } : {})
+    }
+    const answer = await act()
+    if (answer instanceof Response) return answer
+    if (route.answerType !== undefined) {
+      return new Response(String(answer), { status, headers: { 'content-type': route.answerType } })
+    }
+    return jsonResponse(JSON.stringify(answer ?? null, plain), status)
+  }
+
+  async #stream(route: Route, request: Request, principal: Principal): Promise<Response> {
+    const { limits, metrics } = this.#parts
+    if (this.#streams >= limits.streams) {
+      throw new RepriseError('OVERLOADED', `${limits.streams} clients follow the feed already`, {})
+    }
+    this.#streams += 1
+    metrics.set('reprise_http_streams', this.#streams)
+    let isOver = false
+    const over = () => {
+      if (isOver) return
+      isOver = true
+      this.#streams -= 1
+      metrics.set('reprise_http_streams', this.#streams)
+    }
+    try {
+      const { call } = await this.#prepare(route, request, principal)
+      const response = (await route.call(call)) as Response
+      return new Response(watched(response.body!, over), response)
+    } catch (error) {
+      over()
+      throw error
+    }
+  }
+
+  async #prepare(
+    route: Route,
+    request: Request,
+    principal: Principal,
+  ): Promise<{ readonly call: Call; readonly raw: Uint8Array }> {
+    const engine = this.#engine
+    const { pathname, searchParams } = new URL(request.url)
+    // Read from the address itself: a router may have decoded a slash that is part of an id.
+    const params = matchPath(this.#parts.basePath + route.path, pathname)
+    if (!params) throw new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
+    const query = queryOf(route, searchParams)
+    const key = keyOf(route, request)
+    const { body, bytes, raw } = await bodyOf(route, request, this.#parts.limits)
+    const head = () => reached(engine, principal, params.timeline!)
+    const { signal } = request
+    return {
+      raw,
+      call: { engine, server: this.#parts, principal, request, params, query, body, bytes, key, signal, head },
+    }
+  }
+
+  #login(code: string, request: Request): Response {
+    const { access, basePath } = this.#parts
+    const session = access?.redeem(code)
+    if (!session) {
+      const what = 'this link was used already, or is too old: ask for a new one'
+      return problemResponse(problemOf(new RepriseError('UNAUTHENTICATED', what, {}), basePath, true))
+    }
+    const secure = this.#doors.isHttps(request) ? '; Secure' : ''
+    const cookie = `${cookieName}=${session.cookie}; Path=${basePath || '/'}; Max-Age=${session.maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`
+    return new Response(null, { status: 303, headers: { location: `${basePath}/v1`, 'set-cookie': cookie } })
+  }
+}
+
+function jsonResponse(json: string, status: number, headers: Readonly<Record<string, string>> = {}): Response {
+  return new Response(json, { status, headers: { 'content-type': 'application/json', ...headers } })
+}
+
+function unauthenticated(): RepriseError {
+  return new RepriseError('UNAUTHENTICATED', 'a token is needed', {})
+}
+
+/** The same bytes, and a word when it is over, whoever ended it. */
+function watched(body: ReadableStream<Uint8Array>, over: () => void): ReadableStream<Uint8Array> {
+  const reader = body.getReader()
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await reader.read()
+      if (!done) return controller.enqueue(value)
+      over()
+      controller.close()
+    },
+    async cancel(reason) {
+      over()
+      await reader.cancel(reason)
+    },
+  })
+}

@@ -1,0 +1,78 @@
+// The shapes that several routes answer with or take, for the document and the checks.
+
+import type { QuerySchema } from './route.ts'
+import type { Schema } from './schema.ts'
+
+export const any: Schema = {}
+export const text: Schema = { type: 'string', maxLength: 2048 }
+export const count: Schema = { type: 'integer', minimum: 0 }
+export const millis: Schema = { type: 'integer', description: 'milliseconds since 1970' }
+export const reason: Schema = { type: 'string', maxLength: 2048, description: 'why, for the record' }
+export const by: Schema = {
+  type: 'string',
+  maxLength: 128,
+  description: 'who says so; the name of the token if left out',
+}
+
+export function object(properties: Readonly<Record<string, Schema>>, required: readonly string[] = []): Schema {
+  return { type: 'object', properties, required, additionalProperties: false }
+}
+
+/** An answer: it has these, and may have more in a later version. */
+export function answer(properties: Readonly<Record<string, Schema>>): Schema {
+  return { type: 'object', properties, required: Object.keys(properties) }
+}
+
+export function list(items: Schema): Schema {
+  return { type: 'array', items }
+}
+
+export const coordinate: Schema = answer({ timeline: text, seq: count, epoch: count, digest: text })
+
+export const head: Schema = answer({
+  timeline: text,
+  status: text,
+  seq: count,
+  epoch: count,
+  digest: text,
+  owner: { type: 'string', nullable: true },
+  isOwnerAlive: { type: 'boolean' },
+  floor: count,
+  base: { type: 'object', nullable: true },
+  queue: { type: 'string', nullable: true },
+  priority: { type: 'integer' },
+  wakeup: { type: 'integer', nullable: true },
+  mail: count,
+  attributes: { type: 'object' },
+  createdAt: millis,
+  updatedAt: millis,
+})
+
+export const entry: Schema = {
+  type: 'object',
+  properties: { seq: count, epoch: count, type: text, version: count, time: millis, key: text, data: any },
+  required: ['seq', 'epoch', 'type', 'version', 'time'],
+}
+
+export const nextId: Schema = {
+  type: 'string',
+  nullable: true,
+  description: 'give it as `after` to go on; null at the end',
+}
+
+export const problem: Schema = answer({
+  type: text,
+  title: text,
+  status: { type: 'integer' },
+  detail: { type: 'string' },
+  code: text,
+  remedy: { type: 'string', enum: ['retry', 'reload', 'fix', 'stop'] },
+  hint: { type: 'string' },
+  data: { type: 'object' },
+})
+
+export function limit(max: number): QuerySchema {
+  return { type: 'integer', minimum: 1, maximum: max, default: 100, description: 'how many on one page' }
+}
+
+export const seq: QuerySchema = { type: 'integer', minimum: 0, description: 'a sequence; the head if left out' }

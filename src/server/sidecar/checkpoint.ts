@@ -1,0 +1,131 @@
+// Checkpoints of programs in other languages: what a program captured, put with the sequence that it reflects and given back
+// with it. The dedupe keys up to there go along, so that opening the timeline again reads only what came after.
+
+import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { ManifestRecord } from '../../core/ports.ts'
+import { publishParts } from '../../engine/checkpoint/savepoint.ts'
+import { refusalError } from '../../engine/commit/writer.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
+import { newOperation } from '../../engine/kernel.ts'
+import { recover } from '../../engine/recovery/recover.ts'
+import { retryWithFreshHead } from '../../engine/recovery/retry-with-fresh-head.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { existing, locate } from '../../engine/tools/fork.ts'
+import { foldOf, type Put, sidecarFold } from './fold.ts'
+
+const attemptsMax = 10
+
+export interface PutRequest {
+  readonly seq: number
+  /** Of history up to there: another branch is refused with NOT_ON_BRANCH. */
+  readonly digest?: string
+  readonly epoch?: number
+  /** How many of these stay; older ones go. */
+  readonly keep: number
+  /** Asked again with the same one, it is put once. */
+  readonly id?: string
+}
+
+export interface PutCheckpoint {
+  readonly id: string
+  readonly coordinate: Coordinate
+  readonly bytes: number
+}
+
+export async function putCheckpoint(
+  engine: Reprise,
+  timeline: TimelineId,
+  put: Put,
+  request: PutRequest,
+): Promise<PutCheckpoint> {
+  if (foldOf(engine, timeline) !== sidecarFold) {
+    const what = `the state of ${timeline} is folded by its definition, which takes its checkpoints itself`
+    throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
+  }
+  const known = await find(engine, timeline, request.id)
+  if (known) return known
+  for (let attempt = 1; ; attempt++) {
+    try {
+      const made = await publish(engine, timeline, put, request)
+      await dropOlder(hostOf(engine), timeline, request.keep)
+      return made
+    } catch (error) {
+      // Without a lease others may write in between, under an epoch of theirs: what was captured is still so.
+      if (!isReprise(error, 'FENCED') || request.epoch !== undefined || attempt >= attemptsMax) throw error
+    }
+  }
+}
+
+async function publish(
+  engine: Reprise,
+  timeline: TimelineId,
+  put: Put,
+  { seq, digest, epoch, id }: PutRequest,
+): Promise<PutCheckpoint> {
+  const { kernel } = hostOf(engine)
+  const { head, point, state } = await retryWithFreshHead(async () => {
+    const where = digest === undefined ? { timeline, seq } : { timeline, seq, epoch: epoch ?? 0, digest }
+    const located = await locate(kernel, where)
+    if (located.head.timeline !== timeline) {
+      throw new RepriseError('NOT_ON_BRANCH', `${timeline}@${seq} was rolled back`, { timeline, seq })
+    }
+    const recovered = await recover(kernel, located.head, sidecarFold, { to: located.point.seq })
+    return { ...located, state: recovered.state }
+  })
+  if (epoch !== undefined && head.epoch !== epoch) {
+    throw new RepriseError('FENCED', `${timeline} is at epoch ${head.epoch}, not ${epoch}`, { timeline, epoch })
+  }
+  const parts = { ...state.parts(), value: put }
+  const { label: _, ...made } = await publishParts(kernel, { head, point }, parts, {
+    foldVersion: sidecarFold.version,
+    trigger: 'put',
+    pin: false,
+    ...(id !== undefined && { id }),
+  })
+  return made
+}
+
+export interface GotCheckpoint {
+  readonly id: string
+  readonly coordinate: Coordinate
+  readonly createdAt: number
+  readonly put: Put
+}
+
+/** The newest at or below a sequence that is whole: a damaged one is passed over. NOT_FOUND if there is none. */
+export async function getCheckpoint(engine: Reprise, timeline: TimelineId, seq?: number): Promise<GotCheckpoint> {
+  const { kernel } = hostOf(engine)
+  return await retryWithFreshHead(async () => {
+    const { head, point } = await locate(kernel, { timeline, seq: seq ?? (await existing(kernel, timeline)).seq })
+    const { state, report } = await recover(kernel, head, sidecarFold, { to: point.seq })
+    const record = (await kernel.store.checkpoints(timeline)).find(({ id }) => id === report.checkpoint?.id)
+    if (!record || state.value === null) {
+      throw new RepriseError('NOT_FOUND', `${timeline} has no checkpoint`, { timeline })
+    }
+    return { id: record.id, coordinate: coordinateOf(timeline, record), createdAt: record.createdAt, put: state.value }
+  })
+}
+
+async function find(engine: Reprise, timeline: TimelineId, id: string | undefined): Promise<PutCheckpoint | null> {
+  if (id === undefined) return null
+  const record = (await hostOf(engine).kernel.store.checkpoints(timeline)).find((each) => each.id === id)
+  return record ? { id, coordinate: coordinateOf(timeline, record), bytes: record.totalBytes } : null
+}
+
+function coordinateOf(timeline: string, { seq, epoch, digest }: ManifestRecord): Coordinate {
+  return { timeline, seq, epoch, digest: toHex(digest) }
+}
+
+async function dropOlder({ kernel }: Host, timeline: TimelineId, keep: number): Promise<void> {
+  const { epoch } = await existing(kernel, timeline)
+  const own = (await kernel.store.checkpoints(timeline)).filter(({ foldVersion, isPinned }) => {
+    return foldVersion === sidecarFold.version && !isPinned
+  })
+  const drop = own.slice(keep).map(({ id }) => id)
+  if (drop.length === 0) return
+  const commit = { operation: newOperation(kernel.random), guard: { timeline, epoch }, drop }
+  const outcome = await kernel.committer.submit(commit)
+  // Somebody else wrote, or needs one of them: the next put drops it.
+  if (!outcome.ok && outcome.code !== 'FENCED' && outcome.code !== 'PINNED') throw refusalError(timeline, outcome)
+}

@@ -1,0 +1,118 @@
+// A lease: this process owns a timeline on behalf of one client, for as long as that client comes back. The epoch is the
+// fencing token: whoever writes names it, and one that is no longer current is refused, here and in the store.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { hostOf } from '../../engine/host.ts'
+import { leaseMark, noLease } from '../../engine/leased.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { type Appended, type AppendRequest, appendOnce, entriesOf } from './append.ts'
+import { foldOf } from './fold.ts'
+
+export interface LeaseView {
+  readonly timeline: string
+  readonly epoch: number
+  readonly seq: number
+  readonly digest: string
+  readonly holder: string
+  /** By this server's clock: without a sign of life until then, others may have it. */
+  readonly until: number
+}
+
+export interface LeaseRequest {
+  readonly holder: string
+  readonly ttlMs: number
+  /** Also from a live holder, whose further writes are refused. */
+  readonly takeover: boolean
+  /** How long to wait for a live owner elsewhere to let go. */
+  readonly waitMs: number
+}
+
+export class Lease {
+  readonly holder: string
+  readonly epoch: number
+  readonly #open: OpenTimeline<unknown>
+  readonly #onOver: () => void
+  readonly #ttlMs: number
+  #until = 0
+  #timer: NodeJS.Timeout | undefined
+  #turn: Promise<unknown> = Promise.resolve()
+
+  private constructor(open: OpenTimeline<unknown>, { holder, ttlMs }: LeaseRequest, onOver: () => void) {
+    this.#open = open
+    this.epoch = open.epoch
+    this.holder = holder
+    this.#ttlMs = ttlMs
+    this.#onOver = onOver
+    this.renew()
+  }
+
+  static async take(engine: Reprise, id: TimelineId, request: LeaseRequest, onOver: () => void): Promise<Lease> {
+    const { takeover, waitMs } = request
+    const open = await hostOf(engine).openTimeline(id, foldOf(engine, id), { takeover, wait: waitMs })
+    // Those who write it in turns, here or in another process, must not take it for one that is free between two writes.
+    await open.write([], { attributes: leaseMark(open.epoch, request.holder) }).catch(async (error) => {
+      await open.shut().catch(() => undefined)
+      throw error
+    })
+    return new Lease(open, request, onOver)
+  }
+
+  get view(): LeaseView {
+    const { timeline, epoch, seq, digest } = this.#open.coordinate
+    return { timeline, epoch, seq, digest, holder: this.holder, until: this.#until }
+  }
+
+  /** Another took it over, or this process was declared dead. */
+  get isLost(): boolean {
+    return this.#open.broken !== null || this.#open.closing !== null
+  }
+
+  /** Refuses an epoch that is not the one of this lease. */
+  check(epoch: number): void {
+    const { timeline } = this.#open.coordinate
+    if (epoch === this.epoch && !this.isLost) return
+    const what = `the epoch ${epoch} of ${timeline} is over: take a new lease`
+    throw new RepriseError('FENCED', what, { timeline, epoch })
+  }
+
+  renew(ttlMs = this.#ttlMs): LeaseView {
+    clearTimeout(this.#timer)
+    this.#until = Date.now() + ttlMs
+    this.#timer = setTimeout(() => void this.end().catch(() => undefined), ttlMs)
+    this.#timer.unref()
+    return this.view
+  }
+
+  /** One after another: what is expected is what the one before left. */
+  append(request: AppendRequest): Promise<Appended> {
+    const next = this.#turn.then(async () => {
+      const open = this.#open
+      const { expect, signal } = request
+      const write = async () => {
+        if (expect !== undefined && expect !== open.seq) {
+          const what = `${open.id} is at ${open.seq}, not at ${expect}`
+          throw new RepriseError('CONFLICT', what, { timeline: open.id, seq: open.seq, expect })
+        }
+        return await open.write(entriesOf(request), signal ? { signal } : undefined)
+      }
+      return await appendOnce(
+        request,
+        () => open,
+        write,
+        async () => undefined,
+      )
+    })
+    this.#turn = next.catch(() => undefined)
+    return next
+  }
+
+  /** After what is under way. Free for others at once. */
+  async end(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#onOver()
+    await this.#turn
+    await this.#open.shut({ attributes: noLease })
+  }
+}

@@ -1,0 +1,176 @@
+// The timelines that clients write through this server: leased to one client, or written in turns with whoever else writes
+// them. How many are open has a bound; the one that was used longest ago is let go.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
+import { TurnWriter } from '../../engine/commit/turn-writer.ts'
+import { hostOf } from '../../engine/host.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { type Appended, type AppendRequest, appendOnce, entriesOf } from './append.ts'
+import { foldOf } from './fold.ts'
+import { Lease, type LeaseRequest, type LeaseView } from './lease.ts'
+
+const turnWaitMs = 20_000
+
+interface Shared {
+  readonly opening: Promise<{ readonly turns: TurnTimeline<unknown>; readonly writer: TurnWriter<unknown> }>
+  busy: number
+}
+
+export class Sidecars {
+  readonly #engine: Reprise
+  readonly #openMax: number
+  readonly #leases = new Map<string, Lease>()
+  /** In the order of their last use. */
+  readonly #shared = new Map<string, Shared>()
+  /** Who takes or lets go of a timeline does it alone. */
+  readonly #turns = new Map<string, Promise<unknown>>()
+
+  constructor(engine: Reprise, openMax: number) {
+    this.#engine = engine
+    this.#openMax = openMax
+  }
+
+  /** With the epoch of a lease, or without where nobody has one. */
+  async append(id: TimelineId, request: AppendRequest, epoch: number | undefined): Promise<Appended> {
+    const lease = this.#lease(id)
+    if (epoch !== undefined) {
+      if (!lease) throw fenced(id, epoch)
+      lease.check(epoch)
+      lease.renew()
+      return await lease.append(request)
+    }
+    if (lease) throw owned(id, lease)
+    // What cannot be written is refused before anything is opened.
+    const entries = entriesOf(request)
+    return await this.#inTurns(id, async ({ turns, writer }) => {
+      const { expect, signal } = request
+      return await appendOnce(
+        request,
+        () => turns.open,
+        () => writer.append(entries, { expect, signal }),
+        () => writer.inTurn(() => turns.refresh()),
+      )
+    })
+  }
+
+  async lease(id: TimelineId, request: LeaseRequest): Promise<LeaseView> {
+    return await this.#alone(id, async () => {
+      const held = this.#lease(id)
+      if (held && !request.takeover) throw owned(id, held)
+      if (!held && this.#leases.size >= this.#openMax) throw full(this.#openMax)
+      foldOf(this.#engine, id)
+      await held?.end()
+      await this.#letGo(id)
+      const lease = await Lease.take(this.#engine, id, request, () => {
+        if (this.#leases.get(id) === lease) this.#leases.delete(id)
+      })
+      this.#leases.set(id, lease)
+      return lease.view
+    })
+  }
+
+  renew(id: TimelineId, epoch: number, ttlMs: number | undefined): LeaseView {
+    const lease = this.#lease(id)
+    if (!lease) throw fenced(id, epoch)
+    lease.check(epoch)
+    return lease.renew(ttlMs)
+  }
+
+  async release(id: TimelineId, epoch: number): Promise<void> {
+    await this.#alone(id, async () => {
+      const lease = this.#lease(id)
+      if (!lease) throw fenced(id, epoch)
+      lease.check(epoch)
+      await lease.end()
+    })
+  }
+
+  /** For a write beside the entries: FENCED with a stale epoch, OWNED without one where there is a lease. */
+  check(id: TimelineId, epoch: number | undefined): void {
+    const lease = this.#lease(id)
+    if (epoch === undefined) {
+      if (lease) throw owned(id, lease)
+      return
+    }
+    if (!lease) throw fenced(id, epoch)
+    lease.check(epoch)
+    lease.renew()
+  }
+
+  async close(): Promise<void> {
+    await Promise.allSettled([...this.#leases.values()].map((lease) => lease.end()))
+    await Promise.allSettled([...this.#shared.keys()].map((id) => this.#letGo(id)))
+  }
+
+  #lease(id: string): Lease | null {
+    const lease = this.#leases.get(id)
+    if (lease?.isLost) this.#leases.delete(id)
+    return lease && !lease.isLost ? lease : null
+  }
+
+  async #inTurns<T>(id: TimelineId, work: (open: Awaited<Shared['opening']>) => Promise<T>): Promise<T> {
+    const shared = this.#shared.get(id) ?? this.#share(id)
+    this.#shared.delete(id)
+    this.#shared.set(id, shared)
+    shared.busy += 1
+    try {
+      return await work(await shared.opening)
+    } finally {
+      shared.busy -= 1
+      void this.#trim()
+    }
+  }
+
+  #share(id: TimelineId): Shared {
+    const open = async () => {
+      const turns = await hostOf(this.#engine).openTurns(id, foldOf(this.#engine, id))
+      return { turns, writer: new TurnWriter(turns, turnWaitMs) }
+    }
+    const shared: Shared = { opening: open(), busy: 0 }
+    shared.opening.catch(() => {
+      if (this.#shared.get(id) === shared) this.#shared.delete(id)
+    })
+    return shared
+  }
+
+  async #trim(): Promise<void> {
+    for (const [id, { busy }] of this.#shared) {
+      if (this.#shared.size <= this.#openMax) return
+      if (busy === 0) await this.#letGo(id)
+    }
+  }
+
+  async #letGo(id: string): Promise<void> {
+    const shared = this.#shared.get(id)
+    this.#shared.delete(id)
+    const open = await shared?.opening.catch(() => null)
+    if (open) await open.writer.inTurn(() => open.turns.close()).catch(() => undefined)
+  }
+
+  #alone<T>(id: string, work: () => Promise<T>): Promise<T> {
+    const next = (this.#turns.get(id) ?? Promise.resolve()).then(work)
+    const settled = next
+      .catch(() => undefined)
+      .finally(() => {
+        if (this.#turns.get(id) === settled) this.#turns.delete(id)
+      })
+    this.#turns.set(id, settled)
+    return next
+  }
+}
+
+function fenced(timeline: string, epoch: number): RepriseError {
+  const what = `the epoch ${epoch} of ${timeline} is over: take a new lease`
+  return new RepriseError('FENCED', what, { timeline, epoch })
+}
+
+function owned(timeline: string, { holder, epoch }: Lease): RepriseError {
+  const what = `${holder} has the lease of ${timeline}: wait, or take it over`
+  return new RepriseError('OWNED', what, { timeline, holder, epoch })
+}
+
+function full(max: number): RepriseError {
+  return new RepriseError('OVERLOADED', `there are ${max} leases already`, { max })
+}

@@ -1,0 +1,58 @@
+// The file with the tokens of a server: made at the first start with one token that may do everything, readable by its owner
+// only. People add tokens with other roles and scopes by hand.
+//
+// { "tokens": [{ "name": "me", "token": "…", "role": "write", "scopes": ["workflow/", "job/"] }] }
+
+import { randomBytes } from 'node:crypto'
+import { linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { RepriseError } from '../core/errors.ts'
+import { type AccessToken, newToken } from './access.ts'
+
+export interface TokenFile {
+  readonly tokens: readonly AccessToken[]
+  readonly isNew: boolean
+}
+
+/** Two servers that start in the same moment have the same tokens: the file appears whole, and the first one stays. */
+export function readOrMakeTokens(path: string): TokenFile {
+  const found = readTokens(path)
+  if (found) return { tokens: found, isNew: false }
+  const tokens: AccessToken[] = [{ name: 'owner', token: newToken(), role: 'write' }]
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  const draft = `${path}.${randomBytes(6).toString('hex')}`
+  writeFileSync(draft, `${JSON.stringify({ tokens }, null, 2)}\n`, { mode: 0o600, flag: 'wx' })
+  try {
+    linkSync(draft, path)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    return { tokens: readTokens(path) ?? tokens, isNew: false }
+  } finally {
+    rmSync(draft, { force: true })
+  }
+  return { tokens, isNew: true }
+}
+
+function readTokens(path: string): AccessToken[] | null {
+  let text: string
+  try {
+    const { mode } = statSync(path)
+    // Windows keeps no such bits.
+    if (process.platform !== 'win32' && (mode & 0o077) !== 0) {
+      const what = `${path} can be read by others: chmod 600 ${path}, and replace the tokens in it`
+      throw new RepriseError('INVALID_ARGUMENT', what, { file: path })
+    }
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw error
+  }
+  try {
+    const { tokens } = JSON.parse(text) as { tokens?: unknown }
+    if (Array.isArray(tokens) && tokens.length > 0) return tokens as AccessToken[]
+  } catch {
+    // Told below, without a word of what is in the file.
+  }
+  const what = `${path} does not hold tokens: it must be JSON, { "tokens": [{ "name", "token", "role", "scopes" }] }`
+  throw new RepriseError('INVALID_ARGUMENT', what, { file: path })
+}

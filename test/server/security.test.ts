@@ -1,0 +1,280 @@
+// Who gets in: tokens, roles, scopes, hosts, origins, cookies and one-time links, and the bounds on what anybody can send.
+
+import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { serve } from '../../src/server/index.ts'
+import { readOrMakeTokens } from '../../src/server/token-file.ts'
+import { at, requestOf, secret, startServer, type TestServer, tokens } from './support.ts'
+
+let here: TestServer
+beforeAll(async () => {
+  here = await startServer({ origins: ['https://reprise.example.com'] })
+})
+afterAll(() => here.close())
+
+describe('tokens', () => {
+  it.each([null, 'nobody'])('a request as %s is told nothing, whatever its path', async (as) => {
+    for (const path of ['/v1', '/v1/timelines', at('x/y'), '/metrics', '/nothing', '/v1/feed/stream']) {
+      const { status, value, headers } = await here.ask(path, { as })
+      expect([path, status, value.code]).toEqual([path, 401, 'UNAUTHENTICATED'])
+      expect(headers.get('www-authenticate')).toMatch(/^Bearer/)
+    }
+  })
+
+  it('no part of one lets anybody in, nor one with something added', async () => {
+    const token = secret('owner')
+    for (const wrong of [token.slice(0, -1), `${token}x`, '', ' ', token.toUpperCase()]) {
+      const { status } = await here.ask('/v1', { as: null, headers: { authorization: `Bearer ${wrong}` } })
+      expect(status).toBe(401)
+    }
+    expect((await here.ask('/v1')).status).toBe(200)
+  })
+
+  it('a server without tokens, or with weak ones, is refused', () => {
+    expect(() => serve(here.rp, {})).toThrow(/would be open/)
+    expect(() => serve(here.rp, { tokens: [{ name: 'a', token: 'short', role: 'read' }] })).toThrow(/at least 32/)
+    expect(() => serve(here.rp, { tokens: [tokens[0]!, tokens[0]!] })).toThrow(/same name/)
+  })
+
+  it('each role may do what it names, and not more', async () => {
+    const append = { body: { entries: [{ type: 'a' }] } }
+    expect((await here.ask(`${at('x/roles')}/entries`, { ...append, as: 'reader' })).value.code).toBe('FORBIDDEN')
+    expect((await here.ask(`${at('x/roles')}/entries`, { ...append, as: 'operator' })).value.code).toBe('FORBIDDEN')
+    expect((await here.ask(`${at('x/roles')}/entries`, append)).status).toBe(200)
+    expect((await here.ask('/v1/verify', { body: {}, as: 'reader' })).value.code).toBe('FORBIDDEN')
+    expect((await here.ask('/v1/verify', { body: {}, as: 'operator' })).value.ok).toBe(true)
+  })
+
+  it('a read-only server lets nobody write', async () => {
+    const readOnly = serve(here.rp, { tokens, readOnly: true })
+    const response = await readOnly(requestOf(`${at('x/y')}/entries`, { body: { entries: [{ type: 'a' }] } }))
+    expect(response.status).toBe(403)
+    await readOnly.close()
+  })
+})
+
+describe('other names and other sites', () => {
+  it.each(['evil.example', 'evil.example:4400', '127.0.0.1.evil.example', 'localhost.evil.example', '10.0.0.1:4400'])(
+    'a request for the host %s is refused, with a token too',
+    async (host) => {
+      expect((await here.ask('/v1', { headers: { host } })).value.code).toBe('FORBIDDEN')
+      expect((await here.ask('/healthz', { headers: { host } })).status).toBe(200)
+    },
+  )
+
+  it.each(['127.0.0.1:4400', 'localhost:1', '[::1]:4400', 'reprise.example.com'])('%s is answered', async (host) => {
+    expect((await here.ask('/v1', { headers: { host } })).status).toBe(200)
+  })
+
+  it('a request of another origin is refused, also on the same machine', async () => {
+    for (const origin of ['https://evil.example', 'null', 'http://127.0.0.1:9999', 'http://reprise.example.com']) {
+      expect((await here.ask('/v1', { headers: { origin } })).value.code).toBe('FORBIDDEN')
+    }
+    for (const headers of [
+      { origin: 'http://127.0.0.1:4400', host: '127.0.0.1:4400' },
+      { origin: 'https://reprise.example.com', host: 'reprise.example.com' },
+    ]) {
+      expect((await here.ask('/v1', { headers })).status).toBe(200)
+    }
+    expect((await here.ask('/v1', { headers: { 'sec-fetch-site': 'cross-site' } })).value.code).toBe('FORBIDDEN')
+  })
+})
+
+describe('a one-time link', () => {
+  const cookieFrom = (setCookie: string) => setCookie.split(';')[0]!
+
+  it('sets a cookie that scripts and other sites do not have, once', async () => {
+    const link = here.server.link('operator')
+    const first = await here.ask(link, { as: null })
+    expect([first.status, first.headers.get('location')]).toEqual([303, '/v1'])
+    const set = first.headers.get('set-cookie')!
+    expect(set).toMatch(/HttpOnly; SameSite=Strict$/)
+    expect(set).not.toContain(secret('operator'))
+    const cookie = cookieFrom(set)
+    expect((await here.ask('/v1', { as: null, headers: { cookie } })).value.name).toBe('operator')
+    expect((await here.ask(link, { as: null })).value.code).toBe('UNAUTHENTICATED')
+    const forged = cookie.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A'))
+    expect((await here.ask('/v1', { as: null, headers: { cookie: forged } })).status).toBe(401)
+  })
+
+  it('is secure where it is shown through TLS', async () => {
+    const headers = { host: 'reprise.example.com' }
+    const { headers: told } = await here.ask(here.server.link('owner'), { as: null, headers })
+    expect(told.get('set-cookie')).toMatch(/; Secure$/)
+  })
+
+  it('with its cookie a write must say that it comes from here', async () => {
+    const { headers } = await here.ask(here.server.link('owner'), { as: null })
+    const cookie = cookieFrom(headers.get('set-cookie')!)
+    const write = { as: null, body: { entries: [{ type: 'a' }] } }
+    const path = `${at('x/cookie')}/entries`
+    expect((await here.ask(path, { ...write, headers: { cookie } })).value.code).toBe('FORBIDDEN')
+    const own = { cookie, origin: 'http://127.0.0.1:4400', host: '127.0.0.1:4400' }
+    expect((await here.ask(path, { ...write, headers: own })).status).toBe(200)
+  })
+
+  it('can be asked for with a token, as that token', async () => {
+    const { status, value } = await here.ask('/v1/links', { method: 'POST', as: 'reader' })
+    expect(status).toBe(201)
+    const { headers } = await here.ask(value.path, { as: null })
+    const cookie = cookieFrom(headers.get('set-cookie')!)
+    expect((await here.ask('/v1', { as: null, headers: { cookie } })).value).toMatchObject({ role: 'read' })
+  })
+
+  it('ends when the token is replaced', async () => {
+    const { headers } = await here.ask(here.server.link('owner'), { as: null })
+    const cookie = cookieFrom(headers.get('set-cookie')!)
+    const renewed = serve(here.rp, { tokens: [{ name: 'owner', token: secret('another'), role: 'write' }] })
+    expect((await renewed(requestOf('/v1', { as: null, headers: { cookie } }))).status).toBe(401)
+    await renewed.close()
+  })
+})
+
+describe('every answer', () => {
+  it.each(['/v1', '/healthz', '/nothing', '/v1/openapi.json'])(
+    'of %s has the headers that browsers obey',
+    async (path) => {
+      const { headers } = await here.ask(path)
+      expect(headers.get('content-security-policy')).toBe("default-src 'none'; frame-ancestors 'none'")
+      expect(headers.get('x-content-type-options')).toBe('nosniff')
+      expect(headers.get('referrer-policy')).toBe('no-referrer')
+      expect(headers.get('cache-control')).toBe('no-store')
+      expect(headers.get('access-control-allow-origin')).toBeNull()
+    },
+  )
+
+  it('that is an error is problem+json with a code that the server explains', async () => {
+    const { headers, value, status } = await here.ask(at('x/none'))
+    expect(headers.get('content-type')).toBe('application/problem+json')
+    expect(value).toMatchObject({ status, code: 'NOT_FOUND', remedy: 'fix', type: '/v1/errors/NOT_FOUND' })
+    expect((await here.ask(value.type, { as: null })).value.hint).toBe(value.hint)
+  })
+
+  it('tells nothing of the inside when something unexpected happens', async () => {
+    const broken = serve(here.rp, {
+      authorize: () => {
+        throw new Error('password=hunter2')
+      },
+    })
+    const response = await broken(requestOf('/v1'))
+    const text = await response.text()
+    expect(response.status).toBe(500)
+    expect(text).toContain('BUG')
+    expect(text).not.toContain('hunter2')
+    await broken.close()
+  })
+})
+
+describe('the bounds', () => {
+  const body = (bytes: number) => ({ entries: [{ type: 'a', data: { text: 'x'.repeat(bytes) } }] })
+
+  it('on the body hold on both sides, whatever its header says', async () => {
+    const small = await startServer({ limits: { bodyBytes: 1000 } })
+    const path = `${at('x/bounds')}/entries`
+    const frame = JSON.stringify(body(0)).length
+    expect((await small.ask(path, { body: body(1000 - frame) })).status).toBe(200)
+    const over = await small.ask(path, { body: body(1001 - frame) })
+    expect([over.status, over.value.code]).toEqual([413, 'LIMIT_EXCEEDED'])
+    const stream = new ReadableStream({
+      pull(controller) {
+        controller.enqueue(new Uint8Array(600).fill(32))
+      },
+    })
+    const headers = { authorization: `Bearer ${secret('owner')}`, 'content-type': 'application/json' }
+    const endless = new Request(`http://localhost${path}`, {
+      method: 'POST',
+      headers,
+      body: stream,
+      duplex: 'half',
+    } as RequestInit)
+    expect((await small.server(endless)).status).toBe(413)
+    await small.close()
+  })
+
+  it('on headers, address and query hold', async () => {
+    expect((await here.ask('/v1', { headers: { 'x-long': 'x'.repeat(17_000) } })).status).toBe(413)
+    expect((await here.ask(`/v1/timelines?prefix=${'x'.repeat(9000)}`)).status).toBe(413)
+    expect((await here.ask('/v1/timelines?limit=1000')).status).toBe(200)
+    expect((await here.ask('/v1/timelines?limit=1001')).value.detail).toBe('limit must be at most 1000 (got 1001)')
+    for (const query of ['limit=0', 'limit=x', 'limit=1&limit=2', 'unknown=1', 'prefix=%00']) {
+      expect([query, (await here.ask(`/v1/timelines?${query}`)).status]).toEqual([query, 400])
+    }
+  })
+
+  it('on requests at once hold, and the place is free again afterwards', async () => {
+    const narrow = await startServer({ limits: { concurrency: 2 } })
+    const answers = await Promise.all([1, 2, 3].map(() => narrow.ask('/v1/workers')))
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 503])
+    const refused = answers.find(({ status }) => status === 503)!
+    expect([refused.value.code, refused.headers.get('retry-after')]).toEqual(['OVERLOADED', '1'])
+    expect((await narrow.ask('/v1/workers')).status).toBe(200)
+    await narrow.close()
+  })
+
+  it('on time tell the client, and keep the place until the work is over', async () => {
+    const hasty = await startServer({ limits: { requestMs: 1, concurrency: 1 } })
+    const slow = hasty.rp.list.bind(hasty.rp)
+    let release: () => void = () => undefined
+    const gate = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    hasty.rp.list = async (query) => {
+      await gate
+      return await slow(query)
+    }
+    const late = await hasty.ask('/v1/timelines')
+    expect([late.status, late.value.code]).toEqual([504, 'TIMEOUT'])
+    expect((await hasty.ask('/v1/timelines')).value.code).toBe('OVERLOADED')
+    release()
+    await expect.poll(async () => (await hasty.ask('/v1/errors')).status).toBe(200)
+    await hasty.close()
+  })
+
+  it('on what a body may say hold: unknown fields, wrong types, other kinds of content', async () => {
+    const path = `${at('x/form')}/entries`
+    for (const wrong of [
+      {},
+      { entries: [] },
+      { entries: [{}] },
+      { entries: [{ type: 'a' }], more: 1 },
+      [],
+      'x',
+      null,
+    ]) {
+      expect((await here.ask(path, { body: wrong })).value.code).toBe('INVALID_ARGUMENT')
+    }
+    const plain = await here.ask(path, {
+      body: { entries: [{ type: 'a' }] },
+      headers: { 'content-type': 'text/plain' },
+    })
+    expect(plain.value.detail).toMatch(/must be JSON/)
+    expect((await here.ask('/v1/timelines/%E0%A4%A/state')).status).toBe(400)
+  })
+})
+
+describe('the file with the tokens', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-tokens-'))
+  afterAll(() => rmSync(folder, { recursive: true }))
+
+  it('is made once, for its owner only, and read afterwards', () => {
+    const file = join(folder, 'deep/tokens.json')
+    const made = readOrMakeTokens(file)
+    expect(made.isNew).toBe(true)
+    expect(made.tokens[0]!.token.length).toBeGreaterThan(40)
+    expect(statSync(file).mode & 0o777).toBe(0o600)
+    expect(readOrMakeTokens(file)).toEqual({ tokens: made.tokens, isNew: false })
+  })
+
+  it('that others can read, or that holds something else, is refused without a word of what it says', () => {
+    const file = join(folder, 'open.json')
+    writeFileSync(file, JSON.stringify({ tokens: [tokens[0]] }))
+    chmodSync(file, 0o644)
+    expect(() => readOrMakeTokens(file)).toThrow(/can be read by others/)
+    writeFileSync(file, 'token=geheim')
+    chmodSync(file, 0o600)
+    expect(() => readOrMakeTokens(file)).toThrow(/does not hold tokens/)
+    expect(() => readOrMakeTokens(file)).not.toThrow(/geheim/)
+  })
+})

@@ -35,7 +35,7 @@ const found = namesOf<TimelineQuery>({
 
 const known = {
   rollback: openOptions,
-  savepoint: namesOf<SavepointOptions>({ label: true }),
+  savepoint: namesOf<SavepointOptions>({ label: true, id: true }),
   export: namesOf<ExportOptions>({ stateOnly: true }),
   import: namesOf<ImportOptions>({ as: true, orSame: true }),
   move: namesOf<MoveOptions>({ takeover: true, wait: true, signal: true }),

@@ -3,6 +3,7 @@
 
 import { Hono } from 'hono'
 import { RepriseError } from '../core/errors.ts'
+import { checkOptions, namesOf } from '../core/options.ts'
 import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { plain } from '../operations/json.ts'
@@ -45,8 +46,14 @@ export interface Server {
   close(): Promise<void>
 }
 
+const known = namesOf<ServeOptions>({
+  ...{ tokens: true, authorize: true, readOnly: true, origins: true, basePath: true, definitions: true, limits: true },
+})
+
 /** @example const handler = serve(rp, { tokens: [{ name: 'me', token, role: 'write' }] }) */
 export function serve(engine: Reprise, options: ServeOptions): Server {
+  checkOptions('serve()', options, known)
+  checkOptions('limits of serve()', options.limits, new Set(Object.keys(defaultServerLimits)))
   const { tokens, authorize, readOnly = false, basePath = '' } = options
   if ((tokens === undefined) === (authorize === undefined)) {
     throw new RepriseError('INVALID_ARGUMENT', 'give tokens, or authorize: a server without either would be open', {})

@@ -16,7 +16,18 @@ export interface Snippet {
   readonly isWhole: boolean
 }
 
-const subpaths = ['job', 'migrate', 'workflow', 'events', 'table', 'save', 'agent', 'testing', 'langgraph', 'server'] as const
+const subpaths = [
+  'job',
+  'migrate',
+  'workflow',
+  'events',
+  'table',
+  'save',
+  'agent',
+  'testing',
+  'langgraph',
+  'server',
+] as const
 
 /** Every block of a page that is marked as TypeScript, also one that is indented under a list. */
 export function snippetsOf(page: string, text: string): { readonly name: string; readonly text: string }[] {

@@ -283,6 +283,24 @@ describe('two tenants', () => {
     }
   })
 
+  it('do not see whose fork one of theirs is, nor who holds its history', async () => {
+    await here.ask(`${at('bob/notes')}/fork`, { body: { to: 'ann/of-bob' } })
+    const asAnn = await here.ask(at('ann/of-bob'), { as: 'ann' })
+    expect([asAnn.status, asAnn.value.base, asAnn.value.lineage]).toEqual([200, null, []])
+    expect((await here.ask(at('ann/of-bob'))).value.base).toEqual({ timeline: 'bob/notes', seq: 1 })
+    for (const path of [
+      at('ann/of-bob'),
+      `${at('ann/of-bob')}/card`,
+      `${at('ann/of-bob')}/history`,
+      '/v1/timelines?parent=bob/notes',
+      '/v1/timelines',
+    ]) {
+      expect(JSON.stringify((await here.ask(path, { as: 'ann' })).value)).not.toContain('bob/notes')
+    }
+    expect(JSON.stringify((await here.ask(`${at('bob/notes')}/card`, { as: 'bob' })).value)).not.toContain('ann/')
+    await rp.delete('ann/of-bob')
+  })
+
   it('fork only into what they reach', async () => {
     const out = await here.ask(`${visits}/fork`, { as: 'ann', body: { to: 'bob/stolen' } })
     expect(out.value.code).toBe('NOT_FOUND')

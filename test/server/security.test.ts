@@ -3,6 +3,7 @@
 import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Hono } from 'hono'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { serve } from '../../src/server/index.ts'
 import { readOrMakeTokens } from '../../src/server/token-file.ts'
@@ -34,6 +35,7 @@ describe('tokens', () => {
 
   it('a server without tokens, or with weak ones, is refused', () => {
     expect(() => serve(here.rp, {})).toThrow(/would be open/)
+    expect(() => serve(here.rp, { tokens, readonly: true } as never)).toThrow(/did you mean readOnly/)
     expect(() => serve(here.rp, { tokens: [{ name: 'a', token: 'short', role: 'read' }] })).toThrow(/at least 32/)
     expect(() => serve(here.rp, { tokens: [tokens[0]!, tokens[0]!] })).toThrow(/same name/)
   })
@@ -129,6 +131,35 @@ describe('a one-time link', () => {
     const renewed = serve(here.rp, { tokens: [{ name: 'owner', token: secret('another'), role: 'write' }] })
     expect((await renewed(requestOf('/v1', { as: null, headers: { cookie } }))).status).toBe(401)
     await renewed.close()
+  })
+})
+
+describe('inside another application', () => {
+  it('answers below its path, to whom the application lets in, as what it says they are', async () => {
+    const mounted = serve(here.rp, {
+      basePath: '/reprise',
+      origins: ['https://app.example.com'],
+      authorize: (request) => {
+        return request.headers.get('x-user') === 'ann' ? { name: 'ann', role: 'operate', scopes: ['workflow/'] } : null
+      },
+    })
+    const app = new Hono()
+    app.all('/reprise/*', (c) => mounted(c.req.raw))
+    const ask = async (path: string, headers: Record<string, string> = { 'x-user': 'ann' }, method = 'GET') => {
+      const response = await app.fetch(new Request(`https://app.example.com${path}`, { headers, method }))
+      return { status: response.status, value: JSON.parse((await response.text()) || 'null') }
+    }
+    expect((await ask('/reprise/v1')).value).toMatchObject({ name: 'ann', role: 'operate', scopes: ['workflow/'] })
+    expect((await ask('/reprise/v1/runs')).value).toEqual({ runs: [], next: null })
+    expect((await ask('/reprise/v1/runs', {})).status).toBe(401)
+    expect((await ask('/reprise/healthz', {})).status).toBe(200)
+    const missing = await ask(`/reprise${at('workflow/a/b')}`)
+    expect([missing.status, missing.value.type]).toEqual([404, '/reprise/v1/errors/NOT_FOUND'])
+    expect((await ask('/reprise/v1/openapi.json')).value.servers).toEqual([{ url: '/reprise' }])
+    // The application may know its users by a cookie: then a write must say that it comes from here.
+    const verify = '/reprise/v1/verify'
+    expect((await ask(verify, { 'x-user': 'ann' }, 'POST')).value.code).toBe('FORBIDDEN')
+    await mounted.close()
   })
 })
 

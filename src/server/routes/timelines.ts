@@ -5,7 +5,7 @@ import type { Attribute, TimelineQuery } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import { isOfStore } from '../../engine/kinds.ts'
 import type { Model } from '../../engine/model.ts'
-import { floorOf, lineageOf } from '../../engine/recovery/history.ts'
+import { type Entry, floorOf, lineageOf } from '../../engine/recovery/history.ts'
 import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
 import { shownHead } from '../../operations/heads.ts'
 import { entriesAfter, shownEntry } from '../../operations/history.ts'
@@ -91,7 +91,10 @@ export const timelineRoutes: readonly Route[] = [
     answer: shapes.answer({ coordinate: shapes.coordinate, status: shapes.text, checkpoints: shapes.count }),
     async call(call) {
       const card = await call.engine.card((await call.head()).timeline)
-      return { ...card, lineage: card.lineage.filter((id) => mayReach(call.principal, id)) }
+      if (call.principal.scopes === null) return card
+      // What holds its history may be somebody else's fork or consumer.
+      const floor = { seq: card.floor.seq, because: 'held by others, or by its policy', heldBy: [] }
+      return { ...card, floor, lineage: card.lineage.filter((id) => mayReach(call.principal, id)) }
     },
   },
   {
@@ -196,6 +199,8 @@ async function listTimelines({ engine, principal, query }: Call) {
     ...(parent !== undefined && { parent: parent as NonNullable<TimelineQuery['parent']> }),
     ...common(query),
   }
+  // Whose forks they are is not told either.
+  if (parent !== undefined && !mayReach(principal, parent)) return { timelines: [], next: null }
   const scopes = scopesFor(principal, prefix ?? '')
   const queries = scopes.map((scope) => ({ ...asked, ...(scope !== '' && { prefix: scope }) }))
   const { heads, next } = await listPage(engine, queries, query.text('after'), query.number('limit') ?? 100)
@@ -266,20 +271,22 @@ async function readHistory(call: Call) {
   }
   const coordinate = { timeline, seq, epoch, digest: Buffer.from(digest).toString('hex') }
   const entries: ReturnType<typeof shownEntry>[] = []
+  // Of a fork, also what it has from its parent is its own history.
+  const shown = (entry: Entry) => ({ ...shownEntry(entry), timeline })
   if (before !== undefined) {
     const floor = floorOf(await lineageOf(hostOf(engine).kernel, head)).seq
     const top = Math.min(before, seq + 1)
     const from = Math.max(floor, top - 1 - limit)
     for await (const entry of from < seq ? entriesAfter(engine, head, from) : []) {
       if (entry.seq >= top) break
-      if (type === undefined || entry.type === type) entries.push(shownEntry(entry))
+      if (type === undefined || entry.type === type) entries.push(shown(entry))
     }
     return { entries: entries.reverse(), next: from > floor ? from + 1 : null, coordinate }
   }
   let last = after ?? 0
   for await (const entry of entriesAfter(engine, head, last)) {
     if (entries.length === limit) return { entries, next: last, coordinate }
-    if (type === undefined || entry.type === type) entries.push(shownEntry(entry))
+    if (type === undefined || entry.type === type) entries.push(shown(entry))
     last = entry.seq
   }
   return { entries, next: null, coordinate }

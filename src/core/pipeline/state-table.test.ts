@@ -1,0 +1,112 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { PipelineKey } from './key-groups.ts'
+import { type StateBlock, type StateCapture, StateTable } from './state-table.ts'
+
+type Contents = Map<number, Map<PipelineKey, number>>
+
+function contentsOf(table: StateTable<number>): Contents {
+  const contents: Contents = new Map()
+  for (const space of table.spaces()) {
+    if (space.cells.size === 0) continue
+    contents.set(space.id, new Map([...space.cells.keys()].map((key) => [key, table.get(space, key)!])))
+  }
+  return contents
+}
+
+function loaded(blocks: readonly StateBlock[]): Contents {
+  const table = new StateTable<number>()
+  for (const block of blocks) table.load(block, () => true)
+  const contents = contentsOf(table)
+  let size = 0
+  for (const cells of contents.values()) size += cells.size
+  expect(table.size).toBe(size)
+  return contents
+}
+
+type Command =
+  | { readonly do: 'set'; readonly space: number; readonly key: PipelineKey; readonly value: number }
+  | { readonly do: 'delete'; readonly space: number; readonly key: PipelineKey }
+  | { readonly do: 'drop'; readonly space: number }
+  | { readonly do: 'capture'; readonly isFull: boolean }
+  | { readonly do: 'write'; readonly cells: number }
+  | { readonly do: 'publish' | 'abandon' }
+
+const key = fc.constantFrom<PipelineKey>('a', 'b', 'c', 'd', 1, 2)
+const space = fc.integer({ min: 0, max: 2 })
+const command: fc.Arbitrary<Command> = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ do: fc.constant('set' as const), space, key, value: fc.nat(99) }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('delete' as const), space, key }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('drop' as const), space }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('capture' as const), isFull: fc.boolean() }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant('write' as const), cells: fc.integer({ min: 1, max: 3 }) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('publish' as const, 'abandon' as const) }) },
+)
+
+describe('the state of an operator', () => {
+  it('comes back from its captures as it was at the barrier, whatever happens beside and between them', () => {
+    fc.assert(
+      fc.property(fc.array(command, { maxLength: 80 }), (commands) => {
+        const table = new StateTable<number>()
+        let published: StateBlock[] = []
+        let capture: StateCapture | null = null
+        let atBarrier: Contents = new Map()
+        let blocks: StateBlock[] = []
+        const publish = (taken: StateCapture) => {
+          for (let block = taken.next(3); block; block = taken.next(3)) blocks.push(block)
+          taken.publish()
+          published = taken.isFull ? blocks : [...published, ...blocks]
+          expect(loaded(published)).toEqual(atBarrier)
+        }
+        for (const each of commands) {
+          if (each.do === 'set') table.set(table.space(each.space), each.key, each.value)
+          else if (each.do === 'delete') table.delete(table.space(each.space), each.key)
+          else if (each.do === 'drop') {
+            const held = table.peekSpace(each.space)
+            if (held) table.drop(held)
+          } else if (each.do === 'capture') {
+            if (capture) continue
+            atBarrier = contentsOf(table)
+            blocks = []
+            capture = table.capture(each.isFull || published.length === 0)
+          } else if (capture && each.do === 'write') {
+            const block = capture.next(each.cells)
+            if (block) blocks.push(block)
+            else {
+              capture.publish()
+              published = capture.isFull ? blocks : [...published, ...blocks]
+              expect(loaded(published)).toEqual(atBarrier)
+              capture = null
+            }
+          } else if (capture) {
+            if (each.do === 'publish') publish(capture)
+            else capture.abandon()
+            capture = null
+          }
+        }
+        capture?.abandon()
+        atBarrier = contentsOf(table)
+        blocks = []
+        publish(table.capture(published.length === 0))
+      }),
+      { numRuns: 3000 },
+    )
+  })
+
+  it('writes what changed, and no more', () => {
+    const table = new StateTable<number>()
+    const plain = table.space(0)
+    for (let i = 0; i < 100; i++) table.set(plain, i, i)
+    const first = table.capture(true)
+    let cells = 0
+    for (let block = first.next(30); block; block = first.next(30)) cells += block.keys.length
+    first.publish()
+    expect(cells).toBe(100)
+    table.set(plain, 5, 50)
+    table.set(plain, 5, 51)
+    table.delete(plain, 6)
+    const second = table.capture(false)
+    expect(second.next(30)).toEqual({ dropped: [], space: 0, keys: [5], values: [51], deleted: [6] })
+    expect(second.next(30)).toBeUndefined()
+  })
+})

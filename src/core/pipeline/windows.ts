@@ -1,0 +1,90 @@
+// Windows over event time, as arithmetic. A window is [start, end); it is final when the watermark reaches its end, and
+// it is forgotten when the watermark reaches its end plus the allowed lateness.
+
+import { assert } from '../assert.ts'
+import { RepriseError } from '../errors.ts'
+
+export interface TimeWindow {
+  /** Inclusive. */
+  readonly start: number
+  /** Exclusive. */
+  readonly end: number
+}
+
+/** Windows of a fixed length, one beginning every `stepMs`. Tumbling windows have a step as long as themselves. */
+export interface FixedWindows {
+  readonly kind: 'fixed'
+  readonly lengthMs: number
+  readonly stepMs: number
+  /** Moves the borders, for days that do not begin at midnight UTC. */
+  readonly offsetMs: number
+}
+
+/** A window for each burst of records that has no gap as long as `gapMs`. */
+export interface SessionWindows {
+  readonly kind: 'session'
+  readonly gapMs: number
+}
+
+export type TimeWindows = FixedWindows | SessionWindows
+
+export function checkWindows(windows: TimeWindows): void {
+  const lengths = windows.kind === 'session' ? [windows.gapMs] : [windows.lengthMs, windows.stepMs]
+  for (const ms of lengths) {
+    if (!Number.isSafeInteger(ms) || ms <= 0) {
+      throw new RepriseError('INVALID_ARGUMENT', `a window must be at least 1 ms long (got ${ms})`, { ms })
+    }
+  }
+  if (windows.kind === 'fixed' && windows.stepMs > windows.lengthMs) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `windows must begin at least every ${windows.lengthMs} ms, or records between them would be lost`,
+      { lengthMs: windows.lengthMs, stepMs: windows.stepMs },
+    )
+  }
+}
+
+/** The start of the last window that holds this time. Windows before it follow at steps of `stepMs`. */
+export function lastStart(windows: FixedWindows, time: number): number {
+  const { stepMs, offsetMs } = windows
+  return Math.floor((time - offsetMs) / stepMs) * stepMs + offsetMs
+}
+
+/**
+ * The starts of all windows that hold this time, oldest first.
+ * @example startsOf({ kind: 'fixed', lengthMs: 10, stepMs: 5, offsetMs: 0 }, 12) // [5, 10]
+ */
+export function startsOf(windows: FixedWindows, time: number): number[] {
+  const starts: number[] = []
+  for (let start = lastStart(windows, time); start > time - windows.lengthMs; start -= windows.stepMs)
+    starts.push(start)
+  return starts.reverse()
+}
+
+export interface SessionMerge {
+  /** The session that holds the record now. */
+  readonly merged: TimeWindow
+  /** Sessions that became part of it, oldest first. */
+  readonly absorbed: readonly TimeWindow[]
+}
+
+/** Where a record goes among the sessions of its key, which are in order and do not touch. */
+export function mergeSession(sessions: readonly TimeWindow[], time: number, gapMs: number): SessionMerge {
+  let start = time
+  let end = time + gapMs
+  const absorbed: TimeWindow[] = []
+  for (const session of sessions) {
+    // [a, b) and [b, c) touch without overlapping: a gap of exactly gapMs ends a session.
+    if (session.end <= time || session.start >= time + gapMs) continue
+    absorbed.push(session)
+    start = Math.min(start, session.start)
+    end = Math.max(end, session.end)
+  }
+  assert(absorbed.length <= 2, 'sessions of one key do not overlap')
+  return { merged: { start, end }, absorbed }
+}
+
+/** True: no record of this window can count any more. */
+export function isForgotten(end: number, lateMs: number, watermark: number): boolean {
+  return end + lateMs <= watermark
+}

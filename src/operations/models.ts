@@ -40,7 +40,7 @@ function twice({ kind, name, scope }: Model): RepriseError {
 
 /** Those whose peer dependency may be missing are described apart from what needs it. */
 async function kinds(): Promise<Model[]> {
-  const [jobs, migrations, workflows, queues, schedules, events, tables, saves, agents, recorders, threads, sessions] =
+  const [jobs, migrations, workflows, queues, schedules, events, tables, saves, pipelines, agents, ...adapters] =
     await Promise.all([
       import('../layers/job/model.ts'),
       import('../layers/migrate/model.ts'),
@@ -50,11 +50,13 @@ async function kinds(): Promise<Model[]> {
       import('../layers/events/model.ts'),
       import('../layers/table/model.ts'),
       import('../layers/save/model.ts'),
+      import('../layers/pipeline/model.ts'),
       import('../layers/agent/model.ts'),
       import('../adapters/ai-sdk/model.ts'),
       import('../adapters/langgraph/model.ts'),
       import('../adapters/openai-agents/model.ts'),
     ])
+  const [recorders, threads, sessions] = adapters
   return [
     jobs.jobKind,
     migrations.migrateKind,
@@ -67,6 +69,7 @@ async function kinds(): Promise<Model[]> {
     events.keysKind,
     tables.tableKind,
     saves.saveKind,
+    pipelines.pipelineKind,
     agents.agentKind,
     recorders.recorderKind,
     threads.threadKind,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { type Plant, runBarriers } from './barrier-world.ts'
 
-const seeds = Number(process.env['REPRISE_BARRIER_SEEDS'] ?? 2000)
+const seeds = Number(process.env.REPRISE_BARRIER_SEEDS ?? 2000)
 
 describe('barriers and their coordinator', () => {
   it(`give consistent cuts and exactly-once output in ${seeds} worlds of crashes, delays and losses`, () => {

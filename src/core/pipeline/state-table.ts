@@ -69,6 +69,11 @@ export class StateTable<V> {
     return this.#size
   }
 
+  /** Cells that the next capture would contain if it is not full. */
+  get changed(): number {
+    return this.#changed.length
+  }
+
   spaces(): IterableIterator<Space<V>> {
     return this.#spaces.values()
   }
@@ -110,6 +115,15 @@ export class StateTable<V> {
   update(cell: Cell<V>, value: V): void {
     if (cell.stamp !== this.#epoch) this.#touch(cell)
     cell.value = value
+  }
+
+  /** The value of a cell that may be changed in place until the next barrier: copied if a checkpoint needs the old one. */
+  own(cell: Cell<V>, copy: (value: V) => V): V {
+    if (cell.stamp !== this.#epoch) {
+      this.#touch(cell)
+      cell.value = copy(cell.value as V)
+    }
+    return cell.value as V
   }
 
   delete(space: Space<V>, key: PipelineKey): boolean {

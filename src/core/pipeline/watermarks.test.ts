@@ -32,7 +32,7 @@ describe('a merged watermark', () => {
           else if (each.do === 'remove') {
             inputs.delete(each.id)
             merge.remove(each.id)
-          } else if (each.do === 'idle') {
+          } else if (!('to' in each)) {
             input.isIdle = true
             merge.idle(each.id)
           } else {

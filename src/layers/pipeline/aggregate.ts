@@ -1,0 +1,78 @@
+// Aggregations: how the records of a key, or of a key and window, become one value. They are values themselves, so that
+// they can be shared and tested alone. An accumulator must be replaced, never changed in place, unless `copy` is given.
+
+export interface Aggregation<T, Accumulator, Result> {
+  initial(): Accumulator
+  add(accumulator: Accumulator, value: T): Accumulator
+  /** Two parts of one window become one: needed by session windows. */
+  merge(a: Accumulator, b: Accumulator): Accumulator
+  result(accumulator: Accumulator): Result
+  /** If given, `add` may change the accumulator in place: it is copied first where a checkpoint needs the old one. */
+  copy?(accumulator: Accumulator): Accumulator
+}
+
+/** @example orders.keyBy((o) => o.customer).window('daily', tumbling('1d')).aggregate(count()) */
+export function count<T>(): Aggregation<T, number, number> {
+  return { initial: () => 0, add: (total) => total + 1, merge: (a, b) => a + b, result: (total) => total }
+}
+
+export function sum<T>(of: (value: T) => number): Aggregation<T, number, number> {
+  return {
+    initial: () => 0,
+    add: (total, value) => total + of(value),
+    merge: (a, b) => a + b,
+    result: (total) => total,
+  }
+}
+
+export function min<T>(of: (value: T) => number): Aggregation<T, number, number> {
+  return {
+    initial: () => Number.POSITIVE_INFINITY,
+    add: (least, value) => Math.min(least, of(value)),
+    merge: Math.min,
+    result: (least) => least,
+  }
+}
+
+export function max<T>(of: (value: T) => number): Aggregation<T, number, number> {
+  return {
+    initial: () => Number.NEGATIVE_INFINITY,
+    add: (greatest, value) => Math.max(greatest, of(value)),
+    merge: Math.max,
+    result: (greatest) => greatest,
+  }
+}
+
+export function average<T>(of: (value: T) => number): Aggregation<T, readonly [number, number], number> {
+  return {
+    initial: () => [0, 0],
+    add: ([total, records], value) => [total + of(value), records + 1],
+    merge: (a, b) => [a[0] + b[0], a[1] + b[1]],
+    result: ([total, records]) => total / records,
+  }
+}
+
+/** Every record of the window, in the order in which they came. Its state grows with them. */
+export function list<T>(): Aggregation<T, T[], readonly T[]> {
+  return {
+    initial: () => [],
+    add: (values, value) => {
+      values.push(value)
+      return values
+    },
+    merge: (a, b) => [...a, ...b],
+    result: (values) => [...values],
+    copy: (values) => [...values],
+  }
+}
+
+/** Any function of two values of the same kind. @example reduce((a, b) => (b.at > a.at ? b : a)) */
+export function reduce<T>(combine: (a: T, b: T) => T): Aggregation<T, { readonly value: T } | null, T> {
+  return {
+    initial: () => null,
+    add: (before, value) => ({ value: before === null ? value : combine(before.value, value) }),
+    merge: (a, b) => (a === null ? b : b === null ? a : { value: combine(a.value, b.value) }),
+    // A window exists because of a record, so there is a value.
+    result: (accumulator) => accumulator!.value,
+  }
+}

@@ -1,0 +1,49 @@
+// Records on their way through a pipeline: columns, not objects, and many at a time. No promise and no object per record.
+
+import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
+
+export interface Batch {
+  readonly values: readonly unknown[]
+  /** The event time of each, in milliseconds; null where the source has none. */
+  readonly times: readonly number[] | null
+  /** Null before the first `keyBy`. */
+  readonly keys: readonly PipelineKey[] | null
+}
+
+/** What follows in the chain. It does not wait: whoever must wait keeps what it has and says so to the flow. */
+export interface Output {
+  batch(batch: Batch): void
+  /** No record with a time below this follows. */
+  watermark(time: number): void
+  /** Nothing is to be expected for a while: nobody must wait for this input. A record or watermark ends it. */
+  idle(): void
+}
+
+/** Nobody wants it. */
+const nowhere: Output = { batch() {}, watermark() {}, idle() {} }
+
+/** Sends the same to several. */
+export function toAll(outputs: readonly Output[]): Output {
+  if (outputs.length === 0) return nowhere
+  if (outputs.length === 1) return outputs[0]!
+  return {
+    batch(batch) {
+      for (const output of outputs) output.batch(batch)
+    },
+    watermark(time) {
+      for (const output of outputs) output.watermark(time)
+    },
+    idle() {
+      for (const output of outputs) output.idle()
+    },
+  }
+}
+
+/** Some records of a batch. */
+export function pick({ values, times, keys }: Batch, indexes: readonly number[]): Batch {
+  return {
+    values: indexes.map((i) => values[i]),
+    times: times && indexes.map((i) => times[i]!),
+    keys: keys && indexes.map((i) => keys[i]!),
+  }
+}

@@ -1,0 +1,71 @@
+// pipeline(): the definition a user writes, as a plain value that the engine can run.
+
+import { RepriseError } from '../../core/errors.ts'
+import { checkName, type Fold, type Process, runs } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
+import { type Described, describes, idOf } from '../../engine/model.ts'
+import { Graph } from './graph.ts'
+import { pipelineModel } from './model.ts'
+import { type PipelineOptions, resolvePipelineOptions } from './run/options.ts'
+import { PipelineRun } from './run/run.ts'
+import { type PipelineState, pipelineFold } from './run/state.ts'
+import { PipelineBuilder } from './stream.ts'
+
+type NoInput = Readonly<Record<string, never>> | undefined
+
+export interface PipelineDefinition extends Process<NoInput, PipelineRun, PipelineOptions>, Described {
+  readonly kind: 'pipeline'
+  readonly name: string
+  readonly prefix: string
+  readonly fold: Fold<PipelineState>
+}
+
+/**
+ * @example
+ * const totals = collect<WindowResult<number>>()
+ * const revenue = pipeline('revenue', (p) => {
+ *   p.from('orders', values(orders), { time: (order) => order.at })
+ *     .keyBy((order) => order.customer)
+ *     .window('per-minute', tumbling('1m'))
+ *     .aggregate(sum((order) => order.cents))
+ *     .to('totals', totals)
+ * })
+ * await rp.run(revenue, {}).result()
+ */
+export function pipeline(name: string, build: (p: PipelineBuilder) => void): PipelineDefinition {
+  checkName('pipeline', name)
+  const model = pipelineModel(name)
+  const draw = () => {
+    const graph = new Graph()
+    const drawn: unknown = build(new PipelineBuilder(graph))
+    if (drawn instanceof Promise) {
+      throw new RepriseError(
+        'INVALID_ARGUMENT',
+        `the pipeline ${name} is drawn at once: its function must not be async`,
+      )
+    }
+    graph.check(name)
+    return graph
+  }
+  return {
+    [describes]: model,
+    kind: 'pipeline',
+    name,
+    prefix: model.scope,
+    fold: pipelineFold,
+    async [runs](engine: Host, _input, options) {
+      const resolved = resolvePipelineOptions(name, options)
+      engine.declare(model)
+      const timeline = idOf(model.scope, resolved.id)
+      // Asked for twice in one process, it is the same run.
+      const live = engine.once(model, () => new Map<string, PipelineRun>())
+      const held = live.get(timeline)
+      if (held) return held
+      const run = new PipelineRun(engine, name, timeline, draw(), resolved)
+      live.set(timeline, run)
+      const forget = () => void (live.get(timeline) === run && live.delete(timeline))
+      run.result().then(forget, forget)
+      return run
+    },
+  }
+}

@@ -1,0 +1,75 @@
+// The graph that a definition draws: sources, operators and sinks, with the names under which their state is kept. Drawn
+// once per run, checked, and then turned into a chain of functions by the flow.
+
+import { RepriseError } from '../../core/errors.ts'
+import { checkName } from '../../engine/definition.ts'
+import type { MakeOperator } from './operator.ts'
+import type { Sink } from './sink.ts'
+import type { Source } from './source.ts'
+
+/** Where a stream goes: each reader gets every record. */
+export type Outlet = Edge[]
+
+export interface Edge {
+  readonly to: OperatorNode | SinkNode
+  /** Which of its inputs. */
+  readonly input: number
+}
+
+export interface SourceNode {
+  readonly kind: 'source'
+  readonly name: string
+  readonly source: Source<unknown>
+  readonly decode: ((value: never) => unknown) | null
+  readonly time: ((value: never) => number) | null
+  readonly outOfOrderMs: number
+  readonly idleMs: number | null
+  readonly outlet: Outlet
+}
+
+export interface OperatorNode {
+  readonly kind: 'operator'
+  /** The identity of its state, or a made-up name if it has none. */
+  readonly name: string
+  /** What kind of state it has; null: none. Another kind under the same name is another state. */
+  readonly state: string | null
+  readonly make: MakeOperator
+  readonly outlets: readonly Outlet[]
+}
+
+export interface SinkNode {
+  readonly kind: 'sink'
+  readonly name: string
+  readonly sink: Sink<never>
+}
+
+export class Graph {
+  readonly sources: SourceNode[] = []
+  readonly operators: OperatorNode[] = []
+  readonly sinks: SinkNode[] = []
+  readonly #names = new Set<string>()
+
+  /** Names of sources, operators with state, and sinks are one name space: each is an identity in checkpoints. */
+  name(what: string, name: string): string {
+    checkName(what, name)
+    if (this.#names.has(name)) {
+      throw new RepriseError('INVALID_ARGUMENT', `two parts of the pipeline are called "${name}": rename one`, { name })
+    }
+    this.#names.add(name)
+    return name
+  }
+
+  /** For an operator without state: numbered, for dead letters and metrics. */
+  unnamed(what: string): string {
+    return `${what}#${this.operators.filter(({ name }) => name.startsWith(`${what}#`)).length + 1}`
+  }
+
+  check(pipeline: string): void {
+    if (this.sources.length === 0) {
+      throw new RepriseError('INVALID_ARGUMENT', `the pipeline ${pipeline} has no source: add one with p.from()`)
+    }
+    if (this.sinks.length === 0) {
+      throw new RepriseError('INVALID_ARGUMENT', `the pipeline ${pipeline} has no sink: end a stream with .to()`)
+    }
+  }
+}

@@ -1,0 +1,52 @@
+// reprise/pipeline: streams of records through operators with state, exactly once from source to sink.
+
+export { type Aggregation, average, count, list, max, min, reduce, sum } from './aggregate.ts'
+export type { Batch } from './batch.ts'
+export { type PipelineDefinition, pipeline } from './definition.ts'
+export type { CallContext, CallOptions } from './operators/calls.ts'
+export {
+  type ListState,
+  listState,
+  type MapState,
+  mapState,
+  type ReducingState,
+  reducingState,
+  type StateOptions,
+  type StateSpec,
+  type ValueState,
+  valueState,
+} from './operators/keyed-state.ts'
+export {
+  type ProcessContext,
+  type ProcessOptions,
+  type SideSpec,
+  type SideSpecs,
+  type SideValue,
+  type StateHandles,
+  type StateSpecs,
+  side,
+} from './operators/process.ts'
+export type { KeyedResult } from './operators/running.ts'
+export type { WindowResult } from './operators/window.ts'
+export type { MadeCheckpoint } from './run/checkpoints.ts'
+export type { OperatorStatus } from './run/flow.ts'
+export type { PipelineLetter } from './run/letters.ts'
+export type { PipelineChanges, PipelineCheckpointPolicy, PipelineOptions } from './run/options.ts'
+export type { PipelineReport, PipelineRun, PipelineStatus, SourceStatus } from './run/run.ts'
+export type { CheckpointFacts, PipelineStage, PipelineState } from './run/state.ts'
+export type { CutId, Prepared, Sink, SinkContext, SinkWriter } from './sink.ts'
+export { type Collected, collect, print } from './sinks/collect.ts'
+export { type RowsOptions, rows, type SqlSinkOptions, sqlSink } from './sinks/rows.ts'
+export type { Positions, Source, SourceBatch, SourceContext, SourceReader } from './source.ts'
+export { type GeneratedOptions, generated, iterable, values } from './sources/values.ts'
+export type {
+  CountedStream,
+  FromOptions,
+  KeyedStream,
+  PipelineBuilder,
+  ProcessedStream,
+  Stream,
+  WindowedStream,
+  WindowOptions,
+} from './stream.ts'
+export { type CountWindows, every, session, sliding, tumbling, type WindowPlacement, type Windows } from './windows.ts'

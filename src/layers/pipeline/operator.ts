@@ -1,0 +1,67 @@
+// An operator as the flow holds it: batches and watermarks in, batches and watermarks out, and the tables that a
+// checkpoint must contain. Its name is the identity of its state.
+
+import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
+import type { StateTable } from '../../core/pipeline/state-table.ts'
+import type { Clock, Random } from '../../core/ports.ts'
+import type { Batch, Output } from './batch.ts'
+
+export interface Operator {
+  /** One per stream that flows into it. */
+  readonly inputs: readonly Output[]
+  /** By name within the operator. Empty: it keeps nothing. */
+  readonly tables: ReadonlyMap<string, StateTable<unknown>>
+  /** Called when the tables were filled from a checkpoint, before the first batch. */
+  restored?(): void
+  /** Called now and then with the time of the clock, also when no record comes. */
+  tick?(now: number): void
+  /** Records that are inside and will come out without a further input: calls under way. */
+  inFlight?(): number
+  /** The flow ends: whatever is under way may be given up. */
+  stop?(): void
+}
+
+/** What an operator may ask of the flow. */
+export interface OperatorContext {
+  /** Of the operator: the identity of its state, and of its dead letters. */
+  readonly name: string
+  /** Of the run: what effect keys begin with. */
+  readonly pipeline: string
+  readonly clock: Clock
+  readonly random: Random
+  /** A record that can never be processed: kept aside with the reason, and the rest goes on. */
+  poison(record: PoisonRecord, error: unknown): void
+  /** Records that came too late and went nowhere. */
+  late(count: number): void
+  /** No more records may come from the sources until this settles. */
+  wait(until: Promise<unknown>): void
+  /** Something happened outside of a batch: whoever waits for the end looks again. */
+  wake(): void
+  /** The run cannot go on. */
+  fail(error: unknown): void
+}
+
+export interface PoisonRecord {
+  readonly value: unknown
+  readonly time: number | null
+  readonly key: PipelineKey | null
+}
+
+export function recordOf({ values, times, keys }: Batch, i: number): PoisonRecord {
+  return { value: values[i], time: times?.[i] ?? null, key: keys?.[i] ?? null }
+}
+
+/** The first output is that of the stream, further ones are side outputs. */
+export type MakeOperator = (outputs: readonly Output[], context: OperatorContext) => Operator
+
+const noTables: ReadonlyMap<string, StateTable<unknown>> = new Map()
+
+/** An operator that keeps nothing. */
+export function stateless(input: Output): Operator {
+  return { inputs: [input], tables: noTables }
+}
+
+/** For the map of tables, where the type of what a table holds no longer matters. */
+export function tablesOf(tables: Readonly<Record<string, unknown>>): Operator['tables'] {
+  return new Map(Object.entries(tables) as [string, StateTable<unknown>][])
+}

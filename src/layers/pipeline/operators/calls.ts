@@ -1,0 +1,225 @@
+// Calls to the outside, a bounded number at a time. A record that is being called for is state until its result has gone on,
+// so after a crash the call is made again: at least once, each time with the same key. Watermarks do not overtake records.
+
+import type { CallPolicy } from '../../../core/call-policy.ts'
+import { CallGate } from '../../../core/call-policy.ts'
+import { toMs } from '../../../core/duration.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import { StateTable } from '../../../core/pipeline/state-table.ts'
+import { decideRetry, resolveRetry } from '../../../core/retry.ts'
+import type { Batch } from '../batch.ts'
+import { type MakeOperator, type OperatorContext, type PoisonRecord, tablesOf } from '../operator.ts'
+
+export interface CallOptions extends CallPolicy {
+  /** How many at a time; 16 if left out. */
+  readonly concurrency?: number
+  /** True: results go on in the order of their records. False (usual): as they come. */
+  readonly ordered?: boolean
+}
+
+export interface CallContext {
+  /** The same however often this record is called for: for services that know idempotency keys. */
+  readonly key: string
+  readonly attempt: number
+  /** Fires when the time for the call is over, or the run ends. */
+  readonly signal: AbortSignal
+}
+
+/** A record that is being called for. */
+interface Waiting {
+  readonly number: number
+  readonly record: PoisonRecord
+  outcome: { readonly value: unknown } | 'failed' | null
+}
+
+/** Records and the watermarks between them, in the order in which they came. */
+type Item = Waiting | { readonly watermark: number }
+
+export function called<T, R>(call: (value: T, context: CallContext) => Promise<R>, options: CallOptions): MakeOperator {
+  const { concurrency = 16, ordered = false } = options
+  const retry = resolveRetry(options.retry)
+  const timeoutMs = options.timeout === undefined ? null : toMs(options.timeout, 'timeout')
+  return ([next], context) => {
+    const state = new StateTable<PoisonRecord>()
+    /** How many records came: the number of each is part of its key, so it must go on after a restart. */
+    const counter = new StateTable<number>()
+    const gate = new CallGate(options)
+    const ending = new AbortController()
+    const queue: Item[] = []
+    const toStart: Waiting[] = []
+    let started = 0
+    let number = 0
+    let room: (() => void) | null = null
+
+    const settle = (waiting: Waiting, outcome: Waiting['outcome']) => {
+      waiting.outcome = outcome
+      started -= 1
+      giveOut()
+      start()
+      if (inFlight() < 2 * concurrency) {
+        room?.()
+        room = null
+      }
+      context.wake()
+    }
+    /** A result goes on, and its record leaves the state, in one go: a checkpoint has one of both. */
+    const giveOut = () => {
+      for (let i = 0; i < queue.length; ) {
+        const item = queue[i]!
+        if ('watermark' in item) {
+          // Whatever came before it is out only if it is the first.
+          if (i > 0) break
+          queue.shift()
+          next!.watermark(item.watermark)
+        } else if (item.outcome === null) {
+          if (ordered) break
+          i += 1
+        } else {
+          queue.splice(i, 1)
+          state.delete(state.space(0), item.number)
+          const { time, key } = item.record
+          if (item.outcome === 'failed') continue
+          const { value } = item.outcome
+          next!.batch({ values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] })
+        }
+      }
+    }
+    const start = () => {
+      while (started < concurrency && toStart.length > 0) {
+        const waiting = toStart.shift()!
+        started += 1
+        void make(waiting)
+      }
+    }
+    const make = async (waiting: Waiting) => {
+      const { value } = waiting.record
+      const key = `${context.pipeline}/${context.name}/${waiting.number}`
+      try {
+        const result = await attempts(context, { retry, timeoutMs, gate, ending: ending.signal }, (attempt, signal) =>
+          call(value as T, { key, attempt, signal }),
+        )
+        if (!ending.signal.aborted) settle(waiting, { value: result })
+      } catch (error) {
+        // At the end of a run it stays state, and is called for again by the next.
+        if (ending.signal.aborted) return
+        context.poison(waiting.record, error)
+        settle(waiting, 'failed')
+      }
+    }
+    const add = (record: PoisonRecord, own: number) => {
+      const waiting: Waiting = { number: own, record, outcome: null }
+      queue.push(waiting)
+      toStart.push(waiting)
+    }
+    const inFlight = () => started + toStart.length
+    return {
+      tables: tablesOf({ calls: state, counter }),
+      inputs: [
+        {
+          batch({ values, times, keys }: Batch) {
+            for (let i = 0; i < values.length; i++) {
+              const record = {
+                value: values[i],
+                time: times?.[i] ?? null,
+                key: (keys?.[i] ?? null) as PipelineKey | null,
+              }
+              number += 1
+              state.add(state.space(0), number, record)
+              add(record, number)
+            }
+            counter.set(counter.space(0), 'records', number)
+            start()
+            if (inFlight() >= 2 * concurrency && room === null) {
+              context.wait(
+                new Promise<void>((resolve) => {
+                  room = resolve
+                }),
+              )
+            }
+          },
+          watermark(time) {
+            queue.push({ watermark: time })
+            giveOut()
+          },
+          idle: () => next!.idle(),
+        },
+      ],
+      restored() {
+        const numbers = [...state.space(0).cells.keys()].map(Number).sort((a, b) => a - b)
+        for (const own of numbers) add(state.get(state.space(0), own)!, own)
+        number = counter.get(counter.space(0), 'records') ?? 0
+        start()
+      },
+      inFlight: () => queue.length,
+      stop: () => ending.abort(new RepriseError('ABORTED', 'the pipeline has ended')),
+    }
+  }
+}
+
+interface AttemptSettings {
+  readonly retry: ReturnType<typeof resolveRetry>
+  readonly timeoutMs: number | null
+  readonly gate: CallGate
+  readonly ending: AbortSignal
+}
+
+/** One call with the project's one policy: pauses, breaker, rate, time limit. */
+async function attempts<R>(
+  context: OperatorContext,
+  { retry, timeoutMs, gate, ending }: AttemptSettings,
+  call: (attempt: number, signal: AbortSignal) => Promise<R>,
+): Promise<R> {
+  const { clock, random } = context
+  const token = {}
+  const sleep = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve))
+  let failed = 0
+  for (let attempt = 1; ; attempt++) {
+    for (let ms = gate.pauseMs(clock.elapsed(), token); ms > 0; ms = gate.pauseMs(clock.elapsed(), token)) {
+      await sleep(ms)
+      ending.throwIfAborted()
+    }
+    try {
+      const result = await limited(context, timeoutMs, ending, (signal) => call(attempt, signal))
+      gate.succeeded()
+      gate.left(token)
+      return result
+    } catch (error) {
+      gate.failed(retry, error, clock.elapsed(), token)
+      gate.left(token)
+      ending.throwIfAborted()
+      const decision = decideRetry(retry, failed + 1, error, { chance: () => random.number(), now: clock.now() })
+      if (!decision.again) throw error
+      if (decision.counts) failed += 1
+      await sleep(decision.delayMs)
+      ending.throwIfAborted()
+    }
+  }
+}
+
+async function limited<R>(
+  { clock }: OperatorContext,
+  timeoutMs: number | null,
+  ending: AbortSignal,
+  call: (signal: AbortSignal) => Promise<R>,
+): Promise<R> {
+  const own = new AbortController()
+  const onEnding = () => own.abort(ending.reason)
+  ending.addEventListener('abort', onEnding, { once: true })
+  let cancel = () => {}
+  try {
+    const pending = call(own.signal)
+    if (timeoutMs === null) return await pending
+    const late = new Promise<never>((_, reject) => {
+      cancel = clock.after(timeoutMs, () => {
+        const error = new RepriseError('TIMEOUT', `the call took longer than ${timeoutMs} ms`, { timeoutMs })
+        own.abort(error)
+        reject(error)
+      })
+    })
+    return await Promise.race([pending, late])
+  } finally {
+    cancel()
+    ending.removeEventListener('abort', onEnding)
+  }
+}

@@ -1,0 +1,218 @@
+// Joins of two streams by key: of the same window, of times that lie near each other, and with the newest record of a
+// stream that describes something (a table that changes). What can no longer find a partner is forgotten.
+
+import { assert } from '../../../core/assert.ts'
+import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import { StateTable } from '../../../core/pipeline/state-table.ts'
+import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
+import { type FixedWindows, isForgotten, startsOf } from '../../../core/pipeline/windows.ts'
+import type { Batch, Output } from '../batch.ts'
+import { type MakeOperator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
+import { mergedInputs } from './union.ts'
+import { Progress } from './window.ts'
+
+interface Sides<A, B> {
+  readonly left: readonly A[]
+  readonly right: readonly B[]
+}
+
+/** Every pair of the same key in the same window, when the window is over. */
+export function windowJoined<A, B, R>(
+  windows: FixedWindows,
+  join: (left: A, right: B, window: { readonly start: number; readonly end: number }) => R,
+): MakeOperator {
+  return ([next], context) => {
+    const state = new StateTable<Sides<A, B>>()
+    const progress = new Progress()
+    const take = (isLeft: boolean) => (batch: Batch) => {
+      const { values, times, keys } = batch
+      assert(times !== null && keys !== null, 'a join of windows has keys and times')
+      let late = 0
+      for (let i = 0; i < values.length; i++) {
+        let isTaken = false
+        for (const start of startsOf(windows, times[i]!)) {
+          if (isForgotten(start + windows.lengthMs, 0, progress.watermark)) continue
+          isTaken = true
+          const space = state.space(start)
+          const { left, right } = state.get(space, keys[i]!) ?? { left: [], right: [] }
+          const sides = isLeft
+            ? { left: [...left, values[i] as A], right }
+            : { left, right: [...right, values[i] as B] }
+          state.set(space, keys[i]!, sides)
+        }
+        if (!isTaken) late += 1
+      }
+      if (late > 0) context.late(late)
+    }
+    const close = (time: number) => {
+      if (!progress.advance(time)) return
+      const over = [...state.spaces()].filter(({ id }) => id + windows.lengthMs <= time).sort((a, b) => a.id - b.id)
+      for (const space of over) {
+        const window = { start: space.id, end: space.id + windows.lengthMs }
+        const given = new Joined(next!, context)
+        for (const key of space.cells.keys()) {
+          const { left, right } = state.get(space, key)!
+          for (const a of left) for (const b of right) given.add(() => join(a, b, window), [a, b], key, window.end - 1)
+        }
+        state.drop(space)
+        given.flush()
+      }
+    }
+    return {
+      tables: tablesOf({ windows: state, progress: progress.table }),
+      inputs: mergedInputs([take(true), take(false)], {
+        watermark(time) {
+          close(time)
+          next!.watermark(time)
+        },
+        idle: () => next!.idle(),
+      }),
+      restored: () => progress.restored(),
+    }
+  }
+}
+
+interface Timed {
+  readonly time: number
+  readonly value: unknown
+}
+
+/** Every pair whose times differ by right − left within [before, after], as soon as both are there. */
+export function intervalJoined<A, B, R>(
+  interval: { readonly fromMs: number; readonly toMs: number },
+  join: (left: A, right: B) => R,
+): MakeOperator {
+  const { fromMs, toMs } = interval
+  return ([next], context) => {
+    const tables = { left: new StateTable<readonly Timed[]>(), right: new StateTable<readonly Timed[]>() }
+    const progress = new Progress()
+    const forgetting = { left: new TimeQueue<PipelineKey>(), right: new TimeQueue<PipelineKey>() }
+    /** The last time at which a partner may come. */
+    const lastOf = (side: 'left' | 'right', time: number) => (side === 'left' ? time + toMs : time - fromMs)
+    const width = Math.max(1, Math.ceil((toMs - fromMs) / 8))
+    const schedule = (side: 'left' | 'right', key: PipelineKey, time: number) =>
+      forgetting[side].add(Math.ceil((lastOf(side, time) + 1) / width) * width, key)
+    const take = (side: 'left' | 'right', other: 'left' | 'right') => (batch: Batch) => {
+      const { values, times, keys } = batch
+      assert(times !== null && keys !== null, 'a join of intervals has keys and times')
+      const given = new Joined(next!, context)
+      let late = 0
+      for (let i = 0; i < values.length; i++) {
+        const [time, key, value] = [times[i]!, keys[i]!, values[i]]
+        if (time < progress.watermark) {
+          late += 1
+          continue
+        }
+        for (const partner of tables[other].get(tables[other].space(0), key) ?? []) {
+          const [left, right] = side === 'left' ? [{ time, value }, partner] : [partner, { time, value }]
+          const difference = right.time - left.time
+          if (difference < fromMs || difference > toMs) continue
+          const at = Math.max(left.time, right.time)
+          given.add(() => join(left.value as A, right.value as B), [left.value, right.value], key, at)
+        }
+        const own = tables[side]
+        own.set(own.space(0), key, [...(own.get(own.space(0), key) ?? []), { time, value }])
+        schedule(side, key, time)
+      }
+      if (late > 0) context.late(late)
+      given.flush()
+    }
+    const forget = (side: 'left' | 'right', watermark: number) => {
+      const table = tables[side]
+      for (let due = forgetting[side].take(watermark); due; due = forgetting[side].take(watermark)) {
+        for (const key of due.items) {
+          const held = table.get(table.space(0), key) ?? []
+          const kept = held.filter(({ time }) => lastOf(side, time) >= watermark)
+          if (kept.length === 0) table.delete(table.space(0), key)
+          else if (kept.length < held.length) table.set(table.space(0), key, kept)
+        }
+      }
+    }
+    return {
+      tables: tablesOf({ ...tables, progress: progress.table }),
+      inputs: mergedInputs([take('left', 'right'), take('right', 'left')], {
+        watermark(time) {
+          if (progress.advance(time)) {
+            forget('left', time)
+            forget('right', time)
+          }
+          next!.watermark(time)
+        },
+        idle: () => next!.idle(),
+      }),
+      restored() {
+        progress.restored()
+        for (const side of ['left', 'right'] as const) {
+          for (const [key, { value }] of tables[side].space(0).cells) {
+            for (const { time } of value as readonly Timed[]) schedule(side, key, time)
+          }
+        }
+      },
+    }
+  }
+}
+
+/** Each record of the left with the newest of the right of its key, as it is then; undefined if there is none. */
+export function latestJoined<A, B, R>(join: (left: A, right: B | undefined) => R): MakeOperator {
+  return ([next], context) => {
+    const newest = new StateTable<{ readonly value: B }>()
+    const left = (batch: Batch) => {
+      const { values, times, keys } = batch
+      assert(keys !== null, 'a join has keys')
+      const given = new Joined(next!, context)
+      for (let i = 0; i < values.length; i++) {
+        const right = newest.get(newest.space(0), keys[i]!)?.value
+        try {
+          given.push(join(values[i] as A, right), keys[i]!, times ? times[i]! : null)
+        } catch (error) {
+          context.poison(recordOf(batch, i), error)
+        }
+      }
+      given.flush()
+    }
+    const right = ({ values, keys }: Batch) => {
+      assert(keys !== null, 'a join has keys')
+      for (let i = 0; i < values.length; i++) newest.set(newest.space(0), keys[i]!, { value: values[i] as B })
+    }
+    // Event time is that of the records; what describes them does not hold windows back.
+    const inputs: readonly Output[] = [
+      { batch: left, watermark: (time) => next!.watermark(time), idle: () => next!.idle() },
+      { batch: right, watermark() {}, idle() {} },
+    ]
+    return { tables: tablesOf({ newest }), inputs }
+  }
+}
+
+/** Results of a join on their way. A pair whose function throws goes aside as a pair. */
+class Joined {
+  readonly #next: Output
+  readonly #context: OperatorContext
+  readonly #values: unknown[] = []
+  readonly #keys: PipelineKey[] = []
+  readonly #times: (number | null)[] = []
+
+  constructor(next: Output, context: OperatorContext) {
+    this.#next = next
+    this.#context = context
+  }
+
+  add(make: () => unknown, pair: readonly unknown[], key: PipelineKey, time: number): void {
+    try {
+      this.push(make(), key, time)
+    } catch (error) {
+      this.#context.poison({ value: pair, time, key }, error)
+    }
+  }
+
+  push(value: unknown, key: PipelineKey, time: number | null): void {
+    this.#values.push(value)
+    this.#keys.push(key)
+    this.#times.push(time)
+  }
+
+  flush(): void {
+    if (this.#values.length === 0) return
+    const times = this.#times[0] === null ? null : (this.#times as number[])
+    this.#next.batch({ values: this.#values, times, keys: this.#keys })
+  }
+}

@@ -1,0 +1,199 @@
+// State of a `process` operator: what it declares, and what its functions hold while one record is looked at. Each declared
+// state is one table; a list or map is copied once per checkpoint before it is changed in place, and written whole.
+// Time to live goes by the clock: what is older is not seen, and is removed soon after.
+
+import { type Duration, toMs } from '../../../core/duration.ts'
+import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import { StateTable } from '../../../core/pipeline/state-table.ts'
+import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
+
+export interface StateOptions {
+  /** Forgotten when it was not written for so long. */
+  readonly ttl?: Duration
+}
+
+/** What `process` is told: made by `valueState` and its siblings. `Handle` is what its functions get. */
+export interface StateSpec<Handle> {
+  readonly kind: string
+  readonly ttlMs: number | null
+  handle(cell: StateCell): Handle
+}
+
+export interface ValueState<T> {
+  get(): T | undefined
+  set(value: T): void
+  clear(): void
+}
+
+export interface ListState<T> {
+  get(): readonly T[]
+  add(...values: readonly T[]): void
+  set(values: readonly T[]): void
+  clear(): void
+}
+
+export interface MapState<T> {
+  get(key: string): T | undefined
+  has(key: string): boolean
+  set(key: string, value: T): void
+  delete(key: string): void
+  entries(): IterableIterator<[string, T]>
+  readonly size: number
+  clear(): void
+}
+
+export interface ReducingState<T> {
+  get(): T | undefined
+  add(value: T): void
+  clear(): void
+}
+
+/** @example process('last-seen', { state: { last: valueState<number>({ ttl: '1d' }) }, … }) */
+export function valueState<T>(options: StateOptions = {}): StateSpec<ValueState<T>> {
+  return spec('value', options, (cell) => ({
+    get: () => cell.read() as T | undefined,
+    set: (value) => cell.write(value),
+    clear: () => cell.clear(),
+  }))
+}
+
+export function listState<T>(options: StateOptions = {}): StateSpec<ListState<T>> {
+  return spec('list', options, (cell) => ({
+    get: () => (cell.read() as readonly T[] | undefined) ?? [],
+    add: (...values) => {
+      cell.change<T[]>(
+        () => [],
+        (held) => [...held],
+        (held) => void held.push(...values),
+      )
+    },
+    set: (values) => cell.write([...values]),
+    clear: () => cell.clear(),
+  }))
+}
+
+export function mapState<T>(options: StateOptions = {}): StateSpec<MapState<T>> {
+  const none: ReadonlyMap<string, T> = new Map()
+  return spec('map', options, (cell) => {
+    const held = () => (cell.read() as ReadonlyMap<string, T> | undefined) ?? none
+    const change = (work: (map: Map<string, T>) => void) =>
+      cell.change<Map<string, T>>(
+        () => new Map(),
+        (map) => new Map(map),
+        work,
+      )
+    return {
+      get: (key) => held().get(key),
+      has: (key) => held().has(key),
+      set: (key, value) => change((map) => void map.set(key, value)),
+      delete: (key) => {
+        if (held().has(key)) change((map) => void map.delete(key))
+      },
+      entries: () => held().entries() as IterableIterator<[string, T]>,
+      get size() {
+        return held().size
+      },
+      clear: () => cell.clear(),
+    }
+  })
+}
+
+export function reducingState<T>(combine: (a: T, b: T) => T, options: StateOptions = {}): StateSpec<ReducingState<T>> {
+  return spec('reducing', options, (cell) => ({
+    get: () => cell.read() as T | undefined,
+    add: (value) => {
+      const before = cell.read() as T | undefined
+      cell.write(before === undefined ? value : combine(before, value))
+    },
+    clear: () => cell.clear(),
+  }))
+}
+
+function spec<Handle>(kind: string, { ttl }: StateOptions, handle: (cell: StateCell) => Handle): StateSpec<Handle> {
+  return { kind, ttlMs: ttl === undefined ? null : toMs(ttl, 'ttl'), handle }
+}
+
+interface Held {
+  readonly value: unknown
+  /** When it is no longer there; null: never. */
+  readonly until: number | null
+}
+
+/** The state of one name, at the key of the record that is looked at. */
+export class StateCell {
+  readonly table = new StateTable<Held>()
+  readonly #ttlMs: number | null
+  readonly #now: () => number
+  readonly #expiring = new TimeQueue<PipelineKey>()
+  #key: PipelineKey = ''
+
+  constructor(ttlMs: number | null, now: () => number) {
+    this.#ttlMs = ttlMs
+    this.#now = now
+  }
+
+  at(key: PipelineKey): void {
+    this.#key = key
+  }
+
+  read(): unknown {
+    const held = this.table.get(this.table.space(0), this.#key)
+    return held === undefined || this.#isOver(held) ? undefined : held.value
+  }
+
+  write(value: unknown): void {
+    this.table.set(this.table.space(0), this.#key, { value, until: this.#until() })
+  }
+
+  clear(): void {
+    this.table.delete(this.table.space(0), this.#key)
+  }
+
+  /** Changed in place where no checkpoint needs the old value. */
+  change<V>(initial: () => V, copy: (value: V) => V, work: (value: V) => void): void {
+    const cell = this.table.space(0).cells.get(this.#key)
+    const held = cell?.value as Held | undefined
+    if (cell === undefined || held === undefined || this.#isOver(held)) {
+      const value = initial()
+      work(value)
+      this.write(value)
+      return
+    }
+    const own = this.table.own(cell, ({ value, until }) => ({ value: copy(value as V), until }))
+    work(own.value as V)
+    if (this.#ttlMs !== null) this.write(own.value)
+  }
+
+  restored(): void {
+    for (const [key, { value }] of this.table.space(0).cells) {
+      const { until } = value as Held
+      if (until !== null) this.#expiring.add(this.#bucketOf(until), key)
+    }
+  }
+
+  expire(now: number): void {
+    for (let due = this.#expiring.take(now); due; due = this.#expiring.take(now)) {
+      for (const key of due.items) {
+        const held = this.table.get(this.table.space(0), key)
+        if (held && held.until !== null && held.until <= now) this.table.delete(this.table.space(0), key)
+      }
+    }
+  }
+
+  #isOver({ until }: Held): boolean {
+    return until !== null && until <= this.#now()
+  }
+
+  #until(): number | null {
+    if (this.#ttlMs === null) return null
+    const until = this.#now() + this.#ttlMs
+    this.#expiring.add(this.#bucketOf(until), this.#key)
+    return until
+  }
+
+  /** Looked at together: a key that is written all the time is in a few of them only. */
+  #bucketOf(until: number): number {
+    const width = Math.max(1, Math.ceil(this.#ttlMs! / 8))
+    return Math.ceil(until / width) * width
+  }
+}

@@ -1,0 +1,200 @@
+// The operator for everything else: a function per record, with state of the record's key, timers, and side outputs. It
+// changes state and emits in one go; a record whose function throws is poison, and its writes up to then stay.
+
+import { assert } from '../../../core/assert.ts'
+import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import type { Output } from '../batch.ts'
+import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { StateCell, type StateSpec } from './keyed-state.ts'
+import { Timers } from './timers.ts'
+import { checkKey } from './transform.ts'
+import { Progress } from './window.ts'
+
+export type StateSpecs = Readonly<Record<string, StateSpec<unknown>>>
+export type StateHandles<S extends StateSpecs> = {
+  readonly [Name in keyof S]: S[Name] extends StateSpec<infer Handle> ? Handle : never
+}
+
+/** For the compiler: what a side output carries. */
+export interface SideSpec<T> {
+  readonly carries?: (value: T) => void
+}
+
+/** @example process('check', { sides: { large: side<Order>() }, … }) */
+export function side<T>(): SideSpec<T> {
+  return {}
+}
+
+export type SideSpecs = Readonly<Record<string, SideSpec<unknown>>>
+export type SideValue<S> = S extends SideSpec<infer T> ? T : never
+
+export interface ProcessContext<R, S extends StateSpecs, O extends SideSpecs> {
+  readonly key: PipelineKey
+  /** Of the record or timer; null where the source gives no times. */
+  readonly time: number | null
+  /** No record older than this is to be expected. */
+  readonly watermark: number
+  readonly state: StateHandles<S>
+  emit(value: R): void
+  side<Name extends keyof O & string>(name: Name, value: SideValue<O[Name]>): void
+  /** Calls `onTimer` when event time has come so far. */
+  setTimer(time: number): void
+  deleteTimer(time: number): void
+  /** Calls `onClock` when the clock has come so far, in milliseconds since 1970. */
+  setClockTimer(time: number): void
+  deleteClockTimer(time: number): void
+  /** By the clock of the engine. */
+  now(): number
+}
+
+export interface ProcessOptions<T, R, S extends StateSpecs, O extends SideSpecs> {
+  readonly state?: S
+  readonly sides?: O
+  onRecord(value: T, context: ProcessContext<R, S, O>): void
+  onTimer?(time: number, context: ProcessContext<R, S, O>): void
+  onClock?(time: number, context: ProcessContext<R, S, O>): void
+}
+
+/** The kind of its state: another set of states under the same name is another state. */
+export function processKind(state: StateSpecs = {}): string {
+  const states = Object.entries(state).map(([name, { kind }]) => `${name}:${kind}`)
+  return `process(${states.sort().join(',')})`
+}
+
+export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
+  options: ProcessOptions<T, R, S, O>,
+  hasTimes: boolean,
+): MakeOperator {
+  return ([next, ...sides], context) => {
+    const { clock } = context
+    const cells = new Map(
+      Object.entries(options.state ?? {}).map(([name, { ttlMs }]) => [name, new StateCell(ttlMs, () => clock.now())]),
+    )
+    const handles = Object.fromEntries(
+      Object.entries(options.state ?? {}).map(([name, spec]) => [name, spec.handle(cells.get(name)!)]),
+    ) as StateHandles<S>
+    const sideOutputs = new Map(Object.keys(options.sides ?? {}).map((name, i) => [name, sides[i]!]))
+    const eventTimers = new Timers()
+    const clockTimers = new Timers()
+    const progress = new Progress()
+    const main = new Emitter(next!)
+    const emitters = new Map([...sideOutputs].map(([name, output]) => [name, new Emitter(output)]))
+    const at: { key: PipelineKey; time: number | null } = { key: '', time: null }
+    const given: ProcessContext<R, S, O> = {
+      get key() {
+        return at.key
+      },
+      get time() {
+        return at.time
+      },
+      get watermark() {
+        return progress.watermark
+      },
+      state: handles,
+      emit: (value) => main.add(value, at.time, at.key),
+      side: (name, value) => {
+        const emitter = emitters.get(name)
+        assert(emitter !== undefined, 'a side output is declared in `sides`')
+        emitter.add(value, at.time, at.key)
+      },
+      setTimer: (time) => eventTimers.set(at.key, time),
+      deleteTimer: (time) => eventTimers.delete(at.key, time),
+      setClockTimer: (time) => clockTimers.set(at.key, time),
+      deleteClockTimer: (time) => clockTimers.delete(at.key, time),
+      now: () => clock.now(),
+    }
+    const lookAt = (key: PipelineKey, time: number | null) => {
+      at.key = key
+      at.time = time
+      for (const cell of cells.values()) cell.at(key)
+    }
+    /** What comes of the clock is as old as event time has come. */
+    const clockTime = (time: number) =>
+      hasTimes ? (Number.isFinite(progress.watermark) ? progress.watermark : time) : null
+    const flush = () => {
+      main.flush()
+      for (const emitter of emitters.values()) emitter.flush()
+    }
+    const fire = (timers: Timers, until: number, call: typeof options.onTimer) => {
+      timers.fire(until, (key, time) => {
+        lookAt(key, timers === eventTimers ? time : clockTime(time))
+        try {
+          call?.call(options, time, given)
+        } catch (error) {
+          // There is no record to set aside: code that cannot go on stops the run.
+          context.fail(error)
+        }
+      })
+      flush()
+    }
+    const input: Output = {
+      batch(batch) {
+        const { values, times, keys } = batch
+        assert(keys !== null, 'process has keys')
+        for (let i = 0; i < values.length; i++) {
+          lookAt(keys[i]!, times ? times[i]! : null)
+          try {
+            options.onRecord(values[i] as T, given)
+          } catch (error) {
+            context.poison(recordOf(batch, i), error)
+          }
+        }
+        flush()
+      },
+      watermark(time) {
+        if (progress.advance(time)) fire(eventTimers, time, options.onTimer)
+        next!.watermark(time)
+        for (const output of sides) output.watermark(time)
+      },
+      idle() {
+        next!.idle()
+        for (const output of sides) output.idle()
+      },
+    }
+    const states = Object.fromEntries([...cells].map(([name, { table }]) => [`state.${name}`, table]))
+    return {
+      tables: tablesOf({
+        ...states,
+        timers: eventTimers.table,
+        clockTimers: clockTimers.table,
+        progress: progress.table,
+      }),
+      inputs: [input],
+      restored() {
+        progress.restored()
+        eventTimers.restored()
+        clockTimers.restored()
+        for (const cell of cells.values()) cell.restored()
+      },
+      tick(now) {
+        fire(clockTimers, now, options.onClock)
+        for (const cell of cells.values()) cell.expire(now)
+      },
+    }
+  }
+}
+
+/** Gathers what a batch gives, so that what follows gets a batch as well. */
+class Emitter {
+  readonly #output: Output
+  #values: unknown[] = []
+  #times: (number | null)[] = []
+  #keys: PipelineKey[] = []
+
+  constructor(output: Output) {
+    this.#output = output
+  }
+
+  add(value: unknown, time: number | null, key: PipelineKey): void {
+    this.#values.push(value)
+    this.#times.push(time)
+    this.#keys.push(checkKey(key))
+  }
+
+  flush(): void {
+    if (this.#values.length === 0) return
+    const [values, times, keys] = [this.#values, this.#times, this.#keys]
+    ;[this.#values, this.#times, this.#keys] = [[], [], []]
+    this.#output.batch({ values, times: times[0] === null ? null : (times as number[]), keys })
+  }
+}

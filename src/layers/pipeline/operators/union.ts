@@ -1,0 +1,36 @@
+// Several streams as one. Each has a watermark of its own; that of the union is the lowest of those that are not idle, so
+// one silent stream does not stop all windows once it is declared idle.
+
+import { WatermarkMerge } from '../../../core/pipeline/watermarks.ts'
+import type { Output } from '../batch.ts'
+import { type MakeOperator, stateless } from '../operator.ts'
+
+/** The inputs of an operator that has several, with one watermark for all of them. */
+export function mergedInputs(
+  batches: readonly Output['batch'][],
+  next: Pick<Output, 'watermark' | 'idle'>,
+): readonly Output[] {
+  const merge = new WatermarkMerge<number>()
+  batches.forEach((_, input) => void merge.add(input))
+  let given = merge.current
+  const give = (watermark: number) => {
+    if (watermark <= given) return
+    given = watermark
+    next.watermark(watermark)
+  }
+  return batches.map((batch, input) => ({
+    batch,
+    watermark: (time) => give(merge.advance(input, time)),
+    idle() {
+      give(merge.idle(input))
+      if (merge.isIdle) next.idle()
+    },
+  }))
+}
+
+export function union(inputs: number): MakeOperator {
+  return ([next]) => {
+    const batches = Array.from({ length: inputs }, () => (batch: Parameters<Output['batch']>[0]) => next!.batch(batch))
+    return { ...stateless(next!), inputs: mergedInputs(batches, next!) }
+  }
+}

@@ -1,0 +1,168 @@
+// Aggregation in windows of fixed length. State lies window by window, so a window that is over is given out and dropped as
+// a whole, without a timer per key. A result comes when the watermark reaches the end of its window, and once more for each
+// batch with late records while lateness is allowed; what comes later still goes to the late output.
+
+import { assert } from '../../../core/assert.ts'
+import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import { type Space, StateTable } from '../../../core/pipeline/state-table.ts'
+import { noWatermark } from '../../../core/pipeline/watermarks.ts'
+import { type FixedWindows, isForgotten, lastStart } from '../../../core/pipeline/windows.ts'
+import type { Aggregation } from '../aggregate.ts'
+import { type Batch, type Output, pick } from '../batch.ts'
+import { type MakeOperator, type Operator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
+
+export interface WindowResult<Value> {
+  readonly key: PipelineKey
+  readonly start: number
+  readonly end: number
+  readonly value: Value
+}
+
+export interface WindowSettings {
+  readonly windows: FixedWindows
+  readonly lateMs: number
+}
+
+/** Results first, what came too late second. */
+export function windowed<T, A, R>(settings: WindowSettings, aggregation: Aggregation<T, A, R>): MakeOperator {
+  return ([next, late], context) => {
+    const operator = new WindowOperator<T, A, R>(settings, aggregation, next!, late!, context)
+    return operator
+  }
+}
+
+/** How far the watermark had come, as state: what was late before a restart must be late after it. */
+export class Progress {
+  readonly table = new StateTable<number>()
+  #watermark: number = noWatermark
+
+  get watermark(): number {
+    return this.#watermark
+  }
+
+  restored(): void {
+    this.#watermark = this.table.get(this.table.space(0), 'watermark') ?? noWatermark
+  }
+
+  /** False: it is not news. */
+  advance(time: number): boolean {
+    if (time <= this.#watermark) return false
+    this.#watermark = time
+    this.table.set(this.table.space(0), 'watermark', time)
+    return true
+  }
+}
+
+class WindowOperator<T, A, R> implements Operator, Output {
+  readonly #settings: WindowSettings
+  readonly #aggregation: Aggregation<T, A, R>
+  readonly #next: Output
+  readonly #late: Output
+  readonly #context: OperatorContext
+  readonly #state = new StateTable<A>()
+  readonly #progress = new Progress()
+  readonly tables = tablesOf({ windows: this.#state, progress: this.#progress.table })
+  readonly inputs = [this]
+
+  constructor(
+    settings: WindowSettings,
+    aggregation: Aggregation<T, A, R>,
+    next: Output,
+    late: Output,
+    context: OperatorContext,
+  ) {
+    this.#settings = settings
+    this.#aggregation = aggregation
+    this.#next = next
+    this.#late = late
+    this.#context = context
+  }
+
+  restored(): void {
+    this.#progress.restored()
+  }
+
+  batch(batch: Batch): void {
+    const { values, times, keys } = batch
+    assert(times !== null && keys !== null, 'a window has keys and times')
+    const { windows, lateMs } = this.#settings
+    const { watermark } = this.#progress
+    const touched = new Map<Space<A>, Set<PipelineKey>>()
+    const tooLate: number[] = []
+    let space: Space<A> | null = null
+    for (let i = 0; i < values.length; i++) {
+      const time = times[i]!
+      let isTaken = false
+      for (let start = lastStart(windows, time); start > time - windows.lengthMs; start -= windows.stepMs) {
+        const end = start + windows.lengthMs
+        if (isForgotten(end, lateMs, watermark)) break
+        isTaken = true
+        if (space?.id !== start) space = this.#state.space(start)
+        if (!this.#add(space, batch, i)) break
+        if (end <= watermark) noteLate(touched, space, keys[i]!)
+      }
+      if (!isTaken) tooLate.push(i)
+    }
+    for (const [updated, lateKeys] of touched) this.#give(updated, lateKeys)
+    if (tooLate.length === 0) return
+    this.#context.late(tooLate.length)
+    this.#late.batch(pick(batch, tooLate))
+  }
+
+  watermark(time: number): void {
+    const before = this.#progress.watermark
+    if (this.#progress.advance(time)) {
+      const { windows, lateMs } = this.#settings
+      const over = [...this.#state.spaces()].filter(({ id }) => id + windows.lengthMs <= time)
+      for (const space of over.sort((a, b) => a.id - b.id)) {
+        if (space.id + windows.lengthMs > before) this.#give(space, space.cells.keys())
+        if (isForgotten(space.id + windows.lengthMs, lateMs, time)) this.#state.drop(space)
+      }
+    }
+    this.#next.watermark(time)
+    this.#late.watermark(time)
+  }
+
+  idle(): void {
+    this.#next.idle()
+    this.#late.idle()
+  }
+
+  /** False: the record is poison. The other windows it belongs to have it, or do not, alike: it fails on the first. */
+  #add(space: Space<A>, batch: Batch, i: number): boolean {
+    const { initial, add, copy } = this.#aggregation
+    const key = batch.keys![i]!
+    const value = batch.values[i] as T
+    const cell = space.cells.get(key)
+    try {
+      if (cell === undefined) this.#state.add(space, key, add(initial(), value))
+      else this.#state.update(cell, add(copy ? this.#state.own(cell, copy) : (cell.value as A), value))
+      return true
+    } catch (error) {
+      this.#context.poison(recordOf(batch, i), error)
+      return false
+    }
+  }
+
+  #give(space: Space<A>, keys: Iterable<PipelineKey>): void {
+    const { lengthMs } = this.#settings.windows
+    const start = space.id
+    const end = start + lengthMs
+    const values: WindowResult<R>[] = []
+    const given: PipelineKey[] = []
+    const times: number[] = []
+    for (const key of keys) {
+      values.push({ key, start, end, value: this.#aggregation.result(this.#state.get(space, key)!) })
+      given.push(key)
+      // The result belongs to the last moment of its window.
+      times.push(end - 1)
+    }
+    if (values.length > 0) this.#next.batch({ values, times, keys: given })
+  }
+}
+
+function noteLate<A>(touched: Map<Space<A>, Set<PipelineKey>>, space: Space<A>, key: PipelineKey): void {
+  const keys = touched.get(space)
+  if (keys) keys.add(key)
+  else touched.set(space, new Set([key]))
+}

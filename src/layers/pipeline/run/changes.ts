@@ -1,0 +1,69 @@
+// Code that has changed since the checkpoint was made: what maps is restored, what does not is refused with its names and
+// the choices. Nothing is forgotten, and nothing starts empty, because a name was mistyped.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { Graph } from '../graph.ts'
+import type { PipelineChanges } from './options.ts'
+import type { PipelineState } from './state.ts'
+
+/** For each name of today: what it was called in the checkpoint; null: it is new. */
+export type StoredNames = ReadonlyMap<string, string | null>
+
+interface Named {
+  readonly what: string
+  /** By name: what kind of state it has. */
+  readonly before: ReadonlyMap<string, string>
+  readonly now: ReadonlyMap<string, string>
+}
+
+export function matchNames(graph: Graph, stored: PipelineState, changes: PipelineChanges = {}): StoredNames {
+  const { rename = {}, drop = [], add = [] } = changes
+  const names = new Map<string, string | null>()
+  const faults: string[] = []
+  for (const { what, before, now } of kindsOf(graph, stored)) {
+    // What was renamed in an earlier run has its new name in the checkpoint already.
+    const renamed = Object.entries(rename).filter(([old]) => before.has(old))
+    const oldOf = new Map(renamed.map(([old, today]) => [today, old]))
+    const gone = new Map(before)
+    for (const [name, kind] of now) {
+      const old = oldOf.get(name) ?? name
+      if (before.get(old) === kind) {
+        gone.delete(old)
+        names.set(name, old)
+      } else if (add.includes(name)) {
+        names.set(name, null)
+      } else {
+        const other = before.get(old)
+        const why = other === undefined ? 'has nothing of it' : `has ${other} under that name, not ${kind}`
+        faults.push(
+          `the ${what} ${name} is new: the checkpoint ${why} (rename: { old: '${name}' }, or add: ['${name}'])`,
+        )
+      }
+    }
+    for (const name of gone.keys()) {
+      if (!drop.includes(name))
+        faults.push(
+          `the ${what} ${name} is gone: the checkpoint has it (rename: { ${quoted(name)}: 'new' }, or drop: ['${name}'])`,
+        )
+    }
+  }
+  if (faults.length > 0) {
+    const what = `the code and its newest checkpoint do not match; say with { changes } what is meant: ${faults.join('; ')}`
+    throw new RepriseError('INVALID_ARGUMENT', what, { faults })
+  }
+  return names
+}
+
+function kindsOf(graph: Graph, stored: PipelineState): readonly Named[] {
+  const all = (names: readonly string[]) => new Map(names.map((name) => [name, '']))
+  const operators = graph.operators.flatMap(({ name, state }) => (state === null ? [] : [[name, state] as const]))
+  return [
+    { what: 'source', before: all(Object.keys(stored.sources)), now: all(graph.sources.map(({ name }) => name)) },
+    { what: 'operator', before: new Map(Object.entries(stored.operators)), now: new Map(operators) },
+    { what: 'sink', before: all(Object.keys(stored.sinks)), now: all(graph.sinks.map(({ name }) => name)) },
+  ]
+}
+
+function quoted(name: string): string {
+  return /^[A-Za-z_]\w*$/.test(name) ? name : `'${name}'`
+}

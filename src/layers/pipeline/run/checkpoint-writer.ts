@@ -1,0 +1,155 @@
+// Writes the checkpoints of a pipeline. State goes out table by table in blocks, a slice at a time, while records go on; a
+// table is written whole when what changed since has piled up, and else only what changed. The manifest names all chunks of
+// a table, so a restore reads one manifest, never a chain.
+
+import { nextCut } from '../../../core/chunking.ts'
+import type { Digest, ManifestId } from '../../../core/coordinate.ts'
+import { type ChunkRef, type Content, encodeRefs, type Part } from '../../../core/manifest.ts'
+import { packBlock } from '../../../core/pipeline/state-block.ts'
+import type { StateCapture } from '../../../core/pipeline/state-table.ts'
+import type { ChunkHold } from '../../../engine/checkpoint/chunk-hold.ts'
+import { addBlock, ChunkOutput, writeContent } from '../../../engine/checkpoint/output.ts'
+import type { Kernel } from '../../../engine/kernel.ts'
+import { stateIo } from '../../../engine/kernel-io.ts'
+import type { CapturedTable, NamedTable } from './flow.ts'
+import type { PipelineState } from './state.ts'
+
+const cellsPerBlock = 1024
+const refsMax = 32
+/** A table is written whole when its blocks hold so many times what exists. */
+const storedMax = 3
+/** Small tables are not worth a thought. */
+const cellsFree = 1024
+
+/** A part of a manifest is not read if it claims to be larger than a value may be, so a large table has several. */
+const segmentBytes = 16 * 1024 * 1024
+
+/** Blocks of a table that lie in one part of the manifest. */
+export interface StoredSegment {
+  readonly refs: readonly ChunkRef[]
+  /** Plain bytes. */
+  readonly size: number
+}
+
+/** What is stored of a table. */
+export interface StoredTable {
+  readonly segments: readonly StoredSegment[]
+  /** Cells in its blocks, those that were overwritten or are gone included. */
+  readonly cells: number
+}
+
+export interface WrittenState {
+  readonly parts: readonly Part[]
+  readonly tables: ReadonlyMap<string, StoredTable>
+  readonly totalBytes: number
+  readonly addedBytes: number
+  readonly addedChunks: readonly Digest[]
+  readonly longestStallMs: number
+}
+
+export interface CheckpointBase {
+  readonly id: ManifestId
+  readonly tables: ReadonlyMap<string, StoredTable>
+}
+
+export function partName({ operator, name }: Pick<NamedTable, 'operator' | 'name'>): string {
+  return `${operator}/${name}`
+}
+
+/** Whether the next checkpoint writes all of this table. */
+export function isDueInFull(base: CheckpointBase | null, named: NamedTable): boolean {
+  const stored = base?.tables.get(partName(named))
+  const { changed, size } = named.table
+  return stored === undefined || stored.cells + changed > storedMax * size + cellsFree
+}
+
+/** All of it is durable when it resolves; nothing is published. */
+export async function writeState(
+  kernel: Kernel,
+  hold: ChunkHold,
+  captures: readonly CapturedTable[],
+  base: CheckpointBase | null,
+  /** Asked when the tables are written. */
+  headerOf: (tables: ReadonlyMap<string, StoredTable>) => Promise<PipelineState>,
+): Promise<WrittenState> {
+  const output = new ChunkOutput(stateIo(kernel, hold))
+  const tables = new Map<string, StoredTable>()
+  const parts: Part[] = []
+  for (const captured of captures) {
+    const name = partName(captured)
+    const before = captured.capture.isFull ? undefined : base?.tables.get(name)
+    const table = await writeTable(captured.capture, before, output)
+    tables.set(name, table)
+    for (const [i, segment] of table.segments.entries()) {
+      parts.push({ kind: 'stream', name: `${name}/${i}`, content: await contentOf(segment, output) })
+    }
+  }
+  const header = { shape: 'value', value: await output.slices.wait(headerOf(tables)) }
+  const main = await writeContent(kernel.codec.encode(header), new Map(), output)
+  await output.finish()
+  let totalBytes = main.bytes
+  for (const { segments } of tables.values()) {
+    for (const { refs } of segments) for (const { bytes } of refs) totalBytes += bytes
+  }
+  return {
+    parts: [{ kind: 'value', name: null, content: main.content }, ...parts],
+    tables,
+    totalBytes,
+    addedBytes: output.addedBytes,
+    addedChunks: output.added,
+    longestStallMs: output.slices.longestMs,
+  }
+}
+
+async function writeTable(
+  capture: StateCapture,
+  before: StoredTable | undefined,
+  output: ChunkOutput,
+): Promise<StoredTable> {
+  const segments = [...(before?.segments ?? [])]
+  let cells = before?.cells ?? 0
+  let { refs, size }: { refs: ChunkRef[]; size: number } = { refs: [], size: 0 }
+  const last = segments.pop()
+  if (last) [refs, size] = [[...last.refs], last.size]
+  for (;;) {
+    // Encoded in the same turn: a value may be changed in place as soon as others get theirs.
+    const block = capture.next(cellsPerBlock)
+    if (!block) break
+    const bytes = framed(output.io.codec.encode(packBlock(block)))
+    if (size > 0 && size + bytes.length > segmentBytes) {
+      segments.push({ refs, size })
+      ;[refs, size] = [[], 0]
+    }
+    cells += block.keys.length + block.deleted.length
+    size += bytes.length
+    refs.push(...(await addBlock(bytes, output)))
+    if (output.isPauseDue) await output.pause()
+  }
+  if (size > 0) segments.push({ refs, size })
+  return { segments, cells }
+}
+
+function framed(bytes: Uint8Array): Uint8Array {
+  const whole = new Uint8Array(bytes.length + 4)
+  new DataView(whole.buffer).setUint32(0, bytes.length, true)
+  whole.set(bytes, 4)
+  return whole
+}
+
+/** Long lists of chunks become chunks themselves. */
+async function contentOf({ refs, size }: StoredSegment, output: ChunkOutput): Promise<Content> {
+  let level = 0
+  let listed = [...refs]
+  while (listed.length > refsMax) {
+    const plain = encodeRefs(listed)
+    listed = []
+    level += 1
+    for (let at = 0; at < plain.length; ) {
+      const end = nextCut(plain, at)
+      listed.push(output.add(plain.slice(at, end)))
+      at = end
+      if (output.isPauseDue) await output.pause()
+    }
+  }
+  return { kind: 'chunks', size, level, refs: listed }
+}

@@ -1,0 +1,389 @@
+// The checkpoints of one run: the coordinator decides, the flow is cut, state is written beside the records, and one commit
+// publishes positions, state and the rows of sinks that write into the store. Sinks that commit outside do so after it.
+
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import {
+  type CheckpointAction,
+  CheckpointCoordinator,
+  type CheckpointKind,
+} from '../../../core/pipeline/coordinator.ts'
+import type { ManifestRecord, Sql } from '../../../core/ports.ts'
+import { ChunkHold } from '../../../engine/checkpoint/chunk-hold.ts'
+import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
+import type { CheckpointTiming, TimingMark } from '../../../engine/checkpoint/timing.ts'
+import type { Kernel } from '../../../engine/kernel.ts'
+import type { Graph } from '../graph.ts'
+import type { Prepared, SinkWriter } from '../sink.ts'
+import {
+  type CheckpointBase,
+  isDueInFull,
+  partName,
+  type StoredTable,
+  type WrittenState,
+  writeState,
+} from './checkpoint-writer.ts'
+import type { Flow, FlowCut } from './flow.ts'
+import {
+  type CheckpointFacts,
+  type PipelineStage,
+  type PipelineState,
+  pipelineFold,
+  pipelineVersion,
+  recentMax,
+} from './state.ts'
+
+/** So many may fail in a row before the alarm. */
+const failuresMax = 3
+/** The user's SQL may meet a deadlock once; three times it is the SQL. */
+const sqlFailuresMax = 3
+/** Dropping old checkpoints costs a few commits: not after each. */
+const retainEvery = 8
+
+export interface MadeCheckpoint {
+  readonly id: string
+  readonly facts: CheckpointFacts
+}
+
+interface Snapshot {
+  readonly cut: FlowCut
+  readonly hold: ChunkHold
+  readonly written: WrittenState
+  readonly prepared: ReadonlyMap<string, Prepared>
+  readonly state: PipelineState
+  readonly mark: TimingMark
+  readonly startedMs: number
+}
+
+interface Asked {
+  readonly label: string | undefined
+  readonly stage: PipelineStage
+  resolve(made: MadeCheckpoint): void
+  reject(error: unknown): void
+}
+
+export interface CheckpointsOf {
+  readonly kernel: Kernel
+  readonly taken: StateTimeline
+  readonly graph: Graph
+  readonly flow: Flow
+  readonly writers: ReadonlyMap<string, SinkWriter>
+  readonly timing: CheckpointTiming
+  readonly restored: { readonly state: PipelineState; readonly base: CheckpointBase | null }
+  readonly timeoutMs: number
+}
+
+export class Checkpoints {
+  readonly #of: CheckpointsOf
+  readonly #coordinator: CheckpointCoordinator<Snapshot>
+  readonly #asked = new Map<number, Asked>()
+  #state: PipelineState
+  #base: CheckpointBase | null
+  #nextRequest = 1
+  #underWay: Promise<void> | null = null
+  #sqlFailures = 0
+  #sinceRetained = 0
+  #lastFailure: string | null = null
+  /** No periodic one before this: what is wrong does not get better by trying all the time. */
+  #pausedUntil = Number.NEGATIVE_INFINITY
+  #isOver = false
+  /** Read by earlier runs. */
+  readonly #recordsBefore: number
+
+  constructor(of: CheckpointsOf) {
+    this.#of = of
+    this.#recordsBefore = of.restored.state.records
+    this.#state = of.restored.state
+    this.#base = of.restored.base
+    const { timeoutMs } = of
+    this.#coordinator = new CheckpointCoordinator({ timeoutMs, failuresMax }, of.restored.state.checkpoint)
+    this.#act(this.#coordinator.running('flow', of.taken.head.epoch, this.#now))
+  }
+
+  /** As of the newest checkpoint. */
+  get state(): PipelineState {
+    return this.#state
+  }
+
+  get baseId(): string | null {
+    return this.#base?.id ?? null
+  }
+
+  get failures(): number {
+    return this.#coordinator.failures
+  }
+
+  get lastFailure(): string | null {
+    return this.#lastFailure
+  }
+
+  get isUnderWay(): boolean {
+    return this.#underWay !== null
+  }
+
+  /** Settles with the one under way, if there is one. */
+  async settled(): Promise<void> {
+    while (this.#underWay) await this.#underWay
+  }
+
+  /** By policy, or because a sink holds much. */
+  periodic(): void {
+    if (this.#underWay || this.#now < this.#pausedUntil) return
+    const request = this.#nextRequest++
+    this.#act(this.#coordinator.request(request, 'periodic', this.#now))
+  }
+
+  /** Somebody waits for it. `stage`: what the pipeline is from then on. */
+  make(
+    kind: CheckpointKind,
+    options: { readonly label?: string; readonly stage?: PipelineStage } = {},
+  ): Promise<MadeCheckpoint> {
+    return new Promise((resolve, reject) => {
+      const request = this.#nextRequest++
+      this.#asked.set(request, { label: options.label, stage: options.stage ?? 'running', resolve, reject })
+      this.#act(this.#coordinator.request(request, kind, this.#now))
+    })
+  }
+
+  tick(): void {
+    this.#act(this.#coordinator.tick(this.#now))
+  }
+
+  /** No further one begins. */
+  end(error: unknown): void {
+    this.#isOver = true
+    for (const { reject } of this.#asked.values()) reject(error)
+    this.#asked.clear()
+  }
+
+  get #now(): number {
+    return this.#of.kernel.clock.elapsed()
+  }
+
+  #act(actions: readonly CheckpointAction<Snapshot>[]): void {
+    for (const action of actions) {
+      switch (action.do) {
+        case 'start':
+          this.#start(action.id, action.kind)
+          break
+        case 'answer':
+          this.#answer(action.request, action.id, action.why)
+          break
+        case 'alarm': {
+          const what = `no checkpoint for ${action.failures} attempts: ${action.why}`
+          this.#of.kernel.events.emit('report', { kind: 'checkpoint-failed', timeline: this.#of.taken.id, what })
+          break
+        }
+        case 'publish':
+        case 'complete':
+        case 'abort':
+        case 'discard':
+          // One task, so each of them is a step of #run: chunks that nobody names are collected.
+          break
+      }
+    }
+  }
+
+  #answer(request: number, id: number | null, why: string | null): void {
+    const asked = this.#asked.get(request)
+    this.#asked.delete(request)
+    if (id !== null) asked?.resolve({ id: this.#base!.id, facts: this.#state.recent.at(-1)! })
+    else asked?.reject(new RepriseError('RUN_FAILED', `${this.#of.taken.id}: no checkpoint was made: ${why}`))
+  }
+
+  /** After the one before, whose chunks may still be on their way though it was called off. */
+  #start(id: number, kind: CheckpointKind): void {
+    const running = (this.#underWay ?? Promise.resolve()).then(() => this.#run(id, kind))
+    const settled = running
+      .catch((error) => this.#of.flow.fail(error))
+      .then(() => {
+        if (this.#underWay === settled) this.#underWay = null
+        this.#of.flow.wake()
+      })
+    this.#underWay = settled
+  }
+
+  async #run(id: number, kind: CheckpointKind): Promise<void> {
+    if (this.#isOver) return
+    const { flow, taken, timing } = this.#of
+    const from = { task: 'flow', attempt: taken.head.epoch }
+    const asked = [...this.#asked.values()]
+    const stage = asked.find((each) => each.stage !== 'running')?.stage ?? 'running'
+    const startedMs = this.#now
+    const mark = timing.mark()
+    const base = this.#base
+    // From here to the end of `cut` nothing waits: this is the barrier.
+    const cut = flow.cut({ checkpoint: id, epoch: taken.head.epoch }, (table) => isDueInFull(base, table))
+    let snapshot: Snapshot | null = null
+    let isPublishing = false
+    let record: ManifestRecord
+    try {
+      snapshot = await this.#write({ cut, id, stage, mark, startedMs })
+      const actions = this.#coordinator.acknowledge(id, from, snapshot)
+      isPublishing = actions.some((action) => action.do === 'publish')
+      if (!isPublishing) {
+        this.#rejoin(cut)
+        this.#act(actions)
+        return
+      }
+      const label = asked.find((each) => each.label !== undefined)?.label
+      record = await this.#publish(snapshot, kind, label)
+    } catch (error) {
+      this.#rejoin(cut)
+      this.#failed(error, (why) =>
+        isPublishing
+          ? this.#coordinator.refused(id, why, this.#now)
+          : this.#coordinator.decline(id, from, why, this.#now),
+      )
+      return
+    } finally {
+      snapshot?.hold.end()
+    }
+    // It exists: what fails from here on ends the run, and the next one commits again what the checkpoint lists.
+    await this.#settle(snapshot, record, kind)
+    this.#act(this.#coordinator.published(id, this.#now))
+  }
+
+  async #write(what: {
+    readonly cut: FlowCut
+    readonly id: number
+    readonly stage: PipelineStage
+    readonly mark: TimingMark
+    readonly startedMs: number
+  }): Promise<Snapshot> {
+    const { kernel } = this.#of
+    const { cut, mark, startedMs } = what
+    const hold = await ChunkHold.begin(kernel)
+    try {
+      const prepared = new Map<string, Prepared>()
+      let state = this.#state
+      const written = await writeState(kernel, hold, cut.captures, this.#base, async (tables) => {
+        for (const [name, prepare] of cut.prepares) prepared.set(name, await prepare())
+        state = this.#headerOf(what, tables, prepared)
+        return state
+      })
+      return { cut, hold, written, prepared, state, mark, startedMs }
+    } catch (error) {
+      hold.end()
+      throw error
+    }
+  }
+
+  #headerOf(
+    what: { readonly cut: FlowCut; readonly id: number; readonly stage: PipelineStage },
+    tables: ReadonlyMap<string, StoredTable>,
+    prepared: ReadonlyMap<string, Prepared>,
+  ): PipelineState {
+    const { graph } = this.#of
+    const sizes = new Map(what.cut.captures.map((each) => [partName(each), each.cells]))
+    return {
+      ...this.#state,
+      stage: what.stage,
+      checkpoint: what.id,
+      records: this.#recordsBefore + what.cut.records,
+      sources: Object.fromEntries([...what.cut.positions].map(([name, positions]) => [name, [...positions]])),
+      operators: Object.fromEntries(
+        graph.operators.flatMap(({ name, state }) => (state === null ? [] : [[name, state]])),
+      ),
+      tables: Object.fromEntries(
+        [...tables].map(([name, { cells }]) => [name, { stored: cells, cells: sizes.get(name)! }]),
+      ),
+      sinks: Object.fromEntries(prepared),
+      letters: what.cut.letters,
+    }
+  }
+
+  async #publish(snapshot: Snapshot, kind: CheckpointKind, label: string | undefined): Promise<ManifestRecord> {
+    const { taken, writers, timing } = this.#of
+    const { written, state, hold } = snapshot
+    const appliers = [...writers.values()].filter((writer) => writer.apply)
+    const applyAll = async (sql: Sql) => {
+      for (const writer of appliers) await writer.apply!(sql)
+    }
+    return await taken.publish({
+      entry: {
+        type: 'checkpoint',
+        data: { checkpoint: state.checkpoint, kind, stage: state.stage, records: state.records },
+      },
+      parts: written.parts,
+      foldVersion: pipelineVersion,
+      totalBytes: written.totalBytes,
+      addedBytes: written.addedBytes,
+      addedChunks: written.addedChunks,
+      hold,
+      baseId: this.#base?.id ?? null,
+      trigger: kind === 'periodic' ? (timing.decision?.trigger ?? 'time') : kind,
+      label,
+      pin: kind === 'savepoint',
+      along: {
+        status: state.stage,
+        attributes: { records: state.records, letters: state.letters },
+        ...(appliers.length > 0 && { userSql: applyAll }),
+      },
+    })
+  }
+
+  /** It is published: tell everybody. */
+  async #settle(snapshot: Snapshot, record: ManifestRecord, kind: CheckpointKind): Promise<void> {
+    const { writers, flow, timing, kernel, taken } = this.#of
+    const { cut, written, state, prepared, mark, startedMs } = snapshot
+    for (const { capture } of cut.captures) capture.publish()
+    const ms = this.#now - startedMs
+    const facts: CheckpointFacts = {
+      checkpoint: state.checkpoint,
+      kind,
+      at: record.createdAt,
+      ms,
+      bytes: written.totalBytes,
+      addedBytes: written.addedBytes,
+      longestStallMs: written.longestStallMs,
+    }
+    this.#state = { ...state, recent: [...state.recent, facts].slice(-recentMax) }
+    this.#base = { id: record.id, tables: written.tables }
+    this.#sqlFailures = 0
+    this.#lastFailure = null
+    this.#pausedUntil = Number.NEGATIVE_INFINITY
+    timing.published(mark, { ms, bytes: written.totalBytes, stallMs: written.longestStallMs })
+    kernel.events.emit('checkpoint-published', {
+      ...{ coordinate: taken.coordinate, id: record.id, trigger: record.trigger, because: record.trigger },
+      ...{ totalBytes: written.totalBytes, addedBytes: written.addedBytes, ms, longestStallMs: written.longestStallMs },
+    })
+    for (const [name, writer] of writers) await writer.commit(prepared.get(name))
+    for (const { name, reader } of flow.sources) await reader.published?.(cut.positions.get(name)!)
+    await this.#retain()
+  }
+
+  async #retain(): Promise<void> {
+    const { taken, timing } = this.#of
+    this.#sinceRetained += 1
+    if (this.#sinceRetained < retainEvery) return
+    this.#sinceRetained = 0
+    const attributes = timing.kept()
+    if (Object.keys(attributes).length > 0) await taken.write({ attributes })
+    await taken.retain(pipelineFold.retain!, pipelineVersion)
+  }
+
+  #rejoin(cut: FlowCut): void {
+    for (const { capture } of cut.captures) capture.abandon()
+    for (const writer of this.#of.writers.values()) writer.rejoin()
+  }
+
+  /** Throws what the run cannot go on after. */
+  #failed(error: unknown, tell: (why: string) => CheckpointAction<Snapshot>[]): void {
+    const { kernel, taken } = this.#of
+    const why = error instanceof Error ? error.message : String(error)
+    this.#lastFailure = why
+    // What it was built on may be gone or rotten: the next one stands alone.
+    this.#base = null
+    const actions = tell(why)
+    const failuresInARow = this.failures
+    this.#pausedUntil = this.#now + Math.min(60_000, 100 * 2 ** failuresInARow)
+    kernel.events.emit('checkpoint-failed', { timeline: taken.id, error, failuresInARow })
+    if (isReprise(error, 'RIDER_FAILED')) this.#sqlFailures += 1
+    const isFinal = isReprise(error, 'RIDER_FAILED')
+      ? this.#sqlFailures >= sqlFailuresMax
+      : !isReprise(error) || error.remedy === 'fix'
+    if (taken.broken) throw taken.broken
+    if (isFinal) throw error
+    this.#act(actions)
+  }
+}

@@ -1,0 +1,89 @@
+// Which checkpoint a run begins from: the newest, or the one that is asked for. Falling back to an older one by itself would
+// give sinks a second time what they have already, so a newest one that cannot be read is an error that names the choices.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { ManifestRecord } from '../../../core/ports.ts'
+import { isBadMark } from '../../../core/validity.ts'
+import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
+import type { Kernel } from '../../../engine/kernel.ts'
+import { isDamage } from '../../../engine/recovery/recover.ts'
+import type { CheckpointBase } from './checkpoint-writer.ts'
+import { type Flow, lettersOperator } from './flow.ts'
+import { readHeader, readTables } from './restore.ts'
+import { emptyState, type PipelineState } from './state.ts'
+
+export interface Candidate {
+  readonly record: ManifestRecord
+  readonly state: PipelineState
+}
+
+/** Null: there is none yet. */
+export async function chooseCheckpoint(
+  kernel: Kernel,
+  taken: StateTimeline,
+  from: string | null,
+): Promise<Candidate | null> {
+  const records = await taken.records()
+  const record = from === null ? records[0] : records.find(({ id }) => id === from)
+  if (from !== null && !record) {
+    throw new RepriseError('NOT_FOUND', `${taken.id} has no checkpoint ${from}`, { timeline: taken.id, id: from })
+  }
+  if (!record) {
+    if (taken.head.seq === 0) return null
+    throw unusable(taken, 'its checkpoints are gone', [])
+  }
+  const others = records.filter((each) => each !== record)
+  const [head] = await kernel.store.head([taken.id])
+  const isForked = head?.base?.seq === taken.head.seq
+  if (from === null && record.seq !== taken.head.seq && !isForked) {
+    throw unusable(taken, `the newest checkpoint, at ${taken.head.seq}, is gone`, records)
+  }
+  if (isBadMark(record.invalid)) throw unusable(taken, `checkpoint ${record.id} was marked: ${record.invalid}`, others)
+  const state = await orUnusable(taken, record, others, () => readHeader(kernel, record))
+  // Ids are never used twice, also not after going back.
+  return { record, state: { ...state, checkpoint: Math.max(state.checkpoint, taken.head.seq) } }
+}
+
+/** Fills the tables of the flow, and says what the next checkpoint builds on. */
+export async function fillTables(
+  kernel: Kernel,
+  taken: StateTimeline,
+  candidate: Candidate | null,
+  flow: Flow,
+  names: { readonly storedAs: (name: string) => string; readonly isKnown: (name: string) => boolean },
+): Promise<{ readonly state: PipelineState; readonly base: CheckpointBase | null }> {
+  if (!candidate) return { state: emptyState, base: null }
+  const { record, state } = candidate
+  const tables = flow.tables().filter(({ operator }) => operator === lettersOperator || names.isKnown(operator))
+  const others = (await taken.records()).filter(({ id }) => id !== record.id)
+  const read = await orUnusable(taken, record, others, () => readTables(kernel, record, state, tables, names.storedAs))
+  flow.restored()
+  if (record.invalid !== null) await taken.mark({ id: record.id, invalid: null })
+  return { state, base: { id: record.id, tables: read.tables } }
+}
+
+/** Damage is marked in the catalog, and told with what can be done. */
+async function orUnusable<T>(
+  taken: StateTimeline,
+  record: ManifestRecord,
+  others: readonly ManifestRecord[],
+  read: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await read()
+  } catch (error) {
+    if (!isDamage(error)) throw error
+    await taken.mark({ id: record.id, invalid: error.message })
+    throw unusable(taken, `checkpoint ${record.id} is damaged: ${error.message}`, others, error)
+  }
+}
+
+function unusable(taken: StateTimeline, why: string, others: readonly ManifestRecord[], cause?: unknown): RepriseError {
+  const sound = others.filter(({ invalid }) => invalid === null).map(({ id, seq }) => `${id} (at ${seq})`)
+  const choice =
+    sound.length > 0
+      ? `run it with { from: ID } to go on from an older one, and sinks get what came after a second time: ${sound.join(', ')}`
+      : 'no older one is left: repair the store, or run it under another id from the beginning'
+  const what = `${taken.id} cannot go on: ${why}; ${choice}`
+  return new RepriseError('UNRECOVERABLE', what, { timeline: taken.id, checkpoints: others.map(({ id }) => id) }, cause)
+}

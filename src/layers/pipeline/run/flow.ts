@@ -1,0 +1,362 @@
+// The flow: a graph turned into functions that call each other, and the loop that reads the sources. All of it is one task
+// in one process, and a batch goes through it without waiting, so a barrier is a moment between two batches: positions, state
+// and sinks are cut there together.
+//
+// The loop gives the event loop a turn every few milliseconds, so that a checkpoint is written beside the records. Records
+// wait while a sink or a call cannot take more: sources are not read then, and nothing is queued without a bound.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { StateCapture, StateTable } from '../../../core/pipeline/state-table.ts'
+import type { Clock, Random } from '../../../core/ports.ts'
+import { type Output, toAll } from '../batch.ts'
+import type { Edge, Graph, OperatorNode, Outlet, SinkNode } from '../graph.ts'
+import type { Operator, OperatorContext } from '../operator.ts'
+import type { CutId, Prepared, SinkWriter } from '../sink.ts'
+import type { SourceReader } from '../source.ts'
+import { Letters } from './letters.ts'
+import { RunningSource } from './running-source.ts'
+
+/** The operator under which dead letters are kept. No user's name has a $. */
+export const lettersOperator = '$letters'
+
+const batchRecords = 512
+const sliceMs = 4
+const tickMs = 100
+
+export interface FlowHooks {
+  readonly pipeline: string
+  readonly clock: Clock
+  readonly random: Random
+  readonly lettersMax: number
+  /** After each round of the loop: so many records were read. Waits that it asks for are the flow's. */
+  onRecords(count: number): void
+}
+
+/** State of one operator, as it is named in a checkpoint. */
+export interface NamedTable {
+  readonly operator: string
+  readonly name: string
+  readonly table: StateTable<unknown>
+}
+
+export interface CapturedTable extends NamedTable {
+  readonly capture: StateCapture
+  /** Cells that existed at the barrier. */
+  readonly cells: number
+}
+
+export interface FlowCut {
+  readonly positions: ReadonlyMap<string, ReadonlyMap<string, unknown>>
+  readonly captures: readonly CapturedTable[]
+  readonly prepares: ReadonlyMap<string, () => Promise<Prepared>>
+  readonly records: number
+  readonly letters: number
+}
+
+export interface OperatorStatus {
+  readonly name: string
+  readonly records: number
+  readonly inFlight: number
+  readonly keys: number
+}
+
+export class Flow {
+  readonly #hooks: FlowHooks
+  readonly #graph: Graph
+  readonly #built = new Map<OperatorNode, { readonly operator: Operator; readonly counts: { records: number } }>()
+  readonly #sinkInputs = new Map<SinkNode, { readonly input: Output; readonly counts: { records: number } }>()
+  readonly #writers: ReadonlyMap<string, SinkWriter>
+  readonly letters: Letters
+  #sources: readonly RunningSource[] = []
+  #blocked = 0
+  #blockedSince = 0
+  #blockedMs = 0
+  #lateRecords = 0
+  #isHalted = false
+  #failure: { readonly error: unknown } | null = null
+  #tellFailure: (error: unknown) => void = () => undefined
+  /** Resolves to the error if it fails. */
+  readonly failed = new Promise<unknown>((resolve) => {
+    this.#tellFailure = resolve
+  })
+  #wake: (() => void) | null = null
+  #tickedAt = Number.NEGATIVE_INFINITY
+
+  constructor(graph: Graph, writers: ReadonlyMap<string, SinkWriter>, hooks: FlowHooks) {
+    this.#graph = graph
+    this.#writers = writers
+    this.#hooks = hooks
+    this.letters = new Letters(hooks.lettersMax)
+    // Sinks and operators first, from the end: what a stream flows into must be there.
+    for (const node of graph.operators) this.#build(node)
+  }
+
+  /** Everything that a checkpoint contains of state. */
+  tables(): NamedTable[] {
+    const own = { operator: lettersOperator, name: 'letters', table: this.letters.table as StateTable<unknown> }
+    const others = this.#graph.operators.flatMap((node) =>
+      [...this.#operator(node).tables].map(([name, table]) => ({ operator: node.name, name, table })),
+    )
+    return [own, ...others]
+  }
+
+  /** The tables were filled from a checkpoint. */
+  restored(): void {
+    this.letters.restored()
+    for (const { operator } of this.#built.values()) operator.restored?.()
+  }
+
+  start(
+    readers: ReadonlyMap<string, SourceReader<unknown>>,
+    from: ReadonlyMap<string, ReadonlyMap<string, unknown>>,
+  ): void {
+    this.#sources = this.#graph.sources.map((node) => {
+      const next = toAll(node.outlet.map((edge) => this.#inputOf(edge)))
+      const reader = readers.get(node.name)!
+      return new RunningSource(node, reader, next, this.#contextOf(node.name), from.get(node.name) ?? null)
+    })
+  }
+
+  /** Until every source is at its end and nothing is under way, or it is halted. True: it came to its end. */
+  async run(): Promise<boolean> {
+    const { clock } = this.#hooks
+    let sliceStarted = clock.elapsed()
+    while (!this.#isHalted) {
+      if (this.#failure) throw this.#failure.error
+      this.#tick()
+      const hasMoved = this.#blocked === 0 && this.#round()
+      if (this.#isAtEnd) return true
+      if (!hasMoved) await this.#sleep()
+      else if (clock.elapsed() - sliceStarted < sliceMs) continue
+      else await new Promise<void>((resolve) => clock.soon(resolve))
+      sliceStarted = clock.elapsed()
+    }
+    return false
+  }
+
+  /** The barrier. `isFull` says for each table whether the capture contains all of it or what changed. */
+  cut(id: CutId, isFull: (table: NamedTable) => boolean): FlowCut {
+    // After a failure the state may lack a record that its position has passed.
+    if (this.#failure) throw this.#failure.error
+    return {
+      positions: new Map(this.#sources.map(({ name, positions }) => [name, new Map(positions)])),
+      captures: this.tables().map((each) => ({
+        ...each,
+        cells: each.table.size,
+        capture: each.table.capture(isFull(each)),
+      })),
+      prepares: new Map([...this.#writers].map(([name, writer]) => [name, writer.cut(id)])),
+      records: this.#sources.reduce((sum, { records }) => sum + records, 0),
+      letters: this.letters.count,
+    }
+  }
+
+  /** No record is read any more. What is under way inside stays state. */
+  halt(): void {
+    this.#isHalted = true
+    this.wake()
+  }
+
+  /** What is under way is given up. */
+  close(): void {
+    this.halt()
+    for (const { operator } of this.#built.values()) operator.stop?.()
+  }
+
+  /** As if every source were at its end. */
+  drain(): void {
+    for (const source of this.#sources) source.end()
+    this.wake()
+  }
+
+  fail(error: unknown): void {
+    this.#failure ??= { error }
+    this.#tellFailure(error)
+    this.wake()
+  }
+
+  /** Sources wait until it settles. */
+  wait(until: Promise<unknown>): void {
+    this.#wait(until)
+  }
+
+  wake(): void {
+    this.#wake?.()
+    this.#wake = null
+  }
+
+  /** Letters go back into the operators that could not process them. All of them, or none if one has no operator. */
+  redrive(ids: readonly number[]): number {
+    const wanted = this.letters.list().filter(({ id }) => ids.includes(id))
+    const inputs = wanted.map(({ operator: name }) => {
+      const node = this.#graph.operators.find((each) => each.name === name)
+      if (node) return this.#operator(node).inputs[0]!
+      const what = `${name} is no operator of this pipeline: letters of a source cannot be sent back, mend its decode and discard them`
+      throw new RepriseError('INVALID_ARGUMENT', what, { operator: name })
+    })
+    this.letters.take(ids).forEach(({ value, time, key }, i) => {
+      inputs[i]!.batch({ values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] })
+    })
+    this.wake()
+    return wanted.length
+  }
+
+  get pending(): number {
+    let most = 0
+    for (const writer of this.#writers.values()) most = Math.max(most, writer.pending)
+    return most
+  }
+
+  get sources(): readonly RunningSource[] {
+    return this.#sources
+  }
+
+  get lateRecords(): number {
+    return this.#lateRecords
+  }
+
+  /** How long sources had to wait for sinks and calls. */
+  get blockedMs(): number {
+    const since = this.#blocked > 0 ? this.#hooks.clock.elapsed() - this.#blockedSince : 0
+    return this.#blockedMs + since
+  }
+
+  operators(): OperatorStatus[] {
+    const operators = [...this.#built].map(([{ name }, { operator, counts }]) => ({
+      name,
+      records: counts.records,
+      inFlight: operator.inFlight?.() ?? 0,
+      keys: [...operator.tables.values()].reduce((sum, table) => sum + table.size, 0),
+    }))
+    const sinks = [...this.#sinkInputs].map(([{ name }, { counts }]) => ({
+      name,
+      records: counts.records,
+      inFlight: this.#writers.get(name)!.pending,
+      keys: 0,
+    }))
+    return [...operators, ...sinks]
+  }
+
+  get #isAtEnd(): boolean {
+    if (this.#blocked > 0 || !this.#sources.every(({ isEnded }) => isEnded)) return false
+    for (const { operator } of this.#built.values()) if ((operator.inFlight?.() ?? 0) > 0) return false
+    return true
+  }
+
+  /** One batch of each source that has one. False: nothing was there. */
+  #round(): boolean {
+    let records = 0
+    let hasMoved = false
+    for (const source of this.#sources) {
+      if (this.#blocked > 0) break
+      const count = source.step(batchRecords)
+      if (count >= 0) hasMoved = true
+      if (count > 0) records += count
+    }
+    if (records > 0) this.#hooks.onRecords(records)
+    return hasMoved
+  }
+
+  #tick(): void {
+    const { clock } = this.#hooks
+    if (clock.elapsed() - this.#tickedAt < tickMs) return
+    this.#tickedAt = clock.elapsed()
+    const now = clock.now()
+    for (const source of this.#sources) source.tick(now)
+    for (const { operator } of this.#built.values()) operator.tick?.(now)
+    this.#hooks.onRecords(0)
+  }
+
+  async #sleep(): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const cancel = this.#hooks.clock.after(tickMs, resolve, true)
+      this.#wake = () => {
+        cancel()
+        resolve()
+      }
+    })
+    this.#wake = null
+  }
+
+  #wait(until: Promise<unknown>): void {
+    if (this.#blocked === 0) this.#blockedSince = this.#hooks.clock.elapsed()
+    this.#blocked += 1
+    until.then(
+      () => {
+        this.#blocked -= 1
+        if (this.#blocked === 0) this.#blockedMs += this.#hooks.clock.elapsed() - this.#blockedSince
+        this.wake()
+      },
+      (error) => this.fail(error),
+    )
+  }
+
+  #operator(node: OperatorNode): Operator {
+    return this.#build(node).operator
+  }
+
+  #build(node: OperatorNode) {
+    const held = this.#built.get(node)
+    if (held) return held
+    const outputs = node.outlets.map((outlet: Outlet) => toAll(outlet.map((edge) => this.#inputOf(edge))))
+    const operator = node.make(outputs, this.#contextOf(node.name))
+    const built = { operator, counts: { records: 0 } }
+    this.#built.set(node, built)
+    return built
+  }
+
+  #inputOf({ to, input }: Edge): Output {
+    if (to.kind === 'sink') return this.#sinkInput(to)
+    const { operator, counts } = this.#build(to)
+    return countedInput(operator.inputs[input]!, counts)
+  }
+
+  #sinkInput(node: SinkNode): Output {
+    const held = this.#sinkInputs.get(node)
+    if (held) return held.input
+    const writer = this.#writers.get(node.name)!
+    const counts = { records: 0 }
+    const input: Output = {
+      batch: (batch) => {
+        counts.records += batch.values.length
+        const until = writer.write(batch)
+        if (until) this.#wait(until)
+      },
+      watermark() {},
+      idle() {},
+    }
+    this.#sinkInputs.set(node, { input, counts })
+    return input
+  }
+
+  #contextOf(name: string): OperatorContext {
+    const { clock, random, pipeline } = this.#hooks
+    return {
+      ...{ name, clock, random, pipeline },
+      poison: (record, error) => {
+        try {
+          this.letters.add(name, record, error, clock.now())
+        } catch (tooMany) {
+          this.fail(tooMany)
+        }
+      },
+      late: (count) => {
+        this.#lateRecords += count
+      },
+      wait: (until) => this.#wait(until),
+      wake: () => this.wake(),
+      fail: (error) => this.fail(error),
+    }
+  }
+}
+
+function countedInput(input: Output, counts: { records: number }): Output {
+  return {
+    batch(batch) {
+      counts.records += batch.values.length
+      input.batch(batch)
+    },
+    watermark: (time) => input.watermark(time),
+    idle: () => input.idle(),
+  }
+}

@@ -1,0 +1,80 @@
+// Wishes to a running pipeline from other processes (the command line, above all) travel as mail, as they do to jobs: stop,
+// cancel, send letters back or forget them. A wish that changes state is taken out of the inbox once a checkpoint has it.
+
+import { isReprise } from '../../../core/errors.ts'
+import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
+import type { Host } from '../../../engine/host.ts'
+
+export const stopKind = 'pipeline.stop'
+export const redriveKind = 'pipeline.redrive'
+
+const lookEveryMs = 500
+
+export interface StopWish {
+  readonly how: 'suspend' | 'cancel'
+}
+
+export interface RedriveWish {
+  /** All of them if left out. */
+  readonly ids?: readonly number[]
+}
+
+/** What a run can be asked for. */
+export interface Asked {
+  stop(): Promise<unknown>
+  cancel(): Promise<unknown>
+  redrive(ids?: readonly number[]): Promise<number>
+  checkpoint(): Promise<unknown>
+}
+
+/** The returned function ends it. */
+export function listenForMail(
+  engine: Host,
+  taken: StateTimeline,
+  run: Asked,
+  fail: (error: unknown) => void,
+): () => Promise<void> {
+  const { clock } = engine.kernel
+  let isOver = false
+  let wake = () => {}
+  const listen = async () => {
+    while (!isOver) {
+      await new Promise<void>((resolve) => {
+        const cancel = clock.after(lookEveryMs, resolve)
+        wake = () => {
+          cancel()
+          resolve()
+        }
+      })
+      if (!isOver) await readMail(engine, taken, run)
+    }
+  }
+  const listening = listen().catch((error) => {
+    if (!isOver && !isReprise(error, 'CLOSED')) fail(error)
+  })
+  return async () => {
+    isOver = true
+    wake()
+    await listening
+  }
+}
+
+async function readMail(engine: Host, taken: StateTimeline, run: Asked): Promise<void> {
+  const [head] = await engine.kernel.store.head([taken.id])
+  if (!head || head.mail === 0) return
+  for (const message of (await engine.kernel.store.inbox(taken.id, 100)).messages) {
+    const data = engine.openMessage(message)
+    const consume = () => taken.write({ consume: [message.id] })
+    if (message.kind === redriveKind) {
+      await run.redrive((data as RedriveWish).ids)
+      await run.checkpoint()
+    }
+    await consume()
+    // Not awaited: it settles when this loop has ended.
+    if (message.kind === stopKind) {
+      const stopped = (data as StopWish).how === 'cancel' ? run.cancel() : run.stop()
+      stopped.catch(() => undefined)
+      return
+    }
+  }
+}

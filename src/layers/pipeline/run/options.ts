@@ -1,0 +1,78 @@
+// Options of a run, checked where they are given.
+
+import type { CheckpointPolicy } from '../../../core/checkpoint-policy.ts'
+import type { Duration } from '../../../core/duration.ts'
+import { toMs } from '../../../core/duration.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions } from '../../../core/options.ts'
+
+/** When a checkpoint is made. Results become visible with it, so this is also how old they are at most. */
+export interface PipelineCheckpointPolicy extends Omit<CheckpointPolicy, 'every' | 'first' | 'on'> {
+  /** After so many records (a number), or so much time ('1s'). */
+  readonly every?: number | string
+}
+
+/** How what a checkpoint has is brought together with code that has changed. */
+export interface PipelineChanges {
+  /** Old name to new name, of sources, operators and sinks. */
+  readonly rename?: Readonly<Record<string, string>>
+  /** What the checkpoint has and the code no longer does: it is forgotten. */
+  readonly drop?: readonly string[]
+  /** What the code has and the checkpoint does not: it starts with nothing. */
+  readonly add?: readonly string[]
+}
+
+export interface PipelineOptions {
+  /** Several runs of one definition, each with state of its own; left out: there is one. */
+  readonly id?: string
+  /** Every second if left out. */
+  readonly checkpoint?: PipelineCheckpointPolicy
+  /** A checkpoint that takes longer is given up and tried again; 10 minutes if left out. */
+  readonly timeout?: Duration
+  /** How long to wait for a live owner to let go: a process that stands by. */
+  readonly wait?: Duration
+  /** Take it over from a live owner, whose further writes are refused. */
+  readonly takeover?: boolean
+  /** Begin from this checkpoint or savepoint instead of the newest. What came after it is read again, and sinks get it again. */
+  readonly from?: string
+  readonly changes?: PipelineChanges
+  /** More dead letters than this end the run; 1,000 if left out. */
+  readonly deadLetters?: number
+  /** Fires: as stop(). */
+  readonly signal?: AbortSignal
+}
+
+export interface ResolvedPipelineOptions extends PipelineOptions {
+  readonly policy: CheckpointPolicy
+  readonly timeoutMs: number
+  readonly lettersMax: number
+}
+
+const known = new Set(['id', 'checkpoint', 'timeout', 'wait', 'takeover', 'from', 'changes', 'deadLetters', 'signal'])
+const knownChanges = new Set(['rename', 'drop', 'add'])
+const knownPolicy = new Set(['every', 'each', 'recoverWithin', 'failureEvery'])
+const lettersMax = 1000
+
+export function resolvePipelineOptions(name: string, options: PipelineOptions): ResolvedPipelineOptions {
+  checkOptions(`pipeline ${name}`, options, known, {
+    parallelism: 'nothing yet: a pipeline is one task in one process, and more of them is not there',
+  })
+  checkOptions(`pipeline ${name}, changes`, options.changes, knownChanges)
+  checkOptions(`pipeline ${name}, checkpoint`, options.checkpoint, knownPolicy)
+  const { every, ...rest } = options.checkpoint ?? { every: '1s' }
+  if (typeof every === 'string') toMs(every, 'checkpoint.every')
+  else if (every !== undefined && !(Number.isSafeInteger(every) && every >= 1)) {
+    const what = `checkpoint.every must be a number of records or a duration such as '1s' (got ${String(every)})`
+    throw new RepriseError('INVALID_ARGUMENT', what)
+  }
+  const { deadLetters = lettersMax } = options
+  if (!Number.isSafeInteger(deadLetters) || deadLetters < 0) {
+    throw new RepriseError('INVALID_ARGUMENT', `deadLetters must be 0 or more (got ${String(deadLetters)})`)
+  }
+  return {
+    ...options,
+    policy: { ...rest, ...(typeof every === 'string' ? { each: every } : every !== undefined && { every }) },
+    timeoutMs: toMs(options.timeout ?? '10m', 'timeout'),
+    lettersMax: deadLetters,
+  }
+}

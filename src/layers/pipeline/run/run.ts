@@ -1,0 +1,382 @@
+// A run of a pipeline in this process: takes the timeline under a new epoch, restores the newest checkpoint, opens sinks and
+// sources where it stands, and lets records flow until the sources end or somebody stops it. Whoever takes the pipeline over
+// fences it: nothing that it does afterwards becomes visible.
+
+import { type Coordinate, timelineId } from '../../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
+import { CheckpointTiming } from '../../../engine/checkpoint/timing.ts'
+import type { Host } from '../../../engine/host.ts'
+import { whileAwaited } from '../../../engine/stay-alive.ts'
+import type { Graph } from '../graph.ts'
+import type { SinkWriter } from '../sink.ts'
+import type { SourceReader } from '../source.ts'
+import { matchNames } from './changes.ts'
+import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
+import { chooseCheckpoint, fillTables } from './choose.ts'
+import { Flow, type OperatorStatus } from './flow.ts'
+import type { PipelineLetter } from './letters.ts'
+import { listenForMail } from './mail.ts'
+import type { ResolvedPipelineOptions } from './options.ts'
+import type { CheckpointFacts, PipelineState } from './state.ts'
+
+/** More than this wait in one sink: sources wait for the next checkpoint. */
+const pendingMax = 50_000
+/** So many make a checkpoint due. */
+const pendingDue = 10_000
+
+export interface PipelineReport {
+  /** 'done': the sources came to their end, or it was drained. 'suspended': it goes on when it is run again. */
+  readonly status: 'done' | 'suspended' | 'cancelled'
+  /** Over all runs. */
+  readonly records: number
+  readonly deadLetters: number
+  readonly coordinate: Coordinate
+  /** The checkpoint that it stands on. */
+  readonly checkpoint: string | null
+}
+
+export interface SourceStatus {
+  readonly name: string
+  /** In this run. */
+  readonly records: number
+  readonly watermark: number | null
+  /** Partitions that hold the watermark back. */
+  readonly slowest: readonly string[]
+  readonly isEnded: boolean
+}
+
+export interface PipelineStatus {
+  readonly status: 'starting' | 'running' | 'stopping' | 'ended'
+  readonly records: number
+  readonly lateRecords: number
+  readonly deadLetters: number
+  readonly elapsedMs: number
+  /** How long sources had to wait for sinks and calls. */
+  readonly blockedMs: number
+  readonly sources: readonly SourceStatus[]
+  readonly operators: readonly OperatorStatus[]
+  readonly checkpoints: {
+    readonly isUnderWay: boolean
+    readonly failuresInARow: number
+    readonly lastFailure: string | null
+    /** The last ones, newest last, also of earlier runs. */
+    readonly recent: readonly CheckpointFacts[]
+  }
+}
+
+type Ending = 'suspended' | 'cancelled'
+
+export class PipelineRun {
+  readonly name: string
+  readonly timeline: string
+  readonly #engine: Host
+  readonly #graph: Graph
+  readonly #options: ResolvedPipelineOptions
+  readonly #abort = new AbortController()
+  readonly #startedMs: number
+  readonly #ready: Promise<void>
+  readonly #result: Promise<PipelineReport>
+  #isReady: () => void = () => undefined
+  #isNotReady: (error: unknown) => void = () => undefined
+  #taken: StateTimeline | null = null
+  #flow: Flow | null = null
+  #checkpoints: Checkpoints | null = null
+  #stopping: { readonly ending: Ending; readonly label: string | undefined } | null = null
+  #isEnded = false
+
+  constructor(engine: Host, name: string, timeline: string, graph: Graph, options: ResolvedPipelineOptions) {
+    this.#engine = engine
+    this.name = name
+    this.timeline = timeline
+    this.#graph = graph
+    this.#options = options
+    this.#startedMs = engine.kernel.clock.elapsed()
+    this.#ready = new Promise((resolve, reject) => {
+      this.#isReady = resolve
+      this.#isNotReady = reject
+    })
+    this.#ready.catch(() => undefined)
+    this.#result = this.#drive()
+    this.#result.catch(() => undefined)
+  }
+
+  /** Resolves when it has ended, was stopped or cancelled; rejects if it failed. */
+  result(): Promise<PipelineReport> {
+    return whileAwaited(this.#result)
+  }
+
+  /** Settles when records flow. */
+  async started(): Promise<this> {
+    await this.#ready
+    return this
+  }
+
+  get status(): PipelineStatus {
+    const flow = this.#flow
+    const checkpoints = this.#checkpoints
+    const sources = flow?.sources ?? []
+    return {
+      status: this.#isEnded ? 'ended' : this.#stopping ? 'stopping' : flow ? 'running' : 'starting',
+      records: sources.reduce((sum, { records }) => sum + records, 0),
+      lateRecords: flow?.lateRecords ?? 0,
+      deadLetters: flow?.letters.count ?? 0,
+      elapsedMs: this.#engine.kernel.clock.elapsed() - this.#startedMs,
+      blockedMs: flow?.blockedMs ?? 0,
+      sources: sources.map(({ name, records, watermark, slowest, isEnded }) => ({
+        ...{ name, records, slowest, isEnded },
+        watermark: Number.isFinite(watermark) ? watermark : null,
+      })),
+      operators: flow?.operators() ?? [],
+      checkpoints: {
+        isUnderWay: checkpoints?.isUnderWay ?? false,
+        failuresInARow: checkpoints?.failures ?? 0,
+        lastFailure: checkpoints?.lastFailure ?? null,
+        recent: checkpoints?.state.recent ?? [],
+      },
+    }
+  }
+
+  /** A checkpoint now. */
+  async checkpoint(): Promise<MadeCheckpoint> {
+    return await (await this.#running()).make('manual')
+  }
+
+  /** A checkpoint that is kept until it is released, with a label if you like. */
+  async savepoint(options: { readonly label?: string } = {}): Promise<MadeCheckpoint> {
+    return await (await this.#running()).make('savepoint', options)
+  }
+
+  /**
+   * Stops with a savepoint: run again, it goes on from there. With `drain`, sources are treated as if they had ended: windows
+   * that are open give their results, and the pipeline is done.
+   */
+  async stop(options: { readonly drain?: boolean; readonly label?: string } = {}): Promise<PipelineReport> {
+    if (this.#isEnded) return await this.#result
+    await this.#ready
+    if (options.drain) this.#flow!.drain()
+    else {
+      this.#stopping ??= { ending: 'suspended', label: options.label }
+      this.#flow!.halt()
+    }
+    return await this.result()
+  }
+
+  /** Stops at once. What came after the last checkpoint is read again by the next run. */
+  async cancel(): Promise<PipelineReport> {
+    this.#stopping ??= { ending: 'cancelled', label: undefined }
+    this.#abort.abort(new RepriseError('CANCELLED', `${this.timeline} was cancelled`))
+    this.#flow?.halt()
+    return await this.result()
+  }
+
+  /** Records that could not be processed, oldest first. */
+  async letters(): Promise<PipelineLetter[]> {
+    await this.#ready
+    return this.#flow!.letters.list()
+  }
+
+  /** Sends letters back to the operator that could not process them; all of them if left out. How many there were. */
+  async redrive(ids?: readonly number[]): Promise<number> {
+    await this.#ready
+    const flow = this.#flow!
+    return flow.redrive(ids ?? flow.letters.list().map(({ id }) => id))
+  }
+
+  /** Forgets letters; all of them if left out. How many there were. */
+  async discard(ids?: readonly number[]): Promise<number> {
+    await this.#ready
+    const { letters } = this.#flow!
+    return letters.take(ids ?? letters.list().map(({ id }) => id)).length
+  }
+
+  async #running(): Promise<Checkpoints> {
+    await this.#ready
+    if (this.#isEnded || this.#stopping) throw new RepriseError('CLOSED', `${this.timeline} was stopped`)
+    return this.#checkpoints!
+  }
+
+  async #drive(): Promise<PipelineReport> {
+    const { kernel } = this.#engine
+    const { wait, takeover = false, signal } = this.#options
+    const forget = this.#engine.onClose(() => this.#leave())
+    const onAbort = () => void this.stop().catch(() => undefined)
+    signal?.addEventListener('abort', onAbort, { once: true })
+    try {
+      const id = timelineId(this.timeline)
+      const { signal: own } = this.#abort
+      this.#taken = await StateTimeline.take(kernel, id, { takeover, signal: own, ...(wait !== undefined && { wait }) })
+      try {
+        return await this.#runTaken(this.#taken)
+      } finally {
+        await this.#taken.release()
+      }
+    } catch (error) {
+      if (this.#stopping?.ending === 'cancelled' && isReprise(error, 'ABORTED', 'CANCELLED'))
+        return this.#report('cancelled')
+      throw error
+    } finally {
+      this.#isEnded = true
+      this.#isNotReady(new RepriseError('CLOSED', `${this.timeline} has ended`))
+      this.#checkpoints?.end(new RepriseError('CLOSED', `${this.timeline} has ended`))
+      signal?.removeEventListener('abort', onAbort)
+      forget()
+    }
+  }
+
+  async #runTaken(taken: StateTimeline): Promise<PipelineReport> {
+    const { kernel } = this.#engine
+    const { policy, from, changes } = this.#options
+    const [head] = await kernel.store.head([taken.id])
+    const timing = new CheckpointTiming(kernel.clock, policy, head?.attributes ?? {}, () => kernel.worker.now())
+    const candidate = await chooseCheckpoint(kernel, taken, from ?? null)
+    if (candidate?.state.stage === 'done' && from === undefined) {
+      this.#isReady()
+      return this.#reportOf('done', candidate.state, candidate.record.id)
+    }
+    const names = candidate && matchNames(this.#graph, candidate.state, changes)
+    const storedAs = (name: string) => names?.get(name) ?? name
+    const isKnown = (name: string) => names?.get(name) !== null
+    const writers = await this.#openSinks(taken, candidate?.state ?? null, storedAs, isKnown)
+    const readers = new Map<string, SourceReader<unknown>>()
+    try {
+      const flow = new Flow(this.#graph, writers, {
+        pipeline: this.timeline,
+        clock: kernel.clock,
+        random: kernel.random,
+        lettersMax: this.#options.lettersMax,
+        onRecords: (count) => this.#decide(timing, count),
+      })
+      const restored = await fillTables(kernel, taken, candidate, flow, { storedAs, isKnown })
+      const positions = new Map<string, ReadonlyMap<string, unknown>>()
+      for (const { name, source } of this.#graph.sources) {
+        const stored = isKnown(name) ? candidate?.state.sources[storedAs(name)] : undefined
+        if (stored) positions.set(name, new Map(stored))
+        const context = { engine: this.#engine, pipeline: this.timeline, name, signal: this.#abort.signal }
+        readers.set(name, await source.open(positions.get(name) ?? null, context))
+      }
+      flow.start(readers, positions)
+      const of = {
+        kernel,
+        taken,
+        graph: this.#graph,
+        flow,
+        writers,
+        timing,
+        restored,
+        timeoutMs: this.#options.timeoutMs,
+      }
+      const checkpoints = new Checkpoints(of)
+      this.#flow = flow
+      this.#checkpoints = checkpoints
+      const stopListening = listenForMail(this.#engine, taken, this, (error) => flow.fail(error))
+      try {
+        await taken.write({ status: 'running' })
+        this.#isReady()
+        return await this.#flowToEnd(flow, checkpoints, timing)
+      } finally {
+        flow.close()
+        await stopListening()
+        await checkpoints.settled()
+      }
+    } finally {
+      this.#abort.abort(new RepriseError('ABORTED', `${this.timeline} has ended`))
+      await Promise.allSettled([...readers.values()].map((reader) => reader.close()))
+      await Promise.allSettled([...writers.values()].map((writer) => writer.close()))
+    }
+  }
+
+  async #flowToEnd(flow: Flow, checkpoints: Checkpoints, timing: CheckpointTiming): Promise<PipelineReport> {
+    const isAtEnd = await flow.run()
+    if (this.#stopping?.ending === 'cancelled') {
+      await checkpoints.settled()
+      return this.#report('cancelled')
+    }
+    const made = isAtEnd
+      ? checkpoints.make('manual', { stage: 'done' })
+      : checkpoints.make('savepoint', {
+          stage: 'suspended',
+          ...(this.#stopping?.label !== undefined && { label: this.#stopping.label }),
+        })
+    // The flow stands still, so nobody else would tell of what ends the run.
+    const failing = flow.failed.then((error) => Promise.reject(error))
+    failing.catch(() => undefined)
+    await Promise.race([this.#insist(made, checkpoints, isAtEnd), failing])
+    const attributes = timing.releasing(this.#taken!.head.epoch)
+    if (Object.keys(attributes).length > 0) await this.#taken!.write({ attributes })
+    return this.#report(isAtEnd ? 'done' : 'suspended')
+  }
+
+  /** The last checkpoint is tried again while there is hope. */
+  async #insist(made: Promise<MadeCheckpoint>, checkpoints: Checkpoints, isAtEnd: boolean): Promise<MadeCheckpoint> {
+    const { clock } = this.#engine.kernel
+    for (let attempt = 1, next = made; ; attempt++) {
+      try {
+        return await next
+      } catch (error) {
+        if (attempt >= 10 || !isReprise(error, 'RUN_FAILED')) throw error
+        await new Promise<void>((resolve) => clock.after(Math.min(5000, 50 * 2 ** attempt), resolve, true))
+        const stage = isAtEnd ? 'done' : 'suspended'
+        next = checkpoints.make(isAtEnd ? 'manual' : 'savepoint', { stage })
+      }
+    }
+  }
+
+  #decide(timing: CheckpointTiming, count: number): void {
+    const checkpoints = this.#checkpoints
+    const flow = this.#flow
+    if (!checkpoints || !flow) return
+    checkpoints.tick()
+    timing.wrote(count, 0)
+    if (checkpoints.isUnderWay) {
+      // Memory is bounded: whoever is faster than its checkpoints waits for them.
+      if (flow.pending > pendingMax) flow.wait(checkpoints.settled())
+      return
+    }
+    if (flow.pending > pendingDue || (timing.entries > 0 && timing.decide().isDue)) checkpoints.periodic()
+    if (flow.pending > pendingMax && !checkpoints.isUnderWay) flow.wait(pause(this.#engine, 100))
+  }
+
+  /** The engine closes: a checkpoint, so that little is read again, and the timeline is free. */
+  async #leave(): Promise<void> {
+    if (this.#isEnded) return
+    if (this.#flow) await this.stop().catch(() => undefined)
+    else await this.cancel().catch(() => undefined)
+  }
+
+  async #openSinks(
+    taken: StateTimeline,
+    state: PipelineState | null,
+    storedAs: (name: string) => string,
+    isKnown: (name: string) => boolean,
+  ): Promise<Map<string, SinkWriter>> {
+    const setups = this.#graph.sinks.filter(({ sink }) => sink.setup)
+    if (setups.length > 0) {
+      await taken.write({
+        userSql: async (sql) => {
+          for (const { sink } of setups) await sink.setup!(sql)
+        },
+      })
+    }
+    const writers = new Map<string, SinkWriter>()
+    for (const { name, sink } of this.#graph.sinks) {
+      const listed = isKnown(name) ? (state?.sinks[storedAs(name)] ?? null) : null
+      writers.set(name, await sink.open({ engine: this.#engine, pipeline: this.timeline, name }, listed))
+    }
+    return writers
+  }
+
+  #report(status: PipelineReport['status']): PipelineReport {
+    const state = this.#checkpoints?.state
+    return this.#reportOf(status, state ?? null, this.#checkpoints?.baseId ?? null)
+  }
+
+  #reportOf(status: PipelineReport['status'], state: PipelineState | null, checkpoint: string | null): PipelineReport {
+    const { records = 0, letters = 0 } = state ?? {}
+    return { status, records, deadLetters: letters, coordinate: this.#taken!.coordinate, checkpoint }
+  }
+}
+
+function pause({ kernel: { clock } }: Host, ms: number): Promise<void> {
+  return new Promise((resolve) => clock.after(ms, resolve, true))
+}

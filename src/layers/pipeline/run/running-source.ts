@@ -1,0 +1,192 @@
+// A source as the flow reads it: one read at a time, records decoded and given their times, and one watermark made of those
+// of its partitions. Its positions are those behind what was handed on, never behind what was only read.
+
+import { lastWatermark, PartitionWatermark, WatermarkMerge } from '../../../core/pipeline/watermarks.ts'
+import type { Batch, Output } from '../batch.ts'
+import type { SourceNode } from '../graph.ts'
+import type { OperatorContext } from '../operator.ts'
+import type { SourceBatch, SourceReader } from '../source.ts'
+
+/** What was read: a batch, null at the end, undefined for nothing yet. */
+type Read = SourceBatch<unknown> | null | undefined
+
+export class RunningSource {
+  readonly name: string
+  readonly #node: SourceNode
+  readonly #reader: SourceReader<unknown>
+  readonly #next: Output
+  readonly #context: OperatorContext
+  readonly #positions: Map<string, unknown>
+  readonly #partitions = new Map<string, PartitionWatermark>()
+  readonly #merge = new WatermarkMerge<string>()
+  #given = Number.NEGATIVE_INFINITY
+  #isIdle = false
+  #isReading = false
+  #ready: Read
+  #isEnded = false
+  records = 0
+
+  constructor(
+    node: SourceNode,
+    reader: SourceReader<unknown>,
+    next: Output,
+    context: OperatorContext,
+    from: ReadonlyMap<string, unknown> | null,
+  ) {
+    this.name = node.name
+    this.#node = node
+    this.#reader = reader
+    this.#next = next
+    this.#context = context
+    this.#positions = new Map(from)
+    this.#findPartitions()
+  }
+
+  get isEnded(): boolean {
+    return this.#isEnded
+  }
+
+  get positions(): ReadonlyMap<string, unknown> {
+    return this.#positions
+  }
+
+  get watermark(): number {
+    return this.#merge.current
+  }
+
+  /** Whom windows wait for. */
+  get slowest(): readonly string[] {
+    return this.#merge.slowest()
+  }
+
+  get reader(): SourceReader<unknown> {
+    return this.#reader
+  }
+
+  /** Reads and hands on one batch if it is there: how many records; -1: nothing is there yet, it wakes the flow. */
+  step(max: number): number {
+    if (this.#isEnded || this.#isReading) return -1
+    let read = this.#ready
+    this.#ready = undefined
+    if (read === undefined) {
+      const reading = this.#reader.read(max)
+      if (reading instanceof Promise) {
+        this.#await(reading)
+        return -1
+      }
+      read = reading
+    }
+    if (read !== null) return this.#hand(read)
+    this.end()
+    return 0
+  }
+
+  /** No record follows: every window is final. */
+  end(): void {
+    if (this.#isEnded) return
+    this.#isEnded = true
+    this.#next.watermark(lastWatermark)
+  }
+
+  /** Partitions that are silent for too long are no longer waited for. */
+  tick(now: number): void {
+    if (this.#isEnded || this.#node.idleMs === null || this.#node.time === null) return
+    for (const [partition, watermark] of this.#partitions) {
+      if (watermark.isIdleAt(now)) this.#advance(this.#merge.idle(partition))
+    }
+    if (this.#merge.isIdle && !this.#isIdle) {
+      this.#isIdle = true
+      this.#next.idle()
+    }
+  }
+
+  #await(reading: Promise<SourceBatch<unknown> | null>): void {
+    this.#isReading = true
+    reading.then(
+      (read) => {
+        this.#isReading = false
+        this.#ready = read
+        this.#context.wake()
+      },
+      (error) => this.#context.fail(error),
+    )
+  }
+
+  #hand(read: SourceBatch<unknown>): number {
+    this.#findPartitions()
+    const { partition, values, position } = read
+    const count = values.length
+    this.records += count
+    // Noted in the same turn in which the records go on: a barrier falls before both or after both.
+    this.#positions.set(partition, position)
+    if (count === 0) return 0
+    const batch = this.#batchOf(values)
+    if (batch.values.length > 0) this.#next.batch(batch)
+    if (batch.times) this.#observe(partition, batch.times)
+    return count
+  }
+
+  #batchOf(values: readonly unknown[]): Batch {
+    const { decode, time } = this.#node
+    if (decode === null && time === null) return { values, times: null, keys: null }
+    if (decode === null) {
+      const times = timesOf(values, time!)
+      // The usual case: the values stay the array they are.
+      if (times) return { values, times, keys: null }
+    }
+    const kept: unknown[] = []
+    const times: number[] = []
+    for (const given of values) {
+      try {
+        const value = decode === null ? given : decode(given as never)
+        if (time !== null) times.push(checkTime(time(value as never)))
+        kept.push(value)
+      } catch (error) {
+        this.#context.poison({ value: given, time: null, key: null }, error)
+      }
+    }
+    return { values: kept, times: time === null ? null : times, keys: null }
+  }
+
+  #observe(partition: string, times: readonly number[]): void {
+    let highest = Number.NEGATIVE_INFINITY
+    for (let i = 0; i < times.length; i++) if (times[i]! > highest) highest = times[i]!
+    const watermark = this.#partitions.get(partition)!.observe(highest, this.#context.clock.now())
+    this.#isIdle = false
+    this.#advance(this.#merge.advance(partition, watermark))
+  }
+
+  #advance(watermark: number): void {
+    if (watermark <= this.#given) return
+    this.#given = watermark
+    this.#next.watermark(watermark)
+  }
+
+  /** New ones may appear while it runs. */
+  #findPartitions(): void {
+    const partitions = this.#reader.partitions()
+    if (partitions.length === this.#partitions.size) return
+    const { outOfOrderMs, idleMs } = this.#node
+    for (const partition of partitions) {
+      if (this.#partitions.has(partition)) continue
+      this.#partitions.set(partition, new PartitionWatermark({ outOfOrderMs, idleMs }, this.#context.clock.now()))
+      this.#merge.add(partition)
+    }
+  }
+}
+
+/** Null: that of one of them cannot be told. */
+function timesOf(values: readonly unknown[], time: (value: never) => number): number[] | null {
+  const times = new Array<number>(values.length)
+  try {
+    for (let i = 0; i < values.length; i++) times[i] = checkTime(time(values[i] as never))
+  } catch {
+    return null
+  }
+  return times
+}
+
+function checkTime(time: unknown): number {
+  if (typeof time === 'number' && Number.isFinite(time)) return time
+  throw new TypeError(`the time of a record must be a number of milliseconds (got ${String(time).slice(0, 40)})`)
+}

@@ -1,0 +1,70 @@
+// What a checkpoint of a pipeline says beside the state of its operators: positions, what sinks have prepared, and the names
+// by which state is found again. It is the value of the manifest; the tables of operators lie in stream parts of their own,
+// called operator/table/0, /1, …, each a sequence of blocks: size(4 bytes, little endian) and the block as the codec writes it
+// (core/pipeline/state-block.ts). Blocks apply in order: later ones win.
+
+import type { CheckpointKind } from '../../../core/pipeline/coordinator.ts'
+import { keyGroupsDefault } from '../../../core/pipeline/key-groups.ts'
+import type { Fold } from '../../../engine/definition.ts'
+import type { Prepared } from '../sink.ts'
+
+/** 'running' also while nobody runs it: it is what the last checkpoint said. */
+export type PipelineStage = 'running' | 'suspended' | 'done'
+
+export interface CheckpointFacts {
+  readonly checkpoint: number
+  readonly kind: CheckpointKind
+  readonly at: number
+  readonly ms: number
+  readonly bytes: number
+  readonly addedBytes: number
+  readonly longestStallMs: number
+}
+
+export interface PipelineState {
+  readonly format: 1
+  readonly stage: PipelineStage
+  /** Of checkpoints: never used twice. */
+  readonly checkpoint: number
+  /** Read from the sources, over all runs. */
+  readonly records: number
+  /** Into how many groups keys are divided, for good. */
+  readonly keyGroups: number
+  /** By source, by partition. */
+  readonly sources: Readonly<Record<string, readonly (readonly [partition: string, position: unknown])[]>>
+  /** By operator with state: what kind of state it is. */
+  readonly operators: Readonly<Record<string, string>>
+  /** By operator/table: cells in the stored blocks, and cells that exist. */
+  readonly tables: Readonly<Record<string, { readonly stored: number; readonly cells: number }>>
+  readonly sinks: Readonly<Record<string, Prepared>>
+  readonly letters: number
+  /** The last ones, newest last: it survives restarts. */
+  readonly recent: readonly CheckpointFacts[]
+}
+
+export const emptyState: PipelineState = {
+  format: 1,
+  stage: 'running',
+  checkpoint: 0,
+  records: 0,
+  keyGroups: keyGroupsDefault,
+  sources: {},
+  operators: {},
+  tables: {},
+  sinks: {},
+  letters: 0,
+  recent: [],
+}
+
+export const pipelineVersion = 'pipeline/1'
+export const recentMax = 20
+
+/** The checkpoint is the truth: what came after it is read from the sources again. */
+export const pipelineFold: Fold<PipelineState> = {
+  version: pipelineVersion,
+  initial: () => emptyState,
+  apply: (state) => state,
+  immutable: true,
+  retain: { checkpoints: 3, history: 'needed' },
+  authority: 'state',
+}

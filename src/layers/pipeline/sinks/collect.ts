@@ -1,0 +1,53 @@
+// Collects results in memory, for tests and for pipelines that end: visible when their checkpoint is published.
+
+import type { Batch } from '../batch.ts'
+import { type Sink, type SinkWriter, Waiting } from '../sink.ts'
+
+export interface Collected<T> extends Sink<T> {
+  /** What was committed, in order. It lives as long as this value: a new process starts with none. */
+  readonly values: readonly T[]
+}
+
+/** @example const totals = collect<Total>() */
+export function collect<T>(): Collected<T> {
+  const visible: T[] = []
+  return { values: visible, open: async () => new Shown<T>((value) => void visible.push(value)) }
+}
+
+/** Prints each result as a line of JSON, or as you say, when its checkpoint is published. */
+export function print<T>(format: (value: T) => string = (value) => JSON.stringify(value)): Sink<T> {
+  return { open: async () => new Shown<T>((value) => console.log(format(value))) }
+}
+
+class Shown<T> implements SinkWriter {
+  readonly #show: (value: T) => void
+  readonly #waiting = new Waiting<T>()
+
+  constructor(show: (value: T) => void) {
+    this.#show = show
+  }
+
+  get pending(): number {
+    return this.#waiting.count
+  }
+
+  write(batch: Batch): void {
+    this.#waiting.add(batch.values)
+  }
+
+  cut() {
+    this.#waiting.cut()
+    return async () => null
+  }
+
+  async commit(): Promise<void> {
+    for (const value of this.#waiting.cutValues) this.#show(value)
+    this.#waiting.settle()
+  }
+
+  rejoin(): void {
+    this.#waiting.rejoin()
+  }
+
+  async close(): Promise<void> {}
+}

@@ -1,0 +1,40 @@
+// The contract of a source. A source gives batches, each from one partition, each with the position behind it. A position is
+// plain data; opened at it again, the source gives exactly what follows. That is all that exactly-once needs of a source.
+
+import type { Engine } from '../../engine/definition.ts'
+
+/** By partition. A source without partitions calls its only one ''. */
+export type Positions = ReadonlyMap<string, unknown>
+
+export interface SourceBatch<T> {
+  readonly partition: string
+  readonly values: readonly T[]
+  /** Behind the last value. Plain data; it is stored with every checkpoint. */
+  readonly position: unknown
+}
+
+export interface SourceReader<T> {
+  /**
+   * What is ready now, a promise of what comes next, or null at the end. At most `max` values; none is allowed, and still
+   * moves the position. Not called again before the promise has settled.
+   */
+  read(max: number): SourceBatch<T> | null | Promise<SourceBatch<T> | null>
+  /** Partitions that exist, also those that are silent: a watermark waits for each of them, until it is idle. */
+  partitions(): readonly string[]
+  /** A checkpoint with these positions was published: what lies before them is not asked for again. */
+  published?(positions: Positions): Promise<void>
+  close(): Promise<void>
+}
+
+export interface SourceContext {
+  readonly engine: Engine
+  readonly pipeline: string
+  readonly name: string
+  /** Fires when the run ends: a read that waits must settle then. */
+  readonly signal: AbortSignal
+}
+
+export interface Source<T> {
+  /** Opens it behind these positions; null: where its options say that a first run begins. */
+  open(from: Positions | null, context: SourceContext): Promise<SourceReader<T>>
+}

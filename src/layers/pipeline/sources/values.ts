@@ -1,0 +1,127 @@
+// Values that are there already, and values made from their number: sources for tests, first steps and benchmarks. A position
+// is how many were given.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
+
+/** The same values after every restart, in the same order. @example p.from('orders', values([{ cents: 5 }, { cents: 7 }])) */
+export function values<T>(all: readonly T[]): Source<T> {
+  return generated((n) => all[n]!, { count: all.length })
+}
+
+export interface GeneratedOptions {
+  /** Of each partition; endless if left out. */
+  readonly count?: number
+  readonly partitions?: number
+}
+
+/** The nth value is a function of n: the same after every restart. */
+export function generated<T>(make: (n: number, partition: number) => T, options: GeneratedOptions = {}): Source<T> {
+  const { count = Number.POSITIVE_INFINITY, partitions = 1 } = options
+  if (!Number.isSafeInteger(partitions) || partitions < 1) {
+    throw new RepriseError('INVALID_ARGUMENT', `partitions must be at least 1 (got ${String(partitions)})`)
+  }
+  const names = Array.from({ length: partitions }, (_, i) => (partitions === 1 ? '' : String(i)))
+  return { open: async (from) => new GeneratedReader<T>(make, count, names, from) }
+}
+
+/**
+ * Anything that can be gone through again from its beginning, in the same order: it is, and what was read already is passed
+ * over. @example iterable(() => readRows())
+ */
+export function iterable<T>(begin: () => Iterable<T> | AsyncIterable<T>): Source<T> {
+  return {
+    async open(from) {
+      const done = positionOf(from?.get(''))
+      return new IterableReader<T>(begin(), done)
+    },
+  }
+}
+
+class GeneratedReader<T> implements SourceReader<T> {
+  readonly #make: (n: number, partition: number) => T
+  readonly #count: number
+  readonly #names: readonly string[]
+  readonly #next: number[]
+  #turn = 0
+
+  constructor(
+    make: (n: number, partition: number) => T,
+    count: number,
+    names: readonly string[],
+    from: Positions | null,
+  ) {
+    this.#make = make
+    this.#count = count
+    this.#names = names
+    this.#next = names.map((name) => positionOf(from?.get(name)))
+  }
+
+  partitions(): readonly string[] {
+    return this.#names
+  }
+
+  read(max: number): SourceBatch<T> | null {
+    for (let tried = 0; tried < this.#names.length; tried++) {
+      const partition = this.#turn++ % this.#names.length
+      const first = this.#next[partition]!
+      const size = Math.min(max, this.#count - first)
+      if (size <= 0) continue
+      const made = new Array<T>(size)
+      for (let i = 0; i < size; i++) made[i] = this.#make(first + i, partition)
+      this.#next[partition] = first + size
+      return { partition: this.#names[partition]!, values: made, position: first + size }
+    }
+    return null
+  }
+
+  async close(): Promise<void> {}
+}
+
+class IterableReader<T> implements SourceReader<T> {
+  readonly #items: Iterator<T> | AsyncIterator<T>
+  #toSkip: number
+  #given: number
+
+  constructor(items: Iterable<T> | AsyncIterable<T>, done: number) {
+    this.#items = Symbol.asyncIterator in items ? items[Symbol.asyncIterator]() : items[Symbol.iterator]()
+    this.#toSkip = done
+    this.#given = done
+  }
+
+  partitions(): readonly string[] {
+    return ['']
+  }
+
+  async read(max: number): Promise<SourceBatch<T> | null> {
+    const batch: T[] = []
+    while (batch.length < max) {
+      const next = this.#items.next()
+      const step = next instanceof Promise ? await next : next
+      if (step.done) break
+      if (this.#toSkip > 0) this.#toSkip -= 1
+      else batch.push(step.value)
+      // What comes by and by is handed on as it comes.
+      if (next instanceof Promise && batch.length > 0) break
+    }
+    if (batch.length === 0) return null
+    this.#given += batch.length
+    return { partition: '', values: batch, position: this.#given }
+  }
+
+  async close(): Promise<void> {
+    await this.#items.return?.()
+  }
+}
+
+export function positionOf(position: unknown): number {
+  if (position === undefined) return 0
+  if (Number.isSafeInteger(position) && (position as number) >= 0) return position as number
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    'the position of this source must be a count: another source had its name before',
+    {
+      position,
+    },
+  )
+}

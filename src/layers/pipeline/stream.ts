@@ -1,0 +1,314 @@
+// What a definition draws with: streams of records, typed from source to sink.
+
+import { type CallPolicy, checkCallPolicy } from '../../core/call-policy.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
+import type { FixedWindows } from '../../core/pipeline/windows.ts'
+import type { Aggregation } from './aggregate.ts'
+import type { Edge, Graph, OperatorNode, Outlet } from './graph.ts'
+import type { MakeOperator } from './operator.ts'
+import { type CallContext, type CallOptions, called } from './operators/calls.ts'
+import { counted } from './operators/count-window.ts'
+import { deduped } from './operators/dedupe.ts'
+import { intervalJoined, latestJoined, windowJoined } from './operators/join.ts'
+import {
+  type ProcessOptions,
+  processed,
+  processKind,
+  type SideSpecs,
+  type SideValue,
+  type StateSpecs,
+} from './operators/process.ts'
+import { type KeyedResult, running } from './operators/running.ts'
+import { sessions } from './operators/session-window.ts'
+import { filter, flatMap, keyBy, map } from './operators/transform.ts'
+import { union } from './operators/union.ts'
+import { type WindowResult, windowed } from './operators/window.ts'
+import type { Sink } from './sink.ts'
+import type { Source } from './source.ts'
+import type { CountWindows, Windows } from './windows.ts'
+
+export interface FromOptions<In, T> {
+  /** What a record of the source means; left out: it is the record. */
+  readonly decode?: (value: In) => T
+  /** When it happened, in milliseconds since 1970. Needed for windows. */
+  readonly time?: (value: T) => number
+  /** How much older than the newest a record may be and still be in time; 0 if left out. */
+  readonly outOfOrder?: Duration
+  /** A partition that is silent for so long holds no window back. */
+  readonly idle?: Duration
+}
+
+export interface WindowOptions<T> {
+  /** How long after its end a window takes late records, and gives its result again; 0 if left out. */
+  readonly late?: Duration
+  /** What came later still, as a stream of its own. Left out: it is counted and dropped. */
+  readonly lateTo?: (late: Stream<T>) => void
+}
+
+/** What `pipeline()` hands to the function that draws it. */
+export class PipelineBuilder {
+  readonly #graph: Graph
+
+  /** @internal */
+  constructor(graph: Graph) {
+    this.#graph = graph
+  }
+
+  /** A stream that begins at a source. Its name is the identity of its positions. */
+  from<In, T = In>(name: string, source: Source<In>, options: FromOptions<In, T> = {}): Stream<T> {
+    checkOptions(`source ${name}`, options, new Set(['decode', 'time', 'outOfOrder', 'idle']))
+    const outlet: Outlet = []
+    this.#graph.sources.push({
+      kind: 'source',
+      name: this.#graph.name('source', name),
+      source: source as Source<unknown>,
+      decode: (options.decode ?? null) as ((value: never) => unknown) | null,
+      time: (options.time ?? null) as ((value: never) => number) | null,
+      outOfOrderMs: toMs(options.outOfOrder ?? 0, 'outOfOrder'),
+      idleMs: options.idle === undefined ? null : toMs(options.idle, 'idle'),
+      outlet,
+    })
+    return new Stream<T>(this.#graph, outlet, options.time !== undefined)
+  }
+}
+
+export class Stream<T> {
+  /** @internal */
+  readonly graph: Graph
+  /** @internal */
+  readonly outlet: Outlet
+  /** @internal */
+  readonly hasTime: boolean
+
+  /** @internal */
+  constructor(graph: Graph, outlet: Outlet, hasTime: boolean) {
+    this.graph = graph
+    this.outlet = outlet
+    this.hasTime = hasTime
+  }
+
+  map<R>(change: (value: T) => R): Stream<R> {
+    return this.#then('map', map(change))
+  }
+
+  filter<R extends T>(isWanted: (value: T) => value is R): Stream<R>
+  filter(isWanted: (value: T) => boolean): Stream<T>
+  filter(isWanted: (value: T) => boolean): Stream<T> {
+    return this.#then('filter', filter(isWanted))
+  }
+
+  flatMap<R>(change: (value: T) => Iterable<R>): Stream<R> {
+    return this.#then('flatMap', flatMap(change))
+  }
+
+  /** Records of one key are processed in order, with state of their own. */
+  keyBy(keyOf: (value: T) => PipelineKey): KeyedStream<T> {
+    return new KeyedStream<T>(this.graph, draw(this, [], this.graph.unnamed('keyBy'), null, keyBy(keyOf)), this.hasTime)
+  }
+
+  /** The records of all. Its watermark is the lowest of theirs, those left out that are idle. */
+  union(...others: readonly Stream<T>[]): Stream<T> {
+    const outlet = draw(this, others, this.graph.unnamed('union'), null, union(1 + others.length))
+    return new Stream<T>(
+      this.graph,
+      outlet,
+      [this, ...others].every((stream) => stream.hasTime),
+    )
+  }
+
+  /**
+   * Calls the outside for each record, a few at a time, with retries. After a crash a call is made again with the same key:
+   * at least once. Without `ordered`, results come as they come.
+   */
+  call<R>(name: string, call: (value: T, context: CallContext) => Promise<R>, options: CallOptions = {}): Stream<R> {
+    const { concurrency = 16, ordered: _, ...policy } = options
+    checkOptions(`call ${name}`, options, new Set(['concurrency', 'ordered', 'retry', 'timeout', 'rate', 'breaker']))
+    checkCallPolicy(policy as CallPolicy)
+    if (!Number.isSafeInteger(concurrency) || concurrency < 1) {
+      throw new RepriseError('INVALID_ARGUMENT', `${name}: concurrency must be at least 1 (got ${concurrency})`)
+    }
+    const outlet = draw(this, [], this.graph.name('operator', name), 'calls', called(call, options))
+    return new Stream<R>(this.graph, outlet, this.hasTime)
+  }
+
+  to(name: string, sink: Sink<T>): void {
+    const node = { kind: 'sink' as const, name: this.graph.name('sink', name), sink: sink as Sink<never> }
+    this.graph.sinks.push(node)
+    this.outlet.push({ to: node, input: 0 })
+  }
+
+  #then<R>(what: string, make: MakeOperator): Stream<R> {
+    return new Stream<R>(this.graph, draw(this, [], this.graph.unnamed(what), null, make), this.hasTime)
+  }
+}
+
+export class KeyedStream<T> extends Stream<T> {
+  /** A result for every record: the aggregate of its key so far. */
+  aggregate<A, R>(name: string, aggregation: Aggregation<T, A, R>): KeyedStream<KeyedResult<R>> {
+    return this.#state(name, 'running', running(aggregation))
+  }
+
+  /** Records of a key, gathered by time or by number. */
+  window(name: string, windows: CountWindows): CountedStream<T>
+  window(name: string, windows: Windows, options?: WindowOptions<T>): WindowedStream<T>
+  window(
+    name: string,
+    windows: Windows | CountWindows,
+    options: WindowOptions<T> = {},
+  ): WindowedStream<T> | CountedStream<T> {
+    checkOptions(`window ${name}`, options, new Set(['late', 'lateTo']))
+    if (windows.kind === 'count') {
+      return new CountedStream<T>((aggregation) => this.#state(name, 'count', counted(windows.size, aggregation)))
+    }
+    this.#needsTime(name)
+    const lateMs = toMs(options.late ?? 0, 'late')
+    return new WindowedStream<T>((aggregation) => {
+      const late: Outlet = []
+      const make =
+        windows.kind === 'session' ? sessions(windows, lateMs, aggregation) : windowed({ windows, lateMs }, aggregation)
+      const kind = windows.kind === 'session' ? 'sessions' : 'windows'
+      const outlet = draw(this, [], this.graph.name('operator', name), kind, make, [late])
+      options.lateTo?.(new Stream<T>(this.graph, late, true))
+      return new KeyedStream(this.graph, outlet, true)
+    })
+  }
+
+  /** Any function of a record and the state of its key, with timers and side outputs. */
+  process<R, S extends StateSpecs = Record<never, never>, O extends SideSpecs = Record<never, never>>(
+    name: string,
+    options: ProcessOptions<T, R, S, O>,
+  ): ProcessedStream<R, O> {
+    checkOptions(`process ${name}`, options, new Set(['state', 'sides', 'onRecord', 'onTimer', 'onClock']))
+    const sides = Object.keys(options.sides ?? {}).map((side) => [side, [] as Outlet] as const)
+    const outlet = draw(
+      this,
+      [],
+      this.graph.name('operator', name),
+      processKind(options.state),
+      processed(options, this.hasTime),
+      sides.map(([, each]) => each),
+    )
+    return new ProcessedStream<R, O>(this.graph, outlet, this.hasTime, new Map(sides))
+  }
+
+  /** The first record of a key, and no other within this time. */
+  dedupe(name: string, options: { readonly within: Duration }): KeyedStream<T> {
+    checkOptions(`dedupe ${name}`, options, new Set(['within']))
+    return this.#state(name, 'dedupe', deduped(toMs(options.within, 'within'), this.hasTime))
+  }
+
+  /** Every pair of the same key in the same window. */
+  joinWindow<B, R>(
+    name: string,
+    other: KeyedStream<B>,
+    windows: FixedWindows,
+    join: (left: T, right: B, window: { readonly start: number; readonly end: number }) => R,
+  ): KeyedStream<R> {
+    this.#needsTime(name, other)
+    return this.#state(name, 'window join', windowJoined(windows, join), [other])
+  }
+
+  /** Every pair of the same key whose times lie near: `right` from `from` to `to` after `left` (before it, if negative). */
+  joinInterval<B, R>(
+    name: string,
+    other: KeyedStream<B>,
+    interval: { readonly from: number; readonly to: number },
+    join: (left: T, right: B) => R,
+  ): KeyedStream<R> {
+    this.#needsTime(name, other)
+    const { from, to } = interval
+    if (!(Number.isSafeInteger(from) && Number.isSafeInteger(to) && from <= to)) {
+      const what = `${name}: an interval is given in milliseconds, and \`from\` must not lie after \`to\``
+      throw new RepriseError('INVALID_ARGUMENT', what, { from, to })
+    }
+    return this.#state(name, 'interval join', intervalJoined({ fromMs: from, toMs: to }, join), [other])
+  }
+
+  /** Each record with the newest of a stream that describes its key, as far as that has been read. */
+  joinLatest<B, R>(name: string, other: KeyedStream<B>, join: (left: T, right: B | undefined) => R): KeyedStream<R> {
+    return this.#state(name, 'latest join', latestJoined(join), [other])
+  }
+
+  #state<R>(name: string, kind: string, make: MakeOperator, others: readonly Stream<unknown>[] = []): KeyedStream<R> {
+    const outlet = draw(this, others, this.graph.name('operator', name), kind, make)
+    return new KeyedStream<R>(this.graph, outlet, this.hasTime)
+  }
+
+  #needsTime(name: string, other?: Stream<unknown>): void {
+    if (this.hasTime && (other?.hasTime ?? true)) return
+    const what = `${name} needs the time of each record: give \`time\` to p.from()`
+    throw new RepriseError('INVALID_ARGUMENT', what, { name })
+  }
+}
+
+/** A window that waits for what is to become of its records. */
+export class WindowedStream<T> {
+  /** @internal */
+  readonly make: (aggregation: Aggregation<T, unknown, unknown>) => KeyedStream<unknown>
+
+  /** @internal */
+  constructor(make: (aggregation: Aggregation<T, unknown, unknown>) => KeyedStream<unknown>) {
+    this.make = make
+  }
+
+  aggregate<A, R>(aggregation: Aggregation<T, A, R>): KeyedStream<WindowResult<R>> {
+    return this.make(aggregation as Aggregation<T, unknown, unknown>) as KeyedStream<WindowResult<R>>
+  }
+}
+
+export class CountedStream<T> {
+  /** @internal */
+  readonly make: (aggregation: Aggregation<T, unknown, unknown>) => KeyedStream<unknown>
+
+  /** @internal */
+  constructor(make: (aggregation: Aggregation<T, unknown, unknown>) => KeyedStream<unknown>) {
+    this.make = make
+  }
+
+  aggregate<A, R>(aggregation: Aggregation<T, A, R>): KeyedStream<KeyedResult<R>> {
+    return this.make(aggregation as Aggregation<T, unknown, unknown>) as KeyedStream<KeyedResult<R>>
+  }
+}
+
+export class ProcessedStream<R, O extends SideSpecs> extends KeyedStream<R> {
+  readonly #sides: ReadonlyMap<string, Outlet>
+
+  /** @internal */
+  constructor(graph: Graph, outlet: Outlet, hasTime: boolean, sides: ReadonlyMap<string, Outlet>) {
+    super(graph, outlet, hasTime)
+    this.#sides = sides
+  }
+
+  /** What was sent to a side output. */
+  side<Name extends keyof O & string>(name: Name): KeyedStream<SideValue<O[Name]>> {
+    const outlet = this.#sides.get(name)
+    if (!outlet) throw new RepriseError('INVALID_ARGUMENT', `there is no side output ${name}: declare it in \`sides\``)
+    return new KeyedStream<SideValue<O[Name]>>(this.graph, outlet, this.hasTime)
+  }
+}
+
+/** Adds an operator that these streams flow into, the first one first. Gives where its results go. */
+function draw(
+  stream: Stream<unknown>,
+  others: readonly Stream<unknown>[],
+  name: string,
+  state: string | null,
+  make: MakeOperator,
+  sides: readonly Outlet[] = [],
+): Outlet {
+  const { graph } = stream
+  const outlet: Outlet = []
+  const node: OperatorNode = { kind: 'operator', name, state, make, outlets: [outlet, ...sides] }
+  graph.operators.push(node)
+  for (const [input, each] of [stream, ...others].entries()) {
+    if (each.graph !== graph) {
+      throw new RepriseError('INVALID_ARGUMENT', `${name}: the streams must belong to one pipeline`, { name })
+    }
+    const edge: Edge = { to: node, input }
+    each.outlet.push(edge)
+  }
+  return outlet
+}

@@ -1,0 +1,49 @@
+// The windows that a definition names.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { checkWindows, type FixedWindows, type SessionWindows } from '../../core/pipeline/windows.ts'
+
+export type Windows = FixedWindows | SessionWindows
+
+export interface CountWindows {
+  readonly kind: 'count'
+  readonly size: number
+}
+
+export interface WindowPlacement {
+  /** Moves the borders, for days that do not begin at midnight UTC. */
+  readonly offset?: Duration
+}
+
+/** Windows of one length that follow each other. @example tumbling('1m') */
+export function tumbling(length: Duration, options: WindowPlacement = {}): FixedWindows {
+  return sliding(length, length, options)
+}
+
+/** Windows of one length, one beginning every `step`. @example sliding('1h', '5m') */
+export function sliding(length: Duration, step: Duration, options: WindowPlacement = {}): FixedWindows {
+  const windows: FixedWindows = {
+    kind: 'fixed',
+    lengthMs: toMs(length, 'length'),
+    stepMs: toMs(step, 'step'),
+    offsetMs: toMs(options.offset ?? 0, 'offset'),
+  }
+  checkWindows(windows)
+  return windows
+}
+
+/** A window for each burst of records without a gap of this length. @example session('30m') */
+export function session(gap: Duration): SessionWindows {
+  const windows: SessionWindows = { kind: 'session', gapMs: toMs(gap, 'gap') }
+  checkWindows(windows)
+  return windows
+}
+
+/** A window for every so many records of a key. @example every(100) */
+export function every(size: number): CountWindows {
+  if (!Number.isSafeInteger(size) || size < 1) {
+    throw new RepriseError('INVALID_ARGUMENT', `a window must hold at least 1 record (got ${String(size)})`, { size })
+  }
+  return { kind: 'count', size }
+}

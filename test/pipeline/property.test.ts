@@ -1,0 +1,177 @@
+// Whatever is drawn, and wherever it fails and is run again: what the sink shows is what a plain loop over all records gives,
+// each result once.
+
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { open } from '../../src/index.ts'
+import {
+  collect,
+  count,
+  every,
+  type KeyedStream,
+  list,
+  pipeline,
+  type Source,
+  session,
+  sliding,
+  sum,
+  values,
+} from '../../src/layers/pipeline/index.ts'
+
+interface Event {
+  readonly key: string
+  readonly at: number
+  readonly n: number
+}
+
+const jitterMs = 40
+const event = fc.record({
+  key: fc.constantFrom('a', 'b', 'c', 'd'),
+  jitter: fc.nat(jitterMs),
+  n: fc.integer({ min: -9, max: 9 }),
+})
+const events = fc
+  .array(event, { minLength: 1, maxLength: 120 })
+  .map((all): Event[] => all.map(({ key, jitter, n }, i) => ({ key, n, at: 1000 + i * 10 + jitter })))
+
+interface Shape {
+  readonly name: string
+  draw(stream: KeyedStream<Event>): KeyedStream<unknown>
+  plain(all: readonly Event[]): unknown[]
+}
+
+const byKey = (all: readonly Event[]) => {
+  const groups = new Map<string, Event[]>()
+  for (const each of all) groups.set(each.key, [...(groups.get(each.key) ?? []), each])
+  return groups
+}
+const sumOf = (all: readonly Event[]) => all.reduce((total, { n }) => total + n, 0)
+
+function fixed(name: string, lengthMs: number, stepMs: number): Shape {
+  return {
+    name,
+    draw: (stream) => stream.window('windows', sliding(lengthMs, stepMs)).aggregate(sum(({ n }) => n)),
+    plain(all) {
+      const results: unknown[] = []
+      for (const [key, own] of byKey(all)) {
+        const starts = new Set<number>()
+        for (const { at } of own) {
+          for (let start = Math.floor(at / stepMs) * stepMs; start > at - lengthMs; start -= stepMs) starts.add(start)
+        }
+        for (const start of starts) {
+          const inside = own.filter(({ at }) => at >= start && at < start + lengthMs)
+          results.push({ key, start, end: start + lengthMs, value: sumOf(inside) })
+        }
+      }
+      return results
+    },
+  }
+}
+
+const shapes: readonly Shape[] = [
+  fixed('tumbling', 100, 100),
+  fixed('sliding', 100, 30),
+  {
+    name: 'session',
+    draw: (stream) => stream.window('windows', session(35)).aggregate(sum(({ n }) => n)),
+    plain(all) {
+      const results: unknown[] = []
+      for (const [key, own] of byKey(all)) {
+        let current: Event[] = []
+        const end = () => {
+          if (current.length === 0) return
+          results.push({ key, start: current[0]!.at, end: current.at(-1)!.at + 35, value: sumOf(current) })
+          current = []
+        }
+        for (const each of [...own].sort((a, b) => a.at - b.at)) {
+          if (current.length > 0 && each.at - current.at(-1)!.at >= 35) end()
+          current.push(each)
+        }
+        end()
+      }
+      return results
+    },
+  },
+  {
+    name: 'count',
+    draw: (stream) => stream.window('windows', every(3)).aggregate(list()),
+    plain(all) {
+      const results: unknown[] = []
+      for (const [key, own] of byKey(all)) {
+        for (let i = 0; i + 3 <= own.length; i += 3) results.push({ key, value: own.slice(i, i + 3) })
+      }
+      return results
+    },
+  },
+  {
+    name: 'running',
+    draw: (stream) => stream.aggregate('running', count()),
+    plain: (all) => [...byKey(all)].flatMap(([key, own]) => own.map((_, i) => ({ key, value: i + 1 }))),
+  },
+]
+
+/** Gives few at a time, and fails once at each of these places. */
+function failing(all: readonly Event[], failures: Set<number>, batch: number): Source<Event> {
+  const inner = values(all)
+  return {
+    async open(from, context) {
+      const reader = await inner.open(from, context)
+      let at = Number(from?.get('') ?? 0)
+      return {
+        partitions: () => reader.partitions(),
+        close: () => reader.close(),
+        async read() {
+          const due = [...failures].find((place) => place <= at)
+          // Checkpoints get their time, so that most runs go on from the middle.
+          for (let i = 0; i < (due === undefined ? 1 : 20); i++) await new Promise((resolve) => setImmediate(resolve))
+          if (due !== undefined) {
+            failures.delete(due)
+            throw new Error('the source failed')
+          }
+          const read = await reader.read(batch)
+          at += read?.values.length ?? 0
+          return read
+        },
+      }
+    },
+  }
+}
+
+/** A restored record has its fields in another order. */
+function text(results: readonly unknown[]): string[] {
+  const sorted = (_: string, value: unknown) =>
+    typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? Object.fromEntries(Object.entries(value).sort())
+      : value
+  return results.map((result) => JSON.stringify(result, sorted)).sort()
+}
+
+it.each(shapes)('B7: $name gives what a plain loop gives, each result once', async ({ draw, plain }) => {
+  const rp = await open('memory:')
+  let id = 0
+  const failures = fc.uniqueArray(fc.nat(120), { maxLength: 4 })
+  const numbers = { batch: fc.integer({ min: 1, max: 30 }), interval: fc.integer({ min: 1, max: 40 }) }
+  await fc.assert(
+    fc.asyncProperty(events, failures, numbers.batch, numbers.interval, async (all, places, batch, interval) => {
+      id += 1
+      const out = collect<unknown>()
+      const left = new Set(places)
+      const drawn = pipeline('drawn', (p) => {
+        const stream = p.from('events', failing(all, left, batch), { time: ({ at }) => at, outOfOrder: jitterMs })
+        draw(stream.keyBy(({ key }) => key)).to('out', out)
+      })
+      for (;;) {
+        const options = { id: String(id), checkpoint: { every: interval } }
+        const ended = await rp
+          .run(drawn, {}, options)
+          .result()
+          .catch((error: Error) => error.message)
+        if (typeof ended === 'object') break
+        expect(ended).toBe('the source failed')
+      }
+      expect(text(out.values)).toEqual(text(plain(all)))
+    }),
+    { numRuns: Number(process.env.REPRISE_PIPELINE_CASES ?? 25) },
+  )
+  await rp.close()
+})

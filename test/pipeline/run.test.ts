@@ -1,0 +1,90 @@
+// A pipeline from its first record to its end, on every store: what comes out, what a stop leaves behind, and what another
+// process goes on with.
+
+import { expect, it } from 'vitest'
+import {
+  collect,
+  count,
+  generated,
+  pipeline,
+  sum,
+  tumbling,
+  values,
+  type WindowResult,
+} from '../../src/layers/pipeline/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+interface Order {
+  readonly customer: string
+  readonly cents: number
+  readonly at: number
+}
+
+const orders: readonly Order[] = [
+  { customer: 'ann', cents: 5, at: 1000 },
+  { customer: 'bob', cents: 7, at: 2000 },
+  { customer: 'ann', cents: 3, at: 59_999 },
+  { customer: 'ann', cents: 2, at: 60_000 },
+  { customer: 'bob', cents: 0, at: 61_000 },
+]
+
+onEveryStore('a pipeline', (world) => {
+  it('B7: gives the sums of windows, and is done', async () => {
+    const rp = await (await world()).engine()
+    const totals = collect<WindowResult<number>>()
+    const revenue = pipeline('revenue', (p) => {
+      p.from('orders', values(orders), { time: (order) => order.at })
+        .filter((order) => order.cents > 0)
+        .keyBy((order) => order.customer)
+        .window('per-minute', tumbling('1m'))
+        .aggregate(sum((order) => order.cents))
+        .to('totals', totals)
+    })
+    const report = await rp.run(revenue, {}).result()
+    expect(report).toMatchObject({ status: 'done', records: 5, deadLetters: 0 })
+    expect(totals.values).toEqual([
+      { key: 'ann', start: 0, end: 60_000, value: 8 },
+      { key: 'bob', start: 0, end: 60_000, value: 7 },
+      { key: 'ann', start: 60_000, end: 120_000, value: 2 },
+    ])
+    // Once done, it stays done: nothing is read a second time.
+    expect(await rp.run(revenue, {}).result()).toMatchObject({ status: 'done', records: 5 })
+    expect(totals.values).toHaveLength(3)
+  })
+
+  it('A9.3: stops with a savepoint, and another process goes on with the state it had', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const seen: number[] = []
+    const define = (total: number, out = collect<{ key: string | number; value: number }>()) => {
+      const counts = pipeline('counts', (p) => {
+        p.from(
+          'numbers',
+          generated((n) => n, { count: total }),
+        )
+          .map((n) => {
+            seen.push(n)
+            return n % 3
+          })
+          .keyBy((n) => n)
+          .aggregate('per-rest', count())
+          .to('counts', out)
+      })
+      return { counts, out }
+    }
+    const first = define(Number.POSITIVE_INFINITY)
+    const run = await rp.run(first.counts, {}).started()
+    const stopped = await run.stop({ label: 'before the move' })
+    expect(stopped.status).toBe('suspended')
+    expect(stopped.records).toBe(seen.length)
+    expect(first.out.values).toHaveLength(stopped.records)
+    const other = await w.engine()
+    const second = define(stopped.records + 3)
+    const report = await other.run(second.counts, {}).result()
+    expect(report).toMatchObject({ status: 'done', records: stopped.records + 3 })
+    expect(seen).toEqual(Array.from({ length: stopped.records + 3 }, (_, i) => i))
+    expect(second.out.values.map(({ value }) => value).sort((a, b) => a - b)).toEqual(
+      [0, 1, 2].map((i) => Math.floor((stopped.records + i) / 3) + 1).sort((a, b) => a - b),
+    )
+  })
+})

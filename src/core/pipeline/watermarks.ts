@@ -14,7 +14,10 @@ interface Input {
   isIdle: boolean
 }
 
-/** The lowest watermark of the inputs that are not idle. Inputs may come and go while it runs. */
+/**
+ * The lowest watermark of the inputs that are not idle; the highest of all once every one is, for then nobody is waited for.
+ * Inputs may come and go while it runs.
+ */
 export class WatermarkMerge<Id> {
   readonly #inputs = new Map<Id, Input>()
   #current: number = noWatermark
@@ -74,13 +77,16 @@ export class WatermarkMerge<Id> {
 
   #merge(): number {
     let lowest: number = lastWatermark
+    let highest: number = noWatermark
     let isAnyActive = false
     for (const { watermark, isIdle } of this.#inputs.values()) {
+      if (watermark > highest) highest = watermark
       if (isIdle) continue
       isAnyActive = true
       if (watermark < lowest) lowest = watermark
     }
-    if (isAnyActive && lowest > this.#current) this.#current = lowest
+    const merged = isAnyActive ? lowest : highest
+    if (merged > this.#current) this.#current = merged
     return this.#current
   }
 }

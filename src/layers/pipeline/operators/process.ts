@@ -17,7 +17,7 @@ export type StateHandles<S extends StateSpecs> = {
 
 /** For the compiler: what a side output carries. */
 export interface SideSpec<T> {
-  readonly carries?: (value: T) => void
+  readonly carries?: T | undefined
 }
 
 /** @example process('check', { sides: { large: side<Order>() }, … }) */

@@ -38,6 +38,7 @@ export async function savepointAside(
   options: SavepointOptions,
 ): Promise<Savepoint> {
   await kernel.worker.register()
+  if (fold.authority === 'state') return await pinState(kernel, where, fold, options)
   const { head, point, state } = await retryWithFreshHead(async () => {
     const located = await locate(kernel, where)
     const recovered = await recover(kernel, located.head, fold, { to: located.point.seq })
@@ -76,6 +77,31 @@ export async function publishParts(
       hold.end()
     }
   }
+}
+
+/** Where the checkpoint is the truth there is nothing to make anew: the one that stands there is kept. */
+async function pinState(
+  kernel: Kernel,
+  where: Where,
+  fold: Fold<unknown>,
+  options: SavepointOptions,
+): Promise<Savepoint> {
+  const { head, recovered } = await retryWithFreshHead(async () => {
+    const located = await locate(kernel, where)
+    return { head: located.head, recovered: await recover(kernel, located.head, fold, { to: located.point.seq }) }
+  })
+  const { checkpoint } = recovered.report
+  const record = (await kernel.store.checkpoints(head.timeline)).find(({ id }) => id === checkpoint?.id)
+  if (!record)
+    throw new RepriseError('NOT_FOUND', `${head.timeline} has no checkpoint yet`, { timeline: head.timeline })
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: { timeline: head.timeline, epoch: head.epoch },
+    marks: [{ id: record.id, isPinned: true, ...(options.label !== undefined && { label: options.label }) }],
+  })
+  if (!outcome.ok) throw refusalError(head.timeline, outcome)
+  const coordinate = { timeline: head.timeline, seq: record.seq, epoch: record.epoch, digest: toHex(record.digest) }
+  return { id: record.id, coordinate, label: options.label ?? record.label, bytes: record.totalBytes }
 }
 
 async function publishUnder(

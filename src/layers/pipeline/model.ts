@@ -55,6 +55,8 @@ export const pipelineKind: Model = {
   summarize,
   actions,
   transfer: {
+    stays: (state) =>
+      (state as PipelineState).cursor === null ? null : 'it reads the feed of its own store, and stands in it',
     async stop({ engine, head }) {
       if (head.owner && head.isOwnerAlive) await hostOf(engine).send(head.timeline, stopKind, { how: 'suspend' })
     },

@@ -23,6 +23,8 @@ export interface SourceReader<T> {
   partitions(): readonly string[]
   /** A checkpoint with these positions was published: what lies before them is not asked for again. */
   published?(positions: Positions): Promise<void>
+  /** For what reads the feed of its own store: history after this position is kept. It goes with the checkpoint's commit. */
+  cursor?(positions: Positions): string
   close(): Promise<void>
 }
 
@@ -35,6 +37,8 @@ export interface SourceContext {
 }
 
 export interface Source<T> {
+  /** What a record that was read means. One on which it throws is a dead letter, and the others go on. */
+  readonly decode?: (value: never) => T
   /** Opens it behind these positions; null: where its options say that a first run begins. */
   open(from: Positions | null, context: SourceContext): Promise<SourceReader<T>>
 }

@@ -65,7 +65,7 @@ export class PipelineBuilder {
       kind: 'source',
       name: this.#graph.name('source', name),
       source: source as Source<unknown>,
-      decode: (options.decode ?? null) as ((value: never) => unknown) | null,
+      decode: decoderOf(source.decode, options.decode as ((value: never) => unknown) | undefined),
       time: (options.time ?? null) as ((value: never) => number) | null,
       outOfOrderMs: toMs(options.outOfOrder ?? 0, 'outOfOrder'),
       idleMs: options.idle === undefined ? null : toMs(options.idle, 'idle'),
@@ -288,6 +288,15 @@ export class ProcessedStream<R, O extends SideSpecs> extends KeyedStream<R> {
     if (!outlet) throw new RepriseError('INVALID_ARGUMENT', `there is no side output ${name}: declare it in \`sides\``)
     return new KeyedStream<SideValue<O[Name]>>(this.graph, outlet, this.hasTime)
   }
+}
+
+/** What the source says of its records first, then what the definition says. */
+function decoderOf(
+  first: ((value: never) => unknown) | undefined,
+  second: ((value: never) => unknown) | undefined,
+): ((value: never) => unknown) | null {
+  if (!first || !second) return first ?? second ?? null
+  return (value) => second(first(value) as never)
 }
 
 /** Adds an operator that these streams flow into, the first one first. Gives where its results go. */

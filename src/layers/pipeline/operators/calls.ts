@@ -2,14 +2,12 @@
 // so after a crash the call is made again: at least once, each time with the same key. Watermarks do not overtake records.
 
 import type { CallPolicy } from '../../../core/call-policy.ts'
-import { CallGate } from '../../../core/call-policy.ts'
-import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
-import { decideRetry, resolveRetry } from '../../../core/retry.ts'
 import type { Batch } from '../batch.ts'
-import { type MakeOperator, type OperatorContext, type PoisonRecord, tablesOf } from '../operator.ts'
+import { type MakeOperator, type PoisonRecord, tablesOf } from '../operator.ts'
+import { Caller } from './caller.ts'
 
 export interface CallOptions extends CallPolicy {
   /** How many at a time; 16 if left out. */
@@ -38,14 +36,13 @@ type Item = Waiting | { readonly watermark: number }
 
 export function called<T, R>(call: (value: T, context: CallContext) => Promise<R>, options: CallOptions): MakeOperator {
   const { concurrency = 16, ordered = false } = options
-  const retry = resolveRetry(options.retry)
-  const timeoutMs = options.timeout === undefined ? null : toMs(options.timeout, 'timeout')
   return ([next], context) => {
     const state = new StateTable<PoisonRecord>()
     /** How many records came: the number of each is part of its key, so it must go on after a restart. */
     const counter = new StateTable<number>()
-    const gate = new CallGate(options)
     const ending = new AbortController()
+    const { clock, random } = context
+    const caller = new Caller(options, { clock, random, ending: ending.signal })
     const queue: Item[] = []
     const toStart: Waiting[] = []
     let started = 0
@@ -96,9 +93,7 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
       const { value } = waiting.record
       const key = `${context.pipeline}/${context.name}/${waiting.number}`
       try {
-        const result = await attempts(context, { retry, timeoutMs, gate, ending: ending.signal }, (attempt, signal) =>
-          call(value as T, { key, attempt, signal }),
-        )
+        const result = await caller.call((attempt, signal) => call(value as T, { key, attempt, signal }))
         if (!ending.signal.aborted) settle(waiting, { value: result })
       } catch (error) {
         // At the end of a run it stays state, and is called for again by the next.
@@ -154,72 +149,5 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
       inFlight: () => queue.length,
       stop: () => ending.abort(new RepriseError('ABORTED', 'the pipeline has ended')),
     }
-  }
-}
-
-interface AttemptSettings {
-  readonly retry: ReturnType<typeof resolveRetry>
-  readonly timeoutMs: number | null
-  readonly gate: CallGate
-  readonly ending: AbortSignal
-}
-
-/** One call with the project's one policy: pauses, breaker, rate, time limit. */
-async function attempts<R>(
-  context: OperatorContext,
-  { retry, timeoutMs, gate, ending }: AttemptSettings,
-  call: (attempt: number, signal: AbortSignal) => Promise<R>,
-): Promise<R> {
-  const { clock, random } = context
-  const token = {}
-  const sleep = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve))
-  let failed = 0
-  for (let attempt = 1; ; attempt++) {
-    for (let ms = gate.pauseMs(clock.elapsed(), token); ms > 0; ms = gate.pauseMs(clock.elapsed(), token)) {
-      await sleep(ms)
-      ending.throwIfAborted()
-    }
-    try {
-      const result = await limited(context, timeoutMs, ending, (signal) => call(attempt, signal))
-      gate.succeeded()
-      gate.left(token)
-      return result
-    } catch (error) {
-      gate.failed(retry, error, clock.elapsed(), token)
-      gate.left(token)
-      ending.throwIfAborted()
-      const decision = decideRetry(retry, failed + 1, error, { chance: () => random.number(), now: clock.now() })
-      if (!decision.again) throw error
-      if (decision.counts) failed += 1
-      await sleep(decision.delayMs)
-      ending.throwIfAborted()
-    }
-  }
-}
-
-async function limited<R>(
-  { clock }: OperatorContext,
-  timeoutMs: number | null,
-  ending: AbortSignal,
-  call: (signal: AbortSignal) => Promise<R>,
-): Promise<R> {
-  const own = new AbortController()
-  const onEnding = () => own.abort(ending.reason)
-  ending.addEventListener('abort', onEnding, { once: true })
-  let cancel = () => {}
-  try {
-    const pending = call(own.signal)
-    if (timeoutMs === null) return await pending
-    const late = new Promise<never>((_, reject) => {
-      cancel = clock.after(timeoutMs, () => {
-        const error = new RepriseError('TIMEOUT', `the call took longer than ${timeoutMs} ms`, { timeoutMs })
-        own.abort(error)
-        reject(error)
-      })
-    })
-    return await Promise.race([pending, late])
-  } finally {
-    cancel()
-    ending.removeEventListener('abort', onEnding)
   }
 }

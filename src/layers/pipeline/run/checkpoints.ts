@@ -273,7 +273,7 @@ export class Checkpoints {
     tables: ReadonlyMap<string, StoredTable>,
     prepared: ReadonlyMap<string, Prepared>,
   ): PipelineState {
-    const { graph } = this.#of
+    const { graph, flow } = this.#of
     const sizes = new Map(what.cut.captures.map((each) => [partName(each), each.cells]))
     return {
       ...this.#state,
@@ -289,6 +289,7 @@ export class Checkpoints {
       ),
       sinks: Object.fromEntries(prepared),
       letters: what.cut.letters,
+      cursor: flow.cursor(what.cut.positions),
     }
   }
 
@@ -317,6 +318,7 @@ export class Checkpoints {
       along: {
         status: state.stage,
         attributes: { records: state.records, letters: state.letters },
+        ...(state.cursor !== null && { cursors: { [taken.id]: state.cursor } }),
         ...(appliers.length > 0 && { userSql: applyAll }),
       },
     })

@@ -211,6 +211,12 @@ export class Flow {
     return this.#sources
   }
 
+  /** The lowest place in the store's feed that these positions need; null: no source reads it. */
+  cursor(positions: ReadonlyMap<string, ReadonlyMap<string, unknown>>): string | null {
+    const places = this.#sources.flatMap(({ name, reader }) => reader.cursor?.(positions.get(name) ?? new Map()) ?? [])
+    return places.length === 0 ? null : places.reduce((lowest, place) => (place < lowest ? place : lowest))
+  }
+
   get lateRecords(): number {
     return this.#lateRecords
   }

@@ -271,7 +271,8 @@ export class PipelineRun {
       this.#checkpoints = checkpoints
       const stopListening = listenForMail(this.#engine, taken, this, (error) => flow.fail(error))
       try {
-        await taken.write({ status: 'running' })
+        const cursor = flow.cursor(positions)
+        await taken.write({ status: 'running', ...(cursor !== null && { cursors: { [taken.id]: cursor } }) })
         this.#isReady()
         return await this.#flowToEnd(flow, checkpoints, timing)
       } finally {

@@ -38,6 +38,8 @@ export interface PipelineState {
   readonly tables: Readonly<Record<string, { readonly stored: number; readonly cells: number }>>
   readonly sinks: Readonly<Record<string, Prepared>>
   readonly letters: number
+  /** Where it stands in the feed of its store; null: it does not read it. */
+  readonly cursor: string | null
   /** The last ones, newest last: it survives restarts. */
   readonly recent: readonly CheckpointFacts[]
 }
@@ -53,6 +55,7 @@ export const emptyState: PipelineState = {
   tables: {},
   sinks: {},
   letters: 0,
+  cursor: null,
   recent: [],
 }
 

@@ -82,6 +82,7 @@ class IterableReader<T> implements SourceReader<T> {
   readonly #items: Iterator<T> | AsyncIterator<T>
   #toSkip: number
   #given: number
+  #isReading = false
 
   constructor(items: Iterable<T> | AsyncIterable<T>, done: number) {
     this.#items = Symbol.asyncIterator in items ? items[Symbol.asyncIterator]() : items[Symbol.iterator]()
@@ -97,7 +98,9 @@ class IterableReader<T> implements SourceReader<T> {
     const batch: T[] = []
     while (batch.length < max) {
       const next = this.#items.next()
+      this.#isReading = true
       const step = next instanceof Promise ? await next : next
+      this.#isReading = false
       if (step.done) break
       if (this.#toSkip > 0) this.#toSkip -= 1
       else batch.push(step.value)
@@ -110,7 +113,10 @@ class IterableReader<T> implements SourceReader<T> {
   }
 
   async close(): Promise<void> {
-    await this.#items.return?.()
+    const closed = this.#items.return?.()
+    // One that waits for its next value closes when that comes, which may be never.
+    if (!this.#isReading) await closed
+    else Promise.resolve(closed).catch(() => undefined)
   }
 }
 

@@ -1,0 +1,98 @@
+// One call to the outside with the project's one policy: attempts and pauses, breaker, rate, time limit. What ends the run
+// ends every wait and aborts the signal that the call was given.
+
+import { CallGate, type CallPolicy } from '../../../core/call-policy.ts'
+import { toMs } from '../../../core/duration.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import type { Clock, Random } from '../../../core/ports.ts'
+import { decideRetry, type ResolvedRetry, resolveRetry } from '../../../core/retry.ts'
+
+export interface CallerPorts {
+  readonly clock: Clock
+  readonly random: Random
+  /** Fires when the run ends. */
+  readonly ending: AbortSignal
+}
+
+export class Caller {
+  readonly #ports: CallerPorts
+  readonly #retry: ResolvedRetry
+  readonly #timeoutMs: number | null
+  readonly #gate: CallGate
+
+  constructor(policy: CallPolicy, ports: CallerPorts) {
+    this.#ports = ports
+    this.#retry = resolveRetry(policy.retry)
+    this.#timeoutMs = policy.timeout === undefined ? null : toMs(policy.timeout, 'timeout')
+    this.#gate = new CallGate(policy)
+  }
+
+  /** Rejects when the policy gives up, or the run ends. */
+  async call<R>(make: (attempt: number, signal: AbortSignal) => Promise<R>): Promise<R> {
+    const { clock, random, ending } = this.#ports
+    const gate = this.#gate
+    const token = {}
+    let failed = 0
+    for (let attempt = 1; ; attempt++) {
+      for (let ms = gate.pauseMs(clock.elapsed(), token); ms > 0; ms = gate.pauseMs(clock.elapsed(), token)) {
+        await this.#pause(ms)
+      }
+      try {
+        const result = await this.#limited((signal) => make(attempt, signal))
+        gate.succeeded()
+        return result
+      } catch (error) {
+        gate.failed(this.#retry, error, clock.elapsed(), token)
+        ending.throwIfAborted()
+        const decision = decideRetry(this.#retry, failed + 1, error, {
+          chance: () => random.number(),
+          now: clock.now(),
+        })
+        if (!decision.again) throw error
+        if (decision.counts) failed += 1
+        await this.#pause(decision.delayMs)
+      } finally {
+        gate.left(token)
+      }
+    }
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const { clock, ending } = this.#ports
+    ending.throwIfAborted()
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        cancel()
+        ending.removeEventListener('abort', done)
+        resolve()
+      }
+      const cancel = clock.after(ms, done, true)
+      ending.addEventListener('abort', done, { once: true })
+    })
+    ending.throwIfAborted()
+  }
+
+  async #limited<R>(make: (signal: AbortSignal) => Promise<R>): Promise<R> {
+    const { clock, ending } = this.#ports
+    const timeoutMs = this.#timeoutMs
+    const own = new AbortController()
+    const onEnding = () => own.abort(ending.reason)
+    ending.addEventListener('abort', onEnding, { once: true })
+    let cancel = () => {}
+    try {
+      const pending = make(own.signal)
+      if (timeoutMs === null) return await pending
+      const late = new Promise<never>((_, reject) => {
+        cancel = clock.after(timeoutMs, () => {
+          const error = new RepriseError('TIMEOUT', `the call took longer than ${timeoutMs} ms`, { timeoutMs })
+          own.abort(error)
+          reject(error)
+        })
+      })
+      return await Promise.race([pending, late])
+    } finally {
+      cancel()
+      ending.removeEventListener('abort', onEnding)
+    }
+  }
+}

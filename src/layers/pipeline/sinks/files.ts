@@ -1,0 +1,136 @@
+// Results as files in a folder, one per checkpoint: written aside, made durable, and renamed when the checkpoint is
+// published. So a file that is there is whole and final, and each result is in exactly one of them.
+
+import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { checkOptions } from '../../../core/options.ts'
+import type { Batch } from '../batch.ts'
+import { type CutId, type Prepared, type Sink, type SinkWriter, Waiting } from '../sink.ts'
+
+export interface FilesOptions<T> {
+  /** Made if it is not there. Several sinks may share it: the names of files begin with that of their sink and pipeline. */
+  readonly folder: string
+  /** A line of the file; JSON if left out. */
+  readonly line?: (value: T) => string
+  /** End of the file names; '.jsonl' if left out. */
+  readonly extension?: string
+}
+
+const asideEnd = '.part'
+
+interface PreparedFile {
+  readonly aside: string
+  readonly final: string
+}
+
+/** @example files<Total>({ folder: 'out' }) // out/totals@revenue-00000001-00000003.jsonl, … */
+export function files<T>(options: FilesOptions<T>): Sink<T> {
+  checkOptions('files', options, new Set(['folder', 'line', 'extension']))
+  const { folder, extension = '.jsonl' } = options
+  return {
+    async open({ pipeline, name }, listed) {
+      await mkdir(folder, { recursive: true })
+      // Neither has an @ in its name.
+      const prefix = [name, ...pipeline.split('/').slice(1)].join('@')
+      const writer = new FilesWriter<T>({ ...options, folder, extension, prefix })
+      if (listed !== null) await writer.commit(listed)
+      // What no checkpoint lists was never published.
+      for (const file of await readdir(folder)) {
+        if (file.startsWith(`${prefix}-`) && file.endsWith(asideEnd)) await rm(join(folder, file))
+      }
+      return writer
+    },
+  }
+}
+
+class FilesWriter<T> implements SinkWriter {
+  readonly #folder: string
+  readonly #prefix: string
+  readonly #extension: string
+  readonly #line: (value: T) => string
+  readonly #waiting = new Waiting<T>()
+
+  constructor(options: FilesOptions<T> & { readonly extension: string; readonly prefix: string }) {
+    this.#prefix = options.prefix
+    this.#folder = options.folder
+    this.#extension = options.extension
+    this.#line = options.line ?? ((value) => JSON.stringify(value))
+  }
+
+  get pending(): number {
+    return this.#waiting.count
+  }
+
+  write(batch: Batch): void {
+    this.#waiting.add(batch.values)
+  }
+
+  cut({ checkpoint, epoch }: CutId): () => Promise<Prepared> {
+    const values = this.#waiting.cut()
+    return async () => {
+      if (values.length === 0) return null
+      const number = (n: number) => String(n).padStart(8, '0')
+      // With the epoch in its name, a file of an owner that was fenced is never taken for ours.
+      const final = `${this.#prefix}-${number(epoch)}-${number(checkpoint)}${this.#extension}`
+      const aside = `${final}${asideEnd}`
+      await writeDurably(join(this.#folder, aside), values.map((value) => `${this.#line(value)}\n`).join(''))
+      return { aside, final } satisfies PreparedFile
+    }
+  }
+
+  /** Asked again, it finds that the file is there under its name. */
+  async commit(prepared: Prepared): Promise<void> {
+    this.#waiting.settle()
+    if (prepared === null || prepared === undefined) return
+    const { aside, final } = prepared as PreparedFile
+    const [from, to] = [join(this.#folder, aside), join(this.#folder, final)]
+    try {
+      await rename(from, to)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !(await exists(to))) throw lost(to, error)
+    }
+    await syncFolder(this.#folder)
+  }
+
+  rejoin(): void {
+    this.#waiting.rejoin()
+  }
+
+  async close(): Promise<void> {}
+}
+
+async function writeDurably(path: string, text: string): Promise<void> {
+  const file = await open(path, 'w')
+  try {
+    await file.writeFile(text)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r')
+  try {
+    await handle.sync()
+  } catch (error) {
+    // Not every system lets a folder be synced.
+    if (!['EISDIR', 'EINVAL', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+  } finally {
+    await handle.close()
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await stat(path).then(
+    () => true,
+    () => false,
+  )
+}
+
+function lost(path: string, error: unknown): unknown {
+  if (isReprise(error)) return error
+  const what = `${path} cannot be put in its place: ${(error as Error).message}; its checkpoint is published, so it must not be lost`
+  return new RepriseError('STORE_IO', what, { path }, error)
+}

@@ -1,0 +1,224 @@
+// Sources and sinks that come with the package: where they stand after a restart, and what they do with what is wrong.
+
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { open, type Reprise, timeline } from '../../src/index.ts'
+import {
+  type Collected,
+  collect,
+  csv,
+  entries,
+  files,
+  iterable,
+  jsonLines,
+  lines,
+  type PipelineOptions,
+  paged,
+  pipeline,
+  type Sink,
+  type Source,
+  send,
+  values,
+} from '../../src/layers/pipeline/index.ts'
+
+let folder: string
+let rp: Reprise
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-connectors-'))
+  rp = await open('memory:')
+})
+afterEach(async () => {
+  await rp.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const copying = <T>(source: Source<T>, sink: Sink<T>) =>
+  pipeline('copying', (p) => {
+    p.from('in', source).to('out', sink)
+  })
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5))
+}
+
+/** Runs until the sink shows so many, then stops with a savepoint. */
+async function some<T>(
+  source: Source<T>,
+  out: Collected<T>,
+  count: number,
+  options: PipelineOptions = {},
+): Promise<void> {
+  const run = await rp.run(copying(source, out), {}, { checkpoint: { every: 1 }, ...options }).started()
+  await until(() => out.values.length >= count)
+  await run.stop()
+}
+
+describe('files as sources', () => {
+  it('give lines, and JSON whose bad lines are dead letters', async () => {
+    const path = join(folder, 'orders.jsonl')
+    writeFileSync(path, '{"n":1}\nnot json\n\n{"n":2}')
+    const out = collect<{ n: number }>()
+    const report = await rp.run(copying(jsonLines<{ n: number }>(path), out), {}).result()
+    expect(out.values).toEqual([{ n: 1 }, { n: 2 }])
+    expect(report.deadLetters).toBe(1)
+    const text = collect<string>()
+    await rp.run(copying(lines(path), text), {}, { id: 'text' }).result()
+    expect(text.values).toEqual(['{"n":1}', 'not json', '{"n":2}'])
+  })
+
+  it('that grow go on where they stood, and are not read again', async () => {
+    const path = join(folder, 'growing.log')
+    writeFileSync(path, 'one\ntwo\nthr')
+    const out = collect<string>()
+    await some(lines(path, { follow: 5 }), out, 2)
+    expect(out.values).toEqual(['one', 'two'])
+    appendFileSync(path, 'ee\nfour\n')
+    await some(lines(path, { follow: 5 }), out, 4)
+    expect(out.values).toEqual(['one', 'two', 'three', 'four'])
+  })
+
+  it('that were cut short are an error', async () => {
+    const path = join(folder, 'cut.log')
+    writeFileSync(path, 'one\ntwo\n')
+    await some(lines(path, { follow: 5 }), collect<string>(), 0)
+    await some(lines(path, { follow: 5 }), collect<string>(), 0)
+    const out = collect<string>()
+    const run = await rp.run(copying(lines(path, { follow: 5 }), out), {}, { id: 'cut' }).started()
+    await until(() => run.status.records === 2)
+    await run.stop()
+    truncateSync(path, 4)
+    const again = rp.run(copying(lines(path, { follow: 5 }), out), {}, { id: 'cut' }).result()
+    await expect(again).rejects.toMatchObject({ code: 'POSITION_GONE' })
+  })
+
+  it('of CSV name their columns once, also when they are read from the middle', async () => {
+    const path = join(folder, 'orders.csv')
+    writeFileSync(path, 'name,note\nann,"a, ""b""\nc"\nbob,\n')
+    const out = collect<Readonly<Record<string, string>>>()
+    await some(csv(path, { follow: 5 }), out, 2)
+    appendFileSync(path, 'too,many,fields\ncid,x\n')
+    await some(csv(path, { follow: 5 }), out, 3)
+    expect(out.values).toEqual([
+      { name: 'ann', note: 'a, "b"\nc' },
+      { name: 'bob', note: '' },
+      { name: 'cid', note: 'x' },
+    ])
+  })
+
+  it('that are not there are named', async () => {
+    const missing = rp.run(copying(lines(join(folder, 'none')), collect<string>()), {}).result()
+    await expect(missing).rejects.toMatchObject({ code: 'NOT_FOUND', message: expect.stringContaining('none') })
+  })
+})
+
+describe('other sources', () => {
+  it('that can be gone through again go on behind what was read', async () => {
+    const out = collect<number>()
+    const numbers = (last: number, wait: boolean) =>
+      iterable(async function* () {
+        for (let n = 1; n <= last; n++) yield n
+        // One that waits for ever can be stopped all the same.
+        if (wait) await new Promise(() => undefined)
+      })
+    await some(numbers(3, true), out, 3)
+    await rp.run(copying(numbers(5, false), out), {}).result()
+    expect(out.values).toEqual([1, 2, 3, 4, 5])
+  })
+
+  it('of pages ask for a page again and give the rest of it', async () => {
+    const all = Array.from({ length: 1300 }, (_, i) => i)
+    const asked: (number | null)[] = []
+    const source = paged<number, number>(async (cursor) => {
+      asked.push(cursor)
+      const at = cursor ?? 0
+      return { items: all.slice(at, at + 600), next: at + 600 < all.length ? at + 600 : null }
+    })
+    const out = collect<number>()
+    await rp.run(copying(source, out), {}, { checkpoint: { every: 100 } }).result()
+    expect(out.values).toEqual(all)
+    expect(asked).toEqual([null, 600, 1200])
+  })
+
+  it('of the store read timelines, and hold their history', async () => {
+    const notes = timeline('notes', {
+      initial: () => 0,
+      apply: (sum: number, _: { type: 'noted'; text: string }) => sum + 1,
+    })
+    const open1 = await rp.open(notes, 'a')
+    await open1.append({ type: 'noted', text: 'x' })
+    const out = collect<unknown>()
+    const read = pipeline('read', (p) => {
+      p.from('notes', entries([notes]))
+        .map(({ type, data }) => [type, data])
+        .to('out', out)
+    })
+    const run = await rp.run(read, {}, { checkpoint: { every: 1 } }).started()
+    await until(() => out.values.length === 1)
+    await run.stop()
+    await open1.append({ type: 'noted', text: 'y' })
+    const again = await rp.run(read, {}, { checkpoint: { every: 1 } }).started()
+    await until(() => out.values.length === 2)
+    await again.stop()
+    expect(out.values).toEqual([
+      ['noted', { text: 'x' }],
+      ['noted', { text: 'y' }],
+    ])
+    await expect(rp.move('pipeline/read', join(folder, 'moved'))).rejects.toMatchObject({
+      message: expect.stringContaining('feed of its own store'),
+    })
+  })
+})
+
+describe('files as a sink', () => {
+  it('are whole when they are there, and hold each result once over a restart', async () => {
+    const path = join(folder, 'out')
+    const first = await rp.run(copying(values([1, 2, 3]), files<number>({ folder: path })), {}).result()
+    expect(first.status).toBe('done')
+    writeFileSync(join(path, 'out@copying@other-00000009-00000009.jsonl.part'), 'half')
+    const names = () => readdirSync(path).sort()
+    expect(names().filter((name) => name.endsWith('.jsonl'))).toHaveLength(1)
+    const more = copying(values([1, 2, 3, 4]), files<number>({ folder: path, line: (n) => `<${n}>` }))
+    await rp.run(more, {}, { id: 'other' }).result()
+    expect(names().some((name) => name.endsWith('.part'))).toBe(false)
+    const texts = names().map((name) => readFileSync(join(path, name), 'utf8'))
+    expect(texts.sort()).toEqual(['1\n2\n3\n', '<1>\n<2>\n<3>\n<4>\n'])
+  })
+})
+
+describe('sending', () => {
+  it('is at least once, each time with the same key, and a checkpoint waits for it', async () => {
+    const sent: [string, number][] = []
+    let failures = 2
+    const sink = send<number>(
+      async (n, { key }) => {
+        await new Promise((resolve) => setTimeout(resolve, 1))
+        if (n === 3 && failures-- > 0) throw new Error('not now')
+        sent.push([key, n])
+      },
+      { concurrency: 2, retry: { backoff: 1 } },
+    )
+    const report = await rp.run(copying(values([1, 2, 3, 4, 5]), sink), {}).result()
+    expect(report.status).toBe('done')
+    expect(sent.sort((a, b) => a[1] - b[1])).toEqual([1, 2, 3, 4, 5].map((n) => [`pipeline/copying/out/${n}`, n]))
+  })
+
+  it('that nobody takes ends the run, and the next one sends it again', async () => {
+    const keys: string[] = []
+    const define = (isDown: boolean) =>
+      copying(
+        values([1]),
+        send<number>(
+          async (_, { key }) => {
+            keys.push(key)
+            if (isDown) throw new Error('down')
+          },
+          { retry: { attempts: 1 } },
+        ),
+      )
+    await expect(rp.run(define(true), {}).result()).rejects.toThrow('down')
+    expect((await rp.run(define(false), {}).result()).status).toBe('done')
+    expect(keys).toEqual(['pipeline/copying/out/1', 'pipeline/copying/out/1'])
+  })
+})

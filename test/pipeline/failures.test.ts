@@ -1,0 +1,243 @@
+// What goes wrong, and what is declared to happen then: poison records, SQL that fails, a damaged checkpoint, an owner that
+// was displaced, code that changed.
+
+import { describe, expect, it } from 'vitest'
+import { open, type Reprise } from '../../src/index.ts'
+import {
+  collect,
+  count,
+  generated,
+  listState,
+  pipeline,
+  rows,
+  type Sink,
+  type Source,
+  sqlSink,
+  values,
+} from '../../src/layers/pipeline/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+/** Never ends by itself. */
+function endless<T>(first: readonly T[]): Source<T> {
+  return {
+    async open(from, { signal }) {
+      let at = Number(from?.get('') ?? 0)
+      return {
+        partitions: () => [''],
+        close: async () => undefined,
+        read() {
+          const batch = first.slice(at)
+          at = first.length
+          if (batch.length > 0) return { partition: '', values: batch, position: at }
+          return new Promise<null>((resolve) => {
+            if (signal.aborted) resolve(null)
+            signal.addEventListener('abort', () => resolve(null), { once: true })
+          })
+        },
+      }
+    },
+  }
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5))
+}
+
+describe('a poison record', () => {
+  const define = (isMended: boolean, out: Sink<number>) =>
+    pipeline('poisoned', (p) => {
+      p.from('numbers', endless([1, 2, 3]))
+        .map((n) => {
+          if (n === 2 && !isMended) throw new TypeError('two is bad')
+          return n * 10
+        })
+        .to('out', out)
+    })
+
+  it('is set aside with its reason, survives a restart, and is sent back when the code is mended', async () => {
+    const rp = await open('memory:')
+    const out = collect<number>()
+    const first = await rp.run(define(false, out), {}).started()
+    await until(() => first.status.records === 3)
+    const stopped = await first.stop()
+    expect(stopped.deadLetters).toBe(1)
+    expect(out.values).toEqual([10, 30])
+    const second = await rp.run(define(true, out), {}).started()
+    expect(await second.letters()).toMatchObject([
+      { id: 1, operator: 'map#1', value: 2, error: 'TypeError: two is bad' },
+    ])
+    expect(await second.redrive()).toBe(1)
+    expect((await second.stop()).deadLetters).toBe(0)
+    expect(out.values).toEqual([10, 30, 20])
+    await rp.close()
+  })
+
+  it('is one too many at the limit: the run ends, and nothing is lost', async () => {
+    const rp = await open('memory:')
+    const out = collect<number>()
+    await expect(rp.run(define(false, out), {}, { deadLetters: 0 }).result()).rejects.toMatchObject({
+      code: 'LIMIT_EXCEEDED',
+    })
+    expect(out.values).toEqual([])
+    const run = await rp.run(define(false, out), {}, { deadLetters: 1 }).started()
+    await until(() => run.status.records === 3)
+    await run.stop()
+    expect(out.values).toEqual([10, 30])
+    await rp.close()
+  })
+})
+
+onEveryStore(
+  'rows',
+  (world) => {
+    it('B7: that the database refuses come to nothing together with their checkpoint, and are tried again', async () => {
+      const rp = await (await world()).engine()
+      let failures = 2
+      const table = `letters_${Date.now()}`
+      const sink = sqlSink<number>({
+        setup: `CREATE TABLE IF NOT EXISTS ${table} (n BIGINT)`,
+        async write(sql, all) {
+          for (const n of all) await sql.run(`INSERT INTO ${table} (n) VALUES (?)`, n)
+          if (failures-- > 0) throw new Error('not this time')
+        },
+      })
+      const report = await rp
+        .run(
+          pipeline('tried', (p) => {
+            p.from('numbers', values([1, 2, 3])).to('rows', sink)
+          }),
+          {},
+        )
+        .result()
+      expect(report.status).toBe('done')
+      expect((await rp.sql<{ n: number }>(`SELECT n FROM ${table} ORDER BY n`)).map(({ n }) => Number(n))).toEqual([
+        1, 2, 3,
+      ])
+    })
+
+    it('that the database never takes end the run with its reason', async () => {
+      const rp = await (await world()).engine()
+      const refused = pipeline('refused', (p) => {
+        p.from('numbers', values([1])).to('rows', rows<number>({ table: 'no_such_table', row: (n) => ({ n }) }))
+      })
+      await expect(rp.run(refused, {}).result()).rejects.toMatchObject({ code: 'RIDER_FAILED' })
+      // It can be mended and run again.
+      const mended = pipeline('refused', (p) => {
+        p.from('numbers', values([1])).to('rows', collect())
+      })
+      expect((await rp.run(mended, {}).result()).status).toBe('done')
+    })
+  },
+  ['sqlite', 'postgres'],
+)
+
+onEveryStore('an owner', (world) => {
+  it('A6.3: that was displaced is fenced, and nothing that it has becomes visible', async () => {
+    const w = await world()
+    const [one, two] = [await w.engine(), await w.engine()]
+    const [outOne, outTwo] = [collect<number>(), collect<number>()]
+    const define = (out: Sink<number>) =>
+      pipeline('owned', (p) => {
+        p.from(
+          'numbers',
+          generated((n) => n),
+        )
+          .filter((n) => n % 1000 === 0)
+          .to('out', out)
+      })
+    const first = await one.run(define(outOne), {}, { checkpoint: { every: '1h' } }).started()
+    await expect(two.run(define(outTwo), {}).result()).rejects.toMatchObject({ code: 'OWNED' })
+    const second = await two.run(define(outTwo), {}, { takeover: true }).started()
+    const ended = first.result()
+    first.checkpoint().catch(() => undefined)
+    await expect(ended).rejects.toMatchObject({ code: 'FENCED' })
+    expect(outOne.values).toEqual([])
+    await second.stop()
+    expect(outTwo.values[0]).toBe(0)
+    expect(new Set(outTwo.values).size).toBe(outTwo.values.length)
+  })
+})
+
+describe('a newest checkpoint that is damaged', () => {
+  it('A1.3: is an error that names the choices, and an older one is taken if asked', async () => {
+    const rp = await open('memory:')
+    const define = (out: Sink<number>) =>
+      pipeline('hurt', (p) => {
+        p.from('numbers', endless([1, 2, 3]))
+          .keyBy((n) => n)
+          .aggregate('counts', count())
+          .map(({ value }) => value)
+          .to('out', out)
+      })
+    const out = collect<number>()
+    const run = await rp.run(define(out), {}).started()
+    await until(() => run.status.records === 3)
+    const savepoint = await run.savepoint({ label: 'sound' })
+    const stopped = await run.stop()
+    await rp.markCheckpoint('pipeline/hurt', stopped.checkpoint!, { why: 'wrong rates', by: 'ann' })
+    const refused = await rp
+      .run(define(out), {})
+      .result()
+      .catch((error) => error)
+    expect(refused).toMatchObject({ code: 'UNRECOVERABLE', message: expect.stringContaining(savepoint.id) })
+    const again = await rp.run(define(out), {}, { from: savepoint.id }).started()
+    expect((await again.stop()).records).toBe(3)
+    await rp.close()
+  })
+})
+
+describe('code that changed', () => {
+  const draw = (rp: Reprise, names: { source?: string; operator?: string; sink?: string; kind?: 'process' }) => {
+    const { source = 'numbers', operator = 'counts', sink = 'out', kind } = names
+    const out = collect<unknown>()
+    const define = pipeline('changed', (p) => {
+      const keyed = p.from(source, endless([1, 1, 2])).keyBy((n) => n)
+      if (kind) {
+        keyed
+          .process(operator, { state: { all: listState<number>() }, onRecord: (n: number, { emit }) => emit(n) })
+          .to(sink, out)
+      } else keyed.aggregate(operator, count()).to(sink, out)
+    })
+    return { out, run: (options = {}) => rp.run(define, {}, options) }
+  }
+
+  it('is refused with names and choices where it does not map, and restored where it does', async () => {
+    const rp = await open('memory:')
+    const first = await draw(rp, {}).run().started()
+    await until(() => first.status.records === 3)
+    await first.stop()
+    const renamed = draw(rp, { operator: 'totals' })
+    const refused = await renamed
+      .run()
+      .result()
+      .catch((error) => error)
+    expect(refused.code).toBe('INVALID_ARGUMENT')
+    expect(refused.message).toContain('the operator totals is new')
+    expect(refused.message).toContain("drop: ['counts']")
+    const mapped = await renamed.run({ changes: { rename: { counts: 'totals' } } }).started()
+    expect(mapped.status.operators.find(({ name }) => name === 'totals')?.keys).toBe(2)
+    await mapped.stop()
+    // The same command again: the checkpoint has the new name by now.
+    await (await renamed.run({ changes: { rename: { counts: 'totals' } } }).started()).stop()
+    await expect(draw(rp, { operator: 'totals', kind: 'process' }).run().result()).rejects.toThrow('not process')
+    const dropped = draw(rp, { operator: 'totals', kind: 'process', source: 'more' })
+    const changes = { drop: ['totals', 'numbers'], add: ['totals', 'more'] }
+    const anew = await dropped.run({ changes }).started()
+    await until(() => anew.status.records === 3)
+    await anew.stop()
+    expect(dropped.out.values).toEqual([1, 1, 2])
+    await rp.close()
+  })
+})
+
+describe('options', () => {
+  it('that nobody knows are refused, parallelism with what is there instead', async () => {
+    const rp = await open('memory:')
+    const drawn = pipeline('options', (p) => {
+      p.from('numbers', values([1])).to('out', collect())
+    })
+    await expect(rp.run(drawn, {}, { parallelism: 4 } as never).result()).rejects.toThrow('one task in one process')
+    await expect(rp.run(drawn, {}, { checkpoint: { every: 0 } }).result()).rejects.toThrow('checkpoint.every')
+    await rp.close()
+  })
+})

@@ -119,6 +119,18 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/saves.ts'),
   },
   {
+    name: 'state',
+    usage: 'state get PIPELINE OPERATOR KEY',
+    summary: 'what an operator of a pipeline has of a key, as of a checkpoint',
+    options: {
+      checkpoint: { type: 'string', value: 'ID', help: 'as of this one; the newest if left out' },
+      number: { type: 'boolean', help: 'the key is a number' },
+    },
+    arguments: [4, 4],
+    store: 'reading',
+    load: () => import('./commands/state.ts'),
+  },
+  {
     name: 'schedules',
     usage: 'schedules',
     summary: 'what is started when, and when it is due next',

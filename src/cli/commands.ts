@@ -39,7 +39,7 @@ export const commands: readonly CommandSpec[] = [
     summary: 'run a definition that a module exports',
     options: {
       input: { type: 'string', value: 'JSON', help: 'input of the run' },
-      id: { type: 'string', value: 'ID', help: 'id of the run, for workflows' },
+      id: { type: 'string', value: 'ID', help: 'id of the run, for workflows and pipelines' },
       report: { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' },
       work: { type: 'boolean', help: 'keep working on whatever is due, until interrupted' },
       'dry-run': { type: 'boolean', help: 'migrations: say what would be done, and write nothing' },
@@ -259,7 +259,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'dead',
     usage: 'dead [JOB]',
-    summary: 'items that a job gave up on',
+    summary: 'what a job or a pipeline gave up on',
     options: {
       discard: { type: 'string', value: 'KEY', multiple: true, help: 'count this one as finished' },
       full: { type: 'boolean', help: 'with items and stacks' },

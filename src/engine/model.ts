@@ -42,6 +42,8 @@ export interface Model {
   /** What an entry tells of that was done outside, for people who think of going back; null: nothing. */
   did?(entry: Entry): string | null
   readonly actions?: Actions
+  /** What it gave up on, read aside. Goes with the action `redrive`. */
+  readonly letters?: Letters
   readonly transfer?: Transfer
   /**
    * For groups: reads which messages between timelines its entries sent and received. `state` is that of the head. Left out
@@ -54,6 +56,21 @@ export interface Model {
   readonly goesBackItself?: boolean
   /** Seals what this kind keeps in plain text in the user's database, and says how many rows that were. Part of a rekey. */
   readonly seals?: (sql: Sql) => Promise<number>
+}
+
+export interface Letters {
+  read(target: Target): Promise<readonly Letter[]>
+  /** These count as finished from now on. */
+  discard(target: Target, keys: readonly string[]): Promise<void>
+}
+
+/** One thing that was given up on, with the last failure. */
+export interface Letter {
+  readonly key: string
+  readonly item: unknown
+  readonly attempts: number
+  readonly at: number
+  readonly error: { readonly name: string; readonly message: string; readonly stack?: string | undefined }
 }
 
 export interface ErasableEntries {

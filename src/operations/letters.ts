@@ -1,16 +1,15 @@
-// Items that were given up on, of one job or of all, and the two things that can be done to them.
+// What was given up on, by one job or pipeline or by all, and the two things that can be done to it.
 
 import { timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
-import { actionOf, verbsOf } from '../engine/model.ts'
+import { actionOf, type Letter, type Letters, verbsOf } from '../engine/model.ts'
 import type { Reprise } from '../engine/reprise.ts'
-import { type DeadLetter, discardLetters, readLetters } from '../layers/job/index.ts'
 
 const listedMax = 1000
 
-export type ShownLetter = DeadLetter & { readonly timeline: string }
+export type ShownLetter = Letter & { readonly timeline: string }
 
 /** The timelines that are one thing to the user: shards of a job; itself alone if it has no others. */
 export async function familyOf(engine: Reprise, head: Head): Promise<Head[]> {
@@ -24,7 +23,7 @@ export async function familyOf(engine: Reprise, head: Head): Promise<Head[]> {
 export async function withLetters(engine: Reprise): Promise<Head[]> {
   const kinds = hostOf(engine)
     .models.all()
-    .filter((model) => model.name === null && verbsOf(model).includes('redrive'))
+    .filter((model) => model.name === null && verbsOf(model).includes('redrive') && model.letters)
   const pages = await Promise.all(kinds.map((model) => engine.list({ prefix: model.scope, limit: listedMax })))
   return pages.flat().filter((head) => Number(head.attributes.dead ?? 0) > 0)
 }
@@ -33,8 +32,9 @@ export async function withLetters(engine: Reprise): Promise<Head[]> {
 export async function lettersOf(engine: Reprise, heads: readonly Head[]): Promise<ShownLetter[]> {
   checkLetters(engine, heads)
   const letters: ShownLetter[] = []
-  for (const { timeline } of heads) {
-    for (const letter of await readLetters(engine, timeline)) letters.push({ timeline, ...letter })
+  for (const head of heads) {
+    const { timeline } = head
+    for (const letter of await lettersIn(engine, head).read({ engine, head })) letters.push({ timeline, ...letter })
   }
   return letters
 }
@@ -48,15 +48,24 @@ export async function discard(
 ): Promise<{ readonly discarded: string[]; readonly missing: string[] }> {
   checkLetters(engine, heads)
   const discarded: string[] = []
-  for (const { timeline } of heads) {
-    const held = new Set((await readLetters(engine, timeline)).map((letter) => letter.key))
+  for (const head of heads) {
+    const letters = lettersIn(engine, head)
+    const target = { engine, head, ...(key !== undefined && { key }) }
+    const held = new Set((await letters.read(target)).map((letter) => letter.key))
     const keys = wanted.filter((each) => held.has(each))
-    if (keys.length > 0) await discardLetters(engine, timeline, keys, key)
+    if (keys.length > 0) await letters.discard(target, keys)
     discarded.push(...keys)
   }
   const missing = wanted.filter((each) => !discarded.includes(each))
   if (discarded.length === 0) throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')}`, { missing })
   return { discarded, missing }
+}
+
+function lettersIn(engine: Reprise, { timeline }: Head): Letters {
+  const model = hostOf(engine).models.find(timeline)
+  if (model?.letters) return model.letters
+  const what = `${timeline} is ${model ? `a ${model.kind}` : 'not known here'}, whose dead letters only its own handle lists`
+  throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
 }
 
 function checkLetters(engine: Reprise, heads: readonly Head[]): void {

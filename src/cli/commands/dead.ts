@@ -1,4 +1,4 @@
-// reprise dead: items that a job gave up on.
+// reprise dead: what a job or a pipeline gave up on.
 
 import { hostOf } from '../../engine/host.ts'
 import { discard, lettersOf, withLetters } from '../../operations/letters.ts'

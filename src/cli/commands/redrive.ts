@@ -1,5 +1,6 @@
 // reprise redrive: sends dead letters back. They are tried again when the job next runs (or at once if it is running).
 
+import { hostOf } from '../../engine/host.ts'
 import { act } from '../../operations/act.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
@@ -14,11 +15,13 @@ const redrive: Command = async ({ engine, args, options, output }) => {
   if (json !== undefined && wanted.length !== 1) throw new UsageError('--item goes with one key')
   const items = json === undefined ? {} : { [wanted[0]!]: parseJson(json, '--item') }
   const [head] = await findJob(engine, given)
-  const { facts } = await act(engine, head!, 'redrive', { ...(!isAll && { keys: wanted }), items })
+  const { facts, said } = await act(engine, head!, 'redrive', { ...(!isAll && { keys: wanted }), items })
   const { redriven, missing } = facts as { redriven: string[]; missing: string[] }
   output.result({ redriven, missing }, () => {
     const name = given.replace(/^job\//, '')
-    output.line(`${count(redriven.length, 'item')} will be tried again: reprise resume ${name}, or run the job`)
+    const isPipeline = hostOf(engine).models.find(head!.timeline)?.kind === 'pipeline'
+    const words = `${count(redriven.length, 'item')} will be tried again: reprise resume ${name}, or run the job`
+    output.line(isPipeline ? said : words)
     if (missing.length > 0) output.note(`not among the dead letters: ${missing.join(', ')}`)
   })
   return missing.length > 0 ? exit.partly : exit.ok

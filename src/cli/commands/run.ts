@@ -14,6 +14,7 @@ import { count, ms } from '../format.ts'
 import { grace, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
+import { runPipeline } from './run-pipeline.ts'
 import { workOn } from './work.ts'
 
 export interface Runnable extends Process<unknown, unknown> {
@@ -47,6 +48,13 @@ export async function execute(
   const json = text(options, 'input')
   const input = json === undefined ? undefined : parseJson(json, '--input')
   if (definition.kind === 'job') return await runJob(engine, definition, file, input, options, output)
+  if (definition.kind === 'pipeline') {
+    if (json !== undefined) throw new UsageError(`${definition.name} is a pipeline, which takes no input`)
+    const { code } = await runPipeline(engine, definition, startedBy(file, definition), options, output)
+    return code === exit.interrupted
+      ? tellInterrupted(file, definition.name, options, output, [['id', text(options, 'id')]])
+      : code
+  }
   if (definition.kind === 'migrations') return await runMigrations(engine, definition, file, isDryRun, options, output)
   return await runOther(engine, definition, file, input, options, output)
 }

@@ -6,7 +6,7 @@ import { idBelow, liveIdOf } from '../../core/scope.ts'
 import type { Engine, Fold } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Actions, Model } from '../../engine/model.ts'
-import { readLetters, redriveLetters, stopJob } from './letters.ts'
+import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 import { type JobState, jobFold } from './state.ts'
 
 export const jobPrefix = 'job/'
@@ -57,6 +57,10 @@ export const jobKind: Model = {
   summarize,
   family: familyOf,
   actions,
+  letters: {
+    read: ({ engine, head }) => readLetters(engine, head.timeline),
+    discard: ({ engine, head, key }, keys) => discardLetters(engine, head.timeline, keys, key),
+  },
   transfer: { stop: ({ engine, head }) => stopJob(engine, head.timeline, 'it is moved') },
 }
 

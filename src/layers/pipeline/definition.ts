@@ -55,7 +55,7 @@ export function pipeline(name: string, build: (p: PipelineBuilder) => void): Pip
     fold: pipelineFold,
     async [runs](engine: Host, _input, options) {
       const resolved = resolvePipelineOptions(name, options)
-      engine.declare(model)
+      engine.declare(pipelineModel(name, resolved.policy))
       const timeline = idOf(model.scope, resolved.id)
       // Asked for twice in one process, it is the same run.
       const live = engine.once(model, () => new Map<string, PipelineRun>())

@@ -1,11 +1,13 @@
 // What tools know of pipelines: where they lie, how their state reads, and what can be done to them.
 
-import type { Head } from '../../core/ports.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import { RepriseError } from '../../core/errors.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
-import type { Actions, Model } from '../../engine/model.ts'
-import { redriveKind, stopKind } from './run/mail.ts'
-import { type PipelineState, pipelineFold } from './run/state.ts'
+import type { Actions, Model, Target } from '../../engine/model.ts'
+import { readPipelineLetters } from './run/inspect.ts'
+import { discardKind, redriveKind, stopKind } from './run/mail.ts'
+import { type PipelineState, pipelineFold, usualCheckpoint } from './run/state.ts'
 
 export const pipelinePrefix = 'pipeline/'
 
@@ -20,28 +22,38 @@ const actions: Actions = {
     instead:
       'sinks would keep what they got after that place: run it with { from: CHECKPOINT } to read it again from there, or fork it',
   },
-  async cancel({ engine, head }) {
-    return await ask(head, 'to stop with a savepoint', () =>
-      hostOf(engine).send(head.timeline, stopKind, { how: 'suspend' }),
-    )
+  async cancel(target) {
+    return await stop(target, 'suspend', 'to stop with a savepoint')
   },
-  async terminate({ engine, head }) {
-    return await ask(head, 'to stop at once', () => hostOf(engine).send(head.timeline, stopKind, { how: 'cancel' }))
+  async terminate(target) {
+    return await stop(target, 'cancel', 'to stop at once')
   },
-  async redrive({ engine, head }, { keys }) {
-    const ids = keys?.map(Number)
-    await hostOf(engine).send(head.timeline, redriveKind, ids ? { ids } : {})
+  async redrive(target, { keys }) {
+    const { engine, head } = target
+    const held = (await readPipelineLetters(hostOf(engine), head)).map(({ id }) => String(id))
+    const redriven = keys ? keys.filter((key) => held.includes(key)) : held
+    const missing = (keys ?? []).filter((key) => !held.includes(key))
+    if (missing.length > 0 && redriven.length === 0) {
+      throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')} in ${head.timeline}`, { missing })
+    }
+    await ask(target, redriveKind, { ids: redriven.map(Number) })
     const when = head.owner && head.isOwnerAlive ? '' : ' when it is run again'
-    return { said: `${ids ? ids.length : 'all'} dead letters will be tried again${when}`, facts: { ids: ids ?? null } }
+    return { said: `${redriven.length} will be tried again${when}`, facts: { redriven, missing } }
   },
 }
 
-async function ask(head: Head, what: string, send: () => Promise<unknown>) {
-  if (!head.owner || !head.isOwnerAlive) {
-    return { said: `nobody is running ${head.timeline}: there is nothing to stop`, facts: { asked: [] } }
+/** By mail: whoever runs it reads it, now or when it is run again. */
+async function ask({ engine, head, key }: Target, kind: string, data: unknown): Promise<void> {
+  await hostOf(engine).send(head.timeline, kind, data, key === undefined ? {} : { id: key })
+}
+
+async function stop(target: Target, how: 'suspend' | 'cancel', what: string) {
+  const { timeline, owner, isOwnerAlive } = target.head
+  if (!owner || !isOwnerAlive) {
+    return { said: `nobody is running ${timeline}: there is nothing to stop`, facts: { asked: [] } }
   }
-  await send()
-  return { said: `asked ${head.timeline} ${what}; run it again whenever you like`, facts: { asked: [head.timeline] } }
+  await ask(target, stopKind, { how })
+  return { said: `asked ${timeline} ${what}; run it again whenever you like`, facts: { asked: [timeline] } }
 }
 
 /** Pipelines as a kind: what can be known without their code. */
@@ -50,31 +62,41 @@ export const pipelineKind: Model = {
   name: null,
   scope: pipelinePrefix,
   fold: pipelineFold as Fold<unknown>,
-  policy: 'fixed',
+  policy: 'declared',
+  usual: { retain: pipelineFold.retain!, checkpoint: usualCheckpoint },
   unfinished: ['running', 'suspended'],
   summarize,
   actions,
+  letters: {
+    async read({ engine, head }) {
+      return (await readPipelineLetters(hostOf(engine), head)).map(({ id, value, error, at }) => {
+        const [name = 'Error', ...rest] = error.split(': ')
+        return { key: String(id), item: value, attempts: 1, at, error: { name, message: rest.join(': ') } }
+      })
+    },
+    async discard(target, keys) {
+      await ask(target, discardKind, { ids: keys.map(Number) })
+    },
+  },
   transfer: {
     stays: (state) =>
       (state as PipelineState).cursor === null ? null : 'it reads the feed of its own store, and stands in it',
-    async stop({ engine, head }) {
-      if (head.owner && head.isOwnerAlive) await hostOf(engine).send(head.timeline, stopKind, { how: 'suspend' })
-    },
+    stop: async (target) => void (await stop(target, 'suspend', 'to stop with a savepoint')),
   },
 }
 
-export function pipelineModel(name: string): Model {
-  return { ...pipelineKind, name, scope: pipelinePrefix + name }
+/** With the policy of a run, where one is given: it is stored with the timeline. */
+export function pipelineModel(name: string, checkpoint: CheckpointPolicy = usualCheckpoint): Model {
+  const fold = { ...pipelineFold, checkpoint } as Fold<unknown>
+  return { ...pipelineKind, name, scope: pipelinePrefix + name, fold }
 }
 
 function summarize(state: unknown) {
-  const { stage, records, letters, checkpoint, sources, tables, recent } = state as PipelineState
+  const { stage, checkpoint, sources, tables, recent } = state as PipelineState
   const keys = Object.values(tables).reduce((sum, { cells }) => sum + cells, 0)
   const last = recent.at(-1)
   return {
     stage,
-    records,
-    deadLetters: letters,
     checkpoint,
     keys,
     positions: Object.fromEntries(

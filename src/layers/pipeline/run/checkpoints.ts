@@ -317,7 +317,7 @@ export class Checkpoints {
       pin: kind === 'savepoint',
       along: {
         status: state.stage,
-        attributes: { records: state.records, letters: state.letters },
+        attributes: { records: state.records, dead: state.letters },
         ...(state.cursor !== null && { cursors: { [taken.id]: state.cursor } }),
         ...(appliers.length > 0 && { userSql: applyAll }),
       },

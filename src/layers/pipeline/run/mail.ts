@@ -7,6 +7,7 @@ import type { Host } from '../../../engine/host.ts'
 
 export const stopKind = 'pipeline.stop'
 export const redriveKind = 'pipeline.redrive'
+export const discardKind = 'pipeline.discard'
 
 const lookEveryMs = 500
 
@@ -14,7 +15,8 @@ export interface StopWish {
   readonly how: 'suspend' | 'cancel'
 }
 
-export interface RedriveWish {
+/** To send letters back, or to forget them. */
+export interface LettersWish {
   /** All of them if left out. */
   readonly ids?: readonly number[]
 }
@@ -24,6 +26,7 @@ export interface Asked {
   stop(): Promise<unknown>
   cancel(): Promise<unknown>
   redrive(ids?: readonly number[]): Promise<number>
+  discard(ids?: readonly number[]): Promise<number>
   checkpoint(): Promise<unknown>
 }
 
@@ -65,8 +68,9 @@ async function readMail(engine: Host, taken: StateTimeline, run: Asked): Promise
   for (const message of (await engine.kernel.store.inbox(taken.id, 100)).messages) {
     const data = engine.openMessage(message)
     const consume = () => taken.write({ consume: [message.id] })
-    if (message.kind === redriveKind) {
-      await run.redrive((data as RedriveWish).ids)
+    if (message.kind === redriveKind || message.kind === discardKind) {
+      const { ids } = data as LettersWish
+      await (message.kind === redriveKind ? run.redrive(ids) : run.discard(ids))
       await run.checkpoint()
     }
     await consume()

@@ -5,6 +5,7 @@ import type { Duration } from '../../../core/duration.ts'
 import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import type { Attribute } from '../../../core/ports.ts'
 
 /** When a checkpoint is made. Results become visible with it, so this is also how old they are at most. */
 export interface PipelineCheckpointPolicy extends Omit<CheckpointPolicy, 'every' | 'first' | 'on'> {
@@ -38,6 +39,8 @@ export interface PipelineOptions {
   readonly changes?: PipelineChanges
   /** More dead letters than this end the run; 1,000 if left out. */
   readonly deadLetters?: number
+  /** Searchable, on the pipeline's timeline. */
+  readonly attributes?: Readonly<Record<string, Attribute>>
   /** Fires: as stop(). */
   readonly signal?: AbortSignal
 }
@@ -48,7 +51,18 @@ export interface ResolvedPipelineOptions extends PipelineOptions {
   readonly lettersMax: number
 }
 
-const known = new Set(['id', 'checkpoint', 'timeout', 'wait', 'takeover', 'from', 'changes', 'deadLetters', 'signal'])
+const known = new Set([
+  'id',
+  'checkpoint',
+  'timeout',
+  'wait',
+  'takeover',
+  'from',
+  'changes',
+  'deadLetters',
+  'attributes',
+  'signal',
+])
 const knownChanges = new Set(['rename', 'drop', 'add'])
 const knownPolicy = new Set(['every', 'each', 'recoverWithin', 'failureEvery'])
 const lettersMax = 1000

@@ -272,7 +272,12 @@ export class PipelineRun {
       const stopListening = listenForMail(this.#engine, taken, this, (error) => flow.fail(error))
       try {
         const cursor = flow.cursor(positions)
-        await taken.write({ status: 'running', ...(cursor !== null && { cursors: { [taken.id]: cursor } }) })
+        const { attributes = {} } = this.#options
+        await taken.write({
+          status: 'running',
+          attributes,
+          ...(cursor !== null && { cursors: { [taken.id]: cursor } }),
+        })
         this.#isReady()
         return await this.#flowToEnd(flow, checkpoints, timing)
       } finally {

@@ -3,6 +3,7 @@
 // called operator/table/0, /1, …, each a sequence of blocks: size(4 bytes, little endian) and the block as the codec writes it
 // (core/pipeline/state-block.ts). Blocks apply in order: later ones win.
 
+import type { CheckpointPolicy } from '../../../core/checkpoint-policy.ts'
 import type { CheckpointKind } from '../../../core/pipeline/coordinator.ts'
 import { keyGroupsDefault } from '../../../core/pipeline/key-groups.ts'
 import type { Fold } from '../../../engine/definition.ts'
@@ -62,12 +63,16 @@ export const emptyState: PipelineState = {
 export const pipelineVersion = 'pipeline/1'
 export const recentMax = 20
 
+/** Every second: results are visible with their checkpoint. */
+export const usualCheckpoint: CheckpointPolicy = { each: '1s' }
+
 /** The checkpoint is the truth: what came after it is read from the sources again. */
 export const pipelineFold: Fold<PipelineState> = {
   version: pipelineVersion,
   initial: () => emptyState,
   apply: (state) => state,
   immutable: true,
+  checkpoint: usualCheckpoint,
   retain: { checkpoints: 3, history: 'needed' },
   authority: 'state',
 }

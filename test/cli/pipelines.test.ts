@@ -1,0 +1,53 @@
+// Pipelines at the command line: run, stopped with a savepoint by Ctrl-C, looked into, and refused where another verb is right.
+
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { cli, workFolder } from './support.ts'
+
+let folder: ReturnType<typeof workFolder>
+beforeEach(() => {
+  folder = workFolder()
+})
+afterEach(() => folder.remove())
+
+const module = `
+import { count, generated, pipeline, print, tumbling } from 'reprise/pipeline'
+const total = Number(process.env.TOTAL ?? Infinity)
+export const minutes = pipeline('minutes', (p) => {
+  p.from('ticks', generated((n) => n, { count: total }), { time: (n) => n * 1000 })
+    .filter((n) => { if (n === 7) throw new Error('seven'); return true })
+    .keyBy((n) => \`even-\${n % 2 === 0}\`)
+    .window('per-minute', tumbling('1m'))
+    .aggregate(count())
+    .filter(({ start }) => start === 0)
+    .to('lines', print(({ key, value }) => \`\${key} \${value}\`))
+})
+`
+
+it('stops with a savepoint at Ctrl-C, goes on where it stood, and shows its state and its dead letters', async () => {
+  const cwd = folder.path
+  writeFileSync(join(cwd, 'minutes.mjs'), module)
+  const interrupt = { after: /records/, signals: ['SIGINT'] as const }
+  const first = await cli(['run', 'minutes.mjs', '--report', 'json'], { cwd, interrupt })
+  expect(first).toMatchObject({ code: 130, signal: null })
+  expect(first.stdout).toContain('even-true 30')
+  expect(first.stdout).toContain('even-false 29')
+  expect(first.stdout).toContain('minutes: suspended')
+  expect(first.stderr).toContain('reprise run minutes.mjs minutes')
+  expect(JSON.parse(first.stderr.split('\n').find((line) => line.startsWith('{'))!)).toMatchObject({
+    status: 'running',
+  })
+  const state = await cli(['state', 'get', 'minutes', 'per-minute', 'even-true', '--json'], { cwd })
+  expect(JSON.parse(state.stdout)).toMatchObject([{ table: 'windows', key: 'even-true' }])
+  const dead = await cli(['dead', '--json'], { cwd })
+  expect(JSON.parse(dead.stdout)).toMatchObject([
+    { timeline: 'pipeline/minutes', item: 7, error: { message: 'seven' } },
+  ])
+  const rollback = await cli(['rollback', 'pipeline/minutes@0', '--yes'], { cwd })
+  expect(rollback.stderr).toContain('{ from: CHECKPOINT }')
+  // A source that has fewer records than were read has none left: it ends at once, and shows nothing twice.
+  const second = await cli(['resume', 'minutes', '--report', 'none'], { cwd, env: { TOTAL: '1' } })
+  expect(second).toMatchObject({ code: 3, signal: null })
+  expect(second.stdout).toMatch(/^minutes: done/)
+})

@@ -71,6 +71,14 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     'declare const model: Model',
     "declare const createReadStream: typeof import('node:fs').createReadStream",
   ],
+  'docs/guides/pipelines.md': [
+    'interface Visit { readonly user: string; readonly page: string; readonly ms: number; readonly at: number }',
+    "declare const visitSource: import('reprise/pipeline').Source<Visit>",
+    "declare const lateSink: import('reprise/pipeline').Sink<Visit>",
+    "declare const fastSink: import('reprise/pipeline').Sink<Visit>",
+    "declare const activeSink: import('reprise/pipeline').Sink<{ user: string; pages: number }>",
+    "declare const shop: import('reprise/pipeline').PipelineDefinition",
+  ],
   'docs/guides/tables.md': ['interface Fact { readonly text: string }'],
   'docs/guides/agents.md': [
     'declare const shop: { look(order: string): Promise<string> }',

@@ -23,6 +23,7 @@ const subpaths = [
   'events',
   'table',
   'save',
+  'pipeline',
   'agent',
   'testing',
   'langgraph',

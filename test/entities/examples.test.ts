@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import * as accounts from '../../examples/accounts.ts'
+import * as revenue from '../../examples/revenue.ts'
 import * as sessions from '../../examples/sessions.ts'
 import * as training from '../../examples/training.ts'
 
@@ -25,6 +26,29 @@ it('training, twice: the second run goes on where the first stopped', async () =
     const url = `sqlite:${join(folder, 'x.db')}`
     expect(await training.runExample(url)).toMatchObject({ resumedFrom: 0, step: 20 })
     expect(await training.runExample(url, 7)).toMatchObject({ resumedFrom: 20, step: 27 })
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
+it('revenue, twice: the second run reads only what was added, and every sum is there once', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-example-'))
+  try {
+    const [url, file] = [`sqlite:${join(folder, 'x.db')}`, join(folder, 'orders.jsonl')]
+    const order = (customer: string, cents: number, at: number) => ({ customer, cents, at })
+    const first = await revenue.runExample(url, file, [order('ann', 5, 1000), order('bob', 7, 2000)])
+    expect(first).toEqual({ status: 'suspended', records: 2, totals: [] })
+    const more = [order('ann', 3, 59_000), order('ann', 2, 61_000)]
+    const second = await revenue.runExample(url, file, more, true)
+    expect(second).toEqual({
+      status: 'done',
+      records: 4,
+      totals: [
+        { customer: 'ann', minute: 0, cents: 8 },
+        { customer: 'bob', minute: 0, cents: 7 },
+        { customer: 'ann', minute: 60_000, cents: 2 },
+      ],
+    })
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }

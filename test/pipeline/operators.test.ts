@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import {
   average,
+  carries,
   collect,
   type FromOptions,
   generated,
@@ -18,7 +19,6 @@ import {
   reducingState,
   type Stream,
   session,
-  side,
   tumbling,
   valueState,
   values,
@@ -226,7 +226,7 @@ describe('process', () => {
             named: mapState<number>(),
             total: reducingState<number>((a, b) => a + b),
           },
-          sides: { large: side<number>() },
+          sides: { large: carries<number>() },
           onRecord({ n }: Item, { state, emit, side: send, key }) {
             state.all.add(n)
             state.named.set(`n${n}`, n)

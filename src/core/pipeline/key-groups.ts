@@ -7,7 +7,6 @@ import { assert } from '../assert.ts'
 export type PipelineKey = string | number
 
 export const keyGroupsDefault = 128
-export const keyGroupsMax = 32_768
 
 export interface GroupRange {
   /** Inclusive. */

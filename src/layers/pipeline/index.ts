@@ -17,14 +17,14 @@ export {
   valueState,
 } from './operators/keyed-state.ts'
 export {
+  type Carries,
+  carries,
   type ProcessContext,
   type ProcessOptions,
-  type SideSpec,
   type SideSpecs,
   type SideValue,
   type StateHandles,
   type StateSpecs,
-  side,
 } from './operators/process.ts'
 export type { KeyedResult } from './operators/running.ts'
 export type { WindowResult } from './operators/window.ts'

@@ -181,7 +181,7 @@ export class KeyedStream<T> extends Stream<T> {
     name: string,
     options: ProcessOptions<T, R, S, O>,
   ): ProcessedStream<R, O> {
-    checkOptions(`process ${name}`, options, new Set(['state', 'sides', 'onRecord', 'onTimer', 'onClock']))
+    checkOptions(`process ${name}`, options, new Set(['emits', 'state', 'sides', 'onRecord', 'onTimer', 'onClock']))
     const sides = Object.keys(options.sides ?? {}).map((side) => [side, [] as Outlet] as const)
     const outlet = draw(
       this,

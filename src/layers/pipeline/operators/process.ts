@@ -15,18 +15,18 @@ export type StateHandles<S extends StateSpecs> = {
   readonly [Name in keyof S]: S[Name] extends StateSpec<infer Handle> ? Handle : never
 }
 
-/** For the compiler: what a side output carries. */
-export interface SideSpec<T> {
+/** For the compiler: what an output carries. */
+export interface Carries<T> {
   readonly carries?: T | undefined
 }
 
-/** @example process('check', { sides: { large: side<Order>() }, … }) */
-export function side<T>(): SideSpec<T> {
+/** @example process('check', { emits: carries<Total>(), sides: { large: carries<Order>() }, … }) */
+export function carries<T>(): Carries<T> {
   return {}
 }
 
-export type SideSpecs = Readonly<Record<string, SideSpec<unknown>>>
-export type SideValue<S> = S extends SideSpec<infer T> ? T : never
+export type SideSpecs = Readonly<Record<string, Carries<unknown>>>
+export type SideValue<S> = S extends Carries<infer T> ? T : never
 
 export interface ProcessContext<R, S extends StateSpecs, O extends SideSpecs> {
   readonly key: PipelineKey
@@ -48,6 +48,8 @@ export interface ProcessContext<R, S extends StateSpecs, O extends SideSpecs> {
 }
 
 export interface ProcessOptions<T, R, S extends StateSpecs, O extends SideSpecs> {
+  /** What `emit` is given: `carries<Total>()`. Left out, the stream that follows is of unknown type. */
+  readonly emits?: Carries<R>
   readonly state?: S
   readonly sides?: O
   onRecord(value: T, context: ProcessContext<R, S, O>): void

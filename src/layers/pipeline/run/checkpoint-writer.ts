@@ -14,7 +14,7 @@ import { stateIo } from '../../../engine/kernel-io.ts'
 import type { CapturedTable, NamedTable } from './flow.ts'
 import type { PipelineState } from './state.ts'
 
-const cellsPerBlock = 1024
+const cellsPerBlock = 4096
 const refsMax = 32
 /** A table is written whole when its blocks hold so many times what exists. */
 const storedMax = 3

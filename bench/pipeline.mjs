@@ -1,0 +1,204 @@
+// Pipelines beside a bare loop that does the same without keeping anything: keyed counts with a checkpoint every second into
+// a SQLite file, the longest time that a checkpoint holds records up, and how fast state comes back.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { open } from '../dist/index.js'
+import { collect, count, generated, pipeline, tumbling } from '../dist/layers/pipeline/index.js'
+
+const batch = 512
+/** Spread without a pattern that a hash map would like. */
+const keyOf = (n, keys) => (Math.imul(n, 0x9e3779b1) >>> 0) % keys
+
+function bareLoop(records, keys) {
+  const counts = new Map()
+  const started = process.cpuUsage()
+  for (let first = 0; first < records; first += batch) {
+    const values = new Array(batch)
+    for (let i = 0; i < batch; i++) values[i] = keyOf(first + i, keys)
+    for (let i = 0; i < batch; i++) counts.set(values[i], (counts.get(values[i]) ?? 0) + 1)
+  }
+  return perSecond(records, process.cpuUsage(started))
+}
+
+/** Of the whole process: its threads and the writing of checkpoints count as well. */
+function perSecond(records, { user, system }) {
+  return records / ((user + system) / 1e6)
+}
+
+/** The last of a great many records is the only result: what is measured is the state, not a sink. */
+function counting(records, keys, out) {
+  return pipeline('counting', (p) => {
+    p.from(
+      'numbers',
+      generated((n) => keyOf(n, keys), { count: records }),
+    )
+      .keyBy((key) => key)
+      .aggregate('counts', count())
+      .filter(({ value }) => value < 0)
+      .to('out', out)
+  })
+}
+
+async function inFolder(work) {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-bench-'))
+  try {
+    return await work(`sqlite:${join(folder, 'bench.db')}`)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+async function keyedCount(records, keys) {
+  const bare = bareLoop(records, keys)
+  return await inFolder(async (url) => {
+    const rp = await open(url)
+    const run = await rp.run(counting(records, keys, collect()), {}, { checkpoint: { every: '1s' } })
+    const started = process.cpuUsage()
+    await run.result()
+    const value = perSecond(records, process.cpuUsage(started))
+    const { recent } = run.status.checkpoints
+    await rp.close()
+    const longest = Math.max(0, ...recent.map(({ longestStallMs }) => longestStallMs))
+    return { value, baseline: bare, details: { checkpoints: recent.length, 'longest slice of one, ms': longest } }
+  })
+}
+
+async function windows(records, keys) {
+  const started = process.cpuUsage()
+  bareWindows(records, keys)
+  const baseline = perSecond(records, process.cpuUsage(started))
+  return await inFolder(async (url) => {
+    const rp = await open(url)
+    const drawn = pipeline('windows', (p) => {
+      p.from(
+        'numbers',
+        generated((n) => n, { count: records }),
+        { time: (n) => n, outOfOrder: 10 },
+      )
+        .keyBy((n) => keyOf(n, keys))
+        .window('per-minute', tumbling('1m'))
+        .aggregate(count())
+        .filter(({ value }) => value < 0)
+        .to('out', collect())
+    })
+    const cpu = process.cpuUsage()
+    await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).result()
+    const value = perSecond(records, process.cpuUsage(cpu))
+    await rp.close()
+    return { value, baseline }
+  })
+}
+
+/** With a watermark: a window is given out and forgotten when it is over. */
+function bareWindows(records, keys) {
+  const open = new Map()
+  let given = 0
+  let highest = 0
+  for (let n = 0; n < records; n++) {
+    const start = Math.floor(n / 60_000) * 60_000
+    const window = open.get(start) ?? new Map()
+    open.set(start, window)
+    const key = keyOf(n, keys)
+    window.set(key, (window.get(key) ?? 0) + 1)
+    if (n > highest) highest = n
+    if (n % batch === 0) {
+      for (const [first, over] of open) {
+        if (first + 60_000 > highest - 10) continue
+        given += over.size
+        open.delete(first)
+      }
+    }
+  }
+  return given
+}
+
+/** How long records stood still beyond a batch while a checkpoint of all keys was written, seen from the records. */
+async function checkpointStall(keys) {
+  return await inFolder(async (url) => {
+    const rp = await open(url)
+    // Processor time, not the clock: on a busy machine the clock tells what others do.
+    const cpuMs = () => {
+      const { user, system } = process.cpuUsage()
+      return (user + system) / 1000
+    }
+    let last = cpuMs()
+    let longest = 0
+    let isWatching = false
+    const drawn = pipeline('stall', (p) => {
+      p.from(
+        'numbers',
+        generated((n) => {
+          if (n % batch === 0) {
+            const now = cpuMs()
+            if (isWatching) longest = Math.max(longest, now - last)
+            last = now
+          }
+          return n < keys ? n : keyOf(n, keys)
+        }),
+      )
+        .keyBy((key) => key)
+        .aggregate('counts', count())
+        .filter(({ value }) => value < 0)
+        .to('out', collect())
+    })
+    const run = await rp.run(drawn, {}, { checkpoint: { every: '1h' } }).started()
+    while (run.status.records < keys) await new Promise((resolve) => setTimeout(resolve, 10))
+    longest = 0
+    isWatching = true
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    const without = longest
+    longest = 0
+    const { facts } = await run.checkpoint()
+    isWatching = false
+    const stall = longest
+    await run.cancel()
+    const before = performance.now()
+    const again = await rp.run(drawn, {}, { checkpoint: { every: '1h' } }).started()
+    const restoreMs = performance.now() - before
+    await again.cancel()
+    await rp.close()
+    return {
+      value: stall,
+      baseline: without,
+      details: {
+        'checkpoint, ms': facts.ms,
+        'its longest slice, ms': facts.longestStallMs,
+        'checkpoint, bytes': facts.bytes,
+        'restore, ms': restoreMs,
+        'restore, keys/s': Math.round((keys * 1000) / restoreMs),
+      },
+    }
+  })
+}
+
+export default [
+  {
+    name: 'keyed-count-10k',
+    unit: 'records per CPU-second',
+    target: { ratioMin: 0.65 },
+    note: 'baseline: a bare batch loop over 10,000 keys in the same run',
+    run: () => keyedCount(20_000_000, 10_000),
+  },
+  {
+    name: 'keyed-count-1m',
+    unit: 'records per CPU-second',
+    target: { ratioMin: 0.8 },
+    note: 'baseline: a bare batch loop over 1,000,000 keys in the same run',
+    run: () => keyedCount(10_000_000, 1_000_000),
+  },
+  {
+    name: 'windows-10k',
+    unit: 'records per CPU-second',
+    target: { ratioMin: 0.5 },
+    note: 'one-minute windows over 10,000 keys; baseline: a bare loop with a watermark',
+    run: () => windows(10_000_000, 10_000),
+  },
+  {
+    name: 'checkpoint-stall-1m',
+    unit: 'ms of processor time',
+    note: 'longest time between two batches while all 1,000,000 keys are written; baseline: without a checkpoint',
+    run: () => checkpointStall(1_000_000),
+  },
+]

@@ -93,6 +93,8 @@ export type {
   ErasableEntries,
   Instead,
   Model,
+  ModelLetter,
+  ModelLetters,
   Target as ActionTarget,
   Transfer,
   Verb,

@@ -43,7 +43,7 @@ export interface Model {
   did?(entry: Entry): string | null
   readonly actions?: Actions
   /** What it gave up on, read aside. Goes with the action `redrive`. */
-  readonly letters?: Letters
+  readonly letters?: ModelLetters
   readonly transfer?: Transfer
   /**
    * For groups: reads which messages between timelines its entries sent and received. `state` is that of the head. Left out
@@ -58,14 +58,14 @@ export interface Model {
   readonly seals?: (sql: Sql) => Promise<number>
 }
 
-export interface Letters {
-  read(target: Target): Promise<readonly Letter[]>
+export interface ModelLetters {
+  read(target: Target): Promise<readonly ModelLetter[]>
   /** These count as finished from now on. */
   discard(target: Target, keys: readonly string[]): Promise<void>
 }
 
 /** One thing that was given up on, with the last failure. */
-export interface Letter {
+export interface ModelLetter {
   readonly key: string
   readonly item: unknown
   readonly attempts: number

@@ -4,12 +4,12 @@ import { timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
-import { actionOf, type Letter, type Letters, verbsOf } from '../engine/model.ts'
+import { actionOf, type ModelLetter, type ModelLetters, verbsOf } from '../engine/model.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
 const listedMax = 1000
 
-export type ShownLetter = Letter & { readonly timeline: string }
+export type ShownLetter = ModelLetter & { readonly timeline: string }
 
 /** The timelines that are one thing to the user: shards of a job; itself alone if it has no others. */
 export async function familyOf(engine: Reprise, head: Head): Promise<Head[]> {
@@ -61,7 +61,7 @@ export async function discard(
   return { discarded, missing }
 }
 
-function lettersIn(engine: Reprise, { timeline }: Head): Letters {
+function lettersIn(engine: Reprise, { timeline }: Head): ModelLetters {
   const model = hostOf(engine).models.find(timeline)
   if (model?.letters) return model.letters
   const what = `${timeline} is ${model ? `a ${model.kind}` : 'not known here'}, whose dead letters only its own handle lists`

@@ -11,9 +11,9 @@ import { PipelineRun } from './run/run.ts'
 import { type PipelineState, pipelineFold } from './run/state.ts'
 import { PipelineBuilder } from './stream.ts'
 
-type NoInput = Readonly<Record<string, never>> | undefined
-
-export interface PipelineDefinition extends Process<NoInput, PipelineRun, PipelineOptions>, Described {
+export interface PipelineDefinition
+  extends Process<Readonly<Record<string, never>> | undefined, PipelineRun, PipelineOptions>,
+    Described {
   readonly kind: 'pipeline'
   readonly name: string
   readonly prefix: string

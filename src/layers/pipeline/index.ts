@@ -1,5 +1,9 @@
 // reprise/pipeline: streams of records through operators with state, exactly once from source to sink.
 
+export type { CheckpointKind } from '../../core/pipeline/coordinator.ts'
+export type { PipelineKey } from '../../core/pipeline/key-groups.ts'
+export type { FixedWindows, SessionWindows } from '../../core/pipeline/windows.ts'
+export type { Readable } from '../../engine/definition.ts'
 export { type Aggregation, average, count, list, max, min, reduce, sum } from './aggregate.ts'
 export type { Batch } from './batch.ts'
 export { type PipelineDefinition, pipeline } from './definition.ts'

@@ -16,6 +16,9 @@ export interface StateOptions {
 export interface StateSpec<Handle> {
   readonly kind: string
   readonly ttlMs: number | null
+  /** For the compiler only. */
+  readonly gives?: Handle | undefined
+  /** @internal */
   handle(cell: StateCell): Handle
 }
 

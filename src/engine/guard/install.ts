@@ -5,6 +5,7 @@
 import { syncBuiltinESMExports } from 'node:module'
 import { guardChance } from './chance.ts'
 import { guardClock } from './clock.ts'
+import { guardHops } from './hops.ts'
 import { forgetModules, guardGlobals, guardModules } from './outside.ts'
 import { restoreAll } from './patch.ts'
 import { type FindZone, setFinder } from './zone.ts'
@@ -21,6 +22,7 @@ export function installGuard(find?: FindZone): () => void {
     guardClock()
     guardChance()
     guardGlobals()
+    guardHops()
   }
   holders += 1
   if (find) {

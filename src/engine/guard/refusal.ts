@@ -24,10 +24,26 @@ export function userLine(): string {
   return lineOf(stackOf())
 }
 
+/** The line that led to the tick which runs now; null: none is known. */
+let askedAt: string | null = null
+
+/** Runs a tick that the user's code at this line has led to. */
+export function inTickOf<T>(line: string, call: () => T): T {
+  const before = askedAt
+  askedAt = line
+  try {
+    return call()
+  } finally {
+    askedAt = before
+  }
+}
+
 /** The user's own line before that of a package: a client that was called is not what has to change. */
 function lineOf(lines: readonly string[]): string {
   const theirs = lines.filter((line) => !isOurs(line) && !line.includes('node:') && /:\d+:\d+\)?$/.test(line))
-  const at = theirs.find((line) => !/[\\/]node_modules[\\/]/.test(line)) ?? theirs[0] ?? ''
+  const own = theirs.find((line) => !/[\\/]node_modules[\\/]/.test(line))
+  if (own === undefined && askedAt !== null) return askedAt
+  const at = own ?? theirs[0] ?? ''
   return /\(?((?:file:\/\/)?[^()\s]+:\d+:\d+)\)?$/.exec(at)?.[1]?.replace('file://', '') ?? 'an unknown line'
 }
 

@@ -2,15 +2,18 @@
 // checkpoints; a cut that does not come to its end; a restore that is interrupted after each of its steps.
 
 import { afterEach, expect, it, vi } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
 import { RepriseError } from '../../src/core/errors.ts'
 import type { Commit, Outcome, Store } from '../../src/core/ports.ts'
 import { holdOf } from '../../src/engine/group/held.ts'
+import { cutFold, restoreFold } from '../../src/engine/group/records.ts'
 import { modelsOf } from '../../src/engine/model.ts'
 import { type Reprise, timeline } from '../../src/index.ts'
 import { agent, type Session, tool } from '../../src/layers/agent/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { faultyStore } from '../../src/testing/faulty-store.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const undone: string[] = []
@@ -158,6 +161,30 @@ onEveryStore('A3.5 a group of an agent, a workflow and a table', (world) => {
     expect(left.length).toBeLessThan(3)
     const rows = await rp.open(stock)
     expect(rows.get('apples')).toEqual({ count: 3 })
+  })
+
+  it('killed at its first commit leaves nothing, and what an earlier version left there is ended and told', async () => {
+    const w = await world()
+    const scene = await begin(w)
+    await scene.rp.groups.capture('c', members)
+    await scene.rp.close({ grace: 0 })
+    for (const stop of [1, 2]) {
+      const dying = await engineThatDies(w, 'any', stop)
+      await expect(dying.groups.restore({ cut: 'c' })).rejects.toThrow()
+      await expect(dying.groups.capture(`d${stop}`, members)).rejects.toThrow()
+    }
+    const rp = await nextEngine(w)
+    expect((await rp.groups.restores()).map(({ status }) => status)).not.toContain('new')
+    // As an earlier version made them, and was killed: the record, and nothing in it.
+    await (await hostOf(rp).openTimeline(timelineId('group/restore/old'), restoreFold)).close()
+    await (await hostOf(rp).openTimeline(timelineId('group/cut/old'), cutFold)).close()
+    expect((await rp.groups.cuts()).map(({ name }) => name)).toContain('c')
+    const old = (await rp.groups.restores()).find(({ id }) => id === 'old')
+    expect(old).toMatchObject({ status: 'abandoned', because: expect.stringContaining('ask for it again') })
+    await expect(rp.groups.resume('old')).rejects.toMatchObject({ code: 'CONFLICT' })
+    for (const { id, status } of await rp.groups.restores()) if (status === 'restoring') await rp.groups.resume(id)
+    await rp.groups.capture('old', members)
+    await rp.groups.restore({ cut: 'old' })
   })
 
   it('is restored by whoever takes it up, wherever the restore was cut off', async () => {

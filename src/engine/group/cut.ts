@@ -40,19 +40,20 @@ export async function captureCut(
 ): Promise<CutState> {
   throwIfAborted(signal, `the cut ${name}`)
   const ids = await checkMembers(engine, members)
-  const record = await engine.openTimeline(timelineId(cutScope + name), cutFold)
+  const id = timelineId(cutScope + name)
+  const begun = [{ type: 'begun', data: { members: ids, limitMs: timeoutMs, at: engine.kernel.worker.now() } }]
+  const created = await engine.create(id, cutFold, begun, { status: 'capturing' })
+  const isNew = created !== null && created !== 'released'
+  const record = isNew ? created : await engine.openTimeline(id, cutFold)
   try {
     if (record.state.status === 'complete') {
       throw new RepriseError('EXISTS', `there is a cut ${name} already: release it, or choose another name`, { name })
     }
     // Of one who died on the way.
-    if (record.state.status === 'capturing') await giveUp(engine, record, name, 'its process ended before it did')
-    await record.write(
-      [{ type: 'begun', data: { members: ids, limitMs: timeoutMs, at: engine.kernel.worker.now() } }],
-      {
-        status: 'capturing',
-      },
-    )
+    if (!isNew && record.state.status === 'capturing') {
+      await giveUp(engine, record, name, 'its process ended before it did')
+    }
+    if (!isNew) await record.write(begun, { status: 'capturing' })
     const began = engine.kernel.clock.elapsed()
     await withinTimeout(engine, record, name, began + timeoutMs, signal)
     await record.write([{ type: 'completed', data: {} }], { status: 'complete' })

@@ -22,7 +22,14 @@ import {
   restoreFold,
   restoreScope,
 } from './records.ts'
-import { abandonRestore, type GroupRestored, type GroupRestoreOptions, restoreGroup, resumeRestore } from './restore.ts'
+import {
+  abandonRestore,
+  endUnbegun,
+  type GroupRestored,
+  type GroupRestoreOptions,
+  restoreGroup,
+  resumeRestore,
+} from './restore.ts'
 
 export interface CaptureOptions {
   /** How long it may take until every member is saved; 30 seconds if left out. Then it is given up. */
@@ -82,6 +89,8 @@ export class Groups {
     const found: GroupCut[] = []
     for await (const head of this.#engine.each({ prefix: cutScope })) {
       const { state } = await recover(this.#engine.kernel, head, cutFold)
+      // Of an earlier version whose process ended before it began: its name is free.
+      if (state.value.status === 'new') continue
       found.push(shown(idBelow(cutScope, head.timeline)!, state.value))
     }
     return found
@@ -122,6 +131,7 @@ export class Groups {
   }
 
   async restores(): Promise<GroupRestore[]> {
+    await this.#expireIfWritable()
     const found: GroupRestore[] = []
     for await (const head of this.#engine.each({ prefix: restoreScope })) {
       const { state } = await recover(this.#engine.kernel, head, restoreFold)
@@ -139,10 +149,10 @@ export class Groups {
     })
   }
 
-  /** Ends cuts whose process died before they came to their end, once their limit is over. */
+  /** Ends cuts whose process died before they came to their end, once their limit is over, and restores that never began. */
   async expire(): Promise<number> {
     const { kernel } = this.#engine
-    let ended = 0
+    let ended = await endUnbegun(this.#engine)
     for (const head of await this.#engine.list({ prefix: cutScope, status: 'capturing' })) {
       const { state } = await recover(kernel, head, cutFold)
       if (kernel.worker.now() < state.value.beganAt + state.value.limitMs) continue

@@ -3,10 +3,12 @@
 // was in flight is delivered again, and they are let go. Every step is recorded before the next, and can be done twice: a
 // restore that was killed is taken up where it stopped, by anyone.
 
+import { assert } from '../../core/assert.ts'
 import type { MessageId } from '../../core/coordinate.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import type { Duration } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { idBelow } from '../../core/scope.ts'
 import { savepointAside } from '../checkpoint/savepoint.ts'
 import { commitAside } from '../commit/shared-commit.ts'
 import { refusalError } from '../commit/writer.ts'
@@ -48,6 +50,8 @@ export interface GroupRestored {
 
 type Record = OpenTimeline<RestoreState>
 
+const neverBegun = 'its process ended before anything was written down: ask for it again'
+
 export async function restoreGroup(
   engine: Host,
   target: GroupTarget,
@@ -57,9 +61,11 @@ export async function restoreGroup(
   const members = await membersOf(engine, target)
   await planGroup(engine, target)
   const id = newId(engine.kernel.random)
-  const record = await engine.openTimeline(timelineId(restoreScope + id), restoreFold)
+  // Made with its first entry: whoever is killed here leaves a restore that can be taken up, or none.
+  const begun = [{ type: 'begun', data: { target, members } }]
+  const record = await engine.create(timelineId(restoreScope + id), restoreFold, begun, { status: 'restoring' })
+  assert(record !== null && record !== 'released', 'a restore of this id is there already')
   try {
-    await record.write([{ type: 'begun', data: { target, members } }], { status: 'restoring' })
     return await carryOut(engine, record, id, options)
   } finally {
     await record.close()
@@ -73,6 +79,10 @@ export async function resumeRestore(engine: Host, id: string, options: GroupRest
     const { status, plan, because } = record.state
     if (status === 'restoring') return await carryOut(engine, record, id, options)
     if (status === 'restored') return { id, plan: plan!, members: Object.values(record.state.rolled) }
+    if (status === 'new') {
+      await giveUp(engine, record, id, neverBegun)
+      throw new RepriseError('CONFLICT', `the restore ${id} was abandoned: ${neverBegun}`, { id })
+    }
     throw new RepriseError('CONFLICT', `the restore ${id} was abandoned: ${because}`, { id })
   } finally {
     await record.close()
@@ -83,11 +93,22 @@ export async function resumeRestore(engine: Host, id: string, options: GroupRest
 export async function abandonRestore(engine: Host, id: string, because: string): Promise<readonly RolledMember[]> {
   const record = await engine.openTimeline(timelineId(restoreScope + id), restoreFold, { mustExist: true })
   try {
-    if (record.state.status === 'restoring') await giveUp(engine, record, id, because)
+    if (record.state.status === 'restoring' || record.state.status === 'new') await giveUp(engine, record, id, because)
     return Object.values(record.state.rolled)
   } finally {
     await record.close()
   }
+}
+
+/** Those of an earlier version, which made the record first: nothing was written down, so nobody is held. */
+export async function endUnbegun(engine: Host): Promise<number> {
+  let ended = 0
+  for await (const head of engine.each({ prefix: restoreScope })) {
+    if (head.seq > 0 || (head.owner !== null && head.isOwnerAlive)) continue
+    await abandonRestore(engine, idBelow(restoreScope, head.timeline)!, neverBegun)
+    ended += 1
+  }
+  return ended
 }
 
 async function giveUp(engine: Host, record: Record, id: string, because: string): Promise<void> {

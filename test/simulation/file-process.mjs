@@ -205,6 +205,7 @@ function gatedStatement(database, sql, gated) {
     get: (...values) => gated(sql, () => statement.get(...values)),
     all: (...values) => gated(sql, () => statement.all(...values)),
     iterate: (...values) => gated(sql, () => statement.iterate(...values)),
+    setReadBigInts: (isOn) => statement.setReadBigInts(isOn),
   }
 }
 

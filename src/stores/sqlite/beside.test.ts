@@ -59,6 +59,7 @@ async function interrupted(pattern: RegExp, happens: () => void): Promise<Driver
             get: (...values) => after(() => statement.get(...values)),
             all: (...values) => after(() => statement.all(...values)),
             iterate: (...values) => after(() => statement.iterate(...values)),
+            setReadBigInts: (isOn) => statement.setReadBigInts(isOn),
           }
         },
       }

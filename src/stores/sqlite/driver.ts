@@ -11,6 +11,7 @@ export interface Statement {
   get(...values: SqlValue[]): SqlRow | undefined
   all(...values: SqlValue[]): SqlRow[]
   iterate(...values: SqlValue[]): IterableIterator<SqlRow>
+  setReadBigInts(isOn: boolean): void
 }
 
 export interface Database {

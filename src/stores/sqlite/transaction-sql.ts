@@ -6,8 +6,9 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
 import { withStatement } from '../../core/sql-error.ts'
 import type { Connection } from './connection.ts'
-import type { SqlRow, SqlValue, Statement } from './driver.ts'
+import type { Statement } from './driver.ts'
 import { checkSqlText, noTemporary, refused } from './sql-text.ts'
+import { fromSqlRow, toSqlValue, userStatement } from './user-values.ts'
 
 const reserved = /\breprise_\w+/i
 
@@ -28,16 +29,16 @@ export class TransactionSql implements Sql {
   }
 
   async run(text: string, ...values: readonly unknown[]): Promise<{ readonly changes: number }> {
-    return this.#do(text, (statement) => ({ changes: Number(statement.run(...(values as SqlValue[])).changes) }))
+    return this.#do(text, (statement) => ({ changes: Number(statement.run(...values.map(toSqlValue)).changes) }))
   }
 
   async all(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown>[]> {
-    return this.#do(text, (statement) => statement.all(...(values as SqlValue[])).map(toPlain))
+    return this.#do(text, (statement) => statement.all(...values.map(toSqlValue)).map(fromSqlRow))
   }
 
   async get(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown> | undefined> {
-    const row = this.#do(text, (statement) => statement.get(...(values as SqlValue[])))
-    return row && toPlain(row)
+    const row = this.#do(text, (statement) => statement.get(...values.map(toSqlValue)))
+    return row && fromSqlRow(row)
   }
 
   /** After the user's SQL, before its commit is kept. */
@@ -56,7 +57,7 @@ export class TransactionSql implements Sql {
     const table = reservedName(text)
     if (table) throw refused(`${table} is reserved: names with reprise_ are the store's own`)
     try {
-      return work(this.#connection.once(text))
+      return work(userStatement(this.#connection, text))
     } catch (error) {
       // A rule of the schema (ON CONFLICT ROLLBACK), or a disk that failed: what follows would stand outside the commit.
       this.#isLost = !this.#connection.isInTransaction()
@@ -72,9 +73,4 @@ export function reservedName(text: string): string | undefined {
 
 export function lost(): RepriseError {
   return refused('SQLite rolled back the transaction of the commit because of a statement in it')
-}
-
-/** Drivers give rows without a prototype; users expect plain objects. */
-function toPlain(row: SqlRow): Record<string, unknown> {
-  return { ...row }
 }

@@ -4,10 +4,10 @@
 import { checkReads, refusedByDatabase, type SqlQuery, textOf, tookTooLong, tooManyRows } from '../../core/sql.ts'
 import { withStatement } from '../../core/sql-error.ts'
 import type { Connection } from './connection.ts'
-import type { SqlValue } from './driver.ts'
 import { isBusy } from './failure.ts'
 import { oneStatement, refused } from './sql-text.ts'
 import { reservedName } from './transaction-sql.ts'
+import { fromSqlRow, toSqlValue, userStatement } from './user-values.ts'
 
 export function queryUser(connection: Connection, query: SqlQuery): Record<string, unknown>[] {
   const text = textOf(query, (number) => `?${number}`)
@@ -18,10 +18,10 @@ export function queryUser(connection: Connection, query: SqlQuery): Record<strin
   const until = performance.now() + query.timeoutMs
   const rows: Record<string, unknown>[] = []
   try {
-    for (const row of connection.once(text).iterate(...query.values.map(toValue))) {
+    for (const row of userStatement(connection, text).iterate(...query.values.map(toSqlValue))) {
       if (rows.length === query.rowsMax) throw tooManyRows(query)
       if (performance.now() > until) throw tookTooLong(query)
-      rows.push({ ...row })
+      rows.push(fromSqlRow(row))
     }
   } catch (error) {
     if (isBusy(error)) throw error
@@ -32,9 +32,4 @@ export function queryUser(connection: Connection, query: SqlQuery): Record<strin
 
 function refusedUnlessOurs(error: unknown, text: string): unknown {
   return (error as { name?: string }).name === 'RepriseError' ? error : refusedByDatabase(withStatement(error, text))
-}
-
-function toValue(value: unknown): SqlValue {
-  if (typeof value === 'boolean') return value ? 1 : 0
-  return value === undefined ? null : (value as SqlValue)
 }

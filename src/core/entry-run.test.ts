@@ -283,3 +283,24 @@ test('packing costs few bytes an entry beyond its data and type', () => {
   const run = packEntries(sha256, { before: origin, first: 1, epoch: 1 }, entries)
   expect(run.bytes.length / 256 - 200).toBeLessThanOrEqual(12)
 })
+
+test('an entry says whether its head is sealed with its data, and whether it was erased', () => {
+  const plain = { type: 'added', version: 1, time: 5, data: new Uint8Array([1]) }
+  const marks = [{}, { isHeadInside: true }, { isErased: true }, { isHeadInside: true, isErased: true }]
+  const run = packEntries(
+    sha256,
+    { before: origin, first: 1, epoch: 1 },
+    marks.map((mark) => ({ ...plain, ...mark })),
+  )
+  expect(unpackEntries(run).map(({ isHeadInside, isErased }) => ({ isHeadInside, isErased }))).toEqual(
+    marks.map((mark) => ({ isHeadInside: undefined, isErased: undefined, ...mark })),
+  )
+})
+
+test('a key that is longer than everything else has room', () => {
+  const key = 'k'.repeat(200_000)
+  const entry = { type: 'added', version: 1, time: 5, key, data: new Uint8Array([1]) }
+  const run = packEntries(sha256, { before: origin, first: 1, epoch: 1 }, [entry])
+  expect(codeOf(() => verifyEntries(sha256, timeline, run, { seq: 0, digest: origin }))).toBe('accepted')
+  expect(unpackEntries(run)).toMatchObject([{ key, data: entry.data }])
+})

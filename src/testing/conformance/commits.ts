@@ -214,6 +214,15 @@ function guarding(test: Test): void {
     expectOk((await kit.store.commit([{ operation: kit.operation(), guard, status: 'without sequence' }]))[0])
   })
 
+  test('a cursor whose position is left out stays as it is', async (kit) => {
+    const writer = await kit.create('a')
+    expectOk(await writer.commit({ cursors: { mine: '' } }))
+    const before = await kit.store.cursors()
+    const leftOut = undefined as unknown as null
+    expectOk(await writer.commit({ cursors: { mine: leftOut, other: leftOut } }))
+    assertSame(await kit.store.cursors(), before, 'the cursors')
+  })
+
   test('G2: a commit refused at its last part leaves no trace of the others', async (kit) => {
     const writer = await kit.create('a', { worker: 'worker-1' })
     await writer.append('one')

@@ -253,6 +253,34 @@ function branching(test: Test): void {
     expectOk(await writer.commit({ branch: rollBack(writer, 'old', 1, 1) }))
     assert.deepEqual([(await kit.head('a')).seq, (await kit.head('a')).floor], [1, 1])
   })
+
+  test('what is dropped and trimmed with a rollback is of the new branch: the archive keeps its checkpoints and history', async (kit) => {
+    const writer = await kit.create('a')
+    await writer.append('one')
+    const atOne = writer.twin()
+    await writer.publish('c1', { verifiedAt: 1 })
+    await writer.append('two')
+    await writer.publish('c2', { verifiedAt: 2, isPinned: true })
+    const fork = { timeline: asTimeline('a'), seq: 1, digest: atOne.digest }
+    await kit.create('fork', { create: { digest: atOne.digest, base: fork } })
+    // A pinned checkpoint, and one that is all there is, are the archive's by then: there is nothing to drop, nor to refuse.
+    const branch = rollBack(atOne, 'old', 1)
+    const drop = [asManifest('c1'), asManifest('c2')]
+    // A fork and a cursor need this history: of the archive, whose it is by then.
+    expectOk(await (await kit.create('reader')).commit({ cursors: { slow: '' } }))
+    const trim = { seq: 1, digest: atOne.digest, restsOn: [] }
+    expectOk(await writer.commit({ branch, drop, trim }))
+    assert.deepEqual(await kit.checkpointIds('old'), ['c2', 'c1'])
+    assert.deepEqual(await kit.checkpointIds('a'), [])
+    assert.deepEqual([(await kit.head('a')).floor, (await kit.head('old')).floor], [1, 0])
+    assert.equal((await kit.store.read(asTimeline('old'), 0, 1e6)).length, 2)
+    // Neither may it rest on a checkpoint of the archive.
+    const again = await kit.create('b')
+    await again.append('one')
+    await again.publish('d1', { verifiedAt: 1 })
+    const rests = { seq: 1, digest: again.digest, restsOn: [asManifest('d1')] }
+    expectRefused(await again.commit({ branch: rollBack(again, 'older', 1), trim: rests }), 'PINNED')
+  })
 }
 
 function forgetting(test: Test): void {

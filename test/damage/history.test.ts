@@ -8,6 +8,7 @@ import { FeedReader } from '../../src/engine/feed/reader.ts'
 import { open } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
+import { cli } from '../cli/support.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName, query } from '../support/schema.ts'
@@ -135,6 +136,10 @@ describe('damaged history on SQLite', () => {
   it('below the damage history can be read and forked', async () => {
     const { file, url } = await made()
     damage(file, 'ann-says-17;')
+    const { code, stdout, stderr } = await cli(['verify', '--url', url], { cwd: join(file, '..') })
+    expect(code).toBe(8)
+    for (const hint of ['--repair --from COPY', 'reprise fork notes/ann@SEQ NEW goes on from a sequence below 18'])
+      expect(stdout + stderr).toContain(hint)
     await using(url, async (rp) => {
       expect((await rp.at(notes, 'ann', { seq: 17 })).state.texts).toEqual(texts('ann').slice(0, 17))
       await expect(rp.at(notes, 'ann', { seq: 18 })).rejects.toMatchObject({ code: 'HISTORY_DAMAGED' })

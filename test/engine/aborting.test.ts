@@ -29,9 +29,11 @@ function counted() {
   const { signal } = controller
   const listening = new Set<unknown>()
   const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)]
-  signal.addEventListener = (type: string, call: never, options?: never) => {
+  signal.addEventListener = (type: string, call: never, options?: { readonly once?: boolean }) => {
     listening.add(call)
-    add(type, call, options)
+    add(type, call, options as never)
+    // One that is called once is gone when it was.
+    if (options?.once) add(type, () => listening.delete(call), { once: true })
   }
   signal.removeEventListener = (type: string, call: never, options?: never) => {
     listening.delete(call)
@@ -105,7 +107,10 @@ const waits: Readonly<Record<string, Begin>> = {
   },
   'a cut of a group': async (_, signal, world) => {
     const { rp, stick, open } = await stuckAt(world, 'read')
-    await (await rp.open(counter, 'a')).append({ type: 'added', by: 1 })
+    const one = await rp.open(counter, 'a')
+    await one.append({ type: 'added', by: 1 })
+    // Not open any more: its state has to be read from history.
+    await one.close()
     stick()
     return { wait: rp.groups.capture('cut', ['counter/a'], { timeout: '1h', signal }), go: open }
   },

@@ -4,6 +4,7 @@
 
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute, Head } from '../../core/ports.ts'
 import { allotment } from '../../core/rate.ts'
 import { unlessAborted } from '../../engine/aborting.ts'
@@ -37,6 +38,7 @@ export interface RunStart {
 }
 
 const lookEveryMs = 300
+const knownResult = namesOf<{ readonly signal?: AbortSignal }>({ signal: true })
 /** A process that loses a part of the rate limit knows by then: it looks three times in it. */
 const hearsWithinMs = 1000
 
@@ -97,8 +99,9 @@ export class JobRun<T = unknown> {
   }
 
   /** Resolves when all items of the round are settled, or the run was stopped. `signal` ends the wait, not the run. */
-  result(options: { readonly signal?: AbortSignal } = {}): Promise<JobReport> {
-    return whileAwaited(unlessAborted(this.#result, options.signal, `waiting for job ${this.name}`))
+  async result(options: { readonly signal?: AbortSignal } = {}): Promise<JobReport> {
+    checkOptions('result', options, knownResult)
+    return await whileAwaited(unlessAborted(this.#result, options.signal, `waiting for job ${this.name}`))
   }
 
   get progress(): JobProgress {

@@ -3,7 +3,7 @@
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { namesOf } from '../../core/options.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import { unlessAborted } from '../../engine/aborting.ts'
@@ -48,6 +48,7 @@ export interface MigrateEvent {
   readonly state: 'began' | 'applied' | 'retry' | 'failed'
 }
 
+const knownResult = namesOf<{ readonly signal?: AbortSignal }>({ signal: true })
 /** As long as jobs give their items. */
 const defaultGraceMs = 30_000
 /** For a step to end once its signal was aborted. */
@@ -103,8 +104,9 @@ export class MigrateRun {
   }
 
   /** `signal` ends the wait, not the run. */
-  result(options: { readonly signal?: AbortSignal } = {}): Promise<MigrateReport> {
-    return unlessAborted(this.#result, options.signal, `waiting for migrations ${this.name}`)
+  async result(options: { readonly signal?: AbortSignal } = {}): Promise<MigrateReport> {
+    checkOptions('result', options, knownResult)
+    return await unlessAborted(this.#result, options.signal, `waiting for migrations ${this.name}`)
   }
 
   /** `stop`, for whoever needs no report. */

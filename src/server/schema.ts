@@ -36,7 +36,10 @@ function mapped(properties: Readonly<Record<string, Schema>>): Record<string, un
   return Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, published(schema)]))
 }
 
-/** Why the value does not fit, in words; null if it does. @example mismatch({ type: 'integer' }, 'x', 'limit') // 'limit must be an integer' */
+/**
+ * Why the value does not fit, in words; null if it does.
+ * @example mismatch({ type: 'integer' }, 'x', 'limit') // 'limit must be an integer'
+ */
 export function mismatch(schema: Schema, value: unknown, where: string): string | null {
   if (value === null && schema.nullable) return null
   if (schema.type !== undefined && !isOf(schema.type, value)) return `${where} must be ${article(schema.type)}`

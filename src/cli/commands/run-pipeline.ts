@@ -10,7 +10,7 @@ import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms } from '../format.ts'
 import { onInterrupt } from '../interrupt.ts'
 import { type Output, toJson } from '../output.ts'
-import type { Runnable } from './run.ts'
+import type { Runnable } from '../runnable.ts'
 
 const everyMs = 1000
 const linesEveryMs = 10_000

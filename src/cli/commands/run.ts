@@ -3,7 +3,7 @@
 
 import { relative as relativePath } from 'node:path'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type Process, runs, type Workable, works } from '../../engine/definition.ts'
+import { runs, type Workable, works } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { type JobReport, type JobRun, makeReporter, stopOnSignals } from '../../layers/job/index.ts'
@@ -14,13 +14,9 @@ import { count, ms } from '../format.ts'
 import { grace, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
+import type { Runnable } from '../runnable.ts'
 import { runPipeline } from './run-pipeline.ts'
 import { workOn } from './work.ts'
-
-export interface Runnable extends Process<unknown, unknown> {
-  readonly kind: string
-  readonly [works]?: Workable[typeof works]
-}
 
 const run: Command = async ({ engine, args, options, output }) => {
   const [file, name] = args as [string, string | undefined]

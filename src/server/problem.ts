@@ -25,6 +25,7 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   CANCELLED: 409,
   RUN_FAILED: 409,
   INVALID_STATE: 409,
+  FOLD_FAILED: 409,
   EFFECT_IN_DOUBT: 409,
   POSITION_GONE: 410,
   LIMIT_EXCEEDED: 413,

@@ -4,7 +4,7 @@
 import { type CheckpointPolicy, checkPolicy } from '../core/checkpoint-policy.ts'
 import { type Coordinate, timelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
-import { RepriseError } from '../core/errors.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../core/fold.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import { type RetentionPolicy, resolveRetention } from '../core/retention.ts'
@@ -29,7 +29,7 @@ import { checkFirstSegment } from './kinds.ts'
 import { type Described, describes, type Model } from './model.ts'
 import type { Entry } from './recovery/history.ts'
 import type { RecoveryReport } from './recovery/report.ts'
-import type { OpenTimeline } from './timeline.ts'
+import type { OpenTimeline, WriteOptions } from './timeline.ts'
 
 /** What `apply` learns about an entry besides the entry itself. */
 export interface EntryInfo {
@@ -247,20 +247,39 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
         if (make) return writer.write((state) => listOf(make(state), key), { signal, expect }).then(toAppended)
         return writer.append(listOf(entries as E | readonly E[], key), { signal, expect }).then(toAppended)
       }
+      if (make) return this.#appendMade(make, options)
+      const list = listOf(entries as E | readonly E[], key)
+      if (list.length > 0) return this.#open.write(list, writeOptions(options)).then(toAppended)
       const { seq } = this.#open
-      if (expect !== undefined && expect !== seq) {
-        throw new RepriseError('CONFLICT', `${this.timeline} is at ${seq}, not at ${expect}`, {
-          timeline: this.timeline,
-          seq,
-          expect,
-        })
-      }
-      const list = listOf(make ? make(this.state) : (entries as E | readonly E[]), key)
-      if (list.length === 0) return Promise.resolve({ seq, isDuplicate: false })
-      return this.#open.write(list, signal ? { signal } : undefined).then(toAppended)
+      if (expect !== undefined && expect !== seq) throw this.#unexpected(expect)
+      return Promise.resolve({ seq, isDuplicate: false })
     } catch (error) {
       return Promise.reject(error)
     }
+  }
+
+  /** Made from the state that they follow: made again if what was appended before them was not in it yet. */
+  async #appendMade(make: Make<State, E>, options: AppendOptions): Promise<Appended> {
+    const { key, expect } = options
+    for (;;) {
+      const { seq } = this.#open
+      if (expect !== undefined && expect !== seq && !(key !== undefined && this.#open.hasKey(key))) {
+        throw this.#unexpected(expect)
+      }
+      const list = listOf(make(this.state), key)
+      if (list.length === 0) return { seq, isDuplicate: false }
+      try {
+        return toAppended(await this.#open.write(list, writeOptions({ ...options, expect: seq })))
+      } catch (error) {
+        if (!isReprise(error, 'CONFLICT') || error.data.expect !== seq) throw error
+      }
+    }
+  }
+
+  #unexpected(expect: number): RepriseError {
+    const { timeline } = this
+    const { seq } = this.#open
+    return new RepriseError('CONFLICT', `${timeline} is at ${seq}, not at ${expect}`, { timeline, seq, expect })
   }
 
   /** Where the timeline is shared: reads what others have written by now, and takes nothing. */
@@ -300,6 +319,12 @@ function listOf<E extends { readonly type: string }>(entries: E | readonly E[], 
   if (!Array.isArray(entries)) return [toEntry(entries as E, key)]
   // The first has the key, the others belong to it: a key for each could be somebody else's.
   return (entries as readonly E[]).map((entry, i) => (i === 0 ? toEntry(entry, key) : toEntry(entry, undefined, key)))
+}
+
+/** Nothing where nothing is asked for: then an append is as cheap as it can be. */
+function writeOptions({ signal, expect }: AppendOptions): WriteOptions | undefined {
+  if (!signal && expect === undefined) return undefined
+  return { ...(signal && { signal }), ...(expect !== undefined && { expect }) }
 }
 
 function toAppended({ first, count, isDuplicate }: Written): Appended {

@@ -29,6 +29,8 @@ export type { NewEntry } from './entry.ts'
 
 export interface WriteOptions extends CommitExtras {
   readonly signal?: AbortSignal
+  /** Only if this is the last sequence when their turn comes, else CONFLICT. Entries whose key is known are no conflict. */
+  readonly expect?: number
 }
 
 /** For one that is written in turns with other processes. */
@@ -162,11 +164,11 @@ export class OpenTimeline<State> {
       this.checkWritable()
       const drafts = this.#drafts(entries)
       if (options === undefined) return this.#writer.write(drafts, null)
-      const { signal, ...given } = options
+      const { signal, expect, ...given } = options
       throwIfAborted(signal, this.id)
       const along = given.release ? this.#releasing(given) : given
       if (along.attributes) this.#attributes.take(along.attributes)
-      return this.#writer.write(drafts, Object.keys(along).length > 0 ? along : null, signal)
+      return this.#writer.write(drafts, Object.keys(along).length > 0 ? along : null, signal, expect)
     } catch (error) {
       return Promise.reject(error)
     }

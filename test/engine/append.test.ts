@@ -25,6 +25,34 @@ onEveryStore('append', (world) => {
     expect(again.recovery).toMatchObject({ checkpoint: null, entriesReplayed: 3 })
   })
 
+  it('lets one of several appends of the same moment follow a sequence, and takes a repetition for one', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const c = await rp.open(counter, 'visits')
+    const sameMoment = [1, 2, 3].map((by) => c.append(added(by), { expect: 0, key: `k${by}` }))
+    const told = await Promise.allSettled(sameMoment)
+    expect(told.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected', 'rejected'])
+    expect(told.find(({ status }) => status === 'rejected')).toMatchObject({ reason: { code: 'CONFLICT' } })
+    expect(c.coordinate.seq).toBe(1)
+    // One behind another that has not been written yet: what it follows is looked at when its turn comes.
+    await Promise.all([c.append(added(4), { expect: 1 }), c.append(added(5), { expect: 2 })])
+    const won = told.findIndex(({ status }) => status === 'fulfilled') + 1
+    expect(await c.append(added(won), { expect: 0, key: `k${won}` })).toMatchObject({ isDuplicate: true })
+    expect(c.state.total).toBe(won + 9)
+  })
+
+  it('makes entries from the state that they follow, also of appends of the same moment', async () => {
+    const w = await world()
+    const c = await (await w.engine()).open(counter, 'visits')
+    await c.append(added(1))
+    await Promise.all([1, 2, 3, 4].map(() => c.append(({ total }) => added(total))))
+    expect(c.state.total).toBe(16)
+    const once = [1, 2, 3].map(() => c.append(({ total }) => (total < 20 ? added(4) : [])))
+    await Promise.all(once)
+    expect(c.state.total).toBe(20)
+    await expect(c.append(({ total }) => added(total), { expect: 1 })).rejects.toEqual(code('CONFLICT'))
+  })
+
   it('packs appends of the same moment into one commit and keeps their order', async () => {
     const w = await world()
     const rp = await w.engine()

@@ -57,6 +57,8 @@ interface Request {
   readonly drafts: readonly Draft[]
   readonly along: CommitExtras | null
   readonly asker: Asker
+  /** The sequence that it must follow, looked at when its turn comes: what was queued before it has moved the head by then. */
+  readonly expect: number | undefined
 }
 
 export interface WriterHead {
@@ -136,12 +138,12 @@ export class Writer implements CommitSource {
     return this.#broken
   }
 
-  write(drafts: readonly Draft[], along: CommitExtras | null, signal?: AbortSignal): Promise<Written> {
-    return new Promise((resolve, reject) => this.ask(drafts, along, { resolve, reject }, signal))
+  write(drafts: readonly Draft[], along: CommitExtras | null, signal?: AbortSignal, expect?: number): Promise<Written> {
+    return new Promise((resolve, reject) => this.ask(drafts, along, { resolve, reject }, signal, expect))
   }
 
   /** The same without a promise: the asker is called once the entries are durable, applied, and known to whoever watches. */
-  ask(drafts: readonly Draft[], along: CommitExtras | null, asker: Asker, signal?: AbortSignal): void {
+  ask(drafts: readonly Draft[], along: CommitExtras | null, asker: Asker, signal?: AbortSignal, expect?: number): void {
     // Entries are sealed when their turn comes; whoever cannot seal them is told at once.
     const unsealable = drafts.length > 0 ? this.#kernel.sealer.refusal : null
     const refusal = this.#broken ?? this.#kernel.committer.userCode.refusal() ?? unsealable
@@ -151,7 +153,7 @@ export class Writer implements CommitSource {
     }
     assert(this.#isOwner || this.#take, 'who writes owns the timeline, or takes it')
     const { committer } = this.#kernel
-    const request = { drafts, along, asker }
+    const request = { drafts, along, asker, expect }
     // No await where there is room: this is the hot path, and appends keep the order in which they were called.
     if (committer.tryEnter()) this.#enqueue(request)
     else committer.enter(signal).then(() => this.#enqueue(request), asker.reject)
@@ -188,6 +190,12 @@ export class Writer implements CommitSource {
       if (taken.length > 0 && (request.along || along || !this.#fits(drafts.length, bytes, request))) break
       this.#queue.shift()
       const fresh = this.#fresh(request.drafts, drafts)
+      const seq = this.#head.seq + drafts.length
+      // What is in history already was expected once, and is no conflict now.
+      if (request.expect !== undefined && request.expect !== seq && fresh.length > 0) {
+        this.#reject(request, this.#unexpected(seq, request.expect))
+        continue
+      }
       const offered = this.#offer(fresh, drafts.length)
       if (offered instanceof Error) {
         this.#reject(request, offered)
@@ -203,6 +211,11 @@ export class Writer implements CommitSource {
     }
     if (taken.length === 0) return null
     return this.#prepare(taken, drafts, entries, along)
+  }
+
+  #unexpected(seq: number, expect: number): RepriseError {
+    const timeline = this.#timeline
+    return new RepriseError('CONFLICT', `${timeline} is at ${seq}, not at ${expect}`, { timeline, seq, expect })
   }
 
   #fits(count: number, bytes: number, request: Request): boolean {

@@ -37,7 +37,6 @@ export class Lease {
   readonly #ttlMs: number
   #until = 0
   #timer: NodeJS.Timeout | undefined
-  #turn: Promise<unknown> = Promise.resolve()
 
   private constructor(open: OpenTimeline<unknown>, { holder, ttlMs }: LeaseRequest, onOver: () => void) {
     this.#open = open
@@ -85,34 +84,23 @@ export class Lease {
     return this.view
   }
 
-  /** One after another: what is expected is what the one before left. */
-  append(request: AppendRequest): Promise<Appended> {
-    const next = this.#turn.then(async () => {
-      const open = this.#open
-      const { expect, signal } = request
-      const write = async () => {
-        if (expect !== undefined && expect !== open.seq) {
-          const what = `${open.id} is at ${open.seq}, not at ${expect}`
-          throw new RepriseError('CONFLICT', what, { timeline: open.id, seq: open.seq, expect })
-        }
-        return await open.write(entriesOf(request), signal ? { signal } : undefined)
-      }
-      return await appendOnce(
-        request,
-        () => open,
-        write,
-        async () => undefined,
-      )
-    })
-    this.#turn = next.catch(() => undefined)
-    return next
+  async append(request: AppendRequest): Promise<Appended> {
+    const open = this.#open
+    const { expect, signal } = request
+    const options = { ...(signal && { signal }), ...(expect !== undefined && { expect }) }
+    const write = () => open.write(entriesOf(request), options)
+    return await appendOnce(
+      request,
+      () => open,
+      write,
+      async () => undefined,
+    )
   }
 
   /** After what is under way. Free for others at once. */
   async end(): Promise<void> {
     clearTimeout(this.#timer)
     this.#onOver()
-    await this.#turn
     await this.#open.shut({ attributes: noLease })
   }
 }

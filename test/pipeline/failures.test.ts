@@ -2,6 +2,7 @@
 // was displaced, code that changed.
 
 import { describe, expect, it } from 'vitest'
+import { hostOf } from '../../src/engine/host.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import {
   collect,
@@ -15,6 +16,9 @@ import {
   sqlSink,
   values,
 } from '../../src/layers/pipeline/index.ts'
+import { act } from '../../src/operations/act.ts'
+import { discard, lettersOf } from '../../src/operations/letters.ts'
+import { declareKinds } from '../../src/operations/models.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 /** Never ends by itself. */
@@ -131,6 +135,41 @@ onEveryStore(
   ['sqlite', 'postgres'],
 )
 
+onEveryStore('wishes from another process', (world) => {
+  it('send letters back, forget them, and stop with a savepoint', async () => {
+    const w = await world()
+    const [one, two] = [await w.engine(), await w.engine()]
+    const out = collect<number>()
+    let isMended = false
+    const drawn = pipeline('asked', (p) => {
+      p.from('numbers', endless([1, 2, 3]))
+        .map((n) => {
+          if (n > 1 && !isMended) throw new TypeError('too large')
+          return n
+        })
+        .to('out', out)
+    })
+    await declareKinds(two)
+    const run = await one.run(drawn, {}, { checkpoint: { every: 1 } }).started()
+    await until(() => run.status.checkpoints.recent.length > 0)
+    const head = () => two.head('pipeline/asked').then((found) => found!)
+    expect((await lettersOf(two, [await head()])).map(({ key, item }) => [key, item])).toEqual([
+      ['1', 2],
+      ['2', 3],
+    ])
+    isMended = true
+    const { facts } = await act(two, await head(), 'redrive', { keys: ['1', '9'] })
+    expect(facts).toEqual({ redriven: ['1'], missing: ['9'] })
+    await until(() => out.values.length === 2)
+    expect(await discard(two, [await head()], ['2'])).toEqual({ discarded: ['2'], missing: [] })
+    await until(() => run.status.deadLetters === 0)
+    await act(two, await head(), 'cancel', { reason: 'deploy' })
+    expect(await run.result()).toMatchObject({ status: 'suspended', deadLetters: 0, records: 3 })
+    expect(out.values).toEqual([1, 2])
+    expect((await act(two, await head(), 'cancel', { reason: 'again' })).said).toContain('nobody is running')
+  })
+})
+
 onEveryStore('an owner', (world) => {
   it('A6.3: that was displaced is fenced, and nothing that it has becomes visible', async () => {
     const w = await world()
@@ -182,6 +221,32 @@ describe('a newest checkpoint that is damaged', () => {
     expect(refused).toMatchObject({ code: 'UNRECOVERABLE', message: expect.stringContaining(savepoint.id) })
     const again = await rp.run(define(out), {}, { from: savepoint.id }).started()
     expect((await again.stop()).records).toBe(3)
+    await rp.close()
+  })
+})
+
+describe('a checkpoint whose chunks are gone', () => {
+  it('A1.3: is marked in the catalog, and nothing is read into a state that is not whole', async () => {
+    const rp = await open('memory:', { redundancy: false })
+    const define = () =>
+      pipeline('gone', (p) => {
+        p.from('numbers', endless([1, 2, 3]))
+          .keyBy((n) => n)
+          .aggregate('counts', count())
+          .to('out', collect())
+      })
+    const run = await rp.run(define(), {}).started()
+    await until(() => run.status.records === 3)
+    const { checkpoint } = await run.stop()
+    const { blobs } = hostOf(rp).kernel.store
+    const chunks = (await blobs.list(null, 1000)).map(({ digest }) => digest)
+    await blobs.delete(chunks, Number.MAX_SAFE_INTEGER)
+    await expect(rp.run(define(), {}).result()).rejects.toMatchObject({
+      code: 'UNRECOVERABLE',
+      message: expect.stringContaining('no older one is left'),
+    })
+    const [record] = await rp.checkpoints('pipeline/gone')
+    expect(record).toMatchObject({ id: checkpoint, invalid: expect.stringContaining('CHUNK_MISSING') })
     await rp.close()
   })
 })

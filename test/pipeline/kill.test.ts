@@ -10,7 +10,7 @@ import { amount, Child, newFolder, removeFolder } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
-const kills = amount('REPRISE_PIPELINE_KILLS', 3)
+const kills = amount('REPRISE_PIPELINE_KILLS', 2)
 const seed = amount('REPRISE_CRASH_SEED', 7)
 const records = 1000 + 800 * kills
 
@@ -50,7 +50,7 @@ async function killAndAudit(where: Where, query: Query): Promise<void> {
   for (let kill = 0; kill < kills; kill++) {
     const child = new Child('pipeline-killed', { ...where, records })
     // Some die while they restore, most while records flow and checkpoints are written.
-    if (kill % 3 !== 2) await child.until(() => child.lines.includes('READY'))
+    if (kill % 4 !== 1) await child.until(() => child.lines.includes('READY'))
     await new Promise((resolve) => setTimeout(resolve, random.below(160)))
     await child.kill()
     expect(child.errors).toBe('')

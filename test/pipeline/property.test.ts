@@ -5,12 +5,16 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import {
+  carries,
   collect,
   count,
   every,
   type KeyedStream,
   list,
+  listState,
+  mapState,
   pipeline,
+  reducingState,
   type Source,
   session,
   sliding,
@@ -99,6 +103,32 @@ const shapes: readonly Shape[] = [
       const results: unknown[] = []
       for (const [key, own] of byKey(all)) {
         for (let i = 0; i + 3 <= own.length; i += 3) results.push({ key, value: own.slice(i, i + 3) })
+      }
+      return results
+    },
+  },
+  {
+    name: 'process',
+    draw: (stream) =>
+      stream.process('kept', {
+        emits: carries<unknown>(),
+        state: { all: listState<number>(), signs: mapState<number>(), total: reducingState<number>((a, b) => a + b) },
+        onRecord({ n }: Event, { key, state, emit }) {
+          state.all.add(n)
+          state.signs.set(String(Math.sign(n)), (state.signs.get(String(Math.sign(n))) ?? 0) + 1)
+          state.total.add(n)
+          emit([key, [...state.all.get()], [...state.signs.entries()].sort(), state.total.get()])
+        },
+      }),
+    plain(all) {
+      const results: unknown[] = []
+      for (const [key, own] of byKey(all)) {
+        const signs = new Map<string, number>()
+        own.forEach(({ n }, i) => {
+          signs.set(String(Math.sign(n)), (signs.get(String(Math.sign(n))) ?? 0) + 1)
+          const seen = own.slice(0, i + 1)
+          results.push([key, seen.map((each) => each.n), [...signs].sort(), sumOf(seen)])
+        })
       }
       return results
     },

@@ -78,6 +78,8 @@ onEveryStore('a pipeline', (world) => {
     expect(stopped.status).toBe('suspended')
     expect(stopped.records).toBe(seen.length)
     expect(first.out.values).toHaveLength(stopped.records)
+    const kept = async () => (await rp.checkpoints('pipeline/counts')).filter(({ isPinned }) => isPinned).length
+    expect(await kept()).toBe(1)
     const other = await w.engine()
     const second = define(stopped.records + 3)
     const report = await other.run(second.counts, {}).result()
@@ -86,5 +88,46 @@ onEveryStore('a pipeline', (world) => {
     expect(second.out.values.map(({ value }) => value).sort((a, b) => a - b)).toEqual(
       [0, 1, 2].map((i) => Math.floor((stopped.records + i) / 3) + 1).sort((a, b) => a - b),
     )
+    // One with a label is kept until it is released.
+    expect(await kept()).toBe(1)
+  })
+
+  it('A8.4: leaves no savepoint behind that nobody asked for', async () => {
+    const rp = await (await world()).engine()
+    const endless = pipeline('endless', (p) => {
+      p.from(
+        'numbers',
+        generated((n) => n),
+      )
+        .filter((n) => n < 0)
+        .to('out', collect())
+    })
+    for (let i = 0; i < 3; i++) expect((await (await rp.run(endless, {}).started()).stop()).status).toBe('suspended')
+    expect((await rp.checkpoints('pipeline/endless')).filter(({ isPinned }) => isPinned)).toHaveLength(1)
+    const stopped = new AbortController()
+    stopped.abort()
+    const ended = await rp.run(endless, {}, { signal: stopped.signal }).result()
+    expect(['cancelled', 'suspended']).toContain(ended.status)
+  })
+
+  it('A7.1: one that stands by goes on when the other lets go, and can be stopped while it waits', async () => {
+    const w = await world()
+    const [one, two] = [await w.engine(), await w.engine()]
+    const define = () =>
+      pipeline('standby', (p) => {
+        p.from(
+          'numbers',
+          generated((n) => n),
+        )
+          .filter((n) => n < 0)
+          .to('out', collect())
+      })
+    const first = await one.run(define(), {}).started()
+    const waiting = await two.run(define(), {}, { wait: '1m' })
+    expect((await waiting.stop()).status).toBe('cancelled')
+    const next = await two.run(define(), {}, { wait: '1m' })
+    const { records } = await first.stop()
+    await next.started()
+    expect((await next.stop()).records).toBeGreaterThanOrEqual(records)
   })
 })

@@ -110,3 +110,23 @@ describe('the state of an operator', () => {
     expect(second.next(30)).toBeUndefined()
   })
 })
+
+it('gives a value to be changed in place, and the capture under way keeps the old one', () => {
+  const table = new StateTable<number[]>()
+  const space = table.space(0)
+  const copy = (values: number[]) => [...values]
+  table.add(space, 'a', [1])
+  const cell = space.cells.get('a')!
+  const first = table.own(cell, copy)
+  first.push(2)
+  const capture = table.capture(false)
+  const second = table.own(cell, copy)
+  second.push(3)
+  expect(second).not.toBe(first)
+  expect(table.own(cell, copy)).toBe(second)
+  expect(capture.next(10)?.values).toEqual([[1, 2]])
+  expect(capture.next(10)).toBeUndefined()
+  capture.publish()
+  expect(table.get(space, 'a')).toEqual([1, 2, 3])
+  expect(table.changed).toBe(1)
+})

@@ -1,6 +1,7 @@
 // The checkpoints of one run: the coordinator decides, the flow is cut, state is written beside the records, and one commit
 // publishes positions, state and the rows of sinks that write into the store. Sinks that commit outside do so after it.
 
+import type { ManifestId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import {
   type CheckpointAction,
@@ -70,6 +71,8 @@ export interface CheckpointsOf {
   readonly timing: CheckpointTiming
   readonly restored: { readonly state: PipelineState; readonly base: CheckpointBase | null }
   readonly timeoutMs: number
+  /** A savepoint that is no longer kept once there is a newer checkpoint. */
+  readonly leftBy: ManifestId | null
 }
 
 export class Checkpoints {
@@ -82,6 +85,7 @@ export class Checkpoints {
   #underWay: Promise<void> | null = null
   #sqlFailures = 0
   #sinceRetained = 0
+  #leftBy: ManifestId | null
   #lastFailure: string | null = null
   /** No periodic one before this: what is wrong does not get better by trying all the time. */
   #pausedUntil = Number.NEGATIVE_INFINITY
@@ -92,6 +96,7 @@ export class Checkpoints {
   constructor(of: CheckpointsOf) {
     this.#of = of
     this.#recordsBefore = of.restored.state.records
+    this.#leftBy = of.leftBy
     this.#state = of.restored.state
     this.#base = of.restored.base
     const { timeoutMs } = of
@@ -356,6 +361,8 @@ export class Checkpoints {
 
   async #retain(): Promise<void> {
     const { taken, timing } = this.#of
+    if (this.#leftBy) await taken.mark({ id: this.#leftBy, isPinned: false })
+    this.#leftBy = null
     this.#sinceRetained += 1
     if (this.#sinceRetained < retainEvery) return
     this.#sinceRetained = 0

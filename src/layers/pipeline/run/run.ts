@@ -2,7 +2,7 @@
 // sources where it stands, and lets records flow until the sources end or somebody stops it. Whoever takes the pipeline over
 // fences it: nothing that it does afterwards becomes visible.
 
-import { type Coordinate, timelineId } from '../../../core/coordinate.ts'
+import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
 import { CheckpointTiming } from '../../../engine/checkpoint/timing.ts'
@@ -13,57 +13,18 @@ import type { SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import { matchNames } from './changes.ts'
 import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
-import { chooseCheckpoint, fillTables } from './choose.ts'
-import { Flow, type OperatorStatus } from './flow.ts'
+import { type Candidate, chooseCheckpoint, fillTables } from './choose.ts'
+import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
 import { listenForMail } from './mail.ts'
 import type { ResolvedPipelineOptions } from './options.ts'
-import type { CheckpointFacts, PipelineState } from './state.ts'
+import type { PipelineReport, PipelineStatus } from './report.ts'
+import type { PipelineState } from './state.ts'
 
 /** More than this wait in one sink: sources wait for the next checkpoint. */
 const pendingMax = 50_000
 /** So many make a checkpoint due. */
 const pendingDue = 10_000
-
-export interface PipelineReport {
-  /** 'done': the sources came to their end, or it was drained. 'suspended': it goes on when it is run again. */
-  readonly status: 'done' | 'suspended' | 'cancelled'
-  /** Over all runs. */
-  readonly records: number
-  readonly deadLetters: number
-  readonly coordinate: Coordinate
-  /** The checkpoint that it stands on. */
-  readonly checkpoint: string | null
-}
-
-export interface SourceStatus {
-  readonly name: string
-  /** In this run. */
-  readonly records: number
-  readonly watermark: number | null
-  /** Partitions that hold the watermark back. */
-  readonly slowest: readonly string[]
-  readonly isEnded: boolean
-}
-
-export interface PipelineStatus {
-  readonly status: 'starting' | 'running' | 'stopping' | 'ended'
-  readonly records: number
-  readonly lateRecords: number
-  readonly deadLetters: number
-  readonly elapsedMs: number
-  /** How long sources had to wait for sinks and calls. */
-  readonly blockedMs: number
-  readonly sources: readonly SourceStatus[]
-  readonly operators: readonly OperatorStatus[]
-  readonly checkpoints: {
-    readonly isUnderWay: boolean
-    readonly failuresInARow: number
-    readonly lastFailure: string | null
-    /** The last ones, newest last, also of earlier runs. */
-    readonly recent: readonly CheckpointFacts[]
-  }
-}
 
 type Ending = 'suspended' | 'cancelled'
 
@@ -153,6 +114,8 @@ export class PipelineRun {
    */
   async stop(options: { readonly drain?: boolean; readonly label?: string } = {}): Promise<PipelineReport> {
     if (this.#isEnded) return await this.#result
+    // It waits for its turn, or restores: nothing was read yet.
+    if (!this.#flow) return await this.cancel()
     await this.#ready
     if (options.drain) this.#flow!.drain()
     else {
@@ -202,6 +165,7 @@ export class PipelineRun {
     const forget = this.#engine.onClose(() => this.#leave())
     const onAbort = () => void this.stop().catch(() => undefined)
     signal?.addEventListener('abort', onAbort, { once: true })
+    if (signal?.aborted) queueMicrotask(onAbort)
     try {
       const id = timelineId(this.timeline)
       const { signal: own } = this.#abort
@@ -256,7 +220,9 @@ export class PipelineRun {
         readers.set(name, await source.open(positions.get(name) ?? null, context))
       }
       flow.start(readers, positions)
+      const leftBy = candidate && isLeftBy(candidate) ? candidate.record.id : null
       const of = {
+        leftBy,
         kernel,
         taken,
         graph: this.#graph,
@@ -279,6 +245,7 @@ export class PipelineRun {
           ...(cursor !== null && { cursors: { [taken.id]: cursor } }),
         })
         this.#isReady()
+        if (this.#stopping) flow.halt()
         return await this.#flowToEnd(flow, checkpoints, timing)
       } finally {
         flow.close()
@@ -379,8 +346,13 @@ export class PipelineRun {
 
   #reportOf(status: PipelineReport['status'], state: PipelineState | null, checkpoint: string | null): PipelineReport {
     const { records = 0, letters = 0 } = state ?? {}
-    return { status, records, deadLetters: letters, coordinate: this.#taken!.coordinate, checkpoint }
+    return { status, records, deadLetters: letters, coordinate: this.#taken?.coordinate ?? null, checkpoint }
   }
+}
+
+/** The savepoint of a stop without a label: it has done its work once the next checkpoint is there. */
+function isLeftBy({ record, state }: Candidate): boolean {
+  return state.stage === 'suspended' && record.isPinned && record.label === null
 }
 
 function pause({ kernel: { clock } }: Host, ms: number): Promise<void> {

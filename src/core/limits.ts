@@ -25,6 +25,8 @@ export interface Limits {
   readonly inflateRatio: number
   /** …nor beyond this size. */
   readonly inflateBytes: number
+  /** Largest stream of bytes in one save. It is never whole in memory, but the list of its chunks is. */
+  readonly streamBytes: number
   /** Searchable attributes of one timeline, and the length of a key and of a text value. */
   readonly attributes: number
   readonly attributeKeyLength: number
@@ -57,6 +59,7 @@ export const defaultLimits: Limits = {
   chunkBytes: 4 * 1024 * 1024,
   inflateRatio: 2000,
   inflateBytes: 64 * 1024 * 1024,
+  streamBytes: 64 * 1024 * 1024 * 1024,
   attributes: 64,
   attributeKeyLength: 128,
   attributeTextLength: 2048,

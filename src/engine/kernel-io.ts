@@ -20,6 +20,7 @@ export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
     sealer,
     hash,
     contentBytesMax: Math.max(limits.valueBytes, limits.inflateBytes),
+    streamBytesMax: limits.streamBytes,
     blobs: bounded(hold?.blobs ?? store.blobs, limits.chunkBytes),
     elapsed: () => clock.elapsed(),
     async breathe() {

@@ -12,6 +12,7 @@ import { checkPaths } from '../../src/core/tree-path.ts'
 import { openRoot } from '../../src/engine/tree/folder.ts'
 import { scanTree } from '../../src/engine/tree/scan.ts'
 import { timeline } from '../../src/index.ts'
+import { save } from '../../src/layers/save/index.ts'
 import { bendable } from '../entities/support.ts'
 import { added, counter } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'
@@ -122,6 +123,20 @@ const walk: Readonly<Record<keyof Limits, Walk>> = {
   },
   async inflateBytes(world) {
     await comesBack(world, { inflateBytes: 5000 })
+  },
+  async streamBytes(world) {
+    const small = 300_000
+    const rp = await world.engine({ limits: { valueBytes: small, inflateBytes: small, streamBytes: 1_000_000 } })
+    const files = save('files')
+    const handle = await rp.open(files)
+    const bytes = Buffer.from(noise(1_000_001)).subarray(0, 1_000_001)
+    // Far more than a value may have: it is never whole in memory.
+    await handle.putStream(bytes.subarray(1))
+    await expect(handle.putStream(bytes)).rejects.toMatchObject(over('streamBytes'))
+    const read = []
+    for await (const piece of (await files.read(rp).latest()).stream()) read.push(piece)
+    expect(Buffer.concat(read).equals(bytes.subarray(1))).toBe(true)
+    expect((await rp.drill()).ok).toBe(true)
   },
   async attributes(world) {
     const { rp, write } = await attributing(world, { attributes: 4 })

@@ -22,6 +22,8 @@ export interface StateIo {
   readonly blobs: Blobs
   /** The largest content that is read; without a bound if left out. */
   readonly contentBytesMax?: number
+  /** The same for a stream, which is not read whole. */
+  readonly streamBytesMax?: number
   /** Milliseconds that only grow. */
   elapsed(): number
   /** Gives the event loop a turn. Called when a slice has run for `sliceMs`, or more often. */

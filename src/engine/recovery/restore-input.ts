@@ -11,6 +11,7 @@ const batchChunks = 256
 /** A ref takes fewer bytes than this; chunks are far larger than that, but for the last of each content. */
 const refBytes = 64
 const plainBytesMin = 256
+const streamPlainBytesMin = 4096
 const refsFree = 4096
 
 export interface ReadContent {
@@ -58,9 +59,29 @@ export class ChunkInput {
     part: string | null,
     visit: (ref: ChunkRef, plain: Uint8Array) => void,
   ): Promise<readonly ChunkRef[]> {
+    return await this.#refs(content, part, visit, this.#refsMax(content, part))
+  }
+
+  /** The same for a stream: only its refs are in memory, so it may be far larger than a value. */
+  async streamRefs(
+    content: Content,
+    part: string | null,
+    visit: (ref: ChunkRef, plain: Uint8Array) => void = () => undefined,
+  ): Promise<readonly ChunkRef[]> {
+    const { streamBytesMax = Number.POSITIVE_INFINITY } = this.io
+    checkSize(content, part, 'streamBytes', streamBytesMax)
+    return await this.#refs(content, part, visit, refsFree + Math.ceil(content.size / streamPlainBytesMin))
+  }
+
+  async #refs(
+    content: Content,
+    part: string | null,
+    visit: (ref: ChunkRef, plain: Uint8Array) => void,
+    refsMax: number,
+  ): Promise<readonly ChunkRef[]> {
     if (content.kind === 'inline') return []
     let refs = content.refs
-    const bytesMax = refBytes * this.#refsMax(content, part)
+    const bytesMax = refBytes * refsMax
     for (let level = content.level; level > 0; level--) {
       const list = await this.#join(refs, part, visit, bytesMax)
       refs = decodeRefs(list)
@@ -69,20 +90,10 @@ export class ChunkInput {
   }
 
   /** A list may name the same list very often, and that again: what is promised bounds how many chunks there can be. */
-  #refsMax({ size }: Content, part: string | null): number {
+  #refsMax(content: Content, part: string | null): number {
     const { contentBytesMax = Number.POSITIVE_INFINITY } = this.io
-    if (!Number.isSafeInteger(size) || size > contentBytesMax) {
-      throw new RepriseError(
-        'LIMIT_EXCEEDED',
-        `a part of the checkpoint claims ${size} bytes, more than ${contentBytesMax}`,
-        {
-          limit: 'valueBytes',
-          max: contentBytesMax,
-          part,
-        },
-      )
-    }
-    return refsFree + Math.ceil(size / plainBytesMin)
+    checkSize(content, part, 'valueBytes', contentBytesMax)
+    return refsFree + Math.ceil(content.size / plainBytesMin)
   }
 
   async readContent(content: Content, part: string | null): Promise<ReadContent> {
@@ -173,4 +184,10 @@ function batchEnd(refs: readonly ChunkRef[], from: number): number {
     to += 1
   }
   return to
+}
+
+function checkSize({ size }: Content, part: string | null, limit: string, max: number): void {
+  if (Number.isSafeInteger(size) && size <= max) return
+  const what = `a part of the checkpoint claims ${size} bytes, more than ${max}`
+  throw new RepriseError('LIMIT_EXCEEDED', what, { limit, max, part })
 }

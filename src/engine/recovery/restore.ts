@@ -101,7 +101,10 @@ async function liveRefs(manifest: Pick<Manifest, 'parts'>, io: StateIo) {
     const contents = part.kind !== 'keyed' ? [part.content] : part.layers.flatMap(directoryOf)
     for (const content of contents) {
       if (content.kind === 'chunks') content.refs.forEach(add)
-      for (const ref of await input.dataRefs(content, part.name, add)) add(ref)
+      const refs = await (part.kind === 'stream'
+        ? input.streamRefs(content, part.name, add)
+        : input.dataRefs(content, part.name, add))
+      for (const ref of refs) add(ref)
       if (part.kind !== 'keyed') continue
       const { plain } = await input.readContent(content, part.name)
       for (const segment of decodeSegments(plain)) segment.refs.forEach(add)

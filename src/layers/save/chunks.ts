@@ -59,7 +59,7 @@ export class ChunkWriter {
   }
 
   stream(source: ByteSource, signal?: AbortSignal): Promise<WrittenChunks> {
-    return this.#chunks(piecesOf(source, signal), streamSizes)
+    return this.#chunks(piecesOf(source, signal, this.#io.streamBytesMax), streamSizes)
   }
 
   async #chunks(pieces: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, sizes: ChunkSizes): Promise<WrittenChunks> {
@@ -118,11 +118,21 @@ export function partNamed(parts: readonly Part[], name: string | null): Part | u
   return parts.find((part) => part.name === name)
 }
 
-async function* piecesOf(source: ByteSource, signal: AbortSignal | undefined): AsyncGenerator<Uint8Array> {
+async function* piecesOf(
+  source: ByteSource,
+  signal: AbortSignal | undefined,
+  bytesMax = Number.POSITIVE_INFINITY,
+): AsyncGenerator<Uint8Array> {
+  let size = 0
   for await (const piece of iterate(source)) {
     if (signal?.aborted) throw new RepriseError('ABORTED', 'the save was aborted', {}, signal.reason)
     const bytes = typeof piece === 'string' ? new TextEncoder().encode(piece) : piece
     if (!(bytes instanceof Uint8Array)) throw new RepriseError('INVALID_ARGUMENT', 'a stream to save gives bytes')
+    size += bytes.length
+    if (size > bytesMax) {
+      const what = `the stream has more than ${bytesMax} bytes`
+      throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'streamBytes', max: bytesMax })
+    }
     // In bites, so that one huge buffer does not double in memory.
     for (let at = 0; at < bytes.length; at += 1024 * 1024) yield bytes.subarray(at, at + 1024 * 1024)
   }

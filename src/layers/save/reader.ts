@@ -217,7 +217,7 @@ export class SaveReader<T> {
       yield input.io.sealer.openChunk(content.sealed)
       return
     }
-    const refs = await input.dataRefs(content, streamPart, () => undefined)
+    const refs = await input.streamRefs(content, streamPart)
     let size = 0
     for await (const piece of input.readPlain(refs, streamPart)) {
       size += piece.length
@@ -257,8 +257,10 @@ export class SaveReader<T> {
     const found = new Map<string, ChunkRef>()
     for (const part of readManifest(this.kernel, record).parts) {
       if (part.kind === 'keyed') continue
-      for (const ref of await input.dataRefs(part.content, part.name, () => undefined))
-        found.set(toHex(ref.digest), ref)
+      const refs = await (part.kind === 'stream'
+        ? input.streamRefs(part.content, part.name)
+        : input.dataRefs(part.content, part.name, () => undefined))
+      for (const ref of refs) found.set(toHex(ref.digest), ref)
     }
     return found
   }

@@ -63,7 +63,7 @@ async function readSegment(
   if (part.kind !== 'stream' || part.content.kind !== 'chunks') {
     throw damaged(record, `has a part ${part.name} that is no table`)
   }
-  const refs = await input.dataRefs(part.content, part.name, () => undefined)
+  const refs = await input.streamRefs(part.content, part.name)
   const frames = new Frames()
   let size = 0
   for await (const piece of input.readPlain(refs, part.name)) {

@@ -1,6 +1,7 @@
 // The timelines of the simulation and, for each, the plain fold that the oracle computes beside the engine's. Opaque
 // state is too large to lie in its manifest, so that chunks are written; order matters in every fold.
 
+import { forgottenTimeline } from '../../dist/engine/feed/forgotten.js'
 import { Keyed, timeline } from '../../dist/index.js'
 import { SeededRandom } from './random.mjs'
 
@@ -110,4 +111,9 @@ export function createModels() {
 
 export function modelOf(models, timelineId) {
   return models[timelineId.slice(0, timelineId.indexOf('/'))]
+}
+
+/** The store's own, which no model has: it has a head and neither entries nor checkpoints. */
+export function isOfStore(timelineId) {
+  return timelineId === forgottenTimeline
 }

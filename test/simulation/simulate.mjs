@@ -7,7 +7,7 @@ import { hostOf } from '../support/host.mjs'
 import { audit } from './audit.mjs'
 import { Disk } from './disk.mjs'
 import { Faults } from './faults.mjs'
-import { createModels } from './models.mjs'
+import { createModels, isOfStore } from './models.mjs'
 import { Oracle } from './oracle.mjs'
 import { SeededRandom } from './random.mjs'
 import { drain, Scheduler } from './scheduler.mjs'
@@ -334,7 +334,7 @@ class Simulation {
     this.processes = [process]
     const user = new User(this, process)
     for (const row of [...this.disk.space.timelines.values()]) {
-      if (row.status === 'archived') continue
+      if (row.status === 'archived' || isOfStore(row.id)) continue
       await this.#until(user.attempt('open at the end', () => user.handle(row.id, { takeover: true })))
       if (this.violation) return
     }

@@ -24,6 +24,10 @@ onEveryStore(
         const again = await server.ask(`${notes}/entries`, { body: entries('a', 'b'), key: 'k1' })
         expect(again.value).toEqual({ first: 1, seq: 2, isDuplicate: true })
       }
+      for (const other of [entries('a', 'c'), entries('a', 'b', 'c')]) {
+        const reused = await there.ask(`${notes}/entries`, { body: other, key: 'k1' })
+        expect([reused.status, reused.value.code]).toEqual([422, 'KEY_REUSED'])
+      }
       const third = { ...entries('c'), expect: 2 }
       expect((await there.ask(`${notes}/entries`, { body: third, key: 'k2' })).value.seq).toBe(3)
       // The answer was lost: what was expected has passed, and it is the same append all the same.

@@ -1,7 +1,7 @@
 // A lease: this process owns a timeline on behalf of one client, for as long as that client comes back. The epoch is the
 // fencing token: whoever writes names it, and one that is no longer current is refused, here and in the store.
 
-import type { TimelineId } from '../../core/coordinate.ts'
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host.ts'
 import { leaseMark, noLease } from '../../engine/leased.ts'
@@ -32,13 +32,20 @@ export interface LeaseRequest {
 export class Lease {
   readonly holder: string
   readonly epoch: number
+  readonly #engine: Reprise
   readonly #open: OpenTimeline<unknown>
   readonly #onOver: () => void
   readonly #ttlMs: number
   #until = 0
   #timer: NodeJS.Timeout | undefined
 
-  private constructor(open: OpenTimeline<unknown>, { holder, ttlMs }: LeaseRequest, onOver: () => void) {
+  private constructor(
+    engine: Reprise,
+    open: OpenTimeline<unknown>,
+    { holder, ttlMs }: LeaseRequest,
+    onOver: () => void,
+  ) {
+    this.#engine = engine
     this.#open = open
     this.epoch = open.epoch
     this.holder = holder
@@ -55,7 +62,7 @@ export class Lease {
       await open.shut().catch(() => undefined)
       throw error
     })
-    return new Lease(open, request, onOver)
+    return new Lease(engine, open, request, onOver)
   }
 
   get view(): LeaseView {
@@ -90,6 +97,7 @@ export class Lease {
     const options = { ...(signal && { signal }), ...(expect !== undefined && { expect }) }
     const write = () => open.write(entriesOf(request), options)
     return await appendOnce(
+      { engine: this.#engine, id: timelineId(open.coordinate.timeline) },
       request,
       () => open,
       write,

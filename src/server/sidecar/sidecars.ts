@@ -47,6 +47,7 @@ export class Sidecars {
     return await this.#inTurns(id, async ({ turns, writer }) => {
       const { expect, signal } = request
       return await appendOnce(
+        { engine: this.#engine, id },
         request,
         () => turns.open,
         () => writer.append(entries, { expect, signal }),

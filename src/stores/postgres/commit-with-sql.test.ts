@@ -213,6 +213,17 @@ describe('a rider on PostgreSQL', () => {
     expect(refused).toMatchObject({ ok: false, code: 'RIDER_FAILED', cause: { code: '42P01', position: '26' } })
   })
 
+  it('with another number of parameters than its statement has is RIDER_FAILED, and not a lost connection', async () => {
+    const kit = await openKit('parameters')
+    const writer = await kit.create('a')
+    const refused = await writer.commit({
+      run: writer.run('one'),
+      userSql: (sql: Sql) => sql.run(`INSERT INTO ${notes} (id, note) VALUES (?, ?)`, 1),
+    })
+    expect(refused).toMatchObject({ ok: false, code: 'RIDER_FAILED', cause: { code: '08P01' } })
+    await writer.append('one')
+  })
+
   it('whose deferred constraint fails is RIDER_FAILED, and nothing is kept', async () => {
     const kit = await openKit('deferred')
     const writer = await kit.create('a')

@@ -52,6 +52,8 @@ export function isConnectionLoss(error: unknown): boolean {
 function codeOf(state: string, message: string): ErrorCode {
   const exact = exactCodes[state]
   if (exact) return exact
+  // A wrong number of parameters is the statement's fault (protocol_violation): the connection is sound.
+  if (state === '08P01' && message.startsWith('bind message')) return 'STORE_IO'
   if (/^(08|57P)/.test(state) || /^E[A-Z_]+$/.test(state)) return 'STORE_UNREACHABLE'
   if (state.startsWith('53')) return 'STORE_BUSY'
   if (state.startsWith('58')) return 'STORE_IO'

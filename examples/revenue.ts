@@ -1,7 +1,7 @@
 // A pipeline from a file that grows to a table of the store: revenue per customer and minute, each sum there exactly once. Run
 // twice, the second run goes on where the first stopped. `runExample` writes a small file and reads it.
 
-import { appendFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { open } from 'reprise'
 import { jsonLines, pipeline, rows, sum, tumbling } from 'reprise/pipeline'
 
@@ -46,7 +46,9 @@ export async function runExample(url: string, file: string, orders: readonly Ord
 }
 
 if (process.argv[1]?.endsWith('revenue.ts')) {
-  const at = Date.now()
-  const orders = ['ann', 'bob', 'ann'].map((customer, i) => ({ customer, cents: 100 * (i + 1), at: at + i }))
-  console.log(await runExample('sqlite:revenue.db', 'orders.jsonl', orders, true))
+  const file = 'orders.jsonl'
+  const before = existsSync(file) ? readFileSync(file, 'utf8').split('\n').length - 1 : 0
+  // One order per minute: a sum is there when its minute is over.
+  const orders = ['ann', 'bob', 'ann'].map((customer, i) => ({ customer, cents: 100, at: 60_000 * (before + i) }))
+  console.log(await runExample('sqlite:revenue.db', file, orders))
 }

@@ -79,6 +79,21 @@ describe('files as sources', () => {
     expect(out.values).toEqual(['one', 'two', 'three', 'four'])
   })
 
+  it('that stand still for a while are not read again meanwhile', async () => {
+    const path = join(folder, 'idle.log')
+    writeFileSync(path, 'one\ntwo\n')
+    const out = collect<string>()
+    const run = await rp.run(copying(lines(path, { follow: 1 }), out), {}, { checkpoint: { every: 1 } }).started()
+    for (const added of ['three\n', 'four\n']) {
+      await until(() => out.values.length >= 2)
+      await new Promise((resolve) => setTimeout(resolve, 50))
+      appendFileSync(path, added)
+    }
+    await until(() => out.values.includes('four'))
+    await run.stop()
+    expect(out.values).toEqual(['one', 'two', 'three', 'four'])
+  })
+
   it('that were cut short are an error', async () => {
     const path = join(folder, 'cut.log')
     writeFileSync(path, 'one\ntwo\n')

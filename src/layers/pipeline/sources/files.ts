@@ -6,7 +6,7 @@ import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'
-import { parseCsvRecord, RecordSplitter } from './records.ts'
+import { parseCsvRecord, RecordSplitter, type TextRecord } from './records.ts'
 import { positionOf } from './values.ts'
 
 export interface FileOptions {
@@ -124,7 +124,7 @@ class FileReader implements SourceReader<string> {
   #at: number
   /** Behind the last record that was given. */
   #position: number
-  #ready: { readonly text: string; readonly bytes: number }[] = []
+  #ready: TextRecord[] = []
   #given = 0
   #isAtEnd = false
 
@@ -175,21 +175,25 @@ class FileReader implements SourceReader<string> {
     while (!this.#signal.aborted) {
       const { bytesRead } = await this.#file.read(this.#buffer, 0, readBytes, this.#at)
       this.#at += bytesRead
-      if (bytesRead > 0) this.#ready = this.#splitter.add(this.#buffer.subarray(0, bytesRead))
-      else if (this.#isAtEnd) return null
-      else {
-        await this.#checkSize()
-        // What has no line end yet may still grow; without following, it is the last record.
-        if (this.#followMs !== null) await pause(this.#followMs, this.#signal)
-        else {
-          this.#isAtEnd = true
-          this.#ready = this.#splitter.end()
-        }
-      }
+      // Those that are there were given.
+      this.#ready = bytesRead > 0 ? this.#splitter.add(this.#buffer.subarray(0, bytesRead)) : await this.#atEnd()
       this.#given = 0
       if (this.#ready.length > 0) return this.#give(max)
+      if (this.#isAtEnd) return null
     }
     return null
+  }
+
+  /** What has no line end yet may still grow; without following, it is the last record. */
+  async #atEnd(): Promise<TextRecord[]> {
+    if (this.#isAtEnd) return []
+    await this.#checkSize()
+    if (this.#followMs !== null) {
+      await pause(this.#followMs, this.#signal)
+      return []
+    }
+    this.#isAtEnd = true
+    return this.#splitter.end()
   }
 
   async #checkSize(): Promise<void> {

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { declarationOf } from '../../src/engine/declaration.ts'
+import { keepLog } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { consumer, job } from '../../src/layers/job/index.ts'
@@ -53,11 +54,13 @@ onEveryStore('a stored policy', (world) => {
     const w = await world()
     await tick(await w.engine(), { checkpoints: 5 }, 8)
     const rp = await w.engine()
+    keepLog(rp)
     const changes: unknown[] = []
     rp.events.on('declared', (change) => changes.push(change))
     await tick(rp, { checkpoints: 2 }, 1)
     const next = await w.engine()
     expect(changes).toHaveLength(1)
+    expect((await next.log({ kind: 'policy' })).map((report) => report.timeline)).toEqual(['counter/x'])
     expect(await stored(next, 'counter/x')).toMatchObject({
       retain: { checkpoints: 2 },
       changed: { from: { retain: { checkpoints: 5 } }, at: expect.any(Number), by: expect.any(String) },

@@ -1,7 +1,11 @@
 // Partitioned state stores and standbys: B4 and A9.4 on every store.
 
 import { expect, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
+import { declaredAttribute } from '../../src/engine/declaration.ts'
+import { newOperation } from '../../src/engine/kernel.ts'
 import { stateStore, table } from '../../src/layers/table/index.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { until } from './support.ts'
 
@@ -179,6 +183,11 @@ onEveryStore('state store', (world) => {
     const old = await rp.open(table<number>('old'), 'p3')
     await old.set('a', 1)
     await old.close()
+    const { kernel } = hostOf(rp)
+    const [head] = await kernel.store.head([timelineId('table/old/p3')])
+    const guard = { timeline: head!.timeline, epoch: head!.epoch }
+    const attributes = { [declaredAttribute]: null }
+    await kernel.committer.submit({ operation: newOperation(kernel.random), guard, attributes })
     await expect(rp.open(stateStore<number>('old', { partitions: 2 }))).rejects.toThrow(/lies in 4 partitions, not 2/)
     expect((await rp.open(stateStore<number>('old', { partitions: 4 }))).size).toBe(1)
     await rp.close()

@@ -52,6 +52,36 @@ onEveryStore('a pipeline', (world) => {
     expect(totals.values).toHaveLength(3)
   })
 
+  it('is drained also when that is asked before records flow, and says why it did not start', async () => {
+    const rp = await (await world()).engine()
+    const define = (name: string) => {
+      const out = collect<WindowResult<number>>()
+      const counted = pipeline('drained', (p) => {
+        p.from(
+          'numbers',
+          generated((n) => n),
+          { time: () => 0 },
+        )
+          .keyBy(() => 'all')
+          .window(name, tumbling('1m'))
+          .aggregate(count())
+          .to('counts', out)
+      })
+      return { counted, out }
+    }
+    const first = define('per-minute')
+    const run = await rp.run(first.counted, {}).started()
+    const { checkpoint } = await run.stop()
+    const other = rp.run(define('renamed').counted, {}, { from: checkpoint! })
+    await expect(other.started()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    const drained = define('per-minute')
+    expect(await rp.run(drained.counted, {}, { from: checkpoint! }).stop({ drain: true })).toMatchObject({
+      status: 'done',
+    })
+    // All of them are of one minute, which nothing else would end.
+    expect(drained.out.values).toHaveLength(1)
+  })
+
   it('A9.3: stops with a savepoint, and another process goes on with the state it had', async () => {
     const w = await world()
     const rp = await w.engine()

@@ -12,6 +12,7 @@ import type { Point } from '../recovery/history.ts'
 
 const fileName = /^(\d{12})-(\d{6})\.runs$/
 const fileBytesMax = 16 * 1024 * 1024
+const attemptsMax = 10
 
 interface Place {
   readonly file: string
@@ -49,7 +50,18 @@ export async function filesIn(path: string): Promise<string[]> {
 
 /** Throws what the file system throws if there is no such folder. */
 export async function readMirror(hash: Hash, path: string): Promise<MirrorContent> {
-  const files = await filesIn(path)
+  for (let attempt = 1; ; attempt++) {
+    const files = await filesIn(path)
+    try {
+      return await readFiles(hash, path, files)
+    } catch (error) {
+      // It was written anew meanwhile, and this file has gone.
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || attempt >= attemptsMax) throw error
+    }
+  }
+}
+
+async function readFiles(hash: Hash, path: string, files: readonly string[]): Promise<MirrorContent> {
   const index = new Map<string, Map<number, Place[]>>()
   const count = { bytes: 0, runs: 0, lostBytes: 0 }
   let position: FeedPosition = feedStart

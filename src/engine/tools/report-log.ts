@@ -72,6 +72,12 @@ export class ReportLog {
     on('checkpoint-damaged', ({ timeline, id, reason }) =>
       this.#note('checkpoint-damaged', timeline, `checkpoint ${id}: ${reason}`, { id }),
     )
+    on('declared', ({ timeline, from, to }) =>
+      this.#note('policy', timeline, `code declared ${JSON.stringify(to)} in place of ${JSON.stringify(from)}`, {
+        from,
+        to,
+      }),
+    )
     on('collected', ({ chunks, bytes }) => {
       if (chunks > 0) this.#note('collect', null, `${chunks} chunks that nobody needed`, { chunks, bytes })
     })

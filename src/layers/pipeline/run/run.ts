@@ -114,13 +114,13 @@ export class PipelineRun {
    */
   async stop(options: { readonly drain?: boolean; readonly label?: string } = {}): Promise<PipelineReport> {
     if (this.#isEnded) return await this.#result
-    // It waits for its turn, or restores: nothing was read yet.
-    if (!this.#flow) return await this.cancel()
-    await this.#ready
-    if (options.drain) this.#flow!.drain()
+    // It waits for its turn: nothing was read yet.
+    if (!this.#taken && !options.drain) return await this.cancel()
+    await this.#ready.catch(() => undefined)
+    if (options.drain) this.#flow?.drain()
     else {
       this.#stopping ??= { ending: 'suspended', label: options.label }
-      this.#flow!.halt()
+      this.#flow?.halt()
     }
     return await this.result()
   }
@@ -135,26 +135,29 @@ export class PipelineRun {
 
   /** Records that could not be processed, oldest first. */
   async letters(): Promise<PipelineLetter[]> {
-    await this.#ready
-    return this.#flow!.letters.list()
+    return (await this.#flowing()).letters.list()
   }
 
   /** Sends letters back to the operator that could not process them; all of them if left out. How many there were. */
   async redrive(ids?: readonly number[]): Promise<number> {
-    await this.#ready
-    const flow = this.#flow!
+    const flow = await this.#flowing()
     return flow.redrive(ids ?? flow.letters.list().map(({ id }) => id))
   }
 
   /** Forgets letters; all of them if left out. How many there were. */
   async discard(ids?: readonly number[]): Promise<number> {
-    await this.#ready
-    const { letters } = this.#flow!
+    const { letters } = await this.#flowing()
     return letters.take(ids ?? letters.list().map(({ id }) => id)).length
   }
 
-  async #running(): Promise<Checkpoints> {
+  async #flowing(): Promise<Flow> {
     await this.#ready
+    if (!this.#flow) throw new RepriseError('CLOSED', `${this.timeline} is done, and nothing flows any more`)
+    return this.#flow
+  }
+
+  async #running(): Promise<Checkpoints> {
+    await this.#flowing()
     if (this.#isEnded || this.#stopping) throw new RepriseError('CLOSED', `${this.timeline} was stopped`)
     return this.#checkpoints!
   }
@@ -178,6 +181,7 @@ export class PipelineRun {
     } catch (error) {
       if (this.#stopping?.ending === 'cancelled' && isReprise(error, 'ABORTED', 'CANCELLED'))
         return this.#report('cancelled')
+      this.#isNotReady(error)
       throw error
     } finally {
       this.#isEnded = true

@@ -119,7 +119,10 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   keys: [[], [evil]],
   rekey: [[], [evil]],
   run: [[evil]],
-  serve: [['--port', evil], ['--host', evil]],
+  serve: [
+    ['--port', evil],
+    ['--host', evil],
+  ],
   state: [['get', evil, evil, evil]],
   work: [[evil]],
   resume: [[evil]],

@@ -58,7 +58,7 @@ describe('SIGKILL at random moments', () => {
   afterAll(() => removeFolder(folder))
 
   it('G1: on SQLite everything acknowledged is there exactly once, and state equals its fold', async () => {
-    await killRepeatedly({ kind: 'sqlite', file: `${folder}/store.db` }, amount('REPRISE_KILLS', 12))
+    await killRepeatedly({ kind: 'sqlite', file: `${folder}/store.db` }, amount('REPRISE_KILLS', 8))
   })
 
   it('G2: with chunks in a directory no checkpoint is ever half there', async () => {

@@ -189,7 +189,7 @@ async function run(damages: readonly Damage[]): Promise<void> {
 
 describe('one damaged place', () => {
   const given = process.env.REPRISE_DAMAGE?.split(':')
-  const flips = amount('REPRISE_FLIPS', 400)
+  const flips = amount('REPRISE_FLIPS', 200)
   const seed = amount('REPRISE_DAMAGE_SEED', 1)
   const hours = 24 * 3_600_000
 

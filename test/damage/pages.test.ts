@@ -18,7 +18,7 @@ const file = join(folder, 'store.db')
 const copy = join(folder, 'copy.db')
 const pageBytes = 4096
 const seed = amount('REPRISE_PAGE_SEED', 1)
-const faults = amount('REPRISE_PAGE_FAULTS', 40)
+const faults = amount('REPRISE_PAGE_FAULTS', 24)
 const hours = 24 * 3_600_000
 
 let final: Uint8Array

@@ -112,7 +112,7 @@ const nameOf = ({ table, column }: Column) => `${table}.${column}`
 it('G7 G8: one bit flipped in a row of a store (postgres): what was written, or refused by name', {
   timeout: hours,
 }, async () => {
-  const count = trials(80)
+  const count = trials(48)
   const random = randomFrom(seed)
   const seen = new Map<string, number>()
   const columns = await columnsOfBytes()

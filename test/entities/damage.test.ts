@@ -169,7 +169,7 @@ describe('damaged files', () => {
     it(`G7 G8: one bit flipped in a file of a store (${layout}): what was written, or refused by name`, {
       timeout: hours,
     }, async () => {
-      const count = trials(150)
+      const count = trials(100)
       const random = randomFrom(seed)
       const given = process.env.REPRISE_ENTITY_DAMAGE?.split(':')
       // Of the directory only the chunks: its database is like the other.

@@ -7,7 +7,7 @@ import { afterEach, expect, inject, it } from 'vitest'
 import { newSchemaName } from '../support/schema.ts'
 import { killSweep } from './kill.ts'
 
-const killsWanted = Number(process.env.REPRISE_KILLS ?? 16)
+const killsWanted = Number(process.env.REPRISE_KILLS ?? 10)
 const items = 10_000
 const killsPerJob = 25
 const cleanups: (() => void)[] = []

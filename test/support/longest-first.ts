@@ -10,6 +10,8 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 /** All that took more than 20 seconds, the dearest first. */
 const long = [
   'test/simulation/simulation.test.ts',
+  'test/crash/states.test.ts',
+  'test/crash/boundaries.test.ts',
   'test/simulation/mutation.test.ts',
   'test/job/kill.test.ts',
   'test/cli/cli.test.ts',
@@ -19,11 +21,12 @@ const long = [
   'test/crash/group.test.ts',
   'test/engine/groups.test.ts',
   'test/cli/package.test.ts',
+  'test/damage/flips.test.ts',
+  'test/crash/idle.test.ts',
+  'test/damage/pages.test.ts',
   'test/cli/read-only.test.ts',
   'test/cli/staying.test.ts',
-  'test/crash/states.test.ts',
   'test/cli/shapes.test.ts',
-  'test/crash/boundaries.test.ts',
   'test/cli/operating.test.ts',
   'test/cli/backup.test.ts',
   'test/agent/langgraph-official.test.ts',

@@ -97,10 +97,15 @@ export interface StateAt<State> {
 }
 
 /** What TypeScript tells, for those who do without it. */
-export function checkDefinition(given: unknown, does: typeof opens | typeof runs, verb: string): void {
+export function checkDefinition(
+  given: unknown,
+  does: typeof opens | typeof runs | typeof works,
+  verb: string,
+): void {
   if (typeof given === 'object' && given !== null && typeof Reflect.get(given, does) === 'function') return
   const kinds = does === opens ? 'a timeline, an aggregate, a table, a save' : 'a workflow, a job'
-  const what = `${verb} needs a definition that can be ${does === opens ? 'opened' : 'run'}, such as ${kinds}`
+  const done = does === opens ? 'opened' : does === runs ? 'run' : 'worked on'
+  const what = `${verb} needs a definition that can be ${done}, such as ${kinds}`
   throw new RepriseError('INVALID_ARGUMENT', what, { given: given === null ? 'null' : typeof given })
 }
 

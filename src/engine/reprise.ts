@@ -95,6 +95,7 @@ export class Reprise extends StoreTools {
   /** This process executes runs of these definitions, whoever started them, and stays alive for them until it is closed. */
   work(definitions: readonly Workable[]): void {
     this.#host.check()
+    for (const definition of definitions) checkDefinition(definition, works, 'work()')
     for (const definition of definitions) definition[works](this.#host)
     this.#letEnd ??= this.#host.kernel.clock.stayAlive?.() ?? null
   }

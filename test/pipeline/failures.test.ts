@@ -170,6 +170,24 @@ onEveryStore('wishes from another process', (world) => {
   })
 })
 
+onEveryStore('a pipeline that is done', (world) => {
+  it('takes no letters back, and is not something to work on', async () => {
+    const rp = await (await world()).engine()
+    await declareKinds(rp)
+    const done = pipeline('over', (p) => {
+      p.from('numbers', values([1]))
+        .map((): number => {
+          throw new TypeError('never')
+        })
+        .to('out', collect<number>())
+    })
+    await rp.run(done, {}).result()
+    const head = (await rp.head('pipeline/over'))!
+    await expect(act(rp, head, 'redrive', {})).rejects.toMatchObject({ code: 'CONFLICT' })
+    expect(() => rp.work([done as never])).toThrow(/work\(\) needs a definition that can be worked on/)
+  })
+})
+
 onEveryStore('an owner', (world) => {
   it('A6.3: that was displaced is fenced, and nothing that it has becomes visible', async () => {
     const w = await world()

@@ -36,6 +36,10 @@ const actions: Actions = {
     if (missing.length > 0 && redriven.length === 0) {
       throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')} in ${head.timeline}`, { missing })
     }
+    if (head.status === 'done') {
+      const what = `${head.timeline} is done, and is not run again: start it from an older checkpoint, with { from }`
+      throw new RepriseError('CONFLICT', what, { timeline: head.timeline })
+    }
     await ask(target, redriveKind, { ids: redriven.map(Number) })
     const when = head.owner && head.isOwnerAlive ? '' : ' when it is run again'
     return { said: `${redriven.length} will be tried again${when}`, facts: { redriven, missing } }

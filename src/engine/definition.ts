@@ -97,11 +97,7 @@ export interface StateAt<State> {
 }
 
 /** What TypeScript tells, for those who do without it. */
-export function checkDefinition(
-  given: unknown,
-  does: typeof opens | typeof runs | typeof works,
-  verb: string,
-): void {
+export function checkDefinition(given: unknown, does: typeof opens | typeof runs | typeof works, verb: string): void {
   if (typeof given === 'object' && given !== null && typeof Reflect.get(given, does) === 'function') return
   const kinds = does === opens ? 'a timeline, an aggregate, a table, a save' : 'a workflow, a job'
   const done = does === opens ? 'opened' : does === runs ? 'run' : 'worked on'

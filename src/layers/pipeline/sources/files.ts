@@ -2,6 +2,7 @@
 // always stands between two records. A file that became shorter than its position is an error, never a silent new beginning.
 
 import { type FileHandle, open } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
@@ -189,7 +190,8 @@ class FileReader implements SourceReader<string> {
     if (this.#isAtEnd) return []
     await this.#checkSize()
     if (this.#followMs !== null) {
-      await pause(this.#followMs, this.#signal)
+      // Aborted, it ends at once: whoever reads looks at the signal next.
+      await sleep(this.#followMs, undefined, { signal: this.#signal }).catch(() => undefined)
       return []
     }
     this.#isAtEnd = true
@@ -202,16 +204,4 @@ class FileReader implements SourceReader<string> {
     const what = `${this.#path} has ${size} bytes, fewer than the ${this.#at} that were read: it was cut short or replaced`
     throw new RepriseError('POSITION_GONE', what, { path: this.#path, size, position: this.#at })
   }
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', done)
-      resolve()
-    }
-    const timer = setTimeout(done, ms)
-    signal.addEventListener('abort', done, { once: true })
-  })
 }

@@ -1,6 +1,7 @@
 // Checkpoints by policy, retention, garbage collection beside writers, and the catalog.
 
 import { expect, it } from 'vitest'
+import { forwardStore } from '../../src/core/forward.ts'
 import { timeline } from '../../src/index.ts'
 import { added, counter, frugal, shelf } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'
@@ -154,5 +155,37 @@ onEveryStore('checkpoints', (world) => {
     expect(report.results.every(({ ok, note }) => ok && note === 'equal to full replay')).toBe(true)
     const catalog = await rp.checkpoints('shelf/x')
     expect(catalog.every(({ drilledAt, drill }) => drilledAt !== null && drill?.startsWith('ok'))).toBe(true)
+  })
+
+  it('G11: a checkpoint that retention takes away during a drill neither fails it nor is marked', async () => {
+    const w = await world()
+    const store = await w.store()
+    // Whoever reads a head is listed every checkpoint once; after that the oldest is gone.
+    let isFresh = false
+    const taking = forwardStore(store, {
+      head: (timelines) => {
+        isFresh = true
+        return store.head(timelines)
+      },
+      timelines: (query) => {
+        isFresh = true
+        return store.timelines(query)
+      },
+      checkpoints: async (id) => {
+        const all = await store.checkpoints(id)
+        const listed = isFresh ? all : all.slice(0, -1)
+        isFresh = false
+        return listed
+      },
+    })
+    const rp = await w.engine({ ports: { store: taking } })
+    const s = await rp.open(shelf, 'x')
+    for (const key of ['a', 'b', 'c']) {
+      await s.append({ type: 'set', key, value: 1 })
+      await s.checkpoint()
+    }
+    const { ok, results } = await rp.drill()
+    expect({ ok, seqs: results.map(({ seq }) => seq) }).toEqual({ ok: true, seqs: [3, 2] })
+    expect((await rp.checkpoints('shelf/x')).filter(({ invalid }) => invalid !== null)).toEqual([])
   })
 })

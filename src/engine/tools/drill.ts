@@ -23,7 +23,7 @@ import {
 import type { RecoveryReport } from '../recovery/report.ts'
 import { verifyChunks } from '../recovery/restore.ts'
 import type { TimelineState } from '../state.ts'
-import { headsOf } from './verify.ts'
+import { headsOf, isInCatalog } from './verify.ts'
 
 export interface DrillOptions {
   readonly timelines?: readonly string[]
@@ -126,6 +126,8 @@ async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: 
     reference && !(reference instanceof RepriseError) ? { digest: reference.digest, of: 'full replay' } : null
   for (const record of records) {
     const one = await drillCheckpoint(kernel, head, fold, record, other)
+    // Retention may take it away meanwhile: what is gone can neither pass nor fail.
+    if (!one.result.ok && !(await isInCatalog(kernel, record, head))) continue
     // Where history does not reach the origin, checkpoints are compared with each other; saves are each their own truth.
     if (one.result.ok && fold.authority !== 'state' && record.foldVersion === fold.version) {
       other ??= { digest: one.result.stateDigest!, of: `checkpoint ${record.id}` }

@@ -388,7 +388,7 @@ function watching(
   }
 }
 
-async function isInCatalog(kernel: Kernel, record: ManifestRecord, head: Head): Promise<boolean> {
+export async function isInCatalog(kernel: Kernel, record: ManifestRecord, head: Head): Promise<boolean> {
   return (await kernel.store.checkpoints(head.timeline)).some((each) => each.id === record.id)
 }
 

@@ -28,7 +28,8 @@ export interface SourceReader<T> {
   close(): Promise<void>
 }
 
-export interface SourceContext {
+/** Who asks for the partitions of a source: a task, before it is known which of them it reads. */
+export interface PartitionsContext {
   readonly engine: Engine
   readonly pipeline: string
   readonly name: string
@@ -36,9 +37,22 @@ export interface SourceContext {
   readonly signal: AbortSignal
 }
 
+export interface SourceContext extends PartitionsContext {
+  /**
+   * The only partitions that this reader may read and name, where several tasks share the source. Null: all of them, and
+   * those that appear while it runs.
+   */
+  readonly partitions: readonly string[] | null
+}
+
 export interface Source<T> {
   /** What a record that was read means. One on which it throws is a dead letter, and the others go on. */
   readonly decode?: (value: never) => T
+  /**
+   * The partitions that exist now; asked again while tasks run, so that those that appear are found. A source that has it
+   * heeds `context.partitions`, and several processes share it. Left out: one task reads all of it.
+   */
+  partitions?(context: PartitionsContext): Promise<readonly string[]>
   /** Opens it behind these positions; null: where its options say that a first run begins. */
   open(from: Positions | null, context: SourceContext): Promise<SourceReader<T>>
 }

@@ -220,7 +220,13 @@ export class PipelineRun {
       for (const { name, source } of this.#graph.sources) {
         const stored = isKnown(name) ? candidate?.state.sources[storedAs(name)] : undefined
         if (stored) positions.set(name, new Map(stored))
-        const context = { engine: this.#engine, pipeline: this.timeline, name, signal: this.#abort.signal }
+        const context = {
+          engine: this.#engine,
+          pipeline: this.timeline,
+          name,
+          signal: this.#abort.signal,
+          partitions: null,
+        }
         readers.set(name, await source.open(positions.get(name) ?? null, context))
       }
       flow.start(readers, positions)

@@ -22,7 +22,10 @@ export function generated<T>(make: (n: number, partition: number) => T, options:
     throw new RepriseError('INVALID_ARGUMENT', `partitions must be at least 1 (got ${String(partitions)})`)
   }
   const names = Array.from({ length: partitions }, (_, i) => (partitions === 1 ? '' : String(i)))
-  return { open: async (from) => new GeneratedReader<T>(make, count, names, from) }
+  return {
+    partitions: async () => names,
+    open: async (from, context) => new GeneratedReader<T>(make, count, names, context.partitions ?? names, from),
+  }
 }
 
 /**
@@ -42,19 +45,23 @@ class GeneratedReader<T> implements SourceReader<T> {
   readonly #make: (n: number, partition: number) => T
   readonly #count: number
   readonly #names: readonly string[]
+  /** The number of each partition among all there are. */
+  readonly #numbers: readonly number[]
   readonly #next: number[]
   #turn = 0
 
   constructor(
     make: (n: number, partition: number) => T,
     count: number,
-    names: readonly string[],
+    all: readonly string[],
+    own: readonly string[],
     from: Positions | null,
   ) {
     this.#make = make
     this.#count = count
-    this.#names = names
-    this.#next = names.map((name) => positionOf(from?.get(name)))
+    this.#names = all.filter((name) => own.includes(name))
+    this.#numbers = this.#names.map((name) => all.indexOf(name))
+    this.#next = this.#names.map((name) => positionOf(from?.get(name)))
   }
 
   partitions(): readonly string[] {
@@ -68,7 +75,8 @@ class GeneratedReader<T> implements SourceReader<T> {
       const size = Math.min(max, this.#count - first)
       if (size <= 0) continue
       const made = new Array<T>(size)
-      for (let i = 0; i < size; i++) made[i] = this.#make(first + i, partition)
+      const number = this.#numbers[partition]!
+      for (let i = 0; i < size; i++) made[i] = this.#make(first + i, number)
       this.#next[partition] = first + size
       return { partition: this.#names[partition]!, values: made, position: first + size }
     }

@@ -15,6 +15,10 @@ export interface ServerLimits {
   readonly streams: number
   /** How long a request may take, in milliseconds; verify, drill and collect have ten times as long. */
   readonly requestMs: number
+  /** How long a client waits for a store whose commits fail, in milliseconds; then it is told OUTCOME_UNKNOWN. */
+  readonly storeMs: number
+  /** How long `close` waits for what is at work, in milliseconds. */
+  readonly closeMs: number
   /** Entries or timelines on one page. */
   readonly pageItems: number
   /** Longest lease that a sidecar may ask for, in milliseconds. */
@@ -33,6 +37,8 @@ export const defaultServerLimits: ServerLimits = {
   concurrency: 128,
   streams: 1000,
   requestMs: 30_000,
+  storeMs: 3000,
+  closeMs: 5000,
   pageItems: 1000,
   leaseMs: 10 * 60_000,
   openTimelines: 1000,

@@ -11,7 +11,7 @@ export interface ListenOptions {
   readonly host?: string
   /** 0: any that is free. */
   readonly port: number
-  readonly limits: Pick<ServerLimits, 'headerBytes' | 'requestMs'>
+  readonly limits: Pick<ServerLimits, 'headerBytes' | 'requestMs' | 'closeMs'>
 }
 
 export interface Listening {
@@ -53,9 +53,14 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
     url: `http://${shown}:${actual}`,
     close: () =>
       new Promise<void>((resolve) => {
-        node.close(() => resolve())
-        if ('closeAllConnections' in node) setTimeout(() => node.closeAllConnections(), 1000).unref()
-        if ('closeIdleConnections' in node) node.closeIdleConnections()
+        // A connection is idle only after its answer: those that were not are looked at again.
+        const idle = setInterval(() => 'closeIdleConnections' in node && node.closeIdleConnections(), 20)
+        const all = setTimeout(() => 'closeAllConnections' in node && node.closeAllConnections(), limits.closeMs)
+        node.close(() => {
+          clearInterval(idle)
+          clearTimeout(all)
+          resolve()
+        })
       }),
   }
 }

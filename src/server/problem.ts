@@ -38,6 +38,7 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   STORE_UNREACHABLE: 503,
   STORE_BUSY: 503,
   STORE_IO: 503,
+  STORE_MOVED: 503,
   STORE_FULL: 507,
   OUTCOME_UNKNOWN: 503,
   CALLS_SUSPENDED: 503,

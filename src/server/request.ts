@@ -96,10 +96,26 @@ export async function bodyOf(route: Route, request: Request, limits: ServerLimit
 }
 
 function parse(raw: Uint8Array): unknown {
+  let text: string
+  let value: unknown
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(raw))
+    text = new TextDecoder('utf-8', { fatal: true }).decode(raw)
+    value = JSON.parse(text)
   } catch {
     throw refuse('the body is not JSON')
+  }
+  checkNumbers(text)
+  return value
+}
+
+/** A number that would be stored as another one is refused: 64-bit ids of other languages lose their last digits. */
+function checkNumbers(text: string): void {
+  if (!/\d{16}|\d[eE]\+?\d{3}/.test(text)) return
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g)) {
+    if (token.startsWith('"')) continue
+    const number = Number(token)
+    const isKept = /^-?\d+$/.test(token) ? Number.isSafeInteger(number) : Number.isFinite(number)
+    if (!isKept) throw refuse(`the number ${token.slice(0, 40)} cannot be kept exactly: send it as text`)
   }
 }
 

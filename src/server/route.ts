@@ -37,6 +37,8 @@ export interface Route {
   readonly answerType?: string
   /** It may take ten times as long. */
   readonly isLong?: true
+  /** It is answered however many requests are at work. */
+  readonly isProbe?: true
   /** It stays open: it has a bound of its own, and no time. */
   readonly isStream?: true
   /**

@@ -15,6 +15,7 @@ import { checkSize, Doors, secured } from './guard.ts'
 import { defaultServerLimits, type ServerLimits } from './limits.ts'
 import { Metrics } from './metrics.ts'
 import { documentOf } from './openapi.ts'
+import { Places } from './places.ts'
 import { problemOf, problemResponse } from './problem.ts'
 import { reached } from './reach.ts'
 import { bodyOf, keyOf, matchPath, queryOf } from './request.ts'
@@ -42,7 +43,10 @@ export interface Server {
   (request: Request): Promise<Response>
   /** A path that lets one browser in, once, within ten minutes, as the token of this name. */
   link(name: string): string
-  /** Lets go of what clients had open. The engine stays open: it is its owner's. */
+  /**
+   * Takes nothing new, ends the streams, waits for what is at work (at most `closeMs`), and lets go of what clients had open. The
+   * engine stays open: it is its owner's.
+   */
   close(): Promise<void>
 }
 
@@ -93,6 +97,9 @@ interface Caller {
 /** Before anybody is known: for routes that anybody may ask. */
 const nobody: Principal = { name: 'nobody', role: 'read', scopes: [] }
 
+/** The answer is the one that was given the first time. */
+const again = { 'idempotency-replayed': 'true' }
+
 class RunningServer {
   readonly #engine: Reprise
   readonly #parts: ServerParts
@@ -100,9 +107,8 @@ class RunningServer {
   readonly #authorize: ServeOptions['authorize'] | null
   readonly #answers: Answers
   readonly #app: Hono
+  readonly #places: Places
   #known: Promise<void> | null = null
-  #busy = 0
-  #streams = 0
 
   constructor(engine: Reprise, parts: ServerParts, doors: Doors, authorize: ServeOptions['authorize'] | null) {
     this.#engine = engine
@@ -110,6 +116,7 @@ class RunningServer {
     this.#doors = doors
     this.#authorize = authorize
     this.#answers = new Answers(engine, parts.limits.answersMs)
+    this.#places = new Places(parts.limits, hostOf(engine).kernel.clock, engine.events)
     this.#app = this.#router()
   }
 
@@ -133,6 +140,7 @@ class RunningServer {
   }
 
   async close(): Promise<void> {
+    await this.#places.close()
     this.#parts.metrics.close()
     await this.#parts.sidecars.close()
   }
@@ -195,34 +203,8 @@ class RunningServer {
     if (route.isWhole && principal.scopes !== null) {
       throw new RepriseError('FORBIDDEN', `${route.id} needs a token that reaches the whole store`, {})
     }
-    return await (route.isStream ? this.#stream(route, request, principal) : this.#bounded(route, request, principal))
-  }
-
-  /** A place is given back when the work is over, also if the client was told earlier that it takes too long. */
-  async #bounded(route: Route, request: Request, principal: Principal): Promise<Response> {
-    const { limits } = this.#parts
-    if (this.#busy >= limits.concurrency) {
-      throw new RepriseError('OVERLOADED', `${limits.concurrency} requests are at work already`, {})
-    }
-    this.#busy += 1
-    const work = this.#work(route, request, principal).finally(() => {
-      this.#busy -= 1
-    })
-    const allowedMs = limits.requestMs * (route.isLong ? 10 : 1)
-    let timer: NodeJS.Timeout | undefined
-    const late = new Promise<never>((_, reject) => {
-      const error = new RepriseError(
-        'TIMEOUT',
-        `${route.id} took longer than ${allowedMs} ms; it may still be done`,
-        {},
-      )
-      timer = setTimeout(() => reject(error), allowedMs)
-    })
-    try {
-      return await Promise.race([work, late])
-    } finally {
-      clearTimeout(timer)
-    }
+    if (route.isStream) return await this.#stream(route, request, principal)
+    return await this.#places.work(route, () => this.#work(route, request, principal))
   }
 
   async #work(route: Route, request: Request, principal: Principal): Promise<Response> {
@@ -233,33 +215,31 @@ class RunningServer {
       const { pathname, search } = new URL(request.url)
       const what = `${request.method} ${pathname}${search}\n${Buffer.from(raw).toString('base64')}`
       const { json, isAgain } = await this.#answers.once({ principal: principal.name, key: call.key, what }, act)
-      return jsonResponse(json, status, isAgain ? { 'idempotency-replayed': 'true' } : {})
+      return jsonResponse(json, status, isAgain ? again : {})
     }
     const answer = await act()
     if (answer instanceof Response) return answer
     if (route.answerType !== undefined) {
       return new Response(String(answer), { status, headers: { 'content-type': route.answerType } })
     }
-    return jsonResponse(JSON.stringify(answer ?? null, plain), status)
+    const isAgain = call.key !== undefined && (answer as { isDuplicate?: unknown } | null)?.isDuplicate === true
+    return jsonResponse(JSON.stringify(answer ?? null, plain), status, isAgain ? again : {})
   }
 
   async #stream(route: Route, request: Request, principal: Principal): Promise<Response> {
-    const { limits, metrics } = this.#parts
-    if (this.#streams >= limits.streams) {
-      throw new RepriseError('OVERLOADED', `${limits.streams} clients follow the feed already`, {})
-    }
-    this.#streams += 1
-    metrics.set('reprise_http_streams', this.#streams)
-    let isOver = false
+    const { metrics } = this.#parts
+    const end = new AbortController()
+    const leave = this.#places.stream(() => end.abort())
+    const told = () => metrics.set('reprise_http_streams', this.#places.streams)
     const over = () => {
-      if (isOver) return
-      isOver = true
-      this.#streams -= 1
-      metrics.set('reprise_http_streams', this.#streams)
+      leave()
+      told()
     }
+    told()
     try {
       const { call } = await this.#prepare(route, request, principal)
-      const response = (await route.call(call)) as Response
+      const signal = AbortSignal.any([call.signal, end.signal])
+      const response = (await route.call({ ...call, signal })) as Response
       return new Response(watched(response.body!, over), response)
     } catch (error) {
       over()

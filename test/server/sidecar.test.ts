@@ -92,7 +92,8 @@ onEveryStore(
         key: 'p1',
       })
       expect(put.value.coordinate).toMatchObject({ seq: 3, digest: history.coordinate.digest })
-      const again = await there.ask(`${notes}/checkpoint?seq=3`, { method: 'PUT', body: { total: 3 }, key: 'p1' })
+      const state = { total: 3, list: [1, null, 'x'] }
+      const again = await there.ask(`${notes}/checkpoint?seq=3`, { method: 'PUT', body: state, key: 'p1' })
       expect(again.value.id).toBe(put.value.id)
       await there.ask(`${notes}/entries`, { body: entries('d'), key: 'k2' })
       const bytes = new Uint8Array([0, 255, 1, 2])

@@ -50,8 +50,7 @@ const serve: Command = async ({ options, output }) => {
     output.result(shown, () => output.line(`serving ${shown.store} at ${link ?? listening.url}`))
     if (link !== null && flag(options, 'open')) openBrowser(link)
     await interruption.asked
-    await listening.close()
-    await handler.close()
+    await Promise.all([listening.close(), handler.close()])
     interruption.off()
     return exit.ok
   } finally {

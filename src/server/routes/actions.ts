@@ -315,6 +315,7 @@ export const actionRoutes: readonly Route[] = [
     role: 'operate',
     body: shapes.object({ bad: { ...shapes.text, minLength: 1, description: 'what is wrong with it' }, by: shapes.by }),
     answer: shapes.answer({ timeline: shapes.text, checkpoint: shapes.text }),
+    once: 'answer',
     async call(call) {
       const { timeline } = await call.head()
       const checkpoint = call.params.checkpoint!

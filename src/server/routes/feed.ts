@@ -86,13 +86,21 @@ async function follow(call: Call): Promise<Response> {
     pageRuns: 500,
     pollMs: 250,
   })
-  return new Response(events(stream, start, isNobody), {
+  return new Response(events(stream, start, isNobody ? ended(signal) : null), {
     headers: { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' },
   })
 }
 
+/** For whom there is nothing to wait for but the end. */
+function ended(signal: AbortSignal): Promise<null> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve(null)
+    else signal.addEventListener('abort', () => resolve(null), { once: true })
+  })
+}
+
 /** Pulled: a client that reads slowly is given slowly, and nothing piles up. */
-function events(stream: FeedStream, start: string, isNobody: boolean): ReadableStream<Uint8Array> {
+function events(stream: FeedStream, start: string, instead: Promise<null> | null): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder()
   let pending: Promise<FeedEntries | null> | null = null
   let isFirst = true
@@ -105,7 +113,7 @@ function events(stream: FeedStream, start: string, isNobody: boolean): ReadableS
           encoder.encode(`retry: 1000\n${start === '' ? ': start\n\n' : event('position', start, {})}`),
         )
       }
-      pending ??= isNobody ? new Promise(() => undefined) : stream.next()
+      pending ??= instead ?? stream.next()
       let timer: NodeJS.Timeout | undefined
       const silence = new Promise<'silence'>((resolve) => {
         timer = setTimeout(() => resolve('silence'), heartbeatMs)

@@ -95,6 +95,7 @@ export const sidecarRoutes: readonly Route[] = [
     role: 'write',
     body: shapes.object({ epoch, ttlMs }, ['epoch']),
     answer: lease,
+    once: 'engine',
     call({ server, principal, params, body }) {
       const asked = body as { epoch: number; ttlMs?: number }
       return server.sidecars.renew(reachedId(principal, params.timeline!), asked.epoch, asked.ttlMs)
@@ -133,7 +134,12 @@ export const sidecarRoutes: readonly Route[] = [
       epoch: epochInQuery,
       keep: { type: 'integer', minimum: 1, maximum: 100, default: 3, description: 'how many of them stay' },
     },
-    answer: shapes.answer({ id: shapes.text, coordinate: shapes.coordinate, bytes: shapes.count }),
+    answer: shapes.answer({
+      id: shapes.text,
+      coordinate: shapes.coordinate,
+      bytes: shapes.count,
+      isDuplicate: { type: 'boolean' },
+    }),
     once: 'engine',
     call: put,
   },

@@ -1,6 +1,6 @@
 // One append as a client asks for it: checked, and made into entries with one dedupe key. Asked again with the same key, also
-// with an expected sequence that has passed since, it gives the same answer. Other entries under a key that was used are
-// refused, as far as history still has what was written.
+// with an expected sequence that has passed since, it gives the same answer. Other entries under a key that was used, more or
+// fewer included, are refused, as far as history still has what was written.
 
 import { isDeepStrictEqual } from 'node:util'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -27,8 +27,16 @@ export interface Appended {
   readonly isDuplicate: boolean
 }
 
-/** The first entry has the key, the others belong to it. */
+/**
+ * The first entry has the key, the others belong to it. The last of several says with a key of its own that they end there:
+ * what comes behind it in history was not asked for with them. No header can have this key, for it has a space.
+ */
 export function entriesOf({ entries, key }: AppendRequest): NewEntry[] {
+  const last = entries.length - 1
+  const keysAt = (i: number) => {
+    if (i === 0) return { key }
+    return i === last ? { key: endKey(key!), partOf: key } : { partOf: key }
+  }
   return entries.map(({ type, data = {} }, i) => {
     if (type.startsWith(systemPrefix)) {
       throw new RepriseError('INVALID_ARGUMENT', `types that start with ${systemPrefix} belong to the engine`, { type })
@@ -36,7 +44,7 @@ export function entriesOf({ entries, key }: AppendRequest): NewEntry[] {
     if (Object.hasOwn(data, 'type')) {
       throw new RepriseError('INVALID_ARGUMENT', 'the data of an entry has no `type` of its own', { type })
     }
-    return { type, data, ...(key !== undefined && (i === 0 ? { key } : { partOf: key })) }
+    return { type, data, ...(key !== undefined && keysAt(i)) }
   })
 }
 
@@ -52,7 +60,9 @@ export async function appendOnce(
   const again = async (): Promise<Appended | null> => {
     const first = key === undefined ? undefined : open().seqOfKey(key)
     if (first === undefined) return null
-    if (!(await hasEntries(engine, id, first, entries))) {
+    const end = open().seqOfKey(endKey(key!))
+    const isWhole = end === undefined || end === first + entries.length - 1
+    if (!isWhole || !(await hasEntries(engine, id, first, entries, end !== undefined))) {
       throw new RepriseError('KEY_REUSED', 'this Idempotency-Key was used for other entries', { timeline: id, first })
     }
     return { first, seq: first + entries.length - 1, isDuplicate: true }
@@ -74,18 +84,34 @@ function toAppended({ first, count, isDuplicate }: Written): Appended {
   return { first, seq: first + count - 1, isDuplicate }
 }
 
-/** Whether history has these entries from there on. What was trimmed away cannot be compared, and is taken for the same. */
-async function hasEntries(engine: Reprise, id: TimelineId, first: number, entries: AppendRequest['entries']) {
+/**
+ * Whether history has these entries from there on. What was trimmed away cannot be compared, and is taken for the same.
+ * Entries that were written in TypeScript say not where they end: those that came together have one time, and one key.
+ */
+async function hasEntries(
+  engine: Reprise,
+  id: TimelineId,
+  first: number,
+  entries: AppendRequest['entries'],
+  hasEnd: boolean,
+): Promise<boolean> {
   const head = await engine.head(id)
   if (!head || head.floor >= first) return true
   let at = 0
-  for await (const { type, data } of entriesAfter(engine, head, first - 1)) {
+  let time = 0
+  for await (const entry of entriesAfter(engine, head, first - 1)) {
     const asked = entries[at]!
-    if (type !== asked.type || !isDeepStrictEqual(json(data), json(asked.data ?? {}))) return false
+    if (entry.type !== asked.type || !isDeepStrictEqual(json(entry.data), json(asked.data ?? {}))) return false
+    if (at === 0) time = entry.time
+    else if (!hasEnd && (entry.time !== time || entry.key !== undefined)) return false
     at += 1
     if (at === entries.length) return true
   }
   return false
+}
+
+function endKey(key: string): string {
+  return `${key} end`
 }
 
 function json(value: unknown): unknown {

@@ -1,6 +1,7 @@
 // Checkpoints of programs in other languages: what a program captured, put with the sequence that it reflects and given back
 // with it. The dedupe keys up to there go along, so that opening the timeline again reads only what came after.
 
+import { isDeepStrictEqual } from 'node:util'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
@@ -31,6 +32,8 @@ export interface PutCheckpoint {
   readonly id: string
   readonly coordinate: Coordinate
   readonly bytes: number
+  /** It was put before, under the same key. */
+  readonly isDuplicate: boolean
 }
 
 export async function putCheckpoint(
@@ -44,7 +47,7 @@ export async function putCheckpoint(
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
   }
   const known = await find(engine, timeline, request.id)
-  if (known) return known
+  if (known) return await repeated(engine, timeline, put, request, known)
   for (let attempt = 1; ; attempt++) {
     try {
       const made = await publish(engine, timeline, put, request)
@@ -55,6 +58,26 @@ export async function putCheckpoint(
       if (!isReprise(error, 'FENCED') || request.epoch !== undefined || attempt >= attemptsMax) throw error
     }
   }
+}
+
+/** KEY_REUSED: under this key something else was put. */
+async function repeated(
+  engine: Reprise,
+  timeline: TimelineId,
+  put: Put,
+  { seq }: PutRequest,
+  known: PutCheckpoint,
+): Promise<PutCheckpoint> {
+  const { id, coordinate } = known
+  const found = await getCheckpoint(engine, timeline, coordinate.seq).catch(() => null)
+  // Another of the same sequence may be the newest one, or this one is damaged: then the sequence has to do.
+  const isSame = coordinate.seq === seq && (found?.id !== id || isDeepStrictEqual(plainPut(found.put), plainPut(put)))
+  if (isSame) return known
+  throw new RepriseError('KEY_REUSED', 'this Idempotency-Key was used for another checkpoint', { timeline })
+}
+
+function plainPut(put: Put): unknown {
+  return put.kind === 'bytes' ? { ...put, bytes: Buffer.from(put.bytes).toString('base64') } : put
 }
 
 async function publish(
@@ -83,7 +106,7 @@ async function publish(
     pin: false,
     ...(id !== undefined && { id }),
   })
-  return made
+  return { ...made, isDuplicate: false }
 }
 
 export interface GotCheckpoint {
@@ -110,7 +133,7 @@ export async function getCheckpoint(engine: Reprise, timeline: TimelineId, seq?:
 async function find(engine: Reprise, timeline: TimelineId, id: string | undefined): Promise<PutCheckpoint | null> {
   if (id === undefined) return null
   const record = (await hostOf(engine).kernel.store.checkpoints(timeline)).find((each) => each.id === id)
-  return record ? { id, coordinate: coordinateOf(timeline, record), bytes: record.totalBytes } : null
+  return record ? { id, coordinate: coordinateOf(timeline, record), bytes: record.totalBytes, isDuplicate: true } : null
 }
 
 function coordinateOf(timeline: string, { seq, epoch, digest }: ManifestRecord): Coordinate {

@@ -9,11 +9,13 @@ import { RepriseError } from '../../core/errors.ts'
 export class InPlace {
   readonly #file: string
   readonly #main: Stats | undefined
+  readonly #hasLog: boolean
   #log: Stats | undefined
 
-  /** To be made when the file is open: from here on neither of the two may change. */
-  constructor(file: string) {
+  /** To be made when the file is open: from here on neither of the two may change. `hasLog`: the log is looked at as well. */
+  constructor(file: string, hasLog = true) {
     this.#file = file
+    this.#hasLog = hasLog
     this.#main = look(file)
     this.#log = look(`${file}-wal`)
   }
@@ -22,7 +24,7 @@ export class InPlace {
   check(): void {
     const log = look(`${this.#file}-wal`)
     this.#log ??= log
-    if (isSame(this.#main, look(this.#file)) && isSame(this.#log, log)) return
+    if (isSame(this.#main, look(this.#file)) && (!this.#hasLog || isSame(this.#log, log))) return
     throw new RepriseError('STORE_MOVED', `${this.#file}, or the log beside it, is no longer the file that is open`, {
       file: this.#file,
     })

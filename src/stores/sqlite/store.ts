@@ -39,6 +39,7 @@ import { listCursors } from './cursors.ts'
 import { type Driver, loadDriver } from './driver.ts'
 import { readFeed } from './feed.ts'
 import { toHead } from './heads.ts'
+import { InPlace } from './in-place.ts'
 import { inspect } from './inspect.ts'
 import { findTimelines } from './list.ts'
 import { Listeners } from './listeners.ts'
@@ -99,6 +100,7 @@ class SqliteStore implements Store {
   readonly #clock: () => number
   readonly #busyMs: number
   readonly #opened: OpenedFile
+  readonly #inPlace: InPlace
   readonly #ack: AckMark | null
   readonly #reader: Reader
   readonly #writer: Writer | null
@@ -113,6 +115,8 @@ class SqliteStore implements Store {
     this.#clock = options.clock
     this.#busyMs = options.busyMs
     this.#opened = opened
+    // A reader has no say in when the log beside the file comes and goes.
+    this.#inPlace = writer?.inPlace ?? new InPlace(file, false)
     this.#isForReading = options.isReadOnly
     this.#inspectEnd = () => inspectEnd(driver, file, options.hash)
     this.#ack = options.isStrict ? new AckMark(file) : null
@@ -248,7 +252,9 @@ class SqliteStore implements Store {
     return [...faults, ...(await inspect((work) => this.#read(work)))]
   }
 
+  /** STORE_MOVED: where it says that it lies, there is another file, or none. */
   async facts(): Promise<StoreFacts> {
+    this.#inPlace.check()
     const durability = await this.#read(() => this.#reader.durability())
     return {
       kind: 'sqlite',

@@ -1,0 +1,135 @@
+// How many requests are at work and how long each may take. A place is given back when the work is over, also if its client was
+// told earlier that it takes too long. A store that does not answer is told to whoever waits for it, long before their time is up.
+
+import { RepriseError } from '../core/errors.ts'
+import type { Clock } from '../core/ports.ts'
+import type { Events } from '../engine/events.ts'
+import type { ServerLimits } from './limits.ts'
+import type { Route } from './route.ts'
+
+/** A commit that failed was tried again within this time, or it got through without anybody saying so. */
+const troubleMs = 15_000
+
+interface Waiting {
+  readonly since: number
+  readonly id: string
+  give(error: RepriseError): void
+}
+
+export class Places {
+  readonly #limits: ServerLimits
+  readonly #clock: Clock
+  readonly #offs: (() => void)[]
+  readonly #waiting = new Set<Waiting>()
+  readonly #ends = new Set<() => void>()
+  /** By the monotonic clock: since when commits fail, and when one last did. */
+  #trouble: { readonly since: number; last: number } | null = null
+  #cancelLook: (() => void) | null = null
+  #onIdle: (() => void) | null = null
+  #busy = 0
+  #isClosing = false
+
+  constructor(limits: ServerLimits, clock: Clock, events: Events) {
+    this.#limits = limits
+    this.#clock = clock
+    this.#offs = [
+      events.on('committed', () => {
+        this.#trouble = null
+      }),
+      events.on('store-retry', () => this.#failed()),
+    ]
+  }
+
+  /** Takes a place for the time of the work; its answer, or the reason why nobody waits for it any longer. */
+  async work<T>(route: Route, act: () => Promise<T>): Promise<T> {
+    if (this.#isClosing && !route.isProbe) throw closing()
+    if (route.isProbe) return await act()
+    const { concurrency, requestMs } = this.#limits
+    if (this.#busy >= concurrency) throw new RepriseError('OVERLOADED', `${concurrency} requests are at work already`)
+    this.#busy += 1
+    const work = act().finally(() => {
+      this.#busy -= 1
+      if (this.#busy === 0) this.#onIdle?.()
+    })
+    return await this.#inTime(route, work, requestMs * (route.isLong ? 10 : 1))
+  }
+
+  /** Takes a place for as long as a stream is open. `end` is called when the server closes; the result gives the place back. */
+  stream(end: () => void): () => void {
+    if (this.#isClosing) throw closing()
+    const { streams } = this.#limits
+    if (this.#ends.size >= streams) throw new RepriseError('OVERLOADED', `${streams} clients follow the feed already`)
+    const held = () => end()
+    this.#ends.add(held)
+    return () => this.#ends.delete(held)
+  }
+
+  get streams(): number {
+    return this.#ends.size
+  }
+
+  get isClosing(): boolean {
+    return this.#isClosing
+  }
+
+  /** Takes nothing new, ends the streams, and waits for what is at work, as long as a request may take. */
+  async close(): Promise<void> {
+    this.#isClosing = true
+    for (const end of [...this.#ends]) end()
+    if (this.#busy > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onIdle = resolve
+        this.#clock.after(this.#limits.closeMs, resolve, true)
+      })
+    }
+    this.#cancelLook?.()
+    for (const off of this.#offs) off()
+  }
+
+  async #inTime<T>(route: Route, work: Promise<T>, allowedMs: number): Promise<T> {
+    let waiting: Waiting | undefined
+    let cancel: (() => void) | undefined
+    const late = new Promise<never>((_, reject) => {
+      waiting = { since: this.#clock.elapsed(), id: route.id, give: reject }
+      this.#waiting.add(waiting)
+      const what = `${route.id} took longer than ${allowedMs} ms; it may still be done`
+      cancel = this.#clock.after(allowedMs, () => reject(new RepriseError('TIMEOUT', what)))
+    })
+    try {
+      return await Promise.race([work, late])
+    } finally {
+      cancel?.()
+      this.#waiting.delete(waiting!)
+      // Nobody waits for it any longer, whatever becomes of it.
+      work.catch(() => undefined)
+    }
+  }
+
+  #failed(): void {
+    const now = this.#clock.elapsed()
+    if (this.#trouble) this.#trouble.last = now
+    else this.#trouble = { since: now, last: now }
+    this.#cancelLook ??= this.#clock.after(this.#limits.storeMs, () => this.#look())
+  }
+
+  /** Whoever has waited for a store in trouble for long enough is told. */
+  #look(): void {
+    this.#cancelLook = null
+    const now = this.#clock.elapsed()
+    if (!this.#trouble || now - this.#trouble.last > troubleMs) {
+      this.#trouble = null
+      return
+    }
+    const { storeMs } = this.#limits
+    for (const { since, id, give } of [...this.#waiting]) {
+      if (now - Math.max(since, this.#trouble.since) < storeMs) continue
+      const what = `the store does not answer; ${id} may still be done: ask again under the same Idempotency-Key`
+      give(new RepriseError('OUTCOME_UNKNOWN', what))
+    }
+    this.#cancelLook = this.#clock.after(Math.min(storeMs, 500), () => this.#look())
+  }
+}
+
+function closing(): RepriseError {
+  return new RepriseError('CLOSED', 'this server is closing: ask again')
+}

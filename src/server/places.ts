@@ -1,5 +1,5 @@
 // How many requests are at work and how long each may take. A place is given back when the work is over, also if its client was
-// told earlier that it takes too long. A store that does not answer is told to whoever waits for it, long before their time is up.
+// told earlier that it takes too long. Whoever waits for a store that does not answer is told so long before the time is up.
 
 import { RepriseError } from '../core/errors.ts'
 import type { Clock } from '../core/ports.ts'

@@ -58,10 +58,10 @@ export function branch(
 }
 
 export function checkForget(view: CommitView, timeline: TimelineId): void {
-  const fork = forkNeeding(view, timeline, Number.POSITIVE_INFINITY)
-  if (fork) throw new Refused('PINNED', `the fork ${fork.timeline} needs ${timeline}`)
   const pinned = view.catalog(timeline).find((checkpoint) => checkpoint.isPinned)
   if (pinned) throw new Refused('PINNED', `checkpoint ${pinned.id} of ${timeline} is pinned`)
+  const fork = forkNeeding(view, timeline, Number.POSITIVE_INFINITY)
+  if (fork) throw new Refused('PINNED', `the fork ${fork.timeline} needs ${timeline}`)
 }
 
 /** A fork that still reads history of this timeline below that sequence. */

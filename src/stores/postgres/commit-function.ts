@@ -73,24 +73,26 @@ BEGIN
   SELECT * INTO t FROM ${s}.timeline WHERE ns = p_ns AND id = c->>'t' FOR NO KEY UPDATE;
   IF NOT FOUND OR (t.is_stub AND NOT c ? 'create') THEN
     IF c ? 'forget' THEN RETURN jsonb_build_object('seq', coalesce((c->>'seq')::bigint, 0), 'was', true); END IF;
-    RETURN jsonb_build_object('code', 'NOT_FOUND', 'reason', 'no such timeline');
+    RETURN jsonb_build_object('code', 'NOT_FOUND', 'reason', format('there is no timeline %s', c->>'t'));
   END IF;
   t := ${f('sync')}(t);
   IF t.operation = c->>'op' THEN
     RETURN jsonb_build_object('seq', t.seq, 'was', true);
   END IF;
   IF t.epoch <> (c->>'epoch')::bigint THEN
-    RETURN jsonb_build_object('code', 'FENCED', 'reason', format('epoch is %s, not %s', t.epoch, c->>'epoch'));
+    RETURN jsonb_build_object('code', 'FENCED', 'reason',
+      format('%s is at epoch %s, the commit was made under %s', t.id, t.epoch, c->>'epoch'));
   END IF;
   IF t.is_stub THEN
     t := ${f('create')}(t, c->'create', v_now);
   END IF;
   IF c ? 'seq' AND t.seq <> (c->>'seq')::bigint THEN
-    RETURN jsonb_build_object('code', 'CONFLICT', 'reason', format('last sequence is %s, not %s', t.seq, c->>'seq'));
+    RETURN jsonb_build_object('code', 'CONFLICT', 'reason',
+      format('%s is at sequence %s, the commit expected %s', t.id, t.seq, c->>'seq'));
   END IF;
   IF c ? 'digest' AND t.digest <> decode(c->>'digest', 'hex') THEN
     RETURN jsonb_build_object('code', 'CONFLICT', 'reason',
-      format('history up to sequence %s is another one: the store may have gone back to an older copy', t.seq));
+      format('%s has another history up to %s than the commit expected', t.id, t.seq));
   END IF;
 
   IF c ? 'forget' THEN
@@ -100,16 +102,16 @@ BEGIN
 
   IF c ? 'take' THEN
     IF EXISTS (SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = c->'take'->>'worker' AND w.retired_at IS NOT NULL) THEN
-      RETURN jsonb_build_object('code', 'WORKER_RETIRED', 'reason', 'the worker was retired');
+      RETURN jsonb_build_object('code', 'WORKER_RETIRED', 'reason', format('worker %s was declared dead', c->'take'->>'worker'));
     END IF;
     IF t.owner <> c->'take'->>'worker' AND ${f('is_held')}(p_ns, t.owner, c->'take'->>'from', v_now) THEN
-      RETURN jsonb_build_object('code', 'OWNED', 'reason', format('worker %s owns it', t.owner));
+      RETURN jsonb_build_object('code', 'OWNED', 'reason', format('%s is owned by %s', t.id, t.owner));
     END IF;
     t.owner := c->'take'->>'worker';
     t.epoch := t.epoch + 1;
   END IF;
   IF t.is_stub AND t.base_id IS NOT NULL THEN
-    PERFORM ${f('check_reach')}(t.base_tid, t.base_seq, t.floor);
+    PERFORM ${f('check_reach')}(t.base_tid, t.base_id, t.base_seq, t.floor);
   END IF;
 
   IF c ? 'branch' THEN
@@ -135,7 +137,13 @@ BEGIN
       CROSS JOIN LATERAL (SELECT ctid FROM ${s}.message WHERE tid = t.tid AND id = e.id AND consumed_at IS NULL LIMIT 1) m));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     IF v_count <> jsonb_array_length(c->'consume') THEN
-      PERFORM ${f('refuse')}('CONFLICT', 'a message to consume is not there unread');
+      -- The update has taken those that are there: what is left is not, or is named twice.
+      PERFORM ${f('refuse')}('CONFLICT', format('no unread message %s to %s', e.id, t.id))
+      FROM jsonb_array_elements_text(c->'consume') WITH ORDINALITY e(id, n)
+      LEFT JOIN LATERAL (SELECT consumed_at FROM ${s}.message WHERE tid = t.tid AND id = e.id LIMIT 1) m ON true
+      WHERE m.consumed_at IS DISTINCT FROM v_now
+        OR e.n > (SELECT min(o.n) FROM jsonb_array_elements_text(c->'consume') WITH ORDINALITY o(id, n) WHERE o.id = e.id)
+      ORDER BY e.n LIMIT 1;
     END IF;
     t.mail := t.mail - v_count;
   END IF;
@@ -205,12 +213,12 @@ BEGIN
 END $$;
 
 -- A fork at p_seq that may still read from above p_floor must find all of that in its parent.
-CREATE FUNCTION ${f('check_reach')}(p_parent bigint, p_seq bigint, p_floor bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION ${f('check_reach')}(p_parent bigint, p_id text, p_seq bigint, p_floor bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   parent ${s}.timeline%ROWTYPE;
 BEGIN
   SELECT * INTO parent FROM ${s}.timeline WHERE tid = p_parent;
-  IF NOT FOUND THEN PERFORM ${f('refuse')}('NOT_FOUND', 'the timeline to fork is not there'); END IF;
+  IF NOT FOUND THEN PERFORM ${f('refuse')}('NOT_FOUND', format('there is no timeline %s to fork', p_id)); END IF;
   parent := ${f('sync')}(parent);
   IF p_seq > parent.seq THEN
     PERFORM ${f('refuse')}('OUT_OF_RANGE', format('%s ends at sequence %s, before %s', parent.id, parent.seq, p_seq));
@@ -232,16 +240,16 @@ DECLARE
   v_archive text := p_branch->>'archive';
   v_other ${s}.timeline%ROWTYPE;
 BEGIN
+  IF t.is_stub THEN PERFORM ${f('refuse')}('NOT_FOUND', format('there is no timeline %s to roll back', t.id)); END IF;
   n.seq := (p_branch->>'seq')::bigint;
   n.digest := decode(p_branch->>'digest', 'hex');
   n.floor := (p_branch->>'floor')::bigint;
   n.floor_digest := decode(p_branch->>'floorDigest', 'hex');
   SELECT * INTO v_other FROM ${s}.timeline WHERE ns = t.ns AND id = v_archive FOR UPDATE;
   IF FOUND AND NOT v_other.is_stub OR v_archive = t.id THEN
-    PERFORM ${f('refuse')}('EXISTS', format('there is a timeline %s', v_archive));
+    PERFORM ${f('refuse')}('EXISTS', format('there is a timeline %s already', v_archive));
   END IF;
-  IF t.is_stub THEN PERFORM ${f('refuse')}('OUT_OF_RANGE', 'a timeline that is just made has nothing to roll back'); END IF;
-  PERFORM ${f('check_reach')}(t.tid, n.seq, n.floor);
+  PERFORM ${f('check_reach')}(t.tid, t.id, n.seq, n.floor);
   IF v_other.tid IS NOT NULL THEN
     DELETE FROM ${s}.timeline WHERE tid = v_other.tid;
   END IF;
@@ -288,31 +296,31 @@ DECLARE
 BEGIN
   SELECT * INTO v_cursor FROM ${s}.cursor WHERE ns = t.ns AND name = p_name FOR UPDATE;
   IF FOUND AND v_cursor.tid <> t.tid THEN
-    PERFORM ${f('refuse')}('CONFLICT', format('another timeline owns the cursor %s', p_name));
+    PERFORM ${f('refuse')}('CONFLICT', format('cursor %s belongs to %s', p_name, o.id))
+    FROM ${s}.timeline o WHERE o.tid = v_cursor.tid;
   END IF;
   IF p_position IS NULL THEN
     DELETE FROM ${s}.cursor WHERE ns = t.ns AND name = p_name;
     RETURN;
   END IF;
   IF v_cursor.position > p_position THEN
-    PERFORM ${f('refuse')}('CONFLICT', format('the cursor %s would move back', p_name));
+    PERFORM ${f('refuse')}('CONFLICT', 
+      format('cursor %s is at %s and does not move back to %s', p_name, v_cursor.position, p_position));
   END IF;
   INSERT INTO ${s}.cursor AS x (ns, name, tid, position, moved_at) VALUES (t.ns, p_name, t.tid, p_position, p_now)
   ON CONFLICT (ns, name) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at
     WHERE x.tid = t.tid AND x.position <= excluded.position;
-  IF NOT FOUND THEN PERFORM ${f('refuse')}('CONFLICT', format('the cursor %s was just made elsewhere', p_name)); END IF;
+  IF NOT FOUND THEN PERFORM ${f('refuse')}('CONFLICT', format('cursor %s belongs to another timeline', p_name)); END IF;
 END $$;
 
 CREATE FUNCTION ${f('forget')}(t ${s}.timeline) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF EXISTS (SELECT 1 FROM ${s}.manifest WHERE tid = t.tid AND is_pinned) THEN
-    PERFORM ${f('refuse')}('PINNED', 'a checkpoint of it is pinned');
-  END IF;
+  PERFORM ${f('refuse')}('PINNED', format('checkpoint %s of %s is pinned', id, t.id))
+  FROM ${s}.manifest WHERE tid = t.tid AND is_pinned LIMIT 1;
   -- A fork that is being made holds a lock on this row, so this waits for it and then sees it.
   PERFORM 1 FROM ${s}.timeline WHERE tid = t.tid FOR UPDATE;
-  IF EXISTS (SELECT 1 FROM ${s}.timeline WHERE base_tid = t.tid AND floor < base_seq) THEN
-    PERFORM ${f('refuse')}('PINNED', 'a fork needs its history');
-  END IF;
+  PERFORM ${f('refuse')}('PINNED', format('the fork %s needs %s', id, t.id))
+  FROM ${s}.timeline WHERE base_tid = t.tid AND floor < base_seq LIMIT 1;
   UPDATE ${s}.timeline SET base_tid = NULL, base_id = t.id WHERE base_tid = t.tid;
   DELETE FROM ${s}.run WHERE tid = t.tid;
   DELETE FROM ${s}.message WHERE tid = t.tid;
@@ -329,7 +337,8 @@ DECLARE
 BEGIN
   FOR m IN SELECT e.value FROM jsonb_array_elements(c->'publish') e LOOP
     IF (m->>'seq')::bigint > t.seq THEN
-      PERFORM ${f('refuse')}('OUT_OF_RANGE', format('history ends at sequence %s, before checkpoint %s', t.seq, m->>'id'));
+      PERFORM ${f('refuse')}('OUT_OF_RANGE', 
+        format('checkpoint %s is at %s, the head of %s at %s', m->>'id', m->>'seq', t.id, t.seq));
     END IF;
     IF EXISTS (SELECT 1 FROM ${s}.manifest WHERE ns = t.ns AND id = m->>'id') THEN
       PERFORM ${f('refuse')}('EXISTS', format('there is a checkpoint %s already', m->>'id'));
@@ -337,7 +346,8 @@ BEGIN
     -- The lock keeps the base from being dropped until this one is there.
     IF m->>'baseId' IS NOT NULL THEN
       PERFORM 1 FROM ${s}.manifest WHERE ns = t.ns AND id = m->>'baseId' FOR KEY SHARE;
-      IF NOT FOUND THEN PERFORM ${f('refuse')}('BASE_GONE', format('checkpoint %s is gone', m->>'baseId')); END IF;
+      IF NOT FOUND THEN PERFORM ${f('refuse')}('BASE_GONE',
+        format('checkpoint %s builds on %s, which is not in the catalog', m->>'id', m->>'baseId')); END IF;
     END IF;
     -- The lock makes a collector that raises the mark wait until this one is there to be seen.
     IF m ? 'chunksSince' THEN
@@ -365,14 +375,13 @@ BEGIN
   END LOOP;
 
   IF c ? 'drop' THEN
-    IF EXISTS (SELECT 1 FROM ${s}.manifest WHERE tid = t.tid AND is_pinned
-        AND id IN (SELECT jsonb_array_elements_text(c->'drop'))) THEN
-      PERFORM ${f('refuse')}('PINNED', 'a checkpoint to drop is pinned');
-    END IF;
+    PERFORM ${f('refuse')}('PINNED', format('checkpoint %s of %s is pinned', id, t.id))
+    FROM ${s}.manifest WHERE tid = t.tid AND is_pinned AND id IN (SELECT jsonb_array_elements_text(c->'drop')) LIMIT 1;
     DELETE FROM ${s}.manifest WHERE tid = t.tid AND id IN (SELECT jsonb_array_elements_text(c->'drop'));
     IF FOUND AND t.floor > 0 AND NOT EXISTS (SELECT 1 FROM ${s}.manifest
         WHERE tid = t.tid AND seq >= t.floor AND verified_at IS NOT NULL AND invalid IS NULL) THEN
-      PERFORM ${f('refuse')}('PINNED', 'history is trimmed and no verified checkpoint would remain');
+      PERFORM ${f('refuse')}('PINNED', 
+        format('history of %s is trimmed to %s, no verified checkpoint would remain', t.id, t.floor));
     END IF;
   END IF;
 
@@ -390,20 +399,18 @@ BEGIN
   IF v_seq <= t.floor THEN RETURN t; END IF;
   SELECT * INTO v_run FROM ${s}.run WHERE tid = t.tid AND first <= v_seq ORDER BY first DESC LIMIT 1;
   IF v_seq IS DISTINCT FROM t.base_seq AND v_seq IS DISTINCT FROM v_run.last THEN
-    PERFORM ${f('refuse')}('OUT_OF_RANGE', format('no run ends at sequence %s', v_seq));
+    PERFORM ${f('refuse')}('OUT_OF_RANGE', format('sequence %s of %s is not the end of a run', v_seq, t.id));
   END IF;
-  IF EXISTS (SELECT 1 FROM jsonb_array_elements_text(p_trim->'restsOn') r(id) WHERE NOT EXISTS (
-      SELECT 1 FROM ${s}.manifest m WHERE m.tid = t.tid AND m.id = r.id AND m.seq >= v_seq AND m.verified_at IS NOT NULL AND m.invalid IS NULL)) THEN
-    PERFORM ${f('refuse')}('PINNED', 'a checkpoint that the floor would rest on is not a verified, valid one at or above it');
-  END IF;
+  PERFORM ${f('refuse')}('PINNED', format('checkpoint %s is not a verified, valid one at or above %s', r.id, v_seq))
+  FROM jsonb_array_elements_text(p_trim->'restsOn') r(id) WHERE NOT EXISTS (
+    SELECT 1 FROM ${s}.manifest m WHERE m.tid = t.tid AND m.id = r.id AND m.seq >= v_seq AND m.verified_at IS NOT NULL AND m.invalid IS NULL)
+  LIMIT 1;
   -- A fork that is being made holds a lock on this row, so this waits for it and then sees it.
   PERFORM 1 FROM ${s}.timeline WHERE tid = t.tid FOR NO KEY UPDATE;
-  IF EXISTS (SELECT 1 FROM ${s}.timeline WHERE base_tid = t.tid AND floor < v_seq AND floor < base_seq) THEN
-    PERFORM ${f('refuse')}('PINNED', 'a fork needs history that would go');
-  END IF;
-  IF EXISTS (SELECT 1 FROM ${s}.cursor WHERE ns = t.ns AND position < ${positionText('v_run')}) THEN
-    PERFORM ${f('refuse')}('PINNED', 'a cursor has not passed history that would go');
-  END IF;
+  PERFORM ${f('refuse')}('PINNED', format('the fork %s needs history of %s above %s', id, t.id, floor))
+  FROM ${s}.timeline WHERE base_tid = t.tid AND floor < v_seq AND floor < base_seq LIMIT 1;
+  PERFORM ${f('refuse')}('PINNED', format('cursor %s has not passed sequence %s of %s', name, v_seq, t.id))
+  FROM ${s}.cursor WHERE ns = t.ns AND position < ${positionText('v_run')} LIMIT 1;
   DELETE FROM ${s}.run WHERE tid = t.tid AND first <= v_seq;
   t.floor := v_seq;
   t.floor_digest := decode(p_trim->>'digest', 'hex');

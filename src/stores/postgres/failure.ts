@@ -9,15 +9,16 @@ const misfit = 'RP002'
 interface DriverError {
   readonly code?: unknown
   readonly message?: unknown
+  readonly detail?: unknown
 }
 
 /** @example throw toReprise(error, 'commit') */
 export function toReprise(error: unknown, doing: string): RepriseError {
   if (error instanceof RepriseError) return error
-  const { code, message } = (error ?? {}) as DriverError
+  const { code, message, detail } = (error ?? {}) as DriverError
   const state = typeof code === 'string' ? code : ''
-  // Refused by one of our functions, outside of a commit: the message is the code.
-  if (state === refused) return new RepriseError(message as ErrorCode, `PostgreSQL, ${doing}`, {}, error)
+  // Refused by one of our functions, outside of a commit: the message is the code, the detail says why.
+  if (state === refused) return new RepriseError(message as ErrorCode, String(detail ?? doing), {}, error)
   return new RepriseError(codeOf(state, String(message)), `PostgreSQL, ${doing}: ${message}`, { state }, error)
 }
 

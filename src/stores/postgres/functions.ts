@@ -39,7 +39,7 @@ export const riderStatement = 'reprise_rider'
 /** The number of this transaction, which it gets at this moment if it has none. */
 export const transactionNumber = 'pg_current_xact_id()::text::bigint'
 
-/** Without them, code of that version can write no more. */
+/** Without them, code of that version can no longer write. */
 export function dropFunctions(s: string, version: number): string {
   return `DO $$
 DECLARE
@@ -80,7 +80,7 @@ BEGIN
   RETURN v_cursor;
 END $$;
 
--- The last look before the commit of a rider: this is still its transaction, and no session lock stays. Says how many
+-- The last look before a commit with the user's SQL: this is still its transaction, and no session lock stays. Says how many
 -- prepared statements the session has.
 CREATE FUNCTION ${f('rider_end')}(p_xact text) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
@@ -225,7 +225,7 @@ DECLARE
   v_picked bigint[];
 BEGIN
   IF EXISTS (SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = p_worker AND w.retired_at IS NOT NULL) THEN
-    PERFORM ${f('refuse')}('WORKER_RETIRED', 'the worker was retired');
+    PERFORM ${f('refuse')}('WORKER_RETIRED', format('worker %s was declared dead', p_worker));
   END IF;
   -- Two small indexes, one for each reason to be due: those that sleep are not looked at. A statement for itself, without
   -- an order: asked for distinct numbers, the planner would go through all timelines by theirs.

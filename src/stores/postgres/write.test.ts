@@ -183,7 +183,7 @@ describe('commits with a run', () => {
 function timeless<T>(value: T): T {
   return JSON.parse(
     JSON.stringify(value, (key, each) => {
-      if (key === 'createdAt' || key === 'updatedAt' || key === 'reason') return undefined
+      if (key === 'createdAt' || key === 'updatedAt') return undefined
       return typeof each === 'number' && !Number.isFinite(each) ? String(each) : each
     }),
   )

@@ -243,6 +243,8 @@ function branching(test: Test): void {
     await kit.create('taken')
     const missing = new Writer(kit, kit.store, 'missing', 'worker-1')
     expectRefused(await missing.commit({ branch: rollBack(missing, 'old', 0) }), 'NOT_FOUND')
+    const make: Commit['take'] = { worker: missing.worker, from: 'free', create: { digest: missing.digest } }
+    expectRefused(await missing.commit({ take: make, branch: rollBack(missing, 'old', 0) }), 'NOT_FOUND')
     const before = await everything(kit, 'a', 'old', 'taken')
     expectRefused(await writer.commit({ branch: rollBack(writer, 'taken', 3, 2) }), 'EXISTS')
     expectRefused(await writer.commit({ branch: rollBack(writer, 'a', 3, 2) }), 'EXISTS')

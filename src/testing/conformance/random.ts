@@ -249,8 +249,18 @@ async function wholeFeed(store: Store): Promise<FeedItem[]> {
   }
 }
 
+/**
+ * A refusal is worded the same on every store. Where several things stand in the way, a store may name any of them, and
+ * positions in the feed are each store's own.
+ */
 function seen(outcome: Outcome): unknown {
-  if (!outcome.ok) return [outcome.code, outcome.head && strip(outcome.head)]
+  if (!outcome.ok) {
+    const reason = outcome.reason
+      .replace(/\d{16}(-\d{16})?/g, 'POSITION')
+      .replace(/^(the fork|cursor|checkpoint) \S+ (needs|has not passed|of \S+ is pinned|is not a verified)/, '$1 $2')
+      .replace(/^(the fork needs history of .*) above \d+$/, '$1')
+    return [outcome.code, reason, outcome.head && strip(outcome.head)]
+  }
   return [outcome.epoch, outcome.seq, outcome.isDuplicate]
 }
 

@@ -1,15 +1,13 @@
 // Claiming: which timelines want to run, and giving them to a worker with a new epoch.
 
-import { RepriseError } from '../../core/errors.ts'
 import type { ClaimRequest, Head } from '../../core/ports.ts'
+import { workerRetired } from '../refusals.ts'
 import { compareText, isAlive, toHead } from './view.ts'
 import type { Space, TimelineRow } from './world.ts'
 
 export function claim(space: Space, request: ClaimRequest, now: number): Head[] {
   const worker = space.workers.get(request.worker)
-  if (worker && worker.retiredAt !== null) {
-    throw new RepriseError('WORKER_RETIRED', `worker ${request.worker} was declared dead`, { worker: request.worker })
-  }
+  if (worker && worker.retiredAt !== null) throw workerRetired(request.worker)
   const except = new Set(request.except ?? [])
   const due = [...space.timelines.values()].filter(
     (row) =>

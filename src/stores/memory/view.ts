@@ -1,7 +1,6 @@
 // Reading the world: what goes out is a copy, so that a caller can do with it what it likes.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
 import {
   type EntryRun,
   type FeedFilter,
@@ -15,7 +14,7 @@ import {
 } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
 import { checkTimelineQuery } from '../../core/shapes.ts'
-import { positionGone } from '../position-gone.ts'
+import { notAPosition, positionGone } from '../refusals.ts'
 import type { Space, TimelineRow, WorkerState } from './world.ts'
 
 export function isAlive(worker: WorkerState | undefined, now: number): boolean {
@@ -91,9 +90,7 @@ export function toPosition(number: number): FeedPosition {
 
 function fromPosition(position: FeedPosition): number {
   if (position === feedStart) return 0
-  if (!/^\d{16}$/.test(position)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'this is not a position in the feed of this store', { position })
-  }
+  if (!/^\d{16}$/.test(position)) throw notAPosition(position)
   return Number(position)
 }
 

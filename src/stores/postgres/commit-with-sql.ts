@@ -13,7 +13,7 @@ import { functionName, riderStatement } from './functions.ts'
 import { transactionSql } from './transaction-sql.ts'
 import type { CommitPort } from './write.ts'
 
-/** The user's SQL that does nothing for this long loses its transaction, so that it cannot hold locks for ever. */
+/** The user's SQL that does nothing for this long loses its transaction, so that it cannot hold locks forever. */
 const idleTimeoutMs = 60_000
 
 export type ReadHeads = (timelines: readonly TimelineId[]) => Promise<(Head | null)[]>
@@ -28,9 +28,9 @@ class UserSqlFailure {
 export async function commitWithSql(port: CommitPort, commit: Commit, heads: ReadHeads): Promise<Outcome> {
   try {
     const work = (client: DriverClient, spend: () => void) => commitOnce(port, client, commit, spend)
-    return await port.connections.use('a commit with a rider', 'unsafe', work, true)
+    return await port.connections.use('a commit with SQL', 'unsafe', work, true)
   } catch (error) {
-    if (!(error instanceof UserSqlFailure)) throw toReprise(error, 'a commit with a rider')
+    if (!(error instanceof UserSqlFailure)) throw toReprise(error, 'a commit with SQL')
     const head = commit.guard ? (await heads([commit.guard.timeline]))[0]! : null
     return riderOutcome(error.cause, head)
   }
@@ -85,9 +85,9 @@ async function finish(run: RunSql, { schema }: CommitPort, xact: string): Promis
     if (error instanceof UserSqlFailure || isConnectionLoss(error) || isRetryable(error)) throw error
     const { code } = error as { code?: string }
     if (code === '25P02')
-      throw new UserSqlFailure(new Error('a statement of the rider failed, which ends its transaction'))
+      throw new UserSqlFailure(new Error('a statement inside the commit failed, which ends its transaction'))
     if (code === 'RP003')
-      throw new UserSqlFailure(new RepriseError('SQL_REFUSED', 'the rider ended the transaction of its commit'))
+      throw new UserSqlFailure(new RepriseError('SQL_REFUSED', 'the SQL inside the commit ended its transaction'))
     // What the server refuses at the end is what the user's SQL did: a deferred constraint, mostly.
     throw new UserSqlFailure(error)
   }

@@ -36,10 +36,12 @@ export async function checkServer(connections: Connections, isRelaxed: boolean):
   const settings = await readSettings(connections)
   const { version, version_number, encoding, fsync, synchronous_commit, full_page_writes } = settings
   if (version_number < oldestVersion) {
-    throw new RepriseError('STORE_UNSUPPORTED', `PostgreSQL ${version} is too old: 14 or newer is needed`, { version })
+    throw new RepriseError('STORE_UNSUPPORTED', `PostgreSQL must be 14 or newer (got ${version})`, { version })
   }
   if (encoding !== 'UTF8') {
-    throw new RepriseError('STORE_UNSUPPORTED', `the database is encoded in ${encoding}: UTF8 is needed`, { encoding })
+    throw new RepriseError('STORE_UNSUPPORTED', `the encoding of the database must be UTF8 (got ${encoding})`, {
+      encoding,
+    })
   }
   const failure = isRelaxed ? null : durabilityFailure({ fsync, synchronous_commit, full_page_writes })
   if (failure) throw failure

@@ -4,7 +4,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { FeedFilter, FeedPage, FeedPosition } from '../../core/ports.ts'
-import { positionGone } from '../position-gone.ts'
+import { positionGone } from '../refusals.ts'
 import type { Connections } from './connect.ts'
 import { fromPosition, toPosition } from './position.ts'
 import { withinSql } from './scope.ts'

@@ -35,7 +35,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
   const { connectTimeoutMs = 4000, statementTimeoutMs = 9000, readOnly = false } = options
   const s = quoteSchema(schema)
   if (!isStorable(namespace))
-    throw new RepriseError('INVALID_ARGUMENT', 'the namespace holds NUL or half of a surrogate pair')
+    throw new RepriseError('INVALID_ARGUMENT', 'the namespace must not contain NUL or half of a surrogate pair')
   const location = parseLocation(url)
   const driver = await loadDriver()
   const { isPrepared } = location

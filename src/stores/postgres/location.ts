@@ -22,15 +22,18 @@ export function parseLocation(text: string): Location {
     throw new RepriseError('INVALID_ARGUMENT', 'this is not a postgres:// URL', {}, cause)
   }
   if (!/^postgres(ql)?:$/.test(url.protocol)) {
-    throw new RepriseError('INVALID_ARGUMENT', `a PostgreSQL store opens postgres:// URLs, not ${url.protocol}//`)
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `the URL of a PostgreSQL store must start with postgres:// (got ${url.protocol}//)`,
+    )
   }
   const durability = url.searchParams.get('durability') ?? 'full'
   const prepare = url.searchParams.get('prepare') ?? 'true'
   if (durability !== 'full' && durability !== 'relaxed') {
-    throw new RepriseError('INVALID_ARGUMENT', 'durability in the URL is full or relaxed', { durability })
+    throw new RepriseError('INVALID_ARGUMENT', 'durability in the URL must be full or relaxed', { durability })
   }
   if (prepare !== 'true' && prepare !== 'false') {
-    throw new RepriseError('INVALID_ARGUMENT', 'prepare in the URL is true or false', { prepare })
+    throw new RepriseError('INVALID_ARGUMENT', 'prepare in the URL must be true or false', { prepare })
   }
   url.searchParams.delete('durability')
   url.searchParams.delete('prepare')

@@ -1,4 +1,4 @@
-// Question marks as placeholders, so that the same SQL rides on SQLite and on PostgreSQL. Text that already has $1
+// Question marks as placeholders, so that the same SQL runs on SQLite and on PostgreSQL. Text that already has $1
 // stays as it is, and so does text without values: there ? can only be the operator. Inside literals, quoted names and
 // comments nothing is touched; ?? stands for the operator ?.
 

@@ -1,7 +1,7 @@
 // Positions in the feed: pos-id, each of 16 digits, so that they compare as text (functions.ts writes the same in SQL).
 
-import { RepriseError } from '../../core/errors.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
+import { notAPosition } from '../refusals.ts'
 
 const pattern = /^(\d{16})-(\d{16})$/
 
@@ -18,7 +18,6 @@ export function toPosition({ pos, id }: Place): FeedPosition {
 export function fromPosition(position: FeedPosition): Place {
   if (position === feedStart) return { pos: -1, id: 0 }
   const parts = pattern.exec(position)
-  if (!parts)
-    throw new RepriseError('INVALID_ARGUMENT', 'this is not a position in the feed of this store', { position })
+  if (!parts) throw notAPosition(position)
   return { pos: Number(parts[1]), id: Number(parts[2]) }
 }

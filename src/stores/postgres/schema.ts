@@ -12,7 +12,7 @@ export function quoteSchema(name: string): string {
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(name)) {
     throw new RepriseError(
       'INVALID_ARGUMENT',
-      'a schema name has lower-case letters, digits and _, at most 41 of them',
+      'the name of a schema must have 1 to 41 lower-case letters, digits and underscores',
       {
         schema: name.slice(0, 80),
       },
@@ -39,7 +39,7 @@ export async function findSchema(connections: Connections, s: string, namespace:
   if (version < schemaVersion) {
     throw new RepriseError(
       'INCOMPATIBLE_VERSION',
-      `the schema is of version ${version}: it is brought up to ${schemaVersion} when it is opened for writing`,
+      `the store has schema version ${version}: opening it for writing brings it up to ${schemaVersion}`,
       { found: version, known: schemaVersion },
     )
   }
@@ -58,7 +58,7 @@ function checkVersion(version: number): number {
   if (version > schemaVersion) {
     throw new RepriseError(
       'INCOMPATIBLE_VERSION',
-      `the schema is of version ${version}, this Reprise knows ${schemaVersion}`,
+      `the store has schema version ${version}, this Reprise knows up to ${schemaVersion}`,
       {
         found: version,
         known: schemaVersion,

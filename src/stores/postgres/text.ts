@@ -35,7 +35,8 @@ export function isStorable(text: string): boolean {
 }
 
 export function checkId(text: string): string {
-  if (!isStorable(text)) throw new RepriseError('INVALID_ID', 'a timeline id holds NUL or half of a surrogate pair')
+  if (!isStorable(text))
+    throw new RepriseError('INVALID_ID', 'the id of a timeline must not contain NUL or half of a surrogate pair')
   return text
 }
 

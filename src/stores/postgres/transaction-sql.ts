@@ -28,11 +28,13 @@ export interface TransactionSqlPort {
 
 export function transactionSql(port: TransactionSqlPort): Sql {
   const query = async (text: string, values: readonly unknown[]): Promise<QueryResult> => {
-    if (port.isOver()) throw new RepriseError('CLOSED', 'this transaction is over; await every call inside the rider')
+    if (port.isOver()) throw new RepriseError('CLOSED', 'the commit of this SQL is over: await every call inside it')
     const first = text.replace(lead, '')
     const word = control.exec(first)?.[1]
     if (word)
-      throw refused(`${word.toUpperCase()} cannot run inside a commit: its transaction and its session are the store's`)
+      throw refused(
+        `${word.toUpperCase()} cannot run inside a commit: its transaction and its connection belong to the store`,
+      )
     const isPreparable = preparable.test(first)
     if (!isPreparable && values.length > 0) {
       throw refused('only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES take values')

@@ -20,7 +20,7 @@ export async function queryUser(connections: Connections, schema: string, query:
   const [text, isTemplate] = [textOf(query, (number) => `$${number}`), query.parts.length > 1]
   checkReads(text)
   if (namesSchema(text, schema)) {
-    throw new RepriseError('SQL_REFUSED', `the tables in ${schema} are the store's own: read them through Reprise`)
+    throw new RepriseError('SQL_REFUSED', `the tables in ${schema} belong to the store: read them through Reprise`)
   }
   const numbered = isTemplate ? text : toNumbered(text, query.values.length > 0)
   const answer = await connections.use('a query', 'safe', async (client, spend) => {

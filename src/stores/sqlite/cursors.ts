@@ -2,8 +2,8 @@
 
 import type { Changes } from '../../core/commit/changes.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
 import { type CursorRow, type FeedPosition, feedStart } from '../../core/ports.ts'
+import { notAPosition } from '../refusals.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
@@ -20,9 +20,7 @@ export function toPosition(position: number): FeedPosition {
 
 export function fromPosition(position: FeedPosition): number {
   if (position === feedStart) return 0
-  if (!/^\d{16}$/.test(position)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'this is not a position in the feed of this store', { position })
-  }
+  if (!/^\d{16}$/.test(position)) throw notAPosition(position)
   return Number(position)
 }
 

@@ -4,7 +4,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
-import { positionGone } from '../position-gone.ts'
+import { positionGone } from '../refusals.ts'
 import type { Connection } from './connection.ts'
 import { fromPosition, toPosition } from './cursors.ts'
 import { damaged } from './failure.ts'

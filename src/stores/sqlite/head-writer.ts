@@ -46,7 +46,7 @@ export class HeadWriter {
     }
   }
 
-  /** What is kept may be of timelines that are no more. */
+  /** What is kept may belong to timelines that are gone. */
   forget(): void {
     this.#tails.clear()
   }

@@ -1,5 +1,5 @@
 // Reading the log. The runs of one timeline form a list: its head knows where the last run lies, each run where the one
-// before it does. An index row for every run would dirty a page a timeline in each transaction, so only some runs have
+// before it does. An index row for every run would dirty one page per timeline in each transaction, so only some runs have
 // one (anchors); reading looks up the next anchor and walks back from there, over a bounded number of small runs.
 
 import { type Digest, equalBytes } from '../../core/coordinate.ts'

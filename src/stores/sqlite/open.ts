@@ -63,7 +63,8 @@ export async function openFile(driver: Driver, location: string, options: OpenOp
 
 /** A damaged file can be read as far as it goes, unless it is to be refused. */
 function openToRead(driver: Driver, file: string, { hash, refusesDamage }: OpenOptions): OpenedFile {
-  if (!existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no store at ${file}`, { file })
+  if (!existsSync(file))
+    throw new RepriseError('NOT_FOUND', `there is no store at ${file}: open it for writing to make one`, { file })
   if (refusesDamage) {
     const ack = new AckMark(file)
     checkBeforeUse(driver, file, hash, ack, ack.read())

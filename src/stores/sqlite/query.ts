@@ -1,7 +1,7 @@
 // Finding the timelines that want to run, and taking them. What a person asks for: list.ts.
 
-import { RepriseError } from '../../core/errors.ts'
 import type { ClaimRequest, Head } from '../../core/ports.ts'
+import { workerRetired } from '../refusals.ts'
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
 import { toHead } from './heads.ts'
@@ -35,9 +35,7 @@ export function checkDue({ connection, space, now }: QuerySource, { queues }: Cl
 
 /** Numbers of the timelines that this worker may take now, most urgent first. */
 export function findDue(source: QuerySource, request: ClaimRequest): number[] {
-  if (source.workers.isRetired(request.worker)) {
-    throw new RepriseError('WORKER_RETIRED', `worker ${request.worker} was declared dead`, { worker: request.worker })
-  }
+  if (source.workers.isRetired(request.worker)) throw workerRetired(request.worker)
   const sql = `SELECT t.tid FROM json_each(?) q
     JOIN reprise_timeline t ON t.space = ? AND t.queue = q.value AND t.due <= ?
     WHERE (t.owner IS NULL OR t.owner NOT IN (SELECT value FROM json_each(?)))

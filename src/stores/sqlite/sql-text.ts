@@ -29,7 +29,7 @@ export function checkSqlText(text: string): void {
   if (found[at] === 'EXPLAIN') at += found[at + 1] === 'QUERY' ? 3 : 1
   const word = found[at] ?? ''
   if (!allowed.has(word)) {
-    throw refused(`${word} cannot run inside a commit: its transaction and its connection are the store's`)
+    throw refused(`${word} cannot run inside a commit: its transaction and its connection belong to the store`)
   }
   if (word === 'ANALYZE' && /^;?$/.test(found[at + 1] ?? ''))
     throw refused('ANALYZE needs the name of a table of yours')
@@ -38,7 +38,7 @@ export function checkSqlText(text: string): void {
   if (found.includes('ROLLBACK'))
     throw refused('ROLLBACK cannot be part of a statement inside a commit: use ABORT or FAIL')
   const end = endOf(found, at, word === 'CREATE' && found[at + 1] === 'TRIGGER')
-  if (found.slice(end).some((token) => token !== ';')) throw refused('only one statement for each call')
+  if (found.slice(end).some((token) => token !== ';')) throw refused('only one statement per call')
 }
 
 /** Throws SQL_REFUSED where there is more than one. SQLite itself would run the first and say nothing. */
@@ -46,7 +46,7 @@ export function oneStatement(text: string): void {
   const found = tokensOf(text)
   const start = found.findIndex((token) => token !== ';')
   if (found.slice(endOf(found, Math.max(start, 0), false)).some((token) => token !== ';'))
-    throw refused('only one statement for each call')
+    throw refused('only one statement per call')
 }
 
 export const noTemporary = 'temporary tables, views and triggers stay in the connection, which others use next'

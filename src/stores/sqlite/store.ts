@@ -294,7 +294,7 @@ class SqliteStore implements Store {
   #write(): Writer {
     this.#checkOpen()
     if (!this.#writer) {
-      const why = this.#isForReading ? 'was opened to read only' : 'cannot be written'
+      const why = this.#isForReading ? 'was opened with readOnly and does not write' : 'cannot be written'
       throw new RepriseError('STORE_READ_ONLY', `${this.#file} ${why}`, { file: this.#file })
     }
     return this.#writer

@@ -9,9 +9,9 @@ const loneSurrogate = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\
 export function checkText(text: string | null | undefined, what: string): void {
   if (typeof text !== 'string') return
   if (loneSurrogate.test(text)) {
-    throw new RepriseError('INVALID_ARGUMENT', `${what} contains half of a surrogate pair`)
+    throw new RepriseError('INVALID_ARGUMENT', `${what} must not contain half of a surrogate pair`)
   }
-  if (text.includes('\0')) throw new RepriseError('INVALID_ARGUMENT', `${what} contains the character NUL`)
+  if (text.includes('\0')) throw new RepriseError('INVALID_ARGUMENT', `${what} must not contain NUL`)
 }
 
 export function checkTexts({ guard, take, branch, publish, marks, send, queue, status, cursors }: Commit): void {

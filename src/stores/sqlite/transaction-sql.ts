@@ -51,11 +51,11 @@ export class TransactionSql implements Sql {
   }
 
   #do<Result>(text: string, work: (statement: Statement) => Result): Result {
-    if (this.#isOver) throw new RepriseError('CLOSED', 'the commit that this SQL rode in is over')
+    if (this.#isOver) throw new RepriseError('CLOSED', 'the commit of this SQL is over: await every call inside it')
     if (this.#isLost) throw lost()
     checkSqlText(text)
     const table = reservedName(text)
-    if (table) throw refused(`${table} is reserved: names with reprise_ are the store's own`)
+    if (table) throw refused(`${table} is reserved: names with reprise_ belong to the store`)
     try {
       return work(userStatement(this.#connection, text))
     } catch (error) {

@@ -14,7 +14,7 @@ export function queryUser(connection: Connection, query: SqlQuery): Record<strin
   checkReads(text)
   oneStatement(text)
   const table = reservedName(text)
-  if (table) throw refused(`${table} is reserved: names with reprise_ are the store's own`)
+  if (table) throw refused(`${table} is reserved: names with reprise_ belong to the store`)
   const until = performance.now() + query.timeoutMs
   const rows: Record<string, unknown>[] = []
   try {

@@ -389,7 +389,7 @@ class TransactionLost extends RepriseError {
   readonly reason: RepriseError
 
   constructor(commit: Commit) {
-    super('SQL_REFUSED', 'a rider made SQLite roll back')
+    super('SQL_REFUSED', 'the SQL inside the commit made SQLite roll back')
     this.commit = commit
     this.reason = lost()
   }

@@ -1,4 +1,5 @@
-// The table of words in ARCHITECTURE.md: what was renamed is gone from the sources, and each word has one meaning.
+// The table of words in ARCHITECTURE.md: what was renamed is gone from the sources, and each word has one meaning. And
+// the texts that people read: a requirement says what must be, and none falls back into phrases that were weeded out.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -13,16 +14,29 @@ const rows = [...architecture.matchAll(/^\| `(\w+)` \| `(\w+)` \| (.+) \|$/gm)].
   meaning: meaning!,
 }))
 
+const tokens = readdirSync(`${root}src`, { recursive: true, encoding: 'utf8' })
+  .filter((path) => path.endsWith('.ts'))
+  .flatMap((path) => {
+    const source = readFileSync(`${root}src/${path}`, 'utf8')
+    return tokenize(source).map((token) => ({ ...token, path, at: `src/${path}:${token.line}` }))
+  })
+
 function identifiers(): Map<string, string> {
-  const found = new Map<string, string>()
-  const paths = readdirSync(`${root}src`, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.ts'))
-  for (const path of paths) {
-    for (const { kind, text, line } of tokenize(readFileSync(`${root}src/${path}`, 'utf8'))) {
-      if (kind === 'word') found.set(text.replace(/^[#@]/, ''), `src/${path}:${line}`)
-    }
-  }
-  return found
+  const words = tokens.filter(({ kind }) => kind === 'word')
+  return new Map(words.map(({ text, at }) => [text.replace(/^[#@]/, ''), at]))
 }
+
+/** What each of these says is said better by what stands behind it. */
+const phrases: readonly (readonly [RegExp, string])[] = [
+  [/\bfrom [01] on\b/, 'must be a whole number of at least 1'],
+  [/\bis (a|an) (whole number|integer|string|text|duration)\b|\bis [01] or more\b/, 'must be …'],
+  [/(?<!must )\b(has|have) (1 to|at least|at most)\b/, 'must have …'],
+  [/\b(is|are) (needed|required)$/, 'must be given'],
+  [/\b(rider|rides|rode|ridden)\b/, 'the SQL inside the commit'],
+  [/\ball the time\b/, 'keeps writing'],
+  [/\bno more$|\bfor ever\b/, 'no longer; forever'],
+  [/\ba (commit|page|byte|row|timeline) a [a-z]+$/, 'one commit per step'],
+]
 
 describe('the words of ARCHITECTURE.md', () => {
   it('are read', () => {
@@ -43,5 +57,22 @@ describe('the words of ARCHITECTURE.md', () => {
     }
     const bold = [...architecture.matchAll(/\*\*([a-z][a-z ]*)\*\*/g)].map(([, word]) => word)
     expect(bold.filter((word, i) => bold.indexOf(word) !== i)).toEqual([])
+  })
+})
+
+describe('the texts of errors, help and reports', () => {
+  const texts = tokens.filter(({ kind, path, text }) => {
+    const isProse = (kind === 'string' || kind === 'template') && text.includes(' ')
+    return (
+      isProse && !path.endsWith('.test.ts') && !/^stores\/\w+\/.*\b(SELECT|INSERT|CREATE)\b/.test(`${path} ${text}`)
+    )
+  })
+
+  it('are read', () => {
+    expect(texts.length).toBeGreaterThan(2000)
+  })
+
+  it.each(phrases)('do not say %s: %s', (phrase) => {
+    expect(texts.filter(({ text }) => phrase.test(text)).map(({ at, text }) => `${at} ${text}`)).toEqual([])
   })
 })

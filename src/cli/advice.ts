@@ -258,7 +258,7 @@ await rp.close()
     when: { about: 'entities' },
     why: 'Things that take commands and must never be in a wrong state: a command is decided on the state, what happened is appended, and everything that is shown elsewhere follows the events.',
     watch: [
-      'a bad event stays for ever: correct it with another',
+      'a bad event stays forever: correct it with another',
       'personal data in events needs personal(), or it cannot be erased',
     ],
     code: `import { open } from 'reprise'
@@ -392,7 +392,7 @@ await rp.close()
     when: {},
     why: 'History is the truth and state is a cache of it: append facts, fold them, checkpoint by budget. Any checkpoint may be deleted at any time.',
     watch: [
-      'a bad event stays for ever: correct it with another',
+      'a bad event stays forever: correct it with another',
       'a changed fold needs a new version, and old entries need upcasters',
     ],
     code: `import { open, timeline } from 'reprise'

@@ -1,4 +1,4 @@
-// Opening the store for a command: never makes one by accident, never waits for ever. Every call to it has 10 seconds,
+// Opening the store for a command: never makes one by accident, never waits forever. Every call to it has 10 seconds,
 // so a dead database answers with its code and its cure.
 
 import { existsSync, readFileSync } from 'node:fs'

@@ -30,7 +30,10 @@ export function resolveBreaker(policy: BreakerPolicy | boolean): BreakerSettings
   checkOptions('breaker', given, known, { maxPause: 'pauseMax' })
   const { failures = 5 } = given
   if (!(Number.isSafeInteger(failures) && failures >= 1)) {
-    throw new RepriseError('INVALID_ARGUMENT', `breaker.failures must be a whole number from 1 on (got ${failures})`)
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `breaker.failures must be a whole number of at least 1 (got ${failures})`,
+    )
   }
   return {
     failures,

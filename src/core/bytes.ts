@@ -158,7 +158,7 @@ export class ByteReader {
 
 /** Straight into an array with room for it; says where it ends. */
 export function writeInteger(bytes: Uint8Array, start: number, value: number): number {
-  assert(Number.isSafeInteger(value) && value >= 0, 'only safe integers from 0 on are written as varints')
+  assert(Number.isSafeInteger(value) && value >= 0, 'only safe integers of at least 0 are written as varints')
   let rest = value
   let end = start
   while (rest >= 0x80) {

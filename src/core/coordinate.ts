@@ -66,7 +66,7 @@ export function toHex(bytes: Uint8Array): string {
 /** @example fromHex('ff') // Uint8Array [255] */
 export function fromHex(text: string): Uint8Array {
   if (text.length % 2 !== 0 || !/^[0-9a-f]*$/.test(text)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'a digest is written in lower-case hexadecimal', {
+    throw new RepriseError('INVALID_ARGUMENT', 'a digest must be written in lower-case hexadecimal', {
       text: text.slice(0, 80),
     })
   }

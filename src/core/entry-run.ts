@@ -80,7 +80,7 @@ export function packEntries(
   at: { readonly before: Digest; readonly first: number; readonly epoch: number; readonly nonce?: Uint8Array | null },
   drafts: readonly EntryDraft[],
 ): EntryRun {
-  assert(drafts.length > 0, 'a run has at least one entry')
+  assert(drafts.length > 0, 'a run must have at least one entry')
   assert(at.first >= 1, 'sequences start at 1')
   let time = Number.MAX_SAFE_INTEGER
   const digestBytes = at.before.length

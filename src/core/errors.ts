@@ -14,17 +14,20 @@ const kinds = {
   INVALID_ARGUMENT: { remedy: 'fix', hint: 'Correct the argument that the message names.' },
   INVALID_ID: {
     remedy: 'fix',
-    hint: 'Use 1 to 512 characters, segments separated by "/", without control characters.',
+    hint: 'An id must have 1 to 512 characters, in segments separated by "/", without control characters.',
   },
   LIMIT_EXCEEDED: {
     remedy: 'fix',
     hint: 'Make the value smaller, split it, or raise the limit in the options of open().',
   },
-  CLOSED: { remedy: 'stop', hint: 'The engine or handle was closed; open it again.' },
+  CLOSED: { remedy: 'stop', hint: 'The engine or the handle was closed. Open it again.' },
   ABORTED: { remedy: 'stop', hint: 'The AbortSignal that was passed fired before the operation finished.' },
-  TIMEOUT: { remedy: 'retry', hint: 'The operation did not finish in the time given; try again or allow more.' },
+  TIMEOUT: {
+    remedy: 'retry',
+    hint: 'The operation did not finish in the time it was given. Try again, or allow more.',
+  },
   UNSERIALIZABLE: { remedy: 'fix', hint: 'Store plain data, or register a codec for the class by name.' },
-  MALFORMED: { remedy: 'stop', hint: 'The bytes are not valid Reprise data of a known version; run verify.' },
+  MALFORMED: { remedy: 'stop', hint: 'The bytes are not Reprise data of a known version. Run verify.' },
   UNKNOWN_CODEC: { remedy: 'fix', hint: 'Register the codec that the message names before reading this data.' },
   KEY_MISSING: { remedy: 'fix', hint: 'Pass the encryption key with this id in the options of open().' },
   DECRYPT_FAILED: { remedy: 'stop', hint: 'The record was changed, moved, or sealed with another key of the same id.' },
@@ -33,11 +36,11 @@ const kinds = {
   CONFLICT: { remedy: 'reload', hint: 'History moved since it was read. Reload and decide again.' },
   POSITION_GONE: {
     remedy: 'reload',
-    hint: 'The store no longer has what was read up to this position: it went back to an older copy. Drop what was made of it, and go on from what the store has.',
+    hint: 'The store went back to an older copy and no longer has what was read up to this position. Drop what was derived from it, and go on from what the store has.',
   },
   CONTENDED: {
     remedy: 'retry',
-    hint: 'Others wrote to this timeline all the time. Nothing was written: try again, wait longer, or route its commands to one process.',
+    hint: 'Other processes kept writing to this timeline. Nothing was written: try again, wait longer, or route its commands to one process.',
   },
   NOT_FOUND: { remedy: 'fix', hint: 'Check the id and the namespace; list() shows what exists.' },
   EXISTS: { remedy: 'fix', hint: 'Choose another id, or open the existing timeline.' },
@@ -45,12 +48,15 @@ const kinds = {
   NOT_ON_BRANCH: { remedy: 'fix', hint: 'The coordinate lies on another branch of this timeline; the data names it.' },
   PINNED: {
     remedy: 'stop',
-    hint: 'Something still needs this: release the savepoint, move the cursor or remove the fork first.',
+    hint: 'Something still needs this. Release the savepoint, move the cursor or remove the fork first.',
   },
-  BASE_GONE: { remedy: 'retry', hint: 'The checkpoint this one builds on was dropped; a full checkpoint follows.' },
+  BASE_GONE: {
+    remedy: 'retry',
+    hint: 'The checkpoint that this one builds on was dropped. A full checkpoint follows.',
+  },
   SWEPT: {
     remedy: 'retry',
-    hint: 'A collector may have taken chunks of this checkpoint before it was published; they are put again, and it is published then.',
+    hint: 'A collector may have taken chunks of this checkpoint before it was published. They are written again, and then it is published.',
   },
   CHUNKS_ELSEWHERE: {
     remedy: 'fix',
@@ -58,20 +64,20 @@ const kinds = {
   },
   CHUNK_MISSING: {
     remedy: 'stop',
-    hint: 'A chunk that a checkpoint needs is gone; recovery falls back to an older one.',
+    hint: 'A chunk that a checkpoint needs is gone. Recovery falls back to an older checkpoint.',
   },
   CHUNK_DAMAGED: {
     remedy: 'stop',
-    hint: 'A chunk does not match its digest; recovery falls back to an older checkpoint.',
+    hint: 'A chunk does not match its digest. Recovery falls back to an older checkpoint.',
   },
-  CHECKPOINT_DAMAGED: { remedy: 'stop', hint: 'The checkpoint cannot be used; recovery falls back to an older one.' },
+  CHECKPOINT_DAMAGED: { remedy: 'stop', hint: 'The checkpoint cannot be used. Recovery falls back to an older one.' },
   HISTORY_DAMAGED: {
     remedy: 'stop',
-    hint: 'History does not match its digest chain. Run verify; restore from a savepoint or a backup.',
+    hint: 'History does not match its digest chain. Run verify, and restore from a savepoint or a backup.',
   },
   UNRECOVERABLE: {
     remedy: 'stop',
-    hint: 'No checkpoint verifies and history does not reach the origin; the data lists what is missing.',
+    hint: 'No checkpoint verifies, and history does not reach the origin. The data lists what is missing.',
   },
   UPCAST_MISSING: { remedy: 'fix', hint: 'Add an upcaster from the version that the message names.' },
   MIGRATION_MISSING: {
@@ -80,11 +86,11 @@ const kinds = {
   },
   FOLD_FAILED: {
     remedy: 'fix',
-    hint: 'The apply function threw on a recorded entry; fix it and open again. Nothing is lost.',
+    hint: 'The apply function threw on a recorded entry. Nothing is lost: fix it and open again.',
   },
   INVALID_STATE: {
     remedy: 'fix',
-    hint: 'The application says that this state makes no sense. Nothing is lost: reprise rollback --until-valid finds where it went wrong; open with { evenInvalid: true } to mend it by new entries.',
+    hint: 'The application calls this state invalid. Nothing is lost: `reprise rollback --until-valid` finds where it went wrong. Open with { evenInvalid: true } to mend it with new entries.',
   },
   STORE_UNREACHABLE: { remedy: 'retry', hint: 'Check that the database runs and that the URL is right.' },
   STORE_DAMAGED: {
@@ -94,36 +100,36 @@ const kinds = {
   STORE_READ_ONLY: { remedy: 'fix', hint: 'Reads and export work. Make the file writable to write again.' },
   STORE_MOVED: {
     remedy: 'stop',
-    hint: 'The file was moved, removed or replaced while it was open. Nothing was acknowledged; restart what uses it.',
+    hint: 'The file was moved, removed or replaced while it was open. Nothing was acknowledged. Restart whatever uses it.',
   },
-  STORE_FULL: { remedy: 'retry', hint: 'Free some disk space; nothing was lost and writing resumes by itself.' },
+  STORE_FULL: { remedy: 'retry', hint: 'Free some disk space. Nothing was lost, and writing resumes by itself.' },
   STORE_BUSY: {
     remedy: 'retry',
-    hint: 'Others hold the write lock, or all connections of the server, for too long; try again.',
+    hint: 'Others have held the write lock, or all connections of the server, for too long. Try again.',
   },
-  STORE_IO: { remedy: 'retry', hint: 'The disk or the connection failed; nothing was acknowledged.' },
+  STORE_IO: { remedy: 'retry', hint: 'The disk or the connection failed. Nothing was acknowledged.' },
   STORE_DURABILITY: {
     remedy: 'fix',
-    hint: 'The store refused the durability setting that Reprise needs; see the data.',
+    hint: 'The store refused a setting that durability needs. The data names it.',
   },
-  STORE_UNSUPPORTED: { remedy: 'fix', hint: 'Use a supported store or version; the message says which.' },
+  STORE_UNSUPPORTED: { remedy: 'fix', hint: 'Use a supported store or version. The message says which.' },
   DRIVER_MISSING: { remedy: 'fix', hint: 'Install the optional driver that the message names.' },
   INCOMPATIBLE_VERSION: {
     remedy: 'fix',
-    hint: 'The data and this code are of different versions; the message says which. Data of a newer one: upgrade the code, or export it there. Data of an older one: open it once for writing.',
+    hint: 'The data and this code have different versions, which the message names. If the data is newer, upgrade the code, or export the data with the newer code. If it is older, open it once for writing.',
   },
   WORKER_RETIRED: {
     remedy: 'reload',
-    hint: 'This worker was declared dead while it was away; it starts again under a new identity.',
+    hint: 'This worker was declared dead while it did not answer. It starts again under a new identity.',
   },
-  RIDER_FAILED: { remedy: 'fix', hint: 'The SQL that rode in the transaction failed; nothing of the commit was kept.' },
+  RIDER_FAILED: { remedy: 'fix', hint: 'The SQL inside the commit failed. Nothing of the commit was kept.' },
   SQL_REFUSED: {
     remedy: 'fix',
-    hint: 'SQL inside a commit is one statement per call, without transaction control or settings of the session; rp.sql only reads, and only your own tables.',
+    hint: 'SQL inside a commit must be one statement per call, without transaction control or session settings. rp.sql only reads, and only your own tables.',
   },
   EFFECT_IN_DOUBT: {
     remedy: 'stop',
-    hint: 'The effect was intended and its outcome is unknown: settle it by hand or give it a probe.',
+    hint: 'The effect was intended, and its outcome is unknown. Settle it by hand, or give it a probe.',
   },
   OUTCOME_UNKNOWN: {
     remedy: 'reload',
@@ -131,42 +137,42 @@ const kinds = {
   },
   NON_DETERMINISTIC: {
     remedy: 'fix',
-    hint: 'Move the call into a step, or record its value in the entry: what is run again from history must do the same each time.',
+    hint: 'Move the call into a step, or record its value in the entry. Code that is replayed must do the same each time.',
   },
   DIVERGED: {
     remedy: 'stop',
     hint: 'Nothing was done. Guard the change with ctx.patch, fork the run from a step, or roll it back.',
   },
-  CANCELLED: { remedy: 'stop', hint: 'The run was cancelled: clean up and let this error pass.' },
+  CANCELLED: { remedy: 'stop', hint: 'The run was cancelled. Clean up, and let this error pass.' },
   HELD: {
     remedy: 'stop',
-    hint: 'A person must say how it goes on: run.settle(step, outcome), or run.resume(); run.waitsFor() tells what for.',
+    hint: 'A person must decide how the run goes on: run.waitsFor() says what it waits for; run.settle(step, outcome) or run.resume() answers.',
   },
-  RUN_FAILED: { remedy: 'stop', hint: 'The run ended without a result; the cause says why.' },
-  REFUSED: { remedy: 'fix', hint: 'The aggregate refused the command; the message says why. Nothing was written.' },
+  RUN_FAILED: { remedy: 'stop', hint: 'The run ended without a result. The cause says why.' },
+  REFUSED: { remedy: 'fix', hint: 'The aggregate refused the command, and the message says why. Nothing was written.' },
   SUPERSEDED: {
     remedy: 'fix',
-    hint: 'This aggregate was rewritten: send the command to the one that took its place; the data names it.',
+    hint: 'This aggregate was rewritten. Send the command to the one that took its place, which the data names.',
   },
   RESCALING: {
     remedy: 'retry',
-    hint: 'The state store is moving to another number of partitions; try again soon. If whoever rescaled it died, call rescale again: it goes on.',
+    hint: 'The state store is moving to another number of partitions. Try again soon. If the process that rescaled it died, call rescale again: it goes on.',
   },
   MIGRATION_DRIFT: {
     remedy: 'fix',
-    hint: 'Put the step back as it was applied and add a new step for the change; nothing was done.',
+    hint: 'Nothing was done. Put the step back as it was applied, and add a new step for the change.',
   },
   CALLS_SUSPENDED: {
     remedy: 'retry',
-    hint: 'The model or tool failed too often in a row. Try again after the time in the data; the turn can be resumed.',
+    hint: 'The model or tool failed too often in a row. Resume the turn after the time in the data.',
   },
   UNSAFE_PATH: {
     remedy: 'stop',
-    hint: 'A path in stored data would leave its directory, or two of them clash. Nothing was written; do not trust the data.',
+    hint: 'A path in stored data would leave its directory, or two paths clash. Nothing was written. Do not trust the data.',
   },
   TREE_BLOCKED: {
     remedy: 'fix',
-    hint: 'Something in the directory stands in the way; the message names it. Move it away, or stop who changes it, and try again.',
+    hint: 'Something in the directory is in the way, and the message names it. Move it away, or stop whatever changes it, and try again.',
   },
   UNAUTHENTICATED: {
     remedy: 'fix',
@@ -174,7 +180,7 @@ const kinds = {
   },
   FORBIDDEN: {
     remedy: 'fix',
-    hint: 'This token may not do this here: use one with the role and the scope that the message names.',
+    hint: 'This token may not do this here. Use one with the role and the scope that the message names.',
   },
   OVERLOADED: {
     remedy: 'retry',
@@ -184,7 +190,7 @@ const kinds = {
     remedy: 'fix',
     hint: 'This Idempotency-Key was used for another request. Nothing was done: choose a new key for a new request.',
   },
-  NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a whole Reprise export; export it again.' },
+  NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a complete Reprise export. Export it again.' },
 } as const satisfies Record<string, ErrorKind>
 
 export type ErrorCode = keyof typeof kinds

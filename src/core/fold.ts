@@ -44,7 +44,7 @@ export interface MissingPath {
   readonly why: string
 }
 
-/** The entry as the code of today wrote it; the very same object when it is up to date already. */
+/** The entry as the current code would write it; the very same object when it is up to date already. */
 export function upcast<E extends Versioned>(entry: E, upcasters: Upcasters): E {
   let link = linkFrom(entry.type, entry.version, upcasters)
   if (link === 'current') return entry
@@ -93,7 +93,8 @@ export function missingPaths(
 /** Refuses declarations that cannot work: called once, when a definition is made. */
 export function checkUpcasters(upcasters: Upcasters): void {
   for (const [type, { version, from = {} }] of Object.entries(upcasters)) {
-    if (!isVersion(version)) throw badDeclaration(type, `its version ${version} is not a whole number from 1 on`)
+    if (!isVersion(version))
+      throw badDeclaration(type, `its version must be a whole number of at least 1 (got ${version})`)
     for (const [key, link] of Object.entries(from)) {
       const at = Number(key)
       if (!isVersion(at) || at > version)

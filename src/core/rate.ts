@@ -23,10 +23,14 @@ export function resolveRate(policy: RatePolicy): RateSettings {
   checkOptions('rate', policy, known)
   const perMs = toMs(policy.per, 'rate.per')
   if (!(Number.isSafeInteger(policy.max) && policy.max >= 1 && perMs > 0)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'rate.max must be a whole number from 1 on, and rate.per above 0', {
-      max: String(policy.max),
-      per: String(policy.per),
-    })
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      'rate.max must be a whole number of at least 1, and rate.per must be above 0',
+      {
+        max: String(policy.max),
+        per: String(policy.per),
+      },
+    )
   }
   return { max: policy.max, perMs }
 }

@@ -7,7 +7,7 @@ import type { Store } from './ports.ts'
 /** @example refuseWrites(openMemory({ namespace: 'shop', hash })) */
 export function refuseWrites(store: Store): Store {
   const refuse = () =>
-    Promise.reject(new RepriseError('STORE_READ_ONLY', 'the store was opened with readOnly: it does not write'))
+    Promise.reject(new RepriseError('STORE_READ_ONLY', 'the store was opened with readOnly and does not write'))
   const refuseEach = (port: object, methods: Readonly<Record<string, Access>>) => {
     const writing = Object.entries(methods).filter(([name, access]) => access === 'writes' && name in port)
     return Object.fromEntries(writing.map(([name]) => [name, refuse]))

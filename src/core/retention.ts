@@ -178,7 +178,7 @@ export function resolveRetention(policy: RetentionPolicy): ResolvedRetention {
   const { history = 'all' } = policy
   if (typeof history === 'object') checkOptions('retain.history', history, knownHistory)
   if (history !== 'all' && history !== 'needed' && typeof history !== 'object') {
-    throw new RepriseError('INVALID_ARGUMENT', `retain.history is 'all', 'needed' or { for }`, {
+    throw new RepriseError('INVALID_ARGUMENT', `retain.history must be 'all', 'needed' or { for }`, {
       given: String(history),
     })
   }
@@ -388,7 +388,11 @@ function distinct(newest: readonly RetentionCandidate[]): RetentionCandidate[] {
 
 function count(value: number, least: number, what: string): number {
   if (!Number.isSafeInteger(value) || value < least) {
-    throw new RepriseError('INVALID_ARGUMENT', `${what} is a whole number from ${least} on`, { given: String(value) })
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `${what} must be a whole number of at least ${least} (got ${String(value)})`,
+      { given: String(value) },
+    )
   }
   return value
 }

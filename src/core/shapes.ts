@@ -45,31 +45,32 @@ const queryFields: Readonly<Record<QueryField, true>> = {
 /** @example commits.forEach(checkCommit) */
 export function checkCommit(commit: Commit): void {
   const present = presentFields(commit, commitFields, 'a commit')
-  if (typeof commit.operation !== 'string' || commit.operation === '') refuse('a commit needs an operation id')
+  if (typeof commit.operation !== 'string' || commit.operation === '') refuse('a commit must have an operation id')
   const { guard, run } = commit
   for (const { id, to, kind } of commit.send ?? []) {
     if (![id, to, kind].every((text) => typeof text === 'string' && text !== '')) {
-      refuse('the id, the kind and the receiver of a message are texts')
+      refuse('the id, the kind and the receiver of a message must be strings')
     }
   }
   if (guard === null) {
     if (!commit.send?.length || present.some((field) => !['operation', 'guard', 'send'].includes(field))) {
-      refuse('a commit without a guard sends messages and does nothing else')
+      refuse('a commit without a guard must only send messages')
     }
     return
   }
-  if (!isCount(guard.epoch)) refuse('guard.epoch is an integer from 0 on')
-  if (guard.seq !== undefined && !isCount(guard.seq)) refuse('guard.seq is an integer from 0 on')
-  if ((guard.seq === undefined) !== (guard.digest === undefined)) refuse('guard.seq and guard.digest go together')
-  if (guard.digest !== undefined && !(guard.digest instanceof Uint8Array)) refuse('guard.digest is bytes')
+  if (!isCount(guard.epoch)) refuse('guard.epoch must be a whole number of at least 0')
+  if (guard.seq !== undefined && !isCount(guard.seq)) refuse('guard.seq must be a whole number of at least 0')
+  if ((guard.seq === undefined) !== (guard.digest === undefined))
+    refuse('guard.seq and guard.digest must be given together')
+  if (guard.digest !== undefined && !(guard.digest instanceof Uint8Array)) refuse('guard.digest must be bytes')
   if (commit.forget && present.some((field) => !['operation', 'guard', 'forget'].includes(field))) {
-    refuse('nothing else goes in a commit that forgets')
+    refuse('a commit that forgets must hold nothing else')
   }
   if (run !== undefined) {
-    if (guard.seq === undefined) refuse('an append needs guard.seq')
+    if (guard.seq === undefined) refuse('an append must have guard.seq')
     const next = (commit.branch?.seq ?? guard.seq) + 1
-    if (run.first !== next) refuse(`the run starts at ${run.first}, the next sequence is ${next}`)
-    if (!Number.isSafeInteger(run.count) || run.count < 1) refuse('a run has at least one entry')
+    if (run.first !== next) refuse(`the run must start at ${next}, the next sequence (got ${run.first})`)
+    if (!Number.isSafeInteger(run.count) || run.count < 1) refuse('a run must have at least one entry')
   }
 }
 
@@ -98,7 +99,7 @@ export function checkAttributes(attributes: Readonly<Record<string, unknown>>, l
       throw over(limits, 'attributeTextLength', `the attribute ${shown} has a text of ${value.length} characters`)
     }
     if (value !== null && value !== undefined && !['string', 'number', 'boolean'].includes(typeof value)) {
-      refuse(`attribute ${shown} must be a text, a number or a boolean`)
+      refuse(`attribute ${shown} must be a string, a number or a boolean`)
     }
   }
 }
@@ -106,10 +107,10 @@ export function checkAttributes(attributes: Readonly<Record<string, unknown>>, l
 /** @example checkTimelineQuery({ prefix: 'job/', limit: 100 }) */
 export function checkTimelineQuery(query: TimelineQuery): void {
   presentFields(query, queryFields, 'a query of timelines')
-  if (!isCount(query.limit)) refuse('limit is an integer from 0 on')
+  if (!isCount(query.limit)) refuse('limit must be a whole number of at least 0')
   for (const [key, value] of Object.entries(query.attributes ?? {})) {
     if (!['string', 'number', 'boolean'].includes(typeof value)) {
-      refuse(`attribute ${key} is compared with a text, a number or a boolean`)
+      refuse(`attribute ${key} must be compared with a string, a number or a boolean`)
     }
   }
 }

@@ -170,7 +170,7 @@ export function checkName(kind: string, name: string): string {
   if (typeof name !== 'string' || !nameForm.test(name)) {
     throw new RepriseError(
       'INVALID_ARGUMENT',
-      `the name of a ${kind} has 1 to 100 letters, digits, dots, dashes and underscores, and starts with a letter or digit`,
+      `the name of a ${kind} must have 1 to 100 letters, digits, dots, dashes and underscores, and must start with a letter or digit`,
       { name: String(name).slice(0, 80) },
     )
   }

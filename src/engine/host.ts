@@ -326,7 +326,9 @@ export class Host implements Engine, LayerHost {
 export function hostOf(engine: Engine): Host {
   const host = engine?.[behind]
   if (host === undefined) {
-    throw new RepriseError('INVALID_ARGUMENT', 'an engine must be given: what open() gave', { given: typeof engine })
+    throw new RepriseError('INVALID_ARGUMENT', 'an engine must be given: the one that open() returned', {
+      given: typeof engine,
+    })
   }
   return host as Host
 }

@@ -49,7 +49,7 @@ export function isOfStore(id: string): boolean {
 
 export function refuseOfStore(id: string): void {
   if (!isOfStore(id)) return
-  const what = `${id} is what the store notes about itself: it is not for moving, copying, changing or deleting`
+  const what = `${id} holds the store's own notes: it cannot be moved, copied, changed or deleted`
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline: id })
 }
 

@@ -69,7 +69,7 @@ async function openByScheme(
       return await openPostgres(plain, { namespace, hash: sha256, readOnly, ...(schema !== null && { schema }) })
     }
     default:
-      throw new RepriseError('INVALID_ARGUMENT', 'a store URL starts with sqlite:, postgres: or memory:', {
+      throw new RepriseError('INVALID_ARGUMENT', 'a store URL must start with sqlite:, postgres: or memory:', {
         given: scheme ?? url.slice(0, 20),
       })
   }
@@ -115,7 +115,7 @@ export const otherPlaces: OpenUrl = {
 /** Throws INVALID_ARGUMENT. */
 export function checkNamespace(namespace: string): string {
   if (!/^[a-z0-9][a-z0-9._-]{0,62}$/i.test(namespace)) {
-    const what = 'a namespace has 1 to 63 letters, digits, dots, dashes and underscores'
+    const what = 'a namespace must have 1 to 63 letters, digits, dots, dashes and underscores'
     throw new RepriseError('INVALID_ARGUMENT', what, { given: String(namespace).slice(0, 80) })
   }
   return namespace
@@ -125,6 +125,6 @@ export function checkNamespace(namespace: string): string {
 export function folderOf(blobs: string): string {
   const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(blobs)?.[1]
   if (path) return path
-  const what = 'blobs is a directory: file:./chunks'
+  const what = 'blobs must be a directory, such as file:./chunks'
   throw new RepriseError('INVALID_ARGUMENT', what, { given: String(blobs).slice(0, 80) })
 }

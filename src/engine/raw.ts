@@ -222,7 +222,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
 
   get effects(): Effects {
     if (this.#shared) {
-      const what = `${this.timeline} is shared: who calls the outside has to own its timeline, so open it without { shared }`
+      const what = `${this.timeline} is shared: only the owner of a timeline may call the outside: open it without { shared }`
       throw new RepriseError('INVALID_ARGUMENT', what, { timeline: this.timeline })
     }
     return this.#open.effects
@@ -333,7 +333,7 @@ function toAppended({ first, count, isDuplicate }: Written): Appended {
 
 function toEntry(entry: { readonly type: string }, key: string | undefined, partOf?: string) {
   if (typeof entry !== 'object' || entry === null || typeof entry.type !== 'string') {
-    throw new RepriseError('INVALID_ARGUMENT', 'an entry is an object with a type')
+    throw new RepriseError('INVALID_ARGUMENT', 'an entry must be an object with a type')
   }
   if (entry.type.startsWith(systemPrefix)) {
     throw new RepriseError('INVALID_ARGUMENT', `types that start with ${systemPrefix} belong to the engine`, {

@@ -257,7 +257,7 @@ export class Reprise extends StoreTools {
     refuseMoved(head)
     const model = this.#host.models.find(id)
     if (!model && isReserved(id)) {
-      const what = `what ${id} is, is not known here: open its definition first, or tell the engine with declare()`
+      const what = `the definition of ${id} is not known here: open it first, or name it with declare()`
       throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
     }
     return { model, head }

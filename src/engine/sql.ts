@@ -18,7 +18,8 @@ const nameForm = /^[A-Za-z_][A-Za-z0-9_]{0,50}$/
 /** The table of the generation that is live when the query runs: <name>_<generation>. */
 export function tableOfGeneration(name: string, catalog: string, version: string): SqlName {
   if (!nameForm.test(name)) {
-    const what = 'the name of a table must have 1 to 51 letters, digits and underscores, and start with no digit'
+    const what =
+      'the name of a table must have 1 to 51 letters, digits and underscores, and must not start with a digit'
     throw new RepriseError('INVALID_ARGUMENT', what, { name: String(name).slice(0, 80) })
   }
   return { [resolves]: async (engine) => `${name}_${await liveGeneration(hostOf(engine), catalog, version)}` }

@@ -342,14 +342,14 @@ export class OpenTimeline<State> {
     if (entries.length > limits.entriesPerAppend) {
       throw new RepriseError(
         'LIMIT_EXCEEDED',
-        `one append takes up to ${limits.entriesPerAppend} entries, not ${entries.length}`,
+        `one append must have at most ${limits.entriesPerAppend} entries (got ${entries.length})`,
       )
     }
     const time = clock.now()
     return entries.map((entry) => {
       checkType(entry.type)
       if (entry.key !== undefined && !isKey(entry.key)) {
-        throw new RepriseError('INVALID_ARGUMENT', 'a key is well-formed text of 1 to 512 characters', {
+        throw new RepriseError('INVALID_ARGUMENT', 'a key must be well-formed text of 1 to 512 characters', {
           type: entry.type,
         })
       }
@@ -361,7 +361,7 @@ export class OpenTimeline<State> {
     })
   }
 
-  /** What is not said to be older is of today. */
+  /** Entries without a version are of the current version. */
   #versionOf({ type, version }: NewEntry): number {
     return version ?? this.#fold.upcasters?.[type]?.version ?? 1
   }
@@ -419,7 +419,7 @@ const typeForm = /^[\p{L}\p{N}$._:-]{1,128}$/u
 
 function checkType(type: string): void {
   if (typeof type !== 'string' || !typeForm.test(type)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'an entry needs a type of 1 to 128 letters, digits and "._:-"', {
+    throw new RepriseError('INVALID_ARGUMENT', 'the type of an entry must have 1 to 128 letters, digits and "._:-"', {
       type: String(type).slice(0, 80),
     })
   }

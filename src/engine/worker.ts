@@ -309,7 +309,9 @@ export class Worker {
   #newId(): WorkerId {
     const { name, random } = this.#options
     if (name.length === 0 || name.length > 128) {
-      throw new RepriseError('INVALID_ARGUMENT', 'a worker name has 1 to 128 characters', { name: name.slice(0, 80) })
+      throw new RepriseError('INVALID_ARGUMENT', 'the name of a worker must have 1 to 128 characters', {
+        name: name.slice(0, 80),
+      })
     }
     return `${name}~${toHex(random.bytes(6))}` as WorkerId
   }

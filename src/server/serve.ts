@@ -286,7 +286,7 @@ function jsonResponse(json: string, status: number, headers: Readonly<Record<str
 }
 
 function unauthenticated(): RepriseError {
-  return new RepriseError('UNAUTHENTICATED', 'a token is needed', {})
+  return new RepriseError('UNAUTHENTICATED', 'a token must be given', {})
 }
 
 /** The same bytes, and a word when it is over, whoever ended it. */

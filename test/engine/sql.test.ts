@@ -119,7 +119,7 @@ onEveryStore(
       ]
       for (const text of refused) await expect(rp.sql(text), text).rejects.toEqual(code('SQL_REFUSED'))
       expect(await rp.sql(`SELECT count(*) AS n FROM ${table}`).then(([row]) => Number(row!.n))).toBe(3)
-      if (w.kind === 'postgres') expect((await saidOfOurs(rp)).join()).toContain("are the store's own")
+      if (w.kind === 'postgres') expect((await saidOfOurs(rp)).join()).toContain('belong to the store')
       // The engine goes on as before.
       const counter = await rp.open(timeline('counter', { initial: () => 0, apply: (s: number) => s + 1 }), 'x')
       await counter.append({ type: 'added' })

@@ -171,6 +171,6 @@ it('refuse steps without a number, out of order, or with both SQL and code', () 
       { id: '2', sql: 'SELECT 1' },
       { id: '1', sql: 'SELECT 1' },
     ]),
-  ).toThrow(/does not come after/)
+  ).toThrow(/must come after/)
   expect(make([{ id: '1', sql: 'SELECT 1', run: () => 1 }])).toThrow(/either sql or run/)
 })

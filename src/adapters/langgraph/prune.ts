@@ -14,7 +14,7 @@ export interface PruneOptions {
 export function planPrune(state: ThreadState, options: PruneOptions): PrunedData {
   const { keepLast = 1 } = options
   if (!Number.isSafeInteger(keepLast) || keepLast < 1) {
-    throw new RepriseError('INVALID_ARGUMENT', 'keepLast is a whole number from 1 on', { keepLast })
+    throw new RepriseError('INVALID_ARGUMENT', 'keepLast must be a whole number of at least 1', { keepLast })
   }
   // All of it is looked at: so all of it comes in at once.
   for (const part of Object.values(state) as Keyed<unknown>[]) Keyed.need(part)

@@ -232,18 +232,18 @@ function read(config: Config): { threadId?: string; ns?: string; id?: string } {
 
 function checkId(value: unknown, what: string): string {
   const text = checkText(value, what)
-  if (text === '') throw new RepriseError('INVALID_ARGUMENT', `${what} is empty`)
+  if (text === '') throw new RepriseError('INVALID_ARGUMENT', `${what} must not be empty`)
   return text
 }
 
 function checkText(value: unknown, what: string): string {
   if (typeof value === 'string' && !value.includes('\0')) return value
-  throw new RepriseError('INVALID_ARGUMENT', `${what} is a text without NUL`, { what })
+  throw new RepriseError('INVALID_ARGUMENT', `${what} must be text without NUL`, { what })
 }
 
 function missing(act: string, field: string): RepriseError {
   return new RepriseError(
     'INVALID_ARGUMENT',
-    `to ${act}, configurable.${field} is needed: { configurable: { ${field} } }`,
+    `to ${act}, configurable.${field} must be given: { configurable: { ${field} } }`,
   )
 }

@@ -242,7 +242,7 @@ function encode(label: string): string {
 }
 
 function checkNamespace(namespace: readonly unknown[]): void {
-  if (namespace.length === 0) throw new InvalidNamespaceError('a namespace has at least one label')
+  if (namespace.length === 0) throw new InvalidNamespaceError('a namespace must have at least one label')
   for (const label of namespace) {
     if (typeof label !== 'string' || label === '' || label.includes('.') || /\p{Surrogate}/u.test(label)) {
       throw new InvalidNamespaceError(`a label of a namespace is text, not empty, without periods: ${String(label)}`)
@@ -252,5 +252,5 @@ function checkNamespace(namespace: readonly unknown[]): void {
 
 function checkKey(key: unknown): string {
   if (typeof key === 'string' && key !== '') return key
-  throw new RepriseError('INVALID_ARGUMENT', 'the key of an item must be a text that is not empty')
+  throw new RepriseError('INVALID_ARGUMENT', 'the key of an item must be a string that is not empty')
 }

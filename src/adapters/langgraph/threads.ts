@@ -75,7 +75,7 @@ export class Threads {
     if (name === null || name.length > escapedLengthMax) {
       throw new RepriseError(
         'INVALID_ARGUMENT',
-        `a thread_id is well-formed text of up to ${escapedLengthMax} characters`,
+        `a thread_id must be well-formed text of up to ${escapedLengthMax} characters`,
         {
           length: threadId.length,
         },

@@ -155,7 +155,7 @@ export class RepriseSession implements Session {
 
   async applyHistoryTransaction({ operationId, transaction }: TransactionArgs): Promise<void> {
     if (typeof operationId !== 'string' || operationId.trim() === '') {
-      throw new RepriseError('INVALID_ARGUMENT', 'a transaction needs an operationId')
+      throw new RepriseError('INVALID_ARGUMENT', 'a transaction must have an operationId')
     }
     const digest = this.#digest(transaction)
     await this.#change((state) => {

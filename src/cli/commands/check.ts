@@ -1,4 +1,4 @@
-// reprise check: recorded histories against the code of today, before it is deployed. Exit code 9 if one would diverge.
+// reprise check: recorded histories against the current code, before it is deployed. Exit code 9 if one would diverge.
 
 import { existsSync } from 'node:fs'
 import { isReprise, RepriseError } from '../../core/errors.ts'

@@ -31,7 +31,7 @@ const importCommand: Command = async ({ engine, args, options, output, stdin }) 
   const key = text(options, 'key')
   const shards = Number(text(options, 'shards') ?? 1)
   if (!Number.isSafeInteger(shards) || shards < 1 || shards > 256) {
-    throw new UsageError('--shards is a whole number from 1 to 256', 'as many as the job has; 1 if it names none')
+    throw new UsageError('--shards must be a whole number from 1 to 256', 'as many as the job has; 1 if it names none')
   }
   const report = await importProgress(engine, job, lines, { shards, from: file, ...(key !== undefined && { key }) })
   output.result(report, () => {

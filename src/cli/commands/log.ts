@@ -18,7 +18,10 @@ const log: Command = async (invocation) => {
     text(options, 'after') ?? Math.max(0, text(options, 'limit') || !output.isTerminal ? 0 : head.seq - limit),
   )
   if (!Number.isSafeInteger(limit) || limit < 1 || !Number.isSafeInteger(after) || after < 0)
-    throw new UsageError('--limit is a whole number from 1 on, --after one from 0 on', 'reprise help log says more')
+    throw new UsageError(
+      '--limit must be a whole number of at least 1, --after one of at least 0',
+      'reprise help log says more',
+    )
   const type = text(options, 'type')
   let count = 0
   for await (const entry of entriesAfter(engine, head, after)) {
@@ -42,7 +45,7 @@ async function reports({ engine, args, options, output }: Invocation): Promise<n
   const since = text(options, 'since')
   const limit = Number(text(options, 'limit') ?? 100)
   if (!Number.isSafeInteger(limit) || limit < 1) {
-    throw new UsageError('--limit is a whole number from 1 on', 'reprise help log says more')
+    throw new UsageError('--limit must be a whole number of at least 1', 'reprise help log says more')
   }
   const found = await engine.log({
     limit,

@@ -11,7 +11,7 @@ import { relative } from '../format.ts'
 
 const ls: Command = async ({ engine, args, options, output }) => {
   const limit = Number(text(options, 'limit') ?? 100)
-  if (!Number.isSafeInteger(limit) || limit < 1) throw new UsageError('--limit is a whole number from 1 on')
+  if (!Number.isSafeInteger(limit) || limit < 1) throw new UsageError('--limit must be a whole number of at least 1')
   const status = text(options, 'status')
   const queue = text(options, 'queue')
   const after = text(options, 'after')

@@ -7,7 +7,7 @@ import { count } from '../format.ts'
 
 const rekey: Command = async ({ engine, output }) => {
   if ((await engine.keys()).current === null) {
-    throw new RepriseError('INVALID_ARGUMENT', 'rekey needs the key ring: name its file with --keys', {})
+    throw new RepriseError('INVALID_ARGUMENT', 'rekey must be given the key ring: name its file with --keys', {})
   }
   const report = await engine.rekey()
   const { changed, left, users, isDone, key, retired } = report

@@ -133,7 +133,10 @@ function decodeError(error: unknown): RepriseError {
 
 function checkName(name: string): void {
   if (typeof name === 'string' && name.length > 0 && name.length <= classNameLengthMax) return
-  throw new RepriseError('INVALID_ARGUMENT', `the name of a class codec has 1 to ${classNameLengthMax} characters`)
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    `the name of a class codec must have 1 to ${classNameLengthMax} characters`,
+  )
 }
 
 function tooDeep(cause: unknown): RepriseError {

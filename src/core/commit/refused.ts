@@ -17,5 +17,5 @@ export class Refused {
 /** The user's own code in the transaction failed; what it said is what its author must read. */
 export function riderFailed(cause: unknown): Refused {
   const said = cause instanceof Error ? cause.message : String(cause)
-  return new Refused('RIDER_FAILED', `the rider of the commit threw: ${said}`, cause)
+  return new Refused('RIDER_FAILED', `the SQL inside the commit failed: ${said}`, cause)
 }

@@ -64,7 +64,7 @@ export class Keyed<V = unknown> {
   }
 
   set(key: string, value: V): this {
-    if (typeof key !== 'string') throw new TypeError(`a key of Keyed is a string, not ${typeof key}`)
+    if (typeof key !== 'string') throw new TypeError(`a key of Keyed must be a string (got ${typeof key})`)
     this.#tree.set(key, value)
     return this
   }

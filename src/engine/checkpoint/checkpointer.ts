@@ -93,7 +93,7 @@ export class Checkpointer<State> {
   #isWaiting = false
   #isKeeping = false
   #cancelTimer: (() => void) | null = null
-  /** Not null after a failure, until it is tried again: whatever is wrong does not get better by trying all the time. */
+  /** Not null after a failure, until it is tried again: trying again at once would not help. */
   #cancelPause: (() => void) | null = null
 
   constructor(kernel: Kernel, timeline: CheckpointedTimeline<State>, fold: Fold<State>, recovered: Recovered<State>) {
@@ -191,7 +191,7 @@ export class Checkpointer<State> {
     return this.#timing.releasing(this.#timeline.epoch)
   }
 
-  /** Lets a checkpoint that is under way finish; starts no more. */
+  /** Lets a checkpoint that is under way finish; starts no other. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#endTimer()
@@ -284,7 +284,7 @@ export class Checkpointer<State> {
     this.#isKeeping = true
     this.#timeline
       .note(this.#timing.kept())
-      // They are a help, no more: the next checkpoint keeps them again.
+      // They are only a help: the next checkpoint keeps them again.
       .catch(() => undefined)
       .finally(() => {
         this.#isKeeping = false

@@ -343,10 +343,14 @@ export class Committer {
     const found = await this.#find(guard.timeline, run)
     if (found === 'nowhere') return outcome
     if (found === 'trimmed') {
-      return new RepriseError('OUTCOME_UNKNOWN', 'the answer was lost, and what it was about is trimmed by now', {
-        timeline: guard.timeline,
-        seq: run.first,
-      })
+      return new RepriseError(
+        'OUTCOME_UNKNOWN',
+        'the answer was lost, and the history it was about has been trimmed since',
+        {
+          timeline: guard.timeline,
+          seq: run.first,
+        },
+      )
     }
     const epoch = guard.epoch + (commit.take || commit.branch ? 1 : 0)
     return { ok: true, epoch, seq: run.first + run.count - 1, isDuplicate: true }

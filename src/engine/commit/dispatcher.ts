@@ -91,7 +91,7 @@ export class Dispatcher {
     this.#sleepUntil(this.#wakeups.add(wakeup))
   }
 
-  /** Claims no more and waits for what is in hand. */
+  /** Stops claiming, and waits for what is in hand. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#unlisten?.()

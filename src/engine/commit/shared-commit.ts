@@ -1,5 +1,5 @@
 // Notes on a timeline by a process that does not own it at the moment, because several write it in turns: checkpoints and
-// marks. What keeps a stale one out is not its epoch but its digest, which has to be part of the history of today.
+// marks. What keeps a stale one out is not its epoch but its digest, which must be part of the current history.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

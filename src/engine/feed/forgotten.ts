@@ -99,7 +99,7 @@ async function note(store: Store, hash: Hash, commit: Commit): Promise<void> {
     ])
     if (outcome?.ok) return
     if (attempt >= attemptsMax) {
-      throw new RepriseError('CONTENDED', `it could not be noted that ${timeline} goes: ${outcome?.reason}`, {
+      throw new RepriseError('CONTENDED', `the removal of ${timeline} could not be recorded: ${outcome?.reason}`, {
         timeline,
       })
     }

@@ -113,7 +113,7 @@ async function at(kernel: Pick<Kernel, 'store' | 'hash'>, head: Head, point: Poi
 
 /**
  * A head that contradicts its own history is damaged: nothing went back to an older copy. Told as gone, a reader would load
- * and find it gone again, for ever.
+ * and find it gone again, forever.
  */
 async function refuseDamagedHead({ store, hash }: Pick<Kernel, 'store' | 'hash'>, head: Head, point: Point) {
   const isLast = point.seq === head.seq

@@ -133,7 +133,7 @@ async function untilDone(
   for (let pauseMs = firstPauseMs; !progress.isOver; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
     const moment = await momentOf(engine.kernel, record.state.members as readonly TimelineId[])
     if (progress.isOver) return
-    if ('restless' in moment) progress.trouble = `${moment.restless} takes its mail in all the time`
+    if ('restless' in moment) progress.trouble = `${moment.restless} keeps taking in mail`
     else if (await save(engine, record, name, moment, progress)) return
     await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
   }

@@ -46,7 +46,7 @@ export async function membersOf(engine: Host, target: GroupTarget): Promise<read
   if ('cut' in target) {
     const { status, members, because } = await cutOf(engine.kernel, target.cut)
     if (status === 'complete') return members
-    const why = because ?? 'it has not come to its end'
+    const why = because ?? 'it has not finished'
     throw new RepriseError('CONFLICT', `the cut ${target.cut} is ${status}, not complete: ${why}`, { cut: target.cut })
   }
   const ids = await checkMembers(engine, target.members)
@@ -66,7 +66,7 @@ export async function planGroup(engine: Host, target: GroupTarget): Promise<Grou
   let moment = await momentOf(kernel, members)
   for (let tries = 1; 'restless' in moment; tries++) {
     if (tries >= triesMax) {
-      throw new RepriseError('CONFLICT', `${moment.restless} takes its mail in all the time: stop it first`, {})
+      throw new RepriseError('CONFLICT', `${moment.restless} keeps taking in mail: stop it first`, {})
     }
     moment = await momentOf(kernel, members)
   }

@@ -46,7 +46,7 @@ export async function meetMirror(
   const { worker, events } = kernel
   const choice: Choice = { path, at: worker.now(), by: worker.name, before: stored }
   await changeNotes(kernel, { [attribute]: JSON.stringify(choice) })
-  const what = path === null ? 'history is mirrored no more' : `history is mirrored to ${path} from now on`
+  const what = path === null ? 'history is no longer mirrored' : `history is mirrored to ${path} from now on`
   events.emit('report', { kind: 'declared', timeline: null, what, data: { from: stored, to: path } })
   return path
 }
@@ -69,6 +69,6 @@ async function make(path: string): Promise<void> {
 export function mirrorPath(url: string): string {
   const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(String(url))?.[1]
   if (path) return resolve(path)
-  const what = 'mirror is a folder, best on another disk: file:/mnt/other/app.mirror'
+  const what = 'mirror must be a folder, best on another disk, such as file:/mnt/other/app.mirror'
   throw new RepriseError('INVALID_ARGUMENT', what, { given: String(url).slice(0, 80) })
 }

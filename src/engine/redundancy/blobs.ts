@@ -15,7 +15,7 @@ import { abandon, dissolve, regroup, type TendReport, tend } from './regroup.ts'
 
 /** A larger batch becomes several groups. */
 const groupBytesMax = 4 * 1024 * 1024
-/** From here on a group takes no more. */
+/** A group of this size takes no further member. */
 const closedBytes = 1024 * 1024
 /** Groups that were superseded are removed so many at a time. */
 const removedAtOnce = 32

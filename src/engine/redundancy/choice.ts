@@ -26,7 +26,9 @@ export async function meetRedundancy(kernel: Kernel, wanted: boolean | undefined
   const choice: Choice = { isOn: wanted, at: worker.now(), by: worker.name, before: stored }
   await changeNotes(kernel, { [attribute]: JSON.stringify(choice) })
   kernel.redundancy.isOn = wanted
-  const what = wanted ? 'redundancy is kept from now on' : 'redundancy is kept no more: the next collection removes it'
+  const what = wanted
+    ? 'redundancy is kept from now on'
+    : 'redundancy is no longer kept: the next collection removes it'
   events.emit('report', { kind: 'declared', timeline: null, what, data: { from: stored, to: wanted } })
 }
 

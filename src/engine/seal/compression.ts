@@ -48,7 +48,7 @@ export function decompress(
   limits: Pick<Limits, 'inflateRatio' | 'inflateBytes'>,
 ): Uint8Array {
   const inflate = inflateOf(from.algorithm)
-  if (size === 0) throw new RepriseError('MALFORMED', 'nothing is never compressed')
+  if (size === 0) throw new RepriseError('MALFORMED', 'an empty value is never compressed')
   if (size > limits.inflateBytes || size > from.bytes.length * limits.inflateRatio) throw bomb(from, size, limits)
   let plain: Uint8Array
   try {

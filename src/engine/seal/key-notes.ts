@@ -59,7 +59,7 @@ export async function meetKeys(kernel: Notes, isReadOnly: boolean): Promise<void
   await changeNotes(kernel, { [prefix + sealer.keyId]: sealer.proofOf(sealer.keyId) ?? true })
 }
 
-/** Everything is under the current key: the others are needed no more. */
+/** Everything is under the current key: the others are no longer needed. */
 export async function forgetOtherKeys(kernel: Notes): Promise<string[]> {
   const others = (await notedKeys(kernel)).filter((id) => id !== kernel.sealer.keyId)
   if (others.length > 0) await changeNotes(kernel, Object.fromEntries(others.map((id) => [prefix + id, null])))

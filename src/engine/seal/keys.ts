@@ -124,7 +124,7 @@ function nameOf(id: string, purpose: string, salt: Uint8Array): string {
 
 function checkId(id: string): void {
   if (id.length < 1 || id.length > idLengthMax || !/^[\x21-\x7e]+$/.test(id)) {
-    throw invalid(`a key id has 1 to ${idLengthMax} printable ASCII characters`)
+    throw invalid(`the id of a key must have 1 to ${idLengthMax} printable ASCII characters`)
   }
 }
 

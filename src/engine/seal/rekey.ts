@@ -45,7 +45,7 @@ export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => P
   const { sealer } = kernel
   const key = sealer.keyId
   if (key === null)
-    throw new RepriseError('INVALID_ARGUMENT', 'rekey needs keys: the ring whose current key is to be used', {})
+    throw new RepriseError('INVALID_ARGUMENT', 'rekey must be given keys: the ring whose current key is to be used', {})
   const missing = await lackingKeys(kernel)
   if (missing.length > 0) throw lacking(missing)
   const changed = { runs: 0, checkpoints: 0, messages: 0, chunks: 0, rows: await rows() }

@@ -1,4 +1,4 @@
-// A sink whose position is a timeline of its own. What its items bring about (SQL, messages) rides in the commit that moves the
+// A sink whose position is a timeline of its own. What its items bring about (SQL, messages) belongs to the commit that moves the
 // position, so both are there or neither is. Only the owner of the timeline writes; the fence keeps everybody else out.
 //
 // Entries: advanced { position, events }, partly { seen: { timeline: seq } } (items of a page applied one by one),
@@ -47,7 +47,7 @@ export interface TimelineOpener {
 export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item, OpenTimeline<Progress>> {
   readonly timeline: TimelineId
   readonly #opener: TimelineOpener
-  /** Which item of a page is poison shows only one by one: SQL that rode along with it was taken back too. */
+  /** Which item of a page is poison shows only one by one: its SQL was rolled back too. */
   #isOneByOne = false
 
   constructor(opener: TimelineOpener, timeline: string, gate = ungated) {

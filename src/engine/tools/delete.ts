@@ -138,7 +138,7 @@ function refusalsOf(
     })
   }
   if (described.savepoints.length > 0 && !options.savepoints) {
-    const why = `it has savepoints (${described.savepoints.join(', ')}): release them, or say that you mean it (savepoints)`
+    const why = `it has savepoints (${described.savepoints.join(', ')}): release them, or pass { savepoints: true }`
     refusals.push({ timeline, code: 'PINNED', why })
   }
   return refusals

@@ -108,10 +108,10 @@ async function refusalOf(
     return refuse('INVALID_ARGUMENT', `single entries of a ${model.kind} cannot go: erase it as a whole`)
   }
   if (head.owner !== null && head.isOwnerAlive && !options.takeover && !model.entries.inTurns) {
-    return refuse('OWNED', `${head.owner} works on it: close or stop it first, or take it over (takeover)`)
+    return refuse('OWNED', `${head.owner} works on it: close or stop it first, or pass { takeover: true }`)
   }
   if (savepoints.length > 0 && !options.savepoints) {
-    const why = `it has savepoints that hold it (${savepoints.join(', ')}): release them, or say that you mean it (savepoints)`
+    const why = `it has savepoints that hold it (${savepoints.join(', ')}): release them, or pass { savepoints: true }`
     return refuse('PINNED', why)
   }
   const floor = floorOf(await lineageOf(kernel, head)).seq

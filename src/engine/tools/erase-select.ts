@@ -47,7 +47,7 @@ export function checkSelection({ entries, where }: EntrySelection): void {
   if (entries) {
     const { from, to } = entries
     const isRange = Number.isSafeInteger(from) && Number.isSafeInteger(to) && from >= 1 && to >= from
-    if (!isRange) throw invalid('entries are sequences from 1 on: { from, to }, both of them included')
+    if (!isRange) throw invalid('entries must be sequences of at least 1: { from, to }, both included')
   }
   if (typeof where !== 'object') return
   const unknown = Object.keys(where).filter((name) => !['type', 'key', 'fields'].includes(name))

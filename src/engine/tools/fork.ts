@@ -51,7 +51,7 @@ export async function locate(kernel: Kernel, where: Where): Promise<Located> {
   const id = timelineId(where.timeline)
   const head = await existing(kernel, id)
   if (!Number.isSafeInteger(where.seq) || where.seq < 0) {
-    throw new RepriseError('INVALID_ARGUMENT', 'a sequence is a whole number from 0 on', { seq: where.seq })
+    throw new RepriseError('INVALID_ARGUMENT', 'a sequence must be a whole number of at least 0', { seq: where.seq })
   }
   const wanted = 'digest' in where ? fromHex(where.digest) : null
   const found = await pointOn(kernel, head, where.seq, wanted)

@@ -115,7 +115,7 @@ function refuseUnknown({ timeline, attributes }: Head, model: Model | null): voi
   const needsModel =
     neverAlone.some((scope) => isWithin(scope, timeline)) || declarationOf(attributes)?.kind === 'state-store'
   if (model || !needsModel) return
-  const what = `what ${timeline} is, is not known here: open its definition first, or tell the engine with declare()`
+  const what = `the definition of ${timeline} is not known here: open it first, or name it with declare()`
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
 }
 

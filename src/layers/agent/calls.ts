@@ -350,5 +350,5 @@ export function messageOf(error: unknown): string {
 }
 
 export function needModel(): RepriseError {
-  return new RepriseError('INVALID_ARGUMENT', 'the agent has no model: give one in its definition or to open')
+  return new RepriseError('INVALID_ARGUMENT', 'the agent must have a model: give one in its definition, or to open()')
 }

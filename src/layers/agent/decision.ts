@@ -24,7 +24,7 @@ export async function writeDecision(
   consume: readonly MessageId[],
 ): Promise<void> {
   const { waiting } = open.state
-  if (!waiting) throw new RepriseError('CONFLICT', `${open.id} waits for nobody`)
+  if (!waiting) throw new RepriseError('CONFLICT', `${open.id} does not wait for a decision`)
   const { verdict, by, reason, args, result } = decision
   const along = { status: 'running', ...(consume.length > 0 && { consume }) }
   const decided = entry('decided', {

@@ -26,7 +26,8 @@ const actions: Actions = {
   cancel: { instead: 'interrupt it from its own code; a turn that was cut off goes on with resume' },
   async decide({ engine, head, key }, { verdict, by, reason }) {
     const known = verdicts.find((each) => each === verdict)
-    if (!known) throw new RepriseError('INVALID_ARGUMENT', `a decision is ${verdicts.join(', ')}, not ${verdict}`, {})
+    if (!known)
+      throw new RepriseError('INVALID_ARGUMENT', `a decision must be ${verdicts.join(', ')} (got ${verdict})`, {})
     const decision = { verdict: known, by, ...(reason !== undefined && { reason }) }
     await sendDecision(engine, head.timeline, decision, key)
     return {

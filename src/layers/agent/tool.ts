@@ -71,10 +71,10 @@ const known = new Set([
  */
 export function tool<Args, Result>(definition: Tool<Args, Result>): Tool<Args, Result> {
   if (definition.kind === 'compensatable' && !definition.compensate) {
-    throw new RepriseError('INVALID_ARGUMENT', 'a compensatable tool needs a compensation')
+    throw new RepriseError('INVALID_ARGUMENT', 'a compensatable tool must have a compensation')
   }
   if (definition.compensate && (definition.kind === 'read-only' || definition.kind === 'irreversible')) {
-    throw new RepriseError('INVALID_ARGUMENT', `a tool that is ${definition.kind} has no compensation`)
+    throw new RepriseError('INVALID_ARGUMENT', `a tool that is ${definition.kind} must not have a compensation`)
   }
   checkOptions('tool', definition, known)
   checkCallPolicy(definition)

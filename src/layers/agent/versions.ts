@@ -8,7 +8,7 @@ import type { Entries, SessionState } from './state.ts'
 
 export interface DataVersions<Data> {
   readonly fold: Pick<Fold<SessionState<Data>>, 'version' | 'migrations' | 'migrationFor'>
-  /** An entry `edited`, with data of today's version. */
+  /** An entry `edited`, with data of the current version. */
   bringUp(entry: Entry): Entry
 }
 

@@ -76,7 +76,7 @@ export interface AggregateOptions<State, Evolve, Decide> {
 export interface EventEntry<Event> extends Entry {
   /** Id of the aggregate. */
   readonly id: string
-  /** Type and fields, of today's version. */
+  /** Type and fields, of the current version. */
   readonly event: Event
   readonly meta: Metadata
 }

@@ -19,11 +19,11 @@ const noMetadata: Metadata = {}
 /** `isPart`: it comes with the event before it that has the key, and is skipped if that one is. */
 export function toEntry(event: unknown, meta: Metadata, key: string | undefined, isPart = false): NewEntry {
   if (typeof event !== 'object' || event === null || typeof (event as { type?: unknown }).type !== 'string') {
-    throw new RepriseError('INVALID_ARGUMENT', 'an event is an object with a type')
+    throw new RepriseError('INVALID_ARGUMENT', 'an event must be an object with a type')
   }
   const { type, ...fields } = event as { readonly type: string }
   if (type.startsWith(systemPrefix) || type.startsWith(layerPrefix)) {
-    throw new RepriseError('INVALID_ARGUMENT', `event types do not start with ${type[0]}`, { type })
+    throw new RepriseError('INVALID_ARGUMENT', `the type of an event must not start with ${type[0]}`, { type })
   }
   const entry = entryOf(type, fields, meta, isPart ? undefined : key)
   return isPart ? { ...entry, partOf: key } : entry

@@ -36,7 +36,8 @@ export async function stateAt<State>(
 
 /** The last sequence before the first entry that is younger than the time. */
 async function seqAt(engine: Host, lineage: Awaited<ReturnType<typeof lineageOf>>, time: number): Promise<number> {
-  if (!Number.isFinite(time)) throw new RepriseError('INVALID_ARGUMENT', 'a time is a Date or ms since 1970')
+  if (!Number.isFinite(time))
+    throw new RepriseError('INVALID_ARGUMENT', 'a time must be a Date or milliseconds since 1970')
   const floor = floorOf(lineage)
   let seq = floor.seq
   for await (const { run } of readHistory(engine.kernel, lineage, floor, lineage[0]!.seq)) {

@@ -387,7 +387,7 @@ function listOf(decision: unknown, name: string): readonly unknown[] {
   if (decision === undefined) return []
   if (decision instanceof Promise) {
     decision.catch(() => undefined)
-    throw new RepriseError('INVALID_ARGUMENT', `decide.${name} returned a promise: deciding is pure and cannot wait`)
+    throw new RepriseError('INVALID_ARGUMENT', `decide.${name} returned a promise: it must be pure and cannot wait`)
   }
   return Array.isArray(decision) ? decision : [decision]
 }

@@ -174,7 +174,7 @@ export class ProjectionHandle<State> {
    */
   async rebuild(options: RebuildOptions = {}): Promise<void> {
     checkOptions(`rebuild of ${this.name}`, options, knownRebuild)
-    if (this.#isRebuilding) throw new RepriseError('CONFLICT', `${this.name} is being rebuilt already`)
+    if (this.#isRebuilding) throw new RepriseError('CONFLICT', `${this.name} is already being rebuilt`)
     this.#isRebuilding = true
     let next: Running<State>
     try {

@@ -218,7 +218,7 @@ function failing({ poison = 'stop', retry }: CommonOptions<readonly EventSource[
 
 function checkPartitions(partitions: number): void {
   if (Number.isSafeInteger(partitions) && partitions >= 1 && partitions <= 4096) return
-  throw new RepriseError('INVALID_ARGUMENT', 'a projection has 1 to 4096 partitions', { partitions })
+  throw new RepriseError('INVALID_ARGUMENT', 'a projection must have 1 to 4096 partitions', { partitions })
 }
 
 /** A projection into the user's own tables, in the same transaction as its position. Only on stores with SQL. */
@@ -328,9 +328,13 @@ function define<State>(
 ): ProjectionDefinition<State> {
   checkName('projection', name)
   if (!/^[A-Za-z0-9._]{1,40}$/.test(version)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'the version of a projection has up to 40 letters, digits and dots', {
-      version,
-    })
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      'the version of a projection must have 1 to 40 letters, digits and dots',
+      {
+        version,
+      },
+    )
   }
   const model: ProjectionModel<State> = { name, version, partitions, build: buildIn }
   // One handle an engine: opening it again shares it, and working for it keeps it open.

@@ -1,6 +1,6 @@
 // Corrections that a compensating event cannot express: the history of an aggregate is copied into a new one, event by
 // event, through a function that may change, drop or add. The old timeline stays as it was, marked as superseded, with
-// a pointer to the new one, and takes no more commands; the new one's events say which event they came from.
+// a pointer to the new one, and takes no further commands; the new one's events say which event they came from.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -81,7 +81,9 @@ export async function rewrite<State, Evolve, Decide>(
       if (attempt === 1) await open.write([], { status: 'open', attributes: { rewrites: source } })
       isEnded = await supersede(engine, head, target, reason)
       if (!isEnded && attempt >= attemptsMax) {
-        throw new RepriseError('CONTENDED', `${source} is written to all the time`, { timeline: source })
+        throw new RepriseError('CONTENDED', `others keep writing to ${source}: rewrite it again when they rest`, {
+          timeline: source,
+        })
       }
     }
     await open.close()

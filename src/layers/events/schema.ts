@@ -33,7 +33,9 @@ export function validate(call: unknown, what: string, value: unknown): unknown {
   if (!schema) return value
   const result = schema['~standard'].validate(value)
   if (result instanceof Promise) {
-    throw new RepriseError('INVALID_ARGUMENT', `the schema of ${what} is asynchronous; deciding is not`, { what })
+    throw new RepriseError('INVALID_ARGUMENT', `the schema of ${what} must not be asynchronous: deciding cannot wait`, {
+      what,
+    })
   }
   if (result.issues === undefined) return result.value
   const issues = result.issues.map(({ message, path }) => ({ message, path: (path ?? []).map(segment).join('.') }))

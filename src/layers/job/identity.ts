@@ -12,14 +12,14 @@ export function identify<T>(
   const given: unknown = job.key ? job.key(item) : (own ?? item)
   if (typeof given === 'string') {
     if (given.length > 0 && given.length <= keyLengthMax) return given
-    throw refuse(`the key of an item has 1 to ${keyLengthMax} characters, not ${given.length}`)
+    throw refuse(`the key of an item must have 1 to ${keyLengthMax} characters (got ${given.length})`)
   }
   if (typeof given === 'number' && Number.isFinite(given)) return String(given)
   if (typeof given === 'bigint') return String(given)
   throw refuse(
     job.key
-      ? `the key of an item is text or a number, not ${typeOf(given)}`
-      : 'items need a key: give the job `key: (item) => …`',
+      ? `the key of an item must be a string or a number (got ${typeOf(given)})`
+      : 'items must have a key: give the job `key: (item) => …`',
   )
 }
 

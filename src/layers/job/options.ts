@@ -92,14 +92,14 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
     if (!isRight) throw new RepriseError('INVALID_ARGUMENT', `job ${name}: ${what}`, { job: name })
   }
   check((options.each === undefined) !== (options.eachBatch === undefined), 'give either each or eachBatch')
-  check(isCount(concurrency, concurrencyMax), `concurrency is a whole number from 1 to ${concurrencyMax}`)
-  check(isCount(shards, shardsMax), `shards is a whole number from 1 to ${shardsMax}`)
+  check(isCount(concurrency, concurrencyMax), `concurrency must be a whole number from 1 to ${concurrencyMax}`)
+  check(isCount(shards, shardsMax), `shards must be a whole number from 1 to ${shardsMax}`)
   check(order === 'kept' || order === 'any', "order is 'kept' or 'any'")
   check(!(order === 'kept' && concurrency > 1), "order: 'kept' does one item after another: leave concurrency out")
   check(!(order === 'kept' && shards > 1), "order: 'kept' needs one shard")
   checkOptions(`job ${name}: batch`, batch, new Set(['size', 'wait']))
-  check(isCount(batch.size ?? 100, concurrencyMax), 'batch.size is a whole number from 1 on')
-  check(isCount(crashesMax, Number.MAX_SAFE_INTEGER), 'crashesMax must be a whole number from 1 on')
+  check(isCount(batch.size ?? 100, concurrencyMax), `batch.size must be a whole number from 1 to ${concurrencyMax}`)
+  check(isCount(crashesMax, Number.MAX_SAFE_INTEGER), 'crashesMax must be a whole number of at least 1')
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   return {

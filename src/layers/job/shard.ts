@@ -249,8 +249,8 @@ export class Shard<Item extends ShardItem> {
 
   #lose(error: unknown): void {
     if (this.#lost) return
-    this.#lost = error ?? new RepriseError('FENCED', `${this.open.id} was lost`)
-    const stop = error instanceof Error ? error : new RepriseError('FENCED', `${this.open.id} was lost`)
+    this.#lost = error ?? new RepriseError('FENCED', `${this.open.id} was taken over`)
+    const stop = error instanceof Error ? error : new RepriseError('FENCED', `${this.open.id} was taken over`)
     for (const task of this.inFlight.all()) task.abort(stop)
     this.#onLost()
   }

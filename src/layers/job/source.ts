@@ -136,7 +136,7 @@ export function toSource<T>(given: SourceLike<T>): Source<T> {
   if (isAsyncIterable<T>(given)) return { kind: 'async iterable', once: true, open: () => asyncReader(given) }
   throw new RepriseError(
     'INVALID_ARGUMENT',
-    'the source of a job is an array, an iterable, an async iterable, a function, or made by lines(), jsonLines(), csv(), pages() or keyRange()',
+    'the source of a job must be an array, an iterable, an async iterable, a function, or made by lines(), jsonLines(), csv(), pages() or keyRange()',
   )
 }
 
@@ -235,7 +235,7 @@ class FunctionReader<T> implements Reader<T> {
   }
 
   #page(page: PageOf<T>): Chunk<T> | null {
-    if (!isPage(page)) throw new RepriseError('INVALID_ARGUMENT', 'a paged source gives { items, next } each time')
+    if (!isPage(page)) throw new RepriseError('INVALID_ARGUMENT', 'a paged source must give { items, next } each time')
     if (typeof page.total === 'number') this.total = page.total
     if (page.next === undefined || page.next === null) this.#isOver = true
     else if (page.items.length === 0 && page.next === this.#position) {
@@ -268,7 +268,7 @@ function readerOf<T>(given: Iterable<T> | AsyncIterable<T>): Reader<T> {
   if (isAsyncIterable<T>(given)) return asyncReader(given)
   throw new RepriseError(
     'INVALID_ARGUMENT',
-    'a source function gives an iterable, an async iterable, or { items, next }',
+    'a source function must give an iterable, an async iterable, or { items, next }',
   )
 }
 

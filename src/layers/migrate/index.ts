@@ -37,7 +37,7 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
   checkOptions(`migrations ${name}`, options, known)
   resolveRetry(options.retry)
   if ((options.steps === undefined) === (options.folder === undefined)) {
-    throw new RepriseError('INVALID_ARGUMENT', `migrations ${name}: give either steps or a folder`, { name })
+    throw new RepriseError('INVALID_ARGUMENT', `migrations ${name}: it must have either steps or a folder`, { name })
   }
   if (options.steps) checkSteps(name, options.steps)
   const model = migrateModel(name)

@@ -248,13 +248,13 @@ export class MigrateRun {
     const underWay = { timeline: this.timeline, what: `step ${step.id}`, since: startedAt }
     const offWatch = this.#engine.kernel.worker.watch(() => [underWay])
     try {
-      const rides = step.sql === undefined ? await this.#code(open, step) : [sqlRide(step.sql)]
+      const userSqls = step.sql === undefined ? await this.#code(open, step) : [sqlOf(step.sql)]
       const ms = Math.round(clock.elapsed() - startedAt)
       const entry = { type: 'applied', data: { id: step.id, checksum: step.checksum, ms } }
       const userSql = async (sql: Sql) => {
-        for (const each of rides) await each(sql)
+        for (const each of userSqls) await each(sql)
       }
-      await open.write([entry], rides.length > 0 ? { userSql } : {})
+      await open.write([entry], userSqls.length > 0 ? { userSql } : {})
       this.#tell(step.id, 'applied')
       return ms
     } catch (error) {
@@ -285,13 +285,13 @@ export class MigrateRun {
     }
   }
 
-  /** Code may do anything outside, so it is recorded before it begins; what it commits rides with the record of it. */
+  /** Code may do anything outside, so it is recorded before it begins; its SQL commits together with that record. */
   async #code(
     open: OpenTimeline<MigrateState>,
     step: CheckedStep,
   ): Promise<((sql: Sql) => Promise<unknown> | unknown)[]> {
     await open.write([{ type: 'began', data: { id: step.id } }])
-    const rides: ((sql: Sql) => Promise<unknown> | unknown)[] = []
+    const userSqls: ((sql: Sql) => Promise<unknown> | unknown)[] = []
     const current = open.state.current!
     await step.run!({
       key: toHex(this.#engine.kernel.hash(new TextEncoder().encode(`${this.timeline}\n${step.id}`))).slice(0, 32),
@@ -299,9 +299,9 @@ export class MigrateRun {
       signal: this.#calls.signal,
       saved: current.saved,
       save: async (value) => void (await open.write([{ type: 'saved', data: { id: step.id, value } }])),
-      commit: (userSql) => void rides.push(userSql),
+      commit: (userSql) => void userSqls.push(userSql),
     })
-    return rides
+    return userSqls
   }
 
   #tell(step: string, state: MigrateEvent['state']): void {
@@ -309,7 +309,7 @@ export class MigrateRun {
   }
 }
 
-function sqlRide(text: string) {
+function sqlOf(text: string) {
   return async (sql: Sql) => {
     for (const statement of splitSql(text)) await sql.run(statement)
   }

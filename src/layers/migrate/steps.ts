@@ -48,10 +48,11 @@ export function checkSteps(name: string, steps: readonly Step[]): readonly Check
   return steps.map((step) => {
     checkOptions(`migrations ${name}: step ${step.id}`, step, known)
     resolveRetry(step.retry)
-    if (!idForm.test(step.id)) throw refuse(`step ${step.id} does not begin with a number, as '001-create-users' does`)
-    if ((step.sql === undefined) === (step.run === undefined)) throw refuse(`step ${step.id} has either sql or run`)
+    if (!idForm.test(step.id)) throw refuse(`step ${step.id} must begin with a number, as '001-create-users' does`)
+    if ((step.sql === undefined) === (step.run === undefined))
+      throw refuse(`step ${step.id} must have either sql or run`)
     if (before !== '' && numberOf(step.id) <= numberOf(before))
-      throw refuse(`step ${step.id} does not come after ${before}`)
+      throw refuse(`step ${step.id} must come after ${before}`)
     before = step.id
     const text = step.version ?? step.sql
     return { ...step, checksum: text === undefined ? '' : sha256(text) }
@@ -80,7 +81,7 @@ async function runFile(path: string, context: StepContext): Promise<unknown> {
   const load = (url: string): Promise<{ default?: unknown }> => import(url)
   const { default: run } = await load(pathToFileURL(path).href)
   if (typeof run !== 'function')
-    throw new RepriseError('INVALID_ARGUMENT', `${path} has no default export to run`, { path })
+    throw new RepriseError('INVALID_ARGUMENT', `${path} must have a default export to run`, { path })
   return await run(context)
 }
 

@@ -127,7 +127,7 @@ async function* piecesOf(
   for await (const piece of iterate(source)) {
     if (signal?.aborted) throw new RepriseError('ABORTED', 'the save was aborted', {}, signal.reason)
     const bytes = typeof piece === 'string' ? new TextEncoder().encode(piece) : piece
-    if (!(bytes instanceof Uint8Array)) throw new RepriseError('INVALID_ARGUMENT', 'a stream to save gives bytes')
+    if (!(bytes instanceof Uint8Array)) throw new RepriseError('INVALID_ARGUMENT', 'a stream to save must give bytes')
     size += bytes.length
     if (size > bytesMax) {
       const what = `the stream has more than ${bytesMax} bytes`

@@ -320,9 +320,14 @@ export class SaveHandle<T> extends SaveReader<T> {
 
 function modelOf(name: string, prefix: string, options: SaveOptions<never>): SaveModel {
   const { keep = 3, version = 1, upcasters = {}, valid } = options
-  if (!Number.isSafeInteger(keep) || keep < 1) throw new RepriseError('INVALID_ARGUMENT', 'keep is 1 or more', { keep })
+  if (!Number.isSafeInteger(keep) || keep < 1)
+    throw new RepriseError('INVALID_ARGUMENT', `keep must be a whole number of at least 1 (got ${String(keep)})`, {
+      keep,
+    })
   if (!Number.isSafeInteger(version) || version < 1) {
-    throw new RepriseError('INVALID_ARGUMENT', 'the version of a save is a whole number from 1 on', { version })
+    throw new RepriseError('INVALID_ARGUMENT', 'the version of a save must be a whole number of at least 1', {
+      version,
+    })
   }
   return { name, prefix, keep, format: version, upcasters, valid: valid as Validity<unknown> | undefined }
 }

@@ -72,7 +72,7 @@ function encodeTerm(term: Term): string {
   if (typeof term === 'string')
     return `t${term.replaceAll('\u0001', '\u0001\u0002').replaceAll('\u0000', '\u0001\u0001')}`
   if (typeof term !== 'number' || Number.isNaN(term)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'an index term is a string or a number')
+    throw new RepriseError('INVALID_ARGUMENT', 'the term of an index must be a string or a number')
   }
   const view = new DataView(new ArrayBuffer(8))
   view.setFloat64(0, term === 0 ? 0 : term)

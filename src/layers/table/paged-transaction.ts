@@ -61,7 +61,9 @@ export class PagedBuffer<V> implements PagedTransaction<V>, PagedView<V>, Batch 
     checkOptions('set', options, knownSet)
     this.#check(key)
     if (value === undefined) {
-      throw new RepriseError('INVALID_ARGUMENT', 'undefined is no value for a row; delete the key instead', { key })
+      throw new RepriseError('INVALID_ARGUMENT', 'the value of a row must not be undefined: delete the key instead', {
+        key,
+      })
     }
     const ttlMs = options.ttl === undefined ? this.ttlMs : toMs(options.ttl, 'ttl')
     const expiresAt = ttlMs === undefined ? undefined : this.now + ttlMs
@@ -122,6 +124,6 @@ export class PagedBuffer<V> implements PagedTransaction<V>, PagedView<V>, Batch 
 
   #check(key: string): void {
     if (this.#isOver) throw new RepriseError('CLOSED', 'the transaction is over')
-    if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'a key of a table is a string')
+    if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'a key of a table must be a string')
   }
 }

@@ -107,5 +107,5 @@ export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): Page
 
 function checkCount(name: string, count: number): void {
   if (Number.isFinite(count) && count >= 1) return
-  throw new RepriseError('INVALID_ARGUMENT', `${name} is a number of 1 or more`, { [name]: count })
+  throw new RepriseError('INVALID_ARGUMENT', `${name} must be a number of at least 1`, { [name]: count })
 }

@@ -71,7 +71,7 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
   checkOptions(`state store ${name}`, options, storeOptions)
   const { partitions, ...rows } = options
   if (!Number.isSafeInteger(partitions) || partitions < 1 || partitions > 4096) {
-    throw new RepriseError('INVALID_ARGUMENT', 'a state store has 1 to 4096 partitions', { partitions })
+    throw new RepriseError('INVALID_ARGUMENT', 'a state store must have 1 to 4096 partitions', { partitions })
   }
   const { fold, model } = tableParts(name, rows as TableOptions<V>)
   const scopes = [...Array.from({ length: partitions }, (_, n) => partitionTimeline(name, 1, n)), catalogOf(name)]
@@ -185,7 +185,7 @@ export class PartitionedStore<V> {
     const mine = partitionOf(key, this.#tables.length)
     const check = (other: string) => {
       if (partitionOf(other, this.#tables.length) === mine) return
-      throw new RepriseError('INVALID_ARGUMENT', `${other} lies in another partition than ${key}`, { key, other })
+      throw new RepriseError('INVALID_ARGUMENT', `${other} must lie in the same partition as ${key}`, { key, other })
     }
     return this.tableOf(key).transaction((tx) => run(guarded(tx, check)))
   }
@@ -244,5 +244,5 @@ function guarded<V>(tx: Transaction<V>, check: (key: string) => void): Transacti
 
 function checkPartition(partition: number, partitions: number): number {
   if (Number.isSafeInteger(partition) && partition >= 0 && partition < partitions) return partition
-  throw new RepriseError('INVALID_ARGUMENT', `there are partitions 0 to ${partitions - 1}, not ${partition}`)
+  throw new RepriseError('INVALID_ARGUMENT', `the partition must be 0 to ${partitions - 1} (got ${partition})`)
 }

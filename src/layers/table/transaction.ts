@@ -71,7 +71,9 @@ export class Buffer<V> implements Transaction<V> {
     checkOptions('set', options, knownSet)
     this.#check(key)
     if (value === undefined) {
-      throw new RepriseError('INVALID_ARGUMENT', 'undefined is no value for a row; delete the key instead', { key })
+      throw new RepriseError('INVALID_ARGUMENT', 'the value of a row must not be undefined: delete the key instead', {
+        key,
+      })
     }
     const ttlMs = options.ttl === undefined ? this.#view.ttlMs : toMs(options.ttl, 'ttl')
     this.writes.set(key, {
@@ -138,7 +140,7 @@ export class Buffer<V> implements Transaction<V> {
 
   #check(key: string): void {
     if (this.#isOver) throw new RepriseError('CLOSED', 'the transaction is over')
-    if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'a key of a table is a string')
+    if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'a key of a table must be a string')
   }
 }
 

@@ -107,7 +107,8 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   sleepUntil: (bound) =>
     tolerant((when: Date | number) => {
       const at = Number(when)
-      if (!Number.isFinite(at)) throw new RepriseError('INVALID_ARGUMENT', 'sleepUntil takes a date or milliseconds')
+      if (!Number.isFinite(at))
+        throw new RepriseError('INVALID_ARGUMENT', 'sleepUntil must be given a date or milliseconds')
       return askSleep(bound.run, bound.here('sleepUntil'), () => at)
     }),
   signal: (bound) =>
@@ -155,7 +156,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     },
   heartbeat: () => async (details?: unknown) => {
     const step = currentPlace()?.step
-    if (!step) throw new RepriseError('INVALID_ARGUMENT', 'ctx.heartbeat is for inside a step')
+    if (!step) throw new RepriseError('INVALID_ARGUMENT', 'ctx.heartbeat must be called inside a step')
     await step.heartbeat(details)
   },
   attributes: (bound) => (values: Readonly<Record<string, Attribute | null>>) => {

@@ -231,7 +231,7 @@ export class Execution {
     this.#orphans.add(command)
   }
 
-  /** Iteration n of a loop begins: what earlier ones left is of no more interest. */
+  /** Iteration n of a loop begins: what earlier ones left no longer matters. */
   passIteration(loop: string, n: number): void {
     this.#loops ??= new Map()
     this.#loops.set(loop, n)

@@ -48,7 +48,7 @@ export class Host implements InstanceHost, RunHost {
   readonly #watchers = new Map<string, Set<() => void>>()
   readonly #mail: MailWatch
   /** Why nothing can be written through a handle that was let go; one for all of them, as there are many. */
-  readonly letGo = new RepriseError('CLOSED', 'the run was let go')
+  readonly letGo = new RepriseError('CLOSED', 'the run was released')
   readonly results = new ResultsTable()
   callsStarted = 0
   #isClosed = false
@@ -242,7 +242,7 @@ export class Host implements InstanceHost, RunHost {
     const { id } = instance.open
     if (!isReprise(error, 'FENCED', 'CLOSED')) this.#problem(id, error)
     if (isReprise(error, 'FENCED')) return
-    instance.open.break(new RepriseError('CLOSED', `${id} is read again`))
+    instance.open.break(new RepriseError('CLOSED', `${id} is being read again`))
     this.kernel.clock.after(reopenMs, () => void this.#reopen(instance.definition, id))
   }
 

@@ -52,5 +52,5 @@ export function messageName(message: string | { readonly name: string }): string
 
 function checked(what: string, name: string): string {
   if (typeof name === 'string' && name.length > 0) return name
-  throw new RepriseError('INVALID_ARGUMENT', `a ${what} has a name`, { given: String(name) })
+  throw new RepriseError('INVALID_ARGUMENT', `a ${what} must have a name`, { given: String(name) })
 }

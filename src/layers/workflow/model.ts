@@ -52,7 +52,11 @@ const actions: Actions = {
   settle: async (target, { step, outcome, by, ...rest }) => {
     const known = outcomes.find((each) => each === outcome)
     if (!known) {
-      throw new RepriseError('INVALID_ARGUMENT', `a step is settled as ${outcomes.join(', ')}, not ${outcome}`, {})
+      throw new RepriseError(
+        'INVALID_ARGUMENT',
+        `the outcome of a step must be ${outcomes.join(', ')} (got ${outcome})`,
+        {},
+      )
     }
     await runOf(target).settle(step, known, { by, ...('result' in rest && { result: rest.result }), ...keyed(target) })
     return done(target, `${step} of ${target.head.timeline} counts as ${known}`, { step, outcome: known })

@@ -41,7 +41,7 @@ export function queue(name: string, options: QueueOptions = {}): QueueDefinition
     perKey: options.perKey,
   })) {
     if (limit !== undefined && !(Number.isInteger(limit) && limit >= 1)) {
-      throw new RepriseError('INVALID_ARGUMENT', `queue ${name}: ${what} is a whole number from 1 on`, {
+      throw new RepriseError('INVALID_ARGUMENT', `queue ${name}: ${what} must be a whole number of at least 1`, {
         given: String(limit),
       })
     }

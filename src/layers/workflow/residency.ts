@@ -112,5 +112,5 @@ export class Residency {
 function waitingForNothing(): RepriseError {
   const what = 'workflow code waits for something that history does not have (a client, a stream, another promise)'
   const cure = "wait for it in a step, as in ctx.step('name', () => …)"
-  return new RepriseError('NON_DETERMINISTIC', `${what}, and would wait for ever: ${cure}`, { call: 'await' })
+  return new RepriseError('NON_DETERMINISTIC', `${what}, and would wait forever: ${cure}`, { call: 'await' })
 }

@@ -86,7 +86,7 @@ export function schedule<Input>(name: string, options: ScheduleOptions<Input>): 
   checkName('schedule', name)
   checkOptions(`schedule ${name}`, options, known)
   if ((options.cron === undefined) === (options.every === undefined)) {
-    throw new RepriseError('INVALID_ARGUMENT', `schedule ${name} has either cron or every`, { name })
+    throw new RepriseError('INVALID_ARGUMENT', `schedule ${name} must have either cron or every`, { name })
   }
   nextAfter(options, Date.UTC(2026, 0, 1))
   return {
@@ -104,7 +104,7 @@ export function schedule<Input>(name: string, options: ScheduleOptions<Input>): 
 export function nextAfter(options: AnySchedule, after: number): number | null {
   if (options.every !== undefined) {
     const every = toMs(options.every, 'every')
-    if (every === 0) throw new RepriseError('INVALID_ARGUMENT', 'every is a duration above zero')
+    if (every === 0) throw new RepriseError('INVALID_ARGUMENT', 'every must be a duration above zero')
     return (Math.floor(after / every) + 1) * every
   }
   try {

@@ -123,7 +123,7 @@ export class Scope implements Zone, ZoneValues {
 /** A step's name as part of an id: the characters that ids are made with are escaped. */
 export function commandName(name: string): string {
   if (typeof name !== 'string' || name.length === 0 || name.length > nameLengthMax) {
-    throw new RepriseError('INVALID_ARGUMENT', `a name has 1 to ${nameLengthMax} characters`, {
+    throw new RepriseError('INVALID_ARGUMENT', `a name must have 1 to ${nameLengthMax} characters`, {
       name: String(name).slice(0, 80),
     })
   }

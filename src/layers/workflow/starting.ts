@@ -82,7 +82,7 @@ export async function foundRun<Output>(
   return run
 }
 
-/** A run that somebody else started tells its own parent how it ended, or nobody: whoever else waits would wait for ever. */
+/** A run that somebody else started tells its own parent how it ended, or nobody: others would wait forever. */
 export async function refuseForeign(run: WorkflowRun, parent: ParentLink): Promise<void> {
   const { started } = await run.state()
   if (!started || started.parent?.timeline === parent.timeline) return

@@ -47,7 +47,7 @@ export function askStep<T>(
   if (options.compensateRetry) resolveRetry(options.compensateRetry, patientRetry)
   const gate = gateOf(run.definition, name, options)
   if (options.compensate && options.undo) {
-    throw new RepriseError('INVALID_ARGUMENT', `step ${name} has either compensate or undo`, { step: name })
+    throw new RepriseError('INVALID_ARGUMENT', `step ${name} must have either compensate or undo`, { step: name })
   }
   return run.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry, gate))
 }

@@ -187,7 +187,7 @@ function guarding(test: Test): void {
       { take: { worker: zombie.worker, from: 'anyone' } },
       { branch: { archive: asTimeline('x'), seq: 0, digest: zombie.digest, floor: { seq: 0, digest: zombie.digest } } },
       { forget: true },
-      { userSql: () => assert.fail('the rider of a fenced commit is not called') },
+      { userSql: () => assert.fail('the SQL of a fenced commit is not called') },
     ]
     for (const attempt of attempts) {
       for (const epoch of [zombie.epoch, zombie.epoch + 2, 0]) {

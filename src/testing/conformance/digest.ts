@@ -46,7 +46,7 @@ export function digestTests(test: Test): void {
       { take: { worker: asWorker('worker-1'), from: 'anyone' } },
       { branch: { archive: asTimeline('x'), seq: 1, digest: lost.digest, floor: { seq: 0, digest: lost.digest } } },
       { forget: true },
-      { userSql: () => assert.fail('the rider of a refused commit is not called') },
+      { userSql: () => assert.fail('the SQL of a refused commit is not called') },
     ]
     for (const attempt of attempts) {
       const refused = expectRefused((await kit.store.commit([lost.plan(attempt)]))[0], 'CONFLICT')

@@ -81,7 +81,7 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
   }
   const { deadLetters = lettersMax } = options
   if (!Number.isSafeInteger(deadLetters) || deadLetters < 0) {
-    throw new RepriseError('INVALID_ARGUMENT', `deadLetters must be 0 or more (got ${String(deadLetters)})`)
+    throw new RepriseError('INVALID_ARGUMENT', `deadLetters must be at least 0 (got ${String(deadLetters)})`)
   }
   return {
     ...options,

@@ -2,6 +2,7 @@
 // by a store that is only read. The list of methods is held against a real store's.
 
 import { expect, it } from 'vitest'
+import { withRedundancy } from '../engine/redundancy/store.ts'
 import { Sealer } from '../engine/seal/seal.ts'
 import { sealedStore } from '../engine/seal/store.ts'
 import { openMemory } from '../stores/memory/index.ts'
@@ -52,6 +53,15 @@ it.each(wrappers)('%s lets every method of the port through, with all it was giv
   expect(store.asked.map((each) => each.split(' ')[0])).toEqual(Object.keys(storeMethods))
   expect(blobs.asked.map((each) => each.split(' ')[0])).toEqual(Object.keys(blobMethods))
   expect(wrapped.countsCheckpoints).toBe(true)
+})
+
+it('withRedundancy lets every method of a store through that is not a plain object', async () => {
+  const store = Noting.of(storeMethods, { blobs: Noting.of(blobMethods), lanes: 3, countsCheckpoints: true })
+  const quiet = { chunk: () => undefined, line: () => undefined }
+  const wrapped = withRedundancy(store as unknown as Store, () => new Uint8Array(32), quiet)
+  for (const name of Object.keys(storeMethods)) await (wrapped as unknown as Record<string, Call>)[name]!(...args)
+  expect(store.asked.map((each) => each.split(' ')[0])).toEqual(Object.keys(storeMethods))
+  expect([wrapped.lanes, wrapped.countsCheckpoints]).toEqual([3, true])
 })
 
 it('a store that is only read refuses what writes, and lets the rest through', async () => {

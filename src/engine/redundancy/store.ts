@@ -4,6 +4,7 @@
 
 import type { ManifestId, TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
+import { forwardStore } from '../../core/forward.ts'
 import type { Commit, Hash, ManifestRecord, Outcome, Store, StoredChunk } from '../../core/ports.ts'
 import { newestFirst } from '../../core/recovery.ts'
 import { type MendedChunk, RedundantBlobs } from './blobs.ts'
@@ -37,10 +38,7 @@ export interface RedundantStore extends Store {
   tendCatalog(timeline: TimelineId, isState: boolean): Promise<void>
 }
 
-/**
- * `store` is a plain object, as sealedStore makes it.
- * @example const store = withRedundancy(await openStore(url, {}), sha256, { chunk: console.log, line: console.log })
- */
+/** @example const store = withRedundancy(await openStore(url, {}), sha256, { chunk: console.log, line: console.log }) */
 export function withRedundancy(
   store: Store,
   hash: Hash,
@@ -49,8 +47,16 @@ export function withRedundancy(
 ): RedundantStore {
   const blobs = new RedundantBlobs(store.blobs, hash, (mended) => listener.chunk(mended), planted)
   const catalog = new RedundantCatalog(store, hash, (mended) => listener.line(mended))
+  const through = forwardStore(store, {
+    commit: (commits) => catalog.commit(commits),
+    checkpoints: (timeline) => catalog.checkpoints(timeline),
+    async close() {
+      await catalog.settled()
+      await store.close()
+    },
+  })
   return {
-    ...store,
+    ...through,
     blobs,
     get isOn() {
       return blobs.isOn
@@ -59,15 +65,9 @@ export function withRedundancy(
       blobs.isOn = isOn
       catalog.isOn = isOn
     },
-    commit: (commits) => catalog.commit(commits),
-    checkpoints: (timeline) => catalog.checkpoints(timeline),
     examine: (timeline) => catalog.examine(timeline),
     restoreLine: (timeline, record, from) => catalog.restoreLine(timeline, record, from),
     tendCatalog: (timeline, isState) => catalog.tend(timeline, isState),
-    async close() {
-      await catalog.settled()
-      await store.close()
-    },
   }
 }
 

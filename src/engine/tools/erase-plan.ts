@@ -3,7 +3,8 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { EntryRun, Head, ManifestRecord, Store } from '../../core/ports.ts'
+import { forwardStore } from '../../core/forward.ts'
+import type { EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import { checkIn } from '../../core/redacted.ts'
 import type { Kernel } from '../kernel.ts'
 import { refuseOfStore } from '../kinds.ts'
@@ -149,12 +150,11 @@ function imagine(kernel: Kernel, from: number, targets: readonly Target[]): Kern
     if (run) redacted.set(placeOf(target.timeline, run), run)
   }
   const { store } = kernel
-  const imagined: Store = {
-    ...store,
+  const imagined = forwardStore(store, {
     read: async (timeline, after, bytesMax) =>
       (await store.read(timeline, after, bytesMax)).map((run) => redacted.get(placeOf(timeline, run)) ?? run),
     checkpoints: async (timeline) => (await store.checkpoints(timeline)).filter(({ seq }) => seq < from),
-  }
+  })
   const checks = [...redacted.values()].map((run) => checkIn(run.bytes))
   supposeErased(imagined, checks)
   return { ...kernel, store: imagined }

@@ -97,14 +97,14 @@ function tell(ctx: WorkflowContext, answers: Answers, happened: string[]): Workf
   return Object.assign(Object.create(ctx), {
     step: (name: string, call: (step: StepCall) => unknown, options: StepOptions<unknown> = {}) => {
       const { compensate } = options
-      return ctx.step(name, (step) => answer(name, call, step, answers, happened), {
+      const answered = (step: StepCall) => answer(name, call, step, answers, happened)
+      if (!compensate) return ctx.step(name, answered, options)
+      return ctx.step(name, answered, {
         ...options,
-        ...(compensate && {
-          compensate: (result: unknown, step: StepCall) => {
-            happened.push(`undo ${name}`)
-            return Object.hasOwn(answers, name) ? undefined : compensate(result, step)
-          },
-        }),
+        compensate: (result: unknown, step: StepCall) => {
+          happened.push(`undo ${name}`)
+          return Object.hasOwn(answers, name) ? undefined : compensate(result, step)
+        },
       })
     },
     parallel: (branches: never) => ctx.parallel(wrapAll(branches) as never),

@@ -45,7 +45,11 @@ const definitions: Readonly<Record<string, readonly [make: (wrong: object) => un
     'checkpoint of a job': [(x) => job('j', { ...night, checkpoint: x }), { evry: 5 }, 'every'],
     'retain of a job': [(x) => job('j', { ...night, retain: x }), { hourli: 5 }, 'hourly'],
     'retry of a job': [(x) => job('j', { ...night, retry: x }), { atempts: 5 }, 'attempts'],
-    'batch of a job': [(x) => job('j', { ...night, batch: x }), { siz: 5 }, 'size'],
+    'batch of a job': [
+      (x) => job('j', { ...night, each: undefined, eachBatch: () => undefined, batch: x }),
+      { siz: 5 },
+      'size',
+    ],
     consumer: [(x) => consumer('c', { from: [accounts], each: () => undefined, ...x }), { folow: true }, 'follow'],
     'checkpoint of a consumer': [
       (x) => consumer('c', { from: [accounts], each: () => undefined, checkpoint: x }),

@@ -5,12 +5,13 @@
 import { expect, expectTypeOf, it } from 'vitest'
 import { timeline } from '../../src/engine/raw.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
-import { agent, tool } from '../../src/layers/agent/index.ts'
+import { agent, type Tool, tool } from '../../src/layers/agent/index.ts'
 import { aggregate, command, projection, send } from '../../src/layers/events/index.ts'
-import { job } from '../../src/layers/job/index.ts'
+import { consumer, type JobOptions, job } from '../../src/layers/job/index.ts'
+import { migrations } from '../../src/layers/migrate/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { table } from '../../src/layers/table/index.ts'
-import { workflow } from '../../src/layers/workflow/index.ts'
+import { type ScheduleOptions, schedule, workflow } from '../../src/layers/workflow/index.ts'
 
 type Counted = { readonly type: 'added'; readonly by: number } | { readonly type: 'reset' }
 const counter = timeline<number, Counted>('counter', {
@@ -101,11 +102,67 @@ async function unchecked(rp: Reprise): Promise<void> {
   // @ts-expect-error no such kind of tool
   tool({ kind: 'harmless', run: () => 1 })
 
+  // Options that need each other, or exclude each other.
+  tool({ kind: 'compensatable', run: () => 1, compensate: (_, result) => result.toFixed() })
+  tool({ kind: 'idempotent', run: () => 1, compensate: () => undefined, compensateRetry: { attempts: 2 } })
+  // @ts-expect-error a compensatable tool has a compensation
+  tool({ kind: 'compensatable', run: () => 1 })
+  // @ts-expect-error also where it is written without tool()
+  agent('guide', { tools: { pay: { kind: 'compensatable', run: () => 1 } } })
+  // @ts-expect-error what is irreversible has none
+  tool({ kind: 'irreversible', run: () => 1, compensate: () => undefined })
+  // @ts-expect-error how a compensation is tried again, without one
+  tool({ kind: 'idempotent', run: () => 1, compensateRetry: { attempts: 2 } })
+  // @ts-expect-error a job does something
+  job('papers', { source: ['a'] })
+  // @ts-expect-error one by one or several at once
+  job('papers', { source: ['a'], each: () => undefined, eachBatch: () => undefined })
+  // @ts-expect-error the size of batches, without batches
+  job('papers', { source: ['a'], each: () => undefined, batch: { size: 2 } })
+  // @ts-expect-error a consumer does something
+  consumer('seen', { from: [account] })
+  // @ts-expect-error steps in code or in a folder
+  migrations('schema', { steps: [], folder: 'migrations' })
+  // @ts-expect-error neither
+  migrations('schema', {})
+  // @ts-expect-error a step is SQL or code
+  migrations('schema', { steps: [{ id: '001-users' }] })
+  schedule('nightly', { workflow: plain, cron: '0 3 * * *', timezone: 'Europe/Berlin' })
+  // @ts-expect-error at the times of a cron line or at an interval
+  schedule('nightly', { workflow: plain, cron: '0 3 * * *', every: '1d' })
+  // @ts-expect-error neither
+  schedule('nightly', { workflow: plain })
+  // @ts-expect-error an interval has no time zone
+  schedule('nightly', { workflow: plain, every: '1d', timezone: 'Europe/Berlin' })
+  workflow('steps', async (ctx) => {
+    await ctx.step('pay', () => 1, { compensate: (cents) => cents.toFixed(), compensateRetry: { attempts: 2 } })
+    await ctx.step('pay', () => 1, { undo: (_, cents) => cents?.toFixed() })
+    // @ts-expect-error after its success or before the call
+    await ctx.step('pay', () => 1, { compensate: () => undefined, undo: () => undefined })
+    // @ts-expect-error how a compensation is tried again, without one
+    await ctx.step('pay', () => 1, { compensateRetry: { attempts: 2 } })
+  })
+
   // @ts-expect-error a timeline is opened, not run
   void rp.run(counter, 'a')
   // @ts-expect-error a job is run, not opened
   void rp.open(job('papers', { source: ['a'], key: (each) => each, each: () => undefined }))
 }
+
+it('what the compiler refuses, a definition in JavaScript refuses too', async () => {
+  const refused = (define: () => unknown, why: RegExp) => expect(define).toThrow(why)
+  const bad = { kind: 'compensatable', run: () => 1 } as unknown as Tool
+  refused(() => tool(bad), /a compensatable tool must have a compensation/)
+  refused(() => agent('guide', { tools: { pay: bad } }), /a compensatable tool must have a compensation/)
+  const retry = { kind: 'idempotent', run: () => 1, compensateRetry: { attempts: 2 } } as unknown as Tool
+  refused(() => tool(retry), /compensateRetry must have a compensation/)
+  const nothing = { source: ['a'] } as unknown as JobOptions<string>
+  refused(() => job('papers', nothing), /either each or eachBatch/)
+  const batch = { source: ['a'], each: () => 1, batch: { size: 2 } } as unknown as JobOptions<string>
+  refused(() => job('papers', batch), /batch must come with eachBatch/)
+  const both = { workflow: plain, every: '1d', timezone: 'UTC' } as unknown as ScheduleOptions<void>
+  refused(() => schedule('nightly', both), /timezone must come with cron/)
+})
 
 it('lines that must not compile are looked at by the compiler', () => {
   expect(typeof unchecked).toBe('function')

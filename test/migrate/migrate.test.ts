@@ -172,5 +172,6 @@ it('refuse steps without a number, out of order, or with both SQL and code', () 
       { id: '1', sql: 'SELECT 1' },
     ]),
   ).toThrow(/must come after/)
+  // @ts-expect-error one of them
   expect(make([{ id: '1', sql: 'SELECT 1', run: () => 1 }])).toThrow(/either sql or run/)
 })

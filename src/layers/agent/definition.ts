@@ -14,6 +14,7 @@ import { CallGuards } from './policy.ts'
 import { Session } from './session.ts'
 import type { AgentOptions, AgentSpec } from './spec.ts'
 import { applyEntry, emptySession, type SessionState } from './state.ts'
+import { checkTool } from './tool.ts'
 import { dataVersions } from './versions.ts'
 
 export interface AgentDefinition<Data> extends AgentSpec<Data>, Entity<Session<Data>, string> {}
@@ -35,6 +36,7 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
   checkOptions(`agent ${name}`, options, known)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
+  for (const each of Object.values(options.tools ?? {})) checkTool(each)
   const prefix = `agent/${name}/`
   const dataVersion = String(options.version ?? 1)
   const versions = dataVersions<Data>(name, dataVersion, options.migrations)

@@ -44,7 +44,7 @@ export type {
   Waiting,
 } from './state.ts'
 export { readTurn, type StreamEvent, type StreamPosition } from './stream.ts'
-export type { AnyTool, Tools } from './tool.ts'
+export type { AnyTool, NoToolCompensation, ToolCommon, ToolCompensation, Tools } from './tool.ts'
 export { type Tool, type ToolContext, type ToolDefinition, type ToolKind, tool } from './tool.ts'
 export type { WorkspaceReport } from './workspace.ts'
 export type { WorkspaceOptions } from './workspace-ignore.ts'

@@ -15,14 +15,11 @@ export interface ToolContext {
   readonly signal: AbortSignal | undefined
 }
 
-export type ToolKind = 'read-only' | 'idempotent' | 'compensatable' | 'irreversible'
-
 /**
  * Its calls are bounded as all others are. A tool that is neither read-only nor idempotent is called once unless it has a
  * `retry` of its own: its failure is told to the model. Rate limit and breaker are shared by all sessions in this process.
  */
-export interface Tool<Args = unknown, Result = unknown> extends CallPolicy {
-  readonly kind: ToolKind
+export interface ToolCommon<Args, Result> extends CallPolicy {
   readonly description?: string
   /** What the arguments must be, by any Standard Schema (zod, valibot, …). What is wrong is told to the model. */
   readonly input?: StandardSchema<unknown, Args>
@@ -31,10 +28,6 @@ export interface Tool<Args = unknown, Result = unknown> extends CallPolicy {
   /** May run beside other tools of the same answer. If left out: read-only ones do. */
   readonly parallel?: boolean
   run(args: Args, context: ToolContext): Promise<Result> | Result
-  /** Undoes it. Called with the same key after a crash, so it must be harmless to repeat. */
-  compensate?(args: Args, result: Result, context: { readonly key: string }): Promise<unknown> | unknown
-  /** For the compensation: 10 attempts if left out. */
-  readonly compensateRetry?: RetryPolicy
   /** Asks the outside what became of a call whose outcome a crash left unknown. */
   probe?(key: string, args: Args): Promise<Probed<Result>>
   /** Without a probe: call again with the same key, or hold for a person. 'hold' unless read-only or idempotent. */
@@ -44,6 +37,27 @@ export interface Tool<Args = unknown, Result = unknown> extends CallPolicy {
   /** Throws, or gives the arguments as they should be; after `input`, if there is one. */
   check?(args: unknown): Args
 }
+
+export interface ToolCompensation<Args, Result> {
+  /** Undoes it. Called with the same key after a crash, so it must be harmless to repeat. */
+  compensate(args: Args, result: Result, context: { readonly key: string }): Promise<unknown> | unknown
+  /** For the compensation: 10 attempts if left out. */
+  readonly compensateRetry?: RetryPolicy
+}
+
+export interface NoToolCompensation {
+  readonly compensate?: undefined
+  readonly compensateRetry?: undefined
+}
+
+export type ToolKind = Tool['kind']
+
+/** A compensatable tool must have a compensation, an idempotent one may; where nothing can be undone there is none. */
+export type Tool<Args = unknown, Result = unknown> = ToolCommon<Args, Result> &
+  (
+    | ({ readonly kind: 'compensatable' | 'idempotent' } & ToolCompensation<Args, Result>)
+    | ({ readonly kind: 'idempotent' | 'read-only' | 'irreversible' } & NoToolCompensation)
+  )
 
 const known = new Set([
   ...[
@@ -70,16 +84,26 @@ const known = new Set([
  * })
  */
 export function tool<Args, Result>(definition: Tool<Args, Result>): Tool<Args, Result> {
-  if (definition.kind === 'compensatable' && !definition.compensate) {
+  checkTool(definition)
+  return definition
+}
+
+/** Also for tools that were written without tool(): the mistake shows where the agent is defined. */
+export function checkTool(definition: AnyTool): void {
+  const { kind, compensate, compensateRetry }: { kind: ToolKind; compensate?: unknown; compensateRetry?: unknown } =
+    definition
+  if (kind === 'compensatable' && !compensate) {
     throw new RepriseError('INVALID_ARGUMENT', 'a compensatable tool must have a compensation')
   }
-  if (definition.compensate && (definition.kind === 'read-only' || definition.kind === 'irreversible')) {
-    throw new RepriseError('INVALID_ARGUMENT', `a tool that is ${definition.kind} must not have a compensation`)
+  if (compensateRetry && !compensate) {
+    throw new RepriseError('INVALID_ARGUMENT', 'a tool with compensateRetry must have a compensation')
+  }
+  if (compensate && (kind === 'read-only' || kind === 'irreversible')) {
+    throw new RepriseError('INVALID_ARGUMENT', `a tool that is ${kind} must not have a compensation`)
   }
   checkOptions('tool', definition, known)
   checkCallPolicy(definition)
   resolveRetry(definition.compensateRetry, patientRetry)
-  return definition
 }
 
 export function retriesInDoubt(of: Tool): boolean {

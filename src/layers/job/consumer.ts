@@ -11,7 +11,7 @@ import { hostOf } from '../../engine/host.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import { type Lag, lagBehind } from '../../engine/subscription/feed-stream.ts'
 import { defineJob, type JobDefinition } from './definition.ts'
-import { type JobOptions, resolveJob } from './options.ts'
+import { type JobEach, type JobEachBatch, type JobSettings, resolveJob } from './options.ts'
 import type { Source } from './source.ts'
 import { feedSource } from './sources/feed.ts'
 import { jobFold } from './state.ts'
@@ -21,12 +21,9 @@ export type ItemOf<From> = From extends Readable<infer Item> ? Item : Entry
 
 export type From = string | { readonly prefix: string }
 
-export interface ConsumerOptions<Sources extends readonly From[] = readonly From[]>
+export interface ConsumerSettings<Sources extends readonly From[] = readonly From[]>
   extends Pick<
-    JobOptions<ItemOf<Sources[number]>>,
-    | 'each'
-    | 'eachBatch'
-    | 'batch'
+    JobSettings<ItemOf<Sources[number]>>,
     | 'concurrency'
     | 'order'
     | 'rate'
@@ -50,6 +47,10 @@ export interface ConsumerOptions<Sources extends readonly From[] = readonly From
   /** Wait for more at the end (the default), or finish there. */
   readonly follow?: boolean
 }
+
+/** Entries are done one by one (`each`) or several at once (`eachBatch`). */
+export type ConsumerOptions<Sources extends readonly From[] = readonly From[]> = ConsumerSettings<Sources> &
+  (JobEach<ItemOf<Sources[number]>> | JobEachBatch<ItemOf<Sources[number]>>)
 
 const known = new Set([
   ...['from', 'types', 'forks', 'follow', 'each', 'eachBatch', 'batch', 'concurrency', 'order', 'crashesMax', 'grace'],

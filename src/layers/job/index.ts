@@ -11,6 +11,7 @@ export type { AnyConsumer, From, ItemOf } from './consumer.ts'
 export {
   type ConsumerDefinition,
   type ConsumerOptions,
+  type ConsumerSettings,
   consumer,
   consumerLag,
   releaseConsumer,
@@ -20,7 +21,7 @@ export { type JobDefinition, job, type RunOptions } from './definition.ts'
 export type { Cursor, Failure } from './entries.ts'
 export { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 export { jobKind } from './model.ts'
-export type { JobOptions, ResolvedJob } from './options.ts'
+export type { JobEach, JobEachBatch, JobOptions, JobSettings, ResolvedJob } from './options.ts'
 export type { JobEvent, JobProgress, JobReport } from './progress.ts'
 export {
   exportProgress,

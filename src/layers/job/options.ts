@@ -12,8 +12,7 @@ import { type ResolvedRetry, resolveRetry } from '../../core/retry.ts'
 import type { BatchContext, ItemContext } from './context.ts'
 import { type Source, type SourceLike, toSource } from './source.ts'
 
-export interface JobOptions<T, Result = unknown> extends CallPolicy {
-  readonly source: SourceLike<T>
+export interface JobSettings<T> extends CallPolicy {
   /**
    * What makes an item this item: done once, skipped for good. May be left out if items are text or numbers, or the
    * source has keys.
@@ -21,11 +20,6 @@ export interface JobOptions<T, Result = unknown> extends CallPolicy {
   readonly key?: (item: T) => string | number
   /** Of an item (a function) or of the job's code (a value). An item finished in another version is done again. */
   readonly version?: string | number | ((item: T) => string | number)
-  /** Does one item. When it resolves and the record of it is durable, the item is never done again. */
-  readonly each?: (item: T, context: ItemContext) => Promise<Result> | Result
-  /** Does several items at once, in place of `each`. */
-  readonly eachBatch?: (items: readonly T[], context: BatchContext<T>) => Promise<unknown> | unknown
-  readonly batch?: { readonly size?: number; readonly wait?: Duration }
   /** Items in flight at once in this process; 1 if left out. So many at most are repeated after a crash. */
   readonly concurrency?: number
   /** 'kept': one after another in the source's order; a failing item holds the rest up until it is settled. */
@@ -43,6 +37,26 @@ export interface JobOptions<T, Result = unknown> extends CallPolicy {
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
 }
+
+export interface JobEach<T, Result = unknown> {
+  /** Does one item. When it resolves and the record of it is durable, the item is never done again. */
+  readonly each: (item: T, context: ItemContext) => Promise<Result> | Result
+  readonly eachBatch?: undefined
+  readonly batch?: undefined
+}
+
+export interface JobEachBatch<T> {
+  readonly each?: undefined
+  /** Does several items at once, in place of `each`. */
+  readonly eachBatch: (items: readonly T[], context: BatchContext<T>) => Promise<unknown> | unknown
+  readonly batch?: { readonly size?: number; readonly wait?: Duration }
+}
+
+/** Items are done one by one (`each`) or several at once (`eachBatch`). */
+export type JobOptions<T, Result = unknown> = JobSettings<T> & { readonly source: SourceLike<T> } & (
+    | JobEach<T, Result>
+    | JobEachBatch<T>
+  )
 
 export interface ResolvedJob<T> {
   readonly source: Source<T>
@@ -91,12 +105,13 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
   const check = (isRight: boolean, what: string) => {
     if (!isRight) throw new RepriseError('INVALID_ARGUMENT', `job ${name}: ${what}`, { job: name })
   }
-  check((options.each === undefined) !== (options.eachBatch === undefined), 'give either each or eachBatch')
+  check((options.each === undefined) !== (options.eachBatch === undefined), 'it must have either each or eachBatch')
+  check(options.batch === undefined || options.eachBatch !== undefined, 'batch must come with eachBatch')
   check(isCount(concurrency, concurrencyMax), `concurrency must be a whole number from 1 to ${concurrencyMax}`)
   check(isCount(shards, shardsMax), `shards must be a whole number from 1 to ${shardsMax}`)
-  check(order === 'kept' || order === 'any', "order is 'kept' or 'any'")
-  check(!(order === 'kept' && concurrency > 1), "order: 'kept' does one item after another: leave concurrency out")
-  check(!(order === 'kept' && shards > 1), "order: 'kept' needs one shard")
+  check(order === 'kept' || order === 'any', "order must be 'kept' or 'any'")
+  check(!(order === 'kept' && concurrency > 1), "order: 'kept' must have a concurrency of 1: leave it out")
+  check(!(order === 'kept' && shards > 1), "order: 'kept' must have one shard")
   checkOptions(`job ${name}: batch`, batch, new Set(['size', 'wait']))
   check(isCount(batch.size ?? 100, concurrencyMax), `batch.size must be a whole number from 1 to ${concurrencyMax}`)
   check(isCount(crashesMax, Number.MAX_SAFE_INTEGER), 'crashesMax must be a whole number of at least 1')

@@ -11,13 +11,24 @@ import { type MigrateOptions, MigrateRun, migrateOptions } from './run.ts'
 import { migrateFold } from './state.ts'
 import { checkSteps, type Step, stepsFrom } from './steps.ts'
 
-export interface MigrationsOptions {
-  readonly steps?: readonly Step[]
-  /** Or a folder of files: 001-create-users.sql, 002-backfill.js. */
-  readonly folder?: string
+export interface MigrationsSettings {
   /** For steps that say nothing themselves. Left out: code is tried 3 times, SQL once, since it fails the same way again. */
   readonly retry?: RetryPolicy
 }
+
+export interface StepsInCode {
+  readonly steps: readonly Step[]
+  readonly folder?: undefined
+}
+
+export interface StepsInFolder {
+  readonly steps?: undefined
+  /** A folder of files: 001-create-users.sql, 002-backfill.js. */
+  readonly folder: string
+}
+
+/** Steps are given in code or in a folder. */
+export type MigrationsOptions = MigrationsSettings & (StepsInCode | StepsInFolder)
 
 const known = new Set(['steps', 'folder', 'retry'])
 
@@ -64,4 +75,4 @@ export type { MigrateEvent, MigrateOptions, MigrateReport, MigrateRun } from './
 export { splitSql } from './split.ts'
 export type { AppliedStep } from './state.ts'
 export { type MigrateState, migrateFold } from './state.ts'
-export { type Step, type StepContext, stepsFrom } from './steps.ts'
+export { type CodeStep, type SqlStep, type Step, type StepContext, type StepSettings, stepsFrom } from './steps.ts'

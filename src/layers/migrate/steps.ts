@@ -22,24 +22,32 @@ export interface StepContext {
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
 
-export interface Step {
+export interface StepSettings {
   /** Begins with its number: '001-create-users'. */
   readonly id: string
-  /** SQL in the store's own database, applied in one transaction with its record. */
-  readonly sql?: string
-  /** Or code. */
-  readonly run?: (context: StepContext) => Promise<unknown> | unknown
   /** Changes when the step changes; for SQL it is the text itself. */
   readonly version?: string
   /** When it is tried again after a failure. Left out: as the set says. */
   readonly retry?: RetryPolicy
 }
 
+export interface SqlStep {
+  /** SQL in the store's own database, applied in one transaction with its record. */
+  readonly sql: string
+  readonly run?: undefined
+}
+
+export interface CodeStep {
+  readonly sql?: undefined
+  readonly run: (context: StepContext) => Promise<unknown> | unknown
+}
+
+/** A step is SQL or code. */
+export type Step = StepSettings & (SqlStep | CodeStep)
+
 const known = new Set(['id', 'sql', 'run', 'version', 'retry'])
 
-export interface CheckedStep extends Step {
-  readonly checksum: string
-}
+export type CheckedStep = Step & { readonly checksum: string }
 
 const idForm = /^\d+[\w.-]*$/
 

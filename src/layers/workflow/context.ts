@@ -32,30 +32,44 @@ export interface UndoCall extends StepCall {
 export type Probed<T> = { readonly happened: true; readonly result: T } | { readonly happened: false }
 
 /** Its rate limit and breaker are shared by all runs of the workflow in this process, by the name of the step. */
-export interface StepOptions<T> extends CallPolicy {
+export interface StepSettings<T> extends CallPolicy {
   /** An attempt that gives no heartbeat for this long has failed. */
   readonly heartbeatTimeout?: Duration
-  /** Undoes it; called in reverse order if the run fails, is cancelled or is rolled back. */
-  readonly compensate?: (result: T, call: StepCall) => unknown
   /**
-   * The same, registered before the call instead of after its success: also due if the step failed or timed out, because it
-   * may have happened all the same. It must do no harm if nothing happened. In place of `compensate`.
-   */
-  readonly undo?: (call: UndoCall, result: T | undefined) => unknown
-  /** For the compensation: 10 attempts, 1 second to 1 minute apart, if left out. */
-  readonly compensateRetry?: RetryPolicy
-  /**
-   * After a crash that left the outcome unknown: call again with the same key ('retry', the default, at one commit a
+   * After a crash that left the outcome unknown: call again with the same key ('retry', the default, at one commit per
    * step), leave it to a person ('hold'), or ask the outside (a function). The last two record the intent first.
    */
   readonly inDoubt?: 'retry' | 'hold' | ((key: string) => Promise<Probed<T>> | Probed<T>)
 }
 
-export interface TransactionOptions<T> {
-  readonly retry?: RetryPolicy
-  readonly compensate?: (result: T, call: StepCall) => unknown
+export interface WithCompensate<T> {
+  /** Undoes it; called in reverse order if the run fails, is cancelled or is rolled back. */
+  readonly compensate: (result: T, call: StepCall) => unknown
+  readonly undo?: undefined
+  /** For the compensation: 10 attempts, 1 second to 1 minute apart, if left out. */
   readonly compensateRetry?: RetryPolicy
 }
+
+export interface WithUndo<T> {
+  readonly compensate?: undefined
+  /**
+   * As `compensate`, registered before the call instead of after its success: also due if the step failed or timed out,
+   * because it may have happened all the same. It must do no harm if nothing happened.
+   */
+  readonly undo: (call: UndoCall, result: T | undefined) => unknown
+  readonly compensateRetry?: RetryPolicy
+}
+
+export interface WithoutUndo {
+  readonly compensate?: undefined
+  readonly undo?: undefined
+  readonly compensateRetry?: undefined
+}
+
+/** A step is undone by `compensate` or by `undo`, or not at all. */
+export type StepOptions<T> = StepSettings<T> & (WithCompensate<T> | WithUndo<T> | WithoutUndo)
+
+export type TransactionOptions<T> = { readonly retry?: RetryPolicy } & (WithCompensate<T> | WithoutUndo)
 
 export interface ChildOptions {
   /** Its id; derived from this run's if left out. */

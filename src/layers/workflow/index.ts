@@ -16,9 +16,13 @@ export type {
   RaceOptions,
   StepCall,
   StepOptions,
+  StepSettings,
   Stop,
   TransactionOptions,
   UndoCall,
+  WithCompensate,
+  WithoutUndo,
+  WithUndo,
   WorkflowCode,
   WorkflowContext,
   WorkflowFunction,
@@ -45,7 +49,7 @@ export { type QueueDefinition, type QueueOptions, queue } from './queue.ts'
 export type { RunRollbackOptions } from './rollback-options.ts'
 export { WorkflowRun } from './run.ts'
 export type { ResultOptions, RunStatus } from './run-view.ts'
-export type { ScheduleTimes } from './schedule.ts'
+export type { CronTimes, IntervalTimes, ScheduleSettings } from './schedule.ts'
 export { type ScheduleDefinition, type ScheduleOptions, schedule } from './schedule.ts'
 export type { OpenCommand, RunState, Undo } from './state.ts'
 export { summarizeWorkflow, type Wait, type WorkflowSummary } from './summary.ts'

@@ -16,20 +16,31 @@ import { hostOf } from './host.ts'
 import { workflowKind } from './model.ts'
 import { endings } from './names.ts'
 
-export type ScheduleOptions<Input> = ScheduleTimes<Input> &
+/** At the times of a cron line, or at an interval. */
+export type ScheduleOptions<Input> = ScheduleSettings<Input> &
+  (CronTimes | IntervalTimes) &
   (undefined extends Input
     ? { readonly input?: NoInfer<Input> | ((at: Date) => NoInfer<Input>) }
     : { readonly input: NoInfer<Input> | ((at: Date) => NoInfer<Input>) })
 
-export interface ScheduleTimes<Input> {
-  // biome-ignore lint/suspicious/noExplicitAny: the output is not looked at.
-  readonly workflow: WorkflowCode<Input, any>
+export interface CronTimes {
   /** Five or six fields, as cron writes them… */
-  readonly cron?: string
+  readonly cron: string
   /** …in this time zone (UTC if left out). */
   readonly timezone?: string
-  /** Or: at this interval, counted from 1970. */
-  readonly every?: Duration
+  readonly every?: undefined
+}
+
+export interface IntervalTimes {
+  readonly cron?: undefined
+  readonly timezone?: undefined
+  /** At this interval, counted from 1970. */
+  readonly every: Duration
+}
+
+export interface ScheduleSettings<Input> {
+  // biome-ignore lint/suspicious/noExplicitAny: the output is not looked at.
+  readonly workflow: WorkflowCode<Input, any>
   /** While the last run is still going: leave this one out (default), start it anyway, wait for it, or cancel it. */
   readonly overlap?: 'skip' | 'allow' | 'wait' | 'cancel'
   /** Times that passed while nobody was there: none, the last one (default), or all of them. */
@@ -87,6 +98,9 @@ export function schedule<Input>(name: string, options: ScheduleOptions<Input>): 
   checkOptions(`schedule ${name}`, options, known)
   if ((options.cron === undefined) === (options.every === undefined)) {
     throw new RepriseError('INVALID_ARGUMENT', `schedule ${name} must have either cron or every`, { name })
+  }
+  if (options.timezone !== undefined && options.cron === undefined) {
+    throw new RepriseError('INVALID_ARGUMENT', `schedule ${name}: timezone must come with cron`, { name })
   }
   nextAfter(options, Date.UTC(2026, 0, 1))
   return {

@@ -46,7 +46,9 @@ export function askStep<T>(
   const retry = resolveRetry(options.retry, run.definition.options.retry)
   if (options.compensateRetry) resolveRetry(options.compensateRetry, patientRetry)
   const gate = gateOf(run.definition, name, options)
-  if (options.compensate && options.undo) {
+  const isOne =
+    !(options.compensate && options.undo) && (!options.compensateRetry || options.compensate || options.undo)
+  if (!isOne) {
     throw new RepriseError('INVALID_ARGUMENT', `step ${name} must have either compensate or undo`, { step: name })
   }
   return run.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry, gate))

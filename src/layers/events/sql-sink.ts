@@ -1,4 +1,4 @@
-// A projection into the user's own tables: its SQL belongs to the commit that moves its position, so both are there or neither is.
+// A projection into the user's own tables: its SQL is part of the commit that moves its position, so both are there or neither.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { feedStart, type Sql } from '../../core/ports.ts'

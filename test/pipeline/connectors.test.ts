@@ -216,7 +216,9 @@ describe('sending', () => {
     )
     const report = await rp.run(copying(values([1, 2, 3, 4, 5]), sink), {}).result()
     expect(report.status).toBe('done')
-    expect(sent.sort((a, b) => a[1] - b[1])).toEqual([1, 2, 3, 4, 5].map((n) => [`pipeline/copying/out/${n}`, n]))
+    expect(sent.map(([, n]) => n).sort()).toEqual([1, 2, 3, 4, 5])
+    expect(new Set(sent.map(([key]) => key)).size).toBe(5)
+    for (const [key] of sent) expect(key).toMatch(/^pipeline\/copying\/out\/0-[0-9a-f]{24}-0$/)
   })
 
   it('that nobody takes ends the run, and the next one sends it again', async () => {
@@ -234,6 +236,28 @@ describe('sending', () => {
       )
     await expect(rp.run(define(true), {}).result()).rejects.toThrow('down')
     expect((await rp.run(define(false), {}).result()).status).toBe('done')
-    expect(keys).toEqual(['pipeline/copying/out/1', 'pipeline/copying/out/1'])
+    expect(keys).toHaveLength(2)
+    expect(keys[0]).toBe(keys[1])
+  })
+
+  it('has one key per result, also when records come in another order after a restart', async () => {
+    const receiver = new Map<string, string>()
+    let isDown = true
+    const define = (order: readonly string[]) =>
+      copying(
+        values(order),
+        send<string>(
+          async (value, { key }) => {
+            if (isDown && receiver.size === 2) throw new Error('down')
+            if (!receiver.has(key)) receiver.set(key, value)
+          },
+          { concurrency: 1, retry: { attempts: 1 } },
+        ),
+      )
+    await expect(rp.run(define(['a', 'b', 'a', 'c']), {}).result()).rejects.toThrow('down')
+    isDown = false
+    await rp.run(define(['c', 'a', 'a', 'b']), {}).result()
+    // A receiver that knows keys has each of them, and none twice.
+    expect([...receiver.values()].sort()).toEqual(['a', 'a', 'b', 'c'])
   })
 })

@@ -43,11 +43,22 @@ export type { CheckpointFacts, PipelineStage, PipelineState } from './run/state.
 export type { CutId, Prepared, Sink, SinkContext, SinkWriter } from './sink.ts'
 export { type Collected, collect, print } from './sinks/collect.ts'
 export { type FilesOptions, files } from './sinks/files.ts'
+export { type HttpSinkOptions, httpSink } from './sinks/http.ts'
 export { type RowsOptions, rows, type SqlSinkOptions, sqlSink } from './sinks/rows.ts'
 export { type SendContext, type SendOptions, send } from './sinks/send.ts'
+export {
+  type TableSinkOptions,
+  type TableSinkTx,
+  type TableTarget,
+  type TimelineSinkOptions,
+  type TimelineTarget,
+  tableSink,
+  timelineSink,
+} from './sinks/store.ts'
 export type { PartitionsContext, Positions, Source, SourceBatch, SourceContext, SourceReader } from './source.ts'
 export { type EntriesOf, type EntriesOptions, entries } from './sources/entries.ts'
 export { type CsvOptions, csv, type FileOptions, jsonLines, lines } from './sources/files.ts'
+export { type HttpSource, type HttpSourceOptions, httpSource } from './sources/http.ts'
 export { paged, type SourcePage } from './sources/pages.ts'
 export { type GeneratedOptions, generated, iterable, values } from './sources/values.ts'
 export type {

@@ -15,8 +15,9 @@ export interface SourceBatch<T> {
 
 export interface SourceReader<T> {
   /**
-   * What is ready now, a promise of what comes next, or null at the end. At most `max` values; none is allowed, and still
-   * moves the position. Not called again before the promise has settled.
+   * What is ready now, a promise of what comes next, or null at the end. At most `max` values, more only where what became
+   * durable together must not be cut; none is allowed, and still moves the position. Not called again before the promise has
+   * settled.
    */
   read(max: number): SourceBatch<T> | null | Promise<SourceBatch<T> | null>
   /** Partitions that exist, also those that are silent: a watermark waits for each of them, until it is idle. */

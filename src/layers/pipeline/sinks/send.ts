@@ -1,15 +1,21 @@
 // Results sent to the outside as they come, at least once: a checkpoint waits until all that came before it was taken, and
 // what came after the last checkpoint is sent again after a crash. Each send has a key that is the same both times, so a
 // receiver that knows keys has each result once.
+//
+// A key is made of the last checkpoint, the result and how often that result came since: records may come in another order
+// after a restart, and a key by number would then stand for another result, which a receiver would take for known. So that
+// the last checkpoint is the same both times, what comes after a cut is sent when its checkpoint is published.
 
 import type { CallPolicy } from '../../../core/call-policy.ts'
 import { checkCallPolicy } from '../../../core/call-policy.ts'
+import { type Digest, toHex } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
 import { hostOf } from '../../../engine/host.ts'
+import type { Kernel } from '../../../engine/kernel.ts'
 import type { Batch } from '../batch.ts'
 import { Caller } from '../operators/caller.ts'
-import type { Prepared, Sink, SinkContext, SinkWriter } from '../sink.ts'
+import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../sink.ts'
 
 export interface SendContext {
   /** The same if this result is sent again: pass it on as the idempotency key. */
@@ -39,16 +45,29 @@ export function send<T>(
   }
 }
 
+interface Waiting<T> {
+  readonly value: T
+  readonly key: string
+}
+
 class Sender<T> implements SinkWriter {
   readonly #call: (value: T, context: SendContext) => Promise<unknown>
   readonly #concurrency: number
   readonly #caller: Caller
+  readonly #kernel: Kernel
   readonly #prefix: string
   readonly #ending = new AbortController()
-  readonly #waiting: { readonly value: T; readonly number: number }[] = []
+  readonly #waiting: Waiting<T>[] = []
+  /** What came after a cut whose checkpoint is not published yet. */
+  #held: T[] = []
+  #isCut = false
+  #cutFor = 0
   readonly #settled = new Set<() => void>()
   #underWay = 0
-  #number: number
+  /** The last checkpoint that was published. */
+  #base: number
+  /** By digest: how often a result came since. */
+  #seen = new Map<string, number>()
   #failure: { readonly error: unknown } | null = null
 
   constructor(
@@ -56,44 +75,76 @@ class Sender<T> implements SinkWriter {
     concurrency: number,
     policy: CallPolicy,
     { engine, pipeline, name }: SinkContext,
-    number: number,
+    base: number,
   ) {
-    const { clock, random } = hostOf(engine).kernel
+    this.#kernel = hostOf(engine).kernel
+    const { clock, random } = this.#kernel
     this.#call = call
     this.#concurrency = concurrency
     this.#caller = new Caller(policy, { clock, random, ending: this.#ending.signal })
     this.#prefix = `${pipeline}/${name}`
-    this.#number = number
+    this.#base = base
   }
 
-  /** Nothing waits for a checkpoint: it is sent at once. */
+  /** What is held back waits for a checkpoint; all else is sent at once. */
   get pending(): number {
-    return 0
+    return this.#held.length
   }
 
   write(batch: Batch): void | Promise<void> {
-    for (const value of batch.values) this.#waiting.push({ value: value as T, number: ++this.#number })
-    this.#start()
+    if (this.#isCut) {
+      for (const value of batch.values) this.#held.push(value as T)
+      return
+    }
+    this.#take(batch.values as readonly T[])
     if (this.#waiting.length > 0) return this.#until(() => this.#waiting.length === 0)
   }
 
-  /** The number goes on after a restart, so that keys do. */
-  cut() {
-    const number = this.#number
+  cut({ checkpoint }: CutId) {
+    this.#isCut = true
+    this.#cutFor = checkpoint
     const done = this.#until(() => this.#underWay + this.#waiting.length === 0)
     done.catch(() => undefined)
     return async () => {
       await done
-      return number as Prepared
+      return checkpoint as Prepared
     }
   }
 
-  async commit(): Promise<void> {}
+  async commit(prepared: Prepared): Promise<void> {
+    if (!this.#isCut || prepared !== this.#cutFor) return
+    this.#base = this.#cutFor
+    this.#seen = new Map()
+    this.#release()
+  }
 
-  rejoin(): void {}
+  /** Nothing was published: keys go on from the checkpoint before. */
+  rejoin(): void {
+    this.#release()
+  }
 
   async close(): Promise<void> {
     this.#ending.abort(new RepriseError('ABORTED', 'the pipeline has ended'))
+  }
+
+  #release(): void {
+    this.#isCut = false
+    const held = this.#held
+    this.#held = []
+    this.#take(held)
+  }
+
+  #take(values: readonly T[]): void {
+    for (const value of values) this.#waiting.push({ value, key: this.#keyOf(value) })
+    this.#start()
+  }
+
+  #keyOf(value: T): string {
+    const { codec, hash } = this.#kernel
+    const digest = toHex(hash(codec.encode(value)).subarray(0, 12) as Digest)
+    const times = this.#seen.get(digest) ?? 0
+    this.#seen.set(digest, times + 1)
+    return `${this.#prefix}/${this.#base}-${digest}-${times}`
   }
 
   #start(): void {
@@ -104,9 +155,8 @@ class Sender<T> implements SinkWriter {
     }
   }
 
-  async #send({ value, number }: { readonly value: T; readonly number: number }): Promise<void> {
+  async #send({ value, key }: Waiting<T>): Promise<void> {
     try {
-      const key = `${this.#prefix}/${number}`
       await this.#caller.call((attempt, signal) => this.#call(value, { key, attempt, signal }))
     } catch (error) {
       this.#failure ??= { error }

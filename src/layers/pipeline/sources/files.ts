@@ -65,8 +65,9 @@ function fileSource<T>(path: string, { follow }: FileOptions, isQuoted: boolean)
   const followMs = follow === undefined ? null : toMs(follow, 'follow')
   return {
     async open(from, { signal }) {
+      const position = positionOf(from?.get(''))
       const file = await openFile(path)
-      const reader = new FileReader(path, file, { from: positionOf(from?.get('')), followMs, isQuoted, signal })
+      const reader = new FileReader(path, file, { from: position, followMs, isQuoted, signal })
       return reader as unknown as SourceReader<T>
     },
   }

@@ -1,0 +1,50 @@
+// Results posted over HTTP, at least once: each request has an Idempotency-Key that is the same if it is sent again, so a
+// receiver that heeds it has each result once.
+
+import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions } from '../../../core/options.ts'
+import { GiveUp, RetryLater } from '../../../core/retry.ts'
+import type { Sink } from '../sink.ts'
+import { type SendOptions, send } from './send.ts'
+
+export interface HttpSinkOptions<T> extends SendOptions {
+  /** Where a result goes. */
+  readonly url: string | ((value: T) => string)
+  /** POST if left out. */
+  readonly method?: string
+  readonly headers?: Readonly<Record<string, string>>
+  /** JSON if left out. */
+  readonly body?: (value: T) => string | Uint8Array
+}
+
+/** Answers that may be others the next time. */
+const passing = new Set([408, 425, 429])
+const known = new Set([
+  ...['url', 'method', 'headers', 'body'],
+  ...['concurrency', 'retry', 'timeout', 'rate', 'breaker'],
+])
+
+/** @example httpSink<Total>({ url: 'https://example.com/totals', headers: { authorization } }) */
+export function httpSink<T>(options: HttpSinkOptions<T>): Sink<T> {
+  checkOptions('httpSink', options, known)
+  const { url, method = 'POST', headers = {}, body = (value: T) => JSON.stringify(value), ...policy } = options
+  if (typeof url !== 'string' && typeof url !== 'function') {
+    throw new RepriseError('INVALID_ARGUMENT', 'httpSink needs a url, or a function that gives one')
+  }
+  const post = async (value: T, { key, signal }: { readonly key: string; readonly signal: AbortSignal }) => {
+    const to = typeof url === 'string' ? url : url(value)
+    const answer = await fetch(to, {
+      ...{ method, signal, body: body(value) },
+      headers: { 'content-type': 'application/json', ...headers, 'idempotency-key': key },
+    })
+    // Read, so that the connection is free for the next.
+    await answer.arrayBuffer()
+    if (answer.ok) return
+    const what = `${to} answered ${answer.status}`
+    const after = Number(answer.headers.get('retry-after'))
+    if (after > 0 && (passing.has(answer.status) || answer.status === 503)) throw new RetryLater(after * 1000, what)
+    if (passing.has(answer.status) || answer.status >= 500) throw new Error(what)
+    throw new GiveUp(`${what}: it does not take this result, and the run ends`)
+  }
+  return send<T>(post, { timeout: '30s', ...policy })
+}

@@ -1,0 +1,140 @@
+// Posts over HTTP as a source. A post is durable before it is answered: it is an entry of a timeline of its own, which the
+// pipeline reads like any other. Asked again with the same Idempotency-Key, it is answered again and not taken twice.
+
+import { type Duration, toMs } from '../../../core/duration.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { checkOptions } from '../../../core/options.ts'
+import type { Engine } from '../../../engine/definition.ts'
+import { hostOf } from '../../../engine/host.ts'
+import { type TimelineHandle, timeline } from '../../../engine/raw.ts'
+import type { Entry } from '../../../engine/recovery/history.ts'
+import type { Source, SourceReader } from '../source.ts'
+import { entries } from './entries.ts'
+
+export interface HttpSourceOptions {
+  /** Largest body, in bytes; 1 MB if left out. */
+  readonly bytesMax?: number
+  /** How many Idempotency-Keys are remembered, the newest; 100,000 if left out. */
+  readonly keys?: number
+  /** How long a post waits for a store that is away; 10 seconds if left out. It is answered with 503 then. */
+  readonly wait?: Duration
+}
+
+export interface HttpSource<T> extends Source<T> {
+  /** Takes posts. Mount it where you like; several processes may. @example app.post('/orders', (c) => take(c.req.raw)) */
+  handler(engine: Engine): (request: Request) => Promise<Response>
+}
+
+interface Posted {
+  readonly type: 'posted'
+  readonly body: unknown
+}
+
+/**
+ * A post has one JSON value, or with `content-type: application/x-ndjson` one per line, which are taken all or none. The name
+ * is that of the timeline that keeps them: `posts/NAME`. @example const orders = httpSource<Order>('orders')
+ */
+export function httpSource<T>(name: string, options: HttpSourceOptions = {}): HttpSource<T> {
+  checkOptions(`httpSource ${name}`, options, new Set(['bytesMax', 'keys', 'wait']))
+  const { bytesMax = 1_000_000, keys = 100_000 } = options
+  const waitMs = toMs(options.wait ?? '10s', 'wait')
+  if (typeof name !== 'string' || name === '' || name.includes('/')) {
+    throw new RepriseError('INVALID_ARGUMENT', 'httpSource needs a name without a slash, such as orders')
+  }
+  const posts = timeline<number, Posted>('posts', {
+    initial: () => 0,
+    apply: (count) => count + 1,
+    // History goes once the pipelines that read it have passed it.
+    checkpoint: { every: 1000 },
+    retain: { checkpoints: 2, history: 'needed', keys: { last: keys } },
+  })
+  const source = entries<Entry>([{ prefix: `posts/${name}` }])
+  return {
+    open: (from, context) => source.open(from, context) as unknown as Promise<SourceReader<T>>,
+    decode: ({ data }: Entry) => (data as { readonly body: T }).body,
+    handler(engine) {
+      let opening: Promise<TimelineHandle<number, Posted>> | null = null
+      const open = () => {
+        opening ??= hostOf(engine).open(posts, name, { shared: true })
+        opening.catch(() => {
+          opening = null
+        })
+        return opening
+      }
+      return (request) => take(request, { bytesMax, waitMs }, open)
+    },
+  }
+}
+
+async function take(
+  request: Request,
+  { bytesMax, waitMs }: { readonly bytesMax: number; readonly waitMs: number },
+  open: () => Promise<TimelineHandle<number, Posted>>,
+): Promise<Response> {
+  if (request.method !== 'POST') return answer(405, { error: 'only POST is taken' }, { allow: 'POST' })
+  const key = request.headers.get('idempotency-key')
+  if (key !== null && (key === '' || key.length > 512)) {
+    return answer(400, { error: 'the Idempotency-Key must have 1 to 512 characters' })
+  }
+  const text = await readBody(request, bytesMax)
+  if (text === null) return answer(413, { error: `the body has more than ${bytesMax} bytes` })
+  const isLines = request.headers.get('content-type')?.split(';')[0]?.trim() === 'application/x-ndjson'
+  let bodies: unknown[]
+  try {
+    bodies = isLines
+      ? text
+          .split('\n')
+          .filter((line) => line.trim() !== '')
+          .map((line) => JSON.parse(line))
+      : [JSON.parse(text)]
+  } catch (error) {
+    return answer(400, { error: `the body is no JSON: ${(error as Error).message}` })
+  }
+  if (bodies.length === 0) return answer(400, { error: 'the body has no record' })
+  try {
+    const posts = bodies.map((body): Posted => ({ type: 'posted', body }))
+    const { seq, isDuplicate } = await within(waitMs, async (signal) => {
+      return await (await open()).append(posts, { signal, ...(key !== null && { key }) })
+    })
+    return answer(isDuplicate ? 200 : 202, isDuplicate ? { isDuplicate } : { isDuplicate, seq })
+  } catch (error) {
+    if (isReprise(error, 'LIMIT_EXCEEDED')) return answer(413, { error: error.message })
+    const isPassing = isReprise(error) && (['retry', 'reload'].includes(error.remedy) || error.code === 'ABORTED')
+    const headers: Record<string, string> = isPassing ? { 'retry-after': '1' } : {}
+    // Whether it was written may be unknown: with a key, the sender can ask again.
+    return answer(isPassing ? 503 : 500, { error: isReprise(error) ? error.code : 'it was not taken' }, headers)
+  }
+}
+
+/** Rejects with ABORTED if it takes longer. It may still happen then. */
+async function within<R>(ms: number, work: (signal: AbortSignal) => Promise<R>): Promise<R> {
+  const late = new AbortController()
+  const aborted = new Promise<never>((_, reject) => {
+    late.signal.addEventListener('abort', () => reject(new RepriseError('ABORTED', `not taken within ${ms} ms`)))
+  })
+  aborted.catch(() => undefined)
+  const timer = setTimeout(() => late.abort(), ms)
+  try {
+    return await Promise.race([work(late.signal), aborted])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** Null: it is too large. Not more than that is ever held. */
+async function readBody(request: Request, bytesMax: number): Promise<string | null> {
+  const pieces: Uint8Array[] = []
+  let bytes = 0
+  if (request.body) {
+    for await (const piece of request.body as unknown as AsyncIterable<Uint8Array>) {
+      bytes += piece.length
+      if (bytes > bytesMax) return null
+      pieces.push(piece)
+    }
+  }
+  return Buffer.concat(pieces).toString('utf8')
+}
+
+function answer(status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Response {
+  return Response.json(body, { status, headers })
+}

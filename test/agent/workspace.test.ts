@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
-import { isIgnoredBy, parseIgnore } from '../../src/layers/agent/gitignore.ts'
+import { isMatchedBy, parsePatterns } from '../../src/engine/tree/patterns.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -179,12 +179,12 @@ describe('workspaces', () => {
         fc.uniqueArray(path, { minLength: 1, maxLength: 5 }),
         (patterns, paths) => {
           writeFileSync(join(folder, '.gitignore'), `${patterns.join('\n')}\n`)
-          const rules = parseIgnore(patterns.join('\n'))
+          const rules = parsePatterns(patterns.join('\n'))
           const mine = paths.filter((each) => {
             const parts = each.split('/')
             // A folder that is ignored takes everything below it along.
             return parts.some(
-              (_part, i) => isIgnoredBy(rules, parts.slice(0, i + 1).join('/'), i < parts.length - 1) === true,
+              (_part, i) => isMatchedBy(rules, parts.slice(0, i + 1).join('/'), i < parts.length - 1) === true,
             )
           })
           const git = execFileSync('sh', ['-c', 'git check-ignore --no-index --stdin || true'], {

@@ -6,8 +6,8 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { shown } from '../../core/tree-path.ts'
 import type { Folder } from '../../engine/tree/folder.ts'
+import { isMatchedBy, parsePatterns, type Rules } from '../../engine/tree/patterns.ts'
 import type { Choice } from '../../engine/tree/scan.ts'
-import { isIgnoredBy, parseIgnore, type Rules } from './gitignore.ts'
 import type { SessionState } from './state.ts'
 
 export interface WorkspaceOptions {
@@ -69,7 +69,7 @@ export function isIgnoredByOptions(options: WorkspaceOptions, path: string): boo
 /** A store that lies in the workspace is not captured into itself, nor written over by a restore. */
 function rulesOf(options: WorkspaceOptions): Rules {
   checkOptions('workspace', options, known)
-  return parseIgnore(['.git/', '.reprise/', ...(options.ignore ?? [])].join('\n'))
+  return parsePatterns(['.git/', '.reprise/', ...(options.ignore ?? [])].join('\n'))
 }
 
 async function readRules(path: string, folder: Folder): Promise<Uint8Array | null> {
@@ -87,13 +87,13 @@ function recordedRules(state: SessionState<unknown>, path: string): Uint8Array |
 }
 
 function parse(bytes: Uint8Array, path: string): Rules {
-  return parseIgnore(new TextDecoder().decode(bytes), path)
+  return parsePatterns(new TextDecoder().decode(bytes), path)
 }
 
 function isIgnored(layers: Layers, path: string, isFolder: boolean): boolean {
   for (let i = layers.length - 1; i >= 0; i--) {
     const { base, rules } = layers[i]!
-    const verdict = isIgnoredBy(rules, base === '' ? path : path.slice(base.length + 1), isFolder)
+    const verdict = isMatchedBy(rules, base === '' ? path : path.slice(base.length + 1), isFolder)
     if (verdict !== null) return verdict
   }
   return false

@@ -3,17 +3,16 @@
 
 import { type ManifestId, type TimelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { ChunkRef, Content } from '../../core/manifest.ts'
+import type { ChunkRef } from '../../core/manifest.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import { type Validity, whyInvalid } from '../../core/validity.ts'
+import { readStream, readValue } from '../../engine/checkpoint/stored-value.ts'
 import { callPure } from '../../engine/guard/zone.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { stateIo } from '../../engine/kernel-io.ts'
 import { openedAs } from '../../engine/model.ts'
 import { readManifest } from '../../engine/recovery/recover.ts'
-import { verifyChunks } from '../../engine/recovery/restore.ts'
 import { ChunkInput } from '../../engine/recovery/restore-input.ts'
-import { partNamed } from './chunks.ts'
 import { type Difference, differences } from './differences.ts'
 
 /** One line of the list of saves. */
@@ -71,8 +70,6 @@ export interface SaveModel {
   readonly upcasters: Readonly<Record<number, (value: unknown) => unknown>>
   readonly valid: Validity<unknown> | undefined
 }
-
-export const streamPart = 'bytes'
 
 const damageCodes = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED'] as const
 
@@ -188,43 +185,17 @@ export class SaveReader<T> {
   }
 
   async #load(record: ManifestRecord, skipped: Loaded<T>['skipped']): Promise<Loaded<T>> {
-    const { parts } = readManifest(this.kernel, record)
-    const io = stateIo(this.kernel)
-    const main = partNamed(parts, null)
-    if (main?.kind !== 'value') throw new RepriseError('CHECKPOINT_DAMAGED', `save ${record.id} has no value`)
-    const { plain } = await new ChunkInput(io).readContent(main.content, null)
-    const { value } = this.kernel.codec.decode(plain) as { readonly value: Envelope }
-    const bytes = partNamed(parts, streamPart)
-    const content = bytes?.kind === 'stream' ? bytes.content : null
-    // The whole of it is read once before anyone gets the first byte: damage at the end must not be met half-way.
-    if (content) await verifyChunks({ parts }, io)
+    const { value: envelope, stream } = await readValue(this.kernel, record)
+    const value = envelope as Envelope
     return {
       ...infoOf(record),
       savedAt: new Date(value.savedAt),
       value: this.#upcast(value) as T,
       format: value.format,
       kind: value.kind,
-      size: content?.size ?? 0,
-      stream: () => this.#read(content),
+      size: stream?.size ?? 0,
+      stream: () => readStream(this.kernel, stream),
       skipped,
-    }
-  }
-
-  async *#read(content: Content | null): AsyncGenerator<Uint8Array> {
-    if (!content) return
-    const input = new ChunkInput(stateIo(this.kernel))
-    if (content.kind === 'inline') {
-      yield input.io.sealer.openChunk(content.sealed)
-      return
-    }
-    const refs = await input.streamRefs(content, streamPart)
-    let size = 0
-    for await (const piece of input.readPlain(refs, streamPart)) {
-      size += piece.length
-      yield piece
-    }
-    if (size !== content.size) {
-      throw new RepriseError('CHECKPOINT_DAMAGED', `the stream has ${size} bytes where ${content.size} were promised`)
     }
   }
 

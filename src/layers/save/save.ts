@@ -4,22 +4,22 @@
 // One timeline a series: save/<name>, or save/<name>/<id>. Entry "saved" { format, kind, bytes }; the value lies in the
 // manifest's own part as { shape: 'value', value: Envelope }, the bytes of a stream in a part of their own.
 
-import { type Coordinate, fromHex, type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import type { Validity } from '../../core/validity.ts'
 import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
+import { type ByteSource, heldBy } from '../../engine/checkpoint/chunk-writer.ts'
 import { type Publication, StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import { removeRotten, writeValue } from '../../engine/checkpoint/stored-value.ts'
 import { checkName, type Engine, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
-import { stateIo } from '../../engine/kernel-io.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import { readManifest } from '../../engine/recovery/recover.ts'
-import { type ByteSource, ChunkWriter, heldBy } from './chunks.ts'
 import { saveModel } from './model.ts'
-import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader, streamPart } from './reader.ts'
+import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader } from './reader.ts'
 
 export interface SaveOptions<T = unknown> {
   /** The last N stay (at least two always do); default 3. Pinned ones stay besides. */
@@ -58,8 +58,6 @@ export interface SaveDefinition<T> extends Entity<SaveHandle<T>>, Described {
 }
 
 const foldVersion = 'save/1'
-/** Saves up to this size are read back whole. */
-const readBackBytes = 8 * 1024 * 1024
 const putAttempts = 5
 
 /** @example const weights = await rp.open(save<Model>('training', { keep: 5 })) */
@@ -227,7 +225,7 @@ export class SaveHandle<T> extends SaveReader<T> {
       // What it was built on is gone or rotten: the next attempt builds on nothing.
       this.#held = null
       this.#distrusts = true
-      await this.#removeRotten(error)
+      await removeRotten(this.kernel, error)
       // A value can be written again here; a stream was read already, so its owner has to. A process that is stopped now and
       // then beside a collector may lose its chunks more than once.
       if (source || attempt >= putAttempts) throw error
@@ -243,26 +241,10 @@ export class SaveHandle<T> extends SaveReader<T> {
     source: ByteSource | null,
     options: PutOptions,
   ): Promise<SavedInfo> {
-    const { clock, codec } = this.kernel
     const base = await this.#base()
-    const writer = new ChunkWriter(stateIo(this.kernel, hold), base?.chunks ?? new Set())
-    const envelope: Envelope = { format: this.model.format, savedAt: clock.now(), ...what }
-    const streamed = source ? await writer.stream(source, options.signal) : null
-    const main = await writer.value(codec.encode({ shape: 'value', value: envelope }))
-    await writer.output.finish()
-    const parts = [
-      { kind: 'value' as const, name: null, content: main.content },
-      ...(streamed ? [{ kind: 'stream' as const, name: streamPart, content: streamed.content }] : []),
-    ]
-    const totalBytes = main.storedBytes + (streamed?.storedBytes ?? 0)
-    const sizes = {
-      totalBytes,
-      addedBytes: writer.output.addedBytes,
-      // A small save reads all of itself back, also what it shares with earlier ones.
-      readsBackAll: totalBytes <= readBackBytes,
-      addedChunks: writer.output.added,
-      hold,
-    }
+    const envelope = (): Envelope => ({ format: this.model.format, savedAt: this.kernel.clock.now(), ...what })
+    const held = base?.chunks ?? new Set<string>()
+    const { parts, ...sizes } = await writeValue(this.kernel, hold, source, envelope, { held, signal: options.signal })
     const saved = await this.#publish(parts, sizes, base?.record ?? null, options)
     this.#distrusts = false
     return saved
@@ -273,12 +255,6 @@ export class SaveHandle<T> extends SaveReader<T> {
     if (reason === null) return
     const what = `${this.timeline}: nothing was saved, for the value is not valid: ${reason}`
     throw new RepriseError('INVALID_STATE', what, { timeline: this.timeline, reason })
-  }
-
-  /** A chunk that does not match its digest serves nobody, and it stands in the way of its own healthy copy. */
-  async #removeRotten(error: RepriseError): Promise<void> {
-    if (error.code !== 'CHUNK_DAMAGED' || typeof error.data.digest !== 'string') return
-    await this.kernel.store.blobs.delete([fromHex(error.data.digest)], Number.MAX_SAFE_INTEGER)
   }
 
   async #publish(

@@ -2,7 +2,7 @@
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { isIgnoredBy, parseIgnore } from './gitignore.ts'
+import { isMatchedBy, parsePatterns } from './patterns.ts'
 
 /** By definition, one character at a time, every way tried: right, and hopeless on anything long. */
 function matches(pattern: string, text: string): boolean {
@@ -44,7 +44,7 @@ describe('patterns of .gitignore', () => {
   it('match as the definition says', () => {
     fc.assert(
       fc.property(pattern, path, (one, each) => {
-        expect(isIgnoredBy(parseIgnore(one), each, false) ?? false).toBe(isIgnoredByDefinition(one, each))
+        expect(isMatchedBy(parsePatterns(one), each, false) ?? false).toBe(isIgnoredByDefinition(one, each))
       }),
       { numRuns: 5000 },
     )
@@ -58,20 +58,20 @@ describe('patterns of .gitignore', () => {
     ['folders and stars', `${'**/*a*a*/'.repeat(30)}b`, `${'aaaaaaaa/'.repeat(60)}c`],
     ['question marks and stars', `${'*?'.repeat(100)}b`, 'a'.repeat(2000)],
   ])('do not take for ever: %s', (_name, one, each) => {
-    expect(isIgnoredBy(parseIgnore(one), each, false)).toBeNull()
+    expect(isMatchedBy(parsePatterns(one), each, false)).toBeNull()
   })
 
   it('do not take for ever to parse: spaces', () => {
     const text = `a${' '.repeat(1000)}b\n`.repeat(200)
-    expect(isIgnoredBy(parseIgnore(text), `a${' '.repeat(1000)}b`, false)).toBe(true)
+    expect(isMatchedBy(parsePatterns(text), `a${' '.repeat(1000)}b`, false)).toBe(true)
   })
 
   it('have bounds: as many and as long as allowed are taken, one more is refused', () => {
     const refused = expect.objectContaining({ code: 'LIMIT_EXCEEDED' })
-    expect(parseIgnore('a\n'.repeat(4096))).toHaveLength(4096)
-    expect(() => parseIgnore('a\n'.repeat(4097))).toThrow(refused)
-    expect(parseIgnore('a'.repeat(1024))).toHaveLength(1)
-    expect(() => parseIgnore('a'.repeat(1025))).toThrow(refused)
+    expect(parsePatterns('a\n'.repeat(4096))).toHaveLength(4096)
+    expect(() => parsePatterns('a\n'.repeat(4097))).toThrow(refused)
+    expect(parsePatterns('a'.repeat(1024))).toHaveLength(1)
+    expect(() => parsePatterns('a'.repeat(1025))).toThrow(refused)
   })
 
   it.each([
@@ -97,6 +97,6 @@ describe('patterns of .gitignore', () => {
     ['#a', '#a', null],
     ['*\n!a', 'a', false],
   ])('%j says of %j: %s', (one, each, verdict) => {
-    expect(isIgnoredBy(parseIgnore(one), each, false)).toBe(verdict)
+    expect(isMatchedBy(parsePatterns(one), each, false)).toBe(verdict)
   })
 })

@@ -1,4 +1,4 @@
-// What .gitignore means, for the capture of workspaces: patterns from the root down, the last match decides, "!" takes
+// Patterns that name files, as .gitignore writes them: patterns from the root down, the last match decides, "!" takes
 // back, "/" at the front or in the middle anchors, at the end asks for a folder, "**" spans folders. Pure text in, answer
 // out. Patterns come from whoever writes the workspace, so no match takes more than pattern times path in steps: there
 // are no regular expressions here, and a star that fails goes back to the last star only.
@@ -28,8 +28,8 @@ export type Rules = readonly Rule[]
 const rulesMax = 4096
 const patternLengthMax = 1024
 
-/** @example isIgnoredBy(parseIgnore('*.log'), 'debug.log', false) // true */
-export function parseIgnore(text: string, name = 'the patterns to ignore'): Rules {
+/** @example isMatchedBy(parsePatterns('*.log'), 'debug.log', false) // true */
+export function parsePatterns(text: string, name = 'the list of patterns'): Rules {
   const rules: Rule[] = []
   for (const line of text.replace(/^\u{FEFF}/u, '').split('\n')) {
     const rule = parseLine(line.endsWith('\r') ? line.slice(0, -1) : line, name)
@@ -41,8 +41,8 @@ export function parseIgnore(text: string, name = 'the patterns to ignore'): Rule
   return rules
 }
 
-/** True: ignored, false: taken back, null: these rules say nothing. */
-export function isIgnoredBy(rules: Rules, path: string, isFolder: boolean): boolean | null {
+/** True: matched, false: taken back, null: these rules say nothing. */
+export function isMatchedBy(rules: Rules, path: string, isFolder: boolean): boolean | null {
   const names = path.split('/')
   for (let i = rules.length - 1; i >= 0; i--) {
     const { segments, isNegated, isForFolders } = rules[i]!

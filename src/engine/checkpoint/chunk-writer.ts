@@ -1,16 +1,16 @@
 // A value or a stream of bytes on its way into chunks. Cuts follow the content, so a small change makes few new chunks;
-// chunks that an earlier save holds are named, not written again. Memory stays bounded, however long the stream is.
+// chunks that an earlier checkpoint holds are named, not written again. Memory stays bounded, however long the stream is.
 
 import { type ChunkSizes, defaultChunkSizes, nextCut } from '../../core/chunking.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { type ChunkRef, type Content, encodeRefs, type Part } from '../../core/manifest.ts'
+import { type ChunkRef, type Content, encodeRefs } from '../../core/manifest.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
-import { ChunkOutput, type StateIo } from '../../engine/checkpoint/output.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import { stateIo } from '../../engine/kernel-io.ts'
-import { readManifest } from '../../engine/recovery/recover.ts'
-import { liveChunks } from '../../engine/recovery/restore.ts'
+import type { Kernel } from '../kernel.ts'
+import { stateIo } from '../kernel-io.ts'
+import { readManifest } from '../recovery/recover.ts'
+import { liveChunks } from '../recovery/restore.ts'
+import { ChunkOutput, type StateIo } from './output.ts'
 
 /** Anything that gives bytes piece by piece. A path is not among them: open it with fs.createReadStream. */
 export type ByteSource =
@@ -30,7 +30,7 @@ export interface WrittenChunks {
   readonly storedBytes: number
 }
 
-/** Writes the contents of one save. */
+/** Writes the contents of one checkpoint. */
 export class ChunkWriter {
   readonly output: ChunkOutput
   readonly #io: StateIo
@@ -108,14 +108,10 @@ export class ChunkWriter {
   }
 }
 
-/** The chunks that a save holds, lists included. */
+/** The chunks that a checkpoint holds, lists included. */
 export async function heldBy(kernel: Kernel, record: ManifestRecord): Promise<ReadonlySet<string>> {
   const digests = await liveChunks(readManifest(kernel, record), stateIo(kernel))
   return new Set(digests.map(toHex))
-}
-
-export function partNamed(parts: readonly Part[], name: string | null): Part | undefined {
-  return parts.find((part) => part.name === name)
 }
 
 async function* piecesOf(
@@ -125,9 +121,10 @@ async function* piecesOf(
 ): AsyncGenerator<Uint8Array> {
   let size = 0
   for await (const piece of iterate(source)) {
-    if (signal?.aborted) throw new RepriseError('ABORTED', 'the save was aborted', {}, signal.reason)
+    if (signal?.aborted)
+      throw new RepriseError('ABORTED', 'it was aborted while its stream was read', {}, signal.reason)
     const bytes = typeof piece === 'string' ? new TextEncoder().encode(piece) : piece
-    if (!(bytes instanceof Uint8Array)) throw new RepriseError('INVALID_ARGUMENT', 'a stream to save must give bytes')
+    if (!(bytes instanceof Uint8Array)) throw new RepriseError('INVALID_ARGUMENT', 'a stream must give bytes')
     size += bytes.length
     if (size > bytesMax) {
       const what = `the stream has more than ${bytesMax} bytes`

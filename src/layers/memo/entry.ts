@@ -1,0 +1,64 @@
+// One remembered result: a timeline of its own, whose checkpoint is the truth. It is visible when all of it is written and read back,
+// so nobody ever gets half of one; what is damaged is a miss. memo/<name>/<scope>/<key>, one entry "computed" per result.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { timelineId } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
+import type { Content } from '../../core/manifest.ts'
+import type { ManifestRecord } from '../../core/ports.ts'
+import { readValue } from '../../engine/checkpoint/stored-value.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { KeyParts } from './key.ts'
+
+export const foldVersion = 'memo/1'
+/** Whose entries everybody may read. */
+export const mainScope = 'main'
+
+/** Who computed it, from what, and when. */
+export interface Provenance {
+  readonly parts: KeyParts
+  readonly computedAt: number
+  readonly tookMs: number
+  /** The worker that computed it. */
+  readonly by: string
+  /** Where it was asked for: the coordinate of the run, if it was asked for in one. */
+  readonly for: string | null
+}
+
+export type Outcome =
+  | { readonly kind: 'value'; readonly value: unknown }
+  | { readonly kind: 'bytes' }
+  | { readonly kind: 'error'; readonly name: string; readonly message: string }
+
+export interface Envelope extends Provenance {
+  readonly outcome: Outcome
+}
+
+export interface Remembered {
+  readonly timeline: TimelineId
+  /** Null: it was computed and could not be kept. */
+  readonly record: ManifestRecord | null
+  readonly envelope: Envelope
+  readonly stream: Content | null
+}
+
+export function entryId(name: string, scope: string, key: string): TimelineId {
+  return timelineId(`memo/${name}/${scope}/${key}`)
+}
+
+const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED', 'UNRECOVERABLE'] as const
+
+/** Null: nothing usable is there. */
+export async function readEntry(kernel: Kernel, timeline: TimelineId): Promise<Remembered | null> {
+  for (const record of await kernel.store.checkpoints(timeline)) {
+    if (record.invalid !== null || record.foldVersion !== foldVersion) continue
+    try {
+      const { value, stream } = await readValue(kernel, record)
+      return { timeline, record, envelope: value as Envelope, stream }
+    } catch (error) {
+      if (!isReprise(error, ...damage)) throw error
+      kernel.events.emit('checkpoint-damaged', { timeline, id: record.id, reason: error.message })
+    }
+  }
+  return null
+}

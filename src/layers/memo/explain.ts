@@ -1,0 +1,85 @@
+// Why there is a hit or a miss: what is there under this key, and otherwise how the key differs from that of the result used last, of the
+// same arguments if there is one.
+
+import type { Head } from '../../core/ports.ts'
+import type { Host } from '../../engine/host.ts'
+import { type Envelope, entryId, readEntry } from './entry.ts'
+import { type Change, changesBetween, type Key } from './key.ts'
+import { usedAttribute } from './uses.ts'
+
+export interface Explanation {
+  readonly isHit: boolean
+  readonly key: string
+  /** In words. */
+  readonly why: string
+  /** Against `comparedWith`. */
+  readonly changes: readonly Change[]
+  /** The entry that is given, or the one used last that the key was compared with; null: there is none. */
+  readonly comparedWith: {
+    readonly timeline: string
+    readonly computedAt: Date
+    readonly tookMs: number
+    readonly by: string
+  } | null
+}
+
+/** So many are looked at for the one that was used last. */
+const lookedAtMax = 2000
+const shownMax = 5
+
+export async function explain(
+  host: Host,
+  name: string,
+  scopes: readonly string[],
+  key: Key,
+  judge: (envelope: Envelope) => 'fresh' | 'stale' | 'over',
+): Promise<Explanation> {
+  for (const scope of scopes) {
+    const found = await readEntry(host.kernel, entryId(name, scope, key.hex))
+    if (!found) continue
+    const judged = judge(found.envelope)
+    const words = {
+      fresh: 'remembered',
+      stale: 'remembered, and old: it is given, and computed again meanwhile',
+      over: found.envelope.outcome.kind === 'error' ? 'an error is there, which does not count any more' : 'too old',
+    }
+    return { isHit: judged !== 'over', key: key.hex, why: words[judged], changes: [], comparedWith: told(found) }
+  }
+  const before = await lastUsed(host, name, scopes, key)
+  if (!before) return { isHit: false, key: key.hex, why: 'nothing is remembered yet', changes: [], comparedWith: null }
+  const changes = changesBetween(before.envelope.parts, key.parts)
+  return { isHit: false, key: key.hex, why: inWords(changes), changes, comparedWith: told(before) }
+}
+
+function told({ timeline, envelope }: { readonly timeline: string; readonly envelope: Envelope }) {
+  const { computedAt, tookMs, by } = envelope
+  return { timeline, computedAt: new Date(computedAt), tookMs, by }
+}
+
+function inWords(changes: readonly Change[]): string {
+  // Only what is damaged or was forgotten has the same parts and no entry.
+  if (changes.length === 0) return 'it was remembered, and is damaged or was forgotten'
+  const words = changes.slice(0, shownMax).map(({ part, name, how }) => {
+    if (part === 'args') return 'other arguments'
+    if (part === 'version') return 'another version'
+    return `${part === 'env' ? 'variable' : 'file'} ${name} ${how === 'changed' ? 'changed' : `was ${how}`}`
+  })
+  const rest = changes.length - words.length
+  return words.join(', ') + (rest > 0 ? ` and ${rest} more` : '')
+}
+
+/** Of the same arguments if there is one. */
+async function lastUsed(host: Host, name: string, scopes: readonly string[], key: Key) {
+  for (const attributes of [{ args: key.parts.args.slice(0, 16) }, {}]) {
+    const heads: Head[] = []
+    for (const scope of scopes) {
+      heads.push(...(await host.list({ prefix: `memo/${name}/${scope}/`, attributes, limit: lookedAtMax })))
+    }
+    heads.sort((a, b) => Number(b.attributes[usedAttribute] ?? 0) - Number(a.attributes[usedAttribute] ?? 0))
+    for (const head of heads.slice(0, 3)) {
+      const found = await readEntry(host.kernel, head.timeline)
+      if (found) return found
+    }
+  }
+  return null
+}

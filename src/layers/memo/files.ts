@@ -1,0 +1,178 @@
+// Digests of declared files, for keys. A file whose size, times and inode are those of the last look is not read again; one that
+// was changed just before that look is, for its times may be too coarse to show a second change. Links are data and are not
+// followed. Reading is done in slices, so that a large tree does not hold up the process.
+
+import { createHash } from 'node:crypto'
+import { type BigIntStats, lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { isAbsolute, join, resolve } from 'node:path'
+import { RepriseError } from '../../core/errors.ts'
+import type { Limits } from '../../core/limits.ts'
+import { shown, tooManyNames } from '../../core/tree-path.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
+
+/** What a file looked like when it was read, and its digest. */
+type Seen = readonly [size: string, mtime: string, ctime: string, inode: string, digest: string]
+
+/** The cache as it is stored: by path. */
+export type SeenFiles = Readonly<Record<string, Seen>>
+
+export type FileLimits = Pick<Limits, 'treeDepth' | 'treeNames'>
+
+const sliceMs = 8
+/** Times of a file are at worst this coarse (two seconds, on FAT). */
+const coarseNs = 2_000_000_000n
+/** Larger files are read piece by piece. */
+const wholeBytes = 1024 * 1024
+/** Never inputs, unless a pattern names them by themselves. */
+const leftOut = parsePatterns(['.git/', '.reprise/', 'node_modules/'].join('\n'))
+
+export class FileDigests {
+  readonly root: string
+  readonly #limits: FileLimits
+  readonly #seen: Map<string, Seen>
+  #hasNew = false
+  #sliceEnd = 0
+  read = 0
+
+  constructor(root: string, limits: FileLimits, seen: SeenFiles = {}) {
+    this.root = resolve(root)
+    this.#limits = limits
+    this.#seen = new Map(Object.entries(seen))
+  }
+
+  /** Whether there is something that `seen` did not have before. */
+  get hasNew(): boolean {
+    return this.#hasNew
+  }
+
+  get seen(): SeenFiles {
+    return Object.fromEntries(this.#seen)
+  }
+
+  /**
+   * By path below the root, with '/': what matches. A pattern without wildcards that leads to nothing is there with '', so that
+   * a file which appears changes the key.
+   */
+  async of(given: readonly string[]): Promise<Record<string, string>> {
+    const patterns = given.map(anchored)
+    const found: Record<string, string> = {}
+    this.#sliceEnd = performance.now() + sliceMs
+    for (const path of plainPaths(patterns)) found[path] = ''
+    for await (const path of this.#matching(patterns)) found[path] = await this.#digestOf(path)
+    return found
+  }
+
+  async *#matching(patterns: readonly string[]): AsyncGenerator<string> {
+    const rules = parsePatterns(patterns.join('\n'))
+    const skips = patterns.some((each) => /(^|\/)(\.git|\.reprise|node_modules)(\/|$)/.test(each)) ? [] : leftOut
+    let names = 0
+    const walk = async function* (
+      this: FileDigests,
+      folder: string,
+      depth: number,
+      isIn: boolean,
+    ): AsyncGenerator<string> {
+      if (depth > this.#limits.treeDepth) {
+        throw new RepriseError(
+          'LIMIT_EXCEEDED',
+          `${shown(folder)} lies more than ${this.#limits.treeDepth} directories deep (treeDepth)`,
+          { path: folder },
+        )
+      }
+      for (const entry of listed(join(this.root, folder))) {
+        names += 1
+        if (names > this.#limits.treeNames) throw tooManyNames(this.#limits)
+        if (performance.now() >= this.#sliceEnd) await this.#breathe()
+        const path = folder === '' ? entry.name : `${folder}/${entry.name}`
+        const isFolder = entry.isDirectory()
+        if (isMatchedBy(skips, path, isFolder)) continue
+        const isWanted = isMatchedBy(rules, path, isFolder) ?? isIn
+        if (isFolder) {
+          if (isWanted || mayHold(patterns, path)) yield* walk.call(this, path, depth + 1, isWanted)
+        } else if (isWanted) yield path
+      }
+    }
+    yield* walk.call(this, '', 0, false)
+  }
+
+  async #digestOf(path: string): Promise<string> {
+    const whole = join(this.root, ...path.split('/'))
+    const stats = lstatSync(whole, { bigint: true, throwIfNoEntry: false })
+    if (!stats) return ''
+    if (stats.isSymbolicLink()) return `l:${createHash('sha256').update(readlinkSync(whole)).digest('hex')}`
+    if (!stats.isFile()) return 'other'
+    const [size, mtime, ctime, inode] = [stats.size, stats.mtimeNs, stats.ctimeNs, stats.ino].map(String) as [
+      string,
+      string,
+      string,
+      string,
+    ]
+    const known = this.#seen.get(path)
+    const isKnown = known?.[0] === size && known[1] === mtime && known[2] === ctime && known[3] === inode
+    const digest = isKnown ? known[4] : await this.#readDigest(whole, stats)
+    if (!isKnown) {
+      const isCoarse = BigInt(Date.now()) * 1_000_000n - stats.ctimeNs < coarseNs
+      if (isCoarse) this.#seen.delete(path)
+      else this.#seen.set(path, [size, mtime, ctime, inode, digest])
+      this.#hasNew = true
+    }
+    return `${(stats.mode & 0o100n) === 0n ? 'f' : 'x'}:${digest}`
+  }
+
+  async #readDigest(path: string, stats: BigIntStats): Promise<string> {
+    this.read += 1
+    const hash = createHash('sha256')
+    if (stats.size <= wholeBytes) return hash.update(readFileSync(path)).digest('hex')
+    const file = await open(path)
+    try {
+      for await (const piece of file.readableWebStream()) hash.update(new Uint8Array(piece as ArrayBuffer))
+    } finally {
+      await file.close().catch(() => undefined)
+    }
+    return hash.digest('hex')
+  }
+
+  async #breathe(): Promise<void> {
+    await new Promise((done) => setImmediate(done))
+    this.#sliceEnd = performance.now() + sliceMs
+  }
+}
+
+function listed(folder: string) {
+  try {
+    return readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1))
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ENOTDIR') return []
+    throw new RepriseError('TREE_BLOCKED', `${shown(folder)} cannot be listed: ${(error as Error).message}`, {}, error)
+  }
+}
+
+/** A folder that does not match may hold what does: unless every pattern begins elsewhere. */
+function mayHold(patterns: readonly string[], folder: string): boolean {
+  return patterns.some((pattern) => {
+    if (pattern.startsWith('!')) return false
+    const wildcard = pattern.search(/[*?[\\]/)
+    const fixed = wildcard < 0 ? pattern : pattern.slice(0, wildcard)
+    const start = fixed.slice(1, fixed.lastIndexOf('/') + 1)
+    return `${folder}/`.startsWith(start) || start.startsWith(`${folder}/`)
+  })
+}
+
+/** Those without wildcards. */
+function plainPaths(patterns: readonly string[]): string[] {
+  const plain = patterns.filter((pattern) => !pattern.startsWith('!') && !/[*?[\\]/.test(pattern))
+  return plain.map((pattern) => pattern.slice(1).replace(/\/$/, ''))
+}
+
+/** Anchored at the root, unlike those of .gitignore: `package.json` is that of the root; `**\/package.json` all of them. */
+export function anchored(pattern: string): string {
+  const isText = typeof pattern === 'string' && pattern.trim() !== '' && !pattern.includes('\n')
+  if (!isText || pattern.split(/[/\\]/).includes('..') || isAbsolute(pattern)) {
+    const what = `inputs and outputs are patterns of files below the directory, such as src/**; ${shown(String(pattern))} is none`
+    throw new RepriseError('INVALID_ARGUMENT', what, { pattern: String(pattern).slice(0, 200) })
+  }
+  const isNegated = pattern.startsWith('!')
+  return `${isNegated ? '!' : ''}/${pattern.slice(isNegated ? 1 : 0).replace(/^\.\//, '')}`
+}

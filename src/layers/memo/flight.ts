@@ -1,0 +1,68 @@
+// One computes, others wait: in this process by sharing the promise, between processes by the ownership of the entry's timeline. Whoever
+// waits takes over when the owner dies; an owner that was only paused is refused when it wants to publish, and keeps its result to itself.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
+import { growingPause } from '../../core/pause.ts'
+import { throwIfAborted, unlessAborted } from '../../engine/aborting.ts'
+import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { whileAwaited } from '../../engine/stay-alive.ts'
+
+const firstPauseMs = 10
+const longestPauseMs = 500
+
+export class Flights<T> {
+  readonly #kernel: Kernel
+  readonly #under = new Map<TimelineId, Promise<T>>()
+
+  constructor(kernel: Kernel) {
+    this.#kernel = kernel
+  }
+
+  /**
+   * `look` says whether there is one by now; `compute` is called by one process at a time, as the owner of the timeline. A caller that
+   * gives up leaves the computation to the others.
+   */
+  join(
+    id: TimelineId,
+    look: () => Promise<T | null>,
+    compute: (taken: StateTimeline) => Promise<T>,
+    signal?: AbortSignal,
+  ): Promise<T> {
+    let flight = this.#under.get(id)
+    if (!flight) {
+      flight = whileAwaited(this.#fly(id, look, compute), this.#kernel.clock).finally(() => this.#under.delete(id))
+      this.#under.set(id, flight)
+      // Every caller has its own promise; nobody may be left.
+      flight.catch(() => undefined)
+    }
+    throwIfAborted(signal, id)
+    return unlessAborted(flight, signal, `waiting for ${id}`)
+  }
+
+  /** Resolves when what is under way has come to its end. */
+  async settled(): Promise<void> {
+    while (this.#under.size > 0) await Promise.allSettled(this.#under.values())
+  }
+
+  async #fly(id: TimelineId, look: () => Promise<T | null>, compute: (taken: StateTimeline) => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      const taken = await StateTimeline.take(this.#kernel, id).catch((error) => {
+        if (isReprise(error, 'OWNED')) return null
+        throw error
+      })
+      if (taken) {
+        try {
+          return (await look()) ?? (await compute(taken))
+        } finally {
+          await taken.release()
+        }
+      }
+      const { clock } = this.#kernel
+      await new Promise<void>((done) => clock.after(growingPause(attempt, firstPauseMs, longestPauseMs), done, true))
+      const found = await look()
+      if (found !== null) return found
+    }
+  }
+}

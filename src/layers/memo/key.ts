@@ -1,0 +1,102 @@
+// The key of a result: a digest of everything that it was computed from, as declared. Its parts are kept with the entry, each as a
+// digest of its own, so that a miss can name the part that changed. They go into the key in the canonical encoding, with
+// their lengths: no choice of names or values makes two different sets of parts one key.
+
+import { toHex } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+
+/** What the key was made of. Texts are digests; '' stands for what was not there. */
+export interface KeyParts {
+  readonly version: string
+  readonly args: string
+  /** By path, as declared: of content, kind and whether it can be executed. */
+  readonly files: Readonly<Record<string, string>>
+  /** By name. Short on purpose: a value must not be found out by trying. */
+  readonly env: Readonly<Record<string, string>>
+}
+
+export interface Key {
+  readonly hex: string
+  readonly parts: KeyParts
+}
+
+/** Changes when keys are made in another way: then nothing that was stored before is a hit. */
+const format = 'memo/1'
+const shortLength = 8
+
+type Coding = Pick<Kernel, 'codec' | 'hash'>
+
+export interface KeyInput {
+  readonly name: string
+  readonly version: string
+  readonly args: unknown
+  readonly files: Readonly<Record<string, string>>
+  readonly env: Readonly<Record<string, string | undefined>>
+}
+
+export function keyOf(coding: Coding, input: KeyInput): Key {
+  const { codec, hash } = coding
+  const { name, version, files } = input
+  const args = encodedArgs(coding, name, input.args)
+  const env = Object.entries(input.env)
+    .map(([key, value]) => [key, value ?? null] as const)
+    .sort(byName)
+  const digest = hash(codec.encode([format, name, version, args, Object.entries(files).sort(byName), env]))
+  return {
+    hex: toHex(digest),
+    parts: {
+      version,
+      args: toHex(hash(args)),
+      files,
+      env: Object.fromEntries(env.map(([key, value]) => [key, value === null ? '' : shortDigest(coding, key, value)])),
+    },
+  }
+}
+
+function shortDigest({ codec, hash }: Coding, name: string, value: string): string {
+  return toHex(hash(codec.encode(['memo/env', name, value]))).slice(0, shortLength)
+}
+
+function encodedArgs({ codec }: Coding, name: string, args: unknown): Uint8Array {
+  try {
+    return codec.encode(args)
+  } catch (error) {
+    if (!isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
+    const what = `memo ${name}: its arguments cannot be part of a key (${error.message}); say with key what identifies them`
+    throw new RepriseError('INVALID_ARGUMENT', what, { name }, error)
+  }
+}
+
+function byName([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}
+
+export interface Change {
+  readonly part: 'version' | 'args' | 'file' | 'env'
+  /** Of the file or the variable. */
+  readonly name: string | null
+  readonly how: 'changed' | 'added' | 'removed'
+}
+
+/** What differs between two sets of parts, the most telling first. */
+export function changesBetween(before: KeyParts, now: KeyParts): Change[] {
+  const changes: Change[] = []
+  if (before.version !== now.version) changes.push({ part: 'version', name: null, how: 'changed' })
+  if (before.args !== now.args) changes.push({ part: 'args', name: null, how: 'changed' })
+  changes.push(...namedChanges('env', before.env, now.env), ...namedChanges('file', before.files, now.files))
+  return changes
+}
+
+function namedChanges(
+  part: 'file' | 'env',
+  before: Readonly<Record<string, string>>,
+  now: Readonly<Record<string, string>>,
+): Change[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(now)])].sort()
+  return names.flatMap((name): Change[] => {
+    const [was, is] = [before[name] ?? '', now[name] ?? '']
+    if (was === is) return []
+    return [{ part, name, how: was === '' ? 'added' : is === '' ? 'removed' : 'changed' }]
+  })
+}

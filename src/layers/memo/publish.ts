@@ -1,0 +1,86 @@
+// A computed result becomes an entry: written in chunks, read back, and visible in one commit that also lets go of the timeline. What
+// cannot be kept is given to the caller all the same: a cache that fails is no reason for the work to fail.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
+import type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'
+import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import { readValue, removeRotten, writeValue } from '../../engine/checkpoint/stored-value.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { type Envelope, foldVersion, type Remembered } from './entry.ts'
+import { usedAttribute } from './uses.ts'
+
+export interface Computed {
+  readonly id: TimelineId
+  readonly envelope: () => Envelope
+  /** Read once: what it gives is in the store afterwards. */
+  readonly source: ByteSource | null
+  /** Whether everything it was computed from is still what the key says. */
+  readonly isSteady: () => Promise<boolean>
+  /** Told of what was not kept, and why. */
+  readonly problem: (error: unknown) => void
+}
+
+export interface Published extends Remembered {
+  readonly isStored: boolean
+}
+
+const attemptsMax = 3
+
+export async function publishEntry(kernel: Kernel, taken: StateTimeline, computed: Computed): Promise<Published> {
+  const { id, source, problem } = computed
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await publishOnce(kernel, taken, computed)
+    } catch (error) {
+      // A stream was read already: there is nothing to give, and nothing to try again with.
+      if (source) throw error
+      if (isReprise(error, 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING') && attempt < attemptsMax) {
+        await removeRotten(kernel, error)
+        continue
+      }
+      if (isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) {
+        const what = `the result of ${id} cannot be kept: ${error.message}`
+        throw new RepriseError(error.code, what, { ...error.data }, error)
+      }
+      problem(error)
+      return { timeline: id, record: null, envelope: computed.envelope(), stream: null, isStored: false }
+    }
+  }
+}
+
+async function publishOnce(kernel: Kernel, taken: StateTimeline, computed: Computed): Promise<Published> {
+  const { id, source, isSteady, problem } = computed
+  const hold = await ChunkHold.begin(kernel)
+  try {
+    const envelope = computed.envelope()
+    const written = await writeValue(kernel, hold, source, () => envelope)
+    if (!(await isSteady())) {
+      const what = `${id}: its inputs changed while it was computed, so nothing is kept`
+      problem(new RepriseError('CONFLICT', what, { timeline: id }))
+      const stream = written.parts.find(({ kind }) => kind === 'stream')
+      // Its chunks are there until they are collected, and the hold protects them no longer than this process reads.
+      return {
+        timeline: id,
+        record: null,
+        envelope,
+        stream: stream?.kind === 'stream' ? stream.content : null,
+        isStored: false,
+      }
+    }
+    const record = await taken.publish({
+      entry: { type: 'computed', data: { bytes: written.totalBytes, tookMs: envelope.tookMs } },
+      ...written,
+      foldVersion,
+      baseId: null,
+      trigger: 'memo',
+      along: { attributes: { [usedAttribute]: envelope.computedAt, args: envelope.parts.args.slice(0, 16) } },
+    })
+    await taken.retain({ checkpoints: 1, history: 'needed' }, foldVersion)
+    const { stream } = source ? await readValue(kernel, record) : { stream: null }
+    return { timeline: id, record, envelope, stream, isStored: true }
+  } finally {
+    hold.end()
+  }
+}

@@ -1,0 +1,295 @@
+// Remembered results on every store: what is in the key, what is not, who computes, and what is never given.
+
+import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { afterAll, describe, expect, it } from 'vitest'
+import { Codec } from '../../src/core/codec/codec.ts'
+import { sha256 } from '../../src/engine/platform.ts'
+import { entryId } from '../../src/layers/memo/entry.ts'
+import { FileDigests } from '../../src/layers/memo/files.ts'
+import { memo } from '../../src/layers/memo/index.ts'
+import { keyOf } from '../../src/layers/memo/key.ts'
+import { forgetUnused } from '../../src/layers/memo/retention.ts'
+import { hostOf } from '../support/host.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'reprise-memo-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+/** Counts how often it ran. */
+function counting<Result>(result: (n: number) => Result) {
+  const calls: number[] = []
+  const run = (n: number): Result => {
+    calls.push(n)
+    return result(n)
+  }
+  return { calls, run }
+}
+
+onEveryStore('memo', (world) => {
+  it('B9: computes once for equal keys, in this process and in others, and says who did', async () => {
+    const w = await world()
+    const { calls, run } = counting((n) => ({ square: n * n }))
+    const square = memo('square', { version: 1, run })
+    const [one, other] = [await w.engine(), await w.engine({ worker: 'other' })]
+    const here = await one.open(square)
+    expect(await Promise.all([here.call(3), here.call(3), here.call(3)])).toEqual(Array(3).fill({ square: 9 }))
+    const there = await (await other.open(memo('square', { version: 1, run }))).recall([3])
+    expect(there).toMatchObject({ result: { square: 9 }, from: 'store', provenance: { for: null } })
+    expect(there.provenance.by).toMatch(/^test/)
+    expect(await here.call(4)).toEqual({ square: 16 })
+    expect(calls).toEqual([3, 4])
+  })
+
+  it('gives everybody their own copy, from memory too', async () => {
+    const here = await (await (await world()).engine()).open(memo('list', { version: 1, run: () => [1] }))
+    const first = await here.call()
+    first.push(2)
+    expect([await here.call(), (await here.recall([])).from]).toEqual([[1], 'memory'])
+  })
+
+  it('B9: another version, argument, variable or file is a miss that names what changed', async () => {
+    const w = await world()
+    const engine = await w.engine()
+    const file = join(folder, `${w.kind}.txt`)
+    writeFileSync(file, 'a')
+    const make = (version: number) =>
+      memo('render', {
+        version,
+        inputs: [`${w.kind}.txt`, `${w.kind}-late.txt`],
+        directory: folder,
+        env: ['REPRISE_MEMO_TEST'],
+        run: (name: string) => name.toUpperCase(),
+      })
+    const first = await engine.open(make(1))
+    expect(await first.explain('x')).toMatchObject({ isHit: false, why: 'nothing is remembered yet' })
+    await first.call('x')
+    expect(await first.explain('x')).toMatchObject({ isHit: true, why: 'remembered' })
+    expect(await first.explain('y')).toMatchObject({ isHit: false, why: 'other arguments' })
+    process.env.REPRISE_MEMO_TEST = 'secret'
+    const changed = await first.explain('x')
+    delete process.env.REPRISE_MEMO_TEST
+    expect(changed).toMatchObject({ isHit: false, why: 'variable REPRISE_MEMO_TEST was added' })
+    writeFileSync(file, 'b')
+    expect(await first.explain('x')).toMatchObject({ why: `file ${w.kind}.txt changed` })
+    const late = join(folder, `${w.kind}-late.txt`)
+    writeFileSync(late, '')
+    expect((await first.explain('x')).why).toBe(`file ${w.kind}-late.txt was added, file ${w.kind}.txt changed`)
+    rmSync(late)
+    writeFileSync(file, 'a')
+    expect(await (await engine.open(make(2))).explain('x')).toMatchObject({ isHit: false, why: 'another version' })
+    expect((await first.recall(['x'])).from).not.toBe('computed')
+  })
+
+  it('B9: an input that changes while it is computed leaves no entry', async () => {
+    const w = await world()
+    const file = join(folder, `${w.kind}-moving.txt`)
+    writeFileSync(file, '1')
+    const engine = await w.engine()
+    const problems: unknown[] = []
+    engine.events.on('problem', ({ error }) => problems.push(error))
+    let writes = 1
+    const moving = await engine.open(
+      memo('moving', {
+        version: 1,
+        directory: folder,
+        inputs: [`${w.kind}-moving.txt`],
+        run: () => {
+          if (writes < 3) writeFileSync(file, String(++writes))
+          return writes
+        },
+      }),
+    )
+    expect(await moving.call()).toBe(2)
+    expect(await moving.peek()).toBeNull()
+    expect(problems).toMatchObject([{ code: 'CONFLICT' }])
+    expect([await moving.call(), await moving.call(), (await moving.recall([])).from]).toEqual([3, 3, 'memory'])
+  })
+
+  it('keeps no errors, unless it is asked to', async () => {
+    const engine = await (await world()).engine()
+    let fails = 0
+    const run = () => {
+      fails += 1
+      throw new TypeError(`failed ${fails}`)
+    }
+    const plain = await engine.open(memo('plain', { version: 1, run }))
+    await expect(plain.call()).rejects.toThrow('failed 1')
+    await expect(plain.call()).rejects.toThrow('failed 2')
+    const keeping = await engine.open(memo('keeping', { version: 1, run, errors: '1h' }))
+    await expect(keeping.call()).rejects.toThrow('failed 3')
+    await expect(keeping.call()).rejects.toMatchObject({ name: 'TypeError', message: 'failed 3' })
+  })
+
+  it('keeps streams in chunks, and gives them whole', async () => {
+    const w = await world()
+    const piece = new Uint8Array(300_000).map((_, i) => (i * 2654435761) >>> 24)
+    const bytes = memo('bytes', {
+      version: 1,
+      async *run(pieces: number): AsyncGenerator<Uint8Array> {
+        for (let i = 0; i < pieces; i++) yield piece
+      },
+    })
+    const here = await (await w.engine()).open(bytes)
+    for (const from of ['computed', 'store']) {
+      const recalled = await here.recall([5])
+      let size = 0
+      for await (const each of recalled.result) size += each.length
+      expect([recalled.from, size]).toEqual([from, 1_500_000])
+    }
+  })
+
+  it('B9: what is damaged is a miss, never a wrong answer', async () => {
+    const w = await world()
+    const engine = await w.engine({ redundancy: false })
+    const { calls, run } = counting((n) => 'x'.repeat(50_000 + n))
+    const large = await engine.open(memo('large', { version: 1, memoryBytes: 0, run }))
+    await large.call(1)
+    const { kernel } = hostOf(engine)
+    for (const { digest } of await kernel.store.blobs.list(null, 100)) {
+      await kernel.store.blobs.delete([digest], Number.MAX_SAFE_INTEGER)
+    }
+    expect(await large.peek(1)).toBeNull()
+    expect((await large.call(1)).length).toBe(50_001)
+    expect((await large.recall([1])).from).toBe('store')
+    expect(calls).toEqual([1, 1])
+  })
+
+  it('what another scope computes is never read by main; main is read by all', async () => {
+    const w = await world()
+    const engine = await w.engine()
+    const scoped = (scope?: string) =>
+      memo('built', { version: 1, ...(scope !== undefined && { scope }), run: (_n: number) => scope ?? 'main' })
+    const [main, pull] = [await engine.open(scoped()), await engine.open(scoped('pull-7'))]
+    expect(await pull.call(1)).toBe('pull-7')
+    expect(await main.call(1)).toBe('main')
+    expect(await main.call(2)).toBe('main')
+    expect(await pull.call(2)).toBe('main')
+  })
+
+  it('forgets what was used longest ago, and what is asked for; keeps what is pinned', async () => {
+    const engine = await (await world()).engine()
+    const host = hostOf(engine)
+    const noise = await engine.open(memo('noise', { version: 1, memoryBytes: 0, run: (n: number) => noiseOf(n) }))
+    for (const n of [1, 2, 3, 4]) {
+      await noise.call(n)
+      const [head] = await host.list({ prefix: 'memo/noise/', attributes: {}, limit: 10 }).then((all) => all.slice(-1))
+      expect(head).toBeDefined()
+    }
+    const heads = await host.list({ prefix: 'memo/noise/' })
+    for (const [i, head] of heads.entries())
+      await host.change(head, { attributes: { used: i + 1, ...(i === 0 && { pinned: true }) } })
+    const dry = await forgetUnused(host, 'memo/noise', { bytes: 25_000 }, true)
+    expect(await forgetUnused(host, 'memo/noise', { bytes: 25_000 })).toEqual(dry)
+    expect((await host.list({ prefix: 'memo/noise/' })).map(({ timeline }) => timeline)).toEqual([
+      heads[0]!.timeline,
+      ...heads.slice(2).map(({ timeline }) => timeline),
+    ])
+    expect([await noise.forget(99), await forgetUnused(host, 'memo/', { unused: '1d' })]).toMatchObject([
+      false,
+      { entries: 2, kept: 1 },
+    ])
+  })
+
+  it('drills, verifies and lists like everything else', async () => {
+    const engine = await (await world()).engine()
+    await (await engine.open(memo('known', { version: 1, run: () => 1 }))).call()
+    expect((await engine.drill()).ok).toBe(true)
+    expect((await engine.verify()).ok).toBe(true)
+  })
+})
+
+function noiseOf(seed: number): Uint8Array {
+  let x = seed * 2654435761 + 1
+  return new Uint8Array(10_000).map(() => {
+    x = Math.imul(x ^ (x >>> 15), 0x2c1b3c6d) + 0x9e3779b9
+    return x >>> 16
+  })
+}
+
+describe('keys', () => {
+  const coding = { codec: new Codec(), hash: sha256 }
+  const part = fc.record({
+    name: fc.string(),
+    version: fc.string(),
+    args: fc.jsonValue(),
+    files: fc.dictionary(fc.string(), fc.string(), { noNullPrototype: true }),
+    env: fc.dictionary(fc.string(), fc.option(fc.string(), { nil: undefined }), { noNullPrototype: true }),
+  })
+
+  it('B9: two sets of parts have one key only if they are equal: no delimiter is a trick', () => {
+    fc.assert(
+      fc.property(part, part, (a, b) => {
+        const isSame = JSON.stringify(sorted(a)) === JSON.stringify(sorted(b))
+        expect(keyOf(coding, a).hex === keyOf(coding, b).hex).toBe(isSame)
+        expect(keyOf(coding, a).hex).toBe(keyOf(coding, structuredClone(a)).hex)
+      }),
+    )
+  })
+
+  it('moves a name into the value before it, and gets another key', () => {
+    const base = { name: 'a', version: '1', args: [], files: {}, env: { A: 'b', C: 'd' } }
+    const keys = [base, { ...base, env: { A: 'bC', d: '' } }, { ...base, env: { AbC: 'd' } }, { ...base, env: {} }].map(
+      (each) => keyOf(coding, each).hex,
+    )
+    expect(new Set(keys).size).toBe(4)
+  })
+
+  it('ids of entries hold no text of the user', () => {
+    const { hex } = keyOf(coding, { name: 'x', version: '../..', args: ['/etc'], files: {}, env: {} })
+    expect(entryId('x', 'main', hex)).toMatch(/^memo\/x\/main\/[0-9a-f]{64}$/)
+  })
+})
+
+const sorted = (value: unknown): unknown =>
+  typeof value !== 'object' || value === null
+    ? Object.is(value, -0)
+      ? '-0'
+      : value === undefined
+        ? '∅'
+        : value
+    : Array.isArray(value)
+      ? value.map(sorted)
+      : Object.entries(value)
+          .sort(([a], [b]) => (a < b ? -1 : 1))
+          .map(([k, v]) => [k, sorted(v)])
+
+describe('digests of files', () => {
+  it('reads a file again only when it may have changed', async () => {
+    const root = mkdtempSync(join(folder, 'tree-'))
+    for (const name of ['a.txt', 'b.txt']) {
+      writeFileSync(join(root, name), name)
+      utimesSync(join(root, name), 1000, 1000)
+    }
+    const limits = { treeDepth: 10, treeNames: 100 }
+    const files = new FileDigests(root, limits)
+    const first = await files.of(['*.txt'])
+    expect(Object.keys(first)).toEqual(['a.txt', 'b.txt'])
+    writeFileSync(join(root, 'a.txt'), 'A.txt')
+    utimesSync(join(root, 'a.txt'), 1000, 1000)
+    const second = await files.of(['*.txt'])
+    expect([second['a.txt'] === first['a.txt'], second['b.txt'] === first['b.txt']]).toEqual([false, true])
+    await expect(files.of(['../x'])).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    await expect(files.of(['/etc/passwd'])).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  })
+
+  it('takes whole folders, wildcards at any depth, and leaves out what is taken back', async () => {
+    const { mkdirSync, chmodSync, symlinkSync } = await import('node:fs')
+    const root = mkdtempSync(join(folder, 'deep-'))
+    for (const path of ['src/x', 'node_modules/m', 'other']) mkdirSync(join(root, path), { recursive: true })
+    for (const path of ['src/a.ts', 'src/x/b.ts', 'src/x/c.md', 'node_modules/m/i.ts', 'other/d.ts', 'e.ts']) {
+      writeFileSync(join(root, path), path)
+    }
+    symlinkSync('/etc/passwd', join(root, 'src/link'))
+    chmodSync(join(root, 'src/a.ts'), 0o755)
+    const of = async (...patterns: string[]) =>
+      await new FileDigests(root, { treeDepth: 10, treeNames: 100 }).of(patterns)
+    expect(Object.keys(await of('**/*.ts')).sort()).toEqual(['e.ts', 'other/d.ts', 'src/a.ts', 'src/x/b.ts'])
+    expect(Object.keys(await of('src/**', '!**/*.md')).sort()).toEqual(['src/a.ts', 'src/link', 'src/x/b.ts'])
+    expect(Object.keys(await of('src')).sort()).toEqual(['src', 'src/a.ts', 'src/link', 'src/x/b.ts', 'src/x/c.md'])
+    expect(Object.keys(await of('e.ts', 'none.ts'))).toEqual(['e.ts', 'none.ts'])
+    expect((await of('src/*'))['src/a.ts']).toMatch(/^x:/)
+  })
+})

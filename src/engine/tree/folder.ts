@@ -180,6 +180,26 @@ export class Folder {
     })
   }
 
+  /** The same from pieces, in bounded memory. */
+  async writeFrom(name: string, pieces: AsyncIterable<Uint8Array>, mode: number): Promise<void> {
+    await this.#replace(name, async (aside) => {
+      const file = await open(aside, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | noFollow, 0o600)
+      try {
+        for await (const piece of pieces) await file.writeFile(piece)
+        await file.chmod(mode & permissions)
+      } finally {
+        await file.close()
+      }
+    })
+  }
+
+  /** Moves what has a name in another directory of the same file system here: file, link or directory. False: it is not there. */
+  async takeFrom(other: Folder, otherName: string, name: string): Promise<boolean> {
+    return await telling(name, async () => {
+      return (await rename(await other.#at(otherName), await this.#at(name)).catch(ifMissing)) !== null
+    })
+  }
+
   /** The target is data: it is not looked at. */
   async link(name: string, target: string): Promise<void> {
     await this.#replace(name, (aside) => symlink(target, aside))

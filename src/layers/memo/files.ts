@@ -32,7 +32,6 @@ export class FileDigests {
   readonly #limits: FileLimits
   readonly #seen: Map<string, Seen>
   #hasNew = false
-  #sliceEnd = 0
   read = 0
 
   constructor(root: string, limits: FileLimits, seen: SeenFiles = {}) {
@@ -57,46 +56,13 @@ export class FileDigests {
   async of(given: readonly string[]): Promise<Record<string, string>> {
     const patterns = given.map(anchored)
     const found: Record<string, string> = {}
-    this.#sliceEnd = performance.now() + sliceMs
     for (const path of plainPaths(patterns)) found[path] = ''
-    for await (const path of this.#matching(patterns)) found[path] = await this.#digestOf(path)
+    for await (const path of matching(this.root, patterns, this.#limits)) found[path] = await this.digestOf(path)
     return found
   }
 
-  async *#matching(patterns: readonly string[]): AsyncGenerator<string> {
-    const rules = parsePatterns(patterns.join('\n'))
-    const skips = patterns.some((each) => /(^|\/)(\.git|\.reprise|node_modules)(\/|$)/.test(each)) ? [] : leftOut
-    let names = 0
-    const walk = async function* (
-      this: FileDigests,
-      folder: string,
-      depth: number,
-      isIn: boolean,
-    ): AsyncGenerator<string> {
-      if (depth > this.#limits.treeDepth) {
-        throw new RepriseError(
-          'LIMIT_EXCEEDED',
-          `${shown(folder)} lies more than ${this.#limits.treeDepth} directories deep (treeDepth)`,
-          { path: folder },
-        )
-      }
-      for (const entry of listed(join(this.root, folder))) {
-        names += 1
-        if (names > this.#limits.treeNames) throw tooManyNames(this.#limits)
-        if (performance.now() >= this.#sliceEnd) await this.#breathe()
-        const path = folder === '' ? entry.name : `${folder}/${entry.name}`
-        const isFolder = entry.isDirectory()
-        if (isMatchedBy(skips, path, isFolder)) continue
-        const isWanted = isMatchedBy(rules, path, isFolder) ?? isIn
-        if (isFolder) {
-          if (isWanted || mayHold(patterns, path)) yield* walk.call(this, path, depth + 1, isWanted)
-        } else if (isWanted) yield path
-      }
-    }
-    yield* walk.call(this, '', 0, false)
-  }
-
-  async #digestOf(path: string): Promise<string> {
+  /** Of one file or link; '' if it is not there. */
+  async digestOf(path: string): Promise<string> {
     const whole = join(this.root, ...path.split('/'))
     const stats = lstatSync(whole, { bigint: true, throwIfNoEntry: false })
     if (!stats) return ''
@@ -132,11 +98,36 @@ export class FileDigests {
     }
     return hash.digest('hex')
   }
+}
 
-  async #breathe(): Promise<void> {
-    await new Promise((done) => setImmediate(done))
-    this.#sliceEnd = performance.now() + sliceMs
+/** By path, in order: whatever matches the anchored patterns and is no folder. */
+export async function* matching(root: string, patterns: readonly string[], limits: FileLimits): AsyncGenerator<string> {
+  const rules = parsePatterns(patterns.join('\n'))
+  const skips = patterns.some((each) => /(^|\/)(\.git|\.reprise|node_modules)(\/|$)/.test(each)) ? [] : leftOut
+  let names = 0
+  let sliceEnd = performance.now() + sliceMs
+  const walk = async function* (folder: string, depth: number, isIn: boolean): AsyncGenerator<string> {
+    if (depth > limits.treeDepth) {
+      const what = `${shown(folder)} lies more than ${limits.treeDepth} directories deep (treeDepth)`
+      throw new RepriseError('LIMIT_EXCEEDED', what, { path: folder })
+    }
+    for (const entry of listed(join(root, folder))) {
+      names += 1
+      if (names > limits.treeNames) throw tooManyNames(limits)
+      if (performance.now() >= sliceEnd) {
+        await new Promise((done) => setImmediate(done))
+        sliceEnd = performance.now() + sliceMs
+      }
+      const path = folder === '' ? entry.name : `${folder}/${entry.name}`
+      const isFolder = entry.isDirectory()
+      if (isMatchedBy(skips, path, isFolder)) continue
+      const isWanted = isMatchedBy(rules, path, isFolder) ?? isIn
+      if (!isFolder) {
+        if (isWanted) yield path
+      } else if (isWanted || mayHold(patterns, path)) yield* walk(path, depth + 1, isWanted)
+    }
   }
+  yield* walk('', 0, false)
 }
 
 function listed(folder: string) {

@@ -1,5 +1,14 @@
 // reprise/memo: results of functions, remembered by what they were computed from, with the reason for every hit and miss.
 
+export {
+  type CommandDefinition,
+  CommandHandle,
+  type CommandOptions,
+  type CommandResult,
+  type CommandRunOptions,
+  command,
+  type Said,
+} from './command.ts'
 export type { Outcome, Provenance } from './entry.ts'
 export type { Explanation } from './explain.ts'
 export type { Change, KeyParts } from './key.ts'

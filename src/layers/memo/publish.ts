@@ -14,8 +14,10 @@ import { usedAttribute } from './uses.ts'
 export interface Computed {
   readonly id: TimelineId
   readonly envelope: () => Envelope
-  /** Read once: what it gives is in the store afterwards. */
+  /** What it gives is in the store afterwards. */
   readonly source: ByteSource | null
+  /** It gives its bytes only once. */
+  readonly isReadOnce: boolean
   /** Whether everything it was computed from is still what the key says. */
   readonly isSteady: () => Promise<boolean>
   /** Told of what was not kept, and why. */
@@ -29,13 +31,13 @@ export interface Published extends Remembered {
 const attemptsMax = 3
 
 export async function publishEntry(kernel: Kernel, taken: StateTimeline, computed: Computed): Promise<Published> {
-  const { id, source, problem } = computed
+  const { id, isReadOnce, problem } = computed
   for (let attempt = 1; ; attempt++) {
     try {
       return await publishOnce(kernel, taken, computed)
     } catch (error) {
       // A stream was read already: there is nothing to give, and nothing to try again with.
-      if (source) throw error
+      if (isReadOnce) throw error
       if (isReprise(error, 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING') && attempt < attemptsMax) {
         await removeRotten(kernel, error)
         continue

@@ -1,0 +1,285 @@
+// What a command wrote: files with modes and links, kept as one stream of bytes behind a list. They come back together or not at all: everything
+// is written aside first. A folder that is an output as a whole changes places with the one that was there; single files are renamed one by one.
+
+import { createHash, randomBytes } from 'node:crypto'
+import { lstatSync, readlinkSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { join } from 'node:path'
+import { RepriseError } from '../../core/errors.ts'
+import { checkPaths, namesOf, shown } from '../../core/tree-path.ts'
+import { type Folder, openRoot } from '../../engine/tree/folder.ts'
+import { Way } from '../../engine/tree/way.ts'
+import { anchored, type FileDigests, type FileLimits, matching } from './files.ts'
+
+export interface OutputFile {
+  readonly path: string
+  readonly mode: number
+  /** Of a link; null for a file. */
+  readonly link: string | null
+  readonly bytes: number
+  /** As FileDigests tells it. */
+  readonly digest: string
+}
+
+const stagingPrefix = '.reprise-restore-'
+
+/** The list, and the contents of the files one behind the other. The list is whole once the stream was read. */
+export class CapturedOutputs {
+  readonly files: OutputFile[] = []
+  readonly #root: string
+  readonly #patterns: readonly string[]
+  readonly #limits: FileLimits
+
+  constructor(root: string, patterns: readonly string[], limits: FileLimits) {
+    this.#root = root
+    this.#patterns = patterns.map(anchored)
+    this.#limits = limits
+  }
+
+  async *stream(): AsyncGenerator<Uint8Array> {
+    this.files.length = 0
+    for await (const path of matching(this.#root, this.#patterns, this.#limits)) {
+      const whole = join(this.#root, ...path.split('/'))
+      const stats = lstatSync(whole)
+      if (stats.isSymbolicLink()) {
+        const link = readlinkSync(whole)
+        const digest = `l:${createHash('sha256').update(link).digest('hex')}`
+        this.files.push({ path, mode: 0o777, link, bytes: 0, digest })
+        continue
+      }
+      if (!stats.isFile()) {
+        throw new RepriseError('INVALID_ARGUMENT', `${shown(path)} is an output, and neither a file nor a link`, {
+          path,
+        })
+      }
+      const hash = createHash('sha256')
+      let bytes = 0
+      const file = await open(whole)
+      try {
+        for await (const piece of file.createReadStream({ autoClose: false, highWaterMark: 1024 * 1024 })) {
+          hash.update(piece as Buffer)
+          bytes += (piece as Buffer).length
+          yield piece as Buffer
+        }
+      } finally {
+        await file.close()
+      }
+      const mode = stats.mode & 0o777
+      this.files.push({
+        path,
+        mode,
+        link: null,
+        bytes,
+        digest: `${(mode & 0o100) === 0 ? 'f' : 'x'}:${hash.digest('hex')}`,
+      })
+    }
+  }
+}
+
+export interface RestoredOutputs {
+  readonly written: number
+  readonly removed: number
+  /** Nothing was written or removed: everything was there already. */
+  readonly isInPlace: boolean
+}
+
+/** Makes the outputs of a directory what was captured, and removes others that match the patterns. */
+export async function restoreOutputs(
+  directory: string,
+  given: readonly string[],
+  files: readonly OutputFile[],
+  stream: () => AsyncIterable<Uint8Array>,
+  digests: FileDigests,
+  limits: FileLimits,
+): Promise<RestoredOutputs> {
+  const patterns = given.map(anchored)
+  checkPaths(
+    files.map(({ path }) => path),
+    limits,
+  )
+  const wanted = new Set(files.map(({ path }) => path))
+  const unwanted: string[] = []
+  for await (const path of matching(directory, patterns, limits)) if (!wanted.has(path)) unwanted.push(path)
+  const missing = new Set<string>()
+  for (const { path, digest } of files) if ((await digests.digestOf(path)) !== digest) missing.add(path)
+  if (missing.size === 0 && unwanted.length === 0) return { written: 0, removed: 0, isInPlace: true }
+  const root = await openRoot(directory)
+  try {
+    const staging = await root.make(`${stagingPrefix}${randomBytes(8).toString('hex')}`)
+    try {
+      const whole = wholeFolders(patterns)
+      const isStaged = (path: string) =>
+        missing.has(path) || whole.some((folder) => isBelow(path, folder) && isTouched(folder))
+      const isTouched = (folder: string) => [...missing, ...unwanted].some((path) => isBelow(path, folder))
+      await stage(staging, files, stream(), isStaged, limits)
+      for (const folder of whole.filter(isTouched)) await swapFolder(root, staging, folder, limits)
+      const rest = files.filter(({ path }) => isStaged(path) && !whole.some((folder) => isBelow(path, folder)))
+      await moveFiles(root, staging, rest, limits)
+      await removeFiles(
+        root,
+        unwanted.filter((path) => !whole.some((folder) => isBelow(path, folder))),
+      )
+      return { written: missing.size, removed: unwanted.length, isInPlace: false }
+    } finally {
+      await clear(root, staging)
+    }
+  } finally {
+    await root.close()
+  }
+}
+
+/** Folders that are outputs with all that is in them: these alone can change places. */
+function wholeFolders(patterns: readonly string[]): string[] {
+  if (patterns.some((pattern) => pattern.startsWith('!'))) return []
+  const folders = patterns.flatMap((pattern) => {
+    const match = /^\/((?:[^*?[\\/]+\/)*[^*?[\\/]+)\/\*\*$/.exec(pattern)
+    return match ? [match[1]!] : []
+  })
+  return folders.filter((folder) => !folders.some((other) => other !== folder && isBelow(folder, other)))
+}
+
+function isBelow(path: string, folder: string): boolean {
+  return path.startsWith(`${folder}/`)
+}
+
+async function stage(
+  staging: Folder,
+  files: readonly OutputFile[],
+  stream: AsyncIterable<Uint8Array>,
+  isStaged: (path: string) => boolean,
+  limits: FileLimits,
+): Promise<void> {
+  const bytes = new ByteReader(stream)
+  const way = new Way(staging)
+  try {
+    for (const { path, mode, link, bytes: length, digest } of files) {
+      if (!isStaged(path)) {
+        for await (const _piece of bytes.take(length));
+        continue
+      }
+      const names = namesOf(path, limits)
+      const folder = (await way.to(names.slice(0, -1), true))!
+      const name = names.at(-1)!
+      if (link !== null) await folder.link(name, link)
+      else {
+        const hash = createHash('sha256')
+        await folder.writeFrom(name, hashed(bytes.take(length), hash), mode)
+        if (!digest.endsWith(`:${hash.digest('hex')}`)) {
+          throw new RepriseError('CHECKPOINT_DAMAGED', `${shown(path)}: its bytes are not those that were captured`, {
+            path,
+          })
+        }
+      }
+    }
+  } finally {
+    await way.close()
+    await bytes.end()
+  }
+}
+
+async function* hashed(pieces: AsyncIterable<Uint8Array>, hash: { update(bytes: Uint8Array): unknown }) {
+  for await (const piece of pieces) {
+    hash.update(piece)
+    yield piece
+  }
+}
+
+/** The old folder goes into the staging folder, and with it. In between there is none: never half of one. */
+async function swapFolder(root: Folder, staging: Folder, folder: string, limits: FileLimits): Promise<void> {
+  const names = namesOf(folder, limits)
+  const [above, staged] = [new Way(root), new Way(staging)]
+  try {
+    const place = (await above.to(names.slice(0, -1), true))!
+    const name = names.at(-1)!
+    await staging.takeFrom(place, name, `old-${randomBytes(8).toString('hex')}`)
+    const from = await staged.to(names.slice(0, -1), false)
+    if (from) await place.takeFrom(from, name, name)
+  } finally {
+    await above.close()
+    await staged.close()
+  }
+}
+
+async function moveFiles(
+  root: Folder,
+  staging: Folder,
+  files: readonly OutputFile[],
+  limits: FileLimits,
+): Promise<void> {
+  const [to, from] = [new Way(root), new Way(staging)]
+  try {
+    for (const { path } of files) {
+      const names = namesOf(path, limits)
+      const name = names.at(-1)!
+      const [place, staged] = [await to.to(names.slice(0, -1), true), await from.to(names.slice(0, -1), false)]
+      if ((await place!.look(name))?.kind === 'folder') await place!.removeEmpty(name, limits.treeDepth)
+      await place!.takeFrom(staged!, name, name)
+    }
+  } finally {
+    await to.close()
+    await from.close()
+  }
+}
+
+async function removeFiles(root: Folder, paths: readonly string[]): Promise<void> {
+  const way = new Way(root)
+  try {
+    for (const path of paths) {
+      const names = path.split('/')
+      await (await way.to(names.slice(0, -1), false))?.remove(names.at(-1)!)
+    }
+  } finally {
+    await way.close()
+  }
+}
+
+/** The staging folder goes, with whatever is in it: it is ours. */
+async function clear(root: Folder, staging: Folder): Promise<void> {
+  const name = staging.path.split(/[/\\]/).at(-1)!
+  await removeTree(staging)
+  await staging.close()
+  await root.removeEmpty(name, 1)
+}
+
+async function removeTree(folder: Folder): Promise<void> {
+  const listed = await folder.list(Number.POSITIVE_INFINITY)
+  for (const { name, kind } of listed?.children ?? []) {
+    if (kind !== 'folder') {
+      await folder.remove(name)
+      continue
+    }
+    const below = await folder.enter(name)
+    if (!below) continue
+    await removeTree(below)
+    await below.close()
+    await folder.removeEmpty(name, 1)
+  }
+}
+
+/** Takes exact lengths from a stream of pieces. */
+class ByteReader {
+  readonly #pieces: AsyncIterator<Uint8Array>
+  #rest: Uint8Array = new Uint8Array(0)
+
+  constructor(stream: AsyncIterable<Uint8Array>) {
+    this.#pieces = stream[Symbol.asyncIterator]()
+  }
+
+  async *take(length: number): AsyncGenerator<Uint8Array> {
+    for (let left = length; left > 0; ) {
+      if (this.#rest.length === 0) {
+        const next = await this.#pieces.next()
+        if (next.done) throw new RepriseError('CHECKPOINT_DAMAGED', 'the stream of outputs ends too early')
+        this.#rest = next.value
+      }
+      const piece = this.#rest.subarray(0, left)
+      this.#rest = this.#rest.subarray(piece.length)
+      left -= piece.length
+      yield piece
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#pieces.return?.()
+  }
+}

@@ -1,0 +1,153 @@
+// What functions and commands share: where their entries lie, which of them count, one computation at a time, notes of use, forgetting.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import type { Host } from '../../engine/host.ts'
+import { type Envelope, entryId, mainScope, type Remembered, readEntry } from './entry.ts'
+import { type Explanation, explain } from './explain.ts'
+import { Flights } from './flight.ts'
+import type { Key } from './key.ts'
+import { type Computed, type Published, publishEntry } from './publish.ts'
+import { checkKeep, forgetEntry, type MemoKeep, Pruner } from './retention.ts'
+import { Uses } from './uses.ts'
+
+/** What the definitions of functions and commands have in common. */
+export interface Remembrance {
+  /** How long a result counts; for ever if left out. */
+  readonly ttl?: Duration
+  /** Failures are kept for so long, and given again; not at all if left out. */
+  readonly errors?: Duration
+  /** Entries are written to this scope, and read from it and from `main`: what a pull request computes, main never reads. */
+  readonly scope?: string
+  /** What is forgotten by itself: unused for so long, or beyond so many bytes. */
+  readonly keep?: MemoKeep
+}
+
+export interface Judged {
+  readonly remembered: Remembered
+  readonly judged: 'fresh' | 'stale'
+}
+
+const scopeForm = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
+/** Clocks of two machines may differ by so much; a result from further ahead was made before the clock was set back. */
+const clockSkewMs = 60_000
+
+export function checkRemembrance(what: string, { ttl, errors, scope, keep }: Remembrance): void {
+  if (scope !== undefined && !scopeForm.test(scope)) {
+    const why = 'scope must have 1 to 100 letters, digits, dots, dashes and underscores'
+    throw new RepriseError('INVALID_ARGUMENT', `${what}: ${why}`, { scope: String(scope).slice(0, 100) })
+  }
+  if (ttl !== undefined) toMs(ttl, `${what}: ttl`)
+  if (errors !== undefined) toMs(errors, `${what}: errors`)
+  if (keep !== undefined) checkKeep(`${what}: keep`, keep)
+}
+
+export class Remembering {
+  readonly host: Host
+  readonly #what: string
+  readonly #name: string
+  readonly #options: Remembrance & { readonly stale?: Duration }
+  readonly #isFailure: (envelope: Envelope) => boolean
+  readonly #flights: Flights<Remembered>
+  readonly #uses: Uses
+  readonly #pruner: Pruner
+  readonly #leave: () => void
+  #isClosed = false
+
+  constructor(
+    host: Host,
+    what: string,
+    name: string,
+    options: Remembrance & { readonly stale?: Duration },
+    isFailure: (envelope: Envelope) => boolean,
+  ) {
+    this.host = host
+    this.#what = what
+    this.#name = name
+    this.#options = options
+    this.#isFailure = isFailure
+    this.#flights = new Flights(host.kernel)
+    this.#uses = new Uses(host)
+    this.#pruner = new Pruner(host, `memo/${name}`, options.keep ?? {})
+    this.#leave = host.onClose(() => this.close())
+  }
+
+  check(): void {
+    this.host.check()
+    if (this.#isClosed) throw new RepriseError('CLOSED', `${this.#what} was closed`, { name: this.#name })
+  }
+
+  /** In its own scope first. */
+  async find(key: Key): Promise<Judged | null> {
+    for (const scope of this.#scopes) {
+      const remembered = await readEntry(this.host.kernel, entryId(this.#name, scope, key.hex))
+      const judged = remembered && this.judge(remembered.envelope)
+      if (remembered && (judged === 'fresh' || judged === 'stale')) return { remembered, judged }
+    }
+    return null
+  }
+
+  judge(envelope: Envelope): 'fresh' | 'stale' | 'over' {
+    const { ttl, stale, errors } = this.#options
+    const isFailure = this.#isFailure(envelope)
+    const allowed = isFailure ? (errors ?? 0) : ttl
+    if (allowed === undefined) return 'fresh'
+    const age = this.host.kernel.clock.now() - envelope.computedAt
+    if (age < -clockSkewMs) return 'over'
+    if (age < toMs(allowed)) return 'fresh'
+    return !isFailure && stale !== undefined && age < toMs(allowed) + toMs(stale) ? 'stale' : 'over'
+  }
+
+  /** `run` is called by one process at a time. With `refresh` it is called whatever is there. */
+  compute(
+    key: Key,
+    { refresh = false, signal }: { readonly refresh?: boolean; readonly signal?: AbortSignal },
+    run: (id: TimelineId, taken: StateTimeline) => Promise<Remembered>,
+  ): Promise<Remembered> {
+    const id = entryId(this.#name, this.#options.scope ?? mainScope, key.hex)
+    const look = async () => {
+      const found = refresh ? null : await this.find(key)
+      return found?.judged === 'fresh' ? found.remembered : null
+    }
+    return this.#flights.join(id, look, (taken) => run(id, taken), signal)
+  }
+
+  async publish(taken: StateTimeline, computed: Computed): Promise<Published> {
+    const published = await publishEntry(this.host.kernel, taken, computed)
+    if (published.isStored) this.#pruner.stored()
+    return published
+  }
+
+  async explain(key: Key): Promise<Explanation> {
+    return await explain(this.host, this.#name, this.#scopes, key, (envelope) => this.judge(envelope))
+  }
+
+  /** True: there was one. Only its own scope is touched. */
+  forget(key: Key): Promise<boolean> {
+    return forgetEntry(this.host, entryId(this.#name, this.#options.scope ?? mainScope, key.hex))
+  }
+
+  used({ timeline }: Remembered): void {
+    this.#uses.note(timeline)
+  }
+
+  problem(error: unknown): void {
+    this.host.kernel.events.emit('problem', { where: this.#what, error })
+  }
+
+  /** Waits for what is being computed. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#leave()
+    await this.#flights.settled()
+    await Promise.all([this.#uses.flush(), this.#pruner.settled()])
+  }
+
+  get #scopes(): readonly string[] {
+    const { scope = mainScope } = this.#options
+    return scope === mainScope ? [mainScope] : [scope, mainScope]
+  }
+}

@@ -56,6 +56,12 @@ export function text(options: Options, name: string): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
+/** An option that may be given several times. */
+export function list(options: Options, name: string): readonly string[] {
+  const value = options[name]
+  return typeof value === 'string' ? [value] : Array.isArray(value) ? (value as readonly string[]) : []
+}
+
 export function flag(options: Options, name: string): boolean {
   return options[name] === true
 }

@@ -23,9 +23,10 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 /** `terminal`: for tests. */
 export async function runCli(argv: readonly string[], terminal?: Terminal): Promise<number> {
-  const isJson = argv.includes('--json')
+  const ours = beforeSeparator(argv)
+  const isJson = ours.includes('--json')
   const output = new Output(terminal ?? (isJson ? withStdoutReserved() : process), isJson)
-  const isVerbose = argv.includes('--verbose')
+  const isVerbose = ours.includes('--verbose')
   // The engine's timers do not keep a program alive; a command that waits must not end before it has its answer.
   try {
     return await whileAwaited(dispatch(argv, output, isVerbose))
@@ -123,6 +124,12 @@ function parse(spec: CommandSpec, argv: readonly string[]): { values: Options; p
   } catch (error) {
     throw new UsageError((error as Error).message.split(/\. |\n/)[0]!, `reprise help ${spec.name} lists its options`)
   }
+}
+
+/** What follows `--` belongs to somebody else: the command that is to be run. */
+function beforeSeparator(argv: readonly string[]): readonly string[] {
+  const end = argv.indexOf('--')
+  return end < 0 ? argv : argv.slice(0, end)
 }
 
 function suggestion(given: string): string {

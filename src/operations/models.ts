@@ -40,7 +40,7 @@ function twice({ kind, name, scope }: Model): RepriseError {
 
 /** Those whose peer dependency may be missing are described apart from what needs it. */
 async function kinds(): Promise<Model[]> {
-  const [jobs, migrations, workflows, queues, schedules, events, tables, saves, pipelines, agents, ...adapters] =
+  const [jobs, migrations, workflows, queues, schedules, events, tables, saves, memos, pipelines, agents, ...adapters] =
     await Promise.all([
       import('../layers/job/model.ts'),
       import('../layers/migrate/model.ts'),
@@ -50,6 +50,7 @@ async function kinds(): Promise<Model[]> {
       import('../layers/events/model.ts'),
       import('../layers/table/model.ts'),
       import('../layers/save/model.ts'),
+      import('../layers/memo/model.ts'),
       import('../layers/pipeline/model.ts'),
       import('../layers/agent/model.ts'),
       import('../adapters/ai-sdk/model.ts'),
@@ -69,6 +70,7 @@ async function kinds(): Promise<Model[]> {
     events.keysKind,
     tables.tableKind,
     saves.saveKind,
+    memos.memoKind,
     pipelines.pipelineKind,
     agents.agentKind,
     recorders.recorderKind,

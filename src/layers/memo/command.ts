@@ -1,52 +1,25 @@
 // Commands, remembered: what they wrote and said, by a digest of the command, its declared files and variables. A hit puts the outputs
 // in place and says again what was said; the command itself does not run.
 
-import { spawn } from 'node:child_process'
 import { resolve } from 'node:path'
 import type { TimelineId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import { readStream } from '../../engine/checkpoint/stored-value.ts'
 import { checkName, type Entity, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
+import { type CommandCheck, checkHermetic } from './check.ts'
+import { type CommandOptions, checkCommand } from './command-options.ts'
 import type { Envelope, Provenance, Remembered } from './entry.ts'
+import { execute, type Said } from './execute.ts'
 import type { Explanation } from './explain.ts'
-import { anchored, type FileDigests } from './files.ts'
+import type { FileDigests } from './files.ts'
 import { type Key, keyOf } from './key.ts'
 import { memoModel } from './model.ts'
 import { CapturedOutputs, type OutputFile, restoreOutputs } from './outputs.ts'
-import { checkRemembrance, Remembering, type Remembrance } from './remembering.ts'
+import { Remembering } from './remembering.ts'
 import { SeenFilesStore } from './seen-files.ts'
-
-export interface CommandOptions extends Remembrance {
-  /** A line for the shell, or a program and its arguments. */
-  readonly cmd: string | readonly string[]
-  /** Files that it reads, as patterns below `directory`: ['src/**', 'package.json']. */
-  readonly inputs: readonly string[]
-  /** Files that it writes: ['dist/**']. Empty: it is remembered for its result alone. */
-  readonly outputs?: readonly string[]
-  /** Environment variables that it reads. */
-  readonly env?: readonly string[]
-  /** Where it runs, and where inputs and outputs lie; the working directory if left out. */
-  readonly directory?: string
-  /** Raise it to make earlier results count no more. */
-  readonly version?: string | number
-}
-
-const known = namesOf<CommandOptions>({
-  cmd: true,
-  inputs: true,
-  outputs: true,
-  env: true,
-  directory: true,
-  version: true,
-  ttl: true,
-  errors: true,
-  scope: true,
-  keep: true,
-})
 
 export interface CommandDefinition extends Entity<CommandHandle, undefined>, Described {
   readonly kind: 'memo'
@@ -62,7 +35,6 @@ export interface CommandDefinition extends Entity<CommandHandle, undefined>, Des
  */
 export function command(name: string, options: CommandOptions): CommandDefinition {
   checkName('command', name)
-  checkOptions(`command ${name}`, options, known)
   checkCommand(name, options)
   const model = memoModel(name)
   return {
@@ -76,25 +48,6 @@ export function command(name: string, options: CommandOptions): CommandDefinitio
       return engine.once(this, () => new CommandHandle(engine, name, options))
     },
   }
-}
-
-function checkCommand(name: string, options: CommandOptions): void {
-  const { cmd, inputs, outputs } = options
-  const isLine = typeof cmd === 'string' ? cmd.trim() !== '' : Array.isArray(cmd) && cmd.length > 0
-  if (!isLine)
-    throw new RepriseError('INVALID_ARGUMENT', `command ${name}: cmd must be a line or a list of words`, { name })
-  if (!Array.isArray(inputs)) {
-    const what = `command ${name}: inputs must be a list of patterns; an empty one says that it reads no files`
-    throw new RepriseError('INVALID_ARGUMENT', what, { name })
-  }
-  for (const pattern of [...inputs, ...(outputs ?? [])]) anchored(pattern)
-  checkRemembrance(`command ${name}`, options)
-}
-
-/** What it said, in the order in which it was said. */
-export interface Said {
-  readonly to: 'stdout' | 'stderr'
-  readonly bytes: Uint8Array
 }
 
 export interface CommandResult {
@@ -124,9 +77,6 @@ interface CommandValue {
   readonly said: readonly Said[]
   readonly files: readonly OutputFile[]
 }
-
-/** What is said beyond this is not kept. */
-const saidBytesMax = 16 * 1024 * 1024
 
 export class CommandHandle {
   readonly name: string
@@ -164,6 +114,12 @@ export class CommandHandle {
     const key = await this.#key(digests)
     await this.#seen.save(digests)
     return await this.#remembering.explain(key)
+  }
+
+  /** Runs it several times, and says what it reads and does not declare. */
+  check(options: { readonly signal?: AbortSignal } = {}): Promise<CommandCheck> {
+    this.#remembering.check()
+    return checkHermetic(this.#options, options.signal)
   }
 
   /** True: there was one. */
@@ -262,39 +218,4 @@ export class CommandHandle {
     })
     return { remembered, notKept }
   }
-}
-
-async function execute(
-  cmd: string | readonly string[],
-  directory: string,
-  { signal, onSaid }: CommandRunOptions,
-): Promise<{ readonly exitCode: number; readonly said: readonly Said[] }> {
-  const options = {
-    cwd: directory,
-    stdio: ['inherit', 'pipe', 'pipe'] as ['inherit', 'pipe', 'pipe'],
-    ...(signal && { signal }),
-  }
-  const child =
-    typeof cmd === 'string' ? spawn(cmd, { ...options, shell: true }) : spawn(cmd[0]!, cmd.slice(1), options)
-  const said: Said[] = []
-  let bytes = 0
-  const listen = (to: Said['to']) => (piece: Buffer) => {
-    const each = { to, bytes: new Uint8Array(piece) }
-    bytes += piece.length
-    if (bytes <= saidBytesMax) said.push(each)
-    onSaid?.(each)
-  }
-  child.stdout.on('data', listen('stdout'))
-  child.stderr.on('data', listen('stderr'))
-  return await new Promise((done, fail) => {
-    child.on('error', (error) => {
-      const what = `${typeof cmd === 'string' ? cmd : cmd.join(' ')} cannot be run: ${error.message}`
-      fail(new RepriseError(signal?.aborted ? 'ABORTED' : 'INVALID_ARGUMENT', what, {}, error))
-    })
-    child.on('close', (code, killed) => done({ exitCode: code ?? 128 + signalNumber(killed), said }))
-  })
-}
-
-function signalNumber(name: NodeJS.Signals | null): number {
-  return { SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGKILL: 9, SIGTERM: 15 }[name as string] ?? 0
 }

@@ -1,15 +1,16 @@
 // reprise/memo: results of functions, remembered by what they were computed from, with the reason for every hit and miss.
 
+export type { CommandCheck } from './check.ts'
 export {
   type CommandDefinition,
   CommandHandle,
-  type CommandOptions,
   type CommandResult,
   type CommandRunOptions,
   command,
-  type Said,
 } from './command.ts'
+export type { CommandOptions } from './command-options.ts'
 export type { Outcome, Provenance } from './entry.ts'
+export type { Said } from './execute.ts'
 export type { Explanation } from './explain.ts'
 export type { Change, KeyParts } from './key.ts'
 export {
@@ -21,4 +22,5 @@ export {
   memo,
   type Recalled,
 } from './memo.ts'
+export type { Remembrance } from './remembering.ts'
 export type { Forgotten, MemoKeep } from './retention.ts'

@@ -70,7 +70,7 @@ export class Remembering {
     this.#isFailure = isFailure
     this.#flights = new Flights(host.kernel)
     this.#uses = new Uses(host)
-    this.#pruner = new Pruner(host, `memo/${name}`, options.keep ?? {})
+    this.#pruner = new Pruner(host, name, options.keep ?? {})
     this.#leave = host.onClose(() => this.close())
   }
 

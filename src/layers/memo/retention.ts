@@ -33,27 +33,63 @@ export function checkKeep(where: string, keep: MemoKeep): void {
   }
 }
 
-/** `scope`: 'memo/' for all. */
-export async function forgetUnused(host: Host, scope: string, keep: MemoKeep, isDry = false): Promise<Forgotten> {
-  const { store, clock } = host.kernel
-  const now = clock.now()
-  const entries: { timeline: string; used: number; bytes: number; isPinned: boolean; isBusy: boolean }[] = []
-  for await (const head of host.each({ prefix: scope.endsWith('/') ? scope : `${scope}/` })) {
-    const bytes = (await store.checkpoints(head.timeline)).reduce((sum, record) => sum + record.totalBytes, 0)
-    const used = Number(head.attributes[usedAttribute] ?? 0)
-    entries.push({
+/** One line of the list of entries. */
+export interface MemoEntry {
+  readonly timeline: string
+  readonly name: string
+  readonly scope: string
+  /** When it was last used, to the hour. */
+  readonly usedAt: number
+  readonly bytes: number
+  readonly isPinned: boolean
+  /** Somebody computes it at this moment. */
+  readonly isBusy: boolean
+  /** Nothing usable is there: it was never finished, or is damaged. */
+  readonly isEmpty: boolean
+}
+
+/** Of a memo, or of all; without those that only help to look at files. */
+export async function* memoEntries(host: Host, name?: string): AsyncGenerator<MemoEntry> {
+  for await (const head of host.each({ prefix: name === undefined ? 'memo/' : `memo/${name}/` })) {
+    const [, memo, scope] = head.timeline.split('/')
+    if (memo === undefined || scope === undefined || memo.startsWith('.')) continue
+    const records = await host.kernel.store.checkpoints(head.timeline)
+    yield {
       timeline: head.timeline,
-      used,
-      bytes,
+      name: memo,
+      scope,
+      usedAt: Number(head.attributes[usedAttribute] ?? 0),
+      bytes: records.reduce((sum, record) => sum + record.totalBytes, 0),
       isPinned: head.attributes[pinnedAttribute] === true,
       isBusy: head.owner !== null,
-    })
+      isEmpty: !records.some(({ invalid }) => invalid === null),
+    }
   }
-  entries.sort((a, b) => b.used - a.used)
+}
+
+/** Pinned ones stay, whatever is forgotten. */
+export async function pinEntry(host: Host, timeline: string, isPinned: boolean): Promise<void> {
+  const head = await host.head(timeline)
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no entry ${timeline}`, { timeline })
+  const outcome = await host.change(head, { attributes: { [pinnedAttribute]: isPinned ? true : null } })
+  if (!outcome.ok) throw new RepriseError(outcome.code, `${timeline} is computed at this moment`, { timeline })
+}
+
+/** Of one memo, or of all. */
+export async function forgetUnused(
+  host: Host,
+  name: string | undefined,
+  keep: MemoKeep,
+  isDry = false,
+): Promise<Forgotten> {
+  const now = host.kernel.clock.now()
+  const entries: MemoEntry[] = []
+  for await (const entry of memoEntries(host, name)) entries.push(entry)
+  entries.sort((a, b) => b.usedAt - a.usedAt)
   let [kept, keptBytes] = [0, 0]
-  const gone: typeof entries = []
+  const gone: MemoEntry[] = []
   for (const entry of entries) {
-    const isOld = keep.unused !== undefined && now - entry.used > toMs(keep.unused, 'unused')
+    const isOld = keep.unused !== undefined && now - entry.usedAt > toMs(keep.unused, 'unused')
     const isTooMuch = keep.bytes !== undefined && keptBytes + entry.bytes > keep.bytes
     if ((isOld || isTooMuch) && !entry.isPinned && !entry.isBusy) {
       if (isDry || (await forgetEntry(host, entry.timeline))) gone.push(entry)
@@ -83,16 +119,15 @@ const everyMs = 3_600_000
 /** Forgets in the background, now and then, as long as something is stored. */
 export class Pruner {
   readonly #host: Host
-  readonly #scope: string
+  readonly #name: string
   readonly #keep: MemoKeep
   #stored = 0
   #prunedAt = Number.NEGATIVE_INFINITY
   #pruning: Promise<unknown> | null = null
 
-  constructor(host: Host, scope: string, keep: MemoKeep) {
-    checkKeep(scope, keep)
+  constructor(host: Host, name: string, keep: MemoKeep) {
     this.#host = host
-    this.#scope = scope
+    this.#name = name
     this.#keep = keep
   }
 
@@ -103,8 +138,8 @@ export class Pruner {
     if (this.#stored < storedBetween && clock.elapsed() - this.#prunedAt < everyMs) return
     this.#stored = 0
     this.#prunedAt = clock.elapsed()
-    this.#pruning = forgetUnused(this.#host, this.#scope, this.#keep)
-      .catch((error) => events.emit('problem', { where: this.#scope, error }))
+    this.#pruning = forgetUnused(this.#host, this.#name, this.#keep)
+      .catch((error) => events.emit('problem', { where: `memo/${this.#name}`, error }))
       .finally(() => {
         this.#pruning = null
       })

@@ -1,0 +1,215 @@
+// reprise cache: commands that are remembered. What the command says goes to where it would go; what we say goes to stderr, so that a
+// script that is run through the cache sees no difference.
+
+import { RepriseError } from '../../core/errors.ts'
+import { hostOf } from '../../engine/host.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { type CommandHandle, command } from '../../layers/memo/index.ts'
+import { forgetEntry, forgetUnused, type MemoEntry, memoEntries, pinEntry } from '../../layers/memo/retention.ts'
+import { type Command, flag, type Invocation, list, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { bytes, count, ms, relative } from '../format.ts'
+
+type Verb = (invocation: Invocation, rest: readonly string[]) => Promise<number>
+
+const cache: Command = async (invocation) => {
+  const [name, ...rest] = invocation.args
+  const verb = verbs[name!]
+  if (!verb) throw new UsageError(`cache has ${Object.keys(verbs).join(', ')}, and no ${name}`)
+  return await verb(invocation, rest)
+}
+
+export default cache
+
+const run: Verb = async ({ engine, options, output }, rest) => {
+  const handle = await opened(engine, options, rest)
+  const quit = new AbortController()
+  const stop = () => quit.abort()
+  process.once('SIGINT', stop).once('SIGTERM', stop)
+  try {
+    const onSaid = ({ to, bytes: said }: { readonly to: 'stdout' | 'stderr'; readonly bytes: Uint8Array }) => {
+      if (!output.isJson) process[to].write(said)
+    }
+    const ran = await handle.run({ signal: quit.signal, refresh: flag(options, 'refresh'), onSaid })
+    const { exitCode, from, outputs, isInPlace, notKept, provenance } = ran
+    if (output.isJson)
+      output.json({ exitCode, from, outputs, isInPlace, notKept, provenance: { ...provenance, parts: undefined } })
+    else if (from === 'store') {
+      const files =
+        outputs.length === 0
+          ? ''
+          : isInPlace
+            ? '; outputs are in place'
+            : `; put ${count(outputs.length, 'file')} in place`
+      output.note(`${handle.name}: remembered, saves ${ms(provenance.tookMs)}${files}`)
+    } else if (notKept === null)
+      output.note(`${handle.name}: ran in ${ms(provenance.tookMs)}, kept ${count(outputs.length, 'file')}`)
+    else output.note(`${handle.name}: ran in ${ms(provenance.tookMs)}; nothing is kept: ${notKept}`)
+    return exitCode
+  } finally {
+    process.off('SIGINT', stop).off('SIGTERM', stop)
+  }
+}
+
+const explain: Verb = async ({ engine, options, output }, rest) => {
+  const explained = await (await opened(engine, options, rest)).explain()
+  output.result(explained, () => {
+    output.line(`${explained.isHit ? 'hit' : 'miss'}: ${explained.why}`)
+    for (const { part, name, how } of explained.changes)
+      output.line(`  ${part} ${name ?? ''} ${how}`.replace(/ +/g, ' '))
+    const { comparedWith } = explained
+    if (comparedWith)
+      output.note(
+        `compared with ${comparedWith.timeline}, computed ${comparedWith.computedAt.toISOString()} by ${comparedWith.by}`,
+      )
+  })
+  return exit.ok
+}
+
+const check: Verb = async ({ engine, options, output }, rest) => {
+  const handle = await opened(engine, options, rest)
+  output.note(`${handle.name}: running it several times`)
+  const found = await handle.check()
+  output.result(found, () => {
+    if (found.exitCode !== 0) return output.line(`it ends with ${found.exitCode}: nothing was checked`)
+    const { undeclaredInputs, outside, undeclaredEnv, unstableOutputs, advice } = found
+    if (undeclaredInputs === null) output.note('which files it reads cannot be told here: that needs strace, on Linux')
+    for (const path of undeclaredInputs ?? []) output.line(`reads ${path}, which is no input`)
+    for (const path of outside) output.line(`reads ${path}, outside of its directory`)
+    for (const name of undeclaredEnv) output.line(`reads the variable ${name}, which is not declared`)
+    for (const path of unstableOutputs) output.line(`writes ${path} differently each time`)
+    if (found.isHermetic) output.line('it reads what it declares, and writes the same every time')
+    for (const line of advice) output.note(`add ${line}`)
+    return undefined
+  })
+  return found.isHermetic ? exit.ok : found.exitCode === 0 ? exit.partly : exit.runFailed
+}
+
+const ls: Verb = async ({ engine, output }, [name]) => {
+  const now = Date.now()
+  const entries: MemoEntry[] = []
+  for await (const entry of memoEntries(hostOf(engine), name)) entries.push(entry)
+  output.result(entries, () => {
+    if (entries.length === 0) return output.note('nothing is remembered')
+    output.table(
+      ['NAME', 'SCOPE', 'USED', 'SIZE', 'STATE', 'ID'],
+      entries.map((entry) => [
+        entry.name,
+        entry.scope,
+        entry.usedAt === 0 ? '' : relative(entry.usedAt, now),
+        bytes(entry.bytes),
+        entry.isBusy ? 'computed now' : entry.isEmpty ? 'empty' : entry.isPinned ? 'pinned' : 'kept',
+        entry.timeline,
+      ]),
+    )
+    return undefined
+  })
+  return exit.ok
+}
+
+const prune: Verb = async ({ engine, options, output }, [name]) => {
+  const [unused, size] = [text(options, 'unused'), text(options, 'bytes')]
+  if (unused === undefined && size === undefined)
+    throw new UsageError('say what may go: --unused 30d, --bytes 2GB, or both')
+  const keep = { ...(unused !== undefined && { unused }), ...(size !== undefined && { bytes: sizeOf(size) }) }
+  const isDry = !flag(options, 'yes')
+  const report = await forgetUnused(hostOf(engine), name, keep, isDry)
+  output.result({ ...report, isDry }, () => {
+    for (const timeline of report.timelines) output.line(`${isDry ? 'would forget' : 'forgot'} ${timeline}`)
+    output.line(
+      `${count(report.entries, 'result')}, ${bytes(report.bytes)}; ${report.kept} stay, ${bytes(report.keptBytes)}`,
+    )
+    output.note(
+      isDry ? 'nothing was changed; --yes does it' : 'their chunks go with the next collection: reprise prune --yes',
+    )
+  })
+  return exit.ok
+}
+
+const pinning =
+  (isPinned: boolean): Verb =>
+  async ({ engine, output }, ids) => {
+    for (const id of entryIds(ids)) {
+      await pinEntry(hostOf(engine), id, isPinned)
+      output.note(`${id} is ${isPinned ? 'pinned' : 'no longer pinned'}`)
+    }
+    return exit.ok
+  }
+
+const forget: Verb = async ({ engine, output }, ids) => {
+  const results: { readonly id: string; readonly isForgotten: boolean }[] = []
+  for (const id of entryIds(ids)) results.push({ id, isForgotten: await forgetEntry(hostOf(engine), id) })
+  output.result(results, () => {
+    for (const { id, isForgotten } of results)
+      output.line(`${id}: ${isForgotten ? 'forgotten' : 'not there, or computed at this moment'}`)
+  })
+  return results.every(({ isForgotten }) => isForgotten) ? exit.ok : exit.notFound
+}
+
+const verbs: Readonly<Record<string, Verb>> = {
+  run,
+  explain,
+  check,
+  ls,
+  prune,
+  pin: pinning(true),
+  unpin: pinning(false),
+  forget,
+}
+
+function entryIds(ids: readonly string[]): readonly string[] {
+  if (ids.length === 0) throw new UsageError('name the entries: reprise cache ls lists them')
+  for (const id of ids) {
+    if (!/^memo\/[^./][^/]*\/[^/]+\/[0-9a-f]{64}$/.test(id)) {
+      throw new RepriseError('INVALID_ARGUMENT', `${id} is no entry of the cache: reprise cache ls lists them`, { id })
+    }
+  }
+  return ids
+}
+
+async function opened(
+  engine: Reprise,
+  options: Invocation['options'],
+  words: readonly string[],
+): Promise<CommandHandle> {
+  if (words.length === 0)
+    throw new UsageError("name the command behind --: reprise cache run --input 'src/**' -- npm run build")
+  const inputs = list(options, 'input')
+  if (inputs.length === 0 && !flag(options, 'no-inputs')) {
+    throw new UsageError("say what it reads, such as --input 'src/**', or --no-inputs if it reads no files")
+  }
+  const [name, directory, ttl, errors, scope] = ['name', 'directory', 'ttl', 'errors', 'scope'].map((each) =>
+    text(options, each),
+  )
+  const definition = command(name ?? nameOf(words), {
+    // One word is a line for the shell, as quoted: reprise cache run -- 'tsc && cp a b'.
+    cmd: words.length === 1 ? words[0]! : words,
+    inputs,
+    outputs: list(options, 'output'),
+    env: list(options, 'env'),
+    ...(directory !== undefined && { directory }),
+    ...(ttl !== undefined && { ttl }),
+    ...(errors !== undefined && { errors }),
+    ...(scope !== undefined && { scope }),
+  })
+  return await engine.open(definition)
+}
+
+/** @example nameOf(['npm', 'run', 'build']) // 'npm-run-build' */
+function nameOf(words: readonly string[]): string {
+  const name = words
+    .join('-')
+    .replace(/[^A-Za-z0-9._-]+/g, '-')
+    .replace(/^[^A-Za-z0-9]+/, '')
+    .slice(0, 60)
+    .replace(/-+$/, '')
+  return name === '' ? 'command' : name
+}
+
+/** @example sizeOf('2GB') // 2_000_000_000 */
+function sizeOf(given: string): number {
+  const found = /^(\d+(?:\.\d+)?) ?(B|KB|MB|GB|TB)?$/i.exec(given)
+  if (!found) throw new UsageError(`--bytes must be a size such as 500MB or 2GB, not ${given}`)
+  const powers = { B: 0, KB: 1, MB: 2, GB: 3, TB: 4 }
+  return Math.round(Number(found[1]) * 1000 ** powers[(found[2]?.toUpperCase() ?? 'B') as keyof typeof powers])
+}

@@ -1,0 +1,48 @@
+// What is declared of a command, and checked when it is.
+
+import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import { anchored } from './files.ts'
+import { checkRemembrance, type Remembrance } from './remembering.ts'
+
+export interface CommandOptions extends Remembrance {
+  /** A line for the shell, or a program and its arguments. */
+  readonly cmd: string | readonly string[]
+  /** Files that it reads, as patterns below `directory`: ['src/**', 'package.json']. */
+  readonly inputs: readonly string[]
+  /** Files that it writes: ['dist/**']. Empty: it is remembered for its result alone. */
+  readonly outputs?: readonly string[]
+  /** Environment variables that it reads. */
+  readonly env?: readonly string[]
+  /** Where it runs, and where inputs and outputs lie; the working directory if left out. */
+  readonly directory?: string
+  /** Raise it to make earlier results count no more. */
+  readonly version?: string | number
+}
+
+const known = namesOf<CommandOptions>({
+  cmd: true,
+  inputs: true,
+  outputs: true,
+  env: true,
+  directory: true,
+  version: true,
+  ttl: true,
+  errors: true,
+  scope: true,
+  keep: true,
+})
+
+export function checkCommand(name: string, options: CommandOptions): void {
+  checkOptions(`command ${name}`, options, known)
+  const { cmd, inputs, outputs } = options
+  const isLine = typeof cmd === 'string' ? cmd.trim() !== '' : Array.isArray(cmd) && cmd.length > 0
+  if (!isLine)
+    throw new RepriseError('INVALID_ARGUMENT', `command ${name}: cmd must be a line or a list of words`, { name })
+  if (!Array.isArray(inputs)) {
+    const what = `command ${name}: inputs must be a list of patterns; an empty one says that it reads no files`
+    throw new RepriseError('INVALID_ARGUMENT', what, { name })
+  }
+  for (const pattern of [...inputs, ...(outputs ?? [])]) anchored(pattern)
+  checkRemembrance(`command ${name}`, options)
+}

@@ -1,5 +1,5 @@
-// Commands, remembered: outputs with modes, links and deletions come back whole, what was said is said again, and a process that dies in
-// the middle leaves nothing half.
+// Commands, remembered: outputs with modes, links and deletions come back whole, what was said is said again, and a
+// process that dies in the middle leaves nothing half.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import {

@@ -1,5 +1,5 @@
-// reprise cache: commands that are remembered. What the command says goes to where it would go; what we say goes to stderr, so that a
-// script that is run through the cache sees no difference.
+// reprise cache: commands that are remembered. What the command says goes to where it would go; what we say goes to
+// stderr, so that a script that is run through the cache sees no difference.
 
 import { RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host.ts'

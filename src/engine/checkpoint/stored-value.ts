@@ -1,5 +1,6 @@
 // A value, and if wanted a stream of bytes that goes with it, as the parts of one manifest: written in bounded memory,
-// checked before the first byte is handed out, and read piece by piece. For layers whose checkpoints are the truth: saves, memo entries.
+// checked before the first byte is handed out, and read piece by piece. For layers whose checkpoints are the truth:
+// saves, memo entries.
 
 import { fromHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

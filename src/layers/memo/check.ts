@@ -1,5 +1,6 @@
-// Whether a command is what it declares: it runs twice, and once more without the variables it does not declare. What it read beside its
-// inputs is named where strace can tell; outputs that differ, and variables that make them differ, are named everywhere.
+// Whether a command is what it declares: it runs twice, and once more without the variables it does not declare. What
+// it read beside its inputs is named where strace can tell; outputs that differ, and variables that make them differ,
+// are named everywhere.
 
 import { spawnSync } from 'node:child_process'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'

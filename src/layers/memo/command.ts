@@ -1,5 +1,5 @@
-// Commands, remembered: what they wrote and said, by a digest of the command, its declared files and variables. A hit puts the outputs
-// in place and says again what was said; the command itself does not run.
+// Commands, remembered: what they wrote and said, by a digest of the command, its declared files and variables. A hit
+// puts the outputs in place and says again what was said; the command itself does not run.
 
 import { resolve } from 'node:path'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -30,7 +30,8 @@ export interface CommandDefinition extends Entity<CommandHandle, undefined>, Des
 
 /**
  * @example
- * const build = command('build', { cmd: 'npm run build', inputs: ['src/**', 'package.json'], outputs: ['dist/**'], env: ['NODE_ENV'] })
+ * const build = command('build', { cmd: 'npm run build', inputs: ['src/**', 'package.json'], outputs: ['dist/**'],
+ * env: ['NODE_ENV'] })
  * const { exitCode, from } = await (await rp.open(build)).run()
  */
 export function command(name: string, options: CommandOptions): CommandDefinition {

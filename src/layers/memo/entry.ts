@@ -1,5 +1,6 @@
-// One remembered result: a timeline of its own, whose checkpoint is the truth. It is visible when all of it is written and read back,
-// so nobody ever gets half of one; what is damaged is a miss. memo/<name>/<scope>/<key>, one entry "computed" per result.
+// One remembered result: a timeline of its own, whose checkpoint is the truth. It is visible when all of it is written
+// and read back, so nobody ever gets half of one; what is damaged is a miss. memo/<name>/<scope>/<key>, one entry
+// "computed" per result.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { timelineId } from '../../core/coordinate.ts'

@@ -1,5 +1,5 @@
-// Why there is a hit or a miss: what is there under this key, and otherwise how the key differs from that of the result used last, of the
-// same arguments if there is one.
+// Why there is a hit or a miss: what is there under this key, and otherwise how the key differs from that of the result
+// used last, of the same arguments if there is one.
 
 import type { Head } from '../../core/ports.ts'
 import type { Host } from '../../engine/host.ts'

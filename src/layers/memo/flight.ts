@@ -1,5 +1,6 @@
-// One computes, others wait: in this process by sharing the promise, between processes by the ownership of the entry's timeline. Whoever
-// waits takes over when the owner dies; an owner that was only paused is refused when it wants to publish, and keeps its result to itself.
+// One computes, others wait: in this process by sharing the promise, between processes by the ownership of the entry's
+// timeline. Whoever waits takes over when the owner dies; an owner that was only paused is refused when it wants to
+// publish, and keeps its result to itself.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -21,7 +22,8 @@ export class Flights<T> {
   }
 
   /**
-   * `look` says whether there is one by now; `compute` is called by one process at a time, as the owner of the timeline. A caller that
+   * `look` says whether there is one by now; `compute` is called by one process at a time, as the owner of the
+   * timeline. A caller that
    * gives up leaves the computation to the others.
    */
   join(

@@ -1,6 +1,6 @@
-// The key of a result: a digest of everything that it was computed from, as declared. Its parts are kept with the entry, each as a
-// digest of its own, so that a miss can name the part that changed. They go into the key in the canonical encoding, with
-// their lengths: no choice of names or values makes two different sets of parts one key.
+// The key of a result: a digest of everything that it was computed from, as declared. Its parts are kept with the
+// entry, each as a digest of its own, so that a miss can name the part that changed. They go into the key in the
+// canonical encoding, with their lengths: no choice of names or values makes two different sets of parts one key.
 
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'

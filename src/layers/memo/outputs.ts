@@ -1,5 +1,6 @@
-// What a command wrote: files with modes and links, kept as one stream of bytes behind a list. They come back together or not at all: everything
-// is written aside first. A folder that is an output as a whole changes places with the one that was there; single files are renamed one by one.
+// What a command wrote: files with modes and links, kept as one stream of bytes behind a list. They come back together
+// or not at all: everything is written aside first. A folder that is an output as a whole changes places with the one
+// that was there; single files are renamed one by one.
 
 import { createHash, randomBytes } from 'node:crypto'
 import { lstatSync, readlinkSync } from 'node:fs'

@@ -1,5 +1,6 @@
-// A computed result becomes an entry: written in chunks, read back, and visible in one commit that also lets go of the timeline. What
-// cannot be kept is given to the caller all the same: a cache that fails is no reason for the work to fail.
+// A computed result becomes an entry: written in chunks, read back, and visible in one commit that also lets go of the
+// timeline. What cannot be kept is given to the caller all the same: a cache that fails is no reason for the work to
+// fail.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'

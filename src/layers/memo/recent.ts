@@ -1,5 +1,5 @@
-// Results that this process had in its hands last, encoded: a hit is decoded anew, so that nobody changes what another one got. Bounded by
-// bytes; what is older than a moment is looked up again, since others may have forgotten it.
+// Results that this process had in its hands last, encoded: a hit is decoded anew, so that nobody changes what another
+// one got. Bounded by bytes; what is older than a moment is looked up again, since others may have forgotten it.
 
 interface Kept<T> {
   readonly what: T

@@ -1,4 +1,5 @@
-// What functions and commands share: where their entries lie, which of them count, one computation at a time, notes of use, forgetting.
+// What functions and commands share: where their entries lie, which of them count, one computation at a time, notes of
+// use, forgetting.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'

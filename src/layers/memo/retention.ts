@@ -1,5 +1,5 @@
-// What is forgotten: entries that were not used for long, and the ones used longest ago where all together are too large. Pinned ones
-// stay. Their chunks go with the next collection.
+// What is forgotten: entries that were not used for long, and the ones used longest ago where all together are too
+// large. Pinned ones stay. Their chunks go with the next collection.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'

@@ -1,5 +1,5 @@
-// What the files of a directory looked like at the last look, between processes: a second `reprise cache run` reads only what changed. It
-// is a cache of a cache: whatever is wrong with it, files are read again.
+// What the files of a directory looked like at the last look, between processes: a second `reprise cache run` reads
+// only what changed. It is a cache of a cache: whatever is wrong with it, files are read again.
 
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'

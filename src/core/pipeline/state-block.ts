@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../errors.ts'
 import type { PipelineKey } from './key-groups.ts'
-import type { StateBlock } from './state-table.ts'
+import type { StateBlock } from './state-capture.ts'
 
 type Column<T> = readonly T[] | Float64Array
 

@@ -1,22 +1,23 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { PipelineKey } from './key-groups.ts'
-import { type StateBlock, type StateCapture, StateTable } from './state-table.ts'
+import type { StateBlock, StateCapture } from './state-capture.ts'
+import { StateTable } from './state-table.ts'
 
 type Contents = Map<number, Map<PipelineKey, number>>
 
 function contentsOf(table: StateTable<number>): Contents {
   const contents: Contents = new Map()
   for (const space of table.spaces()) {
-    if (space.cells.size === 0) continue
-    contents.set(space.id, new Map([...space.cells.keys()].map((key) => [key, table.get(space, key)!])))
+    if (space.size === 0) continue
+    contents.set(space.id, new Map(space.entries()))
   }
   return contents
 }
 
 function loaded(blocks: readonly StateBlock[]): Contents {
   const table = new StateTable<number>()
-  for (const block of blocks) table.load(block, () => true)
+  for (const block of blocks) table.load(block)
   const contents = contentsOf(table)
   let size = 0
   for (const cells of contents.values()) size += cells.size
@@ -116,14 +117,14 @@ it('gives a value to be changed in place, and the capture under way keeps the ol
   const space = table.space(0)
   const copy = (values: number[]) => [...values]
   table.add(space, 'a', [1])
-  const cell = space.cells.get('a')!
-  const first = table.own(cell, copy)
+  const slot = space.slots.get('a')!
+  const first = table.own(space, slot, copy)
   first.push(2)
   const capture = table.capture(false)
-  const second = table.own(cell, copy)
+  const second = table.own(space, slot, copy)
   second.push(3)
   expect(second).not.toBe(first)
-  expect(table.own(cell, copy)).toBe(second)
+  expect(table.own(space, slot, copy)).toBe(second)
   expect(capture.next(10)?.values).toEqual([[1, 2]])
   expect(capture.next(10)).toBeUndefined()
   capture.publish()

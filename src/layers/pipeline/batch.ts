@@ -47,3 +47,12 @@ export function pick({ values, times, keys }: Batch, indexes: readonly number[])
     keys: keys && indexes.map((i) => keys[i]!),
   }
 }
+
+/** All but these records of a batch. */
+export function without(batch: Batch, indexes: readonly number[]): Batch {
+  const left = new Set(indexes)
+  return pick(
+    batch,
+    batch.values.flatMap((_, i) => (left.has(i) ? [] : [i])),
+  )
+}

@@ -141,7 +141,7 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
         },
       ],
       restored() {
-        const numbers = [...state.space(0).cells.keys()].map(Number).sort((a, b) => a - b)
+        const numbers = [...state.space(0).slots.keys()].map(Number).sort((a, b) => a - b)
         for (const own of numbers) add(state.get(state.space(0), own)!, own)
         number = counter.get(counter.space(0), 'records') ?? 0
         start()

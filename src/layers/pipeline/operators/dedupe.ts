@@ -54,7 +54,7 @@ export function deduped(withinMs: number, hasTimes: boolean): MakeOperator {
         },
       ],
       restored() {
-        for (const [key, { value }] of seen.space(0).cells) schedule(key, value as number)
+        for (const [key, time] of seen.space(0).entries()) schedule(key, time)
       },
       tick(now) {
         if (!hasTimes) forget(now)

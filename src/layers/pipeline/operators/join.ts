@@ -50,8 +50,7 @@ export function windowJoined<A, B, R>(
       for (const space of over) {
         const window = { start: space.id, end: space.id + windows.lengthMs }
         const given = new Joined(next!, context)
-        for (const key of space.cells.keys()) {
-          const { left, right } = state.get(space, key)!
+        for (const [key, { left, right }] of space.entries()) {
           for (const a of left) for (const b of right) given.add(() => join(a, b, window), [a, b], key, window.end - 1)
         }
         state.drop(space)
@@ -143,8 +142,8 @@ export function intervalJoined<A, B, R>(
       restored() {
         progress.restored()
         for (const side of ['left', 'right'] as const) {
-          for (const [key, { value }] of tables[side].space(0).cells) {
-            for (const { time } of value as readonly Timed[]) schedule(side, key, time)
+          for (const [key, held] of tables[side].space(0).entries()) {
+            for (const { time } of held) schedule(side, key, time)
           }
         }
       },

@@ -154,22 +154,22 @@ export class StateCell {
 
   /** Changed in place where no checkpoint needs the old value. */
   change<V>(initial: () => V, copy: (value: V) => V, work: (value: V) => void): void {
-    const cell = this.table.space(0).cells.get(this.#key)
-    const held = cell?.value as Held | undefined
-    if (cell === undefined || held === undefined || this.#isOver(held)) {
+    const space = this.table.space(0)
+    const slot = space.slots.get(this.#key)
+    const held = slot === undefined ? undefined : space.values[slot]
+    if (slot === undefined || held === undefined || this.#isOver(held)) {
       const value = initial()
       work(value)
       this.write(value)
       return
     }
-    const own = this.table.own(cell, ({ value, until }) => ({ value: copy(value as V), until }))
+    const own = this.table.own(space, slot, ({ value, until }) => ({ value: copy(value as V), until }))
     work(own.value as V)
     if (this.#ttlMs !== null) this.write(own.value)
   }
 
   restored(): void {
-    for (const [key, { value }] of this.table.space(0).cells) {
-      const { until } = value as Held
+    for (const [key, { until }] of this.table.space(0).entries()) {
       if (until !== null) this.#expiring.add(this.#bucketOf(until), key)
     }
   }

@@ -5,6 +5,7 @@ import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Aggregation } from '../aggregate.ts'
+import { without } from '../batch.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 
 export interface KeyedResult<Value> {
@@ -25,24 +26,30 @@ export function running<T, A, R>(aggregation: Aggregation<T, A, R>): MakeOperato
             assert(keys !== null, 'a running aggregation has keys')
             const space = state.space(0)
             const results: KeyedResult<R>[] = []
-            const given: PipelineKey[] = []
-            const at: number[] | null = times ? [] : null
-            for (let i = 0; i < values.length; i++) {
-              const key = keys[i]!
+            const poisoned: number[] = []
+            for (let i = 0; i < values.length; ) {
               try {
-                const cell = space.cells.get(key)
-                const before = cell === undefined ? initial() : copy ? state.own(cell, copy) : (cell.value as A)
-                const after = add(before, values[i] as T)
-                results.push({ key, value: result(after) })
-                if (cell === undefined) state.add(space, key, after)
-                else state.update(cell, after)
-                given.push(key)
-                at?.push(times![i]!)
+                // One attempt for many records: entering it for each would cost more than the work.
+                for (; i < values.length; i++) {
+                  const key = keys[i]!
+                  const slot = space.slots.get(key)
+                  const before =
+                    slot === undefined ? initial() : copy ? state.own(space, slot, copy) : (space.values[slot] as A)
+                  const after = add(before, values[i] as T)
+                  const value = result(after)
+                  if (slot === undefined) state.add(space, key, after)
+                  else state.update(space, slot, after)
+                  results.push({ key, value })
+                }
               } catch (error) {
                 context.poison(recordOf(batch, i), error)
+                poisoned.push(i)
+                i += 1
               }
             }
-            if (results.length > 0) next!.batch({ values: results, times: at, keys: given })
+            if (results.length === 0) return
+            if (poisoned.length === 0) next!.batch({ values: results, times, keys })
+            else next!.batch({ ...without(batch, poisoned), values: results })
           },
           watermark: (time) => next!.watermark(time),
           idle: () => next!.idle(),

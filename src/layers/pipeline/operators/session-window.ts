@@ -111,8 +111,8 @@ export function sessions<T, A, R>(
       inputs: [input],
       restored() {
         progress.restored()
-        for (const [key, { value }] of state.space(0).cells) {
-          for (const { end } of value as readonly Session<A>[]) schedule(key, end)
+        for (const [key, held] of state.space(0).entries()) {
+          for (const { end } of held) schedule(key, end)
         }
       },
     }

@@ -12,7 +12,7 @@ export class Timers {
   /** Set twice for the same key and time, it fires once. */
   set(key: PipelineKey, time: number): void {
     const space = this.table.space(time)
-    if (space.cells.has(key)) return
+    if (space.slots.has(key)) return
     this.table.add(space, key, true)
     this.#times.add(time, true)
   }
@@ -31,7 +31,7 @@ export class Timers {
     for (let due = this.#times.take(until); due; due = this.#times.take(until)) {
       const space = this.table.peekSpace(due.time)
       if (!space) continue
-      const keys = [...space.cells.keys()]
+      const keys = [...space.slots.keys()]
       this.table.drop(space)
       for (const key of keys) call(key, due.time)
     }

@@ -4,7 +4,8 @@
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { type Space, StateTable } from '../../../core/pipeline/state-table.ts'
+import type { Space } from '../../../core/pipeline/state-space.ts'
+import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { noWatermark } from '../../../core/pipeline/watermarks.ts'
 import { type FixedWindows, isForgotten, lastStart } from '../../../core/pipeline/windows.ts'
 import type { Aggregation } from '../aggregate.ts'
@@ -89,17 +90,27 @@ class WindowOperator<T, A, R> implements Operator, Output {
     const { watermark } = this.#progress
     const touched = new Map<Space<A>, Set<PipelineKey>>()
     const tooLate: number[] = []
-    let space: Space<A> | null = null
+    const { lengthMs, stepMs } = windows
+    /** Most records fall into the window of the one before. */
+    const isTumbling = lengthMs === stepMs
+    let last: Space<A> | null = null
+    let from = Number.POSITIVE_INFINITY
+    let to = Number.NEGATIVE_INFINITY
     for (let i = 0; i < values.length; i++) {
       const time = times[i]!
+      if (time >= from && time < to) {
+        this.#add(last!, batch, i)
+        continue
+      }
       let isTaken = false
-      for (let start = lastStart(windows, time); start > time - windows.lengthMs; start -= windows.stepMs) {
-        const end = start + windows.lengthMs
+      for (let start = lastStart(windows, time); start > time - lengthMs; start -= stepMs) {
+        const end = start + lengthMs
         if (isForgotten(end, lateMs, watermark)) break
         isTaken = true
-        if (space?.id !== start) space = this.#state.space(start)
+        const space = this.#state.space(start)
         if (!this.#add(space, batch, i)) break
         if (end <= watermark) noteLate(touched, space, keys[i]!)
+        else if (isTumbling) [last, from, to] = [space, start, end]
       }
       if (!isTaken) tooLate.push(i)
     }
@@ -115,7 +126,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
       const { windows, lateMs } = this.#settings
       const over = [...this.#state.spaces()].filter(({ id }) => id + windows.lengthMs <= time)
       for (const space of over.sort((a, b) => a.id - b.id)) {
-        if (space.id + windows.lengthMs > before) this.#give(space, space.cells.keys())
+        if (space.id + windows.lengthMs > before) this.#give(space, space.slots.keys())
         if (isForgotten(space.id + windows.lengthMs, lateMs, time)) this.#state.drop(space)
       }
     }
@@ -133,10 +144,13 @@ class WindowOperator<T, A, R> implements Operator, Output {
     const { initial, add, copy } = this.#aggregation
     const key = batch.keys![i]!
     const value = batch.values[i] as T
-    const cell = space.cells.get(key)
+    const slot = space.slots.get(key)
     try {
-      if (cell === undefined) this.#state.add(space, key, add(initial(), value))
-      else this.#state.update(cell, add(copy ? this.#state.own(cell, copy) : (cell.value as A), value))
+      if (slot === undefined) this.#state.add(space, key, add(initial(), value))
+      else {
+        const before = copy ? this.#state.own(space, slot, copy) : (space.values[slot] as A)
+        this.#state.update(space, slot, add(before, value))
+      }
       return true
     } catch (error) {
       this.#context.poison(recordOf(batch, i), error)

@@ -6,7 +6,8 @@
 // wait while a sink or a call cannot take more: sources are not read then, and nothing is queued without a bound.
 
 import { RepriseError } from '../../../core/errors.ts'
-import type { StateCapture, StateTable } from '../../../core/pipeline/state-table.ts'
+import type { StateCapture } from '../../../core/pipeline/state-capture.ts'
+import type { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../../core/ports.ts'
 import { type Output, toAll } from '../batch.ts'
 import type { Edge, Graph, OperatorNode, Outlet, SinkNode } from '../graph.ts'

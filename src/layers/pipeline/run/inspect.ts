@@ -67,8 +67,8 @@ export async function readPipelineState(
   await readTables(kernel, record, header, tables, (name) => name)
   return tables.flatMap(({ name, table }) =>
     [...table.spaces()].flatMap((space) => {
-      const cell = space.cells.get(key)
-      return cell ? [{ table: name, space: space.id, key, value: cell.value }] : []
+      const slot = space.slots.get(key)
+      return slot === undefined ? [] : [{ table: name, space: space.id, key, value: space.values[slot] }]
     }),
   )
 }

@@ -32,7 +32,7 @@ export class Letters {
   }
 
   restored(): void {
-    for (const id of this.table.space(0).cells.keys()) this.#next = Math.max(this.#next, (id as number) + 1)
+    for (const id of this.table.space(0).slots.keys()) this.#next = Math.max(this.#next, (id as number) + 1)
   }
 
   /** LIMIT_EXCEEDED once there are too many: then something else is wrong than a few records. */
@@ -47,10 +47,7 @@ export class Letters {
   }
 
   list(): PipelineLetter[] {
-    return [...this.table.space(0).cells].map(([id, { value }]) => ({
-      id: id as number,
-      ...(value as Omit<PipelineLetter, 'id'>),
-    }))
+    return [...this.table.space(0).entries()].map(([id, letter]) => ({ id: id as number, ...letter }))
   }
 
   /** Takes them out, to be tried again or to be forgotten. Those that are not there are passed over. */

@@ -70,7 +70,7 @@ async function readSegment(
     size += piece.length
     frames.add(piece)
     for (let block = frames.take(); block; block = frames.take()) {
-      table.load(unpackBlock(input.io.codec.decode(block)), () => true)
+      table.load(unpackBlock(input.io.codec.decode(block)))
     }
   }
   if (size !== part.content.size || !frames.isEmpty) throw damaged(record, `has a part ${part.name} that is cut short`)

@@ -19,6 +19,7 @@ import {
   session,
   sliding,
   sum,
+  tumbling,
   values,
 } from '../../src/layers/pipeline/index.ts'
 
@@ -134,6 +135,34 @@ const shapes: readonly Shape[] = [
     },
   },
   {
+    name: 'timers',
+    draw: (stream) =>
+      stream.process('timed', {
+        emits: carries<unknown>(),
+        onRecord: ({ at }: Event, { setTimer }) => setTimer(at + 55),
+        onTimer: (time, { key, emit }) => emit([key, time]),
+      }),
+    plain: (all) =>
+      [...byKey(all)].flatMap(([key, own]) => [...new Set(own.map(({ at }) => at + 55))].map((time) => [key, time])),
+  },
+  {
+    name: 'second key',
+    draw: (stream) =>
+      stream
+        .window('windows', tumbling(100))
+        .aggregate(sum(({ n }) => n))
+        .keyBy(({ start }) => start)
+        .window('of-all', tumbling(100))
+        .aggregate(sum(({ value }) => value)),
+    plain(all) {
+      const starts = [...new Set(all.map(({ at }) => Math.floor(at / 100) * 100))]
+      return starts.map((start) => {
+        const inside = all.filter(({ at }) => at >= start && at < start + 100)
+        return { key: start, start, end: start + 100, value: sumOf(inside) }
+      })
+    },
+  },
+  {
     name: 'running',
     draw: (stream) => stream.aggregate('running', count()),
     plain: (all) => [...byKey(all)].flatMap(([key, own]) => own.map((_, i) => ({ key, value: i + 1 }))),
@@ -176,32 +205,37 @@ function text(results: readonly unknown[]): string[] {
   return results.map((result) => JSON.stringify(result, sorted)).sort()
 }
 
-it.each(shapes)('B7: $name gives what a plain loop gives, each result once', async ({ draw, plain }) => {
-  const rp = await open('memory:')
-  let id = 0
-  const failures = fc.uniqueArray(fc.nat(120), { maxLength: 4 })
-  const numbers = { batch: fc.integer({ min: 1, max: 30 }), interval: fc.integer({ min: 1, max: 40 }) }
-  await fc.assert(
-    fc.asyncProperty(events, failures, numbers.batch, numbers.interval, async (all, places, batch, interval) => {
-      id += 1
-      const out = collect<unknown>()
-      const left = new Set(places)
-      const drawn = pipeline('drawn', (p) => {
-        const stream = p.from('events', failing(all, left, batch), { time: ({ at }) => at, outOfOrder: jitterMs })
-        draw(stream.keyBy(({ key }) => key)).to('out', out)
-      })
-      for (;;) {
-        const options = { id: String(id), checkpoint: { every: interval } }
-        const ended = await rp
-          .run(drawn, {}, options)
-          .result()
-          .catch((error: Error) => error.message)
-        if (typeof ended === 'object') break
-        expect(ended).toBe('the source failed')
-      }
-      expect(text(out.values)).toEqual(text(plain(all)))
-    }),
-    { numRuns: Number(process.env.REPRISE_PIPELINE_CASES ?? 25) },
-  )
-  await rp.close()
-})
+it.each(shapes)(
+  'B7: $name gives what a plain loop gives, each result once, divided anew at every restart',
+  async ({ draw, plain }) => {
+    const rp = await open('memory:')
+    let id = 0
+    const failures = fc.uniqueArray(fc.nat(120), { maxLength: 4 })
+    const numbers = { batch: fc.integer({ min: 1, max: 30 }), interval: fc.integer({ min: 1, max: 40 }) }
+    const parallelism = fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 5, maxLength: 5 })
+    await fc.assert(
+      fc.asyncProperty(events, failures, numbers.batch, numbers.interval, parallelism, async (...drawnAs) => {
+        const [all, places, batch, interval, scales] = drawnAs
+        id += 1
+        const out = collect<unknown>()
+        const left = new Set(places)
+        const drawn = pipeline('drawn', (p) => {
+          const stream = p.from('events', failing(all, left, batch), { time: ({ at }) => at, outOfOrder: jitterMs })
+          draw(stream.keyBy(({ key }) => key)).to('out', out)
+        })
+        for (let run = 0; ; run++) {
+          const options = { id: String(id), checkpoint: { every: interval }, parallelism: scales[run]! }
+          const ended = await rp
+            .run(drawn, {}, options)
+            .result()
+            .catch((error: Error) => error.message)
+          if (typeof ended === 'object') break
+          expect(ended).toBe('the source failed')
+        }
+        expect(text(out.values)).toEqual(text(plain(all)))
+      }),
+      { numRuns: Number(process.env.REPRISE_PIPELINE_CASES ?? 25) },
+    )
+    await rp.close()
+  },
+)

@@ -7,6 +7,7 @@ import { assert } from '../assert.ts'
 export type PipelineKey = string | number
 
 export const keyGroupsDefault = 128
+export const keyGroupsMax = 32_768
 
 export interface GroupRange {
   /** Inclusive. */

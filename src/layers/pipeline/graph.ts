@@ -34,6 +34,10 @@ export interface OperatorNode {
   /** What kind of state it has; null: none. Another kind under the same name is another state. */
   readonly state: string | null
   readonly make: MakeOperator
+  /** Its records go to the instance that owns their key. */
+  readonly isExchange: boolean
+  /** Its state is of no key, so there is one of it whatever the parallelism. */
+  readonly isSingle: boolean
   readonly outlets: readonly Outlet[]
 }
 

@@ -61,6 +61,12 @@ export function stateless(input: Output): Operator {
   return { inputs: [input], tables: noTables }
 }
 
+/**
+ * The table of this name is not divided by keys: each instance has the same, how far its watermark has come. Divided anew,
+ * all get the highest.
+ */
+export const everyInstanceHas = 'progress'
+
 /** For the map of tables, where the type of what a table holds no longer matters. */
 export function tablesOf(tables: Readonly<Record<string, unknown>>): Operator['tables'] {
   return new Map(Object.entries(tables) as [string, StateTable<unknown>][])

@@ -106,7 +106,9 @@ export class Stream<T> {
 
   /** Records of one key are processed in order, with state of their own. */
   keyBy(keyOf: (value: T) => PipelineKey): KeyedStream<T> {
-    return new KeyedStream<T>(this.graph, draw(this, [], this.graph.unnamed('keyBy'), null, keyBy(keyOf)), this.hasTime)
+    const name = this.graph.unnamed('keyBy')
+    const outlet = draw(this, [], name, null, keyBy(keyOf), [], { isExchange: true })
+    return new KeyedStream<T>(this.graph, outlet, this.hasTime)
   }
 
   /** The records of all. Its watermark is the lowest of theirs, those left out that are idle. */
@@ -130,7 +132,9 @@ export class Stream<T> {
     if (!Number.isSafeInteger(concurrency) || concurrency < 1) {
       throw new RepriseError('INVALID_ARGUMENT', `${name}: concurrency must be at least 1 (got ${concurrency})`)
     }
-    const outlet = draw(this, [], this.graph.name('operator', name), 'calls', called(call, options))
+    const outlet = draw(this, [], this.graph.name('operator', name), 'calls', called(call, options), [], {
+      isSingle: true,
+    })
     return new Stream<R>(this.graph, outlet, this.hasTime)
   }
 
@@ -307,10 +311,15 @@ function draw(
   state: string | null,
   make: MakeOperator,
   sides: readonly Outlet[] = [],
+  how: { readonly isExchange?: boolean; readonly isSingle?: boolean } = {},
 ): Outlet {
   const { graph } = stream
   const outlet: Outlet = []
-  const node: OperatorNode = { kind: 'operator', name, state, make, outlets: [outlet, ...sides] }
+  const { isExchange = false, isSingle = false } = how
+  const node: OperatorNode = {
+    ...{ kind: 'operator', name, state, make, isExchange, isSingle },
+    outlets: [outlet, ...sides],
+  }
   graph.operators.push(node)
   for (const [input, each] of [stream, ...others].entries()) {
     if (each.graph !== graph) {

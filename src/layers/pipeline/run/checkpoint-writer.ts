@@ -52,8 +52,9 @@ export interface CheckpointBase {
   readonly tables: ReadonlyMap<string, StoredTable>
 }
 
-export function partName({ operator, name }: Pick<NamedTable, 'operator' | 'name'>): string {
-  return `${operator}/${name}`
+/** @example partName({ operator: 'per-minute', name: 'windows', index: 2 }) // 'per-minute/windows:2' */
+export function partName({ operator, name, index }: Pick<NamedTable, 'operator' | 'name' | 'index'>): string {
+  return index === null ? `${operator}/${name}` : `${operator}/${name}:${index}`
 }
 
 /** Whether the next checkpoint writes all of this table. */

@@ -282,6 +282,8 @@ export class Checkpoints {
     const sizes = new Map(what.cut.captures.map((each) => [partName(each), each.cells]))
     return {
       ...this.#state,
+      ...flow.scale,
+      format: flow.scale.parallelism > 1 ? 2 : 1,
       stage: what.stage,
       checkpoint: what.id,
       records: this.#recordsBefore + what.cut.records,

@@ -1,6 +1,6 @@
-// The flow: a graph turned into functions that call each other, and the loop that reads the sources. All of it is one task
-// in one process, and a batch goes through it without waiting, so a barrier is a moment between two batches: positions, state
-// and sinks are cut there together.
+// The flow: a graph turned into functions that call each other, and the loop that reads the sources. A batch goes through
+// all instances of this process without waiting, so a barrier is a moment between two batches: positions, state and sinks
+// are cut there together.
 //
 // The loop gives the event loop a turn every few milliseconds, so that a checkpoint is written beside the records. Records
 // wait while a sink or a call cannot take more: sources are not read then, and nothing is queued without a bound.
@@ -9,13 +9,14 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { StateCapture } from '../../../core/pipeline/state-capture.ts'
 import type { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../../core/ports.ts'
-import { type Output, toAll } from '../batch.ts'
-import type { Edge, Graph, OperatorNode, Outlet, SinkNode } from '../graph.ts'
+import type { Output } from '../batch.ts'
+import type { Graph, SinkNode } from '../graph.ts'
 import type { Operator, OperatorContext } from '../operator.ts'
 import type { CutId, Prepared, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import { Letters } from './letters.ts'
 import { RunningSource } from './running-source.ts'
+import { type Scale, Wiring } from './wiring.ts'
 
 /** The operator under which dead letters are kept. No user's name has a $. */
 export const lettersOperator = '$letters'
@@ -29,6 +30,7 @@ export interface FlowHooks {
   readonly clock: Clock
   readonly random: Random
   readonly lettersMax: number
+  readonly scale: Scale
   /** After each round of the loop: so many records were read. Waits that it asks for are the flow's. */
   onRecords(count: number): void
 }
@@ -37,6 +39,8 @@ export interface FlowHooks {
 export interface NamedTable {
   readonly operator: string
   readonly name: string
+  /** Of several instances of the operator, by key groups; null: there is one. */
+  readonly index: number | null
   readonly table: StateTable<unknown>
 }
 
@@ -64,7 +68,7 @@ export interface OperatorStatus {
 export class Flow {
   readonly #hooks: FlowHooks
   readonly #graph: Graph
-  readonly #built = new Map<OperatorNode, { readonly operator: Operator; readonly counts: { records: number } }>()
+  readonly #wiring: Wiring
   readonly #sinkInputs = new Map<SinkNode, { readonly input: Output; readonly counts: { records: number } }>()
   readonly #writers: ReadonlyMap<string, SinkWriter>
   readonly letters: Letters
@@ -88,15 +92,20 @@ export class Flow {
     this.#writers = writers
     this.#hooks = hooks
     this.letters = new Letters(hooks.lettersMax)
-    // Sinks and operators first, from the end: what a stream flows into must be there.
-    for (const node of graph.operators) this.#build(node)
+    this.#wiring = new Wiring(graph, hooks.scale, {
+      contextOf: (name) => this.#contextOf(name),
+      sinkInput: (node) => this.#sinkInput(node),
+    })
   }
 
   /** Everything that a checkpoint contains of state. */
   tables(): NamedTable[] {
-    const own = { operator: lettersOperator, name: 'letters', table: this.letters.table as StateTable<unknown> }
-    const others = this.#graph.operators.flatMap((node) =>
-      [...this.#operator(node).tables].map(([name, table]) => ({ operator: node.name, name, table })),
+    const own = {
+      ...{ operator: lettersOperator, name: 'letters', index: null },
+      table: this.letters.table as StateTable<unknown>,
+    }
+    const others = [...this.#wiring.instances()].flatMap(({ node, index, operator }) =>
+      [...operator.tables].map(([name, table]) => ({ operator: node.name, name, index, table })),
     )
     return [own, ...others]
   }
@@ -104,7 +113,7 @@ export class Flow {
   /** The tables were filled from a checkpoint. */
   restored(): void {
     this.letters.restored()
-    for (const { operator } of this.#built.values()) operator.restored?.()
+    for (const { operator } of this.#wiring.instances()) operator.restored?.()
   }
 
   start(
@@ -112,7 +121,7 @@ export class Flow {
     from: ReadonlyMap<string, ReadonlyMap<string, unknown>>,
   ): void {
     this.#sources = this.#graph.sources.map((node) => {
-      const next = toAll(node.outlet.map((edge) => this.#inputOf(edge)))
+      const next = this.#wiring.outputOf(node.outlet)
       const reader = readers.get(node.name)!
       return new RunningSource(node, reader, next, this.#contextOf(node.name), from.get(node.name) ?? null)
     })
@@ -161,7 +170,7 @@ export class Flow {
   /** What is under way is given up. */
   close(): void {
     this.halt()
-    for (const { operator } of this.#built.values()) operator.stop?.()
+    for (const { operator } of this.#wiring.instances()) operator.stop?.()
   }
 
   /** As if every source were at its end. */
@@ -189,9 +198,9 @@ export class Flow {
   /** Letters go back into the operators that could not process them. All of them, or none if one has no operator. */
   redrive(ids: readonly number[]): number {
     const wanted = this.letters.list().filter(({ id }) => ids.includes(id))
-    const inputs = wanted.map(({ operator: name }) => {
+    const inputs = wanted.map(({ operator: name, key }) => {
       const node = this.#graph.operators.find((each) => each.name === name)
-      if (node) return this.#operator(node).inputs[0]!
+      if (node) return this.#wiring.instanceFor(node, key).inputs[0]!
       const what = `${name} is no operator of this pipeline: letters of a source cannot be sent back, mend its decode and discard them`
       throw new RepriseError('INVALID_ARGUMENT', what, { operator: name })
     })
@@ -200,6 +209,10 @@ export class Flow {
     })
     this.wake()
     return wanted.length
+  }
+
+  get scale(): Scale {
+    return this.#hooks.scale
   }
 
   get pending(): number {
@@ -229,11 +242,11 @@ export class Flow {
   }
 
   operators(): OperatorStatus[] {
-    const operators = [...this.#built].map(([{ name }, { operator, counts }]) => ({
+    const operators = [...this.#wiring.nodes()].map(([{ name }, { instances, counts }]) => ({
       name,
       records: counts.records,
-      inFlight: operator.inFlight?.() ?? 0,
-      keys: [...operator.tables.values()].reduce((sum, table) => sum + table.size, 0),
+      inFlight: instances.reduce((sum, { operator }) => sum + (operator.inFlight?.() ?? 0), 0),
+      keys: instances.reduce((sum, { operator }) => sum + keysOf(operator), 0),
     }))
     const sinks = [...this.#sinkInputs].map(([{ name }, { counts }]) => ({
       name,
@@ -246,7 +259,7 @@ export class Flow {
 
   get #isAtEnd(): boolean {
     if (this.#blocked > 0 || !this.#sources.every(({ isEnded }) => isEnded)) return false
-    for (const { operator } of this.#built.values()) if ((operator.inFlight?.() ?? 0) > 0) return false
+    for (const { operator } of this.#wiring.instances()) if ((operator.inFlight?.() ?? 0) > 0) return false
     return true
   }
 
@@ -270,7 +283,7 @@ export class Flow {
     this.#tickedAt = clock.elapsed()
     const now = clock.now()
     for (const source of this.#sources) source.tick(now)
-    for (const { operator } of this.#built.values()) operator.tick?.(now)
+    for (const { operator } of this.#wiring.instances()) operator.tick?.(now)
     this.#hooks.onRecords(0)
   }
 
@@ -296,26 +309,6 @@ export class Flow {
       },
       (error) => this.fail(error),
     )
-  }
-
-  #operator(node: OperatorNode): Operator {
-    return this.#build(node).operator
-  }
-
-  #build(node: OperatorNode) {
-    const held = this.#built.get(node)
-    if (held) return held
-    const outputs = node.outlets.map((outlet: Outlet) => toAll(outlet.map((edge) => this.#inputOf(edge))))
-    const operator = node.make(outputs, this.#contextOf(node.name))
-    const built = { operator, counts: { records: 0 } }
-    this.#built.set(node, built)
-    return built
-  }
-
-  #inputOf({ to, input }: Edge): Output {
-    if (to.kind === 'sink') return this.#sinkInput(to)
-    const { operator, counts } = this.#build(to)
-    return countedInput(operator.inputs[input]!, counts)
   }
 
   #sinkInput(node: SinkNode): Output {
@@ -357,13 +350,8 @@ export class Flow {
   }
 }
 
-function countedInput(input: Output, counts: { records: number }): Output {
-  return {
-    batch(batch) {
-      counts.records += batch.values.length
-      input.batch(batch)
-    },
-    watermark: (time) => input.watermark(time),
-    idle: () => input.idle(),
-  }
+function keysOf(operator: Operator): number {
+  let keys = 0
+  for (const table of operator.tables.values()) keys += table.size
+  return keys
 }

@@ -26,7 +26,7 @@ export async function readPipelineLetters(
   const [record] = await engine.kernel.store.checkpoints(timeline)
   if (!record) return []
   const letters = new Letters(Number.POSITIVE_INFINITY)
-  const named = { operator: lettersOperator, name: 'letters', table: letters.table as StateTable<unknown> }
+  const named = { operator: lettersOperator, name: 'letters', index: null, table: letters.table as StateTable<unknown> }
   await readTables(engine.kernel, record, await readHeader(engine.kernel, record), [named], (name) => name)
   return letters.list()
 }
@@ -62,13 +62,23 @@ export async function readPipelineState(
   const tables = names.map((name) => ({
     operator,
     name: name.slice(operator.length + 1),
+    index: null,
     table: new StateTable<unknown>(),
   }))
   await readTables(kernel, record, header, tables, (name) => name)
   return tables.flatMap(({ name, table }) =>
     [...table.spaces()].flatMap((space) => {
       const slot = space.slots.get(key)
-      return slot === undefined ? [] : [{ table: name, space: space.id, key, value: space.values[slot] }]
+      return slot === undefined
+        ? []
+        : [
+            {
+              table: header.parallelism > 1 ? name.replace(/:\d+$/, '') : name,
+              space: space.id,
+              key,
+              value: space.values[slot],
+            },
+          ]
     }),
   )
 }

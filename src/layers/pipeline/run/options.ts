@@ -5,6 +5,7 @@ import type { Duration } from '../../../core/duration.ts'
 import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import { keyGroupsDefault, keyGroupsMax } from '../../../core/pipeline/key-groups.ts'
 import type { Attribute } from '../../../core/ports.ts'
 
 /** When a checkpoint is made. Results become visible with it, so this is also how old they are at most. */
@@ -26,6 +27,13 @@ export interface PipelineChanges {
 export interface PipelineOptions {
   /** Several runs of one definition, each with state of its own; left out: there is one. */
   readonly id?: string
+  /**
+   * Into how many instances operators with keys are divided, each with a range of key groups; as it was if left out, and 1 at
+   * first. Changed, state is divided anew. All of them share one thread.
+   */
+  readonly parallelism?: number
+  /** Into how many groups keys are divided, for good: the most that `parallelism` can be. 128 if left out. */
+  readonly keyGroups?: number
   /** Every second if left out. */
   readonly checkpoint?: PipelineCheckpointPolicy
   /** A checkpoint that takes longer is given up and tried again; 10 minutes if left out. */
@@ -53,6 +61,8 @@ export interface ResolvedPipelineOptions extends PipelineOptions {
 
 const known = new Set([
   'id',
+  'parallelism',
+  'keyGroups',
   'checkpoint',
   'timeout',
   'wait',
@@ -68,9 +78,7 @@ const knownPolicy = new Set(['every', 'each', 'recoverWithin', 'failureEvery'])
 const lettersMax = 1000
 
 export function resolvePipelineOptions(name: string, options: PipelineOptions): ResolvedPipelineOptions {
-  checkOptions(`pipeline ${name}`, options, known, {
-    parallelism: 'nothing yet: a pipeline is one task in one process, and more of them is not there',
-  })
+  checkOptions(`pipeline ${name}`, options, known)
   checkOptions(`pipeline ${name}, changes`, options.changes, knownChanges)
   checkOptions(`pipeline ${name}, checkpoint`, options.checkpoint, knownPolicy)
   const { every, ...rest } = options.checkpoint ?? { every: '1s' }
@@ -83,10 +91,34 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
   if (!Number.isSafeInteger(deadLetters) || deadLetters < 0) {
     throw new RepriseError('INVALID_ARGUMENT', `deadLetters must be at least 0 (got ${String(deadLetters)})`)
   }
+  checkCount('parallelism', options.parallelism)
+  checkCount('keyGroups', options.keyGroups)
   return {
     ...options,
     policy: { ...rest, ...(typeof every === 'string' ? { each: every } : every !== undefined && { every }) },
     timeoutMs: toMs(options.timeout ?? '10m', 'timeout'),
     lettersMax: deadLetters,
   }
+}
+
+function checkCount(name: string, count: number | undefined): void {
+  if (count === undefined || (Number.isSafeInteger(count) && count >= 1 && count <= keyGroupsMax)) return
+  const what = `${name} must be a whole number from 1 to ${keyGroupsMax} (got ${String(count)})`
+  throw new RepriseError('INVALID_ARGUMENT', what)
+}
+
+/** What this run is divided into, held against what the checkpoint says. */
+export function scaleOf(
+  { parallelism, keyGroups }: PipelineOptions,
+  stored: { readonly parallelism: number; readonly keyGroups: number } | null,
+): { readonly parallelism: number; readonly keyGroups: number } {
+  if (stored && keyGroups !== undefined && keyGroups !== stored.keyGroups) {
+    const what = `the keys of this pipeline are divided into ${stored.keyGroups} groups for good (keyGroups was ${keyGroups}): leave it out, or run it under another id`
+    throw new RepriseError('INVALID_ARGUMENT', what, { keyGroups, stored: stored.keyGroups })
+  }
+  const groups = stored?.keyGroups ?? keyGroups ?? keyGroupsDefault
+  const scale = { parallelism: parallelism ?? stored?.parallelism ?? 1, keyGroups: groups }
+  if (scale.parallelism <= groups) return scale
+  const what = `parallelism must be at most ${groups}, the number of key groups (got ${scale.parallelism})`
+  throw new RepriseError('INVALID_ARGUMENT', what, scale)
 }

@@ -3,13 +3,15 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Part } from '../../../core/manifest.ts'
+import { groupOf, ownerOf, type PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { unpackBlock } from '../../../core/pipeline/state-block.ts'
-import type { StateTable } from '../../../core/pipeline/state-table.ts'
+import { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { ManifestRecord } from '../../../core/ports.ts'
 import type { Kernel } from '../../../engine/kernel.ts'
 import { stateIo } from '../../../engine/kernel-io.ts'
 import { readManifest } from '../../../engine/recovery/recover.ts'
 import { ChunkInput } from '../../../engine/recovery/restore-input.ts'
+import { everyInstanceHas } from '../operator.ts'
 import { partName, type StoredSegment, type StoredTable } from './checkpoint-writer.ts'
 import type { NamedTable } from './flow.ts'
 import type { PipelineState } from './state.ts'
@@ -19,11 +21,12 @@ export async function readHeader(kernel: Kernel, record: ManifestRecord): Promis
   if (main?.kind !== 'value') throw damaged(record, 'has no header')
   const { plain } = await new ChunkInput(stateIo(kernel)).readContent(main.content, null)
   const { value } = kernel.codec.decode(plain) as { readonly value: PipelineState }
-  if (value.format !== 1) {
+  if (value.format !== 1 && value.format !== 2) {
     const what = `checkpoint ${record.id} is of format ${value.format}, which this version does not know`
     throw new RepriseError('INCOMPATIBLE_VERSION', what, { format: value.format })
   }
-  return value
+  // Those of before there was a parallelism had one instance of each operator.
+  return { ...value, parallelism: value.parallelism ?? 1 }
 }
 
 /** Fills the tables; those without a part stay empty. `storedAs` gives the name that an operator had then. */
@@ -34,24 +37,95 @@ export async function readTables(
   tables: readonly NamedTable[],
   storedAs: (operator: string) => string,
 ): Promise<{ readonly tables: ReadonlyMap<string, StoredTable>; readonly bytes: number }> {
-  const { parts } = readManifest(kernel, record)
-  const input = new ChunkInput(stateIo(kernel))
-  const stored = new Map<string, StoredTable>()
-  for (const named of tables) {
-    const before = partName({ operator: storedAs(named.operator), name: named.name })
-    const segments: StoredSegment[] = []
-    for (let i = 0; ; i++) {
-      const part = parts.find(({ name }) => name === `${before}/${i}`)
-      if (!part) break
-      segments.push(await readSegment(part, named.table, input, record))
-    }
-    const { cells, stored: written } = header.tables[before] ?? { cells: 0, stored: 0 }
-    if (named.table.size !== cells) {
-      throw damaged(record, `has ${named.table.size} keys in ${before} where ${cells} were promised`)
-    }
-    if (segments.length > 0) stored.set(partName(named), { segments, cells: written })
+  const reading: Reading = {
+    ...{ record, header, parts: readManifest(kernel, record).parts },
+    input: new ChunkInput(stateIo(kernel)),
   }
-  return { tables: stored, bytes: input.bytesRead }
+  const stored = new Map<string, StoredTable>()
+  for (const group of groupsOf(tables)) {
+    const { operator, name } = group[0]!
+    const before = { operator: storedAs(operator), name }
+    const count = storedInstances(header, before)
+    if (count !== 0 && count !== group.length) {
+      await rescale(reading, before, count, group)
+      continue
+    }
+    for (const named of group) {
+      const segments = await readTable(reading, partName({ ...before, index: named.index }), named.table)
+      const { stored: cells } = header.tables[partName({ ...before, index: named.index })] ?? { stored: 0 }
+      if (segments.length > 0) stored.set(partName(named), { segments, cells })
+    }
+  }
+  return { tables: stored, bytes: reading.input.bytesRead }
+}
+
+interface Reading {
+  readonly record: ManifestRecord
+  readonly header: PipelineState
+  readonly parts: readonly Part[]
+  readonly input: ChunkInput
+}
+
+type TableName = Pick<NamedTable, 'operator' | 'name'>
+
+/** The instances of one table of one operator, together. */
+function groupsOf(tables: readonly NamedTable[]): readonly NamedTable[][] {
+  const groups = new Map<string, NamedTable[]>()
+  for (const named of tables) {
+    const name = partName({ ...named, index: null })
+    groups.set(name, [...(groups.get(name) ?? []), named])
+  }
+  return [...groups.values()]
+}
+
+/** How many instances the checkpoint has; 0: it does not have the table. */
+function storedInstances({ tables }: PipelineState, before: TableName): number {
+  if (tables[partName({ ...before, index: null })]) return 1
+  let count = 0
+  while (tables[partName({ ...before, index: count })]) count += 1
+  return count
+}
+
+/** The parallelism has changed: every key goes to the instance that owns its group now. The next checkpoint writes all of it. */
+async function rescale(
+  reading: Reading,
+  before: TableName,
+  count: number,
+  group: readonly NamedTable[],
+): Promise<void> {
+  const { keyGroups } = reading.header
+  const tables = group.map(({ table }) => table)
+  for (let i = 0; i < count; i++) {
+    const whole = new StateTable<unknown>()
+    await readTable(reading, partName({ ...before, index: count === 1 ? null : i }), whole)
+    for (const space of whole.spaces()) {
+      for (const [key, value] of space.entries()) {
+        if (before.name === everyInstanceHas) for (const table of tables) adoptHighest(table, space.id, key, value)
+        else tables[ownerOf(groupOf(key, keyGroups), tables.length, keyGroups)]!.adopt(space.id, key, value)
+      }
+    }
+  }
+}
+
+function adoptHighest(table: StateTable<unknown>, spaceId: number, key: PipelineKey, value: unknown): void {
+  const held = table.get(table.space(spaceId), key)
+  if (held === undefined || (value as number) > (held as number)) table.adopt(spaceId, key, value)
+}
+
+async function readTable(
+  { record, header, parts, input }: Reading,
+  name: string,
+  table: StateTable<unknown>,
+): Promise<StoredSegment[]> {
+  const segments: StoredSegment[] = []
+  for (let i = 0; ; i++) {
+    const part = parts.find((each) => each.name === `${name}/${i}`)
+    if (!part) break
+    segments.push(await readSegment(part, table, input, record))
+  }
+  const { cells } = header.tables[name] ?? { cells: 0 }
+  if (table.size !== cells) throw damaged(record, `has ${table.size} keys in ${name} where ${cells} were promised`)
+  return segments
 }
 
 async function readSegment(

@@ -17,7 +17,7 @@ import { type Candidate, chooseCheckpoint, fillTables } from './choose.ts'
 import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
 import { listenForMail } from './mail.ts'
-import type { ResolvedPipelineOptions } from './options.ts'
+import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
 import type { PipelineReport, PipelineStatus } from './report.ts'
 import type { PipelineState } from './state.ts'
 
@@ -205,6 +205,7 @@ export class PipelineRun {
     const names = candidate && matchNames(this.#graph, candidate.state, changes)
     const storedAs = (name: string) => names?.get(name) ?? name
     const isKnown = (name: string) => names?.get(name) !== null
+    const scale = scaleOf(this.#options, candidate?.state ?? null)
     const writers = await this.#openSinks(taken, candidate?.state ?? null, storedAs, isKnown)
     const readers = new Map<string, SourceReader<unknown>>()
     try {
@@ -213,6 +214,7 @@ export class PipelineRun {
         clock: kernel.clock,
         random: kernel.random,
         lettersMax: this.#options.lettersMax,
+        scale,
         onRecords: (count) => this.#decide(timing, count),
       })
       const restored = await fillTables(kernel, taken, candidate, flow, { storedAs, isKnown })

@@ -23,7 +23,8 @@ export interface CheckpointFacts {
 }
 
 export interface PipelineState {
-  readonly format: 1
+  /** 2: operators have several instances, whose tables are called operator/table:0, :1, … */
+  readonly format: 1 | 2
   readonly stage: PipelineStage
   /** Of checkpoints: never used twice. */
   readonly checkpoint: number
@@ -31,6 +32,8 @@ export interface PipelineState {
   readonly records: number
   /** Into how many groups keys are divided, for good. */
   readonly keyGroups: number
+  /** Into how many instances operators with keys were divided. */
+  readonly parallelism: number
   /** By source, by partition. */
   readonly sources: Readonly<Record<string, readonly (readonly [partition: string, position: unknown])[]>>
   /** By operator with state: what kind of state it is. */
@@ -51,6 +54,7 @@ export const emptyState: PipelineState = {
   checkpoint: 0,
   records: 0,
   keyGroups: keyGroupsDefault,
+  parallelism: 1,
   sources: {},
   operators: {},
   tables: {},

@@ -1,0 +1,175 @@
+// The operators of a graph as instances that call each other. Behind a `keyBy` there are as many of each as the parallelism
+// says, and each owns a contiguous range of key groups; before it, and around what keeps state of no key, there is one.
+// An instance with several inputs of one stream waits with its watermark for the slowest of them.
+//
+// Instances of one process share one thread, so a batch goes through all of them without waiting, and a barrier between two
+// batches is aligned on every channel at once: nothing is in flight.
+
+import { groupOf, ownerOf, type PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import { type Batch, type Output, toAll } from '../batch.ts'
+import type { Edge, Graph, OperatorNode, SinkNode } from '../graph.ts'
+import type { Operator, OperatorContext } from '../operator.ts'
+import { mergedInputs } from '../operators/union.ts'
+
+export interface Scale {
+  readonly parallelism: number
+  readonly keyGroups: number
+}
+
+export interface OperatorInstance {
+  readonly node: OperatorNode
+  /** Null: there is only one. */
+  readonly index: number | null
+  readonly operator: Operator
+}
+
+interface Built {
+  readonly instances: readonly OperatorInstance[]
+  readonly counts: { records: number }
+}
+
+/** Who feeds an input: how many instances. */
+interface Feed {
+  readonly width: number
+  readonly isExchange: boolean
+}
+
+export interface WiringPorts {
+  contextOf(name: string): OperatorContext
+  sinkInput(node: SinkNode): Output
+}
+
+export class Wiring {
+  readonly #scale: Scale
+  readonly #ports: WiringPorts
+  readonly #widths: ReadonlyMap<OperatorNode, number>
+  readonly #built = new Map<OperatorNode, Built>()
+  /** By node, input and instance: one per channel that feeds it. */
+  readonly #inputs = new Map<OperatorNode, Map<string, readonly Output[]>>()
+
+  constructor(graph: Graph, scale: Scale, ports: WiringPorts) {
+    this.#scale = scale
+    this.#ports = ports
+    this.#widths = widthsOf(graph, scale.parallelism)
+    for (const node of graph.operators) this.#build(node)
+  }
+
+  /** All of them, in the order in which they were drawn. */
+  *instances(): Generator<OperatorInstance> {
+    for (const { instances } of this.#built.values()) yield* instances
+  }
+
+  nodes(): IterableIterator<[OperatorNode, Built]> {
+    return this.#built.entries()
+  }
+
+  /** Where a source gives its records. */
+  outputOf(outlet: readonly Edge[]): Output {
+    return toAll(outlet.map((edge) => this.#inputOf(edge, { index: 0, width: 1, isExchange: false })))
+  }
+
+  /** The instance that has the state of this key. */
+  instanceFor(node: OperatorNode, key: PipelineKey | null): Operator {
+    const { instances } = this.#build(node)
+    const { parallelism, keyGroups } = this.#scale
+    const index = instances.length === 1 || key === null ? 0 : ownerOf(groupOf(key, keyGroups), parallelism, keyGroups)
+    return instances[index]!.operator
+  }
+
+  #build(node: OperatorNode): Built {
+    const held = this.#built.get(node)
+    if (held) return held
+    const width = this.#widths.get(node)!
+    const instances = Array.from({ length: width }, (_, index): OperatorInstance => {
+      const from = { index, width, isExchange: node.isExchange }
+      const outputs = node.outlets.map((outlet) => toAll(outlet.map((edge) => this.#inputOf(edge, from))))
+      const operator = node.make(outputs, this.#ports.contextOf(node.name))
+      return { node, index: width === 1 ? null : index, operator }
+    })
+    const built = { instances, counts: { records: 0 } }
+    this.#built.set(node, built)
+    return built
+  }
+
+  #inputOf({ to, input }: Edge, from: Feed & { readonly index: number }): Output {
+    if (to.kind === 'sink') return this.#ports.sinkInput(to)
+    const width = this.#widths.get(to)!
+    if (from.isExchange && width > 1) {
+      const outputs = Array.from({ length: width }, (_, i) => this.#channel(to, input, i, from.index, from.width))
+      return split(outputs, this.#scale)
+    }
+    // From many to one, or each to its like.
+    if (width === 1) return this.#channel(to, input, 0, from.index, from.width)
+    return this.#channel(to, input, from.index, 0, 1)
+  }
+
+  #channel(node: OperatorNode, input: number, instance: number, channel: number, channels: number): Output {
+    const { instances, counts } = this.#build(node)
+    const known = this.#inputs.get(node) ?? new Map<string, readonly Output[]>()
+    this.#inputs.set(node, known)
+    const name = `${input}/${instance}`
+    let inputs = known.get(name)
+    if (!inputs) {
+      const counted = countedInput(instances[instance]!.operator.inputs[input]!, counts)
+      const batches = Array.from({ length: channels }, () => (batch: Batch) => counted.batch(batch))
+      inputs = channels === 1 ? [counted] : mergedInputs(batches, counted)
+      known.set(name, inputs)
+    }
+    return inputs[channel]!
+  }
+}
+
+/** How many instances each operator has. Streams are drawn before what they flow into, so one pass is enough. */
+function widthsOf(graph: Graph, parallelism: number): Map<OperatorNode, number> {
+  const feeds = new Map<OperatorNode, Feed[]>()
+  const feed = (edges: readonly Edge[], from: Feed) => {
+    for (const { to } of edges) if (to.kind === 'operator') feeds.set(to, [...(feeds.get(to) ?? []), from])
+  }
+  for (const { outlet } of graph.sources) feed(outlet, { width: 1, isExchange: false })
+  const widths = new Map<OperatorNode, number>()
+  for (const node of graph.operators) {
+    const isBehindKeys = (feeds.get(node) ?? []).every(({ width, isExchange }) => isExchange || width > 1)
+    const width = isBehindKeys && !node.isSingle ? parallelism : 1
+    widths.set(node, width)
+    for (const outlet of node.outlets) feed(outlet, { width, isExchange: node.isExchange })
+  }
+  return widths
+}
+
+/** Each record to the instance that owns the group of its key; watermarks to all. */
+function split(outputs: readonly Output[], { keyGroups }: Scale): Output {
+  const count = outputs.length
+  return {
+    batch({ values, times, keys }) {
+      const parts = outputs.map(() => ({ values: [] as unknown[], times: [] as number[], keys: [] as PipelineKey[] }))
+      for (let i = 0; i < values.length; i++) {
+        const key = keys![i]!
+        const part = parts[ownerOf(groupOf(key, keyGroups), count, keyGroups)]!
+        part.values.push(values[i])
+        part.keys.push(key)
+        if (times) part.times.push(times[i]!)
+      }
+      for (let i = 0; i < count; i++) {
+        const part = parts[i]!
+        if (part.values.length > 0) outputs[i]!.batch({ ...part, times: times ? part.times : null })
+      }
+    },
+    watermark(time) {
+      for (const output of outputs) output.watermark(time)
+    },
+    idle() {
+      for (const output of outputs) output.idle()
+    },
+  }
+}
+
+function countedInput(input: Output, counts: { records: number }): Output {
+  return {
+    batch(batch) {
+      counts.records += batch.values.length
+      input.batch(batch)
+    },
+    watermark: (time) => input.watermark(time),
+    idle: () => input.idle(),
+  }
+}

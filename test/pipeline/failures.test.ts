@@ -171,7 +171,7 @@ onEveryStore('wishes from another process', (world) => {
 })
 
 onEveryStore('a pipeline that is done', (world) => {
-  it('takes no letters back, and is not something to work on', async () => {
+  it('takes no letters back', async () => {
     const rp = await (await world()).engine()
     await declareKinds(rp)
     const done = pipeline('over', (p) => {
@@ -184,7 +184,6 @@ onEveryStore('a pipeline that is done', (world) => {
     await rp.run(done, {}).result()
     const head = (await rp.head('pipeline/over'))!
     await expect(act(rp, head, 'redrive', {})).rejects.toMatchObject({ code: 'CONFLICT' })
-    expect(() => rp.work([done as never])).toThrow(/work\(\) needs a definition that can be worked on/)
   })
 })
 
@@ -303,6 +302,13 @@ describe('code that changed', () => {
     // The same command again: the checkpoint has the new name by now.
     await (await renamed.run({ changes: { rename: { counts: 'totals' } } }).started()).stop()
     await expect(draw(rp, { operator: 'totals', kind: 'process' }).run().result()).rejects.toThrow('not process')
+    for (const [changes, why] of [
+      [{ rename: { cuonts: 'totals2' } }, 'the code has nothing called totals2'],
+      [{ drop: ['totals'] }, 'the code still has totals'],
+      [{ add: ['totalz'] }, 'the code has nothing called totalz'],
+    ] as const) {
+      await expect(renamed.run({ changes }).result()).rejects.toThrow(why)
+    }
     const dropped = draw(rp, { operator: 'totals', kind: 'process', source: 'more' })
     const changes = { drop: ['totals', 'numbers'], add: ['totals', 'more'] }
     const anew = await dropped.run({ changes }).started()
@@ -314,12 +320,23 @@ describe('code that changed', () => {
 })
 
 describe('options', () => {
-  it('that nobody knows are refused, parallelism with what is there instead', async () => {
+  it('that nobody knows, or that mean nothing, are refused', async () => {
     const rp = await open('memory:')
     const drawn = pipeline('options', (p) => {
       p.from('numbers', values([1])).to('out', collect())
     })
-    await expect(rp.run(drawn, {}, { parallelism: 4 } as never).result()).rejects.toThrow('one task in one process')
+    const refused: readonly (readonly [unknown, string])[] = [
+      [{ paralelism: 4 }, 'did you mean parallelism'],
+      [{ timeout: 0 }, 'timeout must be at least 1 ms'],
+      [{ takeover: 'yes' }, 'takeover must be true or false'],
+      [{ changes: 'drop everything' }, 'options are an object'],
+      [{ changes: { drop: 'out' } }, 'changes.drop must be a list'],
+      [{ changes: { rename: 'out' } }, 'changes.rename must be an object'],
+    ]
+    for (const [options, why] of refused) {
+      await expect(rp.run(drawn, {}, options as never).result()).rejects.toThrow(why)
+    }
+    await expect(rp.run(drawn, { x: 1 } as never).result()).rejects.toThrow('takes no input')
     await expect(rp.run(drawn, {}, { checkpoint: { every: 0 } }).result()).rejects.toThrow('checkpoint.every')
     await rp.close()
   })

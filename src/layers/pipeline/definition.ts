@@ -1,7 +1,8 @@
 // pipeline(): the definition a user writes, as a plain value that the engine can run.
 
 import { RepriseError } from '../../core/errors.ts'
-import { checkName, type Fold, type Process, runs } from '../../engine/definition.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkName, type Fold, type Process, runs, type Workable, works } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Described, describes, idOf } from '../../engine/model.ts'
 import { Graph } from './graph.ts'
@@ -9,10 +10,31 @@ import { pipelineModel } from './model.ts'
 import { type PipelineOptions, resolvePipelineOptions } from './run/options.ts'
 import { PipelineRun } from './run/run.ts'
 import { type PipelineState, pipelineFold } from './run/state.ts'
+import { PipelineTasks } from './run/tasks.ts'
+import { checkShareable } from './shareable.ts'
 import { PipelineBuilder } from './stream.ts'
+
+/** Options of every run, and of every task that `rp.work` runs. */
+export type PipelineDefaults = Pick<
+  PipelineOptions,
+  'checkpoint' | 'timeout' | 'deadLetters' | 'attributes' | 'parallelism' | 'keyGroups'
+>
+
+const knownDefaults = namesOf<PipelineDefaults>({
+  checkpoint: true,
+  timeout: true,
+  deadLetters: true,
+  attributes: true,
+  parallelism: true,
+  keyGroups: true,
+})
+
+/** By engine: the pipelines whose tasks this process takes. */
+const worksOn = {}
 
 export interface PipelineDefinition
   extends Process<Readonly<Record<string, never>> | undefined, PipelineRun, PipelineOptions>,
+    Workable,
     Described {
   readonly kind: 'pipeline'
   readonly name: string
@@ -32,8 +54,14 @@ export interface PipelineDefinition
  * })
  * await rp.run(revenue, {}).result()
  */
-export function pipeline(name: string, build: (p: PipelineBuilder) => void): PipelineDefinition {
+export function pipeline(
+  name: string,
+  build: (p: PipelineBuilder) => void,
+  defaults: PipelineDefaults = {},
+): PipelineDefinition {
   checkName('pipeline', name)
+  checkOptions(`pipeline ${name}`, defaults, knownDefaults)
+  resolvePipelineOptions(name, defaults)
   const model = pipelineModel(name)
   const draw = () => {
     const graph = new Graph()
@@ -53,8 +81,12 @@ export function pipeline(name: string, build: (p: PipelineBuilder) => void): Pip
     name,
     prefix: model.scope,
     fold: pipelineFold,
-    async [runs](engine: Host, _input, options) {
-      const resolved = resolvePipelineOptions(name, options)
+    async [runs](engine: Host, input, options) {
+      if (input !== undefined && (typeof input !== 'object' || input === null || Object.keys(input).length > 0)) {
+        const what = `the pipeline ${name} takes no input: what it reads comes from its sources; give {} or nothing`
+        throw new RepriseError('INVALID_ARGUMENT', what)
+      }
+      const resolved = resolvePipelineOptions(name, { ...defaults, ...options })
       engine.declare(pipelineModel(name, resolved.policy))
       const timeline = idOf(model.scope, resolved.id)
       // Asked for twice in one process, it is the same run.
@@ -66,6 +98,15 @@ export function pipeline(name: string, build: (p: PipelineBuilder) => void): Pip
       const forget = () => void (live.get(timeline) === run && live.delete(timeline))
       run.result().then(forget, forget)
       return run
+    },
+    [works](engine: Host) {
+      checkShareable(name, draw())
+      const options = resolvePipelineOptions(name, defaults)
+      engine.declare(pipelineModel(name, options.policy))
+      const working = engine.once(worksOn, () => new Set<string>())
+      if (working.has(name)) return
+      working.add(name)
+      new PipelineTasks({ engine, name, timeline: model.scope, options, draw })
     },
   }
 }

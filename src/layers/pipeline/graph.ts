@@ -24,6 +24,8 @@ export interface SourceNode {
   readonly time: ((value: never) => number) | null
   readonly outOfOrderMs: number
   readonly idleMs: number | null
+  /** All records of a key lie in one partition. */
+  readonly isKeyed: boolean
   readonly outlet: Outlet
 }
 

@@ -39,6 +39,11 @@ export interface FromOptions<In, T> {
   readonly outOfOrder?: Duration
   /** A partition that is silent for so long holds no window back. */
   readonly idle?: Duration
+  /**
+   * True: all records of a key lie in one partition, by the key that `keyBy` gives them. Then several processes can share a
+   * pipeline with keys, each with partitions of its own.
+   */
+  readonly keyed?: boolean
 }
 
 export interface WindowOptions<T> {
@@ -59,7 +64,7 @@ export class PipelineBuilder {
 
   /** A stream that begins at a source. Its name is the identity of its positions. */
   from<In, T = In>(name: string, source: Source<In>, options: FromOptions<In, T> = {}): Stream<T> {
-    checkOptions(`source ${name}`, options, new Set(['decode', 'time', 'outOfOrder', 'idle']))
+    checkOptions(`source ${name}`, options, new Set(['decode', 'time', 'outOfOrder', 'idle', 'keyed']))
     const outlet: Outlet = []
     this.#graph.sources.push({
       kind: 'source',
@@ -69,6 +74,7 @@ export class PipelineBuilder {
       time: (options.time ?? null) as ((value: never) => number) | null,
       outOfOrderMs: toMs(options.outOfOrder ?? 0, 'outOfOrder'),
       idleMs: options.idle === undefined ? null : toMs(options.idle, 'idle'),
+      isKeyed: options.keyed ?? false,
       outlet,
     })
     return new Stream<T>(this.#graph, outlet, options.time !== undefined)

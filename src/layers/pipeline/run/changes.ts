@@ -47,11 +47,33 @@ export function matchNames(graph: Graph, stored: PipelineState, changes: Pipelin
         )
     }
   }
+  faults.push(...misspelt(graph, stored, changes))
   if (faults.length > 0) {
     const what = `the code and its newest checkpoint do not match; say with { changes } what is meant: ${faults.join('; ')}`
     throw new RepriseError('INVALID_ARGUMENT', what, { faults })
   }
   return names
+}
+
+/** A name that neither the code nor the checkpoint knows would be passed over in silence. */
+function misspelt(
+  graph: Graph,
+  stored: PipelineState,
+  { rename = {}, drop = [], add = [] }: PipelineChanges,
+): string[] {
+  const kinds = kindsOf(graph, stored)
+  const isNow = (name: string) => kinds.some(({ now }) => now.has(name))
+  const wasThere = (name: string) => kinds.some(({ before }) => before.has(name))
+  const faults: string[] = []
+  for (const [old, today] of Object.entries(rename)) {
+    if (!isNow(today)) faults.push(`rename: the code has nothing called ${today}`)
+    else if (!wasThere(old) && !wasThere(today)) faults.push(`rename: the checkpoint has nothing called ${old}`)
+  }
+  for (const name of drop) {
+    if (isNow(name) && !add.includes(name)) faults.push(`drop: the code still has ${name}`)
+  }
+  for (const name of add) if (!isNow(name)) faults.push(`add: the code has nothing called ${name}`)
+  return faults
 }
 
 function kindsOf(graph: Graph, stored: PipelineState): readonly Named[] {

@@ -80,6 +80,9 @@ const lettersMax = 1000
 export function resolvePipelineOptions(name: string, options: PipelineOptions): ResolvedPipelineOptions {
   checkOptions(`pipeline ${name}`, options, known)
   checkOptions(`pipeline ${name}, changes`, options.changes, knownChanges)
+  for (const list of ['drop', 'add'] as const) checkNames(list, options.changes?.[list])
+  const rename: unknown = options.changes?.rename
+  checkNames('rename', typeof rename === 'object' && rename !== null ? Object.values(rename) : rename)
   checkOptions(`pipeline ${name}, checkpoint`, options.checkpoint, knownPolicy)
   const { every, ...rest } = options.checkpoint ?? { every: '1s' }
   if (typeof every === 'string') toMs(every, 'checkpoint.every')
@@ -87,7 +90,12 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
     const what = `checkpoint.every must be a number of records or a duration such as '1s' (got ${String(every)})`
     throw new RepriseError('INVALID_ARGUMENT', what)
   }
-  const { deadLetters = lettersMax } = options
+  const { deadLetters = lettersMax, takeover } = options
+  if (takeover !== undefined && typeof takeover !== 'boolean') {
+    throw new RepriseError('INVALID_ARGUMENT', `takeover must be true or false (got ${String(takeover)})`)
+  }
+  const timeoutMs = toMs(options.timeout ?? '10m', 'timeout')
+  if (timeoutMs <= 0) throw new RepriseError('INVALID_ARGUMENT', 'timeout must be at least 1 ms (got 0)')
   if (!Number.isSafeInteger(deadLetters) || deadLetters < 0) {
     throw new RepriseError('INVALID_ARGUMENT', `deadLetters must be at least 0 (got ${String(deadLetters)})`)
   }
@@ -96,9 +104,15 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
   return {
     ...options,
     policy: { ...rest, ...(typeof every === 'string' ? { each: every } : every !== undefined && { every }) },
-    timeoutMs: toMs(options.timeout ?? '10m', 'timeout'),
+    timeoutMs,
     lettersMax: deadLetters,
   }
+}
+
+function checkNames(where: string, names: unknown): void {
+  if (names === undefined || (Array.isArray(names) && names.every((name) => typeof name === 'string'))) return
+  const form = where === 'rename' ? "an object, as { old: 'new' }" : "a list of names, as ['name']"
+  throw new RepriseError('INVALID_ARGUMENT', `changes.${where} must be ${form}`)
 }
 
 function checkCount(name: string, count: number | undefined): void {

@@ -19,7 +19,7 @@ import type { PipelineLetter } from './letters.ts'
 import { listenForMail } from './mail.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
 import type { PipelineReport, PipelineStatus } from './report.ts'
-import type { PipelineState } from './state.ts'
+import { type PipelineState, sharedAttribute } from './state.ts'
 
 /** More than this wait in one sink: sources wait for the next checkpoint. */
 const pendingMax = 50_000
@@ -33,6 +33,7 @@ export class PipelineRun {
   readonly timeline: string
   readonly #engine: Host
   readonly #graph: Graph
+  readonly #partitions: readonly string[] | null
   readonly #options: ResolvedPipelineOptions
   readonly #abort = new AbortController()
   readonly #startedMs: number
@@ -46,7 +47,16 @@ export class PipelineRun {
   #stopping: { readonly ending: Ending; readonly label: string | undefined } | null = null
   #isEnded = false
 
-  constructor(engine: Host, name: string, timeline: string, graph: Graph, options: ResolvedPipelineOptions) {
+  /** `partitions`: the only ones that it reads; null: all of them. */
+  constructor(
+    engine: Host,
+    name: string,
+    timeline: string,
+    graph: Graph,
+    options: ResolvedPipelineOptions,
+    partitions: readonly string[] | null = null,
+  ) {
+    this.#partitions = partitions
     this.#engine = engine
     this.name = name
     this.timeline = timeline
@@ -196,6 +206,7 @@ export class PipelineRun {
     const { kernel } = this.#engine
     const { policy, from, changes } = this.#options
     const [head] = await kernel.store.head([taken.id])
+    if (head?.attributes[sharedAttribute] === true) throw sharedError(taken.id)
     const timing = new CheckpointTiming(kernel.clock, policy, head?.attributes ?? {}, () => kernel.worker.now())
     const candidate = await chooseCheckpoint(kernel, taken, from ?? null)
     if (candidate?.state.stage === 'done' && from === undefined) {
@@ -227,7 +238,7 @@ export class PipelineRun {
           pipeline: this.timeline,
           name,
           signal: this.#abort.signal,
-          partitions: null,
+          partitions: this.#partitions,
         }
         readers.set(name, await source.open(positions.get(name) ?? null, context))
       }
@@ -360,6 +371,11 @@ export class PipelineRun {
     const { records = 0, letters = 0 } = state ?? {}
     return { status, records, deadLetters: letters, coordinate: this.#taken?.coordinate ?? null, checkpoint }
   }
+}
+
+function sharedError(timeline: string): RepriseError {
+  const what = `${timeline} is shared by partitions, each of which has a timeline and state of its own: work on it with rp.work(), or run it under another id`
+  return new RepriseError('CONFLICT', what, { timeline })
 }
 
 /** The savepoint of a stop without a label: it has done its work once the next checkpoint is there. */

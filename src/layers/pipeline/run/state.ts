@@ -64,6 +64,9 @@ export const emptyState: PipelineState = {
   recent: [],
 }
 
+/** On the pipeline's own timeline: its tasks have timelines of their own, and it is never run whole. */
+export const sharedAttribute = 'shared'
+
 export const pipelineVersion = 'pipeline/1'
 export const recentMax = 20
 

@@ -1,0 +1,184 @@
+// A pipeline that several processes share: one task per partition of its sources, each with a timeline of its own, fenced by
+// its epoch. A process takes free tasks up to its fair share, those of the dead included, and gives up what is above it when
+// another process comes; the others of its tasks go on meanwhile. Partitions that appear become tasks.
+
+import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { growingPause } from '../../../core/pause.ts'
+import type { Head } from '../../../core/ports.ts'
+import { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
+import type { Host } from '../../../engine/host.ts'
+import { fairShare } from '../../../engine/subscription/fair-share.ts'
+import { lookEvery } from '../../../engine/subscription/wake-up.ts'
+import type { Graph } from '../graph.ts'
+import type { ResolvedPipelineOptions } from './options.ts'
+import { PipelineRun } from './run.ts'
+import { sharedAttribute } from './state.ts'
+
+const lookMs = 250
+const firstPauseMs = 100
+const longestPauseMs = 30_000
+
+/** @example taskTimeline('pipeline/revenue', '3') // 'pipeline/revenue/@3' */
+export function taskTimeline(timeline: string, partition: string): string {
+  return `${timeline}/@${encodeURIComponent(partition)}`
+}
+
+export interface TasksOf {
+  readonly engine: Host
+  readonly name: string
+  readonly timeline: string
+  readonly options: ResolvedPipelineOptions
+  draw(): Graph
+}
+
+interface Pause {
+  readonly failures: number
+  readonly until: number
+}
+
+export class PipelineTasks {
+  readonly #of: TasksOf
+  /** To ask the sources for their partitions; tasks have graphs of their own. */
+  readonly #graph: Graph
+  readonly #running = new Map<string, PipelineRun>()
+  readonly #done = new Set<string>()
+  readonly #paused = new Map<string, Pause>()
+  readonly #abort = new AbortController()
+  readonly #stopLooking: () => void
+  #isMarked = false
+  #announced: number | null = null
+
+  constructor(of: TasksOf) {
+    this.#of = of
+    this.#graph = of.draw()
+    const { engine } = of
+    const { clock, events } = engine.kernel
+    const onError = (error: unknown) => void events.emit('problem', { where: `pipeline ${of.name}`, error })
+    this.#stopLooking = lookEvery(clock, lookMs, () => this.#look(), onError, true)
+    // Each run leaves by itself, with a checkpoint.
+    engine.onClose(async () => this.stop())
+  }
+
+  /** Partitions whose tasks run here. */
+  get partitions(): readonly string[] {
+    return [...this.#running.keys()]
+  }
+
+  /** No further task is taken. */
+  stop(): void {
+    this.#stopLooking()
+    this.#of.engine.kernel.worker.describe(this.#key, null)
+    this.#abort.abort(new RepriseError('ABORTED', `${this.#of.timeline} is no longer worked on here`))
+  }
+
+  get #key(): string {
+    return `pipeline ${this.#of.timeline}`
+  }
+
+  async #look(): Promise<void> {
+    const { kernel } = this.#of.engine
+    // Whoever was killed counts as long as its lease lasts, unless somebody looks: at once on this host.
+    await kernel.worker.retireGone()
+    const partitions = await this.#partitions()
+    await this.#announce(partitions.length)
+    if (!this.#isMarked) await this.#markShared()
+    const share = await fairShare(kernel, this.#key, partitions.length)
+    await this.#giveUp(share)
+    const free = partitions.filter((partition) => this.#isTakeable(partition))
+    if (free.length === 0 || this.#running.size >= share) return
+    const heads = await kernel.store.head(free.map((partition) => this.#timelineOf(partition)))
+    const byId = new Map(heads.flatMap((head) => (head ? [[head.timeline as string, head] as const] : [])))
+    for (const partition of free) {
+      if (this.#running.size >= share || this.#abort.signal.aborted) return
+      const head = byId.get(this.#timelineOf(partition))
+      if (head?.status === 'done') this.#done.add(partition)
+      else if (!isHeld(head)) this.#start(partition)
+    }
+  }
+
+  /** At once, and not with the next heartbeat: others must know of a process that has nothing yet. */
+  async #announce(parts: number): Promise<void> {
+    if (this.#announced === parts) return
+    const { worker } = this.#of.engine.kernel
+    worker.describe(this.#key, parts)
+    if (worker.registered) await worker.tell()
+    else await worker.register()
+    this.#announced = parts
+  }
+
+  /** In the pipeline's own timeline, under its ownership: nobody runs it whole meanwhile, and nobody will. */
+  async #markShared(): Promise<void> {
+    const { engine, timeline, name } = this.#of
+    const [head] = await engine.kernel.store.head([timelineId(timeline)])
+    if (head?.attributes[sharedAttribute] !== true) {
+      const taken = await StateTimeline.take(engine.kernel, timelineId(timeline))
+      try {
+        if (taken.head.seq > 0) {
+          const what = `${timeline} was run whole by one process, so its state is not divided by partitions: go on with rp.run(), or give the pipeline ${name} another name to share it`
+          throw new RepriseError('CONFLICT', what, { timeline })
+        }
+        await taken.write({ status: 'shared', attributes: { [sharedAttribute]: true } })
+      } finally {
+        await taken.release()
+      }
+    }
+    this.#isMarked = true
+  }
+
+  async #partitions(): Promise<readonly string[]> {
+    const { engine, timeline } = this.#of
+    const { signal } = this.#abort
+    const lists: (readonly string[])[] = []
+    for (const { name, source } of this.#graph.sources) {
+      lists.push(await source.partitions!({ engine, pipeline: timeline, name, signal }))
+    }
+    const [first = [], ...others] = lists.map((list) => [...list].sort())
+    if (others.every((other) => other.join('\n') === first.join('\n'))) return first
+    const what = `${timeline}: its sources have different partitions, so records of one key may lie in different tasks: give them the same number`
+    throw new RepriseError('INVALID_ARGUMENT', what, { partitions: lists })
+  }
+
+  /** The newest first: it has the least to lose. */
+  async #giveUp(share: number): Promise<void> {
+    const above = [...this.#running.values()].slice(share)
+    for (const run of above) await run.stop().catch(() => undefined)
+  }
+
+  #isTakeable(partition: string): boolean {
+    if (this.#running.has(partition) || this.#done.has(partition)) return false
+    const pause = this.#paused.get(partition)
+    return pause === undefined || this.#of.engine.kernel.clock.elapsed() >= pause.until
+  }
+
+  #timelineOf(partition: string): TimelineId {
+    return timelineId(taskTimeline(this.#of.timeline, partition))
+  }
+
+  #start(partition: string): void {
+    const { engine, name, options } = this.#of
+    const run = new PipelineRun(engine, name, this.#timelineOf(partition), this.#of.draw(), options, [partition])
+    this.#running.set(partition, run)
+    void this.#watch(partition, run)
+  }
+
+  async #watch(partition: string, run: PipelineRun): Promise<void> {
+    const { clock, events } = this.#of.engine.kernel
+    try {
+      if ((await run.result()).status === 'done') this.#done.add(partition)
+      this.#paused.delete(partition)
+    } catch (error) {
+      const failures = (this.#paused.get(partition)?.failures ?? 0) + 1
+      const until = clock.elapsed() + growingPause(failures, firstPauseMs, longestPauseMs)
+      this.#paused.set(partition, { failures, until })
+      // Another process was quicker, or this one closes.
+      if (!isReprise(error, 'OWNED', 'FENCED', 'CLOSED')) events.emit('problem', { where: run.timeline, error })
+    } finally {
+      this.#running.delete(partition)
+    }
+  }
+}
+
+function isHeld(head: Head | undefined): boolean {
+  return head !== undefined && head.owner !== null && head.isOwnerAlive
+}

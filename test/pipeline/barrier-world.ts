@@ -4,6 +4,7 @@
 
 import { type Aligned, Alignment } from '../../src/core/pipeline/alignment.ts'
 import { type CheckpointAction, CheckpointCoordinator, type TaskAttempt } from '../../src/core/pipeline/coordinator.ts'
+import { groupOf, groupsOf, ownerOf } from '../../src/core/pipeline/key-groups.ts'
 
 export type Plant =
   | 'position-after-barrier'
@@ -13,6 +14,9 @@ export type Plant =
   | 'id-used-again'
   | 'prepared-forgotten'
   | 'unknown-discarded'
+  | 'overtaken-lost'
+  | 'abort-swallowed'
+  | 'key-group-off-by-one'
 
 interface Item {
   readonly kind: 'record' | 'barrier' | 'cancel'
@@ -48,9 +52,10 @@ export interface Outcome {
 }
 
 const sources = 3
-const middles = 2
+const middlesMax = 3
 const sinks = 2
-const recordsEach = 24
+const keyGroups = 8
+const recordsEach = 18
 const stepsMax = 60_000
 
 /** Throws with the reason if a promise of the protocol is broken. */
@@ -79,6 +84,10 @@ class World {
   readonly #discarded = new Set<Snapshot>()
   #mustCrash = false
   #requests = 0
+  /** How many tasks the middle is divided into: drawn anew at every restart. */
+  #middles = 2
+  /** For a planted bug: the newest checkpoint that each task has captured. */
+  readonly #overtaken = new Map<Task, number>()
   #count = { published: 0, crashes: 0, aborted: 0 }
 
   constructor(seed: number, plant: Plant | null) {
@@ -117,6 +126,8 @@ class World {
     this.#coordinator = new CheckpointCoordinator<Snapshot>({ timeoutMs: 150, failuresMax: 1000 }, this.#lastId)
     this.#zombies = this.#everyone.filter((task) => task.outputs.length === 0)
     this.#tasks = new Map()
+    this.#middles = 1 + this.#random(middlesMax)
+    this.#overtaken.clear()
     const cut = this.#published?.snapshots
     const make = (name: string, channels: number, outputs: string[]): void => {
       const from = cut?.get(name)
@@ -126,15 +137,19 @@ class World {
         channels: Array.from({ length: channels }, () => []),
         alignment: channels === 0 ? null : new Alignment(channels, this.#published?.id ?? 0),
         outputs: outputs.map((output) => () => this.#tasks.get(output)!),
-        seen: from ? from.seen.map((seen) => [...seen]) : Array.from({ length: sources }, () => []),
+        seen: name.startsWith('middle')
+          ? this.#divided(Number(name.slice(-1)))
+          : from
+            ? from.seen.map((seen) => [...seen])
+            : Array.from({ length: sources }, () => []),
         position: from?.position ?? 0,
         buffer: [],
         prepared: [],
       })
     }
-    for (let i = 0; i < sources; i++) make(`source-${i}`, 0, names('middle', middles))
-    for (let i = 0; i < middles; i++) make(`middle-${i}`, sources, names('sink', sinks))
-    for (let i = 0; i < sinks; i++) make(`sink-${i}`, middles, [])
+    for (let i = 0; i < sources; i++) make(`source-${i}`, 0, names('middle', this.#middles))
+    for (let i = 0; i < this.#middles; i++) make(`middle-${i}`, sources, names('sink', sinks))
+    for (let i = 0; i < sinks; i++) make(`sink-${i}`, this.#middles, [])
     this.#everyone = [...this.#tasks.values()]
     // Recovery of the sinks: what the manifest lists is committed, what it does not list is given up.
     for (let i = 0; i < sinks; i++) {
@@ -143,6 +158,21 @@ class World {
       for (const key of [...this.#open.keys()]) if (key.startsWith(`sink-${i}:`)) this.#open.delete(key)
     }
     for (const task of this.#tasks.values()) this.#act(this.#coordinator.running(task.name, task.attempt, this.#now))
+  }
+
+  /** What this task of the middle has: of all that the cut has of the middle, the key groups that are its own now. */
+  #divided(task: number): number[][] {
+    const { first, end } = groupsOf(task, this.#middles, keyGroups)
+    const last = this.#plant === 'key-group-off-by-one' ? end : end - 1
+    const before = [...(this.#published?.snapshots.values() ?? [])].filter((each) => each.task.startsWith('middle'))
+    return Array.from({ length: sources }, (_, source) =>
+      before.flatMap(({ seen }) =>
+        seen[source]!.filter((position) => {
+          const group = groupOf(keyOf(source, position), keyGroups)
+          return group >= first && group <= last
+        }),
+      ),
+    )
   }
 
   #crash(): void {
@@ -186,13 +216,15 @@ class World {
     if (item.kind === 'record') this.#receive(task, item)
     else if (item.kind === 'barrier') {
       if (this.#plant === 'no-alignment' && task.alignment.isWaiting(channel)) return
-      this.#aligned(task, task.alignment.barrier(channel, item.id))
-    } else this.#aligned(task, task.alignment.abort(item.id))
+      if (this.#plant === 'overtaken-lost') this.#overtake(task, item.id)
+      else this.#aligned(task, task.alignment.barrier(channel, item.id))
+    } else this.#abort(task, item.id)
   }
 
   #emit(task: Task, source: number, position: number): void {
     task.position = position
-    const output = task.outputs[(position * 7 + source) % task.outputs.length]!()
+    const group = groupOf(keyOf(source, position), keyGroups)
+    const output = task.outputs[ownerOf(group, this.#middles, keyGroups)]!()
     this.#send(task, output, { kind: 'record', source, position })
   }
 
@@ -213,6 +245,18 @@ class World {
       for (const output of task.outputs) this.#send(task, output(), { kind: 'cancel', id: cancel })
     }
     if (capture !== null) this.#capture(task, capture)
+  }
+
+  /** A barrier that does not wait for the others, and forgets what it overtook. */
+  #overtake(task: Task, id: number): void {
+    if ((this.#overtaken.get(task) ?? 0) >= id) return
+    this.#overtaken.set(task, id)
+    this.#capture(task, id)
+  }
+
+  #abort(task: Task, id: number): void {
+    if (this.#plant !== 'abort-swallowed') this.#aligned(task, task.alignment!.abort(id))
+    if (task.alignment!.pending === id) throw new Error(`${task.name} waits for checkpoint ${id}, which was called off`)
   }
 
   #decline(task: Task, id: number): void {
@@ -254,13 +298,12 @@ class World {
       } else if (action.do === 'abort') {
         this.#count.aborted += 1
         for (const task of this.#tasks.values()) {
-          if (task.alignment)
-            this.#toTask(task.name, (each) => this.#aligned(each, each.alignment!.abort(action.id)), 8)
+          if (task.alignment) this.#toTask(task.name, (each) => this.#abort(each, action.id), 8)
         }
       } else if (action.do === 'publish') this.#publish(action.id, action.snapshots)
       else if (action.do === 'complete') {
         for (let i = 0; i < sinks; i++) this.#toTask(`sink-${i}`, (task) => this.#completed(task, action.id), 8)
-      } else if (action.do === 'discard') for (const snapshot of action.snapshots) this.#discarded.add(snapshot)
+      } else if (action.do === 'discard') this.#discard(action.snapshots)
     }
   }
 
@@ -269,8 +312,8 @@ class World {
     const attempt = this.#attempt
     if (lostOneIn > 0 && this.#chance(lostOneIn)) return
     this.#mail.push(() => {
-      const task = this.#tasks.get(name)!
-      if (task.attempt === attempt) what(task)
+      const task = this.#tasks.get(name)
+      if (task?.attempt === attempt) what(task)
     })
   }
 
@@ -301,7 +344,7 @@ class World {
       if (coordinator !== this.#coordinator) return
       if (!isLost) return this.#act(coordinator.published(id, this.#now))
       this.#act(coordinator.unknown(id, 'no answer'))
-      if (this.#plant === 'unknown-discarded') for (const snapshot of snapshots.values()) this.#discarded.add(snapshot)
+      if (this.#plant === 'unknown-discarded') this.#discard(snapshots.values())
       this.#mustCrash = true
     })
   }
@@ -310,6 +353,7 @@ class World {
     if (this.#published && id <= this.#published.id) throw new Error(`checkpoint ${id} was published twice`)
     this.#checkCut(snapshots)
     this.#published = { id, snapshots }
+    this.#checkNamed()
     this.#count.published += 1
   }
 
@@ -326,10 +370,18 @@ class World {
     }
   }
 
-  #isDone(): boolean {
+  #discard(snapshots: Iterable<Snapshot>): void {
+    for (const snapshot of snapshots) this.#discarded.add(snapshot)
+    this.#checkNamed()
+  }
+
+  #checkNamed(): void {
     if (this.#published && [...this.#published.snapshots.values()].some((snapshot) => this.#discarded.has(snapshot))) {
       throw new Error('a published checkpoint lost what it names')
     }
+  }
+
+  #isDone(): boolean {
     return this.#visible.length >= sources * recordsEach
   }
 
@@ -339,6 +391,11 @@ class World {
     )
     if ([...this.#visible].sort().join() !== wanted.sort().join()) throw new Error('output was lost or doubled')
   }
+}
+
+/** By which records are divided in the middle. */
+function keyOf(source: number, position: number): string {
+  return `${source}-${position % 7}`
 }
 
 function names(stage: string, count: number): string[] {

@@ -11,6 +11,7 @@ import type { Head, OutgoingMessage, Sql } from '../core/ports.ts'
 import type { Engine, Fold } from './definition.ts'
 import type { Entry } from './entry.ts'
 import type { ExchangeReader } from './group/exchange-reader.ts'
+import type { StatusLine, Told } from './told.ts'
 import type { Rollback } from './tools/rollback-report.ts'
 
 export const describes: unique symbol = Symbol.for('reprise.describes')
@@ -35,8 +36,14 @@ export interface Model {
   mayBeOther?(timeline: string): boolean
   /** The statuses in which something is left to do, if this kind ends at all. */
   readonly unfinished?: readonly string[]
+  /** Of its statuses, those in which only a person can say how it goes on. */
+  readonly attention?: readonly string[]
   /** What the state says beyond the head, for people; names are those of `reprise show`. */
   summarize?(state: unknown, head: Head): Readonly<Record<string, unknown>>
+  /** Where it stands, as one line for people. */
+  stands?(state: unknown, head: Head): StatusLine
+  /** How an entry reads as part of a journal; null: by its type alone. */
+  tells?(entry: Entry): Told | null
   /** The timelines that only make sense together with this one: shards, partitions. They are moved together. */
   family?(engine: Engine, head: Head): Promise<readonly string[]>
   /** What an entry tells of that was done outside, for people who think of going back; null: nothing. */

@@ -2,9 +2,11 @@
 
 import type { Head, ManifestRecord } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
+import { verbsOf } from '../engine/model.ts'
 import { lineageOf } from '../engine/recovery/history.ts'
 import { recover } from '../engine/recovery/recover.ts'
 import type { Reprise } from '../engine/reprise.ts'
+import type { StatusLine } from '../engine/told.ts'
 import { shownHead } from './heads.ts'
 
 const forksShown = 100
@@ -25,16 +27,34 @@ export async function describeTimeline(engine: Reprise, head: Head) {
       checkpoints: catalog.length,
       lineage: lineage.slice(1).map((each) => each.timeline),
       forks: forks.map((each) => each.timeline),
-      summary: await summarize(),
+      isRun: model?.unfinished !== undefined,
+      isUnfinished: model?.unfinished?.includes(head.status) ?? false,
+      needsPerson: model?.attention?.includes(head.status) ?? false,
+      verbs: verbsOf(model),
+      ...(await summarize()),
     },
   }
 
   /** What the state says beyond the head, as its model reads it. */
-  async function summarize(): Promise<Readonly<Record<string, unknown>> | null> {
-    if (!model?.summarize || !model.fold) return null
+  async function summarize(): Promise<{
+    readonly summary: Readonly<Record<string, unknown>> | null
+    readonly stands: StatusLine | null
+  }> {
+    if (!model?.fold || (!model.summarize && !model.stands)) return { summary: null, stands: null }
     const { state } = await recover(kernel, head, model.fold)
-    return model.summarize(state.value, head)
+    return {
+      summary: model.summarize?.(state.value, head) ?? null,
+      stands: model.stands?.(state.value, head) ?? null,
+    }
   }
+}
+
+/** Where it stands as one line; null: its model does not say, or not without the user's code. */
+export async function standsAt(engine: Reprise, head: Head): Promise<StatusLine | null> {
+  const { kernel, models } = hostOf(engine)
+  const model = models.find(head.timeline)
+  if (!model?.fold || !model.stands) return null
+  return model.stands((await recover(kernel, head, model.fold)).state.value, head)
 }
 
 /** A line of the catalog for people and programs, without the encoded manifest. */

@@ -6,8 +6,9 @@ import type { Reprise } from '../engine/reprise.ts'
 /** No id has a control character: nothing is in this scope, so that only positions are read. */
 const nobody = '\u0001'
 
-export async function feedEnd(engine: Reprise): Promise<FeedPosition> {
-  for (let at = feedStart; ; ) {
+/** `from`: a position that is known already, to read less. */
+export async function feedEnd(engine: Reprise, from: FeedPosition = feedStart): Promise<FeedPosition> {
+  for (let at = from; ; ) {
     const page = await engine.feed(at, { prefixes: [nobody], limit: 1000 })
     // Not the end, and no further: somebody is about to commit, and that is what comes.
     if (page.isEnd || page.next === at) return page.next

@@ -2,7 +2,7 @@
 // looks; whoever takes the work over declares it dead.
 
 import { formatMs } from '../core/duration.ts'
-import type { WorkerRow } from '../core/ports.ts'
+import type { Head, WorkerRow } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
 import { identifyProcess, isProcessGone } from '../engine/platform.ts'
 import type { Reprise } from '../engine/reprise.ts'
@@ -15,6 +15,13 @@ const ownedMax = 1000
 export async function workersNow(engine: Reprise): Promise<WorkerRow[]> {
   const own = identifyProcess()
   return (await engine.workers()).map((row) => ({ ...row, isAlive: row.isAlive && !isProcessGone(row, own) }))
+}
+
+/** Whether somebody is at work on it: of a process that died on this machine that is known before its lease runs out. */
+export async function ownersAlive(engine: Reprise, heads: readonly Head[]): Promise<(head: Head) => boolean> {
+  if (!heads.some(({ owner, isOwnerAlive }) => owner !== null && isOwnerAlive)) return () => false
+  const alive = new Set((await workersNow(engine)).flatMap(({ id, isAlive }) => (isAlive ? [id] : [])))
+  return ({ owner, isOwnerAlive }) => isOwnerAlive && owner !== null && alive.has(owner)
 }
 
 export interface ShownWorker extends WorkerRow, WorkerReport {

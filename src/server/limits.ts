@@ -25,6 +25,8 @@ export interface ServerLimits {
   readonly leaseMs: number
   /** Leases and open timelines of sidecars in the same moment. */
   readonly openTimelines: number
+  /** Timelines that can be searched; of a store that has more, the first ones by id. */
+  readonly indexedTimelines: number
   /** How long the answer to a request with an Idempotency-Key is kept, in milliseconds. */
   readonly answersMs: number
 }
@@ -42,5 +44,6 @@ export const defaultServerLimits: ServerLimits = {
   pageItems: 1000,
   leaseMs: 10 * 60_000,
   openTimelines: 1000,
+  indexedTimelines: 250_000,
   answersMs: 24 * 3_600_000,
 }

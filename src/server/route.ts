@@ -8,6 +8,7 @@ import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
 import type { Schema } from './schema.ts'
 import type { Sidecars } from './sidecar/sidecars.ts'
+import type { TimelineIndex } from './timeline-index.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
@@ -82,6 +83,7 @@ export interface ServerParts {
   readonly access: Access | null
   readonly metrics: Metrics
   readonly sidecars: Sidecars
+  readonly index: TimelineIndex
   /** The user's definitions: for queries, which replay code. */
   readonly definitions: readonly unknown[]
   readonly basePath: string

@@ -15,6 +15,7 @@ import { checkSize, Doors, secured } from './guard.ts'
 import { defaultServerLimits, type ServerLimits } from './limits.ts'
 import { Metrics } from './metrics.ts'
 import { documentOf } from './openapi.ts'
+import { Page } from './page.ts'
 import { Places } from './places.ts'
 import { problemOf, problemResponse } from './problem.ts'
 import { reached } from './reach.ts'
@@ -22,6 +23,7 @@ import { bodyOf, keyOf, matchPath, queryOf } from './request.ts'
 import type { Call, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
+import { TimelineIndex } from './timeline-index.ts'
 
 export interface ServeOptions {
   /** Who may do what. Left out only with `authorize`. */
@@ -73,6 +75,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     access: tokens ? new Access(tokens, readOnly, now) : null,
     metrics: new Metrics(engine.events, now),
     sidecars: new Sidecars(engine, limits.openTimelines),
+    index: new TimelineIndex(engine, limits.indexedTimelines),
     definitions: options.definitions ?? [],
     basePath,
     readOnly,
@@ -94,6 +97,11 @@ interface Caller {
   readonly isBrowser: boolean
 }
 
+interface Asked {
+  readonly caller: Caller | null
+  readonly isScoped: boolean
+}
+
 /** Before anybody is known: for routes that anybody may ask. */
 const nobody: Principal = { name: 'nobody', role: 'read', scopes: [] }
 
@@ -108,6 +116,7 @@ class RunningServer {
   readonly #answers: Answers
   readonly #app: Hono
   readonly #places: Places
+  readonly #page: Page
   #known: Promise<void> | null = null
 
   constructor(engine: Reprise, parts: ServerParts, doors: Doors, authorize: ServeOptions['authorize'] | null) {
@@ -117,6 +126,7 @@ class RunningServer {
     this.#authorize = authorize
     this.#answers = new Answers(engine, parts.limits.answersMs)
     this.#places = new Places(parts.limits, hostOf(engine).kernel.clock, engine.events)
+    this.#page = new Page(parts.basePath)
     this.#app = this.#router()
   }
 
@@ -165,19 +175,23 @@ class RunningServer {
     for (const route of routes) {
       const path = basePath + route.path.replaceAll(/\{(\w+)\}/g, ':$1')
       app.on(route.method, path, async (c) => {
-        const { caller, isScoped } = c.env as { readonly caller: Caller | null; readonly isScoped: boolean }
+        const { caller, isScoped } = c.env as Asked
         return await this.#measured(route, () => this.#call(route, c.req.raw, caller), isScoped)
       })
     }
+    for (const path of ['', '/', '/assets/:file']) {
+      app.get(basePath + path || '/', (c) => this.#page.answer(c.req.raw) ?? this.#nowhere(c.env as Asked))
+    }
     app.get(`${basePath}/login/:code`, (c) => this.#login(c.req.param('code'), c.req.raw))
-    app.notFound((c) => {
-      const { caller, isScoped } = c.env as { readonly caller: Caller | null; readonly isScoped: boolean }
-      const error = caller
-        ? new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
-        : unauthenticated()
-      return problemResponse(problemOf(error, basePath, isScoped))
-    })
+    app.notFound((c) => this.#nowhere(c.env as Asked))
     return app
+  }
+
+  #nowhere({ caller, isScoped }: Asked): Response {
+    const error = caller
+      ? new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
+      : unauthenticated()
+    return problemResponse(problemOf(error, this.#parts.basePath, isScoped))
   }
 
   async #measured(route: Route, work: () => Promise<Response>, isScoped: boolean): Promise<Response> {
@@ -277,7 +291,7 @@ class RunningServer {
     }
     const secure = this.#doors.isHttps(request) ? '; Secure' : ''
     const cookie = `${cookieName}=${session.cookie}; Path=${basePath || '/'}; Max-Age=${session.maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`
-    return new Response(null, { status: 303, headers: { location: `${basePath}/v1`, 'set-cookie': cookie } })
+    return new Response(null, { status: 303, headers: { location: `${basePath}/`, 'set-cookie': cookie } })
   }
 }
 

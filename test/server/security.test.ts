@@ -90,7 +90,7 @@ describe('a one-time link', () => {
   it('sets a cookie that scripts and other sites do not have, once', async () => {
     const link = here.server.link('operator')
     const first = await here.ask(link, { as: null })
-    expect([first.status, first.headers.get('location')]).toEqual([303, '/v1'])
+    expect([first.status, first.headers.get('location')]).toEqual([303, '/'])
     const set = first.headers.get('set-cookie')!
     expect(set).toMatch(/HttpOnly; SameSite=Strict$/)
     expect(set).not.toContain(secret('operator'))

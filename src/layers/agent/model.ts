@@ -15,6 +15,7 @@ import type { SessionRollback } from './options.ts'
 import { SessionMail } from './session-mail.ts'
 import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
+import { stands, tells } from './tells.ts'
 
 const needsCode: Instead = { instead: "it takes the agent's own tools: name the module that exports the agent" }
 const verdicts: readonly Verdict[] = ['approve', 'refuse', 'replay', 'done', 'retry']
@@ -43,6 +44,8 @@ export const agentKind: Model = {
   scope: 'agent/',
   fold: null,
   policy: 'declared',
+  stands,
+  tells,
   actions,
 }
 

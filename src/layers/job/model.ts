@@ -8,6 +8,7 @@ import { hostOf } from '../../engine/host.ts'
 import type { Actions, Model } from '../../engine/model.ts'
 import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 import { type JobState, jobFold } from './state.ts'
+import { stands, tells } from './tells.ts'
 
 export const jobPrefix = 'job/'
 
@@ -55,6 +56,8 @@ export const jobKind: Model = {
   policy: 'declared',
   unfinished: ['running', 'stopped'],
   summarize,
+  stands,
+  tells,
   family: familyOf,
   actions,
   letters: {

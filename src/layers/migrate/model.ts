@@ -2,7 +2,8 @@
 
 import type { Fold } from '../../engine/definition.ts'
 import type { Model } from '../../engine/model.ts'
-import { type MigrateState, migrateFold } from './state.ts'
+import { type Told, told } from '../../engine/told.ts'
+import { type MigrateEntries, type MigrateState, migrateFold } from './state.ts'
 
 const instead = 'what a step did outside is not undone by forgetting it; add a step that undoes it'
 
@@ -13,9 +14,26 @@ export const migrateKind: Model = {
   fold: migrateFold as Fold<unknown>,
   policy: 'fixed',
   unfinished: ['running', 'stopped', 'failed'],
+  attention: ['failed'],
   summarize(state) {
     const { applied, current } = state as MigrateState
     return { applied: applied.length, ...(current && { underWay: current.id, error: current.error }) }
+  },
+  stands(state) {
+    const { applied, current } = state as MigrateState
+    const steps = `${applied.length} ${applied.length === 1 ? 'step' : 'steps'} applied`
+    if (!current) return { text: steps }
+    const { id, error, retryAt } = current
+    const text = `${steps}, ${error === null ? `${id} is under way` : `${id} failed: ${error}`}`
+    return { text, ...(retryAt !== undefined && { at: retryAt }) }
+  },
+  tells({ type, data }): Told | null {
+    const { id, error, n, at } = data as MigrateEntries['retry']
+    if (type === 'began') return told(id, 'step', 'begins')
+    if (type === 'saved') return told(id, 'step', 'beats')
+    if (type === 'applied') return told(id, 'step', 'ends')
+    if (type === 'failed') return told(id, 'step', 'fails', { error })
+    return type === 'retry' ? told(id, 'step', 'retries', { error, attempt: n, at }) : null
   },
   actions: {
     resume: { instead: 'run them again: they go on at the step that failed' },

@@ -70,6 +70,7 @@ export const pipelineKind: Model = {
   usual: { retain: pipelineFold.retain!, checkpoint: usualCheckpoint },
   unfinished: ['running', 'suspended'],
   summarize,
+  stands,
   actions,
   letters: {
     async read({ engine, head }) {
@@ -112,4 +113,14 @@ function summarize(state: unknown) {
       longestStallMs: last.longestStallMs,
     }),
   }
+}
+
+function stands(state: unknown) {
+  const { checkpoint, records, recent, letters } = state as PipelineState
+  const last = recent.at(-1)
+  const parts = [`checkpoint ${checkpoint}`]
+  if (last) parts.push(`took ${Math.round(last.ms)} ms`)
+  parts.push(`${records.toLocaleString('en')} records`)
+  if (letters > 0) parts.push(`${letters.toLocaleString('en')} ${letters === 1 ? 'dead letter' : 'dead letters'}`)
+  return { text: parts.join(', ') }
 }

@@ -25,6 +25,7 @@ import type { WorkflowRun } from './run.ts'
 import { readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { inWords, summarizeWorkflow } from './summary.ts'
+import { attention, stands, tells } from './tells.ts'
 import { sealResults } from './transaction.ts'
 
 const outcomes = ['done', 'failed', 'retry', 'compensated'] as const
@@ -77,7 +78,10 @@ export const workflowKind: Model = {
     ...['queued', 'waiting', 'running', 'held', 'compensating', 'compensation-stuck'],
     ...['diverged', 'quarantined'],
   ],
+  attention,
   summarize,
+  stands,
+  tells,
   did,
   actions,
   seals: sealResults,

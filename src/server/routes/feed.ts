@@ -65,6 +65,10 @@ export const feedRoutes: readonly Route[] = [
         default: 'now',
         description: 'where to begin without a position',
       },
+      brief: {
+        type: 'boolean',
+        description: 'of each timeline only the last entry, without its data: enough to know what to read again',
+      },
     },
     answer: { type: 'string' },
     answerType: 'text/event-stream',
@@ -86,7 +90,8 @@ async function follow(call: Call): Promise<Response> {
     pageRuns: 500,
     pollMs: 250,
   })
-  return new Response(events(stream, start, isNobody ? ended(signal) : null), {
+  const instead = isNobody ? ended(signal) : null
+  return new Response(events(stream, start, { instead, isBrief: query.flag('brief') }), {
     headers: { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' },
   })
 }
@@ -100,7 +105,11 @@ function ended(signal: AbortSignal): Promise<null> {
 }
 
 /** Pulled: a client that reads slowly is given slowly, and nothing piles up. */
-function events(stream: FeedStream, start: string, instead: Promise<null> | null): ReadableStream<Uint8Array> {
+function events(
+  stream: FeedStream,
+  start: string,
+  { instead, isBrief }: { readonly instead: Promise<null> | null; readonly isBrief: boolean },
+): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder()
   let pending: Promise<FeedEntries | null> | null = null
   let isFirst = true
@@ -123,7 +132,7 @@ function events(stream: FeedStream, start: string, instead: Promise<null> | null
         if (page === 'silence') return controller.enqueue(encoder.encode(': still here\n\n'))
         pending = null
         if (page === null) return controller.close()
-        controller.enqueue(encoder.encode(textOf(page)))
+        controller.enqueue(encoder.encode(isBrief ? briefOf(page) : textOf(page)))
       } catch (error) {
         // Told in the stream: the answer has begun, and a client must not come back with a position that is gone.
         const code = error instanceof RepriseError ? error.code : 'BUG'
@@ -145,6 +154,14 @@ function textOf(page: FeedEntries): string {
   const told = runs.map(({ position, entries }) => event('entries', position, entries.map(shownEntry)))
   if (runs.at(-1)?.position !== page.next) told.push(event('position', page.next, {}))
   return told.join('')
+}
+
+/** One event for the whole page. */
+function briefOf(page: FeedEntries): string {
+  const last = new Map(page.runs.flatMap(({ entries }) => entries.map((entry) => [entry.timeline, entry])))
+  if (last.size === 0) return event('position', page.next, {})
+  const told = [...last.values()].map(({ timeline, seq, type, time }) => ({ timeline, seq, type, time }))
+  return event('entries', page.next, told)
 }
 
 /** Runs of one commit may share a position: they are one event, or a client that stops between them would miss the second. */

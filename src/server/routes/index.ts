@@ -3,6 +3,7 @@
 import type { Route } from '../route.ts'
 import { actionRoutes } from './actions.ts'
 import { feedRoutes } from './feed.ts'
+import { searchRoutes } from './search.ts'
 import { sidecarRoutes } from './sidecar.ts'
 import { systemRoutes } from './system.ts'
 import { timelineRoutes } from './timelines.ts'
@@ -10,6 +11,7 @@ import { timelineRoutes } from './timelines.ts'
 export const routes: readonly Route[] = [
   ...systemRoutes,
   ...timelineRoutes,
+  ...searchRoutes,
   ...actionRoutes,
   ...feedRoutes,
   ...sidecarRoutes,

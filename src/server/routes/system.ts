@@ -5,6 +5,7 @@ import { type ErrorCode, errorCodes, explain, RepriseError } from '../../core/er
 import { hostOf } from '../../engine/host.ts'
 import { consumersOf } from '../../operations/consumers.ts'
 import { lettersOf, withLetters } from '../../operations/letters.ts'
+import { packageVersion } from '../../operations/package.ts'
 import { queuesOf } from '../../operations/queues.ts'
 import { schedulesOf } from '../../operations/schedules.ts'
 import { describeWorkers } from '../../operations/workers.ts'
@@ -68,16 +69,18 @@ export const systemRoutes: readonly Route[] = [
     tag: 'system',
     summary: 'What the caller may do here, and which kinds of timelines this server knows',
     role: 'read',
-    answer: shapes.answer({ name: shapes.text, role: shapes.text, kinds: shapes.list(shapes.text) }),
+    answer: shapes.answer({
+      name: shapes.text,
+      role: shapes.text,
+      kinds: shapes.list(shapes.text),
+      runs: { ...shapes.list(shapes.text), description: 'those of the kinds that start and end' },
+      version: shapes.text,
+    }),
     call({ engine, principal, server }) {
-      const kinds = [
-        ...new Set(
-          hostOf(engine)
-            .models.all()
-            .map(({ kind }) => kind),
-        ),
-      ].sort()
-      return { ...principal, readOnly: server.readOnly, kinds }
+      const all = hostOf(engine).models.all()
+      const kinds = [...new Set(all.map(({ kind }) => kind))].sort()
+      const runs = [...new Set(all.flatMap(({ kind, unfinished }) => (unfinished ? [kind] : [])))].sort()
+      return { ...principal, readOnly: server.readOnly, kinds, runs, version: packageVersion() }
     },
   },
   {

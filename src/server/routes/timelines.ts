@@ -1,7 +1,7 @@
 // Looking at timelines: lists, one of them, its state, history, checkpoints, effects and recovery card.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Attribute, TimelineQuery } from '../../core/ports.ts'
+import type { TimelineQuery } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import { isOfStore } from '../../engine/kinds.ts'
 import type { Model } from '../../engine/model.ts'
@@ -11,10 +11,12 @@ import { shownHead } from '../../operations/heads.ts'
 import { entriesAfter, shownEntry } from '../../operations/history.ts'
 import { stateAt } from '../../operations/state-at.ts'
 import { differences } from '../../operations/values.ts'
+import { ownersAlive } from '../../operations/workers.ts'
 import { mayReach } from '../access.ts'
 import { hideRelatives, listPage, reached, scopesFor } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
 import * as shapes from '../shapes.ts'
+import { attributeOf } from './attribute.ts'
 
 const pageMax = 1000
 const summariesMax = 100
@@ -77,7 +79,8 @@ export const timelineRoutes: readonly Route[] = [
       const head = await call.head()
       const { shown } = await describeTimeline(call.engine, head)
       const isReached = (id: string) => mayReach(call.principal, id)
-      const relatives = { lineage: shown.lineage.filter(isReached), forks: shown.forks.filter(isReached) }
+      const isOwnerAlive = (await ownersAlive(call.engine, [head]))(head)
+      const relatives = { isOwnerAlive, lineage: shown.lineage.filter(isReached), forks: shown.forks.filter(isReached) }
       return hideRelatives(call.principal, { ...shown, ...relatives })
     },
   },
@@ -148,6 +151,10 @@ export const timelineRoutes: readonly Route[] = [
       after: { type: 'integer', minimum: 0, description: 'entries after this sequence, oldest first' },
       before: { type: 'integer', minimum: 1, description: 'entries before this sequence, newest first' },
       type: { ...shapes.text, description: 'only entries of this type' },
+      journal: {
+        type: 'boolean',
+        description: 'how each entry reads to people, as its model tells it (`told`), in place of its data',
+      },
       limit: shapes.limit(pageMax),
     },
     answer: shapes.answer({
@@ -252,14 +259,6 @@ function common(query: Call['query']): Pick<TimelineQuery, 'queue' | 'attributes
   }
 }
 
-function attributeOf(pair: string): [string, Attribute] {
-  const at = pair.indexOf('=')
-  if (at < 1) throw new RepriseError('INVALID_ARGUMENT', 'attribute must be KEY=VALUE', {})
-  const value = pair.slice(at + 1)
-  if (value === 'true' || value === 'false') return [pair.slice(0, at), value === 'true']
-  return [pair.slice(0, at), /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value]
-}
-
 async function readHistory(call: Call) {
   const { engine, query } = call
   const head = await call.head()
@@ -270,9 +269,15 @@ async function readHistory(call: Call) {
     throw new RepriseError('INVALID_ARGUMENT', 'after and before do not go together', {})
   }
   const coordinate = { timeline, seq, epoch, digest: Buffer.from(digest).toString('hex') }
-  const entries: ReturnType<typeof shownEntry>[] = []
   // Of a fork, also what it has from its parent is its own history.
-  const shown = (entry: Entry) => ({ ...shownEntry(entry), timeline })
+  const model = hostOf(engine).models.find(timeline)
+  const isJournal = query.flag('journal')
+  const shown = (entry: Entry) => {
+    if (!isJournal) return { ...shownEntry(entry), timeline }
+    const { data: _, ...row } = shownEntry(entry)
+    return { ...row, timeline, told: model?.tells?.(entry) ?? null }
+  }
+  const entries: ReturnType<typeof shown>[] = []
   if (before !== undefined) {
     const floor = floorOf(await lineageOf(hostOf(engine).kernel, head)).seq
     const top = Math.min(before, seq + 1)

@@ -1,0 +1,69 @@
+// The dashboard: one page, its script and its style, made by scripts/dashboard.mjs. They hold no data: what the page shows it asks
+// the API for, as the person whose cookie it has. So anybody who reaches the server may have the files.
+
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
+
+/** Beside the built server, or, when the sources themselves run, where the build puts it. */
+const folders = ['../dashboard/', '../../dist/dashboard/'].map((path) => fileURLToPath(new URL(path, import.meta.url)))
+
+const types: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+}
+
+interface PageFile {
+  readonly type: string
+  readonly bytes: Uint8Array<ArrayBuffer>
+  readonly packed: Uint8Array<ArrayBuffer>
+}
+
+export class Page {
+  readonly #basePath: string
+  #files: ReadonlyMap<string, PageFile> | null = null
+
+  constructor(basePath: string) {
+    this.#basePath = basePath
+  }
+
+  /** Null: there is no such file. */
+  answer(request: Request): Response | null {
+    const { pathname } = new URL(request.url)
+    const path = pathname.slice(this.#basePath.length)
+    this.#files ??= readAll()
+    // The page names its files relative to itself.
+    if (path === '' && this.#files.has('index.html')) {
+      return new Response(null, { status: 308, headers: { location: `${this.#basePath}/` } })
+    }
+    const name = path === '/' ? 'index.html' : path.slice(1)
+    const file = this.#files.get(name)
+    if (!file) return null
+    const isPacked = /\bgzip\b/.test(request.headers.get('accept-encoding') ?? '')
+    return new Response(isPacked ? file.packed : file.bytes, {
+      headers: {
+        'content-type': file.type,
+        vary: 'accept-encoding',
+        // The name of an asset is its content.
+        'cache-control': name === 'index.html' ? 'no-cache' : 'public, max-age=31536000, immutable',
+        ...(isPacked && { 'content-encoding': 'gzip' }),
+      },
+    })
+  }
+}
+
+function readAll(): Map<string, PageFile> {
+  const folder = folders.find((each) => existsSync(join(each, 'index.html')))
+  const files = new Map<string, PageFile>()
+  if (folder === undefined) return files
+  for (const name of ['index.html', ...readdirSync(join(folder, 'assets')).map((file) => `assets/${file}`)]) {
+    const type = types[name.slice(name.lastIndexOf('.') + 1)]
+    if (type === undefined) continue
+    const bytes = new Uint8Array(readFileSync(join(folder, name)))
+    files.set(name, { type, bytes, packed: new Uint8Array(gzipSync(bytes)) })
+  }
+  return files
+}

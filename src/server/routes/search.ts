@@ -1,0 +1,120 @@
+// Finding timelines by what people know of them, the most recently changed first, each with where it stands.
+
+import type { Head } from '../../core/ports.ts'
+import { hostOf } from '../../engine/host.ts'
+import type { StatusLine } from '../../engine/told.ts'
+import { standsAt } from '../../operations/describe.ts'
+import { shownHead } from '../../operations/heads.ts'
+import { ownersAlive } from '../../operations/workers.ts'
+import { hideRelatives } from '../reach.ts'
+import type { Call, Route } from '../route.ts'
+import type { Schema } from '../schema.ts'
+import * as shapes from '../shapes.ts'
+import { indexed, type Wanted } from '../timeline-index.ts'
+import { attributeOf } from './attribute.ts'
+
+const rowsMax = 200
+const standsKept = 2000
+const flag: Schema = { type: 'boolean' }
+const counts: Schema = { type: 'object', description: 'how many, by name' }
+
+const found: Schema = {
+  ...shapes.head,
+  properties: {
+    ...shapes.head.properties,
+    kind: { type: 'string', nullable: true },
+    isRun: flag,
+    isUnfinished: flag,
+    needsPerson: flag,
+    stands: { type: 'object', nullable: true, description: 'where it stands: text, at, needsPerson' },
+  },
+}
+
+export const searchRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/v1/search',
+    id: 'search',
+    tag: 'timelines',
+    summary: 'Timelines found by text, kind, status, attributes and time, the most recently changed first, with counts',
+    role: 'read',
+    query: {
+      text: { ...shapes.text, description: 'every word is part of the id, the status or an attribute' },
+      kind: { ...shapes.text, isList: true, description: 'only of these kinds' },
+      status: { ...shapes.text, isList: true, description: 'only with one of these statuses' },
+      attribute: { ...shapes.text, isList: true, description: 'only with this attribute: KEY=VALUE' },
+      runs: { ...flag, description: 'only of kinds that start and end' },
+      attention: { ...flag, description: 'only those that wait for a person' },
+      since: { type: 'integer', minimum: 0, description: 'changed at this time or later' },
+      until: { type: 'integer', minimum: 0, description: 'changed before this time' },
+      after: { ...shapes.text, description: 'what `next` was' },
+      limit: { ...shapes.limit(rowsMax), default: 50 },
+    },
+    answer: shapes.answer({
+      timelines: shapes.list(found),
+      total: { ...shapes.count, description: 'how many match' },
+      statuses: { ...counts, description: 'of those that match all but the status, how many have which' },
+      kinds: { ...counts, description: 'of all timelines, how many are of which kind' },
+      attention: { ...shapes.count, description: 'of all timelines, how many wait for a person' },
+      isPartial: { ...flag, description: 'the store has more timelines than can be searched' },
+      now: shapes.millis,
+      next: shapes.nextId,
+    }),
+    call: search,
+  },
+]
+
+async function search({ engine, server, principal, query }: Call) {
+  const { kernel, models } = hostOf(engine)
+  const { rows, ...counted } = await server.index.find(
+    principal,
+    wantedOf(query),
+    query.number('limit') ?? 50,
+    query.text('after'),
+  )
+  const ids = rows.map(({ timeline }) => timeline)
+  const heads = await kernel.store.head(ids)
+  server.index.note(heads, ids)
+  const shown = heads.filter((head): head is Head => head !== null)
+  const isAlive = await ownersAlive(engine, shown)
+  const timelines = await Promise.all(
+    shown.map(async (head) => {
+      const { kind, isRun, isUnfinished, needsPerson } = indexed(head, models.find(head.timeline))
+      const row = { ...shownHead(head), isOwnerAlive: isAlive(head) }
+      const stands = await standing(server, engine, head)
+      return hideRelatives(principal, { kind, isRun, isUnfinished, needsPerson, ...row, stands })
+    }),
+  )
+  return { timelines, ...counted, now: kernel.worker.now() }
+}
+
+const known = new WeakMap<Call['server'], Map<string, { readonly key: string; readonly stands: StatusLine | null }>>()
+
+/** Kept while its history and its owner stay as they are: a page is asked for every second. */
+async function standing(server: Call['server'], engine: Call['engine'], head: Head): Promise<StatusLine | null> {
+  const kept = known.get(server) ?? new Map()
+  known.set(server, kept)
+  const key = `${Buffer.from(head.digest).toString('hex')}:${head.isOwnerAlive}:${head.status}`
+  const before = kept.get(head.timeline)
+  if (before?.key === key) return before.stands
+  // A state that cannot be read is told where the timeline is looked at, not by an empty list.
+  const stands = await standsAt(engine, head).catch(() => null)
+  if (kept.size >= standsKept) kept.delete(kept.keys().next().value!)
+  kept.set(head.timeline, { key, stands })
+  return stands
+}
+
+function wantedOf(query: Call['query']): Wanted {
+  const [text, since, until] = [query.text('text'), query.number('since'), query.number('until')]
+  const [kinds, statuses, attributes] = [query.list('kind'), query.list('status'), query.list('attribute')]
+  return {
+    ...(text !== undefined && { text }),
+    ...(kinds.length > 0 && { kinds }),
+    ...(statuses.length > 0 && { statuses }),
+    ...(attributes.length > 0 && { attributes: Object.fromEntries(attributes.map(attributeOf)) }),
+    ...(since !== undefined && { since }),
+    ...(until !== undefined && { until }),
+    runs: query.flag('runs'),
+    attention: query.flag('attention'),
+  }
+}

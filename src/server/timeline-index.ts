@@ -1,0 +1,219 @@
+// Every timeline by what people look for: kind, status, attributes, text and time, the most recently changed first. A store
+// lists by id alone; this is a copy of its heads in memory, made when somebody first asks and brought up to date from the feed
+// at each question. A change without an entry (a lease, a wakeup) is seen when its row is shown, or at the next whole reading.
+
+import type { TimelineId } from '../core/coordinate.ts'
+import { RepriseError } from '../core/errors.ts'
+import { type Attribute, type FeedPosition, feedStart, type Head } from '../core/ports.ts'
+import { liveIdOf } from '../core/scope.ts'
+import { isOwnAttribute } from '../engine/declaration.ts'
+import { hostOf } from '../engine/host.ts'
+import { isOfStore } from '../engine/kinds.ts'
+import type { Model } from '../engine/model.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { feedEnd } from '../operations/feed-end.ts'
+import { mayReach, type Principal } from './access.ts'
+
+const pageHeads = 1000
+const pageRuns = 1000
+const wholeEveryMs = 5 * 60_000
+
+export interface Indexed {
+  readonly timeline: TimelineId
+  readonly kind: string | null
+  readonly status: string
+  readonly isRun: boolean
+  readonly isUnfinished: boolean
+  readonly needsPerson: boolean
+  readonly attributes: Readonly<Record<string, Attribute>>
+  readonly createdAt: number
+  readonly updatedAt: number
+}
+
+export interface Wanted {
+  readonly kinds?: readonly string[]
+  readonly statuses?: readonly string[]
+  readonly attributes?: Readonly<Record<string, Attribute>>
+  /** Every word must be part of the id, the status or an attribute. */
+  readonly text?: string
+  readonly since?: number
+  readonly until?: number
+  readonly runs?: boolean
+  readonly attention?: boolean
+}
+
+export interface Found {
+  readonly rows: readonly Indexed[]
+  /** How many match everything that was asked for. */
+  readonly total: number
+  /** Of those that match everything but the status: how many have which. */
+  readonly statuses: Readonly<Record<string, number>>
+  /** Of all that the caller reaches. */
+  readonly kinds: Readonly<Record<string, number>>
+  readonly attention: number
+  readonly next: string | null
+  /** There are more timelines than the index holds. */
+  readonly isPartial: boolean
+}
+
+export class TimelineIndex {
+  readonly #engine: Reprise
+  readonly #rowsMax: number
+  #rows = new Map<TimelineId, Indexed>()
+  #sorted: readonly Indexed[] | null = null
+  #position: FeedPosition = feedStart
+  #wholeAt: number | null = null
+  #isPartial = false
+  #refreshing: Promise<void> | null = null
+
+  constructor(engine: Reprise, rowsMax: number) {
+    this.#engine = engine
+    this.#rowsMax = rowsMax
+  }
+
+  /** `after`: what `next` was. */
+  async find(principal: Principal, wanted: Wanted, limit: number, after?: string): Promise<Found> {
+    await this.#refresh()
+    const matches = matcherOf(wanted)
+    const statuses: Record<string, number> = {}
+    const kinds: Record<string, number> = {}
+    const rows: Indexed[] = []
+    let [total, attention, next] = [0, 0, null as string | null]
+    const from = after === undefined ? null : placeOf(after)
+    for (const row of this.#inOrder()) {
+      if (!mayReach(principal, row.timeline)) continue
+      const kind = row.kind ?? ''
+      kinds[kind] = (kinds[kind] ?? 0) + 1
+      if (row.needsPerson) attention += 1
+      if (!matches(row)) continue
+      statuses[row.status] = (statuses[row.status] ?? 0) + 1
+      if (wanted.statuses && !wanted.statuses.includes(row.status)) continue
+      total += 1
+      if (from && !isAfter(row, from)) continue
+      if (rows.length < limit) rows.push(row)
+      else next ??= `${rows[limit - 1]!.updatedAt}:${rows[limit - 1]!.timeline}`
+    }
+    return { rows, total, statuses, kinds, attention, next, isPartial: this.#isPartial }
+  }
+
+  /** What was read of these anew counts from now on. */
+  note(heads: readonly (Head | null)[], asked: readonly TimelineId[]): void {
+    for (const [i, head] of heads.entries()) this.#put(asked[i]!, head)
+  }
+
+  #inOrder(): readonly Indexed[] {
+    this.#sorted ??= [...this.#rows.values()].sort((a, b) => b.updatedAt - a.updatedAt || compare(a, b))
+    return this.#sorted
+  }
+
+  async #refresh(): Promise<void> {
+    this.#refreshing ??= this.#catchUp().finally(() => {
+      this.#refreshing = null
+    })
+    await this.#refreshing
+  }
+
+  async #catchUp(): Promise<void> {
+    const { kernel } = hostOf(this.#engine)
+    const elapsed = kernel.clock.elapsed()
+    if (this.#wholeAt === null || elapsed - this.#wholeAt > wholeEveryMs) {
+      await this.#readAll()
+      this.#wholeAt = elapsed
+      return
+    }
+    for (;;) {
+      const page = await this.#engine.feed(this.#position, { limit: pageRuns })
+      const changed = [...new Set(page.items.map(({ timeline }) => timeline))]
+      if (changed.length > 0) this.note(await kernel.store.head(changed), changed)
+      const isStill = page.next === this.#position
+      this.#position = page.next
+      if (page.isEnd || isStill) return
+    }
+  }
+
+  async #readAll(): Promise<void> {
+    // The end first: what happens meanwhile is read again, not missed.
+    const position = await feedEnd(this.#engine, this.#position)
+    const before = this.#rows
+    this.#rows = new Map()
+    this.#sorted = null
+    this.#isPartial = false
+    try {
+      for (let after: TimelineId | undefined; ; ) {
+        const heads = await this.#engine.list({ limit: pageHeads, ...(after !== undefined && { after }) })
+        for (const head of heads) this.#put(head.timeline, head)
+        if (heads.length < pageHeads || this.#isPartial) break
+        after = heads.at(-1)!.timeline
+      }
+      this.#position = position
+    } catch (error) {
+      this.#rows = before
+      throw error
+    }
+  }
+
+  #put(timeline: TimelineId, head: Head | null): void {
+    if (isOfStore(timeline) || liveIdOf(timeline) !== timeline) return
+    this.#sorted = null
+    if (!head) {
+      this.#rows.delete(timeline)
+      return
+    }
+    if (this.#rows.size >= this.#rowsMax && !this.#rows.has(timeline)) this.#isPartial = true
+    else this.#rows.set(timeline, indexed(head, hostOf(this.#engine).models.find(timeline)))
+  }
+}
+
+export function indexed(head: Head, model: Model | null): Indexed {
+  const { timeline, status, attributes, createdAt, updatedAt } = head
+  return {
+    timeline,
+    kind: model?.kind ?? null,
+    status,
+    isRun: model?.unfinished !== undefined,
+    isUnfinished: model?.unfinished?.includes(status) ?? false,
+    needsPerson: model?.attention?.includes(status) ?? false,
+    attributes,
+    createdAt,
+    updatedAt,
+  }
+}
+
+/** All but the status: of that, each one is counted. */
+function matcherOf({ kinds, attributes, text = '', since, until, runs, attention }: Wanted): (row: Indexed) => boolean {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean)
+  const pairs = Object.entries(attributes ?? {})
+  return (row) => {
+    if (runs && !row.isRun) return false
+    if (attention && !row.needsPerson) return false
+    if (kinds && !kinds.includes(row.kind ?? '')) return false
+    if (since !== undefined && row.updatedAt < since) return false
+    if (until !== undefined && row.updatedAt >= until) return false
+    if (pairs.some(([key, value]) => row.attributes[key] !== value)) return false
+    return words.every((word) => textOf(row).includes(word))
+  }
+}
+
+function textOf({ timeline, status, attributes }: Indexed): string {
+  const shown = Object.entries(attributes).flatMap(([key, value]) => (isOwnAttribute(key) ? [] : [`${key}=${value}`]))
+  return `${timeline} ${status} ${shown.join(' ')}`.toLowerCase()
+}
+
+interface Place {
+  readonly updatedAt: number
+  readonly timeline: string
+}
+
+function placeOf(after: string): Place {
+  const [, updatedAt, timeline] = /^(\d{1,16}):(.+)$/s.exec(after) ?? []
+  if (timeline === undefined) throw new RepriseError('INVALID_ARGUMENT', 'after must be what `next` was', {})
+  return { updatedAt: Number(updatedAt), timeline }
+}
+
+function isAfter(row: Indexed, from: Place): boolean {
+  return row.updatedAt < from.updatedAt || (row.updatedAt === from.updatedAt && compare(row, from) > 0)
+}
+
+function compare(a: Place, b: Place): number {
+  return a.timeline < b.timeline ? -1 : a.timeline > b.timeline ? 1 : 0
+}

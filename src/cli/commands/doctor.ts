@@ -2,32 +2,15 @@
 
 import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { keptInterval } from '../../engine/checkpoint/timing.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { Reprise } from '../../engine/reprise.ts'
-import { housekeepingState } from '../../engine/tools/housekeeping.ts'
-import { headsOf } from '../../engine/tools/verify.ts'
-import { reportOf } from '../../engine/worker.ts'
-import { workersNow } from '../../operations/workers.ts'
+import { checkStore } from '../../operations/doctor.ts'
+import type { Check } from '../../operations/health.ts'
 import { type Command, text } from '../command.ts'
 import { exit, exitCodeOf } from '../exit.ts'
 import { bytes } from '../format.ts'
-import {
-  type Check,
-  checkpointsHealth,
-  failingHealth,
-  housekeepingHealth,
-  pagesHealth,
-  type TimelineFacts,
-  type WorkerFacts,
-  workersHealth,
-} from '../health.ts'
 import { registerKnown } from '../models.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
 
 const diskLeastBytes = 500 * 1024 * 1024
-const clockOffMs = 5000
-const timelinesLookedAt = 2000
 
 const doctor: Command = async ({ options, output }) => {
   const checks: Check[] = [checkNode(), await checkDriver()]
@@ -146,67 +129,4 @@ const sharedKinds: Readonly<Record<number, string>> = {
 
 function nearestFolder(folder: string): string {
   return existsSync(folder) || folder === dirname(folder) ? folder : nearestFolder(dirname(folder))
-}
-
-async function checkStore(engine: Reprise): Promise<Check[]> {
-  const facts = await engine.facts()
-  const settings = Object.entries(facts.durability)
-    .map(([name, value]) => `${name} ${value}`)
-    .join(', ')
-  const checks: Check[] = [
-    {
-      name: 'store',
-      state: 'ok',
-      what: `${facts.kind} at ${facts.location}${facts.sizeBytes === null ? '' : `, ${bytes(facts.sizeBytes)}`}`,
-    },
-    { name: 'schema', state: 'ok', what: `version ${facts.schemaVersion}` },
-    { name: 'durability', state: 'ok', what: settings || 'none: everything is gone with the process' },
-  ]
-  checks.push(...pagesHealth(facts.durability))
-  checks.push(facts.isReadOnly ? ownClock : await checkClock(engine))
-  checks.push(...(await checkWorkers(engine)), ...(await checkCheckpoints(engine)))
-  checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))
-  return checks
-}
-
-const ownClock: Check = { name: 'clock', state: 'ok', what: "this machine's is the store's" }
-
-/** Only a heartbeat tells the time of the store. */
-async function checkClock(engine: Reprise): Promise<Check> {
-  const before = Date.now()
-  await hostOf(engine).kernel.worker.register()
-  const off = Math.abs(hostOf(engine).kernel.worker.now() - (before + Date.now()) / 2)
-  if (off <= clockOffMs) return { name: 'clock', state: 'ok', what: 'agrees with the store' }
-  return {
-    name: 'clock',
-    state: 'warning',
-    what: `${Math.round(off / 1000)} s apart from the store's`,
-    cure: 'set the clock; ownership does not depend on it, records do',
-  }
-}
-
-async function checkWorkers(engine: Reprise): Promise<Check[]> {
-  const rows = (await workersNow(engine)).filter((row) => row.id !== hostOf(engine).kernel.worker.id && !row.isRetired)
-  const facts: WorkerFacts[] = []
-  for (const row of rows) {
-    const ownsSomething = (await engine.list({ owner: row.id, limit: 1 })).length > 0
-    facts.push({ ...row, ...reportOf(row), ownsSomething })
-  }
-  const now = hostOf(engine).kernel.worker.now()
-  return [...workersHealth(facts, now), ...failingHealth(facts, now)]
-}
-
-async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
-  const facts: TimelineFacts[] = []
-  for await (const head of headsOf(hostOf(engine).kernel)) {
-    if (facts.length === timelinesLookedAt) break
-    const { timeline, seq, createdAt, updatedAt } = head
-    const policy = hostOf(engine).checkpointPolicyOf(head)
-    const start = head.base?.seq ?? head.floor
-    const checkpoints = await engine.checkpoints(timeline)
-    const at = { isFirst: checkpoints.length === 0, now: hostOf(engine).kernel.worker.now() }
-    const interval = policy && keptInterval(policy, head.attributes, at).interval
-    facts.push({ timeline, seq, start, createdAt, updatedAt, policy, interval, checkpoints })
-  }
-  return checkpointsHealth(facts, hostOf(engine).kernel.worker.now())
 }

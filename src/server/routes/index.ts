@@ -3,6 +3,7 @@
 import type { Route } from '../route.ts'
 import { actionRoutes } from './actions.ts'
 import { feedRoutes } from './feed.ts'
+import { lookRoutes } from './look.ts'
 import { searchRoutes } from './search.ts'
 import { sidecarRoutes } from './sidecar.ts'
 import { systemRoutes } from './system.ts'
@@ -12,6 +13,7 @@ export const routes: readonly Route[] = [
   ...systemRoutes,
   ...timelineRoutes,
   ...searchRoutes,
+  ...lookRoutes,
   ...actionRoutes,
   ...feedRoutes,
   ...sidecarRoutes,

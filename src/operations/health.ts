@@ -1,12 +1,12 @@
-// What doctor thinks of workers and checkpoints: facts in, verdicts out. Reads no clock and no store.
+// What the doctor thinks of workers and checkpoints: facts in, verdicts out. Reads no clock and no store.
 
 import type { CheckpointInterval, CheckpointPolicy } from '../core/checkpoint-policy.ts'
 import { formatMs, toMs } from '../core/duration.ts'
 import type { WorkerRow } from '../core/ports.ts'
 import type { HousekeepingState } from '../engine/tools/housekeeping.ts'
 import type { WorkerReport } from '../engine/worker.ts'
-import { stuckOn } from '../operations/workers.ts'
-import { count, relative } from './format.ts'
+import { count, relative } from './words.ts'
+import { stuckOn } from './workers.ts'
 
 export interface Check {
   readonly name: string

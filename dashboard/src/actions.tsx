@@ -1,0 +1,348 @@
+// Doing something to a timeline: each action says what it will do, which role it needs and which command does the same, and
+// only then acts. Going back is planned first: the plan is shown, and refused if history has moved since.
+
+import { useEffect, useState } from 'preact/hooks'
+import { at, type Problem, post, problemOf } from './api.ts'
+import { count, exact, quoted } from './format.ts'
+import { go, hrefOf } from './route.ts'
+import { whyNot } from './session.ts'
+import type { Role, Timeline } from './types.ts'
+import { Button, CommandLine, Dialog, Problems, toast } from './ui.tsx'
+
+export interface Asked {
+  readonly verb: string
+  readonly more: Readonly<Record<string, unknown>>
+}
+
+interface Spec {
+  readonly title: string
+  readonly role: Role
+  readonly words: string
+  readonly tone?: 'danger'
+  readonly fields: readonly Field[]
+  command(id: string, values: Values): string
+  body(values: Values): Record<string, unknown>
+}
+
+interface Field {
+  readonly name: string
+  readonly label: string
+  readonly hint?: string
+  readonly options?: readonly string[]
+  readonly isJson?: boolean
+  readonly isOptional?: boolean
+}
+
+type Values = Readonly<Record<string, string>>
+
+const reason: Field = { name: 'reason', label: 'Why, for the record', isOptional: true }
+
+const specs: Readonly<Record<string, Spec>> = {
+  cancel: {
+    title: 'Cancel',
+    role: 'operate',
+    words:
+      'It is asked to stop: what it did is undone by its own code, and it ends as cancelled. A job finishes what is in flight.',
+    tone: 'danger',
+    fields: [reason],
+    command: (id) => `reprise cancel ${quoted(id)}`,
+    body: (values) => ({ reason: values.reason || 'cancelled in the dashboard' }),
+  },
+  terminate: {
+    title: 'Terminate',
+    role: 'operate',
+    words: 'It ends at once. Nothing that it did is undone.',
+    tone: 'danger',
+    fields: [reason],
+    command: (id) => `reprise terminate ${quoted(id)}`,
+    body: (values) => ({ reason: values.reason || 'terminated in the dashboard' }),
+  },
+  retry: {
+    title: 'Retry',
+    role: 'operate',
+    words: 'Its last failure is taken back, and it goes on from there. Steps that are done are not done again.',
+    fields: [],
+    command: (id) => `reprise retry ${quoted(id)}`,
+    body: () => ({}),
+  },
+  signal: {
+    title: 'Send a signal',
+    role: 'operate',
+    words: 'It is durable when this is answered, and is read when the run comes to it.',
+    fields: [
+      { name: 'name', label: 'Name of the signal' },
+      { name: 'value', label: 'Value', hint: 'JSON, or left empty', isJson: true, isOptional: true },
+    ],
+    command: (id, { name = '', value = '' }) =>
+      `reprise signal ${quoted(id)} ${quoted(name || 'NAME')} ${value && quoted(value)}`.trim(),
+    body: ({ name, value }) => ({ name, ...(value && { value: JSON.parse(value) }) }),
+  },
+  settle: {
+    title: 'Settle a step',
+    role: 'operate',
+    words: 'You say what became of a step whose outcome nobody knows. The run believes you.',
+    fields: [
+      { name: 'step', label: 'Step' },
+      { name: 'outcome', label: 'It was', options: ['done', 'failed', 'retry', 'compensated'] },
+      { name: 'result', label: 'Its result', hint: 'JSON, for done', isJson: true, isOptional: true },
+    ],
+    command: (id, { step = '', outcome = '' }) => `reprise settle ${quoted(id)} ${quoted(step || 'STEP')} ${outcome}`,
+    body: ({ step, outcome, result }) => ({ step, outcome, ...(result && { result: JSON.parse(result) }) }),
+  },
+  decide: {
+    title: 'Decide',
+    role: 'operate',
+    words: 'The session waits for a person. Your word counts when it resumes.',
+    fields: [{ name: 'verdict', label: 'Verdict', options: ['approve', 'refuse', 'replay', 'done', 'retry'] }, reason],
+    command: (id, { verdict = '' }) => `reprise decide ${quoted(id)} ${verdict}`,
+    body: ({ verdict, reason: why }) => ({ verdict, ...(why && { reason: why }) }),
+  },
+  redrive: {
+    title: 'Send dead letters back',
+    role: 'operate',
+    words: 'What was given up is tried again: all of it, or only these keys.',
+    fields: [{ name: 'keys', label: 'Keys', hint: 'one per line; empty: all', isOptional: true }],
+    command: (id, { keys = '' }) =>
+      `reprise redrive ${quoted(id)} ${keys.split('\n').filter(Boolean).map(quoted).join(' ')}`.trim(),
+    body: ({ keys = '' }) => (keys.trim() === '' ? {} : { keys: keys.split('\n').filter(Boolean) }),
+  },
+  fork: {
+    title: 'Fork',
+    role: 'write',
+    words: 'A new timeline that shares history up to this entry and goes its own way. The old one does not notice.',
+    fields: [
+      { name: 'seq', label: 'After entry' },
+      { name: 'to', label: 'Name of the fork', hint: 'without a slash: beside this one' },
+    ],
+    command: (id, { seq, to }) => `reprise fork ${quoted(`${id}@${seq}`)} ${quoted(to || 'NEW')}`,
+    body: ({ seq, to }) => ({ seq: Number(seq), to }),
+  },
+  savepoints: {
+    title: 'Savepoint',
+    role: 'operate',
+    words: 'The state is captured and kept until somebody releases it.',
+    fields: [
+      { name: 'seq', label: 'After entry' },
+      { name: 'label', label: 'Label', isOptional: true },
+    ],
+    command: (id, { seq }) => `reprise savepoint ${quoted(`${id}@${seq}`)}`,
+    body: ({ seq, label }) => ({ seq: Number(seq), ...(label && { label }) }),
+  },
+}
+
+/** The verbs that have a button, where the model has them; forks, savepoints and going back every timeline has. */
+export const buttons: readonly (readonly [verb: string, label: string])[] = [
+  ['signal', 'Signal…'],
+  ['decide', 'Decide…'],
+  ['redrive', 'Redrive…'],
+  ['retry', 'Retry…'],
+  ['cancel', 'Cancel…'],
+  ['terminate', 'Terminate…'],
+]
+
+export function roleOf(verb: string): Role {
+  return verb === 'rollback' ? 'write' : (specs[verb]?.role ?? 'operate')
+}
+
+export function ActionDialog({ asked, timeline, onClose }: { asked: Asked; timeline: Timeline; onClose: () => void }) {
+  if (asked.verb === 'rollback')
+    return <RollbackDialog timeline={timeline} seq={Number(asked.more.seq)} onClose={onClose} />
+  const spec = specs[asked.verb]
+  return spec ? <PlainDialog spec={spec} asked={asked} timeline={timeline} onClose={onClose} /> : null
+}
+
+function PlainDialog({
+  spec,
+  asked,
+  timeline,
+  onClose,
+}: {
+  spec: Spec
+  asked: Asked
+  timeline: Timeline
+  onClose: () => void
+}) {
+  const given = { seq: timeline.seq, ...asked.more } as Record<string, unknown>
+  const [values, setValues] = useState<Values>(() =>
+    Object.fromEntries(spec.fields.map(({ name, options }) => [name, String(given[name] ?? options?.[0] ?? '')])),
+  )
+  const [problem, setProblem] = useState<Problem | null>(null)
+  const [isBusy, setBusy] = useState(false)
+  const no = whyNot(spec.role)
+  const wrong = spec.fields.find((field) => faultIn(field, values[field.name] ?? ''))
+  const act = async () => {
+    setBusy(true)
+    try {
+      const done = await post<{ said?: string; timeline?: string }>(
+        at(timeline.timeline, asked.verb),
+        spec.body(values),
+      )
+      toast(done.said ?? `${spec.title}: done`)
+      onClose()
+      if (asked.verb === 'fork' && done.timeline) go(hrefOf(['t', done.timeline]))
+    } catch (error) {
+      setProblem(problemOf(error))
+      setBusy(false)
+    }
+  }
+  return (
+    <Dialog title={spec.title} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault()
+          if (!no && !wrong && !isBusy) void act()
+        }}
+      >
+        <p>{spec.words}</p>
+        {spec.fields.map((field) => (
+          <Input
+            key={field.name}
+            field={field}
+            value={values[field.name] ?? ''}
+            onChange={(value) => setValues({ ...values, [field.name]: value })}
+          />
+        ))}
+        <Problems problem={problem} />
+        {no && <p class="why-not">{no}</p>}
+        <CommandLine command={spec.command(timeline.timeline, values)} />
+        <footer>
+          <Button onClick={onClose}>Leave it</Button>
+          <button
+            type="submit"
+            class={`button ${spec.tone ?? 'primary'}`}
+            disabled={no !== undefined || wrong !== undefined || isBusy}
+          >
+            {spec.title}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  )
+}
+
+function Input({ field, value, onChange }: { field: Field; value: string; onChange: (value: string) => void }) {
+  const { label, hint, options, isJson, name } = field
+  const isLong = isJson || name === 'keys'
+  const id = `field-${name}`
+  return (
+    <div class="field">
+      <label htmlFor={id}>{label}</label>
+      {options ? (
+        <select id={id} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+          {options.map((option) => (
+            <option key={option}>{option}</option>
+          ))}
+        </select>
+      ) : isLong ? (
+        <textarea id={id} rows={3} value={value} onInput={(event) => onChange(event.currentTarget.value)} />
+      ) : (
+        <input id={id} value={value} onInput={(event) => onChange(event.currentTarget.value)} />
+      )}
+      {hint && <small>{hint}</small>}
+    </div>
+  )
+}
+
+function faultIn({ isOptional, isJson, name }: Field, value: string): boolean {
+  if (value.trim() === '') return !isOptional
+  if (name === 'seq') return !/^\d+$/.test(value)
+  if (!isJson) return false
+  try {
+    JSON.parse(value)
+    return false
+  } catch {
+    return true
+  }
+}
+
+interface Plan {
+  readonly from: number
+  readonly to: number
+  readonly because: string
+  readonly found: { readonly seq: number; readonly type: string; readonly time: number }
+  readonly undone: {
+    readonly entries: number
+    readonly types: Readonly<Record<string, number>>
+    readonly did: readonly string[]
+    readonly effects: Readonly<Record<'compensate' | 'cannot' | 'inDoubt', readonly { readonly name: string }[]>>
+  }
+}
+
+function RollbackDialog({ timeline, seq, onClose }: { timeline: Timeline; seq: number; onClose: () => void }) {
+  const id = timeline.timeline
+  const [plan, setPlan] = useState<Plan | null>(null)
+  const [problem, setProblem] = useState<Problem | null>(null)
+  const [isBusy, setBusy] = useState(false)
+  const look = () => {
+    setProblem(null)
+    post<Plan>(at(id, 'rollback', 'plan'), { seq }).then(setPlan, (error) => setProblem(problemOf(error)))
+  }
+  useEffect(look, [id, seq])
+  const act = async () => {
+    setBusy(true)
+    try {
+      await post(at(id, 'rollback'), { from: plan!.from, to: plan!.to })
+      toast(`${id} goes on from ${plan!.to}`)
+      onClose()
+    } catch (error) {
+      setPlan(null)
+      setProblem(problemOf(error))
+      setBusy(false)
+    }
+  }
+  const no = whyNot('write')
+  return (
+    <Dialog title={`Roll back to entry ${seq}`} onClose={onClose} isWide>
+      {!plan && !problem && <p class="loading">Planning…</p>}
+      <Problems problem={problem} retry={look} />
+      {plan && (
+        <div class="plan">
+          <p>
+            It goes on from entry <b>{plan.to}</b>. <b>{count(plan.undone.entries)}</b> of {count(plan.from)} entries no
+            longer count, from {plan.found.type} at {exact(plan.found.time)} on: {plan.because}.
+          </p>
+          <ul class="types">
+            {Object.entries(plan.undone.types).map(([type, number]) => (
+              <li key={type}>
+                <code>{type}</code> {count(number)}
+              </li>
+            ))}
+          </ul>
+          <PlanList title="Done outside, as the model tells it" items={plan.undone.did} />
+          <PlanList
+            title="Will be compensated, in this order"
+            items={plan.undone.effects.compensate.map(({ name }) => name)}
+          />
+          <PlanList title="Cannot be undone" items={plan.undone.effects.cannot.map(({ name }) => name)} isBad />
+          <PlanList
+            title="In doubt: settle these first"
+            items={plan.undone.effects.inDoubt.map(({ name }) => name)}
+            isBad
+          />
+        </div>
+      )}
+      {no && <p class="why-not">{no}</p>}
+      <CommandLine command={`reprise rollback ${quoted(`${id}@${seq}`)}`} />
+      <footer>
+        <Button onClick={onClose}>Leave it</Button>
+        <Button tone="danger" disabled={!plan || no !== undefined || isBusy} onClick={() => void act()}>
+          Roll back
+        </Button>
+      </footer>
+    </Dialog>
+  )
+}
+
+function PlanList({ title, items, isBad }: { title: string; items: readonly string[]; isBad?: boolean }) {
+  if (items.length === 0) return null
+  return (
+    <section class={isBad ? 'bad' : ''}>
+      <h3>{title}</h3>
+      <ol>
+        {items.map((item, i) => (
+          <li key={i}>{item}</li>
+        ))}
+      </ol>
+    </section>
+  )
+}

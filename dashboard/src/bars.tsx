@@ -1,0 +1,96 @@
+// Time as pictures: the bar of one row, and the strip that shows the whole run at once. Both are beside a list with the same in
+// words, so a reader that cannot see them misses nothing.
+
+import type { Row, Scale, SpanKind } from './journal.ts'
+
+const barHeight = 10
+
+export function Bar({ row, scale, width, now }: { row: Row; scale: Scale; width: number; now: number }) {
+  const x = (time: number) => scale.place(time) * width
+  const isPoint = row.spans.length === 0
+  return (
+    <svg class="bar" width={width} height="30" aria-hidden="true">
+      {scale.folds.map((fold) => (
+        <rect
+          key={fold.from}
+          class="fold"
+          x={x(fold.from)}
+          y="0"
+          width={Math.max(1, x(fold.to) - x(fold.from))}
+          height="30"
+        />
+      ))}
+      {row.spans.map((span, i) => {
+        const from = x(span.from)
+        const to = x(Math.min(span.to ?? now, Math.max(now, span.from)))
+        return (
+          <rect
+            key={i}
+            class={`span ${span.kind}${span.to === null ? ' open' : ''}`}
+            x={from}
+            y={span.kind === 'pause' || span.kind === 'sleep' ? 13 : 10}
+            width={Math.max(2, to - from)}
+            height={span.kind === 'pause' || span.kind === 'sleep' ? 4 : barHeight}
+            rx="2"
+          />
+        )
+      })}
+      {isPoint && (
+        <circle class={`point ${row.state}`} cx={Math.min(Math.max(x(row.from), 4), width - 4)} cy="15" r="3.5" />
+      )}
+    </svg>
+  )
+}
+
+const stripHeight = 44
+const lanes = 5
+
+/** Every row as a thin line, in lanes; the part of the list that is seen is not marked, time is what it shows. */
+export function Strip({
+  rows,
+  scale,
+  width,
+  now,
+  chosen,
+}: {
+  rows: readonly Row[]
+  scale: Scale
+  width: number
+  now: number
+  chosen: number
+}) {
+  const x = (time: number) => Math.round(scale.place(time) * width)
+  const drawn = new Set<string>()
+  const rects: { key: string; kind: SpanKind; x: number; y: number; width: number }[] = []
+  const lane = (stripHeight - 14) / lanes
+  for (const [i, row] of rows.entries()) {
+    for (const span of row.spans) {
+      const from = x(span.from)
+      const to = x(span.to ?? now)
+      const y = 4 + (i % lanes) * lane
+      const key = `${span.kind}:${from}:${to}:${y}`
+      // Of thousands of rows, those that fall on the same pixels are drawn once.
+      if (drawn.has(key)) continue
+      drawn.add(key)
+      rects.push({ key, kind: span.kind, x: from, y, width: Math.max(1.5, to - from) })
+    }
+  }
+  const row = rows[chosen]
+  return (
+    <svg class="strip" width={width} height={stripHeight} aria-hidden="true">
+      {scale.folds.map((fold) => {
+        const [from, to] = [x(fold.from), x(fold.to)]
+        return (
+          <g key={fold.from}>
+            <rect class="fold" x={from} y="0" width={Math.max(1, to - from)} height={stripHeight} />
+            <path class="fold-mark" d={`M${(from + to) / 2 - 2} ${stripHeight - 9}l2 -2.5 l2 5 l2 -2.5`} />
+          </g>
+        )
+      })}
+      {rects.map(({ key, kind, ...box }) => (
+        <rect key={key} class={`span ${kind}`} {...box} height={lane - 2} rx="1.5" />
+      ))}
+      {row && <line class="cursor" x1={x(row.from)} x2={x(row.from)} y1="0" y2={stripHeight} />}
+    </svg>
+  )
+}

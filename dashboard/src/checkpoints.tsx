@@ -1,0 +1,196 @@
+// The checkpoints of one timeline: what each cost, whether it was tried, and what a recovery would take now.
+
+import { useState } from 'preact/hooks'
+import { at, post } from './api.ts'
+import { Chart } from './chart.tsx'
+import { bytes, count, duration, quoted } from './format.ts'
+import { useLive } from './live.ts'
+import { useGet } from './loading.ts'
+import { go, withQuery } from './route.ts'
+import { whyNot } from './session.ts'
+import type { Checkpoint, Timeline } from './types.ts'
+import { Button, Chip, CommandLine, Empty, Facts, Problems, Time, toast, toastProblem } from './ui.tsx'
+
+interface Card {
+  readonly captured: {
+    readonly id: string
+    readonly seq: number
+    readonly at: number
+    readonly drilledAt: number | null
+    readonly drill: string | null
+  } | null
+  readonly history: { readonly floor: number; readonly head: number; readonly entriesAfterCheckpoint: number }
+  readonly floor: {
+    readonly seq: number
+    readonly because: string
+    readonly heldBy: readonly { readonly what: string; readonly seq: number }[]
+  }
+  readonly checkpointing: { readonly because: readonly string[]; readonly failureEveryMs: number | null }
+  readonly effects: Readonly<Record<'safe' | 'compensatable' | 'irreversible' | 'inDoubt', number>>
+  readonly recovery: { readonly ms?: number; readonly totalMs?: number } | null
+  readonly missing: string | null
+  readonly invalid: string | null
+}
+
+interface DrillAnswer {
+  readonly results: readonly {
+    readonly ok: boolean
+    readonly recoveryMs: number
+    readonly entriesLost: number
+    readonly note: string
+  }[]
+}
+
+export function Checkpoints({ timeline }: { timeline: Timeline }) {
+  const id = timeline.timeline
+  const catalog = useGet<{ checkpoints: readonly Checkpoint[] }>(at(id, 'checkpoints'))
+  const card = useGet<Card>(at(id, 'card'))
+  const [isBusy, setBusy] = useState(false)
+  useLive((changed) => changed.has(id) && catalog.again())
+  const drill = async () => {
+    setBusy(true)
+    try {
+      const { results } = await post<DrillAnswer>('v1/drill', { timelines: [id] })
+      const good = results.filter(({ ok }) => ok)
+      const slowest = Math.max(0, ...results.map(({ recoveryMs }) => recoveryMs))
+      const lost = results.reduce((sum, { entriesLost }) => sum + entriesLost, 0)
+      const words = `${good.length} of ${results.length} restored, ${duration(slowest)} at most, ${count(lost)} lost`
+      toast(results.length === 0 ? 'nothing to restore yet' : words, good.length === results.length ? 'good' : 'bad')
+    } catch (error) {
+      toastProblem(error)
+    }
+    setBusy(false)
+    catalog.again()
+    card.again()
+  }
+  const list = catalog.value?.checkpoints ?? []
+  const oldestFirst = [...list].sort((a, b) => a.createdAt - b.createdAt)
+  return (
+    <div class="checkpoints">
+      <div class="row-head">
+        <h2>If it had to come back now</h2>
+        <span class="grow" />
+        <Button
+          disabled={isBusy || whyNot('operate') !== undefined}
+          title={whyNot('operate')}
+          onClick={() => void drill()}
+        >
+          Try a restore
+        </Button>
+      </div>
+      <Problems problem={card.problem} />
+      {card.value && <CardFacts card={card.value} />}
+      <h2>Catalog</h2>
+      <Problems problem={catalog.problem} retry={catalog.again} />
+      {catalog.value && list.length === 0 && (
+        <Empty title="No checkpoints">
+          <p>Its history is short, or replaying it costs less than a checkpoint would. A savepoint makes one now:</p>
+          <CommandLine command={`reprise savepoint ${quoted(id)}`} />
+        </Empty>
+      )}
+      {oldestFirst.length > 1 && (
+        <Chart
+          title="Size"
+          times={oldestFirst.map(({ createdAt }) => createdAt)}
+          series={[
+            { label: 'whole', values: oldestFirst.map(({ totalBytes }) => totalBytes), colour: 'accent' },
+            { label: 'added', values: oldestFirst.map(({ addedBytes }) => addedBytes), colour: 'warn' },
+          ]}
+          format={bytes}
+        />
+      )}
+      {list.length > 0 && (
+        <div class="table-wrap">
+          <table>
+            <caption class="sr">Checkpoints, newest first</caption>
+            <thead>
+              <tr>
+                <th scope="col">Entry</th>
+                <th scope="col">Taken</th>
+                <th scope="col">Why</th>
+                <th scope="col" class="right">
+                  Whole
+                </th>
+                <th scope="col" class="right">
+                  Added
+                </th>
+                <th scope="col">Restorable</th>
+                <th scope="col">
+                  <span class="sr">Look</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {list.map((each) => (
+                <tr key={each.id}>
+                  <td>
+                    <b>{count(each.seq)}</b> <span class="dim">epoch {each.epoch}</span>
+                  </td>
+                  <td class="nowrap">
+                    <Time at={each.createdAt} />
+                  </td>
+                  <td>
+                    {each.trigger} {each.label && <Chip>{each.label}</Chip>}{' '}
+                    {each.isPinned && <Chip tone="busy">pinned</Chip>}
+                  </td>
+                  <td class="right">{bytes(each.totalBytes)}</td>
+                  <td class="right">{bytes(each.addedBytes)}</td>
+                  <td>
+                    <Restorable checkpoint={each} />
+                  </td>
+                  <td class="right">
+                    <Button tone="quiet" onClick={() => go(withQuery({ tab: 'travel', seq: String(each.seq) }))}>
+                      State here
+                    </Button>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </div>
+  )
+}
+
+function Restorable({ checkpoint }: { checkpoint: Checkpoint }) {
+  const { invalid, drilledAt, drill, verifiedAt } = checkpoint
+  if (invalid) return <Chip tone="bad">{invalid}</Chip>
+  if (drilledAt) {
+    return (
+      <>
+        <Chip tone="good">tried</Chip> <Time at={drilledAt} /> <span class="dim">{drill}</span>
+      </>
+    )
+  }
+  return <span class="dim">{verifiedAt ? 'read back when it was written' : 'not tried yet'}</span>
+}
+
+function CardFacts({ card }: { card: Card }) {
+  const { captured, history, floor, effects, missing, invalid } = card
+  return (
+    <>
+      {missing && <p class="why-not">{missing}</p>}
+      {invalid && <p class="why-not">The state makes no sense, as its definition says: {invalid}</p>}
+      <Facts
+        facts={[
+          [
+            'from',
+            captured ? (
+              <>
+                checkpoint at {count(captured.seq)}, <Time at={captured.at} />
+              </>
+            ) : (
+              'the first entry'
+            ),
+          ],
+          ['to replay', `${count(history.entriesAfterCheckpoint)} entries`],
+          ['history kept', `${count(history.floor)} to ${count(history.head)}`],
+          ['kept because', floor.because],
+          ...(floor.heldBy.length > 0 ? ([['held by', floor.heldBy.map(({ what }) => what).join(', ')]] as const) : []),
+          ['effects in doubt', count(effects.inDoubt)],
+        ]}
+      />
+    </>
+  )
+}

@@ -1,0 +1,86 @@
+// The journal of one timeline in the page: read page by page from the end of what is known, and again when the live stream says
+// that there is more. A rollback makes history shorter: then all of it is read anew.
+
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { at, get, type Problem, problemOf } from './api.ts'
+import type { HistoryPage, JournalEntry } from './types.ts'
+
+const pageEntries = 1000
+/** Of a longer history, the last ones are read first. */
+const readAtFirst = 20_000
+
+export interface Journal {
+  readonly entries: readonly JournalEntry[]
+  /** Entries before the first one that is here. */
+  readonly hidden: number
+  readonly isLoading: boolean
+  readonly problem: Problem | null
+  more(): void
+}
+
+interface Known {
+  readonly entries: readonly JournalEntry[]
+  readonly from: number
+  /** Whether it is still the same history. */
+  readonly epoch: number
+}
+
+export function useJournal(timeline: string, head: { seq: number; digest: string; floor: number } | null): Journal {
+  const [known, setKnown] = useState<Known | null>(null)
+  const [problem, setProblem] = useState<Problem | null>(null)
+  const [isLoading, setLoading] = useState(true)
+  const busy = useRef(false)
+  const wanted = useRef(0)
+  const latest = useRef<Known | null>(null)
+
+  const read = async (from: number | null): Promise<void> => {
+    if (busy.current || !head) return
+    busy.current = true
+    try {
+      let start = from ?? latest.current?.from ?? Math.max(head.floor, head.seq - readAtFirst)
+      let entries = from === null ? (latest.current?.entries ?? []) : []
+      for (;;) {
+        const after = entries.at(-1)?.seq ?? start
+        const target = wanted.current
+        // Shorter than what is here: it went back, and what is here is another branch.
+        if (after > target) {
+          start = Math.max(0, target - readAtFirst)
+          entries = []
+          continue
+        }
+        if (after >= target) break
+        const page = await get<HistoryPage<JournalEntry>>(at(timeline, 'history'), {
+          journal: true,
+          after,
+          limit: pageEntries,
+        })
+        entries = [...entries, ...page.entries]
+        latest.current = { entries, from: start, epoch: page.coordinate.epoch }
+        setKnown(latest.current)
+        if (page.entries.length === 0) break
+      }
+      latest.current = { entries, from: start, epoch: 0 }
+      setKnown(latest.current)
+      setProblem(null)
+    } catch (error) {
+      setProblem(problemOf(error))
+    } finally {
+      busy.current = false
+      setLoading(false)
+    }
+  }
+
+  useEffect(() => {
+    if (!head) return
+    wanted.current = head.seq
+    void read(null)
+  }, [timeline, head?.seq, head?.digest])
+
+  return {
+    entries: known?.entries ?? [],
+    hidden: known ? Math.max(0, known.from - (head?.floor ?? 0)) : 0,
+    isLoading: isLoading && known === null,
+    problem,
+    more: () => void read(Math.max(head?.floor ?? 0, (known?.from ?? 0) - readAtFirst)),
+  }
+}

@@ -1,0 +1,210 @@
+// The journal of a run beside its time axis, the error that stopped it on top, and the panel of one row.
+
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { Bar, Strip } from './bars.tsx'
+import { count, duration, exact, relative } from './format.ts'
+import type { Journal } from './history.ts'
+import { type Row, rowsOf, scaleOf, troubleOf } from './journal.ts'
+import { useKeys } from './keys.ts'
+import { now } from './live.ts'
+import { RowPanel } from './panel.tsx'
+import { go, place, withQuery } from './route.ts'
+import type { Timeline, Worker } from './types.ts'
+import { Button, Empty, Icon, Problems } from './ui.tsx'
+import { VirtualList } from './virtual.tsx'
+
+const rowHeight = 30
+
+export interface JournalViewProps {
+  readonly timeline: Timeline
+  readonly journal: Journal
+  readonly worker: Worker | null
+  readonly onAct: (verb: string, more?: Readonly<Record<string, unknown>>) => void
+}
+
+export function JournalView({ timeline, journal, worker, onAct }: JournalViewProps) {
+  const { entries } = journal
+  const rows = useMemo(() => rowsOf(entries, timeline.isRun), [entries, timeline.isRun])
+  const isOver = timeline.isRun && !timeline.isUnfinished
+  const clock = isOver ? timeline.updatedAt : now.value
+  const scale = useMemo(() => scaleOf(rows, clock), [rows, isOver, Math.floor(clock / 1000)])
+  const [width, box] = useWidth()
+  const wanted = Number(place.value.query.get('row') ?? Number.NaN)
+  const chosen = rows.findIndex((row) => row.seq === wanted && row.state !== 'takeover')
+  const choose = (index: number) => {
+    const row = rows[index]
+    if (row) go(withQuery({ row: String(row.seq) }), 'replace')
+  }
+  const trouble = isOver && timeline.status !== 'failed' ? null : troubleOf(rows)
+  const troubleIndex = trouble ? rows.indexOf(trouble) : -1
+  useKeys({
+    j: () => choose(Math.min(rows.length - 1, chosen + 1)),
+    k: () => choose(Math.max(0, chosen - 1)),
+    e: () => troubleIndex >= 0 && choose(troubleIndex),
+    Escape: () => (chosen >= 0 ? go(withQuery({ row: null }), 'replace') : go('#/runs')),
+  })
+  const inHand = worker?.underWay.filter((each) => each.timeline === timeline.timeline) ?? []
+  const barWidth = Math.max(120, Math.floor(width * (chosen >= 0 ? 0.4 : 0.5)))
+  return (
+    <div class="journal">
+      <Problems problem={journal.problem} />
+      {trouble && <Trouble row={trouble} onGo={() => choose(troubleIndex)} timeline={timeline} onAct={onAct} />}
+      {inHand.map(({ what, since }) => (
+        <p key={what} class="in-hand">
+          <i aria-hidden="true" />
+          {what} is under way on {worker?.name} for {duration(Math.max(0, now.value - since))}
+        </p>
+      ))}
+      {journal.hidden > 0 && (
+        <p class="hidden-before">
+          {count(journal.hidden)} earlier entries.{' '}
+          <button type="button" class="link" onClick={journal.more}>
+            Read them
+          </button>
+        </p>
+      )}
+      <div class={`journal-body${chosen >= 0 ? ' with-panel' : ''}`}>
+        <div class="journal-list" ref={box}>
+          {rows.length > 0 && (
+            <div class="axis">
+              <span class="axis-words">
+                {count(rows.length, 'row')} · {duration(scale.to - scale.from)}
+                {scale.folds.length > 0 &&
+                  ` · ${count(scale.folds.length, 'idle stretch').replace('stretchs', 'stretches')} folded`}
+              </span>
+              <Strip rows={rows} scale={scale} width={barWidth} now={clock} chosen={chosen} />
+            </div>
+          )}
+          {rows.length === 0 && !journal.isLoading && (
+            <Empty title="No entries">
+              <p>History is empty, or was collected: its state is in the checkpoints.</p>
+            </Empty>
+          )}
+          {rows.length > 0 && (
+            <VirtualList
+              count={rows.length}
+              rowHeight={rowHeight}
+              label="Journal"
+              chosen={chosen}
+              onChoose={choose}
+              follow={!isOver}
+              row={(index) => <JournalRow row={rows[index]!} scale={scale} width={barWidth} clock={clock} />}
+            />
+          )}
+        </div>
+        {chosen >= 0 && (
+          <RowPanel
+            key={rows[chosen]!.seq}
+            row={rows[chosen]!}
+            timeline={timeline}
+            onAct={onAct}
+            onClose={() => go(withQuery({ row: null }), 'replace')}
+          />
+        )}
+      </div>
+    </div>
+  )
+}
+
+function JournalRow({
+  row,
+  scale,
+  width,
+  clock,
+}: {
+  row: Row
+  scale: ReturnType<typeof scaleOf>
+  width: number
+  clock: number
+}) {
+  const { seq, title, note, sort, state, attempts, error, from, to } = row
+  const took = row.spans.length === 0 ? '' : duration((to ?? clock) - from)
+  return (
+    <div class={`row ${state} sort-${sort}`}>
+      <span class="seq">{state === 'takeover' ? '' : seq}</span>
+      <span class="row-icon">
+        <Icon name={state === 'takeover' ? 'alert' : sort} />
+      </span>
+      <span class="row-title" title={error ?? `${title} ${note}`}>
+        <b>{title}</b>
+        {note && <span class="dim"> {note}</span>}
+        {attempts.length > 0 && state !== 'failed' && (
+          <span class="tries"> {count(attempts.length, 'failed attempt')}</span>
+        )}
+        {error && <span class="row-error"> {error}</span>}
+        {row.nextAt !== null && state === 'retrying' && (
+          <span class="dim"> next {relative(row.nextAt, now.value)}</span>
+        )}
+      </span>
+      <Bar row={row} scale={scale} width={width} now={clock} />
+      <span class="took" title={exact(from)}>
+        {took}
+        <span class="sr">, {stateWords[state]}</span>
+      </span>
+    </div>
+  )
+}
+
+const stateWords: Readonly<Record<Row['state'], string>> = {
+  open: 'not over',
+  ok: 'done',
+  failed: 'failed',
+  retrying: 'is tried again',
+  held: 'waits for a person',
+  note: '',
+  takeover: 'another worker went on',
+}
+
+function Trouble({
+  row,
+  timeline,
+  onGo,
+  onAct,
+}: {
+  row: Row
+  timeline: Timeline
+  onGo: () => void
+  onAct: JournalViewProps['onAct']
+}) {
+  const words =
+    row.state === 'held'
+      ? 'waits for a person'
+      : row.state === 'retrying'
+        ? `failed ${count(row.attempts.length, 'time')}`
+        : 'failed'
+  const has = (verb: string) => timeline.verbs.includes(verb)
+  return (
+    <section class={`trouble ${row.state}`} aria-label="What went wrong">
+      <Icon name="alert" />
+      <div class="trouble-words">
+        <strong>
+          {row.title} {words}
+          {row.nextAt !== null && `, next attempt ${relative(row.nextAt, now.value)}`}
+        </strong>
+        {row.error && <pre>{row.error}</pre>}
+      </div>
+      <div class="trouble-acts">
+        <Button onClick={onGo}>
+          Row {row.seq} <kbd>e</kbd>
+        </Button>
+        {row.state === 'failed' && has('retry') && <Button onClick={() => onAct('retry')}>Retry…</Button>}
+        {row.state === 'held' && has('settle') && (
+          <Button onClick={() => onAct('settle', { step: row.title.replace(/^undo /, '') })}>Settle…</Button>
+        )}
+        {row.state === 'held' && has('decide') && <Button onClick={() => onAct('decide')}>Decide…</Button>}
+        <Button onClick={() => onAct('fork', { seq: Math.max(0, row.seq - 1) })}>Fork before it…</Button>
+      </div>
+    </section>
+  )
+}
+
+function useWidth() {
+  const ref = useRef<HTMLDivElement>(null)
+  const [width, setWidth] = useState(900)
+  useEffect(() => {
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry!.contentRect.width)))
+    observer.observe(ref.current!)
+    return () => observer.disconnect()
+  }, [])
+  return [width, ref] as const
+}

@@ -1,0 +1,205 @@
+// The page: who is there, which screen the address names, and the frame around it.
+
+import { signal } from '@preact/signals'
+import { render } from 'preact'
+import { useEffect } from 'preact/hooks'
+import { get, type Problem, problemOf } from './api.ts'
+import { useKeys } from './keys.ts'
+import { heardAt, isLive, now, startLive } from './live.ts'
+import { go, hrefOf, place } from './route.ts'
+import { Runs } from './runs.tsx'
+import { about } from './session.ts'
+import { Storage } from './storage.tsx'
+import { System } from './system.tsx'
+import { TimelineView } from './timeline.tsx'
+import type { About } from './types.ts'
+import { Button, Dialog, Icon, Problems, Toasts } from './ui.tsx'
+
+const problem = signal<Problem | null>(null)
+const isHelpOpen = signal(false)
+
+const tabs = [
+  { name: 'Runs', path: 'runs', key: '1' },
+  { name: 'Storage', path: 'storage', key: '2' },
+  { name: 'System', path: 'system', key: '3' },
+]
+
+function toggleTheme(): void {
+  const root = document.documentElement
+  const isDark = getComputedStyle(root).getPropertyValue('--is-dark').trim() === '1'
+  root.dataset.theme = isDark ? 'light' : 'dark'
+  localStorage.setItem('reprise-theme', root.dataset.theme)
+}
+
+function Screen() {
+  const [first = 'runs', id] = place.value.path
+  if (first === 't' && id !== undefined) return <TimelineView key={id} id={id} />
+  if (first === 'storage') return <Storage />
+  if (first === 'system') return <System />
+  return <Runs />
+}
+
+function LiveMark() {
+  const heard = heardAt.value
+  const seconds = heard === null ? null : Math.max(0, (now.value - heard) / 1000)
+  const age = seconds === null ? '' : seconds < 1 ? 'as of now' : `as of ${Math.round(seconds)} s ago`
+  return (
+    <span class={`live ${isLive.value ? 'on' : 'off'}`} title={age}>
+      <i aria-hidden="true" />
+      {isLive.value ? 'live' : 'not connected'}
+      {isLive.value && <span class="live-age"> · {age}</span>}
+    </span>
+  )
+}
+
+function Frame() {
+  const current = place.value.path[0] ?? 'runs'
+  useKeys({
+    '?': () => {
+      isHelpOpen.value = true
+    },
+    ...Object.fromEntries(tabs.map(({ key, path }) => [key, () => go(hrefOf([path]))])),
+  })
+  return (
+    <>
+      <button type="button" class="skip" onClick={() => document.getElementById('main')?.focus()}>
+        Skip to content
+      </button>
+      <header class="top">
+        <a class="brand" href="#/runs" aria-label="Reprise, to the runs">
+          <svg viewBox="0 0 32 32" width="24" height="24" aria-hidden="true">
+            <rect width="32" height="32" rx="8" />
+            <path d="M9 22V10m14 0v12l-9-6z" />
+          </svg>
+          <span>Reprise</span>
+        </a>
+        <nav aria-label="Screens">
+          {tabs.map(({ name, path }) => (
+            <a
+              key={path}
+              href={hrefOf([path])}
+              aria-current={current === path || (path === 'runs' && current === 't') ? 'page' : undefined}
+            >
+              {name}
+            </a>
+          ))}
+        </nav>
+        <span class="grow" />
+        <LiveMark />
+        {about.value && (
+          <span class="who" title={about.value.scopes ? `reaches ${about.value.scopes.join(', ')}` : 'reaches all'}>
+            {about.value.name} · {about.value.readOnly ? 'read-only' : about.value.role}
+          </span>
+        )}
+        <button
+          type="button"
+          class="icon-button"
+          aria-label="Light or dark"
+          title="Light or dark"
+          onClick={toggleTheme}
+        >
+          <Icon name="moon" />
+        </button>
+        <button
+          type="button"
+          class="icon-button"
+          aria-label="Keyboard and help"
+          title="Keyboard and help (?)"
+          onClick={() => {
+            isHelpOpen.value = true
+          }}
+        >
+          <Icon name="help" />
+        </button>
+      </header>
+      <main id="main" tabIndex={-1}>
+        {about.value ? <Screen /> : <Door />}
+      </main>
+      {isHelpOpen.value && <Help />}
+      <Toasts />
+    </>
+  )
+}
+
+/** For whoever is not let in yet. */
+function Door() {
+  if (!problem.value) return <p class="loading">Loading…</p>
+  if (problem.value.code !== 'UNAUTHENTICATED') return <Problems problem={problem.value} retry={() => void enter()} />
+  return (
+    <section class="door">
+      <h1>This page needs a link</h1>
+      <p>
+        A link lets one browser in, once, within ten minutes. <code>reprise serve</code> prints one on a terminal, and{' '}
+        <code>reprise serve --open</code> opens it. Whoever has a token can make another:
+      </p>
+      <pre>
+        <code>{`curl -X POST -H "Authorization: Bearer $TOKEN" ${new URL('v1/links', location.href).href}`}</code>
+      </pre>
+      <p>Open the path that it answers, here on this server.</p>
+      <Button tone="primary" onClick={() => void enter()}>
+        I have opened it
+      </Button>
+    </section>
+  )
+}
+
+const help: readonly (readonly [string, string])[] = [
+  ['1 2 3', 'runs, storage, system'],
+  ['/', 'search'],
+  ['j k', 'next and previous row'],
+  ['Enter', 'open the row'],
+  ['x', 'select a run, for doing something to many'],
+  ['[ ]', 'one entry back and forth in time travel'],
+  ['t', 'journal, time travel, checkpoints, raw: the next tab'],
+  ['e', 'to the row that failed'],
+  ['Esc', 'back'],
+  ['?', 'this'],
+]
+
+function Help() {
+  return (
+    <Dialog
+      title="Keyboard"
+      onClose={() => {
+        isHelpOpen.value = false
+      }}
+    >
+      <dl class="keys">
+        {help.map(([keys, what]) => (
+          <div key={keys}>
+            <dt>
+              {keys.split(' ').map((key) => (
+                <kbd key={key}>{key}</kbd>
+              ))}
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <p class="dim">
+        Reprise {about.value?.version}. Everything here is in the API:{' '}
+        <a href="v1/openapi.json" target="_blank" rel="noreferrer">
+          openapi.json
+        </a>
+      </p>
+    </Dialog>
+  )
+}
+
+async function enter(): Promise<void> {
+  try {
+    about.value = await get<About>('v1')
+    startLive()
+  } catch (error) {
+    problem.value = problemOf(error)
+  }
+}
+
+function App() {
+  useEffect(() => void enter(), [])
+  return <Frame />
+}
+
+const theme = localStorage.getItem('reprise-theme')
+if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme
+render(<App />, document.getElementById('app')!)

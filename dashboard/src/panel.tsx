@@ -1,0 +1,109 @@
+// The panel of one row: its times, each attempt with its error, and every entry with what it holds.
+
+import { useEffect, useState } from 'preact/hooks'
+import { at, get } from './api.ts'
+import { duration, exact, quoted } from './format.ts'
+import type { Row } from './journal.ts'
+import { Json } from './json.tsx'
+import { now } from './live.ts'
+import type { Entry, HistoryPage, Timeline } from './types.ts'
+import { Button, Chip, CommandLine, Copy, Facts, Icon, Time } from './ui.tsx'
+
+const entriesShown = 20
+
+export interface RowPanelProps {
+  readonly row: Row
+  readonly timeline: Timeline
+  readonly onAct: (verb: string, more?: Readonly<Record<string, unknown>>) => void
+  readonly onClose: () => void
+}
+
+export function RowPanel({ row, timeline, onAct, onClose }: RowPanelProps) {
+  const entries = useEntries(timeline.timeline, row.entries)
+  const key = entries.find((entry) => entry.key !== undefined)?.key
+  return (
+    <aside class="panel" aria-label={`Row ${row.seq}: ${row.title}`}>
+      <header>
+        <h2>
+          <Icon name={row.sort} />
+          {row.title}
+        </h2>
+        <button type="button" class="icon-button" aria-label="Close the panel" onClick={onClose}>
+          <Icon name="close" />
+        </button>
+      </header>
+      <Facts
+        facts={[
+          [
+            'state',
+            <Chip key="s" tone={row.state === 'failed' ? 'bad' : row.state === 'ok' ? 'good' : 'calm'}>
+              {row.state}
+            </Chip>,
+          ],
+          [
+            'began',
+            <span key="b" title={exact(row.from)}>
+              {exact(row.from).slice(11)}
+            </span>,
+          ],
+          ...(row.spans.length > 0 ? ([['took', duration((row.to ?? now.value) - row.from)]] as const) : []),
+          ['entries', row.entries.join(', ')],
+          ...(key === undefined ? [] : ([['key', <code key="k">{key}</code>]] as const)),
+        ]}
+      />
+      {row.attempts.length > 0 && (
+        <section>
+          <h3>Failed attempts</h3>
+          <ol class="attempts">
+            {row.attempts.map(({ at: when, error, nextAt }) => (
+              <li key={when}>
+                <Time at={when} />
+                <pre>{error}</pre>
+                {nextAt !== null && nextAt > now.value && (
+                  <span class="dim">
+                    tried again <Time at={nextAt} />
+                  </span>
+                )}
+              </li>
+            ))}
+          </ol>
+        </section>
+      )}
+      {entries.map((entry) => (
+        <section key={entry.seq}>
+          <h3>
+            {entry.type} <span class="dim">{entry.seq}</span>
+            <Copy text={JSON.stringify(entry.data ?? null, null, 2)} label={`Copy the data of entry ${entry.seq}`} />
+          </h3>
+          {entry.data === undefined || entry.data === null ? <p class="dim">no data</p> : <Json value={entry.data} />}
+        </section>
+      ))}
+      {row.entries.length > entriesShown && <p class="dim">the first {entriesShown} entries of it</p>}
+      <footer>
+        <Button onClick={() => onAct('travel', { seq: row.entries.at(-1) ?? row.seq })}>State here</Button>
+        <Button onClick={() => onAct('fork', { seq: row.entries.at(-1) ?? row.seq })}>Fork here…</Button>
+        <Button onClick={() => onAct('rollback', { seq: Math.max(0, row.seq - 1) })}>Roll back before it…</Button>
+      </footer>
+      <CommandLine command={`reprise at ${quoted(`${timeline.timeline}@${row.entries.at(-1) ?? row.seq}`)}`} />
+    </aside>
+  )
+}
+
+function useEntries(timeline: string, seqs: readonly number[]): readonly Entry[] {
+  const [entries, setEntries] = useState<readonly Entry[]>([])
+  const wanted = seqs.slice(0, entriesShown)
+  useEffect(() => {
+    let isOver = false
+    const read = async (seq: number) =>
+      (await get<HistoryPage<Entry>>(at(timeline, 'history'), { after: seq - 1, limit: 1 })).entries[0]
+    Promise.all(wanted.map(read))
+      .then((found) => {
+        if (!isOver) setEntries(found.filter((entry) => entry !== undefined))
+      })
+      .catch(() => undefined)
+    return () => {
+      isOver = true
+    }
+  }, [timeline, wanted.join()])
+  return entries
+}

@@ -1,0 +1,382 @@
+// Runs: what there is, what each waits for, and what needs a person. Filtered, counted and paged by the server.
+
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { BatchDialog, type BatchVerb } from './batch.tsx'
+import { count, quoted, relative, toneOf } from './format.ts'
+import { useKeys } from './keys.ts'
+import { now, useLive } from './live.ts'
+import { useGet } from './loading.ts'
+import { go, hrefOf, place, withQuery } from './route.ts'
+import { about, whyNot } from './session.ts'
+import type { SearchAnswer, TimelineRow } from './types.ts'
+import { Button, Chip, CommandLine, Dot, Empty, Icon, Problems, Status, Time } from './ui.tsx'
+
+const pageRows = 50
+const spans: readonly (readonly [string, string, number])[] = [
+  ['', 'any time', 0],
+  ['1h', 'last hour', 3_600_000],
+  ['1d', 'last day', 86_400_000],
+  ['7d', 'last 7 days', 7 * 86_400_000],
+]
+
+export function Runs() {
+  const { query } = place.value
+  const kinds = query.getAll('kind')
+  const isAll = query.get('all') === '1'
+  const span = spans.find(([name]) => name === query.get('time'))?.[2] ?? 0
+  // By whole minutes: else every moment would be another question.
+  const since = span === 0 ? null : Math.floor((now.peek() - span) / 60_000) * 60_000
+  const { value, problem, again } = useGet<SearchAnswer>('v1/search', {
+    text: query.get('text'),
+    kind: kinds,
+    status: query.getAll('status'),
+    attention: query.get('attention') === '1',
+    runs: !isAll && kinds.length === 0,
+    since,
+    after: query.get('after'),
+    limit: pageRows,
+  })
+  useLive(again)
+  const [chosen, setChosen] = useState(0)
+  const [picked, setPicked] = useState<ReadonlySet<string>>(new Set())
+  const [batch, setBatch] = useState<BatchVerb | null>(null)
+  const search = useRef<HTMLInputElement>(null)
+  const rows = value?.timelines ?? []
+  const move = (by: number) => {
+    const next = Math.min(Math.max(chosen + by, 0), rows.length - 1)
+    setChosen(next)
+    document.getElementById(`run-${next}`)?.focus()
+  }
+  const pick = (id: string) => {
+    const next = new Set(picked)
+    if (!next.delete(id)) next.add(id)
+    setPicked(next)
+  }
+  useKeys({
+    '/': () => search.current?.focus(),
+    j: () => move(document.activeElement?.id.startsWith('run-') ? 1 : 0),
+    k: () => move(-1),
+    x: () => rows[chosen] && pick(rows[chosen].timeline),
+    Escape: () => {
+      if (picked.size > 0) setPicked(new Set())
+      else (document.activeElement as HTMLElement | null)?.blur()
+    },
+  })
+  const isFiltered = ['text', 'kind', 'status', 'attention', 'time', 'after'].some((name) => query.has(name))
+  return (
+    <div class="screen">
+      <div class="screen-head">
+        <h1>{isAll ? 'Timelines' : 'Runs'}</h1>
+        {value && <span class="dim">{count(value.total)}</span>}
+        <span class="grow" />
+        <label class="search">
+          <span class="sr">Search by id, status or attribute</span>
+          <Icon name="search" />
+          <input
+            ref={search}
+            type="search"
+            placeholder="Search id, status, attribute=value"
+            value={query.get('text') ?? ''}
+            onInput={(event) => go(withQuery({ text: event.currentTarget.value, after: null }), 'replace')}
+          />
+          <kbd>/</kbd>
+        </label>
+        <label>
+          <span class="sr">Changed</span>
+          <select
+            value={query.get('time') ?? ''}
+            onChange={(event) => go(withQuery({ time: event.currentTarget.value, after: null }))}
+          >
+            {spans.map(([name, words]) => (
+              <option key={name} value={name}>
+                {words}
+              </option>
+            ))}
+          </select>
+        </label>
+      </div>
+      <Kinds counts={value?.kinds ?? {}} chosen={kinds} isAll={isAll} />
+      {value && value.attention > 0 && query.get('attention') !== '1' && (
+        <a class="banner warn" href={hrefOf(['runs'], { attention: '1' })}>
+          <Icon name="alert" />
+          <span>
+            <strong>{count(value.attention)}</strong> {value.attention === 1 ? 'run needs' : 'runs need'} a person
+          </span>
+          <span class="banner-go">Show</span>
+        </a>
+      )}
+      <SystemBanners />
+      <StatusBar statuses={value?.statuses ?? {}} chosen={query.getAll('status')} />
+      <Problems problem={problem} retry={again} />
+      {picked.size > 0 && (
+        <section class="batch" aria-label="Selected runs">
+          <strong>{count(picked.size, 'run')} selected</strong>
+          {(['cancel', 'retry', 'terminate'] as const).map((verb) => (
+            <Button
+              key={verb}
+              disabled={whyNot('operate') !== undefined}
+              title={whyNot('operate')}
+              onClick={() => setBatch(verb)}
+            >
+              {verb[0]!.toUpperCase() + verb.slice(1)}…
+            </Button>
+          ))}
+          <Button tone="quiet" onClick={() => setPicked(new Set())}>
+            Clear
+          </Button>
+        </section>
+      )}
+      {value && rows.length === 0 && <Nothing isFiltered={isFiltered} />}
+      {rows.length > 0 && (
+        <div class="table-wrap">
+          <table class="runs">
+            <caption class="sr">Runs, the most recently changed first</caption>
+            <thead>
+              <tr>
+                <th scope="col">
+                  <span class="sr">Select</span>
+                </th>
+                <th scope="col">Run</th>
+                <th scope="col">Status</th>
+                <th scope="col">Where it stands</th>
+                <th scope="col" class="right">
+                  Changed
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((row, i) => (
+                <Line
+                  key={row.timeline}
+                  row={row}
+                  index={i}
+                  isPicked={picked.has(row.timeline)}
+                  onPick={pick}
+                  onFocus={setChosen}
+                />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <footer class="pages">
+        <CommandLine command={commandOf(kinds, query.getAll('status'))} />
+        <span class="grow" />
+        {query.has('after') && <a href={withQuery({ after: null })}>Newest</a>}
+        {value?.next && <a href={withQuery({ after: value.next })}>Next {pageRows}</a>}
+      </footer>
+      {batch && (
+        <BatchDialog
+          verb={batch}
+          ids={[...picked]}
+          onClose={(isDone) => {
+            setBatch(null)
+            if (isDone) setPicked(new Set())
+            again()
+          }}
+        />
+      )}
+    </div>
+  )
+}
+
+function commandOf(kinds: readonly string[], statuses: readonly string[]): string {
+  const words = ['reprise', 'ls']
+  if (kinds[0] !== undefined) words.push(`${kinds[0]}/`)
+  if (statuses[0] !== undefined) words.push('--status', statuses[0])
+  return words.map(quoted).join(' ')
+}
+
+function Line(props: {
+  row: TimelineRow
+  index: number
+  isPicked: boolean
+  onPick: (id: string) => void
+  onFocus: (index: number) => void
+}) {
+  const { row, index, isPicked, onPick, onFocus } = props
+  const { timeline, kind, status, stands, needsPerson, isUnfinished, owner, isOwnerAlive } = row
+  const isOrphan = isUnfinished && owner !== null && !isOwnerAlive
+  return (
+    <tr class={isPicked ? 'picked' : ''}>
+      <td>
+        <input type="checkbox" aria-label={`Select ${timeline}`} checked={isPicked} onChange={() => onPick(timeline)} />
+      </td>
+      <td class="id-cell">
+        <a id={`run-${index}`} href={hrefOf(['t', timeline])} onFocus={() => onFocus(index)} title={timeline}>
+          <Dot id={timeline} />
+          <span class="id">{timeline}</span>
+        </a>
+        {kind === null && <Chip title="no model here knows it">unknown kind</Chip>}
+      </td>
+      <td>
+        <Status status={status} needsPerson={needsPerson} />
+      </td>
+      <td class="stands">
+        {isOrphan ? <Chip tone="warn">its worker is gone</Chip> : null} <StandsText row={row} />
+        {stands?.needsPerson && <Chip tone="warn">needs a person</Chip>}
+      </td>
+      <td class="right nowrap">
+        <Time at={row.updatedAt} />
+      </td>
+    </tr>
+  )
+}
+
+export function StandsText({ row }: { row: Pick<TimelineRow, 'stands' | 'seq'> }) {
+  const { stands, seq } = row
+  if (!stands) return <span class="dim">{count(seq, 'entry').replace('entrys', 'entries')}</span>
+  return (
+    <span>
+      {stands.text}
+      {stands.at !== undefined && <span class="dim"> · {relative(stands.at, now.value)}</span>}
+    </span>
+  )
+}
+
+function Kinds({
+  counts,
+  chosen,
+  isAll,
+}: {
+  counts: Readonly<Record<string, number>>
+  chosen: readonly string[]
+  isAll: boolean
+}) {
+  const runs = new Set(about.value?.runs ?? [])
+  const names = Object.keys(counts).sort((a, b) => Number(runs.has(b)) - Number(runs.has(a)) || a.localeCompare(b))
+  const none = { status: null, after: null }
+  return (
+    <nav class="kinds" aria-label="Kinds">
+      <a
+        href={withQuery({ kind: null, all: null, ...none })}
+        aria-current={chosen.length === 0 && !isAll ? 'true' : undefined}
+      >
+        Runs
+      </a>
+      <a
+        href={withQuery({ kind: null, all: '1', ...none })}
+        aria-current={chosen.length === 0 && isAll ? 'true' : undefined}
+      >
+        Everything
+      </a>
+      <span class="rule" aria-hidden="true" />
+      {names
+        .filter((name) => name !== '')
+        .map((name) => (
+          <a
+            key={name}
+            href={withQuery({ kind: name, ...none })}
+            aria-current={chosen.includes(name) ? 'true' : undefined}
+          >
+            {name} <span class="dim">{count(counts[name]!)}</span>
+          </a>
+        ))}
+    </nav>
+  )
+}
+
+/** The bar is the filter: each part is as wide as its share. */
+function StatusBar({ statuses, chosen }: { statuses: Readonly<Record<string, number>>; chosen: readonly string[] }) {
+  const entries = Object.entries(statuses).sort((a, b) => b[1] - a[1])
+  const total = entries.reduce((sum, [, value]) => sum + value, 0)
+  if (total === 0) return null
+  let at = 0
+  return (
+    <div class="status-bar">
+      <svg viewBox="0 0 1000 8" preserveAspectRatio="none" aria-hidden="true">
+        {entries.map(([status, value]) => {
+          const width = (value / total) * 1000
+          const x = at
+          at += width
+          return (
+            <rect key={status} class={`tone-${toneOf(status)}`} x={x} y="0" width={Math.max(width - 2, 2)} height="8" />
+          )
+        })}
+      </svg>
+      <fieldset aria-label="Filter by status">
+        {entries.map(([status, value]) => {
+          const isOn = chosen.includes(status)
+          const next = isOn ? chosen.filter((each) => each !== status) : [...chosen, status]
+          return (
+            <button
+              key={status}
+              type="button"
+              class={`pill tone-${toneOf(status)}`}
+              aria-pressed={isOn}
+              onClick={() => go(withQuery({ status: next, after: null }))}
+            >
+              <i aria-hidden="true" />
+              {status || 'no status'} <span class="dim">{count(value)}</span>
+            </button>
+          )
+        })}
+      </fieldset>
+    </div>
+  )
+}
+
+interface Queue {
+  readonly queue: string
+  readonly due: number
+  readonly running: number
+  readonly oldestAt: number | null
+}
+
+/** What keeps runs from moving: queues that nobody works on, workers that are stuck, checkpoints that fail. */
+function SystemBanners() {
+  const isWhole = about.value?.scopes === null
+  const workers = useGet<{ workers: readonly { isStuck: boolean; failing: readonly unknown[] }[] }>(
+    isWhole ? 'v1/workers' : null,
+  )
+  const queues = useGet<{ queues: readonly Queue[] }>(isWhole ? 'v1/queues' : null)
+  useEffect(() => {
+    const timer = setInterval(() => {
+      workers.again()
+      queues.again()
+    }, 5000)
+    return () => clearInterval(timer)
+  }, [])
+  const stuck = workers.value?.workers.filter(({ isStuck }) => isStuck).length ?? 0
+  const failing = workers.value?.workers.flatMap((worker) => worker.failing).length ?? 0
+  const waiting = queues.value?.queues.filter(
+    ({ due, running, oldestAt }) => due > 0 && running === 0 && oldestAt !== null && now.value - oldestAt > 5000,
+  )
+  return (
+    <>
+      {stuck > 0 && <SystemBanner>{count(stuck, 'worker')} stuck: alive, without progress</SystemBanner>}
+      {failing > 0 && <SystemBanner>checkpoints of {count(failing, 'timeline')} fail</SystemBanner>}
+      {waiting?.map(({ queue, due }) => (
+        <SystemBanner key={queue}>
+          {count(due, 'run')} due in {queue}, and no worker takes {due === 1 ? 'it' : 'them'}
+        </SystemBanner>
+      ))}
+    </>
+  )
+}
+
+function SystemBanner({ children }: { children: preact.ComponentChildren }) {
+  return (
+    <a class="banner warn" href={hrefOf(['system'])}>
+      <Icon name="alert" />
+      <span>{children}</span>
+      <span class="banner-go">Look</span>
+    </a>
+  )
+}
+
+function Nothing({ isFiltered }: { isFiltered: boolean }) {
+  if (isFiltered) {
+    return (
+      <Empty title="Nothing matches">
+        <a href={hrefOf(['runs'])}>Clear the filters</a>
+      </Empty>
+    )
+  }
+  return (
+    <Empty title="No runs yet">
+      <p>Start one, and it appears here by itself:</p>
+      <CommandLine command="npx reprise init && npx reprise run papers.mjs" />
+    </Empty>
+  )
+}

@@ -1,0 +1,299 @@
+// The system: who works and gets anywhere, what waits where, what starts when, who is behind, and what the doctor says.
+
+import type { ComponentChildren } from 'preact'
+import { useEffect } from 'preact/hooks'
+import { urlOf } from './api.ts'
+import { count, duration } from './format.ts'
+import { now } from './live.ts'
+import { type Loaded, useGet } from './loading.ts'
+import { hrefOf } from './route.ts'
+import type { Letter, SearchAnswer, Worker } from './types.ts'
+import { Chip, CommandLine, Dot, Problems, Status, Time } from './ui.tsx'
+
+interface Queue {
+  readonly queue: string
+  readonly timelines: number
+  readonly running: number
+  readonly due: number
+  readonly mail: number
+  readonly nextAt: number | null
+  readonly oldestAt: number | null
+}
+
+interface Schedule {
+  readonly schedule: string
+  readonly timeline: string
+  readonly nextAt: number | null
+  readonly lastAt: number | null
+  readonly run: string | null
+  readonly fired: number
+  readonly skipped: number
+}
+
+interface Consumer {
+  readonly name: string
+  readonly owner: string
+  readonly movedAt: number
+  readonly behind: number
+  readonly isMore: boolean
+}
+
+interface Doctor {
+  readonly checks: readonly {
+    readonly name: string
+    readonly state: 'ok' | 'warning' | 'bad'
+    readonly what: string
+    readonly cure?: string
+  }[]
+}
+
+export function System() {
+  const workers = useGet<{ workers: readonly Worker[] }>('v1/workers', { all: true })
+  const queues = useGet<{ queues: readonly Queue[] }>('v1/queues')
+  const schedules = useGet<{ schedules: readonly Schedule[] }>('v1/schedules')
+  const consumers = useGet<{ consumers: readonly Consumer[] }>('v1/consumers')
+  const letters = useGet<{ letters: readonly Letter[] }>('v1/dead-letters')
+  const pipelines = useGet<SearchAnswer>('v1/search', { kind: 'pipeline', limit: 50 })
+  const doctor = useGet<Doctor>('v1/doctor')
+  useEffect(() => {
+    const often = [workers, queues, consumers, pipelines]
+    const timer = setInterval(() => {
+      if (document.visibilityState === 'visible') for (const each of often) each.again()
+    }, 2000)
+    return () => clearInterval(timer)
+  }, [])
+  return (
+    <div class="screen">
+      <div class="screen-head">
+        <h1>System</h1>
+        <span class="grow" />
+        <CommandLine command="reprise workers --all" />
+        <a class="button quiet" href={urlOf('v1/workers', { all: true })} target="_blank" rel="noreferrer">
+          Open JSON
+        </a>
+      </div>
+      <Part title="Doctor" loaded={doctor} count={doctor.value?.checks.length} none="It found nothing to look at.">
+        <ul class="doctor">
+          {doctor.value?.checks.map(({ name, state, what, cure }) => (
+            <li key={`${name} ${what}`} class={state}>
+              <Chip tone={state === 'ok' ? 'good' : state === 'warning' ? 'warn' : 'bad'}>{state}</Chip>
+              <b>{name}</b>
+              <span>
+                {what}
+                {cure && <span class="dim"> {cure}</span>}
+              </span>
+            </li>
+          ))}
+        </ul>
+      </Part>
+      <Part
+        title="Workers"
+        loaded={workers}
+        count={workers.value?.workers.length}
+        none="No process is at work on this store."
+      >
+        <Workers workers={workers.value?.workers ?? []} />
+      </Part>
+      <Part title="Queues" loaded={queues} count={queues.value?.queues.length} none="No run waits in a queue.">
+        <Table
+          name="Queues"
+          heads={['Queue', '>Timelines', '>Running', '>Due', '>Mail', '>Oldest due', '>Next']}
+          rows={(queues.value?.queues ?? []).map((each) => ({
+            key: each.queue,
+            cells: [
+              each.queue,
+              count(each.timelines),
+              count(each.running),
+              each.due > 0 && each.running === 0 ? <Chip tone="warn">{count(each.due)}</Chip> : count(each.due),
+              count(each.mail),
+              each.oldestAt === null ? '' : duration(Math.max(0, now.value - each.oldestAt)),
+              each.nextAt === null ? '' : <Time at={each.nextAt} />,
+            ],
+          }))}
+        />
+      </Part>
+      <Part title="Schedules" loaded={schedules} count={schedules.value?.schedules.length} none="Nothing is scheduled.">
+        <Table
+          name="Schedules"
+          heads={['Schedule', '>Next', '>Last', '>Fired', '>Skipped', 'Last run']}
+          rows={(schedules.value?.schedules ?? []).map((each) => ({
+            key: each.schedule,
+            cells: [
+              <a key="s" href={hrefOf(['t', each.timeline])}>
+                {each.schedule}
+              </a>,
+              <Time key="n" at={each.nextAt} />,
+              <Time key="l" at={each.lastAt} />,
+              count(each.fired),
+              count(each.skipped),
+              each.run ?? '',
+            ],
+          }))}
+        />
+      </Part>
+      <Part
+        title="Pipelines"
+        loaded={pipelines}
+        count={pipelines.value?.timelines.length}
+        none="No pipeline has run here."
+      >
+        <Table
+          name="Pipelines"
+          heads={['Pipeline', 'Status', 'Where it stands', '>Changed']}
+          rows={(pipelines.value?.timelines ?? []).map((each) => ({
+            key: each.timeline,
+            cells: [
+              <a key="p" href={hrefOf(['t', each.timeline])}>
+                <Dot id={each.timeline} />
+                {each.timeline}
+              </a>,
+              <Status key="s" status={each.status} />,
+              each.stands?.text ?? '',
+              <Time key="t" at={each.updatedAt} />,
+            ],
+          }))}
+        />
+      </Part>
+      <Part
+        title="Consumers of the feed"
+        loaded={consumers}
+        count={consumers.value?.consumers.length}
+        none="Nobody reads the feed by name."
+      >
+        <Table
+          name="Consumers"
+          heads={['Consumer', 'Held by', '>Behind', '>Moved']}
+          rows={(consumers.value?.consumers ?? []).map((each) => ({
+            key: each.name,
+            cells: [
+              each.name,
+              <a key="o" href={hrefOf(['t', each.owner])}>
+                {each.owner}
+              </a>,
+              `${count(each.behind)}${each.isMore ? ' or more' : ''}`,
+              <Time key="t" at={each.movedAt} />,
+            ],
+          }))}
+        />
+      </Part>
+      <Part title="Dead letters" loaded={letters} count={letters.value?.letters.length} none="Nothing was given up.">
+        <Table
+          name="Dead letters"
+          heads={['Key', 'Of', 'Error', '>Attempts', '>Given up']}
+          rows={(letters.value?.letters ?? []).slice(0, 200).map((each) => ({
+            key: `${each.timeline} ${each.key}`,
+            cells: [
+              <code key="k">{each.key}</code>,
+              <a key="t" href={hrefOf(['t', each.timeline])}>
+                {each.timeline}
+              </a>,
+              `${each.error.name}: ${each.error.message}`,
+              count(each.attempts),
+              <Time key="a" at={each.at} />,
+            ],
+          }))}
+        />
+      </Part>
+    </div>
+  )
+}
+
+function Part(props: {
+  title: string
+  loaded: Loaded<unknown>
+  count: number | undefined
+  none: string
+  children: ComponentChildren
+}) {
+  const { title, loaded, count: number, none, children } = props
+  return (
+    <section>
+      <h2>
+        {title} {number !== undefined && number > 0 && <span class="dim">{count(number)}</span>}
+      </h2>
+      {loaded.problem?.code === 'FORBIDDEN' ? (
+        <p class="dim">This needs a token that reaches the whole store.</p>
+      ) : (
+        <Problems problem={loaded.problem} retry={loaded.again} />
+      )}
+      {number === 0 && <p class="dim">{none}</p>}
+      {number !== undefined && number > 0 && children}
+    </section>
+  )
+}
+
+function Workers({ workers }: { workers: readonly Worker[] }) {
+  const sorted = [...workers].sort((a, b) => Number(b.isAlive) - Number(a.isAlive) || b.beatAt - a.beatAt)
+  return (
+    <Table
+      name="Workers"
+      heads={['Worker', 'State', 'In hand', '>Owns', '>Progress', '>Heartbeat', '>Up']}
+      rows={sorted.slice(0, 100).map((worker) => ({
+        key: worker.id,
+        cells: [
+          <span key="w" title={`${worker.host} ${worker.process}`}>
+            <Dot id={worker.id} />
+            <b>{worker.name}</b> <code>{worker.id}</code>
+          </span>,
+          worker.isStuck ? (
+            <Chip tone="warn" title={worker.stuck.join('; ')}>
+              stuck
+            </Chip>
+          ) : (
+            <Chip tone={worker.isAlive ? 'good' : 'calm'}>{worker.isAlive ? 'alive' : 'gone'}</Chip>
+          ),
+          worker.underWay.length > 0 ? (
+            <a key="u" href={hrefOf(['t', worker.underWay[0]!.timeline])}>
+              {worker.underWay[0]!.what} {worker.underWay.length > 1 && `and ${worker.underWay.length - 1} more`}
+            </a>
+          ) : (
+            <span class="dim">{worker.isAlive ? 'nothing that takes long' : ''}</span>
+          ),
+          count(worker.owns),
+          <span key="p">
+            {count(worker.progress)} <Time at={worker.progressAt} />
+          </span>,
+          <Time key="b" at={worker.beatAt} />,
+          duration(Math.max(0, worker.beatAt - worker.startedAt)),
+        ],
+      }))}
+    />
+  )
+}
+
+interface TableRow {
+  readonly key: string
+  readonly cells: readonly ComponentChildren[]
+}
+
+/** A head that begins with > is of numbers: to the right. */
+function Table({ name, heads, rows }: { name: string; heads: readonly string[]; rows: readonly TableRow[] }) {
+  const isRight = heads.map((head) => head.startsWith('>'))
+  return (
+    <div class="table-wrap">
+      <table>
+        <caption class="sr">{name}</caption>
+        <thead>
+          <tr>
+            {heads.map((head, i) => (
+              <th key={head} scope="col" class={isRight[i] ? 'right' : ''}>
+                {head.replace('>', '')}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ key, cells }) => (
+            <tr key={key}>
+              {cells.map((cell, i) => (
+                <td key={heads[i]} class={isRight[i] ? 'right nowrap' : ''}>
+                  {cell}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}

@@ -1,0 +1,232 @@
+// One timeline: where it stands, what can be done to it, and its journal, its past states, its checkpoints and its raw history.
+
+import { useState } from 'preact/hooks'
+import { ActionDialog, type Asked, buttons, roleOf } from './actions.tsx'
+import { at, urlOf } from './api.ts'
+import { Checkpoints } from './checkpoints.tsx'
+import { count, quoted, toneOf } from './format.ts'
+import { useJournal } from './history.ts'
+import { JournalView } from './journal-view.tsx'
+import { Json } from './json.tsx'
+import { useKeys } from './keys.ts'
+import { Letters } from './letters.tsx'
+import { now, useLive } from './live.ts'
+import { useGet } from './loading.ts'
+import { Raw } from './raw.tsx'
+import { go, hrefOf, place, withQuery } from './route.ts'
+import { StandsText } from './runs.tsx'
+import { about, whyNot } from './session.ts'
+import { Travel } from './travel.tsx'
+import type { Timeline, Worker } from './types.ts'
+import { Button, Chip, CommandLine, Copy, Dot, Empty, Facts, Problems, Status, Time } from './ui.tsx'
+
+const tabs = [
+  ['journal', 'Journal'],
+  ['travel', 'Time travel'],
+  ['checkpoints', 'Checkpoints'],
+  ['raw', 'Raw'],
+] as const
+
+export function TimelineView({ id }: { id: string }) {
+  const { value, problem, again } = useGet<Timeline>(at(id))
+  const isWhole = about.value?.scopes === null
+  const workers = useGet<{ workers: readonly Worker[] }>(isWhole ? 'v1/workers' : null, { all: true })
+  const journal = useJournal(id, value)
+  const [asked, setAsked] = useState<Asked | null>(null)
+  useLive((changed) => {
+    if (changed.size > 0 && !changed.has(id)) return
+    again()
+    if (changed.size === 0) workers.again()
+  })
+  const tab = place.value.query.get('tab') ?? 'journal'
+  useKeys({
+    t: () => {
+      const next = (tabs.findIndex(([name]) => name === tab) + 1) % tabs.length
+      go(withQuery({ tab: tabs[next]![0] }))
+    },
+    Escape: () => go('#/runs'),
+  })
+  const act = (verb: string, more: Readonly<Record<string, unknown>> = {}) => {
+    if (verb === 'travel') go(withQuery({ tab: 'travel', seq: String(more.seq) }))
+    else setAsked({ verb, more })
+  }
+  if (!value) {
+    return (
+      <div class="screen">
+        <Problems problem={problem} retry={again} />
+        {!problem && <p class="loading">Loading…</p>}
+        {problem?.code === 'NOT_FOUND' && (
+          <Empty title="There is no such timeline">
+            <a href="#/runs">All runs</a>
+          </Empty>
+        )}
+      </div>
+    )
+  }
+  const worker = workers.value?.workers.find((each) => each.id === value.owner) ?? null
+  return (
+    <div class="screen timeline">
+      <Head timeline={value} worker={worker} onAct={act} />
+      {problem && <Problems problem={problem} />}
+      <nav class="tabs" aria-label="Views of this timeline">
+        {tabs.map(([name, words]) => (
+          <a key={name} href={withQuery({ tab: name })} aria-current={tab === name ? 'page' : undefined}>
+            {words}
+            {name === 'checkpoints' && value.checkpoints > 0 && <span class="dim"> {count(value.checkpoints)}</span>}
+          </a>
+        ))}
+        <span class="grow" />
+        <CommandLine command={`reprise show ${quoted(id)}`} />
+        <a class="button quiet" href={urlOf(at(id))} target="_blank" rel="noreferrer">
+          Open JSON
+        </a>
+      </nav>
+      {tab === 'journal' && (
+        <>
+          {value.verbs.includes('redrive') && Number(value.attributes.dead ?? 0) > 0 && (
+            <Letters timeline={value} onAct={act} />
+          )}
+          <JournalView timeline={value} journal={journal} worker={worker} onAct={act} />
+        </>
+      )}
+      {tab === 'travel' && <Travel timeline={value} onAct={act} />}
+      {tab === 'checkpoints' && <Checkpoints timeline={value} />}
+      {tab === 'raw' && <Raw timeline={value} />}
+      {asked && (
+        <ActionDialog
+          asked={asked}
+          timeline={value}
+          onClose={() => {
+            setAsked(null)
+            again()
+          }}
+        />
+      )}
+    </div>
+  )
+}
+
+function Head({
+  timeline,
+  worker,
+  onAct,
+}: {
+  timeline: Timeline
+  worker: Worker | null
+  onAct: (verb: string, more?: Readonly<Record<string, unknown>>) => void
+}) {
+  const { timeline: id, kind, status, needsPerson, summary, attributes } = timeline
+  const shown = Object.entries(attributes)
+  return (
+    <header class="timeline-head">
+      <div class="title-line">
+        <a class="back" href="#/runs" aria-label="All runs">
+          Runs
+        </a>
+        <span aria-hidden="true">/</span>
+        <h1>
+          <Dot id={id} />
+          <span>{id}</span>
+        </h1>
+        <Copy text={id} label="Copy the id" />
+        <Status status={status} needsPerson={needsPerson} />
+        <span class="grow" />
+        <div class="acts">
+          {buttons
+            .filter(([verb]) => timeline.verbs.includes(verb))
+            .filter(([verb]) => fits(verb, timeline))
+            .map(([verb, label]) => (
+              <Button
+                key={verb}
+                disabled={whyNot(roleOf(verb)) !== undefined}
+                title={whyNot(roleOf(verb))}
+                onClick={() => onAct(verb)}
+              >
+                {label}
+              </Button>
+            ))}
+          <Button disabled={whyNot('write') !== undefined} title={whyNot('write')} onClick={() => onAct('fork')}>
+            Fork…
+          </Button>
+        </div>
+      </div>
+      <p class="stands-line">
+        <StandsText row={timeline} />
+        {timeline.stands?.needsPerson && <Chip tone="warn">needs a person</Chip>}
+      </p>
+      <Owner timeline={timeline} worker={worker} />
+      <Facts
+        facts={[
+          ['kind', kind ?? 'unknown'],
+          ['entries', count(timeline.seq)],
+          ['epoch', count(timeline.epoch)],
+          ['began', <Time key="b" at={timeline.createdAt} />],
+          ['changed', <Time key="c" at={timeline.updatedAt} />],
+          ...(timeline.queue ? ([['queue', timeline.queue]] as const) : []),
+          ...(timeline.wakeup ? ([['wakes', <Time key="w" at={timeline.wakeup} />]] as const) : []),
+          ...(timeline.mail > 0 ? ([['unread mail', count(timeline.mail)]] as const) : []),
+          ...(timeline.base
+            ? ([
+                [
+                  'forked from',
+                  <a key="f" href={hrefOf(['t', timeline.base.timeline])}>
+                    {timeline.base.timeline}@{timeline.base.seq}
+                  </a>,
+                ],
+              ] as const)
+            : []),
+          ...shown.map(([name, value]) => [name, String(value)] as const),
+        ]}
+      />
+      {summary && (
+        <details class="summary">
+          <summary>What its state says</summary>
+          <Json value={summary} />
+        </details>
+      )}
+    </header>
+  )
+}
+
+/** What has ended cannot be stopped; what has not failed has nothing to take back. */
+function fits(verb: string, { isUnfinished, status, needsPerson, stands, attributes }: Timeline): boolean {
+  if (verb === 'retry') return toneOf(status, needsPerson) === 'bad' || toneOf(status, needsPerson) === 'warn'
+  if (verb === 'decide') return stands === null || stands.needsPerson === true
+  if (verb === 'redrive') return Number(attributes.dead ?? 0) > 0
+  return isUnfinished
+}
+
+/** Who works on it; of one that should go on and that nobody has, that it stands still. */
+function Owner({ timeline, worker }: { timeline: Timeline; worker: Worker | null }) {
+  const { owner, isOwnerAlive, isUnfinished, wakeup, mail, queue } = timeline
+  if (owner === null) {
+    const isDue = mail > 0 || (wakeup !== null && wakeup <= now.value)
+    if (!isUnfinished || !isDue) return null
+    return (
+      <p class="owner gone">
+        <i aria-hidden="true" />
+        stopped: no worker has it; the next one that takes {queue ?? 'it'} goes on from the last entry
+      </p>
+    )
+  }
+  const name = worker ? `${worker.name} (${worker.id})` : owner
+  if (isOwnerAlive) {
+    return (
+      <p class="owner alive">
+        <i aria-hidden="true" />
+        on worker {name}
+        {worker && (
+          <span class="dim">
+            , heartbeat <Time at={worker.beatAt} />
+          </span>
+        )}
+      </p>
+    )
+  }
+  return (
+    <p class={`owner ${isUnfinished ? 'gone' : ''}`}>
+      <i aria-hidden="true" />
+      {isUnfinished ? `stopped: its worker ${name} is gone; another one takes it over` : `last on worker ${name}`}
+    </p>
+  )
+}

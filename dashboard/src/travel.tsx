@@ -1,0 +1,216 @@
+// Time travel: the branches of a timeline as a tree, and a slider over its history with the state at each entry and what that
+// entry changed. From any place one can go back, fork, or keep the state.
+
+import { useEffect, useState } from 'preact/hooks'
+import { at } from './api.ts'
+import { Conversation, messagesIn } from './conversation.tsx'
+import { count, exact, quoted } from './format.ts'
+import { Json, Leaf } from './json.tsx'
+import { useKeys } from './keys.ts'
+import { useGet } from './loading.ts'
+import { go, hrefOf, place, withQuery } from './route.ts'
+import { whyNot } from './session.ts'
+import { Tree } from './tree.tsx'
+import type { Coordinate, Difference, Entry, HistoryPage, Timeline } from './types.ts'
+import { Button, CommandLine, Copy, Dot, Empty, Problems } from './ui.tsx'
+
+const settleMs = 120
+
+export interface Relative {
+  readonly timeline: string
+  readonly base: { readonly timeline: string; readonly seq: number } | null
+  readonly seq: number
+  readonly status: string
+  readonly updatedAt: number
+  readonly isArchive: boolean
+}
+
+export function Travel({
+  timeline,
+  onAct,
+}: {
+  timeline: Timeline
+  onAct: (verb: string, more?: Readonly<Record<string, unknown>>) => void
+}) {
+  const { timeline: id, seq: head, floor } = timeline
+  const { query } = place.value
+  const wanted = query.get('seq')
+  const seq = wanted === null ? head : Math.min(Math.max(Number(wanted) || 0, floor), head)
+  const other = query.get('other') ?? ''
+  const settled = useSettled(seq)
+  const move = (to: number) => go(withQuery({ seq: String(Math.min(Math.max(to, floor), head)) }), 'replace')
+  useKeys({ '[': () => move(seq - 1), ']': () => move(seq + 1) })
+  const state = useGet<{ state: unknown; coordinate: Coordinate }>(at(id, 'state'), { seq: settled })
+  const diff = useGet<{ changes: readonly Difference[] }>(
+    settled > floor || other ? at(id, 'diff') : null,
+    other ? { from: settled, other } : { from: Math.max(floor, settled - 1), to: settled },
+  )
+  const entry = useGet<HistoryPage<Entry>>(settled > floor ? at(id, 'history') : null, { after: settled - 1, limit: 1 })
+  const relatives = useGet<{ relatives: readonly Relative[] }>(at(id, 'relatives'))
+  const branches = relatives.value?.relatives ?? []
+  const messages = messagesIn(state.value?.state)
+  const shown = entry.value?.entries[0]
+  return (
+    <div class="travel">
+      <div class="travel-side">
+        <h2>Branches</h2>
+        <Problems problem={relatives.problem} />
+        <Tree relatives={branches} current={id} seq={seq} />
+      </div>
+      <div class="travel-main">
+        <div class="slider">
+          <Button tone="quiet" title="One entry back ([)" disabled={seq <= floor} onClick={() => move(seq - 1)}>
+            ‹
+          </Button>
+          <input
+            type="range"
+            aria-label="Entry"
+            min={floor}
+            max={head}
+            value={seq}
+            onInput={(event) => move(Number(event.currentTarget.value))}
+          />
+          <Button tone="quiet" title="One entry on (])" disabled={seq >= head} onClick={() => move(seq + 1)}>
+            ›
+          </Button>
+          <output>
+            <b>{count(seq)}</b> of {count(head)}
+          </output>
+        </div>
+        <div class="travel-entry">
+          {shown ? (
+            <>
+              <b>{shown.type}</b> <span class="dim">{exact(shown.time)}</span>
+            </>
+          ) : (
+            <span class="dim">{settled === floor ? 'the beginning' : ''}</span>
+          )}
+          <span class="grow" />
+          <Button
+            disabled={whyNot('write') !== undefined}
+            title={whyNot('write')}
+            onClick={() => onAct('rollback', { seq })}
+          >
+            Roll back here…
+          </Button>
+          <Button
+            disabled={whyNot('write') !== undefined}
+            title={whyNot('write')}
+            onClick={() => onAct('fork', { seq })}
+          >
+            Fork here…
+          </Button>
+          <Button
+            disabled={whyNot('operate') !== undefined}
+            title={whyNot('operate')}
+            onClick={() => onAct('savepoints', { seq })}
+          >
+            Pin…
+          </Button>
+        </div>
+        <div class="columns">
+          <section aria-label="State">
+            <h2>
+              State after entry {settled}
+              {state.value && <Copy text={JSON.stringify(state.value.state, null, 2)} label="Copy the state" />}
+            </h2>
+            {state.problem ? (
+              <NoState problem={state.problem} />
+            ) : state.value ? (
+              <Json value={state.value.state} />
+            ) : (
+              <p class="loading">…</p>
+            )}
+          </section>
+          <section aria-label="Changes">
+            <h2>
+              <label>
+                {other ? 'Compared with ' : 'What this entry changed '}
+                <select
+                  value={other}
+                  onChange={(event) => go(withQuery({ other: event.currentTarget.value }))}
+                  aria-label="Compare with"
+                >
+                  <option value="">the entry before</option>
+                  {branches
+                    .filter((each) => each.timeline !== id)
+                    .map((each) => (
+                      <option key={each.timeline} value={each.timeline}>
+                        {each.timeline}
+                      </option>
+                    ))}
+                </select>
+              </label>
+            </h2>
+            {!state.problem && <Changes changes={diff.value?.changes ?? null} />}
+          </section>
+        </div>
+        {messages && (
+          <section aria-label="Messages">
+            <h2>Messages</h2>
+            <Conversation messages={messages} />
+          </section>
+        )}
+        <CommandLine command={`reprise at ${quoted(`${id}@${settled}`)}`} />
+      </div>
+    </div>
+  )
+}
+
+function NoState({ problem }: { problem: { detail: string; code: string; hint: string; status: number } }) {
+  if (problem.code !== 'INVALID_ARGUMENT') return <Problems problem={problem} />
+  return (
+    <Empty title="The state needs its code">
+      <p>How this history folds into a state is in your definition. Name the file that exports it:</p>
+      <CommandLine command="reprise serve --module FILE" />
+    </Empty>
+  )
+}
+
+export function Changes({ changes }: { changes: readonly Difference[] | null }) {
+  if (!changes) return <p class="loading">…</p>
+  if (changes.length === 0) return <p class="dim">Nothing: both are the same.</p>
+  return (
+    <ul class="changes">
+      {changes.slice(0, 500).map(({ path, kind, before, after }) => (
+        <li key={path} class={kind}>
+          <code>{path}</code>
+          <div>
+            {kind !== 'added' && <Value value={before} sign="−" />}
+            {kind !== 'removed' && <Value value={after} sign="+" />}
+          </div>
+        </li>
+      ))}
+      {changes.length > 500 && <li class="dim">{changes.length - 500} more</li>}
+    </ul>
+  )
+}
+
+function Value({ value, sign }: { value: unknown; sign: '+' | '−' }) {
+  return (
+    <div class={sign === '+' ? 'after' : 'before'}>
+      <span aria-hidden="true">{sign} </span>
+      <span class="sr">{sign === '+' ? 'now ' : 'before '}</span>
+      {typeof value === 'object' && value !== null ? <Json value={value} depth={1} /> : <Leaf value={value} />}
+    </div>
+  )
+}
+
+/** A slider moves faster than states can be read. */
+function useSettled(value: number): number {
+  const [settled, setSettled] = useState(value)
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), settleMs)
+    return () => clearTimeout(timer)
+  }, [value])
+  return settled
+}
+
+export function BranchLink({ id }: { id: string }) {
+  return (
+    <a href={hrefOf(['t', id], { tab: 'travel' })} title={id}>
+      <Dot id={id} />
+      {id}
+    </a>
+  )
+}

@@ -1,0 +1,166 @@
+// What the API answers, as far as the page looks at it. The document of the server says the rest.
+
+export type Role = 'read' | 'operate' | 'write'
+
+export interface About {
+  readonly name: string
+  readonly role: Role
+  readonly scopes: readonly string[] | null
+  readonly readOnly: boolean
+  readonly kinds: readonly string[]
+  /** Those of the kinds that start and end. */
+  readonly runs: readonly string[]
+  readonly version: string
+}
+
+export interface StatusLine {
+  readonly text: string
+  readonly at?: number
+  readonly needsPerson?: boolean
+}
+
+export interface TimelineRow {
+  readonly timeline: string
+  readonly kind: string | null
+  readonly status: string
+  readonly isRun: boolean
+  readonly isUnfinished: boolean
+  readonly needsPerson: boolean
+  readonly seq: number
+  readonly epoch: number
+  readonly digest: string
+  readonly owner: string | null
+  readonly isOwnerAlive: boolean
+  readonly floor: number
+  readonly base: { readonly timeline: string; readonly seq: number } | null
+  readonly queue: string | null
+  readonly wakeup: number | null
+  readonly mail: number
+  readonly attributes: Readonly<Record<string, unknown>>
+  readonly createdAt: number
+  readonly updatedAt: number
+  readonly stands: StatusLine | null
+}
+
+export interface Timeline extends TimelineRow {
+  readonly checkpoints: number
+  readonly lineage: readonly string[]
+  readonly forks: readonly string[]
+  readonly verbs: readonly string[]
+  readonly summary: Readonly<Record<string, unknown>> | null
+}
+
+export interface SearchAnswer {
+  readonly timelines: readonly TimelineRow[]
+  readonly total: number
+  readonly statuses: Readonly<Record<string, number>>
+  readonly kinds: Readonly<Record<string, number>>
+  readonly attention: number
+  readonly isPartial: boolean
+  readonly now: number
+  readonly next: string | null
+}
+
+export type RowSort = 'start' | 'step' | 'wait' | 'child' | 'message' | 'undo' | 'note' | 'end'
+export type RowPhase = 'begins' | 'beats' | 'retries' | 'waits' | 'ends' | 'fails' | 'is'
+
+export interface Told {
+  readonly about: string
+  readonly title: string
+  readonly sort: RowSort
+  readonly phase: RowPhase
+  readonly error?: string
+  readonly at?: number
+  readonly attempt?: number
+  readonly note?: string
+}
+
+export interface JournalEntry {
+  readonly seq: number
+  readonly epoch: number
+  readonly type: string
+  readonly time: number
+  readonly told: Told | null
+}
+
+export interface Entry {
+  readonly seq: number
+  readonly epoch: number
+  readonly type: string
+  readonly version: number
+  readonly time: number
+  readonly key?: string
+  readonly data?: unknown
+}
+
+export interface Coordinate {
+  readonly timeline: string
+  readonly seq: number
+  readonly epoch: number
+  readonly digest: string
+}
+
+export interface HistoryPage<Shown> {
+  readonly entries: readonly Shown[]
+  readonly next: number | null
+  readonly coordinate: Coordinate
+}
+
+export interface Checkpoint {
+  readonly id: string
+  readonly seq: number
+  readonly epoch: number
+  readonly digest: string
+  readonly createdAt: number
+  readonly trigger: string
+  readonly label: string | null
+  readonly isPinned: boolean
+  readonly totalBytes: number
+  readonly addedBytes: number
+  readonly verifiedAt: number | null
+  readonly invalid: string | null
+  readonly drilledAt: number | null
+  readonly drill: string | null
+}
+
+export interface Worker {
+  readonly id: string
+  readonly name: string
+  readonly host: string
+  readonly process: string
+  readonly startedAt: number
+  readonly beatAt: number
+  readonly progressAt: number
+  readonly progress: number
+  readonly isAlive: boolean
+  readonly isStuck: boolean
+  readonly stuck: readonly string[]
+  readonly owns: number
+  readonly info: Readonly<Record<string, unknown>>
+  readonly underWay: readonly { readonly timeline: string; readonly what: string; readonly since: number }[]
+  readonly failing: readonly { readonly timeline: string; readonly failures: number; readonly reason: string }[]
+}
+
+export interface Letter {
+  readonly key: string
+  readonly timeline: string
+  readonly item: unknown
+  readonly attempts: number
+  readonly at: number
+  readonly error: { readonly name: string; readonly message: string }
+}
+
+export interface Difference {
+  readonly path: string
+  readonly kind: 'added' | 'removed' | 'changed'
+  readonly before?: unknown
+  readonly after?: unknown
+}
+
+export interface Report {
+  readonly kind: string
+  readonly what: string
+  readonly at?: number
+  readonly time?: number
+  readonly timeline?: string | null
+}

@@ -1,0 +1,226 @@
+// Small parts that every screen is made of.
+
+import { signal } from '@preact/signals'
+import type { ComponentChildren } from 'preact'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { type Problem, problemOf } from './api.ts'
+import { exact, hueOf, relative, type Tone, toneOf } from './format.ts'
+import { now } from './live.ts'
+
+export function Status({ status, needsPerson = false }: { status: string; needsPerson?: boolean }) {
+  return (
+    <span class={`status tone-${toneOf(status, needsPerson)}`}>
+      <i aria-hidden="true" />
+      {status || 'no status'}
+    </span>
+  )
+}
+
+export function Chip({ tone = 'calm', children, title }: { tone?: Tone; children: ComponentChildren; title?: string }) {
+  return (
+    <span class={`chip tone-${tone}`} title={title}>
+      {children}
+    </span>
+  )
+}
+
+/** Relative, and exact when it is pointed at. */
+export function Time({ at }: { at: number | null | undefined }) {
+  if (at === null || at === undefined || at === 0) return <span class="dim">never</span>
+  return (
+    <time dateTime={new Date(at).toISOString()} title={exact(at)}>
+      {relative(at, now.value)}
+    </time>
+  )
+}
+
+/** Its own colour, and the whole id. */
+export function Dot({ id }: { id: string }) {
+  const hue = hueOf(id)
+  return (
+    <svg class="dot" viewBox="0 0 10 10" width="10" height="10" aria-hidden="true">
+      <circle cx="5" cy="5" r="4.5" fill={`hsl(${hue} 62% 52%)`} />
+    </svg>
+  )
+}
+
+export function Copy({ text, label, children }: { text: string; label: string; children?: ComponentChildren }) {
+  const [isDone, setDone] = useState(false)
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text)
+      setDone(true)
+      setTimeout(() => setDone(false), 1200)
+    } catch {
+      toast(`Not copied: the browser does not allow it. ${text}`, 'bad')
+    }
+  }
+  return (
+    <button
+      type="button"
+      class={children ? 'button quiet' : 'icon-button'}
+      title={label}
+      aria-label={label}
+      onClick={copy}
+    >
+      {isDone ? <Icon name="check" /> : <Icon name="copy" />}
+      {children}
+    </button>
+  )
+}
+
+const paths: Readonly<Record<string, string>> = {
+  copy: 'M6 6V3.5A1.5 1.5 0 0 1 7.5 2h5A1.5 1.5 0 0 1 14 3.5v5a1.5 1.5 0 0 1-1.5 1.5H10M3.5 6h5A1.5 1.5 0 0 1 10 7.5v5A1.5 1.5 0 0 1 8.5 14h-5A1.5 1.5 0 0 1 2 12.5v-5A1.5 1.5 0 0 1 3.5 6Z',
+  check: 'm3 8.5 3.2 3.2L13 4.8',
+  close: 'm4 4 8 8m0-8-8 8',
+  search: 'M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10Zm3.6-1.4L14 14',
+  sun: 'M8 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM8 1v1.5M8 13.5V15M1 8h1.5M13.5 8H15M3 3l1 1M12 12l1 1M13 3l-1 1M4 12l-1 1',
+  moon: 'M13.5 9.5A6 6 0 0 1 6.5 2.5a6 6 0 1 0 7 7Z',
+  help: 'M6 6a2 2 0 1 1 2.7 1.9c-.5.2-.7.6-.7 1.1v.5M8 12v.2M8 15A7 7 0 1 0 8 1a7 7 0 0 0 0 14Z',
+  step: 'M3 3h10v10H3z',
+  wait: 'M8 4.5V8l2.3 1.4M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12Z',
+  child: 'M4 3v6a2 2 0 0 0 2 2h6M9.5 8.5 12 11l-2.5 2.5',
+  message: 'M2.5 4h11v8h-11zM2.5 4 8 9l5.5-5',
+  undo: 'M5.5 3 2.5 6l3 3M3 6h6a4 4 0 0 1 0 8H6',
+  note: 'M3 8h10',
+  start: 'm5 3 8 5-8 5z',
+  end: 'M4 2v12M4 3h8l-2 3 2 3H4',
+  alert: 'M8 6v3.2M8 11.4v.1M8 2 1.8 13h12.4L8 2Z',
+  fork: 'M4 5.5v5M4 5.5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm0 8a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm8-8a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm0 0C12 8 4 7 4 10.5',
+  chevron: 'm6 4 4 4-4 4',
+}
+
+export function Icon({ name }: { name: string }) {
+  return (
+    <svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
+      <path d={paths[name] ?? paths.note} />
+    </svg>
+  )
+}
+
+export function Button(props: {
+  onClick: () => void
+  children: ComponentChildren
+  tone?: 'primary' | 'danger' | 'quiet'
+  disabled?: boolean
+  title?: string | undefined
+}) {
+  const { onClick, children, tone, disabled, title } = props
+  return (
+    <button type="button" class={`button ${tone ?? ''}`} disabled={disabled} title={title} onClick={onClick}>
+      {children}
+    </button>
+  )
+}
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <p class="empty-title">{title}</p>
+      <div>{children}</div>
+    </div>
+  )
+}
+
+export function Problems({ problem, retry }: { problem: Problem | null; retry?: () => void }) {
+  if (!problem) return null
+  return (
+    <div class="problem" role="alert">
+      <Icon name="alert" />
+      <div>
+        <strong>{problem.detail}</strong>
+        <p>
+          {problem.hint} <code>{problem.code}</code>
+        </p>
+      </div>
+      {retry && <Button onClick={retry}>Try again</Button>}
+    </div>
+  )
+}
+
+export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren; isWide?: boolean }) {
+  const { title, onClose, children, isWide } = props
+  const ref = useRef<HTMLDialogElement>(null)
+  const id = useId()
+  useEffect(() => {
+    const { current } = ref
+    current?.showModal()
+    return () => current?.close()
+  }, [])
+  return (
+    <dialog
+      ref={ref}
+      class={isWide ? 'wide' : ''}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault()
+        onClose()
+      }}
+    >
+      <header>
+        <h2 id={id}>{title}</h2>
+        <button type="button" class="icon-button" aria-label="Close" onClick={onClose}>
+          <Icon name="close" />
+        </button>
+      </header>
+      {children}
+    </dialog>
+  )
+}
+
+interface Toast {
+  readonly id: number
+  readonly text: string
+  readonly tone: Tone
+}
+
+const toasts = signal<readonly Toast[]>([])
+let toastId = 0
+
+export function toast(text: string, tone: Tone = 'good'): void {
+  const id = ++toastId
+  toasts.value = [...toasts.value, { id, text, tone }]
+  setTimeout(() => {
+    toasts.value = toasts.value.filter((each) => each.id !== id)
+  }, 6000)
+}
+
+export function toastProblem(error: unknown): void {
+  const { detail, code } = problemOf(error)
+  toast(`${detail} (${code})`, 'bad')
+}
+
+export function Toasts() {
+  return (
+    <div class="toasts" role="status" aria-live="polite">
+      {toasts.value.map(({ id, text, tone }) => (
+        <div key={id} class={`toast tone-${tone}`}>
+          {text}
+        </div>
+      ))}
+    </div>
+  )
+}
+
+/** A command that does the same in a terminal. */
+export function CommandLine({ command }: { command: string }) {
+  return (
+    <div class="command">
+      <code>{command}</code>
+      <Copy text={command} label="Copy as command line" />
+    </div>
+  )
+}
+
+export function Facts({ facts }: { facts: readonly (readonly [string, ComponentChildren])[] }) {
+  return (
+    <dl class="facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  )
+}

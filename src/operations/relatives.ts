@@ -1,0 +1,42 @@
+// The branches that a timeline is one of: forks, and what rollbacks left behind, from the first ancestor on.
+
+import type { TimelineId } from '../core/coordinate.ts'
+import type { Head } from '../core/ports.ts'
+import { liveIdOf } from '../core/scope.ts'
+import { hostOf } from '../engine/host.ts'
+import { lineageOf } from '../engine/recovery/history.ts'
+import type { Reprise } from '../engine/reprise.ts'
+
+const shownMax = 200
+
+export interface Relative {
+  readonly timeline: string
+  readonly base: { readonly timeline: string; readonly seq: number } | null
+  readonly seq: number
+  readonly status: string
+  readonly updatedAt: number
+  /** A rollback left it: its history no longer counts. */
+  readonly isArchive: boolean
+}
+
+/** At most 200 of them; itself is always among them. */
+export async function relativesOf(engine: Reprise, head: Head): Promise<Relative[]> {
+  const { kernel } = hostOf(engine)
+  const lineage = await lineageOf(kernel, head)
+  const ids = lineage.map(({ timeline }) => timeline)
+  const ancestors = (await kernel.store.head(ids)).filter((each): each is Head => each !== null)
+  const found = new Map<TimelineId, Head>(ancestors.map((each) => [each.timeline, each]))
+  const pending = [...found.keys()].reverse()
+  for (let id = pending.shift(); id !== undefined && found.size < shownMax; id = pending.shift()) {
+    for (const fork of await engine.list({ parent: id, limit: shownMax })) {
+      if (found.has(fork.timeline) || found.size >= shownMax) continue
+      found.set(fork.timeline, fork)
+      pending.push(fork.timeline)
+    }
+  }
+  return [...found.values()].map(({ timeline, base, seq, status, updatedAt }) => ({
+    timeline,
+    base: base && { timeline: base.timeline, seq: base.seq },
+    ...{ seq, status, updatedAt, isArchive: liveIdOf(timeline) !== timeline },
+  }))
+}

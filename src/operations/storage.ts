@@ -1,0 +1,58 @@
+// What lies in a store, by model: timelines, checkpoints and their bytes, and the checkpoints that were taken last.
+
+import { hostOf } from '../engine/host.ts'
+import { isOfStore } from '../engine/kinds.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import { headsOf } from '../engine/tools/verify.ts'
+import { shownCheckpoint } from './describe.ts'
+
+/** Each costs a question to the store. */
+const timelinesLookedAt = 2000
+const recentShown = 200
+
+export interface KindStorage {
+  readonly kind: string | null
+  readonly timelines: number
+  readonly checkpoints: number
+  /** Of the newest checkpoint of each timeline. */
+  readonly stateBytes: number
+  /** Added by all checkpoints that are kept. */
+  readonly addedBytes: number
+}
+
+type Counted = { -readonly [Key in keyof KindStorage]: KindStorage[Key] }
+
+export async function storageOf(engine: Reprise) {
+  const { kernel, models } = hostOf(engine)
+  const kinds = new Map<string | null, Counted>()
+  const recent: (ReturnType<typeof shownCheckpoint> & { readonly timeline: string; readonly kind: string | null })[] =
+    []
+  let [looked, isPartial] = [0, false]
+  for await (const { timeline } of headsOf(kernel)) {
+    if (isOfStore(timeline)) continue
+    if (looked === timelinesLookedAt) {
+      isPartial = true
+      break
+    }
+    looked += 1
+    const kind = models.find(timeline)?.kind ?? null
+    const row = kinds.get(kind) ?? { kind, timelines: 0, checkpoints: 0, stateBytes: 0, addedBytes: 0 }
+    kinds.set(kind, row)
+    const catalog = await engine.checkpoints(timeline)
+    row.timelines += 1
+    row.checkpoints += catalog.length
+    row.stateBytes += catalog[0]?.totalBytes ?? 0
+    for (const record of catalog) {
+      row.addedBytes += record.addedBytes
+      recent.push({ timeline, kind, ...shownCheckpoint(record) })
+    }
+  }
+  recent.sort((a, b) => b.createdAt - a.createdAt)
+  return {
+    store: await engine.facts(),
+    kinds: [...kinds.values()].sort((a, b) => b.addedBytes - a.addedBytes),
+    checkpoints: recent.slice(0, recentShown),
+    looked,
+    isPartial,
+  }
+}

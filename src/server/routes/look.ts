@@ -1,0 +1,87 @@
+// What a person looks at beyond one answer of the store: the branches of a timeline, what lies where, and what the doctor finds.
+
+import { checkStore } from '../../operations/doctor.ts'
+import { relativesOf } from '../../operations/relatives.ts'
+import { storageOf } from '../../operations/storage.ts'
+import { mayReach } from '../access.ts'
+import { hideRelatives } from '../reach.ts'
+import type { Route } from '../route.ts'
+import * as shapes from '../shapes.ts'
+
+export const lookRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/relatives',
+    id: 'listRelatives',
+    tag: 'timelines',
+    summary: 'Its branches: ancestors, forks, and what rollbacks left behind; itself among them',
+    role: 'read',
+    answer: shapes.answer({
+      relatives: shapes.list(
+        shapes.answer({
+          timeline: shapes.text,
+          base: { type: 'object', nullable: true },
+          seq: shapes.count,
+          status: shapes.text,
+          updatedAt: shapes.millis,
+          isArchive: { type: 'boolean' },
+        }),
+      ),
+    }),
+    async call(call) {
+      const relatives = await relativesOf(call.engine, await call.head())
+      const reached = relatives.filter(({ timeline }) => mayReach(call.principal, timeline))
+      return { relatives: reached.map((each) => hideRelatives(call.principal, each)) }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/storage',
+    id: 'storage',
+    tag: 'system',
+    summary: 'What the store is, what lies in it by kind, and the checkpoints that were taken last',
+    role: 'read',
+    isWhole: true,
+    isLong: true,
+    answer: shapes.answer({
+      store: shapes.answer({ kind: shapes.text, location: shapes.text }),
+      kinds: shapes.list(
+        shapes.answer({
+          kind: { type: 'string', nullable: true },
+          timelines: shapes.count,
+          checkpoints: shapes.count,
+          stateBytes: shapes.count,
+          addedBytes: shapes.count,
+        }),
+      ),
+      checkpoints: shapes.list(shapes.answer({ id: shapes.text, timeline: shapes.text, seq: shapes.count })),
+      looked: { ...shapes.count, description: 'timelines looked at' },
+      isPartial: { type: 'boolean', description: 'there are more timelines than were looked at' },
+    }),
+    call: ({ engine }) => storageOf(engine),
+  },
+  {
+    method: 'GET',
+    path: '/v1/doctor',
+    id: 'doctor',
+    tag: 'system',
+    summary: 'Whether what recovery rests on is well: the store, its clock, workers, checkpoints, drills, housekeeping',
+    role: 'read',
+    isWhole: true,
+    isLong: true,
+    answer: shapes.answer({
+      ok: { type: 'boolean' },
+      checks: shapes.list(
+        shapes.answer({
+          name: shapes.text,
+          state: { type: 'string', enum: ['ok', 'warning', 'bad'] },
+          what: { type: 'string' },
+        }),
+      ),
+    }),
+    async call({ engine }) {
+      const checks = await checkStore(engine)
+      return { ok: checks.every(({ state }) => state !== 'bad'), checks }
+    },
+  },
+]

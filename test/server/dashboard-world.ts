@@ -1,0 +1,162 @@
+// A store in which something of every model has happened: what the dashboard is looked at with. Everything in it is made by the
+// models themselves.
+
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Reprise, timeline } from '../../src/index.ts'
+import { agent, tool } from '../../src/layers/agent/index.ts'
+import { aggregate, projection } from '../../src/layers/events/index.ts'
+import { job } from '../../src/layers/job/index.ts'
+import { migrations } from '../../src/layers/migrate/index.ts'
+import { jsonLines, pipeline, rows } from '../../src/layers/pipeline/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { table } from '../../src/layers/table/index.ts'
+import { schedule, workflow } from '../../src/layers/workflow/index.ts'
+
+interface Order {
+  readonly cents: number
+  readonly fails?: 'always' | 'for-good' | 'undo'
+}
+
+export const checkout = workflow('checkout', async (ctx, order: Order) => {
+  await ctx.step('reserve', () => ({ warehouse: 'north', items: 2 }), {
+    compensate: () => {
+      if (order.fails === 'undo') throw new Error('the warehouse does not take it back')
+    },
+    compensateRetry: { attempts: 1 },
+  })
+  const payment = await ctx.step(
+    'charge-card',
+    () => {
+      if (order.fails === 'always') throw new Error('503 from the bank: try again later')
+      return { id: 'pay_81', cents: order.cents }
+    },
+    { retry: { attempts: 5, backoff: '10m', backoffMax: '1h' } },
+  )
+  if (order.fails === 'for-good') {
+    await ctx.step('ship', () => Promise.reject(new Error('no courier for this address')), { retry: { attempts: 1 } })
+  }
+  if (order.fails === 'undo') throw new Error('out of stock after all')
+  const decision = await ctx.signal<{ by: string }>('approve')
+  await ctx.step('ship', () => ({ parcel: 'P-7', payment: payment.id }))
+  return decision
+})
+
+/** One entry per step: a journal of thousands of rows. */
+export const long = workflow('long', async (ctx, steps: number) => {
+  for (let n = 0; n < steps; n += 1) await ctx.step(`step-${n}`, () => n)
+  return steps
+})
+
+export const papers = job('papers', {
+  source: ['10.1/a', '10.1/b', '10.1/c', '10.1/gone', '10.1/d'],
+  key: (doi: string) => doi,
+  retry: { attempts: 1 },
+  each: async (doi) => {
+    if (doi.endsWith('gone')) throw new Error('404 for that paper')
+  },
+})
+
+export const schema = migrations('schema', { steps: [{ id: '001-users', run: async () => undefined }] })
+
+export const account = aggregate('account', {
+  initial: () => ({ balance: 0, last: '' }),
+  evolve: {
+    deposited: (s, e: { amount: number; by: string }) => ({ balance: s.balance + e.amount, last: e.by }),
+  },
+  decide: { deposit: (_s, c: { amount: number; by: string }) => ({ type: 'deposited', ...c }) },
+})
+
+export const totals = projection('totals', {
+  from: [account],
+  initial: () => new Map<string, number>(),
+  on: { deposited: (m, e, at) => void m.set(at.id, (m.get(at.id) ?? 0) + e.amount) },
+})
+
+export const counter = timeline('counter', {
+  initial: () => ({ total: 0, last: { by: 0, even: true } }),
+  apply: (state, entry: { type: 'added'; by: number }) => {
+    const total = state.total + entry.by
+    return { total, last: { by: entry.by, even: total % 2 === 0 } }
+  },
+})
+
+const sessions = table<{ user: string }>('sessions')
+const weights = save<{ step: number; weights: Float64Array }>('training', { keep: 5 })
+
+export const support = agent('support', {
+  initial: () => ({ order: 'order-42' }),
+  settings: { prompt: 'Be careful with money.' },
+  model: ({ messages }) => {
+    const usage = { inputTokens: 214, outputTokens: 22, cost: 0.0011 }
+    if (messages.some(({ role }) => role === 'tool')) return { content: 'I refunded your order.', usage }
+    return { content: '', requests: [{ tool: 'refund', args: { cents: 1999 } }], usage }
+  },
+  tools: {
+    refund: tool({
+      kind: 'irreversible',
+      approve: () => true,
+      run: (args: { cents: number }) => ({ refunded: args.cents }),
+    }),
+  },
+})
+
+const revenueOf = (file: string) =>
+  pipeline('revenue', (p) => {
+    p.from('orders', jsonLines<{ customer: string; cents: number }>(file)).to(
+      'totals',
+      rows({
+        table: 'revenue',
+        row: ({ customer, cents }) => ({ customer, cents }),
+        setup: 'CREATE TABLE IF NOT EXISTS revenue (customer TEXT, cents BIGINT)',
+      }),
+    )
+  })
+
+const nightly = schedule('nightly', { workflow: long, cron: '0 3 * * *', input: 1 })
+
+export const definitions: readonly unknown[] = [checkout, long, papers, schema, account, totals, counter, support]
+
+export async function fillWorld(rp: Reprise, folder: string): Promise<void> {
+  rp.work([checkout, long, nightly, account])
+  const orders: readonly (readonly [string, Order])[] = [
+    ['order-1001', { cents: 4900 }],
+    ['order-1002', { cents: 1250 }],
+    ['order-1003', { cents: 9900, fails: 'always' }],
+    ['order-1004', { cents: 300, fails: 'for-good' }],
+    ['order-1005', { cents: 2100, fails: 'undo' }],
+  ]
+  const runs = new Map<string, Awaited<ReturnType<typeof start>>>()
+  const start = (id: string, order: Order) => rp.run(checkout, order, { id, attributes: { customer: 'ann' } })
+  for (const [id, order] of orders) runs.set(id, await start(id, order))
+  await runs.get('order-1002')!.signal('approve', { by: 'bob' })
+  await runs.get('order-1002')!.result()
+  await runs
+    .get('order-1004')!
+    .result()
+    .catch(() => undefined)
+  await rp.run(papers).result()
+  await rp.run(schema).result()
+  for (const amount of [10, 20, 5]) await (await rp.open(account, 'alice')).do('deposit', { amount, by: 'till' })
+  const visits = await rp.open(counter, 'visits')
+  for (let by = 1; by <= 9; by += 1) await visits.append({ type: 'added', by })
+  await visits.checkpoint()
+  await visits.append({ type: 'added', by: 10 })
+  await visits.checkpoint()
+  await visits.close()
+  await rp.fork({ timeline: 'counter/visits', seq: 6 }, 'counter/what-if')
+  await rp.rollback({ timeline: 'counter/visits', seq: 8 })
+  const kept = await rp.open(sessions)
+  await kept.transaction((tx) => {
+    tx.set('s1', { user: 'ann' })
+    tx.set('s2', { user: 'bob' })
+  })
+  const training = await rp.open(weights)
+  for (let step = 1; step <= 4; step += 1) await training.put({ step, weights: new Float64Array(2000).fill(step) })
+  const session = await rp.open(support, 'ticket-7')
+  await session.turn('My parcel never came.')
+  await session.close()
+  const file = join(folder, 'orders.jsonl')
+  writeFileSync(file, ['ann', 'bob', 'ann'].map((customer) => `${JSON.stringify({ customer, cents: 100 })}\n`).join(''))
+  await rp.run(revenueOf(file)).result()
+}

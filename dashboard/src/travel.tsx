@@ -8,11 +8,11 @@ import { count, exact, quoted } from './format.ts'
 import { Json, Leaf } from './json.tsx'
 import { useKeys } from './keys.ts'
 import { useGet } from './loading.ts'
-import { go, hrefOf, place, withQuery } from './route.ts'
+import { go, place, withQuery } from './route.ts'
 import { whyNot } from './session.ts'
 import { Tree } from './tree.tsx'
 import type { Coordinate, Difference, Entry, HistoryPage, Timeline } from './types.ts'
-import { Button, CommandLine, Copy, Dot, Empty, Problems } from './ui.tsx'
+import { Button, CommandLine, Copy, Empty, Problems } from './ui.tsx'
 
 const settleMs = 120
 
@@ -204,13 +204,4 @@ function useSettled(value: number): number {
     return () => clearTimeout(timer)
   }, [value])
   return settled
-}
-
-export function BranchLink({ id }: { id: string }) {
-  return (
-    <a href={hrefOf(['t', id], { tab: 'travel' })} title={id}>
-      <Dot id={id} />
-      {id}
-    </a>
-  )
 }

@@ -3,11 +3,11 @@
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import axe from 'axe-core'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
@@ -22,7 +22,6 @@ const found = await findBrowser()
 if ('missing' in found) console.warn(`the dashboard is not looked at: ${found.missing}`)
 
 const program = fileURLToPath(new URL('../programs/dashboard-worker.mjs', import.meta.url))
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 /** Where pictures go, if somebody wants to look: REPRISE_SCREENSHOTS=folder. */
 const pictures = process.env.REPRISE_SCREENSHOTS
 const patienceMs = 120_000
@@ -290,7 +289,7 @@ async function watched(made: BrowserContext): Promise<Page> {
 
 /** Of these rules; null: of all. */
 async function violations(looked: Page, rules: readonly string[] | null): Promise<string[]> {
-  await looked.evaluate(axe)
+  await looked.evaluate(axe.source)
   const options = JSON.stringify({ resultTypes: ['violations'], ...(rules && { runOnly: rules }) })
   return (await looked.evaluate(`axe.run(document, ${options}).then(({ violations }) => violations.flatMap(
     ({ id, nodes }) => nodes.map(({ html, any }) => id + ': ' + html.slice(0, 160) + ' ' + (any[0]?.message ?? ''))))`)) as string[]

@@ -1,5 +1,5 @@
-// Builds the dashboard (dashboard/) into dist/dashboard: one page, one script, one style, an icon, each named by its content. Fails
-// if the scripts together are larger, compressed, than what a first view may cost.
+// Builds the dashboard (dashboard/) into dist/dashboard: one page, its scripts, one style and an icon, each named by its
+// content. Fails if the scripts together are larger, compressed, than a first view may cost.
 
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { basename } from 'node:path'

@@ -1,5 +1,5 @@
-// The dashboard: one page, its script and its style, made by scripts/dashboard.mjs. They hold no data: what the page shows it asks
-// the API for, as the person whose cookie it has. So anybody who reaches the server may have the files.
+// The dashboard: one page, its scripts and its style, made by scripts/dashboard.mjs. They hold no data: what the page shows
+// it asks the API for, as the person whose cookie it has. So anybody who reaches the server may have the files.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

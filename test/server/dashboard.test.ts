@@ -1,5 +1,5 @@
-// The dashboard in a real browser, over a real socket, on a store in which something of every model has happened. Skipped, with the
-// reason, where there is no browser.
+// The dashboard in a real browser, over a real socket, on a store in which something of every model has happened. Skipped,
+// with the reason, where there is no browser.
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,5 +1,5 @@
-// A real browser for tests, from wherever there is one: REPRISE_BROWSER, the PATH, or the npm package, which has one for Linux on x64.
-// Where there is none, tests are skipped with the reason.
+// A real browser for tests, from wherever there is one: REPRISE_BROWSER, the PATH, or the npm package, which has one for
+// Linux on x64. Where there is none, tests are skipped with the reason.
 
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'

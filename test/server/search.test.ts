@@ -1,0 +1,87 @@
+// Searching timelines: the same as looking at every one of them, page by page, while they change.
+
+import fc from 'fast-check'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { startServer, type TestServer } from './support.ts'
+
+let here: TestServer
+const made: { id: string; colour: string }[] = []
+
+beforeAll(async () => {
+  here = await startServer()
+  for (let n = 0; n < 60; n += 1) {
+    const colour = ['red', 'green', 'blue'][n % 3]!
+    const id = `note/${colour}-${String(n).padStart(3, '0')}`
+    await append(id)
+    made.push({ id, colour })
+  }
+  await append('bob/secret-red')
+})
+afterAll(async () => here.close())
+
+async function append(id: string): Promise<void> {
+  const path = `/v1/timelines/${encodeURIComponent(id)}/entries`
+  expect((await here.ask(path, { body: { entries: [{ type: 'noted' }] } })).status).toBe(200)
+}
+
+/** All pages of it. */
+async function all(query: string, limit: number, as = 'owner'): Promise<string[]> {
+  const ids: string[] = []
+  for (let after = ''; ; ) {
+    const { value } = await here.ask(
+      `/v1/search?${query}&limit=${limit}${after && `&after=${encodeURIComponent(after)}`}`,
+      { as },
+    )
+    ids.push(...value.timelines.map(({ timeline }: { timeline: string }) => timeline))
+    if (value.next === null) return ids
+    after = value.next
+  }
+}
+
+it('gives each match once, the most recently changed first, whatever the size of a page', async () => {
+  const newestFirst = [...made].reverse()
+  await fc.assert(
+    fc.asyncProperty(
+      fc.constantFrom('red', 'green', 'note', 'note%2Fblue', 'red+note'),
+      fc.integer({ min: 1, max: 80 }),
+      async (text, limit) => {
+        const words = decodeURIComponent(text).split('+')
+        const wanted = newestFirst.filter(({ id }) => words.every((word) => id.includes(word))).map(({ id }) => id)
+        const found = (await all(`text=${text}`, limit)).filter((id) => id !== 'bob/secret-red')
+        // Those of one millisecond are in the order of their ids.
+        expect([...found].sort()).toEqual([...wanted].sort())
+      },
+    ),
+    { numRuns: 12 },
+  )
+})
+
+it('sees what changed since the last question, and what is new', async () => {
+  await append(made[5]!.id)
+  await append('note/late')
+  const { value } = await here.ask('/v1/search?text=note&limit=2')
+  expect(value.timelines.map(({ timeline }: { timeline: string }) => timeline).sort()).toEqual(
+    [made[5]!.id, 'note/late'].sort(),
+  )
+  expect(value.timelines.find(({ timeline }: { timeline: string }) => timeline === made[5]!.id).seq).toBe(2)
+})
+
+it('counts and shows a tenant only what it reaches', async () => {
+  const { value } = await here.ask('/v1/search?text=red', { as: 'bob' })
+  expect(value).toMatchObject({ total: 1, timelines: [{ timeline: 'bob/secret-red' }] })
+  expect(Object.values(value.kinds as Record<string, number>).reduce((sum, n) => sum + n, 0)).toBe(1)
+  expect((await here.ask('/v1/search', { as: 'ann' })).value).toMatchObject({ total: 0, kinds: {}, statuses: {} })
+})
+
+it('refuses a place that it did not give', async () => {
+  for (const after of ['x', '1', ':note', '99999999999999999:a']) {
+    expect((await here.ask(`/v1/search?after=${encodeURIComponent(after)}`)).status).toBe(400)
+  }
+})
+
+it('says when the store has more than can be searched', async () => {
+  const small = await startServer({ rp: here.rp, limits: { indexedTimelines: 10 } })
+  const { value } = await small.ask('/v1/search')
+  expect(value).toMatchObject({ total: 10, isPartial: true })
+  await small.server.close()
+})

@@ -39,6 +39,7 @@ export const operating: readonly CommandSpec[] = [
       },
       'read-only': { type: 'boolean', help: 'nobody may change anything' },
       open: { type: 'boolean', help: 'open it in a browser' },
+      work: { type: 'boolean', help: "also execute the module's definitions, as `reprise work` does" },
       module: moduleOption,
     },
     arguments: [0, 0],

@@ -16,6 +16,8 @@ export interface AccessToken {
   readonly role: Role
   /** Timelines that it reaches, by whole segments of their ids (core/scope.ts); all of them if left out. */
   readonly scopes?: readonly string[]
+  /** Namespaces that it reaches, in place of the one that the server was given first. */
+  readonly namespaces?: readonly string[]
 }
 
 export interface Principal {
@@ -23,6 +25,8 @@ export interface Principal {
   readonly role: Role
   /** Null: every timeline, and what belongs to the store as a whole. */
   readonly scopes: readonly string[] | null
+  /** Left out: the namespace that the server was given first. */
+  readonly namespaces?: readonly string[]
 }
 
 const ranks: Readonly<Record<Role, number>> = { read: 0, operate: 1, write: 2 }
@@ -52,7 +56,9 @@ export class Access {
     this.#tokens = tokens.map((each) => {
       check(each)
       const role = readOnly ? 'read' : each.role
-      return { ...each, digest: digest(each.token), principal: { name: each.name, role, scopes: scopesOf(each) } }
+      const { namespaces } = each
+      const principal = { name: each.name, role, scopes: scopesOf(each), ...(namespaces && { namespaces }) }
+      return { ...each, digest: digest(each.token), principal }
     })
     if (new Set(tokens.map(({ name }) => name)).size < tokens.length) throw refuse('two tokens have the same name')
   }
@@ -142,7 +148,7 @@ function scopesOf({ scopes }: AccessToken): readonly string[] | null {
   return scopes === undefined || scopes.includes('') ? null : scopes
 }
 
-function check({ name, token, role, scopes }: AccessToken): void {
+function check({ name, token, role, scopes, namespaces }: AccessToken): void {
   if (typeof name !== 'string' || !/^[\w.-]{1,64}$/.test(name)) {
     throw refuse('the name of a token must have 1 to 64 letters, digits, dots, dashes and underscores')
   }
@@ -150,11 +156,21 @@ function check({ name, token, role, scopes }: AccessToken): void {
     throw refuse(`the token ${name} must have at least ${tokenLengthMin} printable characters without spaces`)
   }
   if (!Object.hasOwn(ranks, role)) throw refuse(`the role of ${name} must be read, operate or write`)
-  if (scopes === undefined) return
-  const isText = Array.isArray(scopes) && scopes.every((scope) => typeof scope === 'string')
-  if (!isText || scopes.length < 1 || scopes.length > scopesMax) {
+  if (scopes !== undefined && !isTexts(scopes)) {
     throw refuse(`the scopes of ${name} must be 1 to ${scopesMax} texts; leave them out for every timeline`)
   }
+  if (namespaces !== undefined && !isTexts(namespaces)) {
+    throw refuse(`the namespaces of ${name} must be 1 to ${scopesMax} names; leave them out for the server's own`)
+  }
+}
+
+function isTexts(list: unknown): boolean {
+  return (
+    Array.isArray(list) &&
+    list.length >= 1 &&
+    list.length <= scopesMax &&
+    list.every((each) => typeof each === 'string')
+  )
 }
 
 function refuse(what: string): RepriseError {

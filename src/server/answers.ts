@@ -65,6 +65,22 @@ export class Answers {
     }
   }
 
+  /** Keeps a value under a key for good, as far as a day goes: the first one stays, and is given. */
+  async keep(key: string, value: unknown): Promise<unknown> {
+    const json = JSON.stringify(value ?? null, plain)
+    const id = timelineId(`${scope}${digest(key)}`)
+    const entry = { type: 'answered', data: { print: '', json } satisfies Kept }
+    const made = await hostOf(this.#engine).create(id, fold, [entry], { release: true, status: 'ended' })
+    void this.sweep().catch(() => undefined)
+    return made === null ? await this.kept(key) : JSON.parse(json)
+  }
+
+  /** Undefined: nothing was kept under this key. */
+  async kept(key: string): Promise<unknown> {
+    const kept = await this.#read(timelineId(`${scope}${digest(key)}`))
+    return kept ? JSON.parse(kept.json) : undefined
+  }
+
   async #act(id: TimelineId, print: string, act: () => Promise<unknown>): Promise<string> {
     const json = JSON.stringify((await act()) ?? null, plain)
     const entry = { type: 'answered', data: { print, json } satisfies Kept }

@@ -5,6 +5,8 @@ export interface ServerLimits {
   readonly bodyBytes: number
   /** Largest checkpoint that a sidecar puts, in bytes. */
   readonly checkpointBytes: number
+  /** Largest file that is imported, in bytes. */
+  readonly importBytes: number
   /** All headers of a request together, in bytes. */
   readonly headerBytes: number
   /** Longest address of a request, its query included, in characters. */
@@ -34,6 +36,7 @@ export interface ServerLimits {
 export const defaultServerLimits: ServerLimits = {
   bodyBytes: 1024 * 1024,
   checkpointBytes: 16 * 1024 * 1024,
+  importBytes: 64 * 1024 * 1024,
   headerBytes: 16 * 1024,
   urlLength: 8 * 1024,
   concurrency: 128,

@@ -80,10 +80,8 @@ function parametersOf({ path, query = {}, once }: Route): unknown[] {
 
 function bodyOf({ body, takesBytes }: Route): unknown {
   if (takesBytes) {
-    return {
-      required: true,
-      content: { 'application/json': { schema: {} }, 'application/octet-stream': { schema: {} } },
-    }
+    const json = takesBytes === 'checkpointBytes' && { 'application/json': { schema: {} } }
+    return { required: true, content: { ...json, 'application/octet-stream': { schema: {} } } }
   }
   const isRequired = (body?.required?.length ?? 0) > 0
   return { required: isRequired, content: { 'application/json': { schema: published(body!) } } }

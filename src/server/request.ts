@@ -83,10 +83,10 @@ export interface Body {
 
 export async function bodyOf(route: Route, request: Request, limits: ServerLimits): Promise<Body> {
   if (!route.body && !route.takesBytes) return { body: {}, bytes: null, raw: new Uint8Array() }
-  const raw = await readBody(request, route.takesBytes ? limits.checkpointBytes : limits.bodyBytes)
+  const raw = await readBody(request, limits[route.takesBytes ?? 'bodyBytes'])
   const type = (request.headers.get('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
   const isJson = type === 'application/json'
-  if (route.takesBytes && !isJson) return { body: {}, bytes: raw, raw }
+  if (route.takesBytes === 'importBytes' || (route.takesBytes && !isJson)) return { body: {}, bytes: raw, raw }
   if (raw.length === 0 && !route.body?.required?.length && !route.takesBytes) return { body: {}, bytes: null, raw }
   if (!isJson) throw refuse('the body must be JSON: send content-type: application/json')
   const value = parse(raw)

@@ -4,8 +4,10 @@
 import type { Head } from '../core/ports.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { Access, Principal, Role } from './access.ts'
+import type { Answers } from './answers.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
+import type { RemoteJobs } from './remote-jobs.ts'
 import type { Schema } from './schema.ts'
 import type { Sidecars } from './sidecar/sidecars.ts'
 import type { TimelineIndex } from './timeline-index.ts'
@@ -30,8 +32,8 @@ export interface Route {
   readonly query?: Readonly<Record<string, QuerySchema>>
   /** Of a JSON body. */
   readonly body?: Schema
-  /** The body is JSON or, of any other type, bytes, up to `checkpointBytes`. */
-  readonly takesBytes?: true
+  /** The body is bytes, up to this limit; a checkpoint may be JSON instead. */
+  readonly takesBytes?: 'checkpointBytes' | 'importBytes'
   readonly status?: number
   readonly answer: Schema
   /** The type of the answer if it is no JSON. */
@@ -84,6 +86,9 @@ export interface ServerParts {
   readonly metrics: Metrics
   readonly sidecars: Sidecars
   readonly index: TimelineIndex
+  readonly answers: Answers
+  /** Jobs that run here for workers outside, by their queue. */
+  readonly remoteJobs: RemoteJobs
   /** The user's definitions: for queries, which replay code. */
   readonly definitions: readonly unknown[]
   readonly basePath: string

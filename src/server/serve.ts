@@ -19,6 +19,7 @@ import { Page } from './page.ts'
 import { Places } from './places.ts'
 import { problemOf, problemResponse } from './problem.ts'
 import { reached } from './reach.ts'
+import { RemoteJobs } from './remote-jobs.ts'
 import { bodyOf, keyOf, matchPath, queryOf } from './request.ts'
 import type { Call, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
@@ -32,6 +33,11 @@ export interface ServeOptions {
   readonly authorize?: (request: Request) => Principal | null | Promise<Principal | null>
   /** Every caller may only look, whatever its role. */
   readonly readOnly?: boolean
+  /**
+   * Further namespaces, each with an engine of its own. A token reaches those that it names; a request says which with the header
+   * Reprise-Namespace, or means the first of them.
+   */
+  readonly namespaces?: Readonly<Record<string, Reprise>>
   /** Where a proxy shows it: 'https://reprise.example.com'. Loopback names are always answered. */
   readonly origins?: readonly string[]
   /** Where the handler is mounted: '/reprise'. */
@@ -53,7 +59,8 @@ export interface Server {
 }
 
 const known = namesOf<ServeOptions>({
-  ...{ tokens: true, authorize: true, readOnly: true, origins: true, basePath: true, definitions: true, limits: true },
+  ...{ tokens: true, authorize: true, readOnly: true, namespaces: true, origins: true, basePath: true },
+  ...{ definitions: true, limits: true },
 })
 
 /** @example const handler = serve(rp, { tokens: [{ name: 'me', token, role: 'write' }] }) */
@@ -68,25 +75,29 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     throw new RepriseError('INVALID_ARGUMENT', "basePath must be like '/reprise'", {})
   }
   const limits: ServerLimits = { ...defaultServerLimits, ...options.limits }
-  const { kernel } = hostOf(engine)
-  const now = () => kernel.clock.now()
-  const parts: ServerParts = {
+  const access = tokens ? new Access(tokens, readOnly, () => hostOf(engine).kernel.clock.now()) : null
+  const doors = new Doors(options.origins ?? [])
+  const serverOf = (of: Reprise) => new RunningServer(of, partsOf(of), doors, authorize ?? null)
+  const partsOf = (of: Reprise): ServerParts => ({
     limits,
-    access: tokens ? new Access(tokens, readOnly, now) : null,
-    metrics: new Metrics(engine.events, now),
-    sidecars: new Sidecars(engine, limits.openTimelines),
-    index: new TimelineIndex(engine, limits.indexedTimelines),
+    index: new TimelineIndex(of, limits.indexedTimelines),
+    access,
+    metrics: new Metrics(of.events, () => hostOf(of).kernel.clock.now()),
+    sidecars: new Sidecars(of, limits.openTimelines),
+    answers: new Answers(of, limits.answersMs),
+    remoteJobs: new RemoteJobs(of, limits.openTimelines),
     definitions: options.definitions ?? [],
     basePath,
     readOnly,
     document: () => documentOf(routes, packageVersion(), basePath),
-  }
-  const running = new RunningServer(engine, parts, new Doors(options.origins ?? []), authorize ?? null)
+  })
+  const running = serverOf(engine)
+  for (const [name, of] of Object.entries(options.namespaces ?? {})) running.beside(name, serverOf(of))
   const handle = (request: Request) => running.answer(request)
   return Object.assign(handle, {
     link: (name: string) => {
-      if (!parts.access) throw new RepriseError('INVALID_ARGUMENT', 'links need tokens', {})
-      return `${basePath}/login/${parts.access.link(name).code}`
+      if (!access) throw new RepriseError('INVALID_ARGUMENT', 'links need tokens', {})
+      return `${basePath}/login/${access.link(name).code}`
     },
     close: () => running.close(),
   })
@@ -113,10 +124,11 @@ class RunningServer {
   readonly #parts: ServerParts
   readonly #doors: Doors
   readonly #authorize: ServeOptions['authorize'] | null
-  readonly #answers: Answers
   readonly #app: Hono
   readonly #places: Places
   readonly #page: Page
+  /** Of further namespaces, by their names. */
+  readonly #others = new Map<string, RunningServer>()
   #known: Promise<void> | null = null
 
   constructor(engine: Reprise, parts: ServerParts, doors: Doors, authorize: ServeOptions['authorize'] | null) {
@@ -124,7 +136,6 @@ class RunningServer {
     this.#parts = parts
     this.#doors = doors
     this.#authorize = authorize
-    this.#answers = new Answers(engine, parts.limits.answersMs)
     this.#places = new Places(parts.limits, hostOf(engine).kernel.clock, engine.events)
     this.#page = new Page(parts.basePath)
     this.#app = this.#router()
@@ -143,16 +154,35 @@ class RunningServer {
       const caller = isProbe ? null : await this.#identify(request)
       if (caller?.isBrowser) this.#doors.checkBrowser(request)
       isScoped = caller?.principal.scopes !== null
-      return secured(await this.#app.fetch(request, { caller, isScoped }))
+      const at = await this.#of(caller?.principal ?? nobody, request)
+      return secured(await at.#app.fetch(request, { caller, isScoped }))
     } catch (error) {
       return secured(problemResponse(problemOf(error, this.#parts.basePath, isScoped)))
     }
   }
 
+  /** Serves this namespace as well. */
+  beside(name: string, other: RunningServer): void {
+    this.#others.set(name, other)
+  }
+
   async close(): Promise<void> {
+    await Promise.all([...this.#others.values()].map((other) => other.close()))
     await this.#places.close()
     this.#parts.metrics.close()
+    await this.#parts.remoteJobs.close()
     await this.#parts.sidecars.close()
+  }
+
+  /** The server of the namespace that is meant. What a token does not name is refused, whether it is there or not. */
+  async #of({ namespaces }: Principal, request: Request): Promise<RunningServer> {
+    const wanted = request.headers.get('reprise-namespace') ?? namespaces?.[0]
+    if (wanted === undefined) return this
+    const other = namespaces?.includes(wanted) ? this.#others.get(wanted) : undefined
+    if (!other) throw new RepriseError('FORBIDDEN', 'this token does not reach that namespace', {})
+    other.#known ??= other.#declare()
+    await other.#known
+    return other
   }
 
   async #declare(): Promise<void> {
@@ -228,7 +258,7 @@ class RunningServer {
     if (route.once === 'answer' && call.key !== undefined) {
       const { pathname, search } = new URL(request.url)
       const what = `${request.method} ${pathname}${search}\n${Buffer.from(raw).toString('base64')}`
-      const { json, isAgain } = await this.#answers.once({ principal: principal.name, key: call.key, what }, act)
+      const { json, isAgain } = await this.#parts.answers.once({ principal: principal.name, key: call.key, what }, act)
       return jsonResponse(json, status, isAgain ? again : {})
     }
     const answer = await act()

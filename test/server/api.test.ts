@@ -180,12 +180,14 @@ describe('each route', () => {
     const asked = new Set(calls.map(([id]) => id))
     const others = ['health', 'metrics', 'document', 'explainError', 'makeLink', 'followFeed', 'releaseSavepoint']
     const more = ['terminate', 'retry', 'settle', 'decide', 'discard', 'settleEffect', 'markCheckpoint']
+    const elsewhere = ['startRun', 'awaitResult', 'listRemote', 'startRemoteJob', 'claimRemote', 'heartbeatRemote']
+    const files = ['settleRemote', 'exportTimeline', 'exportProgress', 'importTimeline', 'importProgress']
     expect(
       routes
         .map(({ id }) => id)
         .filter((id) => !asked.has(id))
         .sort(),
-    ).toEqual([...others, ...more].sort())
+    ).toEqual([...others, ...more, ...elsewhere, ...files].sort())
   })
 
   it('releases a savepoint, marks a checkpoint bad and takes that back', async () => {

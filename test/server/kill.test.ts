@@ -1,132 +1,18 @@
 // `reprise serve` as a process, killed with SIGKILL under load and started again: nothing that was acknowledged is lost, and
 // nothing is applied twice. The clients are this test, the Python example and the shell example, with what their languages bring.
 
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { createServer } from 'node:net'
+import { spawn, spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, describe, expect, inject, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import { bin, root } from '../cli/support.ts'
-import { dropSchema, newSchemaName } from '../support/schema.ts'
+import { type Cleanups, Client, placeOn, startServe, tokenIn } from './serving.ts'
 
-const cleanups: (() => Promise<unknown> | unknown)[] = []
+const cleanups: Cleanups = []
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
 })
-
-interface Place {
-  readonly folder: string
-  readonly url: string
-  readonly port: number
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as { port: number }
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
-
-async function placeOn(kind: string): Promise<Place> {
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-serve-'))
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
-  const port = await freePort()
-  if (kind === 'sqlite') return { folder, url: `sqlite:${join(folder, 'store.db')}`, port }
-  const schema = newSchemaName()
-  const url = new URL(inject('postgresUrl'))
-  cleanups.push(() => dropSchema(inject('postgresUrl'), schema))
-  url.searchParams.set('schema', schema)
-  return { folder, url: url.href, port }
-}
-
-interface Running {
-  readonly child: ChildProcess
-  said(): string
-  kill(): Promise<void>
-}
-
-/** Resolves when it says where it is. */
-async function start({ folder, url, port }: Place): Promise<Running> {
-  const args = [bin, 'serve', '--port', String(port), '--url', url, '--token-file', 'tokens.json']
-  const child = spawn(process.execPath, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] })
-  const closed = new Promise<void>((resolve) => child.once('close', () => resolve()))
-  let said = ''
-  await new Promise<void>((resolve, reject) => {
-    const hear = (piece: Buffer) => {
-      said += piece
-      if (/at http:/.test(said)) resolve()
-    }
-    child.stdout.on('data', hear)
-    child.stderr.on('data', hear)
-    void closed.then(() => reject(new Error(`reprise serve ended: ${said}`)))
-  })
-  const kill = async () => {
-    child.kill('SIGKILL')
-    await closed
-  }
-  cleanups.push(kill)
-  return { child, said: () => said, kill }
-}
-
-function tokenIn(folder: string): string {
-  const file = join(folder, 'tokens.json')
-  expect(statSync(file).mode & 0o777).toBe(0o600)
-  return (JSON.parse(readFileSync(file, 'utf8')) as { tokens: { token: string }[] }).tokens[0]!.token
-}
-
-class Client {
-  readonly #base: string
-  readonly #token: string
-
-  constructor(port: number, token: string) {
-    this.#base = `http://127.0.0.1:${port}`
-    this.#token = token
-  }
-
-  // biome-ignore lint/suspicious/noExplicitAny: what the server answers, looked at by the test.
-  async ask(path: string, body?: unknown, key?: string): Promise<{ status: number; value: any }> {
-    const response = await fetch(this.#base + path, {
-      method: body === undefined ? 'GET' : 'POST',
-      headers: {
-        authorization: `Bearer ${this.#token}`,
-        ...(body !== undefined && { 'content-type': 'application/json' }),
-        ...(key !== undefined && { 'idempotency-key': key }),
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-    return { status: response.status, value: await response.json() }
-  }
-
-  /** One append, asked for again under its key until there is an answer. */
-  async append(timeline: string, key: string): Promise<void> {
-    for (;;) {
-      try {
-        const path = `/v1/timelines/${encodeURIComponent(timeline)}/entries`
-        const { status, value } = await this.ask(path, { entries: [{ type: 'added', data: { key } }] }, key)
-        if (status === 200) return
-        if (value.remedy !== 'retry' && value.code !== 'OUTCOME_UNKNOWN') throw new Error(JSON.stringify(value))
-      } catch (error) {
-        // The connection was cut: what became of it, nobody here knows.
-        if (!(error instanceof TypeError)) throw error
-      }
-      await new Promise((resolve) => setTimeout(resolve, 20))
-    }
-  }
-
-  async keysOf(timeline: string): Promise<string[]> {
-    const keys: string[] = []
-    for (let after: number | null = 0; after !== null; ) {
-      const { value } = await this.ask(
-        `/v1/timelines/${encodeURIComponent(timeline)}/history?after=${after}&limit=1000`,
-      )
-      keys.push(...value.entries.map(({ data }: { data: { key: string } }) => data.key))
-      after = value.next
-    }
-    return keys
-  }
-}
 
 /** The last line that a program printed. */
 function run(command: string, args: readonly string[], env: Record<string, string>, input = ''): Promise<string> {
@@ -158,8 +44,8 @@ const killsMax = Number(process.env.REPRISE_KILLS ?? 1)
 
 describe.each(['sqlite', 'postgres'])('reprise serve on %s', (kind) => {
   it('killed under load loses nothing that it acknowledged, and applies nothing twice', async () => {
-    const place = await placeOn(kind)
-    let server = await start(place)
+    const place = await placeOn(kind, cleanups)
+    let server = await startServe(place, cleanups)
     const token = tokenIn(place.folder)
     expect(server.said()).not.toContain(token)
     const client = new Client(place.port, token)
@@ -185,7 +71,7 @@ describe.each(['sqlite', 'postgres'])('reprise serve on %s', (kind) => {
       const before = acknowledged.length
       while (acknowledged.length < before + 15) await new Promise((resolve) => setTimeout(resolve, 10))
       await server.kill()
-      server = await start(place)
+      server = await startServe(place, cleanups)
     }
     const [total, last] = await Promise.all([python, shell])
     isOver = true

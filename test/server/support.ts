@@ -69,7 +69,7 @@ export function requestOf(path: string, { method, as = 'owner', body, key, heade
 async function askOf(server: Server, path: string, ask?: Ask): Promise<Told> {
   const response = await server(requestOf(path, ask))
   const text = await response.text()
-  const isJson = /json/.test(response.headers.get('content-type') ?? '')
+  const isJson = /[/+]json/.test(response.headers.get('content-type') ?? '')
   return { status: response.status, headers: response.headers, value: isJson ? JSON.parse(text) : text }
 }
 

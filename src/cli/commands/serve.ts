@@ -2,13 +2,18 @@
 
 import { spawn } from 'node:child_process'
 import { RepriseError } from '../../core/errors.ts'
+import { hostOf } from '../../engine/host.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { keepHouse } from '../../engine/tools/housekeeping.ts'
 import type { Command, Options } from '../command.ts'
 import { flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { onInterrupt } from '../interrupt.ts'
 import { registerKnown } from '../models.ts'
 import { loadModule } from '../module.ts'
+import type { Output } from '../output.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
+import { workable } from './work.ts'
 
 const defaultPort = 4400
 const defaultTokens = '.reprise/server-tokens.json'
@@ -28,19 +33,32 @@ const serve: Command = async ({ options, output }) => {
   const { tokens, isNew } = readOrMakeTokens(tokenFile)
   if (!isLoopback(host) && isNew) output.note(`made ${tokenFile}: it lets in whoever has it`)
   const where = { url: text(options, 'url'), namespace: text(options, 'namespace') }
-  const engine = await openEngine({
-    ...where,
-    blobs: text(options, 'blobs'),
-    keys: text(options, 'keys'),
-    create: !readOnly,
-    readOnly,
-    worker: 'serve',
-  })
+  const isWorking = flag(options, 'work')
+  if (isWorking && (readOnly || text(options, 'module') === undefined)) {
+    throw new UsageError('--work needs --module FILE, and a store that may be written')
+  }
+  const engineOf = async (namespace: string | undefined) =>
+    await openEngine({
+      url: where.url,
+      namespace,
+      blobs: text(options, 'blobs'),
+      keys: text(options, 'keys'),
+      create: !readOnly,
+      readOnly,
+      worker: 'serve',
+    })
+  const engine = await engineOf(where.namespace)
+  const namespaces: Record<string, Reprise> = {}
   try {
+    for (const name of new Set(tokens.flatMap((token) => token.namespaces ?? []))) {
+      namespaces[name] = await engineOf(name)
+      await registerKnown(namespaces[name], text(options, 'module'))
+    }
     const module = text(options, 'module')
     await registerKnown(engine, module)
     const definitions = module === undefined ? [] : Object.values(await loadModule(module))
-    const handler = server.serve(engine, { tokens, readOnly, origins, definitions })
+    const handler = server.serve(engine, { tokens, readOnly, origins, definitions, namespaces })
+    if (isWorking) workHere(engine, definitions, output)
     const listening = await listen(handler, { host, port, limits: defaultServerLimits })
     // The code in the link works once: it is told only to a person who is there.
     const isSeen = output.isTerminal || flag(options, 'open')
@@ -54,11 +72,20 @@ const serve: Command = async ({ options, output }) => {
     interruption.off()
     return exit.ok
   } finally {
-    await engine.close()
+    await Promise.all([engine, ...Object.values(namespaces)].map((each) => each.close()))
   }
 }
 
 export default serve
+
+/** Executes whatever of these is due, as `reprise work` does. */
+function workHere(engine: Reprise, definitions: readonly unknown[], output: Output): void {
+  engine.events.on('problem', ({ where, error }) => {
+    output.note(`${where}: ${error instanceof Error ? error.message : String(error)}`)
+  })
+  engine.work(workable(definitions))
+  keepHouse(hostOf(engine))
+}
 
 function addressOf(options: Options): {
   readonly host: string

@@ -53,6 +53,11 @@ function choose(module: Record<string, unknown>, names: readonly string[], file:
   })
 }
 
+/** Those of a module's exports that a process can work on. */
+export function workable(exported: readonly unknown[]): Workable[] {
+  return [...new Set(exported.filter(isWorkable))]
+}
+
 function isWorkable(value: unknown): value is Workable {
   return typeof value === 'object' && value !== null && typeof (value as { [works]?: unknown })[works] === 'function'
 }

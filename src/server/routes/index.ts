@@ -5,9 +5,12 @@ import { actionRoutes } from './actions.ts'
 import { feedRoutes } from './feed.ts'
 import { lookRoutes } from './look.ts'
 import { searchRoutes } from './search.ts'
+import { remoteRoutes } from './remote.ts'
+import { runRoutes } from './runs.ts'
 import { sidecarRoutes } from './sidecar.ts'
 import { systemRoutes } from './system.ts'
 import { timelineRoutes } from './timelines.ts'
+import { transferRoutes } from './transfer.ts'
 
 export const routes: readonly Route[] = [
   ...systemRoutes,
@@ -17,4 +20,7 @@ export const routes: readonly Route[] = [
   ...actionRoutes,
   ...feedRoutes,
   ...sidecarRoutes,
+  ...runRoutes,
+  ...remoteRoutes,
+  ...transferRoutes,
 ]

@@ -123,7 +123,7 @@ export const sidecarRoutes: readonly Route[] = [
     tag: 'sidecar',
     summary: 'Put what the program captured, with the sequence that it reflects: JSON, or bytes of any other type',
     role: 'write',
-    takesBytes: true,
+    takesBytes: 'checkpointBytes',
     query: {
       seq: { type: 'integer', minimum: 0, isRequired: true, description: 'the last sequence that the state reflects' },
       digest: {

@@ -1,0 +1,120 @@
+// Workers in other languages do the steps of workflows and the items of a job, while both they and the server are killed with
+// SIGKILL: all of it is done, and nothing that was acknowledged to a worker is given out again.
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, expect, it } from 'vitest'
+import { root } from '../cli/support.ts'
+import { type Cleanups, Client, type Place, placeOn, startServe, tokenIn } from './serving.ts'
+
+const cleanups: Cleanups = []
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
+})
+
+const items = 40
+const runs = 4
+
+const flows = `
+import { job } from '${root}dist/layers/job/index.js'
+import { workflow } from '${root}dist/layers/workflow/index.js'
+import { remote } from '${root}dist/adapters/remote/index.js'
+const square = remote('squares')
+export const squares = job('squares', {
+  source: Array.from({ length: ${items} }, (_, n) => ({ n })), key: (item) => String(item.n),
+  concurrency: 8, each: (item, ctx) => square(item, ctx),
+})
+export const fourth = workflow('fourth', async (ctx, n) => {
+  const once = await ctx.step('once', (step) => square({ n }, step))
+  return await ctx.step('twice', (step) => square({ n: once }, step))
+})
+`
+
+interface Worker {
+  /** Keys that the server acknowledged to it. */
+  readonly keys: string[]
+  kill(): Promise<void>
+}
+
+function startWorker(command: string, args: readonly string[], { port }: Place, token: string): Worker {
+  const env = {
+    ...process.env,
+    REPRISE_SERVER: `http://127.0.0.1:${port}`,
+    REPRISE_TOKEN: token,
+    REPRISE_TTL_MS: '1000',
+  }
+  const child: ChildProcess = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const closed = new Promise<void>((resolve) => child.once('close', () => resolve()))
+  const keys: string[] = []
+  let text = ''
+  child.stdout!.on('data', (piece: Buffer) => {
+    text += piece
+    const lines = text.split('\n')
+    text = lines.pop()!
+    keys.push(...lines)
+  })
+  const kill = async () => {
+    child.kill('SIGKILL')
+    await closed
+  }
+  cleanups.push(kill)
+  return { keys, kill }
+}
+
+const has = (command: string, ...args: string[]) => spawnSync(command, args).status === 0
+
+async function survive(command: string, args: readonly string[]): Promise<void> {
+  const place = await placeOn('sqlite', cleanups)
+  writeFileSync(join(place.folder, 'flows.mjs'), flows)
+  const more = ['--module', 'flows.mjs', '--work']
+  let server = await startServe(place, cleanups, more)
+  const token = tokenIn(place.folder)
+  const client = new Client(place.port, token)
+  let worker = startWorker(command, args, place, token)
+  const acknowledged: string[] = []
+  await client.insist('/v1/runs', { name: 'squares' }, 'job')
+  for (let n = 0; n < runs; n++)
+    await client.insist('/v1/runs', { name: 'fourth', id: `r${n}`, input: n + 2 }, `run-${n}`)
+  while (worker.keys.length < 5) await new Promise((resolve) => setTimeout(resolve, 10))
+  await server.kill()
+  server = await startServe(place, cleanups, more)
+  await worker.kill()
+  acknowledged.push(...worker.keys)
+  worker = startWorker(command, args, place, token)
+  const result = (timeline: string) =>
+    client.insist(`/v1/timelines/${encodeURIComponent(timeline)}/result?waitMs=10000`)
+  for (let n = 0; n < runs; n++) {
+    let ended = await result(`workflow/fourth/r${n}`)
+    while (!ended.isEnded) ended = await result(`workflow/fourth/r${n}`)
+    expect(ended).toMatchObject({ status: 'completed', result: (n + 2) ** 4 })
+  }
+  while (!(await result('job/squares')).isEnded) await new Promise((resolve) => setTimeout(resolve, 20))
+  const shown = await client.insist(`/v1/timelines/${encodeURIComponent('job/squares')}`)
+  expect(shown.summary).toMatchObject({ finished: items, deadLetters: 0 })
+  acknowledged.push(...worker.keys)
+  expect(new Set(acknowledged).size).toBe(acknowledged.length)
+  // Those whose answer was lost with a process were acknowledged to nobody.
+  expect(acknowledged.length).toBeLessThanOrEqual(items + 2 * runs)
+  expect(acknowledged.length).toBeGreaterThan(0)
+}
+
+it('a worker in Python and the server are killed, and everything is done', async (context) => {
+  if (!has('python3', '--version')) {
+    console.warn('the Python worker is left out: there is no python3 here')
+    return context.skip()
+  }
+  await survive('python3', [join(root, 'examples/remote/worker.py'), 'squares'])
+}, 60_000)
+
+it('a worker in Go and the server are killed, and everything is done', async (context) => {
+  if (process.env.REPRISE_GO === undefined || !has('go', 'version')) {
+    console.warn('the Go worker is left out: set REPRISE_GO=1 where there is go; building it takes up to a minute')
+    return context.skip()
+  }
+  const place = await placeOn('sqlite', cleanups)
+  const file = join(place.folder, 'worker')
+  const built = spawnSync('go', ['build', '-o', file, join(root, 'examples/remote/worker.go')], { encoding: 'utf8' })
+  expect(built.stderr).toBe('')
+  await survive(file, ['squares'])
+}, 180_000)

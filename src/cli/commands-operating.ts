@@ -47,6 +47,19 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/serve.ts'),
   },
   {
+    name: 'dev',
+    usage: 'dev FILE',
+    summary: "the server with a module's definitions at work, started anew whenever its files change",
+    options: {
+      port: { type: 'string', value: 'N', help: 'port; 4400 if left out' },
+      'token-file': { type: 'string', value: 'FILE', help: 'tokens; .reprise/server-tokens.json if left out' },
+      open: { type: 'boolean', help: 'open it in a browser' },
+    },
+    arguments: [1, 1],
+    store: 'none',
+    load: () => import('./commands/dev.ts'),
+  },
+  {
     name: 'query',
     usage: 'query RUN NAME [JSON…]',
     summary: 'ask a run of a workflow what its handler says',

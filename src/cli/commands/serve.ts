@@ -1,12 +1,15 @@
 // reprise serve: the HTTP API of a store, until it is interrupted. Loads the server, and what it needs, only here.
 
 import { spawn } from 'node:child_process'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { keepHouse } from '../../engine/tools/housekeeping.ts'
+import { makeDue } from '../../layers/workflow/due.ts'
+import { checkDefinitions, type WorkflowDefinition } from '../../layers/workflow/index.ts'
 import type { Command, Options } from '../command.ts'
 import { flag, text } from '../command.ts'
+import { devChannel } from '../dev-channel.ts'
 import { exit, UsageError } from '../exit.ts'
 import { onInterrupt } from '../interrupt.ts'
 import { registerKnown } from '../models.ts'
@@ -47,31 +50,36 @@ const serve: Command = async ({ options, output }) => {
       readOnly,
       worker: 'serve',
     })
+  const module = text(options, 'module')
+  const definitions = module === undefined ? [] : Object.values(await loadModule(module))
+  const dev = devChannel()
+  await dev?.turn()
   const engine = await engineOf(where.namespace)
   const namespaces: Record<string, Reprise> = {}
   try {
     for (const name of new Set(tokens.flatMap((token) => token.namespaces ?? []))) {
       namespaces[name] = await engineOf(name)
-      await registerKnown(namespaces[name], text(options, 'module'))
+      await registerKnown(namespaces[name], module)
     }
-    const module = text(options, 'module')
     await registerKnown(engine, module)
-    const definitions = module === undefined ? [] : Object.values(await loadModule(module))
     const handler = server.serve(engine, { tokens, readOnly, origins, definitions, namespaces })
     if (isWorking) workHere(engine, definitions, output)
+    if (dev) void tryCode(engine, definitions).catch(() => undefined)
     const listening = await listen(handler, { host, port, limits: defaultServerLimits })
     // The code in the link works once: it is told only to a person who is there.
-    const isSeen = output.isTerminal || flag(options, 'open')
+    const isSeen = (output.isTerminal || flag(options, 'open')) && !dev?.isReload
     const link = isSeen ? `${listening.url}${handler.link(tokens[0]!.name)}` : null
     const shown = { url: listening.url, store: shownUrl(urlOf(where)), tokenFile, readOnly }
     const interruption = onInterrupt(output, 'closing')
-    output.result(shown, () => output.line(`serving ${shown.store} at ${link ?? listening.url}`))
+    const verb = dev?.isReload ? 'reloaded,' : 'serving'
+    output.result(shown, () => output.line(`${verb} ${shown.store} at ${link ?? listening.url}`))
     if (link !== null && flag(options, 'open')) openBrowser(link)
-    await interruption.asked
+    await (dev ? Promise.race([interruption.asked, dev.over]) : interruption.asked)
     await Promise.all([listening.close(), handler.close()])
     interruption.off()
     return exit.ok
   } finally {
+    dev?.close()
     await Promise.all([engine, ...Object.values(namespaces)].map((each) => each.close()))
   }
 }
@@ -82,10 +90,26 @@ export default serve
 function workHere(engine: Reprise, definitions: readonly unknown[], output: Output): void {
   engine.events.on('problem', ({ where, error }) => {
     output.note(`${where}: ${error instanceof Error ? error.message : String(error)}`)
+    if (isReprise(error, 'DIVERGED')) output.notes(whatToDo)
   })
   engine.work(workable(definitions))
   keepHouse(hostOf(engine))
 }
+
+/** Code that was edited is tried on the runs that wait: whoever edits hears now what they would run into later. */
+async function tryCode(engine: Reprise, definitions: readonly unknown[]): Promise<void> {
+  const flows = definitions.filter((each) => (each as { kind?: unknown } | null)?.kind === 'workflow')
+  const { diverging } = await checkDefinitions(engine, flows as WorkflowDefinition[], { limit: 1000 })
+  for (const { timeline } of diverging) {
+    const head = await engine.head(timeline)
+    if (head) await makeDue(hostOf(engine), head)
+  }
+}
+
+const whatToDo = `  The code no longer asks for what this run did before. Nothing was done, and the run waits:
+  - take the edit back: with the code as it was, the run goes on where it was
+  - or keep both ways: if (ctx.patch('what-changed')) { the new way } else { the old way }
+  - or send it the new way from an earlier place: reprise rollback RUN@SEQ, or a copy of it: reprise fork RUN@SEQ NAME`
 
 function addressOf(options: Options): {
   readonly host: string

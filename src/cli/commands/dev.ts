@@ -1,0 +1,145 @@
+// reprise dev: the server with a module's definitions at work, started anew whenever one of its files changes. The new process
+// takes over once its code is loaded; runs in flight go on in it.
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, type FSWatcher, readdirSync, watch } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { RepriseError } from '../../core/errors.ts'
+import { type Command, flag, type Options, text } from '../command.ts'
+import { devEnvironment } from '../dev-channel.ts'
+import { exit } from '../exit.ts'
+import { onInterrupt } from '../interrupt.ts'
+
+/** Editors write a file in several steps. */
+const settleMs = 100
+const foldersMax = 1000
+
+interface Server {
+  readonly child: ChildProcess
+  readonly loaded: Promise<boolean>
+  readonly closed: Promise<number>
+}
+
+const dev: Command = async ({ args, options, output }) => {
+  const file = args[0]!
+  if (!existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
+  const interruption = onInterrupt(output, 'finishing what is in flight')
+  const argv = serveArguments(file, options)
+  /** At most one: the code that runs. */
+  const running: Server[] = []
+  let isPending = false
+  const replace = async () => {
+    isPending = false
+    if (interruption.isAsked) return
+    const next = start(argv, running.length > 0)
+    if (!(await next.loaded)) {
+      output.note(running.length > 0 ? 'the code as it was before goes on; save again' : 'save again to start')
+      return
+    }
+    for (const { child, closed } of running.splice(0)) {
+      child.kill('SIGTERM')
+      await closed
+    }
+    running.push(next)
+    next.child.send('go')
+  }
+  let turn = replace()
+  const tokens = resolve(text(options, 'token-file') ?? '')
+  const watching = new Watching(dirname(resolve(file)), (changed) => {
+    if (isPending || changed === tokens) return
+    isPending = true
+    output.note(`${relative(process.cwd(), changed)} changed`)
+    turn = turn.then(replace)
+  })
+  await interruption.asked
+  watching.close()
+  await turn
+  for (const { child } of running) child.kill('SIGTERM')
+  const codes = await Promise.all(running.map(({ closed }) => closed))
+  interruption.off()
+  return codes.every((code) => code === 0) ? exit.ok : exit.interrupted
+}
+
+export default dev
+
+function serveArguments(file: string, options: Options): string[] {
+  const argv = ['serve', '--work', '--module', file]
+  for (const name of ['port', 'url', 'namespace', 'blobs', 'keys', 'token-file']) {
+    const value = text(options, name)
+    if (value !== undefined) argv.push(`--${name}`, value)
+  }
+  if (flag(options, 'open')) argv.push('--open')
+  return argv
+}
+
+/** In a group of its own: Ctrl-C on the terminal comes here, and is passed on once. */
+function start(argv: readonly string[], isReload: boolean): Server {
+  const bin = fileURLToPath(new URL('../bin.cjs', import.meta.url))
+  const child = spawn(process.execPath, [bin, ...argv], {
+    env: { ...process.env, ...devEnvironment(isReload) },
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    detached: true,
+  })
+  const closed = new Promise<number>((done) => void child.once('close', (code) => done(code ?? 1)))
+  const loaded = new Promise<boolean>((done) => {
+    child.once('message', () => done(true))
+    void closed.then(() => done(false))
+  })
+  return { child, loaded, closed }
+}
+
+/** Calls, once for several changes in a row, when a source below the folder changed. Packages and hidden folders are left out. */
+class Watching {
+  readonly #root: string
+  readonly #onChange: (file: string) => void
+  readonly #watchers = new Map<string, FSWatcher>()
+  #timer: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  constructor(root: string, onChange: (file: string) => void) {
+    this.#root = root
+    this.#onChange = onChange
+    this.#look(root)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    clearTimeout(this.#timer)
+    for (const watcher of [...this.#watchers.values()]) watcher.close()
+  }
+
+  #look(folder: string): void {
+    if (this.#isClosed || this.#watchers.has(folder) || this.#watchers.size >= foldersMax) return
+    try {
+      const entries = readdirSync(folder, { withFileTypes: true })
+      const watcher = watch(folder, (_, name) => this.#heard(folder, name))
+      watcher.once('error', () => watcher.close())
+      watcher.once('close', () => this.#watchers.delete(folder))
+      this.#watchers.set(folder, watcher)
+      for (const entry of entries) {
+        if (entry.isDirectory() && isOwn(entry.name)) this.#look(join(folder, entry.name))
+      }
+    } catch {
+      // It is no folder, or gone by now.
+    }
+  }
+
+  #heard(folder: string, name: string | null): void {
+    if (name === null || !isOwn(name)) return
+    const path = join(folder, name)
+    if (!/\.[cm]?[jt]sx?$|\.json$/.test(name)) {
+      this.#look(path)
+      return
+    }
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => {
+      this.#look(this.#root)
+      this.#onChange(path)
+    }, settleMs)
+  }
+}
+
+function isOwn(name: string): boolean {
+  return name !== 'node_modules' && !name.startsWith('.')
+}

@@ -44,7 +44,7 @@ const zones: Readonly<Record<string, Zone>> = {
   server: {
     zones: ['core', 'engine', 'layers', 'adapters', 'operations', 'server'],
     mayUseNode: true,
-    packages: ['hono', '@hono/node-server'],
+    packages: ['hono', '@hono/node-server', '@modelcontextprotocol/sdk'],
   },
   root: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
   testing: { zones: everything, mayUseNode: true, packages: 'any' },
@@ -61,7 +61,7 @@ const packagesOfAdapter: Readonly<Record<string, readonly string[]>> = {
 /** The one file of the engine that knows stores, and only by dynamic import. */
 const storeOpener = 'src/engine/open-store.ts'
 /** Not there for every user or on every Node: never a static import. */
-const loadedOnDemand = ['pg', 'node:sqlite']
+const loadedOnDemand = ['pg', 'node:sqlite', '@modelcontextprotocol/sdk']
 
 /** Files that may import a name held in a variable, each with its reason. The cli may anywhere: it runs users' files. */
 const computedImports: Readonly<Record<string, string>> = {

@@ -39,6 +39,11 @@ export const operating: readonly CommandSpec[] = [
       },
       'read-only': { type: 'boolean', help: 'nobody may change anything' },
       open: { type: 'boolean', help: 'open it in a browser' },
+      mcp: {
+        type: 'string',
+        value: 'read|act',
+        help: 'tools for language models at /mcp; act: also fork, retry, signal',
+      },
       work: { type: 'boolean', help: "also execute the module's definitions, as `reprise work` does" },
       module: moduleOption,
     },
@@ -58,6 +63,18 @@ export const operating: readonly CommandSpec[] = [
     arguments: [1, 1],
     store: 'none',
     load: () => import('./commands/dev.ts'),
+  },
+  {
+    name: 'mcp',
+    usage: 'mcp',
+    summary: 'this store as tools for a language model, over stdin and stdout; it only looks',
+    options: {
+      act: { type: 'boolean', help: 'also fork, retry and signal' },
+      module: moduleOption,
+    },
+    arguments: [0, 0],
+    store: 'none',
+    load: () => import('./commands/mcp.ts'),
   },
   {
     name: 'query',

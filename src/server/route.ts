@@ -12,6 +12,9 @@ import type { Schema } from './schema.ts'
 import type { Sidecars } from './sidecar/sidecars.ts'
 import type { TimelineIndex } from './timeline-index.ts'
 
+/** 'read': tools that look. 'act': also fork, retry and signal, as far as the caller's role goes. */
+export type McpMode = 'read' | 'act'
+
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
 /** A parameter of the query; `isList`: it may be given several times. */
@@ -93,5 +96,11 @@ export interface ServerParts {
   readonly definitions: readonly unknown[]
   readonly basePath: string
   readonly readOnly: boolean
+  /** All of them, for those that are made of others. */
+  readonly routes: readonly Route[]
+  /** Null: there are no tools for language models. */
+  readonly mcp: McpMode | null
+  /** Asks the server itself, as whoever the headers name. */
+  ask(request: Request): Promise<Response>
   document(): unknown
 }

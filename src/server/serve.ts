@@ -21,7 +21,7 @@ import { problemOf, problemResponse } from './problem.ts'
 import { reached } from './reach.ts'
 import { RemoteJobs } from './remote-jobs.ts'
 import { bodyOf, keyOf, matchPath, queryOf } from './request.ts'
-import type { Call, Route, ServerParts } from './route.ts'
+import type { Call, McpMode, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
 import { TimelineIndex } from './timeline-index.ts'
@@ -45,6 +45,8 @@ export interface ServeOptions {
   /** Definitions whose state and handlers are to be asked: workflows, timelines, aggregates, … */
   readonly definitions?: readonly unknown[]
   readonly limits?: Partial<ServerLimits>
+  /** Tools for language models at /mcp: 'read' looks, 'act' also forks, retries and signals. None if left out. */
+  readonly mcp?: McpMode
 }
 
 export interface Server {
@@ -60,7 +62,7 @@ export interface Server {
 
 const known = namesOf<ServeOptions>({
   ...{ tokens: true, authorize: true, readOnly: true, namespaces: true, origins: true, basePath: true },
-  ...{ definitions: true, limits: true },
+  ...{ definitions: true, limits: true, mcp: true },
 })
 
 /** @example const handler = serve(rp, { tokens: [{ name: 'me', token, role: 'write' }] }) */
@@ -89,6 +91,9 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     definitions: options.definitions ?? [],
     basePath,
     readOnly,
+    routes,
+    mcp: options.mcp ?? null,
+    ask: (request) => running.answer(request),
     document: () => documentOf(routes, packageVersion(), basePath),
   })
   const running = serverOf(engine)

@@ -51,6 +51,7 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     'declare const cents: number',
     "declare const ctx: import('reprise/workflow').WorkflowContext",
   ],
+  'docs/guides/server.md': [order, 'interface Payment { readonly id: string }'],
   'docs/guides/versioning.md': [order, checkout, "declare const ctx: import('reprise/workflow').WorkflowContext"],
   'docs/guides/testing.md': [
     order,

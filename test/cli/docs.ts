@@ -28,6 +28,7 @@ const subpaths = [
   'testing',
   'langgraph',
   'server',
+  'remote',
 ] as const
 
 /** Every block of a page that is marked as TypeScript, also one that is indented under a list. */

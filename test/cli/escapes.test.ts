@@ -123,6 +123,8 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['--port', evil],
     ['--host', evil],
   ],
+  dev: [[evil]],
+  mcp: [['--url', `sqlite:${evil}`]],
   state: [['get', evil, evil, evil]],
   work: [[evil]],
   resume: [[evil]],

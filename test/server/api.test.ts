@@ -182,12 +182,13 @@ describe('each route', () => {
     const more = ['terminate', 'retry', 'settle', 'decide', 'discard', 'settleEffect', 'markCheckpoint']
     const elsewhere = ['startRun', 'awaitResult', 'listRemote', 'startRemoteJob', 'claimRemote', 'heartbeatRemote']
     const files = ['settleRemote', 'exportTimeline', 'exportProgress', 'importTimeline', 'importProgress']
+    const tools = ['mcp', 'mcpStream']
     expect(
       routes
         .map(({ id }) => id)
         .filter((id) => !asked.has(id))
         .sort(),
-    ).toEqual([...others, ...more, ...elsewhere, ...files].sort())
+    ).toEqual([...others, ...more, ...elsewhere, ...files, ...tools].sort())
   })
 
   it('releases a savepoint, marks a checkpoint bad and takes that back', async () => {

@@ -181,7 +181,7 @@ describe('an Idempotency-Key', () => {
   })
 
   it('is taken by every route that changes something', () => {
-    const lookers = ['verify', 'drill', 'collect', 'query', 'planRollback', 'makeLink']
+    const lookers = ['verify', 'drill', 'collect', 'query', 'planRollback', 'makeLink', 'mcp']
     const without = routes.filter(({ method, once }) => method !== 'GET' && once === undefined).map(({ id }) => id)
     expect(without.sort()).toEqual(lookers.sort())
   })

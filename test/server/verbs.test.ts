@@ -78,7 +78,7 @@ it('each route is a verb of the command line, or stands here', () => {
   const own = [
     ...['health', 'ready', 'metrics', 'about', 'document', 'makeLink', 'append', 'takeLease', 'renewLease'],
     ...['releaseLease', 'putCheckpoint', 'getCheckpoint', 'listRemote', 'startRemoteJob', 'claimRemote'],
-    ...['heartbeatRemote', 'settleRemote'],
+    ...['heartbeatRemote', 'settleRemote', 'mcp', 'mcpStream'],
   ]
   const named = new Set([...Object.values(verbs).flatMap((has) => (Array.isArray(has) ? has : [])), ...own])
   expect(routes.map(({ id }) => id).filter((id) => !named.has(id))).toEqual([])

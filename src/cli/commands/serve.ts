@@ -40,6 +40,8 @@ const serve: Command = async ({ options, output }) => {
   if (isWorking && (readOnly || text(options, 'module') === undefined)) {
     throw new UsageError('--work needs --module FILE, and a store that may be written')
   }
+  const mcp = text(options, 'mcp')
+  if (mcp !== undefined && mcp !== 'read' && mcp !== 'act') throw new UsageError('--mcp must be read or act')
   const engineOf = async (namespace: string | undefined) =>
     await openEngine({
       url: where.url,
@@ -62,7 +64,7 @@ const serve: Command = async ({ options, output }) => {
       await registerKnown(namespaces[name], module)
     }
     await registerKnown(engine, module)
-    const handler = server.serve(engine, { tokens, readOnly, origins, definitions, namespaces })
+    const handler = server.serve(engine, { tokens, readOnly, origins, definitions, namespaces, ...(mcp && { mcp }) })
     if (isWorking) workHere(engine, definitions, output)
     if (dev) void tryCode(engine, definitions).catch(() => undefined)
     const listening = await listen(handler, { host, port, limits: defaultServerLimits })
@@ -122,7 +124,7 @@ function addressOf(options: Options): {
   return { host: text(options, 'host') ?? '127.0.0.1', port, origins }
 }
 
-async function loadServer() {
+export async function loadServer() {
   try {
     return await Promise.all([
       import('../../server/index.ts'),

@@ -5,6 +5,7 @@ import { actionRoutes } from './actions.ts'
 import { feedRoutes } from './feed.ts'
 import { lookRoutes } from './look.ts'
 import { searchRoutes } from './search.ts'
+import { mcpRoutes } from './mcp.ts'
 import { remoteRoutes } from './remote.ts'
 import { runRoutes } from './runs.ts'
 import { sidecarRoutes } from './sidecar.ts'
@@ -23,4 +24,5 @@ export const routes: readonly Route[] = [
   ...runRoutes,
   ...remoteRoutes,
   ...transferRoutes,
+  ...mcpRoutes,
 ]

@@ -1,0 +1,155 @@
+// Tools for language models, by the Model Context Protocol: each is a route of the API, asked as its caller, so that roles,
+// scopes and limits are those of every other request. What changes something is offered only where that was asked for.
+
+import { RepriseError } from '../core/errors.ts'
+import { packageVersion } from '../operations/package.ts'
+import type { McpMode, Route } from './route.ts'
+import { published } from './schema.ts'
+
+/** The tools, by the routes that they are. */
+const reading = [
+  ...['listRuns', 'listTimelines', 'showTimeline', 'readHistory', 'stateAt', 'diffStates', 'recoveryCard'],
+  ...['listDeadLetters', 'listWorkers', 'listQueues', 'explainError'],
+]
+const acting = ['fork', 'retry', 'signal']
+
+export interface Tool {
+  readonly name: string
+  readonly description: string
+  readonly inputSchema: Readonly<Record<string, unknown>> & { readonly type: 'object' }
+  readonly annotations: Readonly<Record<string, boolean>>
+  readonly route: Route
+}
+
+export function toolsOf(routes: readonly Route[], mode: McpMode): Tool[] {
+  const ids = mode === 'act' ? [...reading, ...acting] : reading
+  return ids.map((id) => toolOf(routes.find((route) => route.id === id)!))
+}
+
+function toolOf(route: Route): Tool {
+  const { id, summary, path, query = {}, body } = route
+  const params = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
+  const properties = {
+    ...Object.fromEntries(params.map((name) => [name, { type: 'string', minLength: 1 }])),
+    ...Object.fromEntries(
+      Object.entries(query).map(([name, { isList, isRequired: _, ...schema }]) => {
+        const one = published(schema)
+        return [name, isList ? { type: 'array', items: one } : one]
+      }),
+    ),
+    ...Object.fromEntries(Object.entries(body?.properties ?? {}).map(([name, schema]) => [name, published(schema)])),
+  }
+  const isReading = route.method === 'GET'
+  return {
+    name: id.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+    description: summary,
+    inputSchema: {
+      type: 'object',
+      properties,
+      required: [...params, ...(body?.required ?? [])],
+      additionalProperties: false,
+    },
+    annotations: { readOnlyHint: isReading, destructiveHint: false, openWorldHint: false },
+    route,
+  }
+}
+
+/** The request that a tool is, below this address. Unknown arguments are left to the route, which refuses them. */
+export function requestFor(
+  { route }: Tool,
+  given: Readonly<Record<string, unknown>>,
+  base: string,
+  headers: Headers,
+): Request {
+  const rest = { ...given }
+  const take = (name: string): unknown => {
+    const value = rest[name]
+    delete rest[name]
+    return value
+  }
+  const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(take(name) ?? '')))
+  const url = new URL(base + path)
+  for (const name of route.body ? Object.keys(route.query ?? {}) : Object.keys(rest)) {
+    const value = take(name)
+    if (value === undefined) continue
+    for (const each of Array.isArray(value) ? value : [value]) url.searchParams.append(name, String(each))
+  }
+  const sent = new Headers(headers)
+  if (!route.body) return new Request(url, { method: route.method, headers: sent })
+  sent.set('content-type', 'application/json')
+  return new Request(url, { method: route.method, headers: sent, body: JSON.stringify(rest) })
+}
+
+export interface McpOptions {
+  readonly routes: readonly Route[]
+  readonly mode: McpMode
+  /** Where the routes are, without a slash at the end. */
+  readonly base: string
+  /** As whom they are asked. */
+  readonly headers: Headers
+  readonly ask: (request: Request) => Promise<Response>
+}
+
+/** A server of the official SDK with these tools, not connected yet. DRIVER_MISSING: the SDK is not there. */
+export async function mcpServer({ routes, mode, base, headers, ask }: McpOptions) {
+  const [{ Server }, { CallToolRequestSchema, ListToolsRequestSchema }] = await loadSdk()
+  const tools = toolsOf(routes, mode)
+  const server = new Server(
+    { name: 'reprise', version: packageVersion() },
+    {
+      capabilities: { tools: {} },
+      instructions:
+        'Durable histories of workflows, jobs and other runs. Begin with list_runs; show_timeline says where one stands, read_history what happened. An id of a timeline is like workflow/checkout/order-42.',
+    },
+  )
+  server.setRequestHandler(ListToolsRequestSchema, () => ({
+    tools: tools.map(({ route: _, ...tool }) => tool),
+  }))
+  server.setRequestHandler(CallToolRequestSchema, async ({ params }) => {
+    const tool = tools.find(({ name }) => name === params.name)
+    if (!tool) return told(`there is no tool ${params.name}`, true)
+    const response = await ask(requestFor(tool, params.arguments ?? {}, base, headers))
+    return told(await response.text(), response.status >= 400)
+  })
+  return server
+}
+
+function told(text: string, isError: boolean) {
+  return { content: [{ type: 'text' as const, text }], ...(isError && { isError }) }
+}
+
+/** One request of a client over HTTP; nothing is kept between two. */
+export async function answerMcp(request: Request, parsedBody: unknown, options: McpOptions): Promise<Response> {
+  const server = await mcpServer(options)
+  const { WebStandardStreamableHTTPServerTransport: Transport } = await import(
+    '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js'
+  )
+  const transport = new Transport({ enableJsonResponse: true })
+  await server.connect(transport)
+  return await transport.handleRequest(request, { parsedBody })
+}
+
+/** Over stdin and stdout, until the client is gone. */
+export async function serveMcpOnStdio(options: McpOptions): Promise<void> {
+  const server = await mcpServer(options)
+  const { StdioServerTransport } = await import('@modelcontextprotocol/sdk/server/stdio.js')
+  const closed = new Promise<void>((resolve) => {
+    server.onclose = () => resolve()
+    process.stdin.once('end', () => void server.close())
+  })
+  await server.connect(new StdioServerTransport())
+  await closed
+}
+
+async function loadSdk() {
+  try {
+    return await Promise.all([
+      import('@modelcontextprotocol/sdk/server/index.js'),
+      import('@modelcontextprotocol/sdk/types.js'),
+    ])
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
+    const what = 'MCP needs a package that is not here: npm install @modelcontextprotocol/sdk'
+    throw new RepriseError('DRIVER_MISSING', what, { packages: ['@modelcontextprotocol/sdk'] }, error)
+  }
+}

@@ -1,0 +1,48 @@
+// The Model Context Protocol over HTTP: one request, one answer, as the caller.
+
+import { RepriseError } from '../../core/errors.ts'
+import { answerMcp } from '../mcp.ts'
+import type { Call, Route } from '../route.ts'
+
+/** Of this request itself: everything else says who asks, and from where, and is passed on. */
+const own = /^(?:content-|mcp-|accept|transfer-encoding|connection|idempotency-key|expect)/
+
+export const mcpRoutes: readonly Route[] = [
+  {
+    method: 'POST',
+    path: '/mcp',
+    id: 'mcp',
+    tag: 'mcp',
+    summary: 'Tools for language models (Model Context Protocol); there with `--mcp` only',
+    role: 'read',
+    body: {},
+    answer: {},
+    call,
+  },
+  {
+    method: 'GET',
+    path: '/mcp',
+    id: 'mcpStream',
+    tag: 'mcp',
+    summary: 'There is no stream: 405, as the protocol has it',
+    role: 'read',
+    status: 405,
+    answer: {},
+    call({ server }) {
+      if (!server.mcp) throw missing()
+      return new Response(null, { status: 405, headers: { allow: 'POST' } })
+    },
+  },
+]
+
+async function call({ server, request, body }: Call): Promise<Response> {
+  if (!server.mcp) throw missing()
+  const headers = new Headers()
+  for (const [name, value] of request.headers) if (!own.test(name)) headers.set(name, value)
+  const base = new URL(request.url).origin + server.basePath
+  return await answerMcp(request, body, { routes: server.routes, mode: server.mcp, base, headers, ask: server.ask })
+}
+
+function missing(): RepriseError {
+  return new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
+}

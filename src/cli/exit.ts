@@ -28,6 +28,7 @@ const byCode: Partial<Record<ErrorCode, number>> = {
   FENCED: exit.conflict,
   OWNED: exit.conflict,
   CONFLICT: exit.conflict,
+  ENDED: exit.conflict,
   EXISTS: exit.conflict,
   NOT_ON_BRANCH: exit.conflict,
   PINNED: exit.conflict,

@@ -24,12 +24,29 @@ export async function findRun(engine: Reprise, given: string, verb: string): Pro
 export async function findCode(engine: Reprise, given: string, verb: string, options: Options): Promise<Found> {
   const head = await findTimeline(engine, given)
   const { name } = partsOf(engine, head, verb)
-  const file = text(options, 'module') ?? head.attributes.module
-  if (typeof file !== 'string') {
+  const file = moduleOf(head, options)
+  if (file === undefined) {
     const what = `${verb} needs the code of ${head.timeline}: name the module that exports it with --module FILE`
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline })
   }
   const run = runWithCode(engine, head, verb, Object.values(await loadModule(file)))
   if (!run) throw new RepriseError('NOT_FOUND', `${file} exports no workflow ${name}`, { file })
   return { head, run }
+}
+
+/** With its code if that is at hand, which some answers are better with; without it if not. */
+export async function findRunOrCode(engine: Reprise, given: string, verb: string, options: Options): Promise<Found> {
+  const found = await findRun(engine, given, verb)
+  const asked = text(options, 'module')
+  const file = moduleOf(found.head, options)
+  if (file === undefined) return found
+  // The module that was noted may be on another machine.
+  const module = asked === undefined ? await loadModule(file).catch(() => null) : await loadModule(file)
+  const run = module && runWithCode(engine, found.head, verb, Object.values(module))
+  return run ? { head: found.head, run } : found
+}
+
+function moduleOf({ attributes }: Head, options: Options): string | undefined {
+  const file = text(options, 'module') ?? attributes.module
+  return typeof file === 'string' ? file : undefined
 }

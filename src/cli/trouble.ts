@@ -83,5 +83,12 @@ function cureOf(error: RepriseError): string {
   }
   if (error.code === 'OWNED') return 'A live worker has it (reprise workers): wait for it, or stop it first.'
   if (error.code === 'OUT_OF_RANGE') return 'reprise show says from where to where its history goes.'
+  const { timeline, run } = error.data
+  if (error.code === 'ENDED') {
+    return `reprise show ${String(timeline)} tells how it ended. retry takes a failure back; fork and rollback go on from an earlier step.`
+  }
+  if (error.code === 'CONFLICT' && run !== undefined && timeline !== undefined) {
+    return `reprise show ${String(timeline)} says how it stands, and what it waits for.`
+  }
   return error.hint
 }

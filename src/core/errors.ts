@@ -33,7 +33,14 @@ const kinds = {
   DECRYPT_FAILED: { remedy: 'stop', hint: 'The record was changed, moved, or sealed with another key of the same id.' },
   FENCED: { remedy: 'reload', hint: 'Another owner took this timeline over. Open it again to go on from its head.' },
   OWNED: { remedy: 'retry', hint: 'A live worker owns this timeline. Wait for it, or open with { takeover: true }.' },
-  CONFLICT: { remedy: 'reload', hint: 'History moved since it was read. Reload and decide again.' },
+  CONFLICT: {
+    remedy: 'reload',
+    hint: 'It does not stand as the caller expected: the message says how it stands. Reload, and decide again.',
+  },
+  ENDED: {
+    remedy: 'stop',
+    hint: 'Nothing was done: the run had ended before, as the message says. Retry one that failed, fork or roll back to go on from an earlier step, or start another run.',
+  },
   POSITION_GONE: {
     remedy: 'reload',
     hint: 'The store went back to an older copy and no longer has what was read up to this position. Drop what was derived from it, and go on from what the store has.',

@@ -7,7 +7,7 @@
 
 import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head, OutgoingMessage, Sql } from '../core/ports.ts'
+import type { Hash, Head, OutgoingMessage, Sql } from '../core/ports.ts'
 import type { Engine, Fold } from './definition.ts'
 import type { Entry } from './entry.ts'
 import type { ExchangeReader } from './group/exchange-reader.ts'
@@ -48,6 +48,8 @@ export interface Model {
   family?(engine: Engine, head: Head): Promise<readonly string[]>
   /** What an entry tells of that was done outside, for people who think of going back; null: nothing. */
   did?(entry: Entry): string | null
+  /** What it called outside by itself, beside the kernel's effects: `reprise effects` lists both. */
+  outside?(state: unknown, hash: Hash): readonly ModelEffect[]
   readonly actions?: Actions
   /** What it gave up on, read aside. Goes with the action `redrive`. */
   readonly letters?: ModelLetters
@@ -69,6 +71,22 @@ export interface ModelLetters {
   read(target: Target): Promise<readonly ModelLetter[]>
   /** These count as finished from now on. */
   discard(target: Target, keys: readonly string[]): Promise<void>
+}
+
+/** One call to the outside, as the kernel's effects tell theirs. */
+export interface ModelEffect {
+  /** As the model's own verbs name it. */
+  readonly id: string
+  readonly name: string
+  readonly key: string
+  /** intended, retrying, held, done, failed, compensated, compensation-stuck. */
+  readonly state: string
+  /** What is known about it: null while it is under way or in doubt. */
+  readonly outcome: 'done' | 'failed' | 'compensated' | null
+  /** Where its outcome is in history. */
+  readonly seq: number | null
+  readonly attempts?: number
+  readonly error: string | null
 }
 
 /** One thing that was given up on, with the last failure. */

@@ -7,12 +7,13 @@ import { idBelow } from '../core/scope.ts'
 import { hostOf } from '../engine/host.ts'
 import { verbsOf } from '../engine/model.ts'
 import type { Reprise } from '../engine/reprise.ts'
-import { type WorkflowDefinition, type WorkflowRun, workflow, workflows } from '../layers/workflow/index.ts'
+import { type WorkflowDefinition, type WorkflowRun, workflows } from '../layers/workflow/index.ts'
+import { withoutCode } from '../layers/workflow/without-code.ts'
 
 /** For verbs that need none of the code: what happens is done by whoever works on the run. */
 export function runOf(engine: Reprise, head: Head, verb: string): WorkflowRun {
   const { name, id } = partsOf(engine, head, verb)
-  return workflows(engine).of(placeholder(name)).get(id)
+  return workflows(engine).of(withoutCode(name)).get(id)
 }
 
 /** For verbs that replay its code, which is among these; null: it is not. */
@@ -41,12 +42,6 @@ function wrongModel(engine: Reprise, timeline: string, verb: string): RepriseErr
   const right = verbs.length > 0 ? `it has ${verbs.join(', ')}` : 'reprise show says what it is'
   const what = `${timeline} is ${model ? `a ${model.kind}` : 'no workflow'}, which has no ${verb}: ${right}`
   return new RepriseError('INVALID_ARGUMENT', what, { timeline, kind: model?.kind ?? null, verb })
-}
-
-function placeholder(name: string): WorkflowDefinition {
-  return workflow<unknown, unknown>(name, () => {
-    throw new RepriseError('BUG', `the code of ${name} is not here`)
-  })
 }
 
 function isWorkflow(value: unknown): value is WorkflowDefinition {

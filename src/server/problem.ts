@@ -15,6 +15,7 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   FENCED: 409,
   OWNED: 409,
   CONFLICT: 409,
+  ENDED: 409,
   EXISTS: 409,
   PINNED: 409,
   NOT_ON_BRANCH: 409,

@@ -26,6 +26,11 @@ export const order = workflow('order', async (ctx, input) => {
   ctx.onUpdate('add', (cents) => (state.cents += cents))
   return await ctx.signal('go')
 })
+export const brief = workflow('brief', async (ctx) => {
+  ctx.onQuery('total', () => 7)
+  ctx.onUpdate('add', (n) => n)
+  return await ctx.step('pay', () => 'paid')
+})
 export const tick = workflow('tick', async () => 1)
 export const nightly = schedule('nightly', { workflow: tick, cron: '0 3 * * *' })
 export const few = job('few', { source: ['a', 'b'], each: () => undefined })
@@ -88,6 +93,31 @@ describe('runs of workflows', () => {
     expect([updated.code, updated.value.result]).toEqual([0, 120])
     expect(await query('total')).toBe(120)
     expect((await cli(['query', 'workflow/order/o1', 'nope'], at)).code).toBe(4)
+    const misspelt = await cli(['update', 'workflow/order/o1', 'ad', '1', '--timeout', '20s'], at)
+    expect([misspelt.code, misspelt.stderr]).toEqual([4, expect.stringContaining('it knows: add')])
+  })
+
+  it('that have ended say so and how, whatever is asked of them, and what can be done', async () => {
+    expect((await cli(['run', 'app.mjs', 'brief', '--id', 'b'], at)).code).toBe(0)
+    const verbs = [
+      'update RUN add 1',
+      'signal RUN go',
+      'cancel RUN',
+      'terminate RUN --yes',
+      'retry RUN',
+      'settle RUN pay done',
+    ]
+    for (const verb of [...verbs.map((each) => each.replace('RUN', 'brief/b')), 'cancel few']) {
+      const asked = await cli(verb.split(' '), at)
+      expect([verb, asked.code, asked.stdout]).toEqual([verb, 6, ''])
+      expect(asked.stderr).toMatch(/^ENDED .* had already ended: (completed|finished)/)
+      expect(asked.stderr).toContain('cure reprise show ')
+    }
+    expect((await json<{ answer: unknown }>(['query', 'brief/b', 'total'], at)).value.answer).toBe(7)
+    const unknown = await cli(['query', 'brief/b', 'nope'], at)
+    expect([unknown.code, unknown.stderr]).toEqual([4, expect.stringContaining('it knows: total')])
+    const effects = await json<{ id: string; state: string }[]>(['effects', 'brief/b'], at)
+    expect(effects.value).toMatchObject([{ id: 'pay', state: 'done', outcome: 'done' }])
   })
 })
 

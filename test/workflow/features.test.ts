@@ -76,7 +76,7 @@ describe('signals', () => {
       .handle(run)
       .signal('x')
       .catch((thrown) => thrown)
-    expect(isReprise(error, 'CONFLICT')).toBe(true)
+    expect(isReprise(error, 'ENDED')).toBe(true)
   })
 })
 

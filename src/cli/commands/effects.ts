@@ -1,17 +1,22 @@
 // reprise effects: what a timeline did to the outside, and what is not known of it.
 
+import type { Effect } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { act } from '../../operations/act.ts'
+import { effectsOf, type ShownEffect } from '../../operations/effects.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
+import { tell } from '../tell.ts'
 
 const outcomes = ['done', 'failed', 'compensated'] as const
 
 const effects: Command = async ({ engine, args, options, output, env }) => {
-  const { timeline } = await findTimeline(engine, args[0]!)
+  const head = await findTimeline(engine, args[0]!)
+  const { timeline } = head
   const id = text(options, 'settle')
   if (id !== undefined) return await settle(id)
-  const all = await engine.effectsOf(timeline)
+  const all = await effectsOf(engine, head)
   const shown = flag(options, 'open') ? all.filter((effect) => effect.outcome === null) : all
   output.result(shown, () => {
     if (shown.length === 0) return output.note(all.length > 0 ? 'none is open' : `${timeline} has no effects`)
@@ -20,14 +25,14 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
       shown.map((effect) => [
         effect.id,
         effect.name,
-        effect.outcome === null ? output.colours.yellow('in doubt, or under way') : effect.state,
-        String(effect.attempts),
-        effect.reversal,
-        `@${effect.intendedSeq}`,
+        effect.outcome === null ? output.colours.yellow(stateOf(effect)) : effect.state,
+        String(effect.attempts ?? 1),
+        'reversal' in effect ? effect.reversal : '',
+        'intendedSeq' in effect ? `@${effect.intendedSeq}` : '',
         effect.key,
       ]),
     )
-    if (shown.some((effect) => effect.outcome === null))
+    if (shown.some((effect) => effect.outcome === null && needsPerson(effect)))
       output.note(`say what became of one: reprise effects ${timeline} --settle EFFECT --as done|failed`)
     return undefined
   })
@@ -39,8 +44,14 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
     const by = text(options, 'by') ?? env.USER ?? 'somebody'
     const json = text(options, 'result')
     const result = json === undefined ? undefined : parseJson(json, '--result')
-    if (!(await engine.effectsOf(timeline)).some((each) => each.id === effect)) {
+    const known = (await effectsOf(engine, head)).find((each) => each.id === effect)
+    if (!known) {
       throw new RepriseError('NOT_FOUND', `${timeline} has no effect ${effect}: reprise effects lists them`, { effect })
+    }
+    // A call of the model itself is settled as the model does.
+    if (!isKernels(known)) {
+      const said = { step: effect, outcome, by, ...(json !== undefined && { result }) }
+      return tell(output, await act(engine, head, 'settle', said))
     }
     await engine.settleEffect(timeline, effect, outcome, by, result)
     output.result({ timeline, settled: effect, outcome, by }, () =>
@@ -51,3 +62,16 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
 }
 
 export default effects
+
+function isKernels(effect: ShownEffect): effect is Effect {
+  return 'intendedSeq' in effect
+}
+
+function stateOf(effect: ShownEffect): string {
+  return isKernels(effect) || effect.state === 'intended' ? 'in doubt, or under way' : effect.state
+}
+
+/** The run itself tries the others again. */
+function needsPerson(effect: ShownEffect): boolean {
+  return isKernels(effect) || effect.state === 'held' || effect.state === 'compensation-stuck'
+}

@@ -3,11 +3,11 @@
 import { type Command, text } from '../command.ts'
 import { exit, parseJson } from '../exit.ts'
 import { toJson } from '../output.ts'
-import { findRun } from '../runs.ts'
+import { findRunOrCode } from '../runs.ts'
 
 const update: Command = async ({ engine, args, options, output }) => {
   const [given, name, json] = args as [string, string, string | undefined]
-  const { head, run } = await findRun(engine, given, 'update')
+  const { head, run } = await findRunOrCode(engine, given, 'update', options)
   const value = json === undefined ? undefined : parseJson(json, 'the argument')
   const result = await run.update(name, value, { timeout: text(options, 'timeout') ?? '10s' })
   output.result({ timeline: head.timeline, update: name, result: result ?? null }, () =>

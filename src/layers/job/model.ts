@@ -20,6 +20,13 @@ const actions: Actions = {
   async cancel({ engine: rp, head, key }, { reason }) {
     const engine = hostOf(rp)
     const heads = await Promise.all((await familyOf(engine, head)).map((id) => engine.head(id)))
+    const live = heads.filter((each) => each !== null)
+    if (live.length > 0 && live.every(({ status }) => status === 'finished')) {
+      throw new RepriseError('ENDED', `${nameOf(head)} had already ended: ${head.status}`, {
+        timeline: head.timeline,
+        status: head.status,
+      })
+    }
     const working = heads.filter((each): each is Head => each?.owner != null && each.isOwnerAlive)
     for (const each of working) await stopJob(engine, each.timeline, reason, key)
     const name = nameOf(head)

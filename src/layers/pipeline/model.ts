@@ -52,7 +52,10 @@ async function ask({ engine, head, key }: Target, kind: string, data: unknown): 
 }
 
 async function stop(target: Target, how: 'suspend' | 'cancel', what: string) {
-  const { timeline, owner, isOwnerAlive } = target.head
+  const { timeline, owner, isOwnerAlive, status } = target.head
+  if (status === 'done') {
+    throw new RepriseError('ENDED', `${timeline} had already ended: ${status}`, { timeline, status })
+  }
   if (!owner || !isOwnerAlive) {
     return { said: `nobody is running ${timeline}: there is nothing to stop`, facts: { asked: [] } }
   }

@@ -20,6 +20,7 @@ import { foldOf, hasOwnPolicy } from './fold-of.ts'
 import { hostOf } from './host.ts'
 import { itemsOf } from './journal.ts'
 import { endings, nameOf, queueOf } from './names.ts'
+import { outsideOf } from './outside.ts'
 import { enterMessage, leaveMessages } from './queue.ts'
 import type { WorkflowRun } from './run.ts'
 import { readableId } from './scope.ts'
@@ -27,6 +28,7 @@ import { type RunState, workflowFold } from './state.ts'
 import { inWords, summarizeWorkflow } from './summary.ts'
 import { attention, stands, tells } from './tells.ts'
 import { sealResults } from './transaction.ts'
+import { withoutCode } from './without-code.ts'
 
 const outcomes = ['done', 'failed', 'retry', 'compensated'] as const
 
@@ -83,6 +85,7 @@ export const workflowKind: Model = {
   stands,
   tells,
   did,
+  outside: (state, hash) => outsideOf(state as RunState, hash),
   actions,
   seals: sealResults,
   exchanges: (timeline, state) => new ChildMail(timeline, state as RunState),
@@ -203,8 +206,7 @@ async function beginFork(engine: Host, id: string, from: string): Promise<void> 
 function runOf({ engine, head }: Target): WorkflowRun {
   const host = hostOf(engineHostOf(engine))
   const name = nameOf(head.timeline)
-  // Without code: what asks a run for something by mail needs none.
-  const definition = host.definition(name) ?? ({ name, prefix: `workflow/${name}/` } as AnyWorkflow)
+  const definition = host.definition(name) ?? withoutCode(name)
   return host.handle(definition, idBelow(definition.prefix, head.timeline) ?? '')
 }
 

@@ -9,6 +9,7 @@ import { itemsOf } from './journal.ts'
 import { pollMs, type RunView } from './run-view.ts'
 import { leaveScope } from './scope.ts'
 import type { RunState } from './state.ts'
+import { isWithoutCode } from './without-code.ts'
 
 export interface UpdateOptions {
   /** How long to wait for the answer; 1 minute if left out. The update itself is sent, and stays. */
@@ -48,13 +49,15 @@ export async function awaitUpdate(view: RunView, name: string, id: string, optio
     const outcome = Object.hasOwn(updates, id) ? updates[id] : undefined
     if (outcome?.error) throw fromFailure(outcome.error)
     if (outcome) return outcome.result
-    if (end)
-      throw new RepriseError('CONFLICT', `${view.timeline} ended before it took the update ${name}`, { update: name })
+    if (end) throw await view.endedError(`it did not take the update ${name}`)
     if (clock.elapsed() >= doubtAt) {
       doubtAt = Number.POSITIVE_INFINITY
       await checkUpdate(view, name, id)
     }
-    if (isLate) throw new RepriseError('TIMEOUT', `no answer to the update ${name} yet`, { update: name })
+    if (isLate) {
+      const what = `no answer to the update ${name} of ${view.timeline} yet: it is sent, and stays. Nobody may be working on the run, or its code takes no such update`
+      throw new RepriseError('TIMEOUT', what, { update: name })
+    }
     await changed
   }
 }
@@ -75,6 +78,7 @@ async function checkUpdate(view: RunView, name: string, id: string): Promise<voi
 /** The updates that the code has handlers for; null if that cannot be told. */
 async function updatesOf({ live, host, definition, timeline }: RunView, state: RunState) {
   if (live) return live.execution?.isQuiet ? live.queries.updates : null
+  if (isWithoutCode(definition)) return null
   const { queries, divergence } = await host.replay(definition, timeline, state)
   return divergence ? null : queries.updates
 }

@@ -132,8 +132,18 @@ export class RunView {
     return live.state.end ? [] : waitsOf(live.state, notedWaits(live.execution?.open ?? []))
   }
 
-  conflict(why: string): RepriseError {
-    return new RepriseError('CONFLICT', `${this.timeline}: ${why}`, { run: this.id })
+  conflict(why: string, status: string): RepriseError {
+    return new RepriseError('CONFLICT', `${this.timeline} is ${status}: ${why}`, {
+      run: this.id,
+      timeline: this.timeline,
+      status,
+    })
+  }
+
+  /** Nothing can be asked of it any more; says how it ended. */
+  async endedError(more = ''): Promise<RepriseError> {
+    const [{ status }, { end }] = await Promise.all([this.head(), this.state()])
+    return endedError(this, end, status, more)
   }
 
   /** Resolves when it has ended, wherever it executes. */
@@ -196,6 +206,12 @@ export class RunView {
       waits,
     })
   }
+}
+
+function endedError({ id, timeline }: RunView, end: End | null, status: string, more: string): RepriseError {
+  const why = end === null || end.kind === 'completed' ? '' : end.kind === 'terminated' ? end.reason : end.error.message
+  const what = `${timeline} had already ended: ${status}${why && ` (${why})`}${more && `; ${more}`}`
+  return new RepriseError('ENDED', what, { run: id, timeline, status, ...(why && { why }) })
 }
 
 function haltedError(head: Head): RepriseError {

@@ -127,7 +127,9 @@ export class WorkflowRun<Output = unknown> {
   /** Ends it at once: no clean-up, no compensation. */
   async terminate(reason = 'terminated', options: { readonly key?: string } = {}): Promise<void> {
     const head = await this.#view.head()
-    if (endings.has(head.status)) return
+    // Asked again under its key: it was done.
+    if (head.status === 'terminated' && options.key !== undefined) return
+    if (endings.has(head.status)) throw await this.#view.endedError()
     if (this.#view.live || (head.owner !== null && head.isOwnerAlive)) {
       await this.#host.send(this.timeline, 'terminate', { reason }, options.key)
       return
@@ -144,9 +146,16 @@ export class WorkflowRun<Output = unknown> {
   /** After a failure that nothing was undone for: takes the last failure back and goes on from there. */
   async retry(options: { readonly key?: string } = {}): Promise<void> {
     const { key } = options
-    await this.#change(({ end, undone, journal }) => {
-      if (end?.kind !== 'failed') throw this.#view.conflict('only a run that failed can be retried')
-      if (Object.keys(undone).length > 0) throw this.#view.conflict('its steps were undone: fork it or start another')
+    const head = await this.#view.head()
+    const only = 'only a run that failed can be retried'
+    if (!endings.has(head.status)) throw this.#view.conflict(only, (await this.status()).status)
+    if (head.status !== 'failed') throw await this.#view.endedError(only)
+    const { undone } = await this.state()
+    if (Object.keys(undone).length > 0) {
+      throw await this.#view.endedError('its steps were undone, so it cannot be retried: fork it or start another')
+    }
+    await this.#change(({ end, journal }) => {
+      if (end?.kind !== 'failed') throw this.#view.conflict(only, end?.kind ?? 'running')
       return [{ type: 'retried', data: { ids: lastFailures(journal) }, ...(key !== undefined && { key }) }]
     })
   }
@@ -168,7 +177,7 @@ export class WorkflowRun<Output = unknown> {
   /** Undoes all that it did, in reverse, and ends it as cancelled, also if it has completed. Resolves when that is done. */
   async undo(reason = 'undone'): Promise<void> {
     const { end } = await this.state()
-    if (end === null) await this.cancel(reason)
+    if (end === null) await this.cancel(reason).catch(unlessEnded)
     else if (end.kind === 'completed' || end.kind === 'terminated')
       await this.#change(() => [{ type: 'undo', data: { reason } }])
     const { kind } = await whileAwaited(this.#view.ended({}), this.#host.kernel.clock)
@@ -203,6 +212,7 @@ export class WorkflowRun<Output = unknown> {
     } = {},
   ): Promise<void> {
     const { by = 'somebody', result, error = 'settled as failed' } = options
+    await this.#refuseEnded()
     await checkSettleable(this.#host.engine, timelineId(this.timeline), commandIdOf(step))
     const failure = { name: 'Error', message: error }
     const said = outcome === 'failed' ? { error: failure } : { result }
@@ -221,10 +231,15 @@ export class WorkflowRun<Output = unknown> {
   }
 
   async #mail(kind: string, data: unknown, key?: string): Promise<string> {
+    await this.#refuseEnded()
+    return await this.#host.send(this.timeline, kind, data, key)
+  }
+
+  /** A run that is not there yet may be on its way: its mail waits for it. */
+  async #refuseEnded(): Promise<void> {
     const head = await this.#host.engine.head(this.timeline)
     if (head) refuseMoved(head)
-    if (head && endings.has(head.status)) throw this.#view.conflict(`it has ended (${head.status})`)
-    return await this.#host.send(this.timeline, kind, data, key)
+    if (head && endings.has(head.status)) throw await this.#view.endedError()
   }
 
   /** A change from outside, to a run that nobody executes. */
@@ -254,4 +269,9 @@ export class WorkflowRun<Output = unknown> {
   async state(): Promise<RunState> {
     return await this.#view.state()
   }
+}
+
+/** It ended before it was told. */
+function unlessEnded(error: unknown): void {
+  if (!isReprise(error, 'ENDED')) throw error
 }

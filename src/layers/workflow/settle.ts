@@ -19,7 +19,7 @@ export async function checkSettleable(engine: Host, timeline: TimelineId, id: st
   const hint =
     waiting.length > 0 ? `these wait for a person: ${waiting.join(', ')}` : 'nothing of it waits for a person'
   const what = `${readableId(id)} of ${timeline} is not held, and is not settled; ${hint}`
-  throw new RepriseError('CONFLICT', what, { timeline, step: readableId(id), waiting })
+  throw new RepriseError('CONFLICT', what, { timeline, run: timeline, step: readableId(id), waiting })
 }
 
 function heldIn(state: RunState): string[] {

@@ -6,6 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Before } from '../../engine/recovery/before.ts'
 import { act, type PlainVerb } from '../../operations/act.ts'
+import { effectsOf } from '../../operations/effects.ts'
 import { discard, familyOf, lettersOf } from '../../operations/letters.ts'
 import { runOf, runWithCode } from '../../operations/runs.ts'
 import { mayReach } from '../access.ts'
@@ -188,7 +189,8 @@ export const actionRoutes: readonly Route[] = [
     answer: shapes.answer({ timeline: shapes.text, settled: shapes.text, outcome: shapes.text, by: shapes.text }),
     once: 'answer',
     async call(call) {
-      const { timeline } = await call.head()
+      const head = await call.head()
+      const { timeline } = head
       const effect = call.params.effect!
       const {
         outcome,
@@ -199,8 +201,13 @@ export const actionRoutes: readonly Route[] = [
         by?: string
         result?: unknown
       }
-      if (!(await call.engine.effectsOf(timeline)).some(({ id }) => id === effect)) {
-        throw new RepriseError('NOT_FOUND', `${timeline} has no effect ${effect}`, { effect })
+      const known = (await effectsOf(call.engine, head)).find(({ id }) => id === effect)
+      if (!known) throw new RepriseError('NOT_FOUND', `${timeline} has no effect ${effect}`, { effect })
+      // A call of the model itself is settled as the model does.
+      if (!('intendedSeq' in known)) {
+        const said = { step: effect, outcome, by, ...(result !== undefined && { result }) }
+        await act(call.engine, head, 'settle', said, keyFor(call, 'settle'))
+        return { timeline, settled: effect, outcome, by }
       }
       await call.engine.settleEffect(timeline, effect, outcome, by, result)
       return { timeline, settled: effect, outcome, by }

@@ -7,6 +7,7 @@ import { isOfStore } from '../../engine/kinds.ts'
 import type { Model } from '../../engine/model.ts'
 import { type Entry, floorOf, lineageOf } from '../../engine/recovery/history.ts'
 import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
+import { effectsOf } from '../../operations/effects.ts'
 import { shownHead } from '../../operations/heads.ts'
 import { entriesAfter, shownEntry } from '../../operations/history.ts'
 import { stateAt } from '../../operations/state-at.ts'
@@ -191,7 +192,7 @@ export const timelineRoutes: readonly Route[] = [
     query: { open: { type: 'boolean', description: 'only those without an outcome' } },
     answer: shapes.answer({ effects: shapes.list(shapes.answer({ id: shapes.text, name: shapes.text })) }),
     async call(call) {
-      const effects = await call.engine.effectsOf((await call.head()).timeline)
+      const effects = await effectsOf(call.engine, await call.head())
       return { effects: call.query.flag('open') ? effects.filter(({ outcome }) => outcome === null) : effects }
     },
   },

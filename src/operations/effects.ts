@@ -1,0 +1,20 @@
+// What a timeline did to the outside and what is not known of it: the kernel's effects, and what its model calls by itself.
+
+import type { Effect } from '../core/effects.ts'
+import type { Head } from '../core/ports.ts'
+import { hostOf } from '../engine/host.ts'
+import type { ModelEffect } from '../engine/model.ts'
+import { recover } from '../engine/recovery/recover.ts'
+import type { Reprise } from '../engine/reprise.ts'
+
+export type ShownEffect = Effect | ModelEffect
+
+/** @example (await effectsOf(engine, head)).filter((effect) => effect.outcome === null) */
+export async function effectsOf(engine: Reprise, head: Head): Promise<ShownEffect[]> {
+  const own = await engine.effectsOf(head.timeline)
+  const { kernel, models } = hostOf(engine)
+  const model = models.find(head.timeline)
+  if (!model?.outside || !model.fold) return own
+  const { state } = await recover(kernel, head, model.fold)
+  return [...own, ...model.outside(state.value, kernel.hash)]
+}

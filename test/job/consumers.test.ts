@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'
+import { aggregate, processManager, projection } from '../../src/layers/events/index.ts'
 import { consumer, consumerLag } from '../../src/layers/job/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -58,4 +59,60 @@ onEveryStore(
     })
   },
   ['memory', 'sqlite'],
+)
+
+onEveryStore(
+  'work()',
+  (world) => {
+    const account = aggregate('account', {
+      initial: () => ({ n: 0 }),
+      decide: { add: (_: { n: number }, by: number) => ({ type: 'added' as const, by }) },
+      evolve: { added: ({ n }: { n: number }, { by }: { by: number }) => ({ n: n + by }) },
+    })
+
+    it('begins consumers, projections and process managers that never ran, at the start, and shares them', async () => {
+      const w = await world()
+      const engine = await w.engine()
+      const alice = await engine.open(account, 'alice')
+      await alice.do('add', 1)
+      await alice.do('add', 2)
+      const seen: number[] = []
+      const reacted: number[] = []
+      const reads = consumer('reads', { from: [account], each: ({ event }) => void seen.push(event.by) })
+      const sums = projection('sums', {
+        from: [account],
+        initial: () => new Map<string, number>(),
+        on: { added: (state, event, { id }) => void state.set(id, (state.get(id) ?? 0) + event.by) },
+      })
+      const reacts = processManager('reacts', { from: [account], on: { added: ({ by }) => void reacted.push(by) } })
+      engine.work([reads, sums, reacts])
+      const other = await w.engine()
+      other.work([reads, sums, reacts])
+      await alice.do('add', 3)
+      await expect.poll(() => seen).toEqual([1, 2, 3])
+      // What two processes began with at once is committed once, and may be called twice.
+      await expect.poll(() => [...new Set(reacted)]).toEqual([1, 2, 3])
+      const handle = await engine.open(sums)
+      await handle.catchUp()
+      expect(handle.state.get('alice')).toBe(6)
+      // Whoever is left goes on.
+      await engine.close()
+      const bob = await other.open(account, 'bob')
+      await bob.do('add', 4)
+      await expect.poll(() => seen).toEqual([1, 2, 3, 4])
+    })
+
+    it('leaves a consumer alone that has read all it wanted', async () => {
+      const engine = await (await world()).engine()
+      await (await engine.open(account, 'alice')).do('add', 1)
+      const seen: number[] = []
+      const once = consumer('once', { from: [account], follow: false, each: ({ event }) => void seen.push(event.by) })
+      await engine.run(once).result()
+      await (await engine.open(account, 'alice')).do('add', 2)
+      engine.work([once])
+      await new Promise((resolve) => setTimeout(resolve, 50))
+      expect([seen, (await engine.head('job/once'))!.status]).toEqual([[1], 'finished'])
+    })
+  },
+  ['sqlite', 'postgres'],
 )

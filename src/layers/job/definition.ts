@@ -1,5 +1,6 @@
 // job(): the definition a user writes, as a plain value that the engine can run and work.
 
+import { isReprise } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute, Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
@@ -25,6 +26,9 @@ export interface RunOptions {
   /** Fires: as stop(). */
   readonly signal?: AbortSignal
 }
+
+/** How soon a consumer that could not begin tries again. */
+const beginAgainMs = 1000
 
 const knownRun = namesOf<RunOptions>({ report: true, signals: true, attributes: true, signal: true })
 
@@ -99,6 +103,27 @@ export function defineJob<T>(
         await start(engine, { claimed: [head] }).result()
       }
       engine.serve(prefix, handler, { concurrency: 1 })
+      // A job has work once somebody starts it; a consumer has some from the first entry on.
+      if (kind === 'consumer') beginUnlessBegun(engine)
     },
+  }
+
+  function beginUnlessBegun(engine: Host): void {
+    const { clock, events } = engine.kernel
+    const begin = async (): Promise<void> => {
+      if (live.get(engine) || (await engine.head(prefix))) return
+      engine.check()
+      if (!live.get(engine)) await start(engine, {}).result()
+    }
+    begin().catch((error) => {
+      if (isReprise(error, 'CLOSED', 'ABORTED')) return
+      events.emit('problem', { where: `consumer ${name}`, error })
+      // Once it has begun, it is due and claimed like any other; until then nobody else would look.
+      const off = engine.onClose(async () => stop())
+      const stop = clock.after(beginAgainMs, () => {
+        off()
+        beginUnlessBegun(engine)
+      })
+    })
   }
 }

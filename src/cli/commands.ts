@@ -208,7 +208,7 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'verify',
-    usage: 'verify [TIMELINE…] [--repair [--from SOURCE]]',
+    usage: 'verify [TIMELINE…] [--repair [--from SOURCE] [--chunks-lost]]',
     summary: 'read everything and believe nothing',
     options: {
       repair: { type: 'boolean', help: 'put right what has a sound copy' },
@@ -217,8 +217,12 @@ export const commands: readonly CommandSpec[] = [
         value: 'SOURCE',
         help: 'copies from there too: a store, a folder of chunks, an export, a backup',
       },
+      'chunks-lost': {
+        type: 'boolean',
+        help: 'what lay in the folder of --blobs is lost for good: take it as it is, and repair',
+      },
     },
-    writesWith: ['repair'],
+    writesWith: ['repair', 'chunks-lost'],
     arguments: [0, 1000],
     store: 'reading',
     load: () => import('./commands/verify.ts'),

@@ -43,6 +43,7 @@ const byCode: Partial<Record<ErrorCode, number>> = {
   STORE_MOVED: exit.damage,
   CHECKPOINT_DAMAGED: exit.damage,
   CHUNK_DAMAGED: exit.damage,
+  CHUNKS_GONE: exit.damage,
   CHUNK_MISSING: exit.damage,
   UNRECOVERABLE: exit.damage,
   MALFORMED: exit.damage,

@@ -11,11 +11,13 @@ import { Output, type Terminal } from './output.ts'
 import { tellTrouble } from './trouble.ts'
 
 export async function main(argv: readonly string[]): Promise<void> {
-  // `reprise log … | head` closes the pipe early: that is no error.
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(exit.ok)
-    throw error
-  })
+  // `reprise log … | head` closes the pipe early: that is no error, and the exit code stays that of the command. One that
+  // would go on for ever ends (tail); one that does something does it.
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE') throw error
+    })
+  }
   const code = await runCli(argv)
   // Not process.exit: what is still being written to a pipe must get there.
   process.exitCode = code
@@ -41,7 +43,8 @@ function withStdoutReserved(): Terminal {
   const { stdout, stderr, env } = process
   const write = stdout.write.bind(stdout)
   stdout.write = stderr.write.bind(stderr)
-  return { stdout: { isTTY: stdout.isTTY, columns: stdout.columns, write }, stderr, env }
+  const once = stdout.once.bind(stdout)
+  return { stdout: { isTTY: stdout.isTTY, columns: stdout.columns, write, once }, stderr, env }
 }
 
 async function dispatch(argv: readonly string[], output: Output, isVerbose: boolean): Promise<number> {
@@ -100,6 +103,7 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
     create: spec.store === 'create',
     readOnly: spec.store === 'reading' && !spec.writesWith?.some((name) => options[name] !== undefined),
     isDryRun: options['dry-run'] === true,
+    areChunksLost: options['chunks-lost'] === true,
   })
   await registerKnown(engine, options.module as string | undefined)
   return engine

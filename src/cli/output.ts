@@ -6,7 +6,12 @@ import { plain } from '../operations/json.ts'
 import { coloured, colourMark, escaped, escapedJson, withoutColours } from './escape.ts'
 
 export interface Terminal {
-  readonly stdout: { readonly isTTY?: boolean; readonly columns?: number; write(text: string): unknown }
+  readonly stdout: {
+    readonly isTTY?: boolean
+    readonly columns?: number
+    write(text: string): unknown
+    once?(event: 'error', call: () => void): unknown
+  }
   readonly stderr: { readonly isTTY?: boolean; readonly columns?: number; write(text: string): unknown }
   readonly env: Readonly<Record<string, string | undefined>>
 }
@@ -35,6 +40,11 @@ export class Output {
     this.isTerminal = terminal.stdout.isTTY === true
     this.colours = coloursFor(terminal.stdout.isTTY === true, terminal.env)
     this.errorColours = coloursFor(terminal.stderr.isTTY === true, terminal.env)
+  }
+
+  /** Calls when nobody reads the results any more, as after `| head`. */
+  onClosed(call: () => void): void {
+    this.#terminal.stdout.once?.('error', call)
   }
 
   get columns(): number {

@@ -24,6 +24,8 @@ export interface StoreOptions {
   readonly readOnly?: boolean
   /** Nothing will be written: if there is none, an empty one in memory stands for it. */
   readonly isDryRun?: boolean
+  /** What lay in the folder of chunks is lost for good: it is taken as it is. */
+  readonly areChunksLost?: boolean
   readonly timeoutMs?: number
   readonly worker?: string
 }
@@ -55,10 +57,10 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const { namespace, readOnly = false, timeoutMs = answerWithinMs } = options
   // Whoever waits for the lock of a file is told who holds it, before anything is said of a store that does not answer.
   const busyMs = timeoutMs / 2
-  const folder = options.blobs ?? process.env.REPRISE_BLOBS
-  const blobs = folder && (/^file:/.test(folder) ? folder : `file:${folder}`)
+  const blobs = options.blobs ?? process.env.REPRISE_BLOBS
   const where = { ...(namespace && { namespace }), ...(blobs && { blobs }) }
-  const wanted = { ...where, readOnly, refusesDamage: readOnly, busyMs }
+  const { areChunksLost = false } = options
+  const wanted = { ...where, readOnly, refusesDamage: readOnly, busyMs, areChunksLost }
   const open = () => within(openStore(url, wanted), timeoutMs, `${shownUrl(url)} did not open`)
   const store = isMissing && !options.isDryRun ? openLater(open) : await open()
   const worker = options.worker ?? 'cli'

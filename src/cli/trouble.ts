@@ -85,7 +85,11 @@ function cureOf(error: RepriseError): string {
   if (error.code === 'OUT_OF_RANGE') return 'reprise show says from where to where its history goes.'
   const { timeline, run } = error.data
   if (error.code === 'ENDED') {
-    return `reprise show ${String(timeline)} tells how it ended. retry takes a failure back; fork and rollback go on from an earlier step.`
+    const next =
+      run === undefined
+        ? 'run starts it again'
+        : 'retry takes a failure back; fork and rollback go on from an earlier step'
+    return `reprise show ${String(timeline)} tells how it ended. ${next}.`
   }
   if (error.code === 'CONFLICT' && run !== undefined && timeline !== undefined) {
     return `reprise show ${String(timeline)} says how it stands, and what it waits for.`

@@ -69,6 +69,10 @@ const kinds = {
     remedy: 'fix',
     hint: 'Name the folder that holds the chunks of this store: blobs in the options of open(), --blobs on the command line.',
   },
+  CHUNKS_GONE: {
+    remedy: 'fix',
+    hint: 'Put back what lay in the folder: mount it, or restore it from a copy. If it is lost for good, `reprise verify --repair --chunks-lost` takes the folder as it is: states are then made anew from history, and it names those that cannot be.',
+  },
   CHUNK_MISSING: {
     remedy: 'stop',
     hint: 'A chunk that a checkpoint needs is gone. Recovery falls back to an older checkpoint.',

@@ -341,7 +341,10 @@ function planFloor(at: {
   const { input, policy, restorePoints } = at
   const { floor } = input.head
   const second = restorePoints[1]
-  if (policy.history === 'all') return { seq: floor, because: 'all history is kept', heldBy: [] }
+  if (policy.history === 'all') {
+    const since = floor === 0 ? '' : ` from ${floor + 1} on; what lay below is gone already`
+    return { seq: floor, because: `all history is kept${since}`, heldBy: [] }
+  }
   if (second === undefined) {
     const because = `a higher floor needs two verified checkpoints of fold version ${input.foldVersion}, there ${restorePoints.length === 1 ? 'is one' : 'is none'}`
     return { seq: floor, because, heldBy: [] }

@@ -11,6 +11,8 @@ export interface StoreFacts {
   readonly isReadOnly: boolean
   /** Bytes on disk, where known. */
   readonly sizeBytes: number | null
+  /** Where bytes that were erased may stay, beside what the store can reach; in words, known beforehand. */
+  readonly keepsErased?: readonly string[]
 }
 
 /** A fault found by the store's own checks, beneath the digest chain. */

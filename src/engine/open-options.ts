@@ -43,7 +43,7 @@ export interface EngineOptions {
 
 export interface Options extends EngineOptions {
   readonly namespace?: string
-  /** Where chunks go: in the store (default), or a directory: 'file:./chunks'. */
+  /** Where chunks go: in the store (default), or a directory: './chunks', 'file:./chunks'. */
   readonly blobs?: string
   /**
    * A second copy of history, in a folder on another disk: 'file:/mnt/other/app.mirror'. `verify --repair` heals from it.

@@ -1,6 +1,7 @@
 // From a URL to a store. The only file that knows which stores there are; each is imported when its URL is opened, so
 // nobody loads a driver that is not used.
 
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { RepriseError } from '../core/errors.ts'
 import type { Store } from '../core/ports.ts'
@@ -15,6 +16,8 @@ export interface StoreOptions {
   readonly readOnly?: boolean
   /** With readOnly: a damaged store is refused, as it would be for writing. */
   readonly refusesDamage?: boolean
+  /** What lay in the folder `blobs` is lost for good: it is taken as it is. */
+  readonly areChunksLost?: boolean
   /** SQLite: how long to wait for the write lock. */
   readonly busyMs?: number
 }
@@ -32,7 +35,7 @@ export async function openPlaced(url: string, options: StoreOptions): Promise<Pl
   const folder = options.blobs ? await openBlobs(options.blobs, namespace) : null
   const store = await openByScheme(scheme, url, namespace, options)
   try {
-    return await withChunks(store, sha256, folder)
+    return await withChunks(store, sha256, folder, options.areChunksLost ?? false)
   } catch (error) {
     await store.close()
     throw error
@@ -90,6 +93,7 @@ async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
   return {
     path: folder,
     blobs: await openDirectoryBlobs(folder),
+    exists: async () => existsSync(folder),
     make: () => makeDirectoryBlobs(folder),
     mark: () => readMark(folder),
     setMark: (mark) => writeMark(folder, mark),
@@ -121,10 +125,12 @@ export function checkNamespace(namespace: string): string {
   return namespace
 }
 
-/** The path in 'file:./chunks'. Throws INVALID_ARGUMENT. */
+/** The path in './chunks' or 'file:./chunks'. Throws INVALID_ARGUMENT. */
 export function folderOf(blobs: string): string {
   const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(blobs)?.[1]
   if (path) return path
-  const what = 'blobs must be a directory, such as file:./chunks'
+  // One letter and a colon is a drive.
+  if (typeof blobs === 'string' && blobs !== '' && !/^[a-z][a-z0-9+.-]+:/i.test(blobs)) return blobs
+  const what = 'blobs must be a folder: ./chunks or file:./chunks'
   throw new RepriseError('INVALID_ARGUMENT', what, { given: String(blobs).slice(0, 80) })
 }

@@ -1,7 +1,7 @@
 // The command line without what the application has: it cannot tell, it marks nothing, and --blobs and --keys cure it.
 // Policies are those that are stored, and a move takes a run to another store.
 
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -92,6 +92,26 @@ it('prune goes by what the job declared, without its module', async () => {
   expect(pruned.value.unknown).toEqual([])
 })
 
+it('prune and card say in one voice what went and what is kept, after a change of policy', async () => {
+  writeFileSync(join(folder.path, 'all.mjs'), module.replace("history: 'needed'", "history: 'all'"))
+  const all = await import(pathToFileURL(join(folder.path, 'all.mjs')).href)
+  const options = { blobs: join(folder.path, 'chunks'), keys: { current: 'k', keys: { k: key } } }
+  const floor = await use(options, `sqlite:${store}`, async (rp) => {
+    await rp.collect()
+    await ((await rp.open(all.book as never, 'x')) as { append(e: object): Promise<unknown> }).append({
+      type: 'added',
+      by: 0,
+    })
+    return (await rp.head('book/x'))!.floor
+  })
+  expect(floor).toBeGreaterThan(0)
+  const seeing = ['--blobs', 'chunks', '--keys', 'keys.json']
+  expect((await cli(['prune', ...seeing], at)).stdout).not.toContain('may go')
+  const kept = `nothing: all history is kept from ${floor + 1} on; what lay below is gone already`
+  expect((await cli(['card', 'book/x', '--module', 'all.mjs', ...seeing], at)).stdout).toContain(kept)
+  expect((await cli(['log', 'book/x', '--reports', ...seeing], at)).stdout).toContain('code declared')
+})
+
 it('move takes a waiting run to another store, where it is executed', async () => {
   const [from, to] = ['from.db', 'to.db'].map((name) => `sqlite:${join(folder.path, name)}`) as [string, string]
   await use(
@@ -109,4 +129,17 @@ it('move takes a waiting run to another store, where it is executed', async () =
     ).result()
   })
   expect(result).toBe(42)
+})
+
+it('verify says that the chunks are gone from their folder, and goes on with what history has if told so', async () => {
+  const seeing = ['--blobs', 'file:chunks', '--keys', 'keys.json']
+  expect((await cli(['verify', ...seeing], at)).code).toBe(0)
+  rmSync(join(folder.path, 'chunks'), { recursive: true })
+  const gone = await cli(['verify', ...seeing], at)
+  expect([gone.code, gone.stderr]).toEqual([8, expect.stringContaining('there is no such folder')])
+  expect(gone.stderr).toContain('cure Put back what lay in the folder')
+  const taken = await json<{ faults: { code: string }[] }>(['verify', '--repair', '--chunks-lost', ...seeing], at)
+  expect(taken.code).toBe(8)
+  expect(taken.value.faults).toContainEqual(expect.objectContaining({ code: 'CHUNK_MISSING', timeline: 'book/x' }))
+  expect((await cli(['verify', ...seeing], at)).stderr).not.toContain('CHUNKS_GONE')
 })

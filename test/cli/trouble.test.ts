@@ -1,11 +1,12 @@
 // Wrong input, as a stranger gives it: each answer has a code, says what was wrong and what cures it, and ends with the
 // documented exit code. Nothing is changed by a command that was wrong.
 
+import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { cli, json, workFolder } from './support.ts'
+import { bin, cli, json, workFolder } from './support.ts'
 
 const folder = workFolder()
 const at = { cwd: folder.path }
@@ -108,9 +109,9 @@ describe('what is only half right', () => {
     expect((await json(['dead', 'few'], at)).value).toEqual([])
   })
 
-  it('cancel of a job that nobody works on says so', async () => {
-    expect(await json(['cancel', 'few'], at)).toEqual({ code: 0, value: { asked: [] } })
-    expect((await cli(['cancel', 'few'], at)).stdout).toContain('nobody is working on few')
+  it('cancel of a job that has finished says so', async () => {
+    expect(await json(['cancel', 'few'], at)).toMatchObject({ code: 6, value: { error: { code: 'ENDED' } } })
+    expect((await cli(['cancel', 'few'], at)).stderr).toContain('few had already ended: finished')
   })
 })
 
@@ -137,5 +138,24 @@ describe('a dead database', () => {
   it('never shows the password of a URL', async () => {
     const ran = await cli(['doctor', '--url', url.replace('nobody@', 'nobody:secret@')], at)
     expect(ran.stdout + ran.stderr).not.toContain('secret')
+  })
+})
+
+describe('when nobody reads what it says', () => {
+  it.each([
+    [['show', 'nope'], 4],
+    [['show', 'few@', '--json'], 4],
+    [['nonsense'], 2],
+    [['ls'], 0],
+    [['ls', '--url', 'postgres://127.0.0.1:1/x'], 7],
+    [['tail', '--from', 'start'], 0],
+    [['tail', '--from', 'start', '--json'], 0],
+  ])('%o ends with its own code', async (args, code) => {
+    const child = spawn(process.execPath, [bin, ...args], { cwd: folder.path, stdio: ['ignore', 'pipe', 'pipe'] })
+    // Long before it says anything: as `| head -0` does.
+    child.stdout.destroy()
+    child.stderr.destroy()
+    const ended = await new Promise((resolve) => child.once('exit', (...end) => resolve(end)))
+    expect(ended).toEqual([code, null])
   })
 })

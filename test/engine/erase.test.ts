@@ -108,6 +108,11 @@ onEveryStore('erasing', (world) => {
     }
     await expect(rp.erase('notes/ann')).rejects.toMatchObject({ code: 'OWNED' })
     await ann.close()
+    // What will be said then is said before.
+    const planned = await rp.erase('notes/ann', { dryRun: true })
+    expect(planned.remains.some((where) => where.includes('write-ahead'))).toBe(at.kind !== 'memory')
+    const entries = await rp.eraseEntries('notes/ann', { entries: { from: 1, to: 1 }, dryRun: true })
+    expect(entries.remains.some((where) => where.includes('write-ahead'))).toBe(at.kind !== 'memory')
     const done = await rp.erase('notes/ann')
     expect(done.timelines.map((each) => each.timeline)).toEqual(['notes/ann'])
     expect(done.remains.some((where) => where.includes('write-ahead'))).toBe(at.kind === 'postgres')

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import type { ManifestId, TimelineId } from '../../src/core/coordinate.ts'
 import { newOperation } from '../../src/engine/kernel.ts'
-import { type Options, open } from '../../src/engine/open.ts'
+import { type Options, open, openStore } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { hostOf } from '../support/host.ts'
@@ -34,15 +34,15 @@ interface State {
   readonly money: Money | null
 }
 /** Too large for its manifest, so that there are chunks; little history is kept, so that they are needed. */
-const book = timeline('book', {
+const folding = {
   initial: (): State => ({ total: 0, pad: new Uint8Array(0), money: null }),
-  apply: (state, entry: { type: 'added'; by: number; money?: Money }): State => ({
+  apply: (state: State, entry: { type: 'added'; by: number; money?: Money }): State => ({
     total: state.total + entry.by,
     pad: new Uint8Array(60_000).map((_, i) => (i * 7919 + state.total) % 251),
     money: entry.money ?? state.money,
   }),
-  retain: { checkpoints: 2, history: 'needed' },
-})
+}
+const book = timeline('book', { ...folding, retain: { checkpoints: 2, history: 'needed' } })
 
 let folder: string
 beforeEach(() => {
@@ -118,6 +118,42 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     mkdirSync(join(folder, 'other'))
     await expect(open(url, { blobs: `file:${join(folder, 'other')}` })).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
     await isUnharmed({ blobs })
+  })
+
+  it('a folder whose chunks are gone is refused in words that help, and taken as it is if a person says so', async () => {
+    const blobs = join(folder, 'chunks')
+    const whole = timeline('whole', folding)
+    await fill({ blobs })
+    await withEngine({ blobs: `file:${blobs}` }, async (rp) => {
+      const handle = await rp.open(whole, 'x')
+      await handle.append({ type: 'added', by: 5 })
+      await handle.checkpoint()
+    })
+    const [inner] = readdirSync(blobs)
+    const aside = join(folder, 'aside')
+    renameSync(join(blobs, inner!), aside)
+    const refused = async (words: string) => {
+      const error = await open(url, { blobs }).catch((thrown) => thrown)
+      expect(error).toMatchObject({ code: 'CHUNKS_GONE', message: expect.stringContaining(words) })
+      expect(error.message.split(blobs)).toHaveLength(2)
+    }
+    await refused('there is no such folder')
+    mkdirSync(join(blobs, inner!))
+    await refused('the folder is empty')
+    // Put back, all is well.
+    rmSync(join(blobs, inner!), { recursive: true })
+    renameSync(aside, join(blobs, inner!))
+    await isUnharmed({ blobs })
+    rmSync(join(blobs, inner!), { recursive: true })
+    await (await openStore(url, { blobs, areChunksLost: true })).close()
+    await withEngine({ blobs }, async (rp) => {
+      expect((await rp.open(whole, 'x')).state.total).toBe(5)
+      await expect(rp.open(book, 'x')).rejects.toEqual(code('UNRECOVERABLE'))
+    })
+    await expect(openStore(url, { blobs: join(folder, 'other'), areChunksLost: true })).rejects.toEqual(
+      code('CHUNKS_ELSEWHERE'),
+    )
+    await expect(open(url, { blobs: 's3:bucket' })).rejects.toEqual(code('INVALID_ARGUMENT'))
   })
 
   /** As an earlier version left it: neither the store nor the folder says where chunks live. */

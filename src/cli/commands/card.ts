@@ -35,7 +35,7 @@ const card: Command = async ({ engine, args, output }) => {
       ],
       ['to replay', count(history.entriesAfterCheckpoint, 'entry', 'entries')],
       ['history', `${history.floor + 1} to ${history.head}`],
-      ['may go', `up to ${facts.floor.seq}: ${facts.floor.because}`],
+      ['may go', `${facts.floor.seq > history.floor ? `up to ${facts.floor.seq}` : 'nothing'}: ${facts.floor.because}`],
       ['checkpoints', `${facts.checkpoints}; ${facts.checkpointing.because.join('; ')}`],
       ...stallOf(facts.checkpointing.costs.stallMs),
       [

@@ -22,7 +22,10 @@ const command: Command = async (invocation) => {
   })
   if (!flag(options, 'yes')) {
     const plan = await engine.erase(found?.timeline ?? args[0]!, { ...means, dryRun: true })
-    output.result(plan, () => tell(plan, output))
+    output.result(plan, () => {
+      tell(plan, output)
+      for (const where of plan.remains) output.line(`may be left: ${where}`)
+    })
     output.note(plan.refusals.length > 0 ? 'nothing was erased' : 'nothing was erased; with --yes it is')
     return plan.refusals.length > 0 ? exit.conflict : exit.ok
   }

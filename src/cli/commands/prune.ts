@@ -9,9 +9,10 @@ const prune: Command = async ({ engine, options, output }) => {
   const report = await engine.collect({ dryRun })
   output.result(report, () => {
     const verb = dryRun ? 'would drop' : 'dropped'
-    for (const { timeline, drop, floor, refused } of report.timelines) {
+    for (const { timeline, drop, floor, floorBefore, refused } of report.timelines) {
       for (const { id, because } of drop) output.line(`${timeline}: ${verb} checkpoint ${id}: ${because}`)
-      if (floor.seq > 0) output.line(`${timeline}: history up to ${floor.seq} may go: ${floor.because}`)
+      if (floor.seq > floorBefore) output.line(`${timeline}: history up to ${floor.seq} may go: ${floor.because}`)
+      else if (floor.heldBy.length > 0) output.line(`${timeline}: no more history may go: ${floor.because}`)
       for (const reason of refused) output.line(output.colours.yellow(`${timeline}: refused: ${reason}`))
     }
     for (const timeline of report.forks.expired) output.line(`${dryRun ? 'would delete' : 'deleted'} fork ${timeline}`)

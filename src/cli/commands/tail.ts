@@ -29,6 +29,7 @@ const tail: Command = async ({ engine, args, options, output }) => {
     pollMs,
   })
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => asked.abort())
+  output.onClosed(() => asked.abort())
   if (!isOnce) output.note('following; Ctrl-C ends it')
   await whileAwaited(show())
   return exit.ok

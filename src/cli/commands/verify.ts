@@ -8,7 +8,7 @@ import { count } from '../format.ts'
 
 const verify: Command = async ({ engine, args, options, output }) => {
   const timelines = await Promise.all(args.map(async (given) => (await findTimeline(engine, given)).timeline))
-  const repair = options.repair === true
+  const repair = options.repair === true || options['chunks-lost'] === true
   const from = options.from as string | undefined
   const report = await engine.verify({
     ...(timelines.length > 0 && { timelines }),

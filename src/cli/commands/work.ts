@@ -41,7 +41,7 @@ function choose(module: Record<string, unknown>, names: readonly string[], file:
   const exported = Object.entries(module).flatMap(([key, value]) => (isWorkable(value) ? [{ key, value }] : []))
   const distinct = [...new Map(exported.map((each) => [each.value, each])).values()]
   if (distinct.length === 0) {
-    const what = `${file} exports nothing to work on: export a workflow, a schedule, a queue, a job or a projection`
+    const what = `${file} exports nothing to work on: export a workflow, a schedule, a queue, a job, a consumer or a projection`
     throw new RepriseError('NOT_FOUND', what, { file })
   }
   if (names.length === 0) return distinct.map(({ value }) => value)

@@ -7,6 +7,7 @@
 // anywhere: a place that lacks theirs is refused, and nothing is noted.
 
 import { randomUUID } from 'node:crypto'
+import { resolve } from 'node:path'
 import { type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -18,6 +19,7 @@ export interface ChunkFolder {
   readonly path: string
   /** Reads a folder that is not there as an empty one; the first chunk that is put makes it. */
   readonly blobs: Blobs
+  exists(): Promise<boolean>
   /** Makes the folder, if it is not there. */
   make(): Promise<void>
   /** The mark in the folder; null if there is none. */
@@ -46,7 +48,13 @@ const storeTimeline = 'reprise/store'
 const chunksAttribute = '$chunks'
 
 /** The store with the chunks of that folder, or, without it, with its own, or with none that can be touched. */
-export async function withChunks(store: Store, hash: Hash, folder: ChunkFolder | null): Promise<PlacedStore> {
+export async function withChunks(
+  store: Store,
+  hash: Hash,
+  folder: ChunkFolder | null,
+  /** A person says that what lay there is lost for good: the folder is taken as it is. */
+  isLost = false,
+): Promise<PlacedStore> {
   const [head] = await store.head([timelineId(storeTimeline)])
   const note = noteOf(head?.attributes[chunksAttribute])
   if (!folder)
@@ -55,7 +63,11 @@ export async function withChunks(store: Store, hash: Hash, folder: ChunkFolder |
   const facts = await store.facts()
   const placed = forwardStore(store, { blobs: folder.blobs })
   if (note) {
-    if (mark !== note.mark) throw notThese(folder.path, note)
+    if (mark !== note.mark) {
+      const error = await misplaced(folder, mark, note)
+      if (!isLost || error.code !== 'CHUNKS_GONE') throw error
+      return { store: placed, isAlone: await adopt(store, hash, folder, facts) }
+    }
     return { store: placed, isAlone: await isAlone(folder, note, facts) }
   }
   if ((await store.blobs.list(null, 1)).length > 0) {
@@ -79,6 +91,11 @@ export async function withChunks(store: Store, hash: Hash, folder: ChunkFolder |
   const named = await findNamedChunk(store)
   if (named?.digest && !(await folder.blobs.get([named.digest]))[0]) throw nowhere(folder.path)
   return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
+}
+
+export async function notesItsFolder(store: Store): Promise<boolean> {
+  const [head] = await store.head([timelineId(storeTimeline)])
+  return noteOf(head?.attributes[chunksAttribute]) !== null
 }
 
 /** Notes the folder as the place of this store's chunks. @returns whether they are alone there. */
@@ -164,6 +181,20 @@ async function write(store: Store, hash: Hash, epoch: number, note: Note): Promi
 function noteOf(text: unknown): Note | null {
   if (typeof text !== 'string') return null
   return JSON.parse(text) as Note
+}
+
+/** Another folder than it was, or what lay in this one is gone: an unmounted volume, a restore that left it out, a deletion. */
+async function misplaced(folder: ChunkFolder, mark: string | null, note: Note): Promise<RepriseError> {
+  const { path } = folder
+  if (resolve(path) !== resolve(note.at)) return notThese(path, note)
+  const others = mark !== null
+  const left = !others && (await folder.blobs.list(null, 1)).length > 0
+  const what = others
+    ? `${path} holds the chunks of another store now; those of this one, which lay there, are gone`
+    : left
+      ? `${path} holds chunks without the mark by which this store knows its own`
+      : `${path} is where the chunks of this store lay, and they are gone: ${(await folder.exists()) ? 'the folder is empty' : 'there is no such folder'}`
+  return new RepriseError('CHUNKS_GONE', what, { blobs: path })
 }
 
 function notThese(path: string, note: Note): RepriseError {

@@ -10,6 +10,7 @@ import type { Head, ManifestRecord } from '../../core/ports.ts'
 import { planRecovery, type RecoveryPlan } from '../../core/recovery.ts'
 import { isBadMark } from '../../core/validity.ts'
 import type { CaptureBase } from '../checkpoint/capture.ts'
+import { notesItsFolder } from '../checkpoint/chunk-place.ts'
 import type { Fold } from '../definition.ts'
 import { callPure } from '../guard/zone.ts'
 import type { Kernel } from '../kernel.ts'
@@ -240,6 +241,8 @@ export const chunkless =
  */
 export async function isChunkless(kernel: Kernel, record: ManifestRecord): Promise<boolean> {
   if ((await kernel.store.blobs.list(null, 1)).length > 0) return false
+  // One that notes its folder was opened with it: what is not there is gone.
+  if (await notesItsFolder(kernel.store)) return false
   try {
     return (await liveChunks(readManifest(kernel, record), stateIo(kernel))).length > 0
   } catch (error) {

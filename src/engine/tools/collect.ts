@@ -44,6 +44,8 @@ export interface CollectReport {
     readonly drop: RetentionPlan['drop']
     readonly keep: RetentionPlan['keep']
     readonly floor: RetentionPlan['floor']
+    /** What was gone already: no history goes where `floor.seq` is not above it. */
+    readonly floorBefore: number
     readonly refused: readonly string[]
   }[]
   /** Forks that were due by `retain.forks`. */
@@ -85,7 +87,8 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
     kept.push(...forks.kept)
     const plan = await planBesideCursors(kernel, head, policy, foldVersion)
     const { refused } = options.dryRun ? { refused: [] } : await carryOut(kernel, head, plan)
-    timelines.push({ timeline: head.timeline, drop: plan.drop, keep: plan.keep, floor: plan.floor, refused })
+    const { drop, keep, floor } = plan
+    timelines.push({ timeline: head.timeline, drop, keep, floor, floorBefore: head.floor, refused })
   }
   const chunks = await sweep(kernel, options, options.dryRun ? now : kernel.worker.earliest())
   if (!options.dryRun) {

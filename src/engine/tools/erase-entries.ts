@@ -57,7 +57,10 @@ export async function eraseEntries(
 ): Promise<EraseEntriesReport> {
   const plan = await planErasure(kernel, id, options)
   const said = { ...pick(plan), remains: await remainsOf(kernel, plan) }
-  if (options.dryRun) return { ...said, isDryRun: true, id: null, chunks: 0 }
+  if (options.dryRun) {
+    const { keepsErased = [] } = await kernel.store.facts()
+    return { ...said, remains: [...keepsErased, ...said.remains], isDryRun: true, id: null, chunks: 0 }
+  }
   const [first] = plan.refusals
   if (first) {
     const what = `nothing of ${id} is erased: ${first.timeline}: ${first.why}`

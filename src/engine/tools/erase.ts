@@ -37,7 +37,10 @@ export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteO
     if (!isReprise(error, 'NOT_FOUND') || options.dryRun) throw error
     return { isDryRun: false, timelines: [], refusals: [] }
   })
-  if (options.dryRun) return { ...deleted, chunks: 0, remains: [elsewhere] }
+  if (options.dryRun) {
+    const { keepsErased = [] } = await kernel.store.facts()
+    return { ...deleted, chunks: 0, remains: [...keepsErased, ...(await mirrorRemains(kernel)), elsewhere] }
+  }
   await eraseReports(kernel, [id, ...deleted.timelines.map(({ timeline }) => timeline)])
   const { chunks } = await collect(kernel, { chunksOnly: true })
   const scrubbed = await kernel.store.scrub({ whole: true, mayLock: true })

@@ -4,6 +4,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { StoreFacts, StoreFault } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
+import { keepsErased } from './scrub.ts'
 import { schemaVersion } from './tables.ts'
 
 const oldestVersion = 140_000
@@ -84,6 +85,7 @@ export async function readFacts(connections: Connections, s: string, location: s
     durability: { server_version: version, fsync, synchronous_commit, full_page_writes, data_checksums },
     isReadOnly: is_read_only,
     sizeBytes: size!.bytes,
+    keepsErased,
   }
 }
 

@@ -5,6 +5,9 @@ import { isReprise } from '../../core/errors.ts'
 import type { Scrubbing } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 
+/** What no statement of ours empties. */
+export const keepsErased = ["the server's write-ahead log until it is recycled, its replicas' and its archives"]
+
 const tables = ['run', 'message', 'manifest', 'cursor', 'chunk', 'timeline']
 
 export async function scrub(connections: Connections, s: string, how: Scrubbing): Promise<readonly string[]> {
@@ -20,6 +23,5 @@ export async function scrub(connections: Connections, s: string, how: Scrubbing)
   }
   if (!isRewritten)
     left.push('pages of the tables, until they are used again: VACUUM FULL rewrites them, and locks them meanwhile')
-  left.push("the server's write-ahead log until it is recycled, its replicas' and its archives")
-  return left
+  return [...left, ...keepsErased]
 }

@@ -263,6 +263,7 @@ class SqliteStore implements Store {
       durability: { ...durability },
       isReadOnly: this.#writer === null,
       sizeBytes: sizeOf(this.#file) + sizeOf(`${this.#file}-wal`),
+      keepsErased: ['the write-ahead log of the file (-wal), if another process reads it then, until that one ends'],
     }
   }
 

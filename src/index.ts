@@ -93,6 +93,7 @@ export type {
   ErasableEntries,
   Instead,
   Model,
+  ModelEffect,
   ModelLetter,
   ModelLetters,
   Target as ActionTarget,

@@ -366,4 +366,38 @@ describe('projections of processes that were killed', () => {
     expect(await sqlOf(rp, `SELECT amount FROM ${name}_2`)).toEqual([{ amount: 5 }])
     await rp.close()
   })
+
+  it.each(['sums', 'ledger'] as const)(
+    'a rebuild of %s that was killed goes on from its last commit, not from the start of what it had read',
+    async (kind) => {
+      const member = await import(program.href)
+      const { open } = await import(built.href)
+      const url = folder()
+      const name = tableName()
+      const rp = await open(url)
+      // Few entry runs with many events each, so that all of them are read at once.
+      for (let i = 0; i < 60; i++) {
+        const account = await rp.open(member.account, `a${i % 10}`)
+        await Promise.all(Array.from({ length: 50 }, () => account.do('deposit', { amount: 1 })))
+      }
+      const kill = spawn(process.execPath, [program.pathname, url, `kill-${kind}`, name, '2500'], { stdio: 'inherit' })
+      expect(await new Promise((resolve) => kill.on('close', (_, signal) => resolve(signal)))).toBe('SIGKILL')
+      let calls = 0
+      const count = () => {
+        calls++
+      }
+      const again = await rp.open(kind === 'sums' ? member.sums(count) : member.ledger(name, count))
+      await again.catchUp()
+      calls = 0
+      await again.rebuild()
+      expect(calls).toBeGreaterThanOrEqual(500)
+      expect(calls).toBeLessThan(1200)
+      const total =
+        kind === 'sums'
+          ? [...again.state.values()].reduce((sum, amount) => sum + amount, 0)
+          : Number((await sqlOf(rp, `SELECT sum(amount) AS total FROM ${name}_2`))[0]!.total)
+      expect(total).toBe(3000)
+      await rp.close()
+    },
+  )
 })

@@ -232,7 +232,7 @@ function takeApart(state: unknown): { value: { rest: unknown } | undefined; keye
   return { value: { rest }, keyeds }
 }
 
-function isPlainObject(value: unknown): value is Record<string, unknown> {
+export function isPlainObject(value: unknown): value is Record<string, unknown> {
   if (typeof value !== 'object' || value === null) return false
   const prototype: unknown = Object.getPrototypeOf(value)
   return prototype === Object.prototype || prototype === null

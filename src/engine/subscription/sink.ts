@@ -39,6 +39,8 @@ export interface Sink<Item extends Occurred> {
   readonly where: string
   /** What it is at, if it applies items one by one and can say. */
   readonly handling?: Handling | null
+  /** How many items it wants to be given at once, about; whole entry runs are never divided. */
+  readonly stepItems?: number
   /** Everything up to here is in the state. */
   readonly position: FeedPosition
   readonly quarantine: readonly Quarantined[]

@@ -14,11 +14,17 @@ import type { UnderWay } from '../worker.ts'
 import { isSame, type Occurred, PoisonError, type Quarantined, type Sink } from './sink.ts'
 import { WakeUp } from './wake-up.ts'
 
+export interface Page<Item> {
+  readonly items: readonly Item[]
+  readonly next: FeedPosition
+  readonly isEnd: boolean
+  /** The same items, and the places between them at which a reader may stop; left out: there are none. */
+  readonly parts?: readonly { readonly items: readonly Item[]; readonly next: FeedPosition }[]
+}
+
 /** Where the items come from. */
 export interface Reading<Item extends Occurred> {
-  page(
-    after: FeedPosition,
-  ): Promise<{ readonly items: readonly Item[]; readonly next: FeedPosition; readonly isEnd: boolean }>
+  page(after: FeedPosition): Promise<Page<Item>>
   /** One item again. Null: it is not there any more, or nobody wants it. */
   at(timeline: string, seq: number): Promise<Item | null>
   /** POSITION_GONE if the store no longer has what was read last. */
@@ -61,6 +67,8 @@ export interface CatchUpOptions {
 }
 
 const pollMs = 500
+/** Applied in one commit, unless the sink says otherwise. */
+const stepItems = 1000
 /** How often somebody who waits for another process looks. */
 const elsewhereMs = 50
 const firstPauseMs = 20
@@ -223,10 +231,15 @@ export class Subscription<Item extends Occurred = Occurred> {
         return false
       }
     }
-    const { items, next, isEnd } = await this.#reading.page(this.sink.position)
-    if (items.length > 0 || next !== this.sink.position) await this.#apply(items, next)
-    this.#applied += items.length
-    if (items.length > 0) this.#lastItemAt = items[items.length - 1]!.at.time
+    const page = await this.#reading.page(this.sink.position)
+    const { isEnd } = page
+    // What is committed is not done again, so a page is not one commit: who is killed on the way goes on in it.
+    for (const { items, next } of stepsOf(page, this.sink.stepItems ?? stepItems)) {
+      if (this.#isStopped) return false
+      if (items.length > 0 || next !== this.sink.position) await this.#apply(items, next)
+      this.#applied += items.length
+      if (items.length > 0) this.#lastItemAt = items[items.length - 1]!.at.time
+    }
     if (isEnd && (await this.sink.isCurrent?.()) === false) {
       throw new RepriseError('POSITION_GONE', `the store does not have what the ${this.name} has written`)
     }
@@ -359,6 +372,20 @@ export class Subscription<Item extends Occurred = Occurred> {
     const what = `the ${this.name} has not caught up within ${timeoutMs} ms`
     return new RepriseError('TIMEOUT', what, { position }, error ?? undefined)
   }
+}
+
+/** The parts of a page, put together into steps of about so many items; the last one leads to its end. */
+function stepsOf<Item>({ items, next, parts }: Page<Item>, count: number): Pick<Page<Item>, 'items' | 'next'>[] {
+  if (!parts || items.length <= count) return [{ items, next }]
+  const steps: { items: readonly Item[]; next: FeedPosition }[] = []
+  let open: Item[] = []
+  for (const part of parts) {
+    for (const item of part.items) open.push(item)
+    if (open.length < count) continue
+    steps.push({ items: open, next: part.next })
+    open = []
+  }
+  return [...steps, { items: open, next }]
 }
 
 /** Waiting may mend it: the store, or an owner that changes. */

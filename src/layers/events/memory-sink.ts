@@ -14,6 +14,7 @@ import {
   abandonCapture,
   type CaptureBase,
   captureState,
+  isPlainObject,
   TouchedValue,
   writeCapture,
 } from '../../engine/checkpoint/capture.ts'
@@ -54,6 +55,7 @@ interface Captured {
   readonly state: unknown
 }
 
+const stepItemsMax = 1000
 const retakeMs = 1000
 const askMs = 1000
 /** Without events of ours, the position is still written now and then, so that others may trim. */
@@ -109,6 +111,11 @@ export class MemorySink<State> implements Sink<Occurrence> {
     await sink.#takeIfFree({})
     await sink.#load()
     return sink
+  }
+
+  /** A checkpoint is made between two steps: they are as short as it is to be often. */
+  get stepItems(): number {
+    return Math.min(this.#model.checkpoint.every ?? stepItemsMax, stepItemsMax)
   }
 
   get isOwned(): boolean {
@@ -322,10 +329,8 @@ export class MemorySink<State> implements Sink<Occurrence> {
       }
     }
     this.#savedPosition = this.#position
-    this.#quarantine = [
-      ...this.#quarantine,
-      ...known.filter((one) => !this.#quarantine.some((other) => isSame(one, other))),
-    ]
+    const others = known.filter((one) => !this.#quarantine.some((other) => isSame(one, other)))
+    this.#quarantine = [...this.#quarantine, ...others]
     // What comes after the checkpoint is counted as it is read again.
     const ageMs = this.#kernel.worker.now() - (madeAt ?? head?.createdAt ?? this.#kernel.worker.now())
     timing.recovered({ openMs, restore, entries: 0, replayMs: null, ageMs })
@@ -368,7 +373,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
     const bound = { position: this.#position, events: this.#events, quarantine: this.#quarantine }
     const state: unknown = this.#state
     if (state instanceof Keyed) return { ...bound, layout: 'keyed', state }
-    const keyeds = isPlain(state) ? Object.entries(state).filter(([, part]) => part instanceof Keyed) : []
+    const keyeds = isPlainObject(state) ? Object.entries(state).filter(([, part]) => part instanceof Keyed) : []
     if (keyeds.length === 0) return { ...bound, layout: 'value', state }
     const rest = Object.fromEntries(Object.entries(state as object).filter(([, part]) => !(part instanceof Keyed)))
     const parts = Object.fromEntries(keyeds.map(([name, part]) => [`state.${name}`, part]))
@@ -441,10 +446,4 @@ export class MemorySink<State> implements Sink<Occurrence> {
       if (!isReprise(error, 'FENCED', 'CONFLICT', 'BASE_GONE', 'SWEPT', 'NOT_FOUND')) throw error
     }
   }
-}
-
-function isPlain(value: unknown): value is Record<string, unknown> {
-  if (typeof value !== 'object' || value === null) return false
-  const prototype: unknown = Object.getPrototypeOf(value)
-  return prototype === Object.prototype || prototype === null
 }

@@ -7,6 +7,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { isPlainObject } from '../../engine/checkpoint/capture.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { newOperation } from '../../engine/kernel.ts'
@@ -61,7 +62,7 @@ export async function sealPersonal(
   const seal = (value: unknown): unknown => {
     if (isUnsealed(value)) return { personal: encrypt(engine, key!, contextOf(name, id), value.personal.value) }
     if (Array.isArray(value)) return value.map(seal)
-    if (!isPlain(value)) return value
+    if (!isPlainObject(value)) return value
     return Object.fromEntries(Object.entries(value).map(([field, part]) => [field, seal(part)]))
   }
   return entries.map((entry) => ({ ...entry, data: seal(entry.data) }))
@@ -143,18 +144,12 @@ function holdsUnsealed(value: unknown): boolean {
     for (const part of value) if (typeof part === 'object' && holdsUnsealed(part)) return true
     return false
   }
-  if (!isPlain(value)) return false
+  if (!isPlainObject(value)) return false
   if (value.personal instanceof Unsealed) return true
   for (const field in value) if (typeof value[field] === 'object' && holdsUnsealed(value[field])) return true
   return false
 }
 
 function isUnsealed(value: unknown): value is { readonly personal: Unsealed } {
-  return isPlain(value) && (value as { personal?: unknown }).personal instanceof Unsealed
-}
-
-function isPlain(value: unknown): value is Record<string, unknown> {
-  if (typeof value !== 'object' || value === null) return false
-  const prototype: unknown = Object.getPrototypeOf(value)
-  return prototype === Object.prototype || prototype === null
+  return isPlainObject(value) && (value as { personal?: unknown }).personal instanceof Unsealed
 }

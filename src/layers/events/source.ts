@@ -71,8 +71,9 @@ export class Events implements Reading<Occurrence> {
   }
 
   async page(after: FeedPosition, limit?: number) {
-    const { entries, next, isEnd } = await this.#reader.page(after, limit)
-    return { items: this.#read(entries), next, isEnd }
+    const { runs, next, isEnd } = await this.#reader.page(after, limit)
+    const parts = runs.map(({ entries, position }) => ({ items: this.#read(entries), next: position }))
+    return { items: parts.flatMap(({ items }) => items), next, isEnd, parts }
   }
 
   async at(timeline: string, seq: number): Promise<Occurrence | null> {

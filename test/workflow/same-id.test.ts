@@ -47,6 +47,24 @@ onEveryStore('children of runs with the same id', (world) => {
     expect(await rp.run(refund, 'lamp', { id: '42' }).result()).toBe('lamp packed')
   })
 
+  it('are two runs where one lives on its own and one is waited for', async () => {
+    const rp = await (await world()).engine()
+    const both = workflow<string, string[]>('both', async (ctx, what) => {
+      const own = await ctx.start(ship, what)
+      return [own, await ctx.child(ship, what)]
+    })
+    const [own, packed] = await rp.run(both, 'book', { id: '42' }).result()
+    expect(packed).toBe('book packed')
+    expect(await workflows(rp).of(ship).get(own!).result()).toBe('book packed')
+    expect((await workflows(rp).of(ship).list()).length).toBe(2)
+    // By name it cannot be both: who waits for it would wait forever.
+    const same = workflow('same', async (ctx) => {
+      await ctx.start(ship, 'lamp', { id: 'one' })
+      return await ctx.child(ship, 'lamp', { id: 'one' })
+    })
+    await expect(rp.run(same, undefined, { id: '43' }).result()).rejects.toThrow('a run of its own')
+  })
+
   it('that are given one id fail, since the run of that id tells nobody else how it ends', async () => {
     const rp = await (await world()).engine()
     expect(await rp.run(named, 'book', { id: '1' }).result()).toBe('book packed')

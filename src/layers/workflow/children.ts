@@ -3,7 +3,7 @@
 
 import type { CommandRun } from './asking.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
-import { namesParent, type ParentLink } from './entries.ts'
+import { namesDetached, namesParent, type ParentLink } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import type { Saga } from './saga.ts'
 import type { Scope } from './scope.ts'
@@ -110,9 +110,11 @@ export function askStart(
 
 /** The parent's id and the command's, so that a parent that starts it again finds the same child. */
 function childIdOf(run: ParentRun, command: string): string {
-  const own = command.replace(/~child:|~start:/g, '').replaceAll('/', '.')
+  const behaviour = run.state.started?.behaviour ?? 0
+  const detached = behaviour >= namesDetached ? 'start:' : ''
+  const own = command.replaceAll('~child:', '').replaceAll('~start:', detached).replaceAll('/', '.')
   const generation = run.state.generation === 0 ? '' : `.${run.state.generation}`
   const parent = run.state.keyBase.slice(run.definition.prefix.length).replaceAll('/', '.')
-  const workflow = (run.state.started?.behaviour ?? 0) >= namesParent ? `${run.definition.name}.` : ''
+  const workflow = behaviour >= namesParent ? `${run.definition.name}.` : ''
   return `${workflow}${parent}${generation}.${own}`
 }

@@ -39,7 +39,7 @@
 import type { Failure } from './failure.ts'
 
 /** Numbered behaviour of this engine, stored in `started`: code that changes what a replay does asks for the number. */
-export const behaviour = 3
+export const behaviour = 4
 
 /** From this behaviour on a run that is cancelled after its code has returned, and before its end is recorded, is undone. */
 export const cancelsReturned = 2
@@ -49,6 +49,9 @@ export const failsUnseen = 2
 
 /** From this behaviour on the id of a child names the workflow of its parent: runs of two workflows may have the same id. */
 export const namesParent = 3
+
+/** From this behaviour on a child that lives on its own has another id than one of the same workflow that is waited for. */
+export const namesDetached = 4
 
 export interface ParentLink {
   readonly timeline: string

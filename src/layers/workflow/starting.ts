@@ -85,8 +85,10 @@ export async function foundRun<Output>(
 /** A run that somebody else started tells its own parent how it ended, or nobody: others would wait forever. */
 export async function refuseForeign(run: WorkflowRun, parent: ParentLink): Promise<void> {
   const { started } = await run.state()
-  if (!started || started.parent?.timeline === parent.timeline) return
-  const whose = started.parent ? `a child of ${started.parent.timeline}` : 'a run of its own'
+  // One that lives on its own tells nobody how it ended, its own parent neither.
+  if (!started || (started.parent?.timeline === parent.timeline && !started.parent.detached)) return
+  const whose =
+    started.parent && !started.parent.detached ? `a child of ${started.parent.timeline}` : 'a run of its own'
   const what = `the child ${run.definition.name}/${run.id} exists already, as ${whose}: give this one another id`
   throw new RepriseError('EXISTS', what, { run: run.id, parent: started.parent?.timeline ?? null })
 }

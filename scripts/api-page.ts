@@ -1,8 +1,9 @@
 // Renders docs/api from the declarations that the compiler wrote: one page for each entry of the package, with every
-// exported name, what its comment says, and its declaration. `npm run docs:api` writes them; test/api-doc.test.ts fails
-// when one is stale. It relies on how tsc lays out declarations: a statement begins at the start of a line.
+// exported name, what its comment says, its declaration, and the examples that show it (examples/api). `npm run docs:api`
+// writes them; test/api-doc.test.ts fails when one is stale. It relies on how tsc lays out declarations: a statement
+// begins at the start of a line.
 
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
 export interface ApiPage {
@@ -16,22 +17,24 @@ export interface ApiPage {
 interface Declaration {
   readonly name: string
   readonly kind: 'function' | 'value' | 'class' | 'type'
+  /** Exported as a type only: it cannot be made with `new`. */
+  readonly isType?: boolean
   /** The comments before its statements, and the statements (overloads are several). */
   readonly comments: string[]
   readonly statements: string[]
 }
 
+/** What can be called, by entry: functions, values and classes, and the methods of classes and of what calls are handed. */
+export function publicVerbs(root: string): Map<string, string[]> {
+  return new Map(entriesOf(root).map(({ entry, declarations }) => [entry, declarations.flatMap(verbsOf)]))
+}
+
 /** Pages for each entry in `exports` that has types, and the one that lists them. */
 export function renderApi(root: string): ApiPage[] {
-  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-    exports: Record<string, { types?: string }>
-  }
-  const entries = Object.entries(exports).flatMap(([path, { types }]) => (types ? [{ path, types }] : []))
-  const pages = entries.map(({ path, types }) => {
-    const entry = `reprise${path.slice(1)}`
-    const declarations = [...exportsOf(join(root, types)).values()].sort(byKindAndName)
-    const file = `${path === '.' ? 'reprise' : path.slice(2)}.md`
-    return { entry, file, declarations, text: pageOf(entry, declarations) }
+  const pages = entriesOf(root).map(({ entry, name, declarations }) => {
+    const file = join(root, `examples/api/${name}.ts`)
+    const source = existsSync(file) ? readFileSync(file, 'utf8') : ''
+    return { entry, file: `${name}.md`, declarations, text: pageOf(entry, declarations, source) }
   })
   const lines = pages.map(({ entry, file, declarations }) => {
     const names = declarations.filter(({ kind }) => kind !== 'type').map(({ name }) => `\`${name}\``)
@@ -41,6 +44,56 @@ export function renderApi(root: string): ApiPage[] {
   return [{ entry: 'all', file: 'README.md', text }, ...pages.map(({ entry, file, text }) => ({ entry, file, text }))]
 }
 
+function entriesOf(root: string) {
+  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    exports: Record<string, { types?: string }>
+  }
+  return Object.entries(exports).flatMap(([path, { types }]) => {
+    if (!types) return []
+    const declarations = [...exportsOf(join(root, types)).values()].sort(byKindAndName)
+    return [{ entry: `reprise${path.slice(1)}`, name: path === '.' ? 'reprise' : path.slice(2), declarations }]
+  })
+}
+
+/** What users are handed to call. Of all other interfaces they write the methods themselves: a store, a sink, a clock. */
+const handed = /(Context|Call|Transaction|ValueState|ListState|MapState|ReducingState|Given|When|Server|Sql)$/
+
+function verbsOf({ name, kind, isType, statements }: Declaration): string[] {
+  if (kind === 'function' || kind === 'value') return [name]
+  if (kind === 'type' && !handed.test(name)) return []
+  const methods = statements.flatMap((statement) =>
+    [...clean(statement).matchAll(/^ {4}(?!get |set |static |constructor\b)(\w+)(?:<[^(\n]*>)?\(/gm)].map(
+      ([, method]) => method!,
+    ),
+  )
+  const own = [...new Set(methods)].map((method) => `${name}.${method}`)
+  return kind === 'class' && own.length === 0 && !isType ? [name] : own
+}
+
+interface Shown {
+  readonly shows: readonly string[]
+  readonly code: string
+}
+
+/** A file of examples: what they have in common, and the body of each as it stands there. */
+export function examplesIn(source: string): { readonly common: string; readonly shown: readonly Shown[] } {
+  const [before = '', list = ''] = source.split('\nexport default [\n')
+  const common = before
+    .replace(/^\/\/.*\n+/gm, '')
+    .replace(/^import[\s\S]*?from '.*'\n*/gm, '')
+    .trim()
+  const shown = [...list.matchAll(/^ {2}example\([\s\S]*?^ {2}(?:\}\)|\)),$/gm)].map(([text]) => {
+    const [, names = '', body = ''] = /\[([\s\S]*?)\n? *\],\s*async \([^)]*\) => \{\n([\s\S]*)$/.exec(text) ?? []
+    const code = body.replace(/^ {2}\}\),$|^ {4}\},\n[\s\S]*$/m, '')
+    const indent = /^ */.exec(code)![0]
+    return {
+      shows: [...names.matchAll(/'([^']+)'/g)].map(([, name]) => name!),
+      code: code.replaceAll(new RegExp(`^${indent}`, 'gm'), '').trim(),
+    }
+  })
+  return { common, shown }
+}
+
 const notice = '<!-- Generated from the declarations by `npm run docs:api`. Do not edit by hand. -->\n\n'
 const order = ['function', 'value', 'class', 'type'] as const
 
@@ -48,13 +101,18 @@ function byKindAndName(a: Declaration, b: Declaration): number {
   return order.indexOf(a.kind) - order.indexOf(b.kind) || (a.name < b.name ? -1 : 1)
 }
 
-function pageOf(entry: string, declarations: readonly Declaration[]): string {
+function pageOf(entry: string, declarations: readonly Declaration[], source: string): string {
+  const { common, shown } = examplesIn(source)
+  const shared = common === '' ? '' : `The examples below have this in common:\n\n${fence(common)}\n\n`
   const names = declarations.map(({ name }) => `[${name}](#${name.toLowerCase()})`).join(', ')
-  return `${notice}# ${entry}\n\n${names}\n\n${declarations.map(sectionOf).join('\n')}`
+  return `${notice}# ${entry}\n\n${names}\n\n${shared}${declarations.map((each) => sectionOf(each, shown)).join('\n')}`
 }
 
-function sectionOf({ name, comments, statements }: Declaration): string {
-  const { text, examples } = readComment(comments.join('\n'))
+/** Examples that run take the place of those in comments. */
+function sectionOf({ name, comments, statements }: Declaration, shown: readonly Shown[]): string {
+  const { text, examples: noted } = readComment(comments.join('\n'))
+  const run = shown.filter(({ shows }) => shows.some((verb) => verb.split('.')[0] === name)).map(({ code }) => code)
+  const examples = run.length > 0 ? run : noted
   const parts = [`## ${name}`]
   if (text !== '') parts.push(text)
   parts.push(fence(statements.map(clean).join('\n')), ...examples.map(fence))
@@ -80,7 +138,12 @@ function readComment(comment: string): { readonly text: string; readonly example
 function exportsOf(file: string): Map<string, Declaration> {
   const found = new Map<string, Declaration>()
   const own = new Map<string, Declaration>()
-  const named: { readonly local: string; readonly name: string; readonly from: string | null }[] = []
+  const named: {
+    readonly local: string
+    readonly name: string
+    readonly from: string | null
+    readonly isType: boolean
+  }[] = []
   let comment: string | null = null
   for (const statement of statementsOf(readFileSync(file, 'utf8'))) {
     if (statement.startsWith('/**')) {
@@ -92,11 +155,12 @@ function exportsOf(file: string): Map<string, Declaration> {
     if (all) for (const [name, each] of exportsOf(moduleAt(file, all[1]!))) found.set(name, each)
     else if (passed) {
       for (const item of passed[1]!.split(',').filter((each) => each.trim() !== '')) {
+        const isType = statement.startsWith('export type') || /^\s*type /.test(item)
         const [local, name = local] = item
           .trim()
           .replace(/^type /, '')
           .split(' as ')
-        named.push({ local: local!, name: name!, from: passed[2] ?? null })
+        named.push({ local: local!, name: name!, from: passed[2] ?? null, isType })
       }
     } else {
       const declared = /^(export )?(?:declare )?(?:abstract )?(function|const|let|class|interface|type) (\w+)/.exec(
@@ -106,10 +170,10 @@ function exportsOf(file: string): Map<string, Declaration> {
     }
     comment = null
   }
-  for (const { local, name, from } of named) {
+  for (const { local, name, from, isType } of named) {
     const each = from === null ? own.get(local) : exportsOf(moduleAt(file, from)).get(local)
     if (!each) throw new Error(`${file} exports ${name}, and ${from ?? 'it'} does not have ${local}`)
-    found.set(name, { ...each, name })
+    found.set(name, { ...each, name, isType })
   }
   return found
 

@@ -24,7 +24,6 @@ export type { Renamed, Upcast, Upcasters } from './core/fold.ts'
 export type { KeyedRange } from './core/keyed/keyed.ts'
 export { Keyed, keyed } from './core/keyed/keyed.ts'
 export type { Owner, Page, PageWrite, StoredPage, Unread } from './core/keyed/page.ts'
-export type { CaptureLine, KeyedTree, Position, TreeSnapshot } from './core/keyed/tree.ts'
 export type { Limits } from './core/limits.ts'
 export type { ChunkRef, Segment } from './core/manifest.ts'
 export type {

@@ -86,6 +86,7 @@ export class Events {
     return () => set.delete(listener as Listener<EventName>)
   }
 
+  /** @internal */
   emit<Name extends EventName>(name: Name, event: EngineEvents[Name]): void {
     const set = this.#listeners.get(name)
     if (!set) return

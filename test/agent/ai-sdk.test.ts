@@ -4,7 +4,9 @@ import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { generateText, stepCountIs, streamText, tool, wrapLanguageModel } from 'ai'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import aiSdkExamples from '../../examples/api/ai-sdk.ts'
 import { type Recorder, record } from '../../src/adapters/ai-sdk/index.ts'
+import { runExamples } from '../support/examples.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type ModelServer, type ScriptedAnswer, startModelServer } from './model-server.ts'
 
@@ -214,3 +216,5 @@ describe('the AI SDK', () => {
     ['memory', 'sqlite', 'postgres'],
   )
 })
+
+runExamples('reprise/ai-sdk', aiSdkExamples)

@@ -4,8 +4,10 @@ import { Agent, type AgentInputItem, OpenAIProvider, Runner, tool } from '@opena
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import openAIExamples from '../../examples/api/openai-agents.ts'
 import { RepriseSession } from '../../src/adapters/openai-agents/index.ts'
 import { feedStart } from '../../src/core/ports.ts'
+import { runExamples } from '../support/examples.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
 
@@ -154,3 +156,5 @@ describe('the OpenAI Agents SDK', () => {
     )
   })
 })
+
+runExamples('reprise/openai-agents', openAIExamples)

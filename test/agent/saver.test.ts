@@ -5,8 +5,10 @@ import { AIMessage, HumanMessage, ToolMessage } from '@langchain/core/messages'
 import { Annotation, Command, interrupt, messagesStateReducer, Send, StateGraph } from '@langchain/langgraph'
 import fc from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'
+import langgraphExamples from '../../examples/api/langgraph.ts'
 import { RepriseSaver } from '../../src/adapters/langgraph/index.ts'
 import type { Reprise } from '../../src/index.ts'
+import { runExamples } from '../support/examples.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import {
@@ -450,3 +452,5 @@ describe('RepriseSaver', () => {
     expect(mean(sizes.slice(-10)) / mean(sizes.slice(5, 15))).toBeLessThan(1.1)
   })
 })
+
+runExamples('reprise/langgraph', langgraphExamples)

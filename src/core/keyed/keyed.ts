@@ -29,6 +29,7 @@ export function keyed<V>(entries: Iterable<readonly [string, V]> = []): Keyed<V>
 export class Keyed<V = unknown> {
   #tree: KeyedTree<V>
 
+  /** @internal The tree, for copies: users make an empty one. */
   constructor(tree: KeyedTree<V> = new KeyedTree<V>()) {
     this.#tree = tree
   }

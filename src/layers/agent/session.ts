@@ -237,7 +237,7 @@ export class Session<Data> {
     return await receiveMail(this.#member())
   }
 
-  /** Entries of a branch, as this session's own. */
+  /** @internal Entries of a branch, as this session's own. */
   async adoptEntries(entries: readonly Entry[]): Promise<void> {
     const mine = entries.map(({ type, data, version, key, time }) => ({ type, data, version, key, time }))
     if (mine.length > 0) await this.#line.open.write(mine)

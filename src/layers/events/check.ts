@@ -7,8 +7,8 @@ import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import { type Engine, systemPrefix } from '../../engine/definition.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
+import type { AggregateDefinition } from './aggregate.ts'
 import { layerPrefix } from './envelope.ts'
-import type { Model } from './types.ts'
 
 export interface EventsCheck {
   readonly ok: boolean
@@ -21,10 +21,8 @@ export interface EventsCheck {
 }
 
 /** @example if (!(await checkEvents(rp, account)).ok) process.exit(1) */
-export async function checkEvents(
-  rp: Engine,
-  definition: { readonly prefix: string; readonly model: Pick<Model<never>, 'upcasters' | 'evolve'> },
-): Promise<EventsCheck> {
+// biome-ignore lint/suspicious/noExplicitAny: of any state
+export async function checkEvents(rp: Engine, definition: AggregateDefinition<any, any, any>): Promise<EventsCheck> {
   const { upcasters, evolve } = definition.model
   const counts = new Map<string, { type: string; version: number; count: number }>()
   for await (const { type, version } of storedTypes(hostOf(rp), definition.prefix)) {

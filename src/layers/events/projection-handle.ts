@@ -199,6 +199,7 @@ export class ProjectionHandle<State> {
     if (!options.keepOld) await retire(engine, model, live)
   }
 
+  /** @internal One more holder in this process; each of them closes. */
   share(): this {
     this.#holders += 1
     return this

@@ -138,6 +138,7 @@ export class SaveHandle<T> extends SaveReader<T> {
     return this.#taken.coordinate
   }
 
+  /** @internal */
   get isOver(): boolean {
     return this.#isClosed || this.#taken.broken !== null
   }
@@ -176,6 +177,7 @@ export class SaveHandle<T> extends SaveReader<T> {
     await this.#taken.mark({ id: (await this.find(id)).id, isPinned: false })
   }
 
+  /** @internal One more holder in this process; each of them closes. */
   share(): this {
     this.#holders += 1
     return this
@@ -186,6 +188,7 @@ export class SaveHandle<T> extends SaveReader<T> {
     if (this.#holders <= 0) await this.shut()
   }
 
+  /** @internal Lets go whoever else holds it in this process. */
   async shut(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true

@@ -50,7 +50,7 @@ export class TableHandle<V> {
     this.#endings.start(() => this.sweep())
   }
 
-  /** For the definition: undoes what a crash cut short. */
+  /** @internal For the definition: undoes what a crash cut short. */
   recover(): Promise<number> {
     return this.#writer.undoUnfinished()
   }
@@ -180,7 +180,7 @@ export class TableHandle<V> {
     return this.#open.checkpoint(request)
   }
 
-  /** For the definition: one more holder in this process; each of them closes. */
+  /** @internal For the definition: one more holder in this process; each of them closes. */
   share(): this {
     this.#holders += 1
     return this

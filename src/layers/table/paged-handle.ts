@@ -72,12 +72,12 @@ export class PagedTable<V> {
     this.#endings.start(() => this.sweep())
   }
 
-  /** For the definition: undoes what a crash cut short. */
+  /** @internal For the definition: undoes what a crash cut short. */
   recover(): Promise<number> {
     return this.#batches.undoUnfinished()
   }
 
-  /** For the definition: rows of an older version are written anew, beside the work. */
+  /** @internal For the definition: rows of an older version are written anew, beside the work. */
   settleMigration(): void {
     this.#checkpointer.settleMigration()
   }
@@ -233,7 +233,7 @@ export class PagedTable<V> {
     return this.#damage ? Promise.reject(this.#damage) : this.#checkpointer.now({ trigger: 'manual', ...request })
   }
 
-  /** For the definition: one more holder in this process; each of them closes. */
+  /** @internal For the definition: one more holder in this process; each of them closes. */
   share(): this {
     this.#holders += 1
     return this
@@ -244,7 +244,7 @@ export class PagedTable<V> {
     if (this.#holders <= 0) await this.shut()
   }
 
-  /** Lets go whoever else holds it in this process. */
+  /** @internal Lets go whoever else holds it in this process. */
   shut(): Promise<void> {
     this.#closing ??= this.#shut()
     return this.#closing

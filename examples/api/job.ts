@@ -1,0 +1,195 @@
+// Examples of `reprise/job`: sources, items, progress, dead letters and consumers.
+
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { timeline } from 'reprise'
+import {
+  attachReporter,
+  consumer,
+  consumerLag,
+  csv,
+  discardLetters,
+  exportProgress,
+  GiveUp,
+  importProgress,
+  job,
+  jobFold,
+  jobKind,
+  jsonLines,
+  keyRange,
+  lines,
+  makeReporter,
+  pages,
+  RetryLater,
+  readLetters,
+  redriveLetters,
+  releaseConsumer,
+  stopJob,
+  stopOnSignals,
+} from 'reprise/job'
+import { example } from './example.ts'
+
+const counter = timeline('counter', {
+  initial: () => 0,
+  apply: (total: number, entry: { type: 'added'; by: number }) => total + entry.by,
+})
+
+export default [
+  example(['job', 'JobRun.result', 'JobRun.watch'], async (rp) => {
+    const papers = job('papers', { source: ['a', 'b'], key: (paper) => paper, each: (paper) => paper.toUpperCase() })
+    const run = await rp.run(papers)
+    const stop = run.watch((event) => event.type === 'failure' && console.error(event.key, event.error.message))
+    assert.equal((await run.result()).done, 2)
+    stop()
+    assert.equal((await rp.run(papers).result()).skipped, 2)
+  }),
+  example(['JobRun.stop', 'JobRun.close', 'stopOnSignals', 'attachReporter'], async (rp) => {
+    const endless = job('endless', {
+      source: pages<number, number>((page = 0) => ({ items: [page], next: page + 1 })),
+      each: () => 1,
+    })
+    const run = await rp.run(endless)
+    const ignoreSignals = stopOnSignals(run)
+    const detach = attachReporter(run, 'none')
+    assert.equal((await run.stop('that is enough')).status, 'stopped')
+    detach()
+    ignoreSignals()
+    await run.close()
+  }),
+  example(['lines', 'jsonLines', 'csv'], async (rp, folder) => {
+    const write = (name: string, text: string) => {
+      writeFileSync(join(folder, name), text)
+      return join(folder, name)
+    }
+    const words = job('words', { source: lines(write('words.txt', 'a\nb\n')), each: (word) => word.length })
+    const orders = job('orders', {
+      source: jsonLines<{ id: string }>(write('orders.jsonl', '{"id":"o1"}\n')),
+      key: (order) => order.id,
+      each: (order) => order.id,
+    })
+    const rows = job('rows', {
+      source: csv(write('rows.csv', 'id,cents\na,7\n')),
+      key: (row) => row.id!,
+      each: () => 1,
+    })
+    const reports = [await rp.run(words).result(), await rp.run(orders).result(), await rp.run(rows).result()]
+    assert.deepEqual(
+      reports.map(({ done }) => done),
+      [2, 1, 1],
+    )
+  }),
+  example(['pages', 'keyRange', 'SourceContext.total'], async (rp) => {
+    const fetchPage = (page = 1, context: { total(count: number): void }) => {
+      context.total(4)
+      return { items: [page * 2, page * 2 + 1], next: page < 2 ? page + 1 : null }
+    }
+    const paged = job('paged', { source: pages<number, number>(fetchPage), each: (item) => item })
+    const table = [{ id: 1 }, { id: 2 }, { id: 3 }]
+    const after = (id = 0, limit: number) => table.filter((row) => row.id > id).slice(0, limit)
+    const ranged = job('ranged', {
+      source: keyRange({ after, key: (row) => row.id }),
+      key: (row) => row.id,
+      each: () => 1,
+    })
+    assert.deepEqual([(await rp.run(paged).result()).done, (await rp.run(ranged).result()).done], [4, 3])
+  }),
+  example(['SourceContext.cursor'], async (rp) => {
+    const numbers = job('numbers', {
+      source: async function* (from: number = 0, context) {
+        for (let n = from; n < 3; n++) {
+          yield n
+          context.cursor(n + 1)
+        }
+      },
+      each: (n: number) => n,
+    })
+    assert.equal((await rp.run(numbers).result()).done, 3)
+  }),
+  example(['ItemContext.effect', 'RetryLater', 'GiveUp'], async (rp) => {
+    const charge = job('charge', {
+      source: ['ann', 'bob'],
+      each: async (customer, ctx) => {
+        if (ctx.attempt > 5) throw new GiveUp(`${customer} was tried too often`)
+        if (customer === 'bob' && ctx.attempt === 1) throw new RetryLater('1ms')
+        await ctx.effect('charge', ({ key }) => `charged ${customer} under ${key}`)
+      },
+    })
+    assert.equal((await rp.run(charge, undefined, {}).stop()).failed, 0)
+  }),
+  example(
+    ['ItemContext.commit', 'BatchContext.commit', 'BatchContext.fail'],
+    async (rp) => {
+      const create = job('create', {
+        source: ['totals'],
+        each: (name, ctx) => ctx.commit((sql) => sql.run(`CREATE TABLE ${name} (id TEXT)`)),
+      })
+      await rp.run(create).result()
+      const fill = job('fill', {
+        source: ['a', 'b', 'bad'],
+        retry: { attempts: 1 },
+        batch: { size: 3 },
+        eachBatch: (items, ctx) => {
+          for (const item of items) if (item === 'bad') ctx.fail(item, new Error('not an id'))
+          const good = items.filter((item) => item !== 'bad')
+          ctx.commit(async (sql) => {
+            for (const item of good) await sql.run('INSERT INTO totals VALUES (?)', item)
+          })
+        },
+      })
+      const report = await rp.run(fill).result()
+      assert.deepEqual([report.done, report.failed], [2, 1])
+    },
+    'sqlite',
+  ),
+  example(['readLetters', 'redriveLetters', 'discardLetters'], async (rp) => {
+    const strict = job('strict', {
+      source: ['good', 'bad', 'worse'],
+      retry: { attempts: 1 },
+      each: (item) => {
+        if (item !== 'good') throw new Error(`${item} is not allowed`)
+      },
+    })
+    await rp.run(strict).result()
+    const letters = await readLetters(rp, 'job/strict')
+    assert.deepEqual(letters.map(({ key }) => key).sort(), ['bad', 'worse'])
+    await discardLetters(rp, 'job/strict', ['worse'])
+    await redriveLetters(rp, 'job/strict', ['bad'], { bad: 'good' })
+    await rp.run(strict).result()
+    assert.deepEqual(await readLetters(rp, 'job/strict'), [])
+  }),
+  example(['exportProgress', 'importProgress', 'stopJob'], async (rp) => {
+    const papers = job('papers', { source: ['a', 'b', 'c'], each: () => 1 })
+    // What a script has done so far, one key per line.
+    await importProgress(rp, 'papers', ['a', 'b'])
+    assert.equal((await rp.run(papers).result()).done, 1)
+    const keys: string[] = []
+    for await (const line of exportProgress(rp, 'job/papers')) keys.push(line.key!)
+    assert.equal(keys.length, 3)
+    // Whichever process runs it.
+    await stopJob(rp, 'job/papers', 'the night is over')
+  }),
+  example(['consumer', 'consumerLag', 'releaseConsumer'], async (rp) => {
+    await rp.open(counter, 'visits').append({ type: 'added', by: 2 })
+    const mailer = consumer('mailer', {
+      from: [counter],
+      follow: false,
+      each: (entry) => console.assert(entry.seq === 1),
+    })
+    assert.equal((await rp.run(mailer).result()).done, 1)
+    assert.equal((await consumerLag(rp, mailer)).runs, 0)
+    await releaseConsumer(rp, mailer)
+  }),
+  example(['makeReporter'], async (rp) => {
+    const written: string[] = []
+    const reporter = makeReporter('lines', { write: (text) => void written.push(text), isTTY: false })
+    const papers = job('papers', { source: ['a'], each: () => 1 })
+    await rp.run(papers, undefined, { report: reporter }).result()
+    assert.ok(written.length > 0)
+  }),
+  example(['jobKind', 'jobFold'], async (rp) => {
+    // What tools need to read jobs whose definition is not here.
+    rp.declare(jobKind)
+    console.assert(jobFold({ retain: { checkpoints: 2 } }).version !== '')
+  }),
+]

@@ -1,0 +1,365 @@
+// Examples of `reprise/pipeline`: sources, operators, windows, state, sinks, and runs.
+
+import assert from 'node:assert/strict'
+import { readdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { timeline } from 'reprise'
+import {
+  average,
+  carries,
+  collect,
+  count,
+  csv,
+  entries,
+  every,
+  files,
+  generated,
+  iterable,
+  jsonLines,
+  lines,
+  list,
+  listState,
+  mapState,
+  max,
+  min,
+  paged,
+  pipeline,
+  print,
+  readPipelineState,
+  reduce,
+  reducingState,
+  rows,
+  send,
+  session,
+  sliding,
+  sqlSink,
+  sum,
+  tumbling,
+  valueState,
+  values,
+  type WindowResult,
+} from 'reprise/pipeline'
+import { example } from './example.ts'
+
+interface Order {
+  readonly customer: string
+  readonly cents: number
+  readonly at: number
+}
+
+const orders: readonly Order[] = [
+  { customer: 'ann', cents: 500, at: 1_000 },
+  { customer: 'bob', cents: 100, at: 2_000 },
+  { customer: 'ann', cents: 250, at: 61_000 },
+]
+
+export default [
+  example(
+    [
+      'pipeline',
+      'values',
+      'collect',
+      'sum',
+      'tumbling',
+      'PipelineBuilder.from',
+      'Stream.keyBy',
+      'Stream.to',
+      'KeyedStream.window',
+      'WindowedStream.aggregate',
+      'PipelineRun.result',
+    ],
+    async (rp) => {
+      const totals = collect<WindowResult<number>>()
+      const revenue = pipeline('revenue', (p) => {
+        p.from('orders', values(orders), { time: (order) => order.at })
+          .keyBy((order) => order.customer)
+          .window('per-minute', tumbling('1m'))
+          .aggregate(sum((order) => order.cents))
+          .to('totals', totals)
+      })
+      assert.equal((await rp.run(revenue, {}).result()).status, 'done')
+      assert.equal(totals.values.length, 3)
+    },
+  ),
+  example(['Stream.map', 'Stream.filter', 'Stream.flatMap', 'Stream.union', 'iterable'], async (rp) => {
+    const words = collect<string>()
+    const shout = pipeline('shout', (p) => {
+      const a = p.from(
+        'a',
+        iterable(() => ['to be', 'or not']),
+      )
+      const b = p.from('b', values(['to be']))
+      a.union(b)
+        .flatMap((line) => line.split(' '))
+        .filter((word) => word !== 'or')
+        .map((word) => word.toUpperCase())
+        .to('words', words)
+    })
+    await rp.run(shout, {}).result()
+    assert.equal(words.values.length, 5)
+  }),
+  example(['Stream.call', 'paged', 'generated', 'print'], async (rp) => {
+    const prices = collect<number>()
+    const priced = pipeline('priced', (p) => {
+      const pages = paged<number, number>(async (page) => ({
+        items: [page ?? 0],
+        next: (page ?? 0) < 2 ? (page ?? 0) + 1 : null,
+      }))
+      p.from('pages', pages)
+        .call('price', async (n, { key }) => n * 100 + key.length * 0, { concurrency: 4 })
+        .to('prices', prices)
+      p.from(
+        'numbers',
+        generated((n) => n, { count: 3 }),
+      )
+        .filter(() => false)
+        .to('printed', print())
+    })
+    await rp.run(priced, {}).result()
+    assert.deepEqual(prices.values, [0, 100, 200])
+  }),
+  example(['lines', 'jsonLines', 'csv', 'files'], async (rp, folder) => {
+    const write = (name: string, text: string) => {
+      writeFileSync(join(folder, name), text)
+      return join(folder, name)
+    }
+    const out = join(folder, 'out')
+    const reading = pipeline('reading', (p) => {
+      const log = p.from('log', lines(write('a.log', 'one\ntwo\n')))
+      const json = p
+        .from('json', jsonLines<{ text: string }>(write('a.jsonl', '{"text":"three"}\n')))
+        .map(({ text }) => text)
+      const table = p.from('table', csv(write('a.csv', 'text\nfour\n'))).map((row) => row.text!)
+      log.union(json, table).to('texts', files<string>({ folder: out }))
+    })
+    await rp.run(reading, {}).result()
+    assert.ok(readdirSync(out).length > 0)
+  }),
+  example(['entries', 'count', 'KeyedStream.aggregate'], async (rp) => {
+    const visits = timeline('visits', { initial: () => 0, apply: (n: number, _: { type: 'seen' }) => n + 1 })
+    await rp.open(visits, 'home').append({ type: 'seen' })
+    const seen = collect<{ key: string | number; value: number }>()
+    const counting = pipeline('counting', (p) => {
+      p.from('visits', entries([visits], { follow: false }))
+        .keyBy((entry) => entry.timeline)
+        .aggregate('so-far', count())
+        .to('seen', seen)
+    })
+    await rp.run(counting, {}).result()
+    assert.equal(seen.values[0]!.value, 1)
+  }),
+  example(
+    ['sliding', 'session', 'every', 'average', 'min', 'max', 'list', 'reduce', 'CountedStream.aggregate'],
+    async (rp) => {
+      const out = collect<unknown>()
+      const many = pipeline('many', (p) => {
+        const byCustomer = p.from('orders', values(orders), { time: (o) => o.at }).keyBy((o) => o.customer)
+        byCustomer
+          .window('sliding', sliding('2m', '1m'))
+          .aggregate(average((o) => o.cents))
+          .to('averages-out', out)
+        byCustomer.window('sessions', session('30s')).aggregate(list()).to('sessions-out', collect())
+        byCustomer
+          .window('pairs', every(2))
+          .aggregate(max((o) => o.cents))
+          .to('largest', collect())
+        byCustomer
+          .aggregate(
+            'smallest',
+            min((o) => o.cents),
+          )
+          .to('smallest-out', collect())
+        byCustomer
+          .aggregate(
+            'newest',
+            reduce((a, b) => (b.at > a.at ? b : a)),
+          )
+          .to('newest-out', collect())
+      })
+      await rp.run(many, {}).result()
+      assert.ok(out.values.length > 0)
+    },
+  ),
+  example(
+    [
+      ...['KeyedStream.process', 'ProcessedStream.side', 'KeyedStream.dedupe', 'carries', 'valueState', 'listState'],
+      ...[
+        'mapState',
+        'reducingState',
+        'ValueState.get',
+        'ValueState.set',
+        'ValueState.clear',
+        'ListState.get',
+        'ListState.add',
+      ],
+      ...[
+        'ListState.set',
+        'ListState.clear',
+        'MapState.get',
+        'MapState.has',
+        'MapState.set',
+        'MapState.delete',
+        'MapState.entries',
+      ],
+      ...[
+        'MapState.clear',
+        'ReducingState.get',
+        'ReducingState.add',
+        'ReducingState.clear',
+        'ProcessContext.emit',
+        'ProcessContext.side',
+      ],
+      ...[
+        'ProcessContext.setTimer',
+        'ProcessContext.deleteTimer',
+        'ProcessContext.setClockTimer',
+        'ProcessContext.deleteClockTimer',
+        'ProcessContext.now',
+      ],
+    ],
+    async (rp) => {
+      const large = collect<Order>()
+      const guard = pipeline('guard', (p) => {
+        const checked = p
+          .from('orders', values(orders), { time: (order) => order.at })
+          .keyBy((order) => order.customer)
+          .dedupe('once', { within: '1h' })
+          .process('check', {
+            emits: carries<number>(),
+            sides: { large: carries<Order>() },
+            state: {
+              last: valueState<number>({ ttl: '1d' }),
+              recent: listState<number>(),
+              days: mapState<number>(),
+              total: reducingState<number>((a, b) => a + b),
+            },
+            onRecord(order: Order, { state, emit, side, setTimer, deleteTimer, setClockTimer, deleteClockTimer, now }) {
+              if (order.cents > 400 && state.last.get() === undefined) side('large', order)
+              state.last.set(order.at)
+              state.recent.add(order.cents)
+              if (state.recent.get().length > 10) state.recent.set([order.cents])
+              state.days.set('today', (state.days.get('today') ?? 0) + 1)
+              if (state.days.has('yesterday')) state.days.delete('yesterday')
+              console.assert([...state.days.entries()].length === 1)
+              state.total.add(order.cents)
+              setTimer(order.at + 3_600_000)
+              deleteTimer(order.at + 60_000)
+              setClockTimer(now() + 60_000)
+              deleteClockTimer(now() + 60_000)
+              emit(state.total.get() ?? 0)
+            },
+            onTimer(_, { state }) {
+              state.last.clear()
+              state.recent.clear()
+              state.days.clear()
+              state.total.clear()
+            },
+          })
+        checked.to('totals', collect())
+        checked.side('large').to('large', large)
+      })
+      await rp.run(guard, {}).result()
+      assert.equal(large.values.length, 1)
+    },
+  ),
+  example(['KeyedStream.joinWindow', 'KeyedStream.joinInterval', 'KeyedStream.joinLatest'], async (rp) => {
+    const joined = collect<string>()
+    const names = [{ customer: 'ann', name: 'Ann', at: 500 }]
+    const joins = pipeline('joins', (p) => {
+      const a = p.from('orders', values(orders), { time: (o) => o.at }).keyBy((o) => o.customer)
+      const b = p.from('names', values(names), { time: (n) => n.at }).keyBy((n) => n.customer)
+      a.joinWindow('same-minute', b, tumbling('1m'), (order, { name }) => `${name}: ${order.cents}`).to(
+        'window',
+        joined,
+      )
+      a.joinInterval('near', b, { from: -1000, to: 0 }, (order, { name }) => `${name} ${order.cents}`).to(
+        'near',
+        collect(),
+      )
+      a.joinLatest('latest', b, (order, found) => `${found?.name} ${order.cents}`).to('latest-out', collect())
+    })
+    await rp.run(joins, {}).result()
+    assert.deepEqual(joined.values, ['Ann: 500'])
+  }),
+  example(
+    ['rows', 'sqlSink', 'send'],
+    async (rp) => {
+      const sent: string[] = []
+      const sinks = pipeline('sinks', (p) => {
+        const all = p.from('orders', values(orders))
+        // The table is there: CREATE TABLE orders (customer TEXT, cents INTEGER)
+        all.to('rows', rows<Order>({ table: 'orders', row: ({ customer, cents }) => ({ customer, cents }) }))
+        all.to(
+          'sql',
+          sqlSink<Order>({
+            setup: (sql) => sql.run('CREATE TABLE IF NOT EXISTS cents (n INTEGER)'),
+            write: async (sql, written) => {
+              for (const { cents } of written) await sql.run('INSERT INTO cents VALUES (?)', cents)
+            },
+          }),
+        )
+        all.to(
+          'sent',
+          send<Order>(async (order, { key }) => void sent.push(`${order.cents} under ${key}`)),
+        )
+      })
+      const { migrations } = await import('reprise/migrate')
+      const steps = [{ id: '001-orders', sql: 'CREATE TABLE orders (customer TEXT, cents INTEGER)' }]
+      await rp.run(migrations('tables', { steps })).result()
+      await rp.run(sinks, {}).result()
+      assert.equal(sent.length, 3)
+      assert.equal((await rp.sql('SELECT n FROM cents')).length, 3)
+    },
+    'sqlite',
+  ),
+  example(
+    [
+      'PipelineRun.started',
+      'PipelineRun.checkpoint',
+      'PipelineRun.savepoint',
+      'PipelineRun.stop',
+      'PipelineRun.cancel',
+      'readPipelineState',
+    ],
+    async (rp) => {
+      const endless = pipeline('endless', (p) => {
+        p.from(
+          'numbers',
+          generated((n) => n),
+        )
+          .keyBy((n) => n % 2)
+          .aggregate('counts', count())
+          .filter(() => false)
+          .to('nothing', collect())
+      })
+      const run = await rp.run(endless, {}).started()
+      await run.checkpoint()
+      await run.savepoint({ label: 'before the sale' })
+      assert.equal((await run.stop()).status, 'suspended')
+      assert.equal((await readPipelineState(rp, 'pipeline/endless', 'counts', 1)).length, 1)
+      const again = await rp.run(endless, {}).started()
+      assert.equal((await again.cancel()).status, 'cancelled')
+    },
+  ),
+  example(['PipelineRun.letters', 'PipelineRun.discard', 'PipelineRun.redrive'], async (rp) => {
+    const strict = pipeline('strict', (p) => {
+      p.from(
+        'numbers',
+        generated((n) => n),
+      )
+        .map((n) => {
+          if (n === 3) throw new Error('3 is not allowed')
+          return n
+        })
+        .filter(() => false)
+        .to('good', collect())
+    })
+    const run = await rp.run(strict, {}, { deadLetters: 10 }).started()
+    while (run.status.records < 10) await run.checkpoint()
+    const [letter] = await run.letters()
+    assert.equal(letter!.value, 3)
+    await run.redrive([letter!.id])
+    await run.discard()
+    await run.cancel()
+  }),
+]

@@ -1,0 +1,151 @@
+// Examples of `reprise/testing`: simulated time, crashes at every point, and what a store must do.
+
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import type { Store } from 'reprise'
+import { aggregate, Refused } from 'reprise/events'
+import {
+  Crashed,
+  checkHistories,
+  conformance,
+  crashEverywhere,
+  faultyStore,
+  given,
+  slowStore,
+  story,
+  VirtualClock,
+  WorkflowKit,
+} from 'reprise/testing'
+import { saveHistory, workflow } from 'reprise/workflow'
+import { example } from './example.ts'
+
+declare function openMyStore(namespace?: string): Promise<Store>
+
+const account = aggregate('account', {
+  initial: () => ({ balance: 0 }),
+  evolve: { deposited: (s: { balance: number }, e: { amount: number }) => ({ balance: s.balance + e.amount }) },
+  decide: {
+    deposit: (_s: { balance: number }, c: { amount: number }) => {
+      if (c.amount < 0) throw new Refused('negative amounts are refused')
+      return c.amount === 0 ? undefined : { type: 'deposited' as const, amount: c.amount }
+    },
+  },
+})
+const ship = workflow('ship', async (ctx, order: string) => {
+  await ctx.step('pack', () => `packed ${order}`)
+  await ctx.sleep('1h')
+  return await ctx.step('send', () => 'sent')
+})
+
+export default [
+  example(
+    ['given', 'Given.and', 'Given.when', 'When.thenEvents', 'When.thenState', 'When.thenNothing', 'When.thenRefused'],
+    async () => {
+      const rich = given(account, { type: 'deposited', amount: 10 }).and({ type: 'deposited', amount: 5 })
+      rich.when('deposit', { amount: 1 }).thenEvents({ type: 'deposited', amount: 1 }).thenState({ balance: 16 })
+      rich.when('deposit', { amount: 0 }).thenNothing()
+      rich.when('deposit', { amount: -1 }).thenRefused('negative')
+    },
+  ),
+  example(['story', 'Story.when', 'Story.signal', 'Story.cancelled', 'Story.outcome'], async () => {
+    const told = await story(ship, 'o-7').when({ send: 'sent by hand' }).signal('hurry').outcome()
+    assert.equal(told.result, 'sent by hand')
+    const stopped = await story(ship, 'o-8').cancelled('no longer wanted', '10m').outcome()
+    assert.equal(stopped.result, undefined)
+  }),
+  example(
+    [
+      'WorkflowKit.run',
+      'WorkflowKit.result',
+      'WorkflowKit.now',
+      'WorkflowKit.until',
+      'WorkflowKit.handle',
+      'WorkflowKit.close',
+    ],
+    async () => {
+      const kit = new WorkflowKit()
+      const began = kit.now()
+      const run = await kit.run(ship, 'o-7', { id: '1' })
+      assert.equal(await kit.result(run), 'sent')
+      assert.ok(kit.now() - began >= 3_600_000)
+      assert.equal((await kit.until(kit.handle(run).status())).status, 'completed')
+      await kit.close()
+    },
+  ),
+  example(
+    [
+      'WorkflowKit.work',
+      'WorkflowKit.deploy',
+      'WorkflowKit.advance',
+      'WorkflowKit.settle',
+      'WorkflowKit.survive',
+      'WorkflowKit.crash',
+      'WorkflowKit.effect',
+    ],
+    async () => {
+      const kit = new WorkflowKit()
+      kit.work(ship)
+      const run = await kit.run(ship, 'o-7', { id: '1' })
+      await kit.settle()
+      kit.crash()
+      const newer = workflow('ship', async (ctx, order: string) => {
+        await ctx.step('pack', () => `packed ${order}`)
+        await ctx.sleep('1h')
+        return await ctx.step('send', () => kit.effect(() => 'sent by the new version'))
+      })
+      kit.deploy(newer)
+      await kit.advance('30m')
+      assert.equal(await kit.result(run), 'sent by the new version')
+      assert.equal((await kit.survive((rp) => rp.list())).length, 1)
+      await kit.close()
+    },
+  ),
+  example(['crashEverywhere', 'Crashed'], async () => {
+    const { undisturbed, crashes } = await crashEverywhere(async (kit) => {
+      return await kit.result(await kit.run(ship, 'o-7', { id: '1' }))
+    })
+    for (const { outcome } of crashes) assert.equal(outcome, undisturbed)
+    console.assert(new Crashed() instanceof Error)
+  }),
+  example(['WorkflowKit.pause'], async () => {
+    const kit = new WorkflowKit()
+    const run = await kit.run(ship, 'o-7', { id: '1' })
+    // Another process starts meanwhile; the first comes back as a zombie, and its writes are refused.
+    const paused = kit.pause('1m')
+    assert.equal(await kit.result(run), 'sent')
+    await paused
+    await kit.close()
+  }),
+  example(['checkHistories'], async (rp, folder) => {
+    const quick = workflow('quick', async (ctx) => ctx.step('a', () => 1))
+    await rp.run(quick, undefined, { id: '1' }).result()
+    await saveHistory(rp, 'workflow/quick/1', `${folder}/1.json`)
+    assert.equal(await checkHistories([quick], folder), 1)
+  }),
+  example(['VirtualClock.now', 'VirtualClock.nextAt', 'VirtualClock.leap', 'VirtualClock.view'], async () => {
+    const clock = new VirtualClock(0)
+    const { after } = clock.view(() => true)
+    let rang = false
+    after(1000, () => {
+      rang = true
+    })
+    assert.equal(clock.nextAt(), 1000)
+    clock.leap(1000)
+    assert.deepEqual([clock.now(), rang], [1000, true])
+  }),
+  example(
+    ['conformance', 'faultyStore', 'slowStore'],
+    async () => {
+      conformance(
+        { describe, it },
+        { name: 'my store', create: async () => ({ open: openMyStore, destroy: async () => undefined }) },
+      )
+      const store = await openMyStore()
+      faultyStore(store, (method, n) => (method === 'commit' && n === 3 ? 'fail-after' : 'ok'))
+      slowStore(store, (method) =>
+        method === 'inbox' ? new Promise((resolve) => setTimeout(resolve, 200)) : undefined,
+      )
+    },
+    'compiled',
+  ),
+]

@@ -1,7 +1,9 @@
 import { defineConfig } from 'vitest/config'
+import { builtSources } from './test/support/built.ts'
 import { LongestFirst } from './test/support/longest-first.ts'
 
 export default defineConfig({
+  plugins: [builtSources(import.meta.dirname)],
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
     globalSetup: ['test/support/global-setup.ts'],
@@ -9,6 +11,7 @@ export default defineConfig({
     testTimeout: 300_000,
     hookTimeout: 300_000,
     expect: { poll: { timeout: 120_000 } },
+    server: { deps: { external: [/\/dist\/.*\.js$/] } },
     pool: 'forks',
     // Twice as many as the cores it is meant for: half of the time of a test is spent waiting for processes, leases and servers.
     maxWorkers: 4,

@@ -244,17 +244,14 @@ export class Oracle {
     }
   }
 
+  /** Plain folds make new states and leave the old ones as they are, so every one of them is kept. */
   stateAt(model, branch, seq) {
-    if (branch.cache && branch.cache.seq <= seq) {
-      let { state } = branch.cache
-      for (let at = branch.cache.seq + 1; at <= seq; at++) state = this.#apply(model, state, this.#entryAt(branch, at))
-      branch.cache = { seq, state }
-      return state
+    branch.states ??= [model.plainInitial()]
+    const { states } = branch
+    for (let at = states.length; at <= seq; at++) {
+      states.push(this.#apply(model, states[at - 1], this.#entryAt(branch, at)))
     }
-    let state = model.plainInitial()
-    for (let at = 1; at <= seq; at++) state = this.#apply(model, state, this.#entryAt(branch, at))
-    branch.cache = { seq, state }
-    return state
+    return states[seq]
   }
 
   #apply(model, state, entry) {

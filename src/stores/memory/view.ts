@@ -22,16 +22,25 @@ export function isAlive(worker: WorkerState | undefined, now: number): boolean {
 }
 
 export function toHead(space: Space, row: TimelineRow, now: number): Head {
-  const { id, serial: _serial, runs: _runs, catalog: _catalog, ...rest } = row
   return {
-    ...rest,
-    timeline: id,
+    timeline: row.id,
+    seq: row.seq,
+    epoch: row.epoch,
     digest: new Uint8Array(row.digest),
+    floor: row.floor,
     floorDigest: new Uint8Array(row.floorDigest),
     base: row.base && { ...row.base, digest: new Uint8Array(row.base.digest) },
+    owner: row.owner,
     isOwnerAlive: row.owner !== null && isAlive(space.workers.get(row.owner), now),
+    operation: row.operation,
+    queue: row.queue,
+    priority: row.priority,
+    status: row.status,
+    wakeup: row.wakeup,
     mail: space.unread.get(row.id)?.length ?? 0,
     attributes: { ...row.attributes },
+    createdAt: row.createdAt,
+    updatedAt: row.updatedAt,
   }
 }
 

@@ -6,17 +6,9 @@ import { spawn } from 'node:child_process'
 import { cpSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
+import { programPath } from '../support/programs.ts'
 import { whyNoStrace } from './strace.ts'
-import {
-  type Acks,
-  amount,
-  checkAfterCrash,
-  newFolder,
-  noteAck,
-  programPath,
-  removeFolder,
-  type Where,
-} from './support.ts'
+import { type Acks, amount, checkAfterCrash, newFolder, noteAck, removeFolder, type Where } from './support.ts'
 
 const ids = ['plain/a', 'ledger/b', 'shelf/c']
 const writes = '?pwrite64,?pwritev,write,?writev'

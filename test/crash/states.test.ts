@@ -13,19 +13,10 @@ import { recover } from '../../src/engine/recovery/recover.ts'
 import { isReprise } from '../../src/index.ts'
 import { entry, expected, randomFrom, show } from '../programs/crash-model.mjs'
 import { hostOf } from '../support/host.ts'
+import { programPath } from '../support/programs.ts'
 import { type Fate, stateAfter } from './power-loss.ts'
 import { type Operation, record, whyNoStrace } from './strace.ts'
-import {
-  type Acks,
-  amount,
-  definitions,
-  newFolder,
-  noteAck,
-  openEngine,
-  programPath,
-  removeFolder,
-  type Where,
-} from './support.ts'
+import { type Acks, amount, definitions, newFolder, noteAck, openEngine, removeFolder, type Where } from './support.ts'
 
 const ids = ['plain/a', 'ledger/b', 'shelf/c'] as const
 const seed = amount('REPRISE_CRASH_SEED', 1)

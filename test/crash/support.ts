@@ -5,7 +5,6 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { expect } from 'vitest'
 import type { Store } from '../../src/core/ports.ts'
 import { createEngine } from '../../src/engine/open.ts'
@@ -15,6 +14,7 @@ import { openDirectoryBlobs } from '../../src/stores/directory-blobs.ts'
 import { openPostgres } from '../../src/stores/postgres/index.ts'
 import { openSqlite } from '../../src/stores/sqlite/index.ts'
 import { define, expected, show } from '../programs/crash-model.mjs'
+import { programPath } from '../support/programs.ts'
 
 export type Where =
   | { readonly kind: 'sqlite'; readonly file: string; readonly chunks?: string }
@@ -34,14 +34,6 @@ export function newFolder(inMemory = false): string {
 
 export function removeFolder(folder: string): void {
   rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 })
-}
-
-export function programPath(name: string): string {
-  const path = fileURLToPath(new URL(`../programs/${name}.mjs`, import.meta.url))
-  if (!existsSync(fileURLToPath(new URL('../../dist/index.js', import.meta.url)))) {
-    throw new Error('child programs use the built library: run `npm run build` first (npm test does)')
-  }
-  return path
 }
 
 /** Highest number that was acknowledged, by timeline. */

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { expect, it } from 'vitest'
+import { programPath } from '../support/programs.ts'
 
 const rounds = Number(process.env.REPRISE_ENTITY_KILLS ?? 6)
 const program = new URL('../programs/entity-writer.mjs', import.meta.url)
@@ -19,7 +20,9 @@ it('G1: whatever was acknowledged before a SIGKILL is there afterwards, each num
   const acked = { log: 0, row: 0, paged: 0, save: 0 }
   try {
     for (let round = 0; round < rounds; round++) {
-      const child = spawn(process.execPath, [program.pathname, url], { stdio: ['ignore', 'pipe', 'inherit'] })
+      const child = spawn(process.execPath, [programPath('entity-writer'), url], {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      })
       let isReady = false
       for await (const line of createInterface(child.stdout)) {
         const said = JSON.parse(line) as Record<string, number>

@@ -20,6 +20,7 @@ import {
 } from '../../src/layers/events/index.ts'
 import { consumer } from '../../src/layers/job/index.ts'
 import { hostOf } from '../support/host.ts'
+import { programPath } from '../support/programs.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { until } from './support.ts'
 
@@ -324,7 +325,9 @@ describe('projections of processes that were killed', () => {
 
   /** Started, and killed when it has said this. */
   async function killedAfter(word: string, url: string, ...args: string[]) {
-    const child = spawn(process.execPath, [program.pathname, url, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+    const child = spawn(process.execPath, [programPath('projection-member'), url, ...args], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
     const ended = new Promise((resolve) => child.on('close', resolve))
     for await (const line of createInterface(child.stdout)) if (line === word) break
     return async () => {

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, inject, it } from 'vitest'
+import { programPath } from '../support/programs.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
 const processes = 8
@@ -45,7 +46,7 @@ describe.each(Object.keys(makers))('replicas (%s)', { timeout: 300_000 }, (kind)
   })
 
   async function start(who: string, count: number, how: string, onLine: (line: Line) => void = () => undefined) {
-    const child = spawn(process.execPath, [program.pathname, place!.url, who, String(count), how], {
+    const child = spawn(process.execPath, [programPath('hot-aggregate'), place!.url, who, String(count), how], {
       stdio: ['pipe', 'pipe', 'inherit'],
     })
     children.push(child)

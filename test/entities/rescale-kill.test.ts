@@ -7,13 +7,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { expect, inject, it } from 'vitest'
+import { programPath } from '../support/programs.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
 const rounds = Number(process.env.REPRISE_RESCALE_KILLS ?? 3)
 const program = new URL('../programs/store-rescaler.mjs', import.meta.url)
 
 function start(url: string, ...args: string[]): ChildProcess {
-  return spawn(process.execPath, [program.pathname, url, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+  return spawn(process.execPath, [programPath('store-rescaler'), url, ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
 }
 
 /** Hands over what it says, until it ends. */

@@ -4,11 +4,11 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { open } from '../../src/index.ts'
 import { exportProgress } from '../../src/layers/job/index.ts'
+import { programPath } from '../support/programs.ts'
 
-const program = fileURLToPath(new URL('../programs/job-worker.mjs', import.meta.url))
+const program = programPath('job-worker')
 
 export interface KillPlan {
   readonly url: string

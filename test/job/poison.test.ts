@@ -4,12 +4,12 @@ import { spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { readLetters } from '../../src/layers/job/index.ts'
+import { programPath } from '../support/programs.ts'
 
-const program = fileURLToPath(new URL('../programs/job-worker.mjs', import.meta.url))
+const program = programPath('job-worker')
 
 it('an item that kills the process again and again becomes a dead letter, and the others are done (B1, a poison item)', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-poison-'))

@@ -6,11 +6,11 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { expect, inject, it } from 'vitest'
+import { programPath } from '../support/programs.ts'
 import { newSchemaName } from '../support/schema.ts'
 
-const program = fileURLToPath(new URL('../programs/rate-worker.mjs', import.meta.url))
+const program = programPath('rate-worker')
 const items = 160
 const max = 10
 const perMs = 500

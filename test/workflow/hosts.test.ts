@@ -6,13 +6,13 @@ import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { programPath } from '../support/programs.ts'
 import { startWorker } from './worker-process.ts'
 
-const program = fileURLToPath(new URL('../programs/workflow-host.mjs', import.meta.url))
+const program = programPath('workflow-host')
 const order = workflow<number, number>('order', async () => 0)
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
@@ -58,7 +58,7 @@ describe('workers on different hosts (PostgreSQL)', () => {
     const [told] = (await once(second, 'message')) as [{ readonly retired: string; readonly because: string }]
     expect(told.retired).toMatch(/^host-a~/)
     expect(told.because).toContain('session')
-    expect(await Promise.all(runs.map((run) => run.result({ timeout: '50s' })))).toEqual(Array(8).fill(6))
+    expect(await Promise.all(runs.map((run) => run.result({ timeout: '4m' })))).toEqual(Array(8).fill(6))
     const keys = calls().map((line) => line.split(' ')[1])
     expect(new Set(keys).size).toBe(8 * 6)
     // The kill repeats at most the call in flight of each run.
@@ -84,12 +84,12 @@ describe('workers on different hosts (PostgreSQL)', () => {
       await pause(50)
     }
     expect(looks).toBeGreaterThan(5)
-    expect(await run.result({ timeout: '50s' })).toBe(8)
+    expect(await run.result({ timeout: '4m' })).toBe(8)
     const before = calls().length
     first.kill('SIGCONT')
     await pause(1000)
     // The zombie may have made one more call before it learned that its result is refused.
     expect(calls().length).toBeLessThanOrEqual(before + 1)
-    expect(await run.result({ timeout: '10s' })).toBe(8)
+    expect(await run.result({ timeout: '4m' })).toBe(8)
   })
 })

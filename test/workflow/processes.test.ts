@@ -5,13 +5,13 @@ import type { ChildProcess } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { programPath } from '../support/programs.ts'
 import { startWorker } from './worker-process.ts'
 
-const program = fileURLToPath(new URL('../programs/workflow-worker.mjs', import.meta.url))
+const program = programPath('workflow-worker')
 const order = workflow<number, number>('order', async () => 0)
 
 let folder: string
@@ -52,7 +52,7 @@ describe('workers in processes of their own', () => {
       current[0]!.kill('SIGKILL')
       current = [current[1]!, await worker(url)]
     }
-    const results = await Promise.all(runs.map((run) => run.result({ timeout: '60s' })))
+    const results = await Promise.all(runs.map((run) => run.result({ timeout: '4m' })))
     expect(results).toHaveLength(12)
     const made = calls().filter((key) => key.includes(tag))
     expect(new Set(made).size).toBe(12 * 5)
@@ -71,7 +71,7 @@ describe('workers in processes of their own', () => {
     first.kill('SIGSTOP')
     const before = calls().length
     await worker(url, 20)
-    expect(await run.result({ timeout: '60s' })).toBeGreaterThan(0)
+    expect(await run.result({ timeout: '4m' })).toBeGreaterThan(0)
     first.kill('SIGCONT')
     await new Promise((resolve) => setTimeout(resolve, 600))
     const keys = calls()

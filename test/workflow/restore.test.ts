@@ -6,11 +6,11 @@ import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, inject, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { crashEverywhere, type WorkflowKit } from '../../src/testing/index.ts'
+import { programPath } from '../support/programs.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const stands = [
@@ -108,7 +108,7 @@ it('an unknown choice is refused when the workflow is defined', () => {
   expect(() => workflow('w', async () => 1, { whenUndoFails: 'panic' as never })).toThrow(/whenUndoFails must be/)
 })
 
-const programFile = fileURLToPath(new URL('../programs/workflow-restore.mjs', import.meta.url))
+const programFile = programPath('workflow-restore')
 const cleanups: (() => unknown)[] = []
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
@@ -142,11 +142,11 @@ describe('a process killed while a saga that cannot be undone goes back', () => 
     const [, signal] = await once(start(where), 'exit')
     expect(signal).toBe('SIGKILL')
     const second = start('never')
-    const error = await run.result({ timeout: '50s' }).catch((thrown) => thrown)
+    const error = await run.result({ timeout: '4m' }).catch((thrown) => thrown)
     expect(error).toMatchObject({ code: 'HELD' })
     expect((await run.state()).restored).toMatchObject({ to: 'hotel', stands, undone: ['flight'] })
     await run.resume('ann')
-    expect(await run.result({ whenHeld: 'wait', timeout: '50s' })).toBe('went')
+    expect(await run.result({ whenHeld: 'wait', timeout: '4m' })).toBe('went')
     const calls = readFileSync(file, 'utf8').trim().split('\n')
     const distinct = [...new Set(calls)]
     expect(distinct).toEqual([...new Set([...firstTime, ...secondTime])])

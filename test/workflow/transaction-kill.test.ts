@@ -6,7 +6,6 @@ import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { Codec } from '../../src/core/codec/codec.ts'
 import { timelineId } from '../../src/core/coordinate.ts'
@@ -17,8 +16,9 @@ import { workflow } from '../../src/layers/workflow/index.ts'
 import { workflowKind } from '../../src/layers/workflow/model.ts'
 import { workflowFold } from '../../src/layers/workflow/state.ts'
 import { hostOf } from '../support/host.ts'
+import { programPath } from '../support/programs.ts'
 
-const program = fileURLToPath(new URL('../programs/workflow-transaction.mjs', import.meta.url))
+const program = programPath('workflow-transaction')
 const pay = workflow<string, number>('pay', async () => 0)
 
 let folder: string
@@ -67,7 +67,7 @@ describe('a process killed around the commit of a transaction', () => {
         children.push(second)
         const [{ pid: secondPid }] = await once(second, 'message')
         const paidBy = payer === 'first' ? firstPid : secondPid
-        expect(await run.result({ timeout: '50s' })).toBe(paidBy)
+        expect(await run.result({ timeout: '4m' })).toBe(paidBy)
         const paid = await sql(`SELECT payment, process FROM ${table}`)
         expect(paid.map((row) => [row.payment, Number(row.process)])).toEqual([['workflow/pay/p:pay', paidBy]])
         // What the SQL gave is in history now, and its row is gone. (The server's table is shared with other tests.)
@@ -111,7 +111,7 @@ describe('a process killed around the commit of a transaction', () => {
 
       const second = fork(program, [url, 'one', 'never'], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
       children.push(second)
-      expect(await run.result({ timeout: '50s' })).toBe(pid)
+      expect(await run.result({ timeout: '4m' })).toBe(pid)
       expect(await sql('SELECT ride FROM workflow_results')).toEqual([])
       second.send('end')
       await once(second, 'exit')

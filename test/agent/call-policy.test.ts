@@ -187,7 +187,7 @@ describe('calls of a session', () => {
             expect(calls).toEqual([])
             time.pass(3_600_000 * (soFar[0] === 'model 2' ? 1 : 2))
           }
-          await vi.waitFor(() => expect(calls).toEqual(soFar), 5000)
+          await vi.waitFor(() => expect(calls).toEqual(soFar), 120_000)
           await settled()
           if (soFar[0] === 'pay 2') expect(await going).toMatchObject({ status: 'done' })
         }

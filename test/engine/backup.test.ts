@@ -92,7 +92,7 @@ describe('a backup', () => {
     const latest = await weights.read(rp).latest()
     expect(latest.value.step).toBe(2)
     expect(await (await rp.run(items)).result()).toMatchObject({ done: 0, skipped: 2 })
-    expect(await (await rp.run(waits, 40, { id: 'one' })).result({ timeout: '20s' })).toBe(42)
+    expect(await (await rp.run(waits, 40, { id: 'one' })).result({ timeout: '4m' })).toBe(42)
     await rp.close()
   })
 

@@ -186,7 +186,7 @@ onEveryStore(
           if (process > 1) expect(made()).toBe(process - 1)
           // The store's clock goes by itself: what passed in the process before has not passed there.
           if (process > 1) time.pass(7_200_000 * (process - 1))
-          await vi.waitFor(() => expect(made()).toBe(process), 5000)
+          await vi.waitFor(() => expect(made()).toBe(process), 120_000)
           if (process === 3) expect(await running).toBe('done')
           await new Promise((resolve) => setTimeout(resolve, 30))
           await rp.close({ grace: 0 })

@@ -16,6 +16,8 @@ import { openSqlite } from '../../src/stores/sqlite/index.ts'
 import { define, expected, show } from '../programs/crash-model.mjs'
 import { programPath } from '../support/programs.ts'
 
+export { programPath }
+
 export type Where =
   | { readonly kind: 'sqlite'; readonly file: string; readonly chunks?: string }
   | { readonly kind: 'postgres'; readonly url: string; readonly schema: string }

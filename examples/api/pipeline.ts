@@ -14,6 +14,7 @@ import {
   every,
   files,
   generated,
+  httpSink,
   iterable,
   jsonLines,
   lines,
@@ -34,11 +35,14 @@ import {
   sliding,
   sqlSink,
   sum,
+  tableSink,
+  timelineSink,
   tumbling,
   valueState,
   values,
   type WindowResult,
 } from 'reprise/pipeline'
+import { type Transaction, table } from 'reprise/table'
 import { example } from './example.ts'
 
 interface Order {
@@ -273,7 +277,7 @@ export default [
         joined,
       )
       a.joinInterval('near', b, { from: -1000, to: 0 }, (order, { name }) => `${name} ${order.cents}`).to(
-        'near',
+        'near-out',
         collect(),
       )
       a.joinLatest('latest', b, (order, found) => `${found?.name} ${order.cents}`).to('latest-out', collect())
@@ -281,6 +285,41 @@ export default [
     await rp.run(joins, {}).result()
     assert.deepEqual(joined.values, ['Ann: 500'])
   }),
+  example(['tableSink', 'timelineSink'], async (rp) => {
+    const totals = table<number>('totals')
+    const audit = timeline('audit', {
+      initial: () => 0,
+      apply: (n, entry: { type: 'paid'; cents: number }) => n + entry.cents,
+    })
+    const into = pipeline('into', (p) => {
+      const paid = p.from('orders', values(orders))
+      paid.to(
+        'rows',
+        tableSink({ table: totals, write: (tx: Transaction<number>, o: Order) => void tx.set(o.customer, o.cents) }),
+      )
+      paid.to(
+        'log',
+        timelineSink({
+          timeline: audit,
+          id: (o: Order) => o.customer,
+          entry: (o) => ({ type: 'paid' as const, cents: o.cents }),
+        }),
+      )
+    })
+    await rp.run(into, {}).result()
+    assert.ok((await rp.open(audit, orders[0]!.customer)).state > 0)
+  }),
+  example(
+    ['httpSink'],
+    async (rp) => {
+      const posted = pipeline('posted', (p) => {
+        // At least once, each time with the same Idempotency-Key.
+        p.from('orders', values(orders)).to('out', httpSink({ url: 'https://example.com/orders' }))
+      })
+      await rp.run(posted, {}).result()
+    },
+    'compiled',
+  ),
   example(
     ['rows', 'sqlSink', 'send'],
     async (rp) => {

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { Store } from 'reprise'
 import { aggregate, Refused } from 'reprise/events'
+import type { Sink, Source } from 'reprise/pipeline'
 import {
   Crashed,
   checkHistories,
@@ -11,7 +12,9 @@ import {
   crashEverywhere,
   faultyStore,
   given,
+  sinkConformance,
   slowStore,
+  sourceConformance,
   story,
   VirtualClock,
   WorkflowKit,
@@ -19,6 +22,9 @@ import {
 import { saveHistory, workflow } from 'reprise/workflow'
 import { example } from './example.ts'
 
+declare const mySource: Source<number>
+declare const mySink: Sink<number>
+declare function readMyTopic(): Promise<number[]>
 declare function openMyStore(namespace?: string): Promise<Store>
 
 const account = aggregate('account', {
@@ -144,6 +150,31 @@ export default [
       faultyStore(store, (method, n) => (method === 'commit' && n === 3 ? 'fail-after' : 'ok'))
       slowStore(store, (method) =>
         method === 'inbox' ? new Promise((resolve) => setTimeout(resolve, 200)) : undefined,
+      )
+    },
+    'compiled',
+  ),
+  example(
+    ['sourceConformance', 'sinkConformance'],
+    async () => {
+      const destroy = async () => undefined
+      const expected = () => new Map([['0', [1, 2, 3]]])
+      sourceConformance(
+        { describe, it },
+        { name: 'my queue', create: async () => ({ source: () => mySource, expected, ends: true, destroy }) },
+      )
+      sinkConformance(
+        { describe, it },
+        {
+          name: 'my topic',
+          create: async () => ({
+            sink: () => mySink,
+            value: (n) => n,
+            visible: readMyTopic,
+            isExactlyOnce: true,
+            destroy,
+          }),
+        },
       )
     },
     'compiled',

@@ -160,7 +160,7 @@ export const operating: readonly CommandSpec[] = [
       env: { type: 'string', value: 'NAME', multiple: true, help: 'a variable that it reads' },
       directory: { type: 'string', value: 'DIR', help: 'where it runs, and where the files lie' },
       'no-inputs': { type: 'boolean', help: 'it reads no files' },
-      ttl: { type: 'string', value: 'DURATION', help: 'how long a result counts; for ever if left out' },
+      ttl: { type: 'string', value: 'DURATION', help: 'how long a result counts; forever if left out' },
       errors: { type: 'string', value: 'DURATION', help: 'keep failures for so long' },
       scope: { type: 'string', value: 'NAME', help: 'whose entries are written; main is read as well' },
       refresh: { type: 'boolean', help: 'run it whatever is there' },

@@ -1,4 +1,4 @@
-// reprise/memo: results of functions, remembered by what they were computed from, with the reason for every hit and miss.
+// reprise/memo: results of functions, remembered by what they were computed from, with the reason forevery hit and miss.
 
 export type { CommandCheck } from './check.ts'
 export {

@@ -16,7 +16,7 @@ import { Uses } from './uses.ts'
 
 /** What the definitions of functions and commands have in common. */
 export interface Remembrance {
-  /** How long a result counts; for ever if left out. */
+  /** How long a result counts; forever if left out. */
   readonly ttl?: Duration
   /** Failures are kept for so long, and given again; not at all if left out. */
   readonly errors?: Duration

@@ -1,9 +1,9 @@
-// reprise/memo: results of functions, remembered by what they were computed from, with the reason forevery hit and miss.
+// reprise/memo: results of functions, remembered by what they were computed from, with the reason for every hit and miss.
 
 export type { CommandCheck } from './check.ts'
 export {
   type CommandDefinition,
-  CommandHandle,
+  type CommandHandle,
   type CommandResult,
   type CommandRunOptions,
   command,
@@ -16,7 +16,7 @@ export type { Change, KeyParts } from './key.ts'
 export {
   type CallOptions,
   type MemoDefinition,
-  MemoHandle,
+  type MemoHandle,
   type MemoOptions,
   type MemoResult,
   memo,

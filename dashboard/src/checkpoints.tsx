@@ -99,6 +99,7 @@ export function Checkpoints({ timeline }: { timeline: Timeline }) {
           format={bytes}
         />
       )}
+      <Durations timeline={id} />
       {list.length > 0 && (
         <div class="table-wrap">
           <table>
@@ -151,6 +152,36 @@ export function Checkpoints({ timeline }: { timeline: Timeline }) {
       )}
     </div>
   )
+}
+
+interface Taken {
+  readonly at: number
+  readonly ms: number
+  readonly longestStallMs: number
+}
+
+/** A state that says how its last checkpoints went (a pipeline's does) has that drawn. */
+function Durations({ timeline }: { timeline: string }) {
+  const { value } = useGet<{ state: unknown }>(at(timeline, 'state'))
+  const { recent } = (value?.state ?? {}) as { recent?: unknown }
+  const taken = (Array.isArray(recent) ? recent : []).filter(isTaken)
+  if (taken.length < 2) return null
+  return (
+    <Chart
+      title="How long the last ones took"
+      times={taken.map((each) => each.at)}
+      series={[
+        { label: 'whole', values: taken.map(({ ms }) => ms), colour: 'accent' },
+        { label: 'longest stall', values: taken.map(({ longestStallMs }) => longestStallMs), colour: 'warn' },
+      ]}
+      format={duration}
+    />
+  )
+}
+
+function isTaken(value: unknown): value is Taken {
+  const { at: when, ms, longestStallMs } = (value ?? {}) as Partial<Taken>
+  return [when, ms, longestStallMs].every((each) => typeof each === 'number')
 }
 
 function Restorable({ checkpoint }: { checkpoint: Checkpoint }) {

@@ -251,7 +251,7 @@ function Workers({ workers }: { workers: readonly Worker[] }) {
           ),
           count(worker.owns),
           <span key="p">
-            {count(worker.progress)} <Time at={worker.progressAt} />
+            {count(worker.progress)}, <Time at={worker.progressAt} />
           </span>,
           <Time key="b" at={worker.beatAt} />,
           duration(Math.max(0, worker.beatAt - worker.startedAt)),

@@ -1,5 +1,6 @@
 // One timeline: where it stands, what can be done to it, and its journal, its past states, its checkpoints and its raw history.
 
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { ActionDialog, type Asked, buttons, roleOf } from './actions.tsx'
 import { at, urlOf } from './api.ts'
@@ -175,7 +176,7 @@ function Head({
                 ],
               ] as const)
             : []),
-          ...shown.map(([name, value]) => [name, String(value)] as const),
+          ...shown.map(([name, value]) => [name, attributeShown(name, value)] as const),
         ]}
       />
       {summary && (
@@ -186,6 +187,12 @@ function Head({
       )}
     </header>
   )
+}
+
+/** Attributes are the user's; those that are called like a time and could be one are shown as one. */
+function attributeShown(name: string, value: unknown): ComponentChildren {
+  if (/At$/.test(name) && typeof value === 'number' && value > 1e12) return <Time at={value} />
+  return typeof value === 'number' ? count(value) : String(value)
 }
 
 /** What has ended cannot be stopped; what has not failed has nothing to take back. */

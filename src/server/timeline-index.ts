@@ -28,6 +28,8 @@ export interface Indexed {
   readonly attributes: Readonly<Record<string, Attribute>>
   readonly createdAt: number
   readonly updatedAt: number
+  /** What words are looked for in. */
+  readonly text: string
 }
 
 export interface Wanted {
@@ -60,7 +62,9 @@ export class TimelineIndex {
   readonly #engine: Reprise
   readonly #rowsMax: number
   #rows = new Map<TimelineId, Indexed>()
-  #sorted: readonly Indexed[] | null = null
+  /** In order, but for those that changed since. */
+  #sorted: readonly Indexed[] = []
+  readonly #changed = new Set<TimelineId>()
   #position: FeedPosition = feedStart
   #wholeAt: number | null = null
   #isPartial = false
@@ -102,7 +106,12 @@ export class TimelineIndex {
   }
 
   #inOrder(): readonly Indexed[] {
-    this.#sorted ??= [...this.#rows.values()].sort((a, b) => b.updatedAt - a.updatedAt || compare(a, b))
+    if (this.#changed.size === 0) return this.#sorted
+    const changed = [...this.#changed].flatMap((id) => this.#rows.get(id) ?? [])
+    const same = this.#sorted.filter(({ timeline }) => !this.#changed.has(timeline))
+    // Few that changed and many in order: sorting them together costs about what reading them does.
+    this.#sorted = [...changed, ...same].sort((a, b) => b.updatedAt - a.updatedAt || compare(a, b))
+    this.#changed.clear()
     return this.#sorted
   }
 
@@ -136,7 +145,6 @@ export class TimelineIndex {
     const position = await feedEnd(this.#engine, this.#position)
     const before = this.#rows
     this.#rows = new Map()
-    this.#sorted = null
     this.#isPartial = false
     try {
       for (let after: TimelineId | undefined; ; ) {
@@ -149,16 +157,21 @@ export class TimelineIndex {
     } catch (error) {
       this.#rows = before
       throw error
+    } finally {
+      for (const timeline of before.keys()) this.#changed.add(timeline)
+      for (const timeline of this.#rows.keys()) this.#changed.add(timeline)
     }
   }
 
   #put(timeline: TimelineId, head: Head | null): void {
     if (isOfStore(timeline) || liveIdOf(timeline) !== timeline) return
-    this.#sorted = null
+    const before = this.#rows.get(timeline)
     if (!head) {
-      this.#rows.delete(timeline)
+      if (this.#rows.delete(timeline)) this.#changed.add(timeline)
       return
     }
+    if (before?.updatedAt === head.updatedAt && before.status === head.status) return
+    this.#changed.add(timeline)
     if (this.#rows.size >= this.#rowsMax && !this.#rows.has(timeline)) this.#isPartial = true
     else this.#rows.set(timeline, indexed(head, hostOf(this.#engine).models.find(timeline)))
   }
@@ -176,6 +189,7 @@ export function indexed(head: Head, model: Model | null): Indexed {
     attributes,
     createdAt,
     updatedAt,
+    text: textOf(head),
   }
 }
 
@@ -190,11 +204,11 @@ function matcherOf({ kinds, attributes, text = '', since, until, runs, attention
     if (since !== undefined && row.updatedAt < since) return false
     if (until !== undefined && row.updatedAt >= until) return false
     if (pairs.some(([key, value]) => row.attributes[key] !== value)) return false
-    return words.every((word) => textOf(row).includes(word))
+    return words.every((word) => row.text.includes(word))
   }
 }
 
-function textOf({ timeline, status, attributes }: Indexed): string {
+function textOf({ timeline, status, attributes }: Head): string {
   const shown = Object.entries(attributes).flatMap(([key, value]) => (isOwnAttribute(key) ? [] : [`${key}=${value}`]))
   return `${timeline} ${status} ${shown.join(' ')}`.toLowerCase()
 }

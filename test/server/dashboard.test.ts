@@ -14,7 +14,7 @@ import { open, type Reprise } from '../../src/index.ts'
 import { type Server, serve } from '../../src/server/index.ts'
 import { defaultServerLimits } from '../../src/server/limits.ts'
 import { type Listening, listen } from '../../src/server/listen.ts'
-import { findBrowser, launch } from '../support/browser.ts'
+import { findBrowser, launch } from '../support/browser.mjs'
 import { checkout, counter, definitions, fillWorld } from './dashboard-world.ts'
 import { tokens } from './support.ts'
 

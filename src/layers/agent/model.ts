@@ -44,6 +44,7 @@ export const agentKind: Model = {
   scope: 'agent/',
   fold: null,
   policy: 'declared',
+  attention: ['waiting'],
   stands,
   tells,
   actions,

@@ -91,7 +91,7 @@ export function stands(state: unknown, head: Head): StatusLine {
   if (end) return { text: `${end.kind}: ${end.error.message}` }
   const { waits } = summarizeWorkflow(state as RunState)
   const first = waits.find(({ needsPerson }) => needsPerson) ?? waits.find(({ error }) => error !== null) ?? waits[0]
-  if (!first) return { text: head.isOwnerAlive ? 'running' : 'to go on' }
+  if (!first) return { text: head.isOwnerAlive ? 'running' : 'waits for a worker' }
   const failures = Object.entries(open).find(([id]) => readableId(id) === first.name)?.[1].failures ?? 0
   return {
     text: words(first, failures),

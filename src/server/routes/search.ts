@@ -75,25 +75,25 @@ async function search({ engine, server, principal, query }: Call) {
   const ids = rows.map(({ timeline }) => timeline)
   const heads = await kernel.store.head(ids)
   server.index.note(heads, ids)
-  const shown = heads.filter((head): head is Head => head !== null)
-  const isAlive = await ownersAlive(engine, shown)
+  const known = heads.filter((head): head is Head => head !== null)
+  const isAlive = await ownersAlive(engine, known)
   const timelines = await Promise.all(
-    shown.map(async (head) => {
+    known.map(async (each) => {
+      const head = { ...each, isOwnerAlive: isAlive(each) }
       const { kind, isRun, isUnfinished, needsPerson } = indexed(head, models.find(head.timeline))
-      const row = { ...shownHead(head), isOwnerAlive: isAlive(head) }
       const stands = await standing(server, engine, head)
-      return hideRelatives(principal, { kind, isRun, isUnfinished, needsPerson, ...row, stands })
+      return hideRelatives(principal, { kind, isRun, isUnfinished, needsPerson, ...shownHead(head), stands })
     }),
   )
   return { timelines, ...counted, now: kernel.worker.now() }
 }
 
-const known = new WeakMap<Call['server'], Map<string, { readonly key: string; readonly stands: StatusLine | null }>>()
+const keptBy = new WeakMap<Call['server'], Map<string, { readonly key: string; readonly stands: StatusLine | null }>>()
 
 /** Kept while its history and its owner stay as they are: a page is asked for every second. */
 async function standing(server: Call['server'], engine: Call['engine'], head: Head): Promise<StatusLine | null> {
-  const kept = known.get(server) ?? new Map()
-  known.set(server, kept)
+  const kept = keptBy.get(server) ?? new Map()
+  keptBy.set(server, kept)
   const key = `${Buffer.from(head.digest).toString('hex')}:${head.isOwnerAlive}:${head.status}`
   const before = kept.get(head.timeline)
   if (before?.key === key) return before.stands

@@ -77,11 +77,12 @@ export const timelineRoutes: readonly Route[] = [
       properties: { ...shapes.head.properties, kind: { type: 'string', nullable: true }, summary: shapes.any },
     },
     async call(call) {
-      const head = await call.head()
+      const known = await call.head()
+      // Of a process that died here that is known at once; its status line says so, too.
+      const head = { ...known, isOwnerAlive: (await ownersAlive(call.engine, [known]))(known) }
       const { shown } = await describeTimeline(call.engine, head)
       const isReached = (id: string) => mayReach(call.principal, id)
-      const isOwnerAlive = (await ownersAlive(call.engine, [head]))(head)
-      const relatives = { isOwnerAlive, lineage: shown.lineage.filter(isReached), forks: shown.forks.filter(isReached) }
+      const relatives = { lineage: shown.lineage.filter(isReached), forks: shown.forks.filter(isReached) }
       return hideRelatives(call.principal, { ...shown, ...relatives })
     },
   },

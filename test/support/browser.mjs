@@ -4,16 +4,12 @@
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Browser, chromium } from 'playwright-core'
+import { chromium } from 'playwright-core'
 
 const names = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome']
 const cache = fileURLToPath(new URL('../../node_modules/.cache/chromium', import.meta.url))
 
-export type FoundBrowser =
-  | { readonly path: string; readonly env: Readonly<Record<string, string>>; readonly isPacked: boolean }
-  | { readonly missing: string }
-
-export async function findBrowser(): Promise<FoundBrowser> {
+export async function findBrowser() {
   const named = process.env.REPRISE_BROWSER
   if (named !== undefined && named !== '') {
     if (!existsSync(named)) return { missing: `REPRISE_BROWSER names ${named}, which is not there` }
@@ -29,12 +25,12 @@ export async function findBrowser(): Promise<FoundBrowser> {
   try {
     return await unpack()
   } catch (error) {
-    return { missing: `the packed Chromium does not unpack: ${(error as Error).message}` }
+    return { missing: `the packed Chromium does not unpack: ${error.message}` }
   }
 }
 
 /** Once, into the cache of the repository: it takes seconds. */
-async function unpack(): Promise<FoundBrowser> {
+async function unpack() {
   mkdirSync(cache, { recursive: true })
   const before = process.env.TMPDIR
   // Before the import: it then unpacks the libraries that a bare image lacks, too, and all of it there.
@@ -62,10 +58,10 @@ const fontsConf = `<?xml version="1.0"?>
 </fontconfig>
 `
 
-export async function launch(found: FoundBrowser): Promise<Browser> {
+export async function launch(found) {
   if ('missing' in found) throw new Error(found.missing)
   const { path, env, isPacked } = found
-  const inherited = Object.entries(process.env).filter((each): each is [string, string] => each[1] !== undefined)
+  const inherited = Object.entries(process.env).filter(([, value]) => value !== undefined)
   const { FONTCONFIG_PATH: _, ...rest } = Object.fromEntries(inherited)
   const start = () =>
     chromium.launch({

@@ -37,7 +37,8 @@ export function Travel({
   const wanted = query.get('seq')
   const seq = wanted === null ? head : Math.min(Math.max(Number(wanted) || 0, floor), head)
   const other = query.get('other') ?? ''
-  const settled = useSettled(seq)
+  // History may have become shorter meanwhile.
+  const settled = Math.min(useSettled(seq), head)
   const move = (to: number) => go(withQuery({ seq: String(Math.min(Math.max(to, floor), head)) }), 'replace')
   useKeys({ '[': () => move(seq - 1), ']': () => move(seq + 1) })
   const state = useGet<{ state: unknown; coordinate: Coordinate }>(at(id, 'state'), { seq: settled })

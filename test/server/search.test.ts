@@ -27,12 +27,17 @@ async function append(id: string): Promise<void> {
 /** All pages of it. */
 async function all(query: string, limit: number, as = 'owner'): Promise<string[]> {
   const ids: string[] = []
+  let last = Number.POSITIVE_INFINITY
   for (let after = ''; ; ) {
     const { value } = await here.ask(
       `/v1/search?${query}&limit=${limit}${after && `&after=${encodeURIComponent(after)}`}`,
       { as },
     )
-    ids.push(...value.timelines.map(({ timeline }: { timeline: string }) => timeline))
+    for (const { timeline, updatedAt } of value.timelines as { timeline: string; updatedAt: number }[]) {
+      expect(updatedAt).toBeLessThanOrEqual(last)
+      last = updatedAt
+      ids.push(timeline)
+    }
     if (value.next === null) return ids
     after = value.next
   }

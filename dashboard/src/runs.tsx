@@ -31,7 +31,8 @@ export function Runs() {
     kind: kinds,
     status: query.getAll('status'),
     attention: query.get('attention') === '1',
-    runs: !isAll && kinds.length === 0,
+    // What waits for a person may be of any kind.
+    runs: !isAll && kinds.length === 0 && query.get('attention') !== '1',
     since,
     after: query.get('after'),
     limit: pageRows,
@@ -66,7 +67,7 @@ export function Runs() {
   return (
     <div class="screen">
       <div class="screen-head">
-        <h1>{isAll ? 'Timelines' : 'Runs'}</h1>
+        <h1>{query.get('attention') === '1' ? 'Needs a person' : isAll ? 'Timelines' : 'Runs'}</h1>
         {value && <span class="dim">{count(value.total)}</span>}
         <span class="grow" />
         <label class="search">
@@ -100,7 +101,7 @@ export function Runs() {
         <a class="banner warn" href={hrefOf(['runs'], { attention: '1' })}>
           <Icon name="alert" />
           <span>
-            <strong>{count(value.attention)}</strong> {value.attention === 1 ? 'run needs' : 'runs need'} a person
+            <strong>{count(value.attention)}</strong> {value.attention === 1 ? 'needs' : 'need'} a person
           </span>
           <span class="banner-go">Show</span>
         </a>

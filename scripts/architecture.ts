@@ -56,6 +56,7 @@ const packagesOfAdapter: Readonly<Record<string, readonly string[]>> = {
   langgraph: ['@langchain/core', '@langchain/langgraph-checkpoint'],
   'openai-agents': ['@openai/agents'],
   'ai-sdk': ['ai'],
+  otel: ['@opentelemetry/api'],
 }
 
 /** The one file of the engine that knows stores, and only by dynamic import. */

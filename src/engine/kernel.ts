@@ -11,6 +11,7 @@ import type { Models } from './models.ts'
 import type { Planted } from './planted.ts'
 import type { RedundantStore } from './redundancy/store.ts'
 import type { Sealer } from './seal/seal.ts'
+import type { Tracing } from './tracing.ts'
 import type { Worker } from './worker.ts'
 
 export interface Kernel {
@@ -41,6 +42,8 @@ export interface Kernel {
    * forgotten after it.
    */
   readonly graceMs: number
+  /** Whoever traces, set from outside. */
+  tracing?: Tracing | null
 }
 
 export function newOperation(random: Random): OperationId {

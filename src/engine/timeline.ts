@@ -104,6 +104,11 @@ export class OpenTimeline<State> {
     return this.#effects
   }
 
+  /** Its history began as that of another one. */
+  get isFork(): boolean {
+    return this.#parent !== undefined
+  }
+
   /** Whether this process owns it, as far as it knows. */
   get isOwner(): boolean {
     return this.#writer.isOwner && !this.#writer.broken

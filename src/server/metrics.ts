@@ -9,6 +9,7 @@ import { describeWorkers } from '../operations/workers.ts'
 
 const storeEveryMs = 10_000
 const secondsBuckets = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60]
+const bytesBuckets = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9]
 
 type Labels = Readonly<Record<string, string>>
 
@@ -25,10 +26,14 @@ const families = {
   reprise_checkpoints_total: { kind: 'counter', help: 'Checkpoints, by outcome' },
   reprise_checkpoint_seconds: { kind: 'histogram', help: 'Time to take and publish a checkpoint' },
   reprise_checkpoint_stall_seconds: { kind: 'histogram', help: 'Longest time a checkpoint held up the process' },
+  reprise_checkpoint_bytes: { kind: 'histogram', help: 'Size of a checkpoint, what it shares with others included' },
   reprise_checkpoint_bytes_total: { kind: 'counter', help: 'Bytes that checkpoints added' },
   reprise_recoveries_total: { kind: 'counter', help: 'Timelines that were recovered' },
   reprise_recovery_seconds: { kind: 'histogram', help: 'Time to recover a timeline' },
+  reprise_recovered_entries_total: { kind: 'counter', help: 'Entries that were replayed to recover' },
   reprise_drills_total: { kind: 'counter', help: 'Drills, by outcome' },
+  reprise_drill_seconds: { kind: 'histogram', help: 'Time of a drill' },
+  reprise_drilled_at_seconds: { kind: 'gauge', help: 'When the last drill ended, by outcome; seconds since 1970' },
   reprise_fenced_total: { kind: 'counter', help: 'Timelines that another owner took over' },
   reprise_store_retries_total: { kind: 'counter', help: 'Commits that were asked for again' },
   reprise_problems_total: { kind: 'counter', help: 'Problems that were reported' },
@@ -68,12 +73,12 @@ export class Metrics {
     this.#of(name).set(textOf(labels), value)
   }
 
-  observe(name: Name, seconds: number, labels: Labels = {}): void {
-    for (const bucket of secondsBuckets) {
-      this.add(name, seconds <= bucket ? 1 : 0, { ...labels, [bucketLabel]: String(bucket) })
+  observe(name: Name, value: number, labels: Labels = {}): void {
+    for (const bucket of name === 'reprise_checkpoint_bytes' ? bytesBuckets : secondsBuckets) {
+      this.add(name, value <= bucket ? 1 : 0, { ...labels, [bucketLabel]: String(bucket) })
     }
     this.add(name, 1, { ...labels, [bucketLabel]: '+Inf' })
-    this.add(name, seconds, { ...labels, [bucketLabel]: 'sum' })
+    this.add(name, value, { ...labels, [bucketLabel]: 'sum' })
   }
 
   async write(engine: Reprise): Promise<string> {
@@ -111,19 +116,26 @@ export class Metrics {
         this.add('reprise_entry_bytes_total', bytes)
         this.observe('reprise_commit_seconds', ms / 1000)
       }),
-      events.on('checkpoint-published', ({ addedBytes, ms, longestStallMs }) => {
+      events.on('checkpoint-published', ({ addedBytes, totalBytes, ms, longestStallMs }) => {
         this.#publishedAt = this.#now()
         this.add('reprise_checkpoints_total', 1, { outcome: 'published' })
         this.add('reprise_checkpoint_bytes_total', addedBytes)
+        this.observe('reprise_checkpoint_bytes', totalBytes)
         this.observe('reprise_checkpoint_seconds', ms / 1000)
         this.observe('reprise_checkpoint_stall_seconds', longestStallMs / 1000)
       }),
       events.on('checkpoint-failed', () => this.add('reprise_checkpoints_total', 1, { outcome: 'failed' })),
       events.on('recovered', ({ report }) => {
         this.add('reprise_recoveries_total')
+        this.add('reprise_recovered_entries_total', report.entriesReplayed)
         this.observe('reprise_recovery_seconds', report.totalMs / 1000)
       }),
-      events.on('drilled', ({ ok }) => this.add('reprise_drills_total', 1, { outcome: ok ? 'ok' : 'failed' })),
+      events.on('drilled', ({ ok, ms }) => {
+        const outcome = ok ? 'ok' : 'failed'
+        this.add('reprise_drills_total', 1, { outcome })
+        this.observe('reprise_drill_seconds', ms / 1000)
+        this.set('reprise_drilled_at_seconds', Math.round(this.#now() / 1000), { outcome })
+      }),
       events.on('fenced', () => this.add('reprise_fenced_total')),
       events.on('store-retry', () => this.add('reprise_store_retries_total')),
       events.on('problem', () => this.add('reprise_problems_total')),

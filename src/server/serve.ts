@@ -259,7 +259,7 @@ class RunningServer {
   async #work(route: Route, request: Request, principal: Principal): Promise<Response> {
     const { call, raw } = await this.#prepare(route, request, principal)
     const { status = 200 } = route
-    const act = async () => await route.call(call)
+    const act = async () => await this.#traced(request, async () => await route.call(call))
     if (route.once === 'answer' && call.key !== undefined) {
       const { pathname, search } = new URL(request.url)
       const what = `${request.method} ${pathname}${search}\n${Buffer.from(raw).toString('base64')}`
@@ -273,6 +273,13 @@ class RunningServer {
     }
     const isAgain = call.key !== undefined && (answer as { isDuplicate?: unknown } | null)?.isDuplicate === true
     return jsonResponse(JSON.stringify(answer ?? null, plain), status, isAgain ? again : {})
+  }
+
+  /** What a request starts belongs to the trace that it names. */
+  #traced<T>(request: Request, act: () => T): T {
+    const { tracing } = hostOf(this.#engine).kernel
+    const traceparent = tracing ? request.headers.get('traceparent') : null
+    return traceparent === null ? act() : tracing!.within(traceparent, act)
   }
 
   async #stream(route: Route, request: Request, principal: Principal): Promise<Response> {

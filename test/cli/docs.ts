@@ -29,6 +29,7 @@ const subpaths = [
   'langgraph',
   'server',
   'remote',
+  'otel',
 ] as const
 
 /** Every block of a page that is marked as TypeScript, also one that is indented under a list. */

@@ -4,6 +4,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/ports.ts'
+import type { RunTrace } from '../../engine/tracing.ts'
 import type { CommandRun } from './asking.ts'
 import type { StepCall, StepOptions } from './context.ts'
 import { enterStep } from './scope.ts'
@@ -16,6 +17,8 @@ export interface CallingRun extends Pick<CommandRun, 'keyOf' | 'record'> {
   /** The attempts in flight, by the id of their command. */
   readonly attempts: Map<string, Attempt>
   readonly host: { callsStarted: number }
+  /** Null: nobody traces. */
+  readonly trace: RunTrace | null
 }
 
 /** Most calls look at none of what they are given: what costs something is made when it is asked for. */
@@ -71,7 +74,7 @@ export class Attempt implements StepCall {
     run.host.callsStarted += 1
     this.#watch(options)
     try {
-      const called = enterStep(this, () => call(this))
+      const called = enterStep(this, () => (run.trace ? this.#traced(run.trace, call) : call(this)))
       if (called instanceof Promise) return this.#outcome(called)
       if (isThenable(called)) return this.#outcome(Promise.resolve(called))
       this.#end()
@@ -80,6 +83,11 @@ export class Attempt implements StepCall {
       this.#end()
       throw error
     }
+  }
+
+  #traced(trace: RunTrace, call: Call): unknown {
+    const { attempt, key } = this
+    return trace.attempt({ step: this.#id, attempt, key }, () => call(this))
   }
 
   abort(error: unknown): void {

@@ -1,7 +1,7 @@
 // The entries of a run's history: all that a workflow leaves behind. Types and fields are short because a run has many of
 // them; this file is the format.
 //
-//   started    { input, seed, behaviour, parent?, deadline?, queue? }   the first entry
+//   started    { input, seed, behaviour, parent?, deadline?, queue?, trace? }   the first entry
 //   waits      { for }                      what it waited for when it left memory: for people, see summary.ts
 //   began      { id }                       a step was about to be called (policies that ask first, and slow steps)
 //   retry      { id, n, error, at, details? }  an attempt failed; n of them by now; the next not before `at`
@@ -67,6 +67,8 @@ export interface Started {
   readonly parent?: ParentLink
   readonly deadline?: number
   readonly queue?: { readonly name: string; readonly key?: string }
+  /** The traceparent (W3C) of whoever started it. */
+  readonly trace?: string
 }
 
 /** What is delivered to code, one at a time, in the order of history. */

@@ -10,6 +10,7 @@ import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import type { RunTrace } from '../../engine/tracing.ts'
 import { Alarms } from './alarms.ts'
 import type { Attempt } from './attempt.ts'
 import { type BoundRun, contextOf } from './bind.ts'
@@ -47,7 +48,19 @@ const slowMs = 1000
 /** What an instance needs of its timeline: a real one, or history alone when it is only read. */
 export type RunTimeline = Pick<
   OpenTimeline<RunState>,
-  'id' | 'state' | 'seq' | 'broken' | 'recovery' | 'watch' | 'ask' | 'write' | 'mail' | 'checkpoint' | 'shut' | 'break'
+  | 'id'
+  | 'isFork'
+  | 'state'
+  | 'seq'
+  | 'broken'
+  | 'recovery'
+  | 'watch'
+  | 'ask'
+  | 'write'
+  | 'mail'
+  | 'checkpoint'
+  | 'shut'
+  | 'break'
 >
 
 /** What runs in memory need of the process they are in. */
@@ -90,6 +103,7 @@ export class Instance implements Parts {
   readonly queries: Queries
   readonly sqlResults = new SqlResults()
   readonly attempts = new Map<string, Attempt>()
+  readonly trace: RunTrace | null
   readonly recorder: Recorder
   readonly work: Work
   readonly residency: Residency
@@ -134,6 +148,14 @@ export class Instance implements Parts {
     this.#hooks = new Hooks(this)
     this.#lastCheckpointSeq = open.recovery.checkpoint?.seq ?? 0
     this.#unwatch = open.watch((entries) => this.#written(entries))
+    this.trace = isDry ? null : this.#traced()
+  }
+
+  #traced(): RunTrace | null {
+    const { open, state, definition, kernel } = this
+    const trace = state.started?.trace
+    const of = { timeline: open.id, kind: 'workflow', name: definition.name, trace, isResumed: open.seq > 1 }
+    return kernel.tracing?.run({ ...of, isFork: open.isFork }) ?? null
   }
 
   get state(): RunState {
@@ -369,6 +391,7 @@ export class Instance implements Parts {
       this.#stop?.abort(error)
       for (const attempt of this.attempts.values()) attempt.abort(error)
     }
+    this.trace?.left(left.because)
     if (!this.isDry) this.host.left(this, left)
   }
 

@@ -63,6 +63,7 @@ function frozen(id: TimelineId, state: RunState): RunTimeline {
   const refuse = () => Promise.reject(refusal())
   return {
     id,
+    isFork: false,
     state,
     seq: 0,
     broken: null,

@@ -38,7 +38,9 @@ export async function createRun(
   const timeout = options.timeout ?? definition.options.timeout
   const queued = definition.options.queue
   if (queued) await ensureQueue(engine, queued)
+  const trace = engine.kernel.tracing?.started({ timeline, kind: 'workflow', name: definition.name })
   const data = {
+    ...(trace !== undefined && { trace }),
     ...(input !== undefined && { input }),
     seed: Math.floor(random.number() * 0x40000000),
     behaviour,

@@ -213,6 +213,7 @@ class Step implements Asked {
 
   /** A result that cannot be kept is a failure, and the code is told why. */
   #recordDone(result: unknown): Working {
+    this.#run.trace?.ended(this.#id)
     const data = result === undefined ? { id: this.#id } : { id: this.#id, result }
     return this.#run.recorder.recordLater('done', data, this.#unstorable)
   }
@@ -220,6 +221,7 @@ class Step implements Asked {
   readonly #unstorable = (error: unknown): Promise<unknown> => this.#recordFailed(error)
 
   #recordFailed(error: unknown): Promise<unknown> {
+    this.#run.trace?.ended(this.#id, error)
     return this.#run.record('failed', { id: this.#id, error: toFailure(error) })
   }
 }

@@ -51,6 +51,9 @@ const families = {
 
 type Name = keyof typeof families
 
+/** Every figure that there is, for the files that ask for them. */
+export const metricNames = Object.keys(families) as readonly Name[]
+
 export class Metrics {
   readonly #values = new Map<Name, Map<string, number>>()
   readonly #now: () => number

@@ -50,6 +50,10 @@ export class Attempt implements StepCall {
     return this.#heart?.last ?? this.startedAt
   }
 
+  get name(): string {
+    return this.#id
+  }
+
   get key(): string {
     this.#key ??= this.#run.keyOf(this.#id)
     return this.#key

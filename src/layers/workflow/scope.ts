@@ -9,7 +9,15 @@ import type { Zone, ZoneValues } from '../../engine/guard/zone.ts'
 /** Workflow code runs in a scope; the call of a step runs in no scope, but knows its step. */
 export interface Place {
   readonly scope: Scope | null
-  readonly step: { heartbeat(details?: unknown): Promise<void> } | null
+  readonly step: CurrentStep | null
+}
+
+/** The attempt that is in flight where this is asked. */
+export interface CurrentStep {
+  /** Left out: a compensation. */
+  readonly name?: string
+  readonly attempt?: number
+  heartbeat(details?: unknown): Promise<void>
 }
 
 const places = new AsyncLocalStorage<Place | undefined>()

@@ -1,0 +1,48 @@
+// The files for operators name figures that there are, and what the machine has tools for is checked with them.
+
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { metricNames } from '../../src/server/metrics.ts'
+import { root } from '../cli/support.ts'
+import { startServer } from './support.ts'
+
+const text = (name: string) => readFileSync(join(root, 'deploy', name), 'utf8')
+
+it.each(['grafana.json', 'alerts.yaml'])('%s asks for figures that the server has', (name) => {
+  const asked = [...text(name).matchAll(/reprise_\w+/g)].map(([found]) => found.replace(/_(?:bucket|sum|count)$/, ''))
+  expect(asked.length).toBeGreaterThan(5)
+  expect(asked.filter((each) => !(metricNames as readonly string[]).includes(each))).toEqual([])
+})
+
+it('the dashboard is one that Grafana reads: each panel has its place and its question', () => {
+  const { panels } = JSON.parse(text('grafana.json')) as { panels: { id: number; targets: { expr: string }[] }[] }
+  expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
+  expect(panels.every(({ targets }) => targets.every(({ expr }) => expr.length > 0))).toBe(true)
+})
+
+it('the first alert is a recovery point that no longer advances', () => {
+  expect(/alert: (\w+)/.exec(text('alerts.yaml'))?.[1]).toBe('RepriseRecoveryPointStands')
+})
+
+it('promtool takes the rules and what the server writes', async () => {
+  if (spawnSync('promtool', ['--version']).status !== 0) {
+    console.warn('the rules are not checked: there is no promtool here')
+    return
+  }
+  const rules = spawnSync('promtool', ['check', 'rules', join(root, 'deploy/alerts.yaml')], { encoding: 'utf8' })
+  expect([rules.status, rules.stderr]).toEqual([0, ''])
+  const here = await startServer()
+  const { value } = await here.ask('/metrics')
+  await here.close()
+  const figures = spawnSync('promtool', ['check', 'metrics'], { input: value, encoding: 'utf8' })
+  expect([figures.status, figures.stderr]).toEqual([0, ''])
+})
+
+it('the container runs as a user without rights, and everything stops with time to finish', () => {
+  expect(text('Dockerfile')).toMatch(/^USER node$/m)
+  expect(text('kubernetes.yaml')).toMatch(/runAsNonRoot: true/)
+  expect(text('reprise.service')).toMatch(/^DynamicUser=yes$/m)
+  for (const name of ['compose.yaml', 'kubernetes.yaml', 'reprise.service']) expect(text(name)).toMatch(/40/)
+})

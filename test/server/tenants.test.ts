@@ -1,0 +1,77 @@
+// Two tenants and every route: what belongs to one is, for the other, as if it were not there: not its content, not its name,
+// not even that it exists.
+
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { job } from '../../src/layers/job/index.ts'
+import type { Route } from '../../src/server/route.ts'
+import { routes } from '../../src/server/routes/index.ts'
+import type { Schema } from '../../src/server/schema.ts'
+import { at, startServer, type TestServer } from './support.ts'
+
+let here: TestServer
+beforeAll(async () => {
+  here = await startServer({ mcp: 'act' })
+  const entries = [{ type: 'secret', data: { text: 'only-bob-knows' } }]
+  await here.ask(`${at('bob/x')}/entries`, { body: { entries }, as: 'bob' })
+  await here.ask(`${at('bob/x')}/savepoints`, { body: { label: 'bob-label' }, as: 'bob' })
+  await here.ask(`${at('ann/x')}/entries`, { body: { entries: [{ type: 'mine' }] }, as: 'ann' })
+  const failing = { source: ['bob-item'], key: (item: string) => item, retry: { attempts: 1 } }
+  const each = () => {
+    throw new Error('bob-failure')
+  }
+  await here.rp.run(job('bob', { ...failing, each })).result()
+})
+afterAll(() => here.close())
+
+/** The least that a schema takes. */
+function sample(schema: Schema): unknown {
+  if (schema.enum) return schema.enum[0]
+  switch (schema.type) {
+    case 'integer':
+    case 'number':
+      return schema.minimum ?? 1
+    case 'boolean':
+      return true
+    case 'array':
+      return Array.from({ length: schema.minItems ?? 0 }, () => sample(schema.items ?? {}))
+    case 'object': {
+      const needed = Object.entries(schema.properties ?? {}).filter(([name]) => schema.required?.includes(name))
+      return Object.fromEntries(needed.map(([name, inner]) => [name, sample(inner)]))
+    }
+    default:
+      return 'sample'
+  }
+}
+
+async function asked(route: Route, id: string, other: Readonly<Record<string, string>>) {
+  const params: Record<string, string> = { timeline: id, ...other }
+  const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? 'other'))
+  const needed = Object.entries(route.query ?? {}).filter(([, { isRequired }]) => isRequired)
+  const query = needed.map(([name, schema]) => `${name}=${String(sample(schema))}`).join('&')
+  const hasBody = route.method !== 'GET' && (route.body !== undefined || route.takesBytes !== undefined)
+  const body = route.takesBytes ? { a: 1 } : sample(route.body ?? {})
+  const ask = { method: route.method, as: 'ann', ...(hasBody && { body }) }
+  return await here.ask(query === '' ? path : `${path}?${query}`, ask)
+}
+
+const streams = routes.filter(({ isStream }) => !isStream)
+
+it.each(streams.filter(({ path }) => path.includes('{timeline}')).map((route) => [route.id, route] as const))(
+  '%s tells the other tenant the same of what is there and of what is not',
+  async (_, route) => {
+    const [foreign, missing] = [await asked(route, 'bob/x', {}), await asked(route, 'bob/none', {})]
+    expect(foreign.status).toBe(404)
+    const shown = (told: typeof foreign, id: string) => JSON.stringify(told.value).replaceAll(id, 'ID')
+    expect([foreign.status, shown(foreign, 'bob/x')]).toEqual([missing.status, shown(missing, 'bob/none')])
+    expect([...foreign.headers.keys()]).toEqual([...missing.headers.keys()])
+  },
+)
+
+it.each(streams.filter(({ path }) => !path.includes('{timeline}')).map((route) => [route.id, route] as const))(
+  '%s says nothing of the other tenant',
+  async (_, route) => {
+    const { value } = await asked(route, '', { queue: 'bob', job: 'bob', code: 'FENCED' })
+    const text = typeof value === 'string' ? value : JSON.stringify(value)
+    expect(text).not.toMatch(/only-bob-knows|bob\/x|bob-item|bob-failure|bob-label/)
+  },
+)

@@ -124,6 +124,7 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['--host', evil],
   ],
   dev: [[evil]],
+  cache: [['ls'], ['forget', evil], [evil]],
   mcp: [['--url', `sqlite:${evil}`]],
   state: [['get', evil, evil, evil]],
   work: [[evil]],

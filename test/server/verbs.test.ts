@@ -42,6 +42,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   consumers: ['listConsumers'],
   saves: ['listCheckpoints'],
   schedules: ['listSchedules'],
+  doctor: ['doctor'],
   init: 'writes files for a person',
   demo: 'runs on a store of its own',
   work: 'is a process: reprise serve --work is one',
@@ -51,8 +52,8 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   mcp: 'is a server for other clients, of the same operations',
   check: 'needs code that the server does not run',
   advise: 'asks a person',
-  doctor: 'looks at the machine that it runs on',
   completion: 'is for a shell',
+  cache: 'runs commands of the machine',
   state: 'reads what only the code of a pipeline can read',
   rebuild: 'needs the code of a projection, in a process of its own',
   group: 'acts on many timelines at once: a decision for a person at the machine',
@@ -79,6 +80,8 @@ it('each route is a verb of the command line, or stands here', () => {
     ...['health', 'ready', 'metrics', 'about', 'document', 'makeLink', 'append', 'takeLease', 'renewLease'],
     ...['releaseLease', 'putCheckpoint', 'getCheckpoint', 'listRemote', 'startRemoteJob', 'claimRemote'],
     ...['heartbeatRemote', 'settleRemote', 'mcp', 'mcpStream'],
+    // What the dashboard asks for.
+    ...['search', 'listRelatives', 'storage'],
   ]
   const named = new Set([...Object.values(verbs).flatMap((has) => (Array.isArray(has) ? has : [])), ...own])
   expect(routes.map(({ id }) => id).filter((id) => !named.has(id))).toEqual([])

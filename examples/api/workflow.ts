@@ -7,6 +7,7 @@ import {
   exportHistory,
   GiveUp,
   loadHistory,
+  logOf,
   query,
   queue,
   RetryLater,
@@ -246,6 +247,19 @@ export default [
     assert.equal((await loadHistory(join(folder, 'g1.json'))).entries.length, history.entries.length)
     const report = await checkDefinitions(rp, [greet], { ended: true })
     assert.equal(report.diverging.length, 0)
+  }),
+  example(['logOf'], async (rp) => {
+    const lines: string[] = []
+    const keep = (message: string) => void lines.push(message)
+    const spoken = workflow('spoken', async (ctx) => {
+      const log = logOf(ctx, { debug: keep, info: keep, warn: keep, error: keep })
+      log.debug('begins')
+      await ctx.step('say', () => log.info('says it, with step and attempt'))
+      log.warn('is about to end')
+      log.error('ends')
+    })
+    await rp.run(spoken).result()
+    assert.equal(lines.length, 4)
   }),
   example(['summarizeWorkflow', 'workflowKind'], async (rp) => {
     rp.declare(workflowKind)

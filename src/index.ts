@@ -100,6 +100,7 @@ export type {
   Verb,
 } from './engine/model.ts'
 export { createEngine, type EngineOptions, type Options, open, type Ports } from './engine/open.ts'
+export { renewStore } from './engine/open-store.ts'
 export type { Asked, Pending } from './engine/pending.ts'
 export type { ProcessIdentity } from './engine/platform.ts'
 export type { Appended, AppendOptions, Make } from './engine/raw.ts'

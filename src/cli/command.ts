@@ -1,5 +1,6 @@
 // What a command is: its words, its options, and the module that does it, loaded when it is called.
 
+import type { Renewal } from '../core/ports.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { Output } from './output.ts'
 
@@ -23,6 +24,8 @@ export interface CommandSpec {
    * write; 'existing' one that is there; 'create' one that is made when it is first used; 'none'.
    */
   readonly store: 'reading' | 'existing' | 'create' | 'none'
+  /** What to do about a store whose file is too damaged to be opened: with this option it is written anew, without it looked at. */
+  readonly renewsWith?: string
   /** Options with which a command that reads writes after all. */
   readonly writesWith?: readonly string[]
   readonly load: () => Promise<{ readonly default: Command }>
@@ -39,6 +42,8 @@ export interface Invocation {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly stdin: NodeJS.ReadStream
   readonly isVerbose: boolean
+  /** The store did not open and was written anew, or would be; `engine` is there in the first case only. */
+  readonly renewal: Renewal | null
   /** Every command, and the options that all of them take. */
   readonly table: CommandTable
 }

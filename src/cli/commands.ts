@@ -211,7 +211,7 @@ export const commands: readonly CommandSpec[] = [
     usage: 'verify [TIMELINE…] [--repair [--from SOURCE] [--chunks-lost]]',
     summary: 'read everything and believe nothing',
     options: {
-      repair: { type: 'boolean', help: 'put right what has a sound copy' },
+      repair: { type: 'boolean', help: 'put right what has a sound copy, or can be made again' },
       from: {
         type: 'string',
         value: 'SOURCE',
@@ -223,6 +223,7 @@ export const commands: readonly CommandSpec[] = [
       },
     },
     writesWith: ['repair', 'chunks-lost'],
+    renewsWith: 'repair',
     arguments: [0, 1000],
     store: 'reading',
     load: () => import('./commands/verify.ts'),

@@ -2,6 +2,8 @@
 // clear message and an exit code. Loads nothing that the command at hand does not need.
 
 import { parseArgs } from 'node:util'
+import { isReprise } from '../core/errors.ts'
+import type { Renewal } from '../core/ports.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { whileAwaited } from '../engine/stay-alive.ts'
 import type { CommandSpec, Invocation, Options } from './command.ts'
@@ -70,7 +72,7 @@ async function call(
   output: Output,
   isVerbose: boolean,
 ): Promise<number> {
-  const [command, engine] = await Promise.all([spec.load(), openFor(spec, options)])
+  const [command, { engine, renewal }] = await Promise.all([spec.load(), openOrRenew(spec, options)])
   const invocation: Invocation = {
     args,
     options,
@@ -78,6 +80,7 @@ async function call(
     env: process.env,
     stdin: process.stdin,
     isVerbose,
+    renewal,
     table: { commands, commonOptions },
     get engine(): Reprise {
       if (!engine) throw new Error(`${spec.name} has no store`)
@@ -88,6 +91,23 @@ async function call(
     return await command.default(invocation)
   } finally {
     await engine?.close().catch(() => undefined)
+  }
+}
+
+async function openOrRenew(
+  spec: CommandSpec,
+  options: Options,
+): Promise<{ readonly engine: Reprise | null; readonly renewal: Renewal | null }> {
+  try {
+    return { engine: await openFor(spec, options), renewal: null }
+  } catch (error) {
+    if (spec.renewsWith === undefined || !isReprise(error, 'STORE_DAMAGED')) throw error
+    const { renewNamed } = await import('./store.ts')
+    const dryRun = options[spec.renewsWith] !== true
+    const { url, namespace } = options as { readonly url?: string; readonly namespace?: string }
+    const renewal = await renewNamed({ url, namespace }, dryRun)
+    if (!renewal) throw error
+    return { engine: dryRun ? null : await openFor(spec, options), renewal }
   }
 }
 

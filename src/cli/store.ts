@@ -3,9 +3,9 @@
 
 import { existsSync, readFileSync } from 'node:fs'
 import { RepriseError } from '../core/errors.ts'
-import type { Store } from '../core/ports.ts'
+import type { Renewal, Store } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
-import { createEngine, keepLog, openStore } from '../engine/open.ts'
+import { createEngine, keepLog, openStore, renewStore } from '../engine/open.ts'
 import { meetRedundancy } from '../engine/redundancy/choice.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { meetKeys } from '../engine/seal/key-notes.ts'
@@ -77,6 +77,12 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   return engine
 }
 
+/** Null: there is no file to write anew. */
+export async function renewNamed(options: StoreOptions, dryRun: boolean): Promise<Renewal | null> {
+  const { namespace } = options
+  return await renewStore(urlOf(options), { dryRun, ...(namespace && { namespace }) })
+}
+
 /** A key ring, with keys in base64. */
 interface KeyFile {
   readonly current: string
@@ -144,7 +150,7 @@ function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void)
 }
 
 /** Those that go through the whole store take as long as it is large. */
-const untimed = new Set<PropertyKey>(['listen', 'blobs', 'tidy', 'rewrite'])
+const untimed = new Set<PropertyKey>(['listen', 'blobs', 'tidy', 'rewrite', 'inspect', 'renew'])
 
 function withTimeouts(store: Store, timeoutMs: number): Store {
   const guard = <T extends object>(target: T, name: string): T =>

@@ -106,7 +106,7 @@ const kinds = {
   STORE_UNREACHABLE: { remedy: 'retry', hint: 'Check that the database runs and that the URL is right.' },
   STORE_DAMAGED: {
     remedy: 'stop',
-    hint: 'The store file is damaged. Keep it, open it read-only and export, or restore a backup.',
+    hint: 'The store file is damaged. Keep a copy, stop other programs, and run reprise verify --repair, or restore a backup.',
   },
   STORE_READ_ONLY: { remedy: 'fix', hint: 'Reads and export work. Make the file writable to write again.' },
   STORE_MOVED: {

@@ -8,7 +8,7 @@ import type { Commit, Outcome } from './commit-request.ts'
 import type { Digest, TimelineId, WorkerId } from './coordinate.ts'
 import type { EntryRun, FeedPosition, Head, Inbox, ManifestRecord } from './records.ts'
 import type { SqlQuery } from './sql.ts'
-import type { StoreFacts, StoreFault } from './store-facts.ts'
+import type { Renewal, StoreFacts, StoreFault } from './store-facts.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type { Attribute } from './attribute.ts'
@@ -27,7 +27,7 @@ export {
   type NewManifest,
   type OutgoingMessage,
 } from './records.ts'
-export type { StoreFacts, StoreFault } from './store-facts.ts'
+export type { Renewal, StoreFacts, StoreFault, StoreLoss } from './store-facts.ts'
 export type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type Hash = (bytes: Uint8Array) => Digest
@@ -219,8 +219,27 @@ export interface Store {
    */
   replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>>
 
+  /**
+   * Puts lines of the catalog back that were damaged or lost: each takes the place of the one with its id, or is added. A store that
+   * counts lines counts them anew: `missing` says how many of those that it had are not there, and have no copy in `lines`.
+   * No epoch is asked for, since nothing is published: what was there is there again.
+   */
+  mendCatalog(timeline: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }>
+
   /** Low-level self-check (pages, indexes), beneath what the engine verifies. */
   inspect(): Promise<StoreFault[]>
+
+  /**
+   * The ids of timelines, in no order, as far as anything in the store still names them, whatever else of it is damaged. Left out:
+   * `timelines` tells them, or the store cannot be read at all.
+   */
+  names?(): Promise<readonly TimelineId[]>
+
+  /**
+   * Writes the files of the store anew from what is sound in them; the old ones stay beside. Nobody else may have them open
+   * (STORE_BUSY). What could not be had is said. Left out: there is nothing of the kind.
+   */
+  renew?(): Promise<Renewal>
 
   /** What it is and where it lies, and how large it has become. */
   facts(): Promise<StoreFacts>

@@ -19,4 +19,24 @@ export interface StoreFacts {
 export interface StoreFault {
   readonly where: string
   readonly what: string
+  /** The file itself is damaged, not only what lies in it: `Store.renew` writes it anew. */
+  readonly isOfFile?: boolean
+  /** Whose it is, where it is somebody's. */
+  readonly timeline?: string
+}
+
+/** What could not be had when the store's files were written anew. */
+export interface StoreLoss {
+  readonly timeline: string | null
+  readonly where: string
+  readonly what: string
+}
+
+/** Files written anew from what was sound in them (Store.renew). */
+export interface Renewal {
+  /** Where the old ones are. */
+  readonly kept: string
+  /** Was damaged, and is as it was. */
+  readonly rebuilt: readonly StoreFault[]
+  readonly lost: readonly StoreLoss[]
 }

@@ -4,7 +4,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { RepriseError } from '../core/errors.ts'
-import type { Store } from '../core/ports.ts'
+import type { Renewal, Store } from '../core/ports.ts'
 import { type ChunkFolder, type PlacedStore, withChunks } from './checkpoint/chunk-place.ts'
 import { sha256 } from './platform.ts'
 import type { OpenUrl } from './tools/repair-source.ts'
@@ -40,6 +40,23 @@ export async function openPlaced(url: string, options: StoreOptions): Promise<Pl
     await store.close()
     throw error
   }
+}
+
+/**
+ * A store whose file does not open any more is written anew from what is sound in it; the old one stays beside. With `dryRun` it is done
+ * to a copy, and says what would be lost. Null: this kind of store has no file of its own.
+ * @example const renewal = await renewStore('sqlite:.reprise/reprise.db', { dryRun: true })
+ */
+export async function renewStore(
+  url: string,
+  options: Pick<StoreOptions, 'namespace' | 'busyMs'> & { readonly dryRun?: boolean } = {},
+): Promise<Renewal | null> {
+  const file = /^sqlite:(?:\/\/(?=\/))?(.+)$/i.exec(url)?.[1]
+  if (file === undefined) return null
+  const namespace = checkNamespace(options.namespace ?? 'default')
+  const { renewSqlite } = await import('../stores/sqlite/index.ts')
+  const { busyMs, dryRun = false } = options
+  return await renewSqlite(file, { namespace, hash: sha256, dryRun, ...(busyMs !== undefined && { busyMs }) })
 }
 
 async function openByScheme(

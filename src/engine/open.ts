@@ -29,7 +29,7 @@ import { ReportLog } from './tools/report-log.ts'
 import { Worker } from './worker.ts'
 
 export type { EngineOptions, Options } from './open-options.ts'
-export { openStore } from './open-store.ts'
+export { openStore, renewStore } from './open-store.ts'
 
 /** Ports and test hooks for simulations; everything has its real default. */
 export interface Ports {

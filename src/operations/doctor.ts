@@ -4,7 +4,7 @@ import { keptInterval } from '../engine/checkpoint/timing.ts'
 import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { housekeepingState } from '../engine/tools/housekeeping.ts'
-import { headsOf } from '../engine/tools/verify.ts'
+import { headsOf } from '../engine/tools/verify-structure.ts'
 import { reportOf } from '../engine/worker.ts'
 import {
   type Check,

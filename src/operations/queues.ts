@@ -3,7 +3,7 @@
 import type { Head } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
-import { headsOf } from '../engine/tools/verify.ts'
+import { headsOf } from '../engine/tools/verify-structure.ts'
 
 export interface QueueRow {
   readonly queue: string

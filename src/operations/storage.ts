@@ -3,7 +3,7 @@
 import { hostOf } from '../engine/host.ts'
 import { isOfStore } from '../engine/kinds.ts'
 import type { Reprise } from '../engine/reprise.ts'
-import { headsOf } from '../engine/tools/verify.ts'
+import { headsOf } from '../engine/tools/verify-structure.ts'
 import { shownCheckpoint } from './describe.ts'
 
 /** Each costs a question to the store. */

@@ -1,12 +1,22 @@
 // reprise verify: reads everything and believes nothing. Exit code 8 if it finds damage; with --repair, if any is left.
 
+import type { Renewal } from '../../core/ports.ts'
 import type { VerifyReport } from '../../engine/tools/verify.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 import { count } from '../format.ts'
+import type { Output } from '../output.ts'
 
-const verify: Command = async ({ engine, args, options, output }) => {
+const verify: Command = async (invocation) => {
+  const { args, options, output, renewal } = invocation
+  if (renewal) tellRenewal(renewal, options.repair === true, output)
+  // Too damaged to be opened, and nothing was asked to be changed.
+  if (renewal && options.repair !== true) {
+    output.result(renewal, () => {})
+    return exit.damage
+  }
+  const { engine } = invocation
   const timelines = await Promise.all(args.map(async (given) => (await findTimeline(engine, given)).timeline))
   const repair = options.repair === true || options['chunks-lost'] === true
   const from = options.from as string | undefined
@@ -43,8 +53,22 @@ const verify: Command = async ({ engine, args, options, output }) => {
     if (report.orphans > 0)
       output.note(`${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes what is old enough`)
   })
+  if (renewal && renewal.lost.length > 0) return exit.damage
   const isDamaged = report.faults.length > 0 || report.healed.some(({ isPutRight }) => !isPutRight)
   return isDamaged ? exit.damage : report.ok ? exit.ok : exit.usage
+}
+
+function tellRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: Output): void {
+  const { red, yellow } = output.errorColours
+  for (const { where, what } of rebuilt) {
+    output.note(yellow(`${isDone ? 'made again' : 'damaged, and can be made again'}: ${where}: ${what}`))
+  }
+  for (const { timeline, where, what } of lost) output.note(red(`lost: ${timeline ?? ''} ${where}: ${what}`))
+  output.note(
+    isDone
+      ? `the file did not open, and was written anew from what was sound in it; the old one is ${kept}`
+      : 'the file does not open: reprise verify --repair writes it anew from what is sound in it, and keeps the old one',
+  )
 }
 
 /** What to do about what is left, by the command that does it. */

@@ -23,6 +23,11 @@ export function sealedStore(store: Store, sealer: Sealer): Store {
       store.timelines(
         hasher && query.attributes ? { ...query, attributes: hasher.attributes(query.attributes) } : query,
       ),
+    mendCatalog: (timeline, lines) =>
+      store.mendCatalog(
+        timeline,
+        lines.map((record) => ({ ...record, body: sealer.wrap('checkpoints', record.body) })),
+      ),
     replace: (timeline, runs) =>
       store.replace(
         timeline,

@@ -16,7 +16,7 @@ import { isOfStore } from '../kinds.ts'
 import { type BackupRecord, BackupWriter, readRecords } from './backup-file.ts'
 import { importTimelines } from './import.ts'
 import { exportTimeline } from './transfer.ts'
-import { headsOf } from './verify.ts'
+import { headsOf } from './verify-structure.ts'
 
 export interface BackupOptions {
   readonly onProgress?: (progress: { readonly timeline: string; readonly timelines: number }) => void

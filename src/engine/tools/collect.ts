@@ -22,7 +22,7 @@ import { liveChunks } from '../recovery/restore.ts'
 import { followRedundancy } from '../redundancy/choice.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
 import { type ExpiredForks, expireForks } from './fork-expiry.ts'
-import { headsOf } from './verify.ts'
+import { headsOf } from './verify-structure.ts'
 
 export interface CollectOptions {
   /** Say what would go and why; change nothing. */

@@ -23,7 +23,8 @@ import {
 import type { RecoveryReport } from '../recovery/report.ts'
 import { verifyChunks } from '../recovery/restore.ts'
 import type { TimelineState } from '../state.ts'
-import { headsOf, isInCatalog } from './verify.ts'
+import { isInCatalog } from './verify.ts'
+import { headsOf } from './verify-structure.ts'
 
 export interface DrillOptions {
   readonly timelines?: readonly string[]

@@ -2,7 +2,7 @@
 // orphans, and the store's own structures. Each fault is named with its timeline, sequence and place. Nothing is changed unless
 // `repair` is asked for: then what is damaged is put right from its redundancy, or from another place.
 
-import { equalBytes, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
+import { equalBytes, toHex } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { forwardBlobs } from '../../core/forward.ts'
@@ -16,27 +16,15 @@ import { cannotTell, chunkless, isChunkless, readManifest } from '../recovery/re
 import { liveChunks, verifyChunks } from '../recovery/restore.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { isSoundLine } from '../redundancy/lines.ts'
-import type { Examined } from '../redundancy/store.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
 import { faultOfMirror, type MirrorSource, mirrorFor } from './mirror-source.ts'
+import { readCatalog } from './repair-catalog.ts'
 import { mend, planMending } from './repair-history.ts'
 import { type OpenUrl, openSource, type RepairSource } from './repair-source.ts'
+import type { Fault, HealedFault } from './verify-fault.ts'
+import { headsOf, inspected, legibleHeads, renewed } from './verify-structure.ts'
 
-export interface Fault {
-  readonly timeline: string | null
-  readonly seq: number | null
-  /** The file, table or chunk. */
-  readonly where: string
-  readonly what: string
-  readonly code: string
-}
-
-export interface HealedFault extends Fault {
-  /** Where its sound copy is: 'parity', 'copy', 'rest' (it is redundancy itself), or the place that was named. */
-  readonly from: string
-  /** By `repair`. What is not is read from its copy, as long as that is there. */
-  readonly isPutRight: boolean
-}
+export type { Fault, HealedFault } from './verify-fault.ts'
 
 export interface VerifyReport {
   /** There is no fault; after a repair: none is left. */
@@ -109,26 +97,39 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     const { message: what, code } = lacking(missing)
     tally.cannotTell.push({ timeline: null, seq: null, where: `${location}: keys`, what, code })
   }
-  const structures = async () => (options.timelines ? [] : await inspected(kernel, location))
-  tally.faults.push(...(await structures()))
+  const structures = async () =>
+    options.timelines ? { faults: [], isOfFile: false } : await inspected(kernel, location)
+  const first = await structures()
+  tally.faults.push(...first.faults)
   const inspectedFaults = tally.faults.length
+  let isRenewed = false
+  if (options.repair && first.isOfFile) {
+    const outcome = await renewed(kernel, location)
+    isRenewed = outcome !== null && outcome.healed.length > 0
+    tally.healed.push(...(outcome?.healed ?? []))
+    tally.faults.push(...(outcome?.lost ?? []))
+  }
   const mirror = await openMirror(kernel, tally, location)
   const histories = [mirror, source].filter((each) => each !== null)
-  for await (const head of headsOf(kernel, options.timelines)) {
+  const heads = legibleHeads(kernel, options.timelines, (timeline, { message: what, code }) => {
+    tally.faults.push({ timeline, seq: null, where: `${location}: timelines`, what, code })
+  })
+  for await (const head of heads) {
     if (options.signal?.aborted) throw new RepriseError('ABORTED', 'verify: aborted', {}, options.signal.reason)
     tally.timelines += 1
     await verifyHistory(kernel, head, tally, location, histories, options.repair ?? false)
     await verifyCatalog(kernel, head, tally, location, options.repair ?? false, source)
   }
   // What its own checks found may have been put right with the history that it holds.
-  const isMended = tally.healed.some(({ code, isPutRight }) => isPutRight && code !== 'CHUNK_DAMAGED')
-  if (isMended && inspectedFaults > 0) tally.faults.splice(0, inspectedFaults, ...(await structures()))
+  const isMended = isRenewed || tally.healed.some(({ code, isPutRight }) => isPutRight && code !== 'CHUNK_DAMAGED')
+  if (isMended && inspectedFaults > 0) tally.faults.splice(0, inspectedFaults, ...(await structures()).faults)
   const { chunks, orphans } = options.timelines
     ? { chunks: tally.live.size, orphans: 0 }
     : await countChunks(kernel, tally.live).catch((error) => {
-        if (!cannotTell(error)) throw error
+        if (!cannotTell(error) && !isReprise(error, 'STORE_DAMAGED')) throw error
         const { message, code } = error as RepriseError
-        tally.cannotTell.push({ timeline: null, seq: null, where: `${location}: chunks`, what: message, code })
+        const list = cannotTell(error) ? tally.cannotTell : tally.faults
+        list.push({ timeline: null, seq: null, where: `${location}: chunks`, what: message, code })
         return { chunks: 0, orphans: 0 }
       })
   if (mirror && !options.timelines) await verifyMirror(kernel, mirror, tally, options.repair ?? false)
@@ -151,31 +152,6 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     checkpoints,
     chunks,
     orphans,
-  }
-}
-
-async function inspected(kernel: Kernel, location: string): Promise<Fault[]> {
-  const found = await kernel.store.inspect()
-  return found.map(({ where, what }) => {
-    return { timeline: null, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' }
-  })
-}
-
-export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncGenerator<Head> {
-  if (only) {
-    const heads = await kernel.store.head(only.map((id) => timelineId(id)))
-    for (let i = 0; i < heads.length; i++) {
-      if (!heads[i]) throw new RepriseError('NOT_FOUND', `there is no timeline ${only[i]}`, { timeline: only[i] })
-      yield heads[i]!
-    }
-    return
-  }
-  let after: TimelineId | undefined
-  for (;;) {
-    const page = await kernel.store.timelines({ limit: 200, ...(after !== undefined && { after }) })
-    yield* page
-    if (page.length < 200) return
-    after = page[page.length - 1]!.timeline
   }
 }
 
@@ -246,11 +222,20 @@ async function verifyCatalog(
   source: RepairSource | null,
 ): Promise<void> {
   const fetched = source ? await fetchLines(kernel, head, source) : []
-  const { records, mended } = await readCatalog(kernel, head)
-  for (const id of mended) {
+  const { records, mended, lost } = await readCatalog(kernel, head, repair)
+  for (const { id, isPutRight } of mended) {
     const from = fetched.includes(id) ? source!.name : 'copy'
-    // A line is told from its copy from now on: that is how it is put right.
-    tally.healed.push({ ...faultOf(head, `${location}: catalog`, id, 'STORE_DAMAGED'), from, isPutRight: repair })
+    tally.healed.push({ ...faultOf(head, `${location}: catalog`, id, 'STORE_DAMAGED'), from, isPutRight })
+  }
+  if (lost !== null) {
+    const fault = {
+      timeline: head.timeline,
+      seq: null,
+      where: `${location}: catalog`,
+      what: lost,
+      code: 'STORE_DAMAGED',
+    }
+    tally.faults.push(fault)
   }
   const io = watching(kernel, repair, source, (digest, from, isPutRight) => {
     const what = `chunk ${toHex(digest)} was damaged or missing`
@@ -276,10 +261,11 @@ async function verifyCatalog(
       }
     })
     // What its copy says was read and found whole just now.
-    if (isSound && (isRestorable(record, head) || mended.includes(record.id))) restorable += 1
+    if (isSound && (isRestorable(record, head) || mended.some(({ id }) => id === record.id))) restorable += 1
   }
   const isUnknown = tally.cannotTell.some((fault) => fault.timeline === head.timeline)
-  if (head.floor > 0 && restorable === 0 && !isUnknown && !(head.base && head.floor <= head.base.seq)) {
+  const isLegible = lost === null || records.length > 0
+  if (head.floor > 0 && restorable === 0 && isLegible && !isUnknown && !(head.base && head.floor <= head.base.seq)) {
     tally.faults.push({
       timeline: head.timeline,
       seq: head.floor,
@@ -324,11 +310,6 @@ async function verifyRedundancy(kernel: Kernel, tally: Tally, location: string, 
     // Where chunks lie elsewhere, the count of chunks has told so.
     if (!cannotTell(error)) throw error
   }
-}
-
-async function readCatalog(kernel: Kernel, head: Head): Promise<Examined> {
-  if (kernel.redundancy) return await kernel.redundancy.examine(head.timeline)
-  return { records: await kernel.store.checkpoints(head.timeline), mended: [] }
 }
 
 function faultOf(head: Head, where: string, id: string, code: string): Fault {

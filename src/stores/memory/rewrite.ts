@@ -1,7 +1,8 @@
 // Other bytes in place of stored ones (Store.rewrite), in the memory world.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
-import type { Change, Rewritable, Rewritten, RunChange } from '../../core/ports.ts'
+import type { Change, ManifestRecord, Rewritable, Rewritten, RunChange } from '../../core/ports.ts'
+import { copyRecord } from './apply.ts'
 import { Log } from './copy-on-write.ts'
 import { type MessageRow, messageKey, type RunRow, type Space } from './world.ts'
 
@@ -44,6 +45,17 @@ export function replace(
   space.timelines.set(timeline, { ...row, runs: new Log([...row.runs].map(renew)) })
   space.feed = new Log([...space.feed].map((item) => ({ ...item, run: renew(item.run) })))
   return { changed: renewed.size, left: 0 }
+}
+
+/** Store.mendCatalog. What was published last stays last. */
+export function mendLines(space: Space, timeline: TimelineId, lines: readonly ManifestRecord[]): void {
+  const row = space.timelines.get(timeline)
+  if (!row) return
+  const copies = new Map(lines.map((line) => [line.id, copyRecord(line)]))
+  const catalog = row.catalog.map((record) => copies.get(record.id) ?? record)
+  const added = [...copies.values()].reverse().filter(({ id }) => !row.catalog.some((record) => record.id === id))
+  for (const { id } of added) space.manifests.set(id, timeline)
+  space.timelines.set(timeline, { ...row, catalog: [...added, ...catalog] })
 }
 
 /** The feed and the timeline hold the same row, and go on doing so. */

@@ -38,7 +38,7 @@ import { memoryBlobs } from './blobs.ts'
 import { claim } from './claim.ts'
 import { commitOne, refusal } from './commit.ts'
 import { inspect } from './inspect.ts'
-import { replace, rewrite } from './rewrite.ts'
+import { mendLines, replace, rewrite } from './rewrite.ts'
 import { beat, compactFeed, retire, tidy } from './upkeep.ts'
 import { compareText, findTimelines, readFeed, readRuns, toHead, toWorkerRow } from './view.ts'
 import { createWorld, type MemoryWorld, type Space, spaceOf } from './world.ts'
@@ -201,6 +201,12 @@ class MemoryStore implements Store {
   async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
     const space = this.#space()
     return this.#world.writeLock.run(() => replace(space, timeline, runs))
+  }
+
+  async mendCatalog(timeline: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }> {
+    const space = this.#space()
+    await this.#world.writeLock.run(() => mendLines(space, timeline, lines))
+    return { missing: 0 }
   }
 
   async inspect(): Promise<StoreFault[]> {

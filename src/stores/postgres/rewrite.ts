@@ -2,7 +2,7 @@
 // digest tells (of a message: its bytes), so no lock is held between reading and writing.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { Change, Rewritable, Rewritten, RunChange } from '../../core/ports.ts'
+import type { Change, ManifestRecord, Rewritable, Rewritten, RunChange } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 
 interface Kind {
@@ -116,6 +116,30 @@ export async function replaceRuns(
     changed += done!.count
   }
   return { changed, left: 0 }
+}
+
+/** Lines of a catalog from their copies (Store.mendCatalog). */
+export async function mendLines(
+  connections: Connections,
+  s: string,
+  ns: number,
+  timeline: TimelineId,
+  lines: readonly ManifestRecord[],
+): Promise<void> {
+  connections.checkOpen()
+  const columns = `seq epoch digest body body_digest base_id created_at trigger label is_pinned fold_version total_bytes
+    added_bytes verified_at invalid drilled_at drill`.split(/\s+/)
+  const text = `WITH done AS (INSERT INTO ${s}.manifest (tid, ns, id, ${columns.join(', ')})
+    SELECT tid, $1, $3, ${columns.map((_, i) => `$${i + 4}`).join(', ')} FROM ${s}.timeline WHERE ns = $1 AND id = $2
+    ON CONFLICT (ns, id) DO UPDATE SET ${columns.map((name) => `${name} = excluded.${name}`).join(', ')}
+    RETURNING 1) SELECT count(*) AS count FROM done`
+  for (const line of [...lines].reverse()) {
+    const { id, seq, epoch, baseId, createdAt, trigger, label, isPinned, foldVersion, totalBytes, addedBytes } = line
+    const bytes = [line.digest, line.body, line.bodyDigest].map((each) => Buffer.from(each))
+    const facts = [baseId, createdAt, trigger, label, isPinned, foldVersion, totalBytes, addedBytes]
+    const notes = [line.verifiedAt, line.invalid, line.drilledAt, line.drill]
+    await connections.rows(text, [ns, timeline, id, seq, epoch, ...bytes, ...facts, ...notes], 'safe', 'rewrite')
+  }
 }
 
 /** One that is missing goes to the place of the run before it in the feed, or after it: the order of its timeline stays. */

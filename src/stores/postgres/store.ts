@@ -39,7 +39,7 @@ import { readFeed } from './feed.ts'
 import { functionName, statementMs } from './functions.ts'
 import type { Bell } from './listen.ts'
 import type { Presence } from './presence.ts'
-import { replaceRuns, rewrite } from './rewrite.ts'
+import { mendLines, replaceRuns, rewrite } from './rewrite.ts'
 import {
   type CursorDbRow,
   type HeadRow,
@@ -272,6 +272,11 @@ export class PostgresStore implements Store {
 
   async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
     return replaceRuns(this.#connections, this.#s, this.#ns, timeline, runs)
+  }
+
+  async mendCatalog(timeline: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }> {
+    await mendLines(this.#connections, this.#s, this.#ns, timeline, lines)
+    return { missing: 0 }
   }
 
   async inspect(): Promise<StoreFault[]> {

@@ -11,7 +11,7 @@ import type { Timeline } from './timelines.ts'
 import { addTo, sumOf, takeFrom } from './witness.ts'
 import type { Writing } from './writing.ts'
 
-const columnNames = `space id tid seq epoch digest body body_digest base_id created_at trigger label is_pinned
+export const columnNames = `space id tid seq epoch digest body body_digest base_id created_at trigger label is_pinned
   fold_version total_bytes added_bytes verified_at invalid drilled_at drill`.split(/\s+/)
 const insert = `INSERT INTO reprise_manifest (${columnNames.join(', ')}, crc) VALUES (${'?, '.repeat(20)}?)`
 const update = `UPDATE reprise_manifest SET ${columnNames.map((name) => `${name} = ?`).join(', ')}, crc = ? WHERE id = ?
@@ -89,6 +89,20 @@ export function rewriteBodies(writing: Writing, change: Change, after: string | 
   }
   const next = rows.length >= Math.max(1, limit) ? String(rows.at(-1)!.number) : null
   return { next, seen: rows.length, changed, left: 0 }
+}
+
+/** Lines from their copies (Store.mendCatalog). Says how many are still missing, which are counted no more. */
+export function mendLines(writing: Writing, timeline: Timeline, lines: readonly ManifestRecord[]): number {
+  const { connection, space } = writing
+  for (const line of [...lines].reverse()) {
+    connection.run('DELETE FROM reprise_manifest WHERE space = ? AND id = ?', space, line.id)
+    const values = valuesOf(space, timeline.tid, line)
+    connection.run(insert, ...values, seal(values))
+  }
+  const rows = connection.all(select, timeline.tid)
+  const missing = timeline.row.checkpoints - rows.length
+  writing.timelines.put(countCheckpoints(timeline, -missing, sumOf(rows)))
+  return Math.max(0, missing)
 }
 
 const brokenLine = 'its line in the catalog does not match its checksum'

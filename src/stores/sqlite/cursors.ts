@@ -12,7 +12,7 @@ import type { Timeline, Timelines } from './timelines.ts'
 import { addTo, sumOf, takeFrom } from './witness.ts'
 import type { Writing } from './writing.ts'
 
-const columnNames = ['space', 'name', 'tid', 'position', 'moved_at']
+export const columnNames = ['space', 'name', 'tid', 'position', 'moved_at']
 
 export function toPosition(position: number): FeedPosition {
   return String(position).padStart(16, '0')

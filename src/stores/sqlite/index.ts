@@ -1,3 +1,3 @@
 // The SQLite store, as others see it.
 
-export { openSqlite, type SqliteOptions } from './store.ts'
+export { openSqlite, renewSqlite, type SqliteOptions } from './store.ts'

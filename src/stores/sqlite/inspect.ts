@@ -5,11 +5,14 @@ import { RepriseError } from '../../core/errors.ts'
 import type { StoreFault } from '../../core/ports.ts'
 import { chunkTables } from './blobs.ts'
 import { checkCatalog } from './catalog.ts'
+import type { Connection } from './connection.ts'
 import { listCursors } from './cursors.ts'
+import type { SqlRow } from './driver.ts'
 import { isDamage } from './failure.ts'
 import { ownStart } from './log.ts'
 import { readFrames } from './log-row.ts'
 import { readInbox } from './mail.ts'
+import { legibleNames } from './names.ts'
 import type { Reading } from './reading.ts'
 import { readVersion, schemaVersion } from './schema.ts'
 import type { Timeline } from './timelines.ts'
@@ -21,14 +24,7 @@ const rowsPerSlice = 500
 
 export async function inspect(read: Read): Promise<StoreFault[]> {
   const faults: StoreFault[] = []
-  // A page may be so wrong that the check itself gives up on it: that is what it found, and the rest is still looked at.
-  await read(({ connection }) =>
-    attempt(faults, 'file', () => {
-      for (const row of connection.all(`PRAGMA integrity_check(${faultsMax})`)) {
-        if (row.integrity_check !== 'ok') faults.push({ where: 'file', what: String(row.integrity_check) })
-      }
-    }),
-  )
+  await inspectFile(read, faults)
   await inspectLog(read, faults)
   await inspectTimelines(read, faults)
   await inspectCounts(read, faults)
@@ -39,21 +35,69 @@ export async function inspect(read: Read): Promise<StoreFault[]> {
   return faults
 }
 
-async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
-  await read(({ connection, log }) => {
-    const below = `SELECT position FROM reprise_log WHERE position < ? ORDER BY position LIMIT ${faultsMax}`
-    for (const { position } of connection.all(below, log.firstPosition())) {
-      const what = 'it lies before the start of the log, where nobody looks: an older release placed it there'
-      faults.push({ where: `log row ${position}`, what })
+/** SQLite's own check. A page may be so wrong that it gives up: then each table is looked at by itself, so that it is named. */
+async function inspectFile(read: Read, faults: StoreFault[]): Promise<void> {
+  const isChecked = await read(({ connection }) => {
+    try {
+      faults.push(...faultsIn(connection, `PRAGMA integrity_check(${faultsMax})`))
+      return true
+    } catch (error) {
+      if (!isDamage(error)) throw error
+      return false
     }
   })
+  if (isChecked) return
+  const tables = await read(({ connection }) =>
+    connection.all(`SELECT name FROM sqlite_schema WHERE type = 'table'`).map(({ name }) => String(name)),
+  )
+  for (const table of tables) {
+    await read(({ connection }) => {
+      try {
+        faults.push(...faultsIn(connection, `PRAGMA integrity_check('${table.replaceAll("'", "''")}')`))
+      } catch (error) {
+        if (!isDamage(error)) throw error
+        const what = `a page of it, or of one of its indexes, cannot be read: ${(error as Error).message}`
+        faults.push({ where: `table ${table}`, what, isOfFile: true })
+      }
+    })
+  }
+}
+
+/** SQLite names a tree by the page it begins at; people know its table. */
+function faultsIn(connection: Connection, sql: string): StoreFault[] {
+  const found: StoreFault[] = []
+  const byRoot = new Map(
+    connection
+      .all('SELECT type, name, rootpage FROM sqlite_schema')
+      .map(({ type, name, rootpage }) => [rootpage, `${type} ${name}`]),
+  )
+  for (const { integrity_check: text } of connection.all(sql)) {
+    const lines = String(text).split('\n')
+    for (const what of lines.filter((line) => line !== 'ok' && !line.startsWith('***'))) {
+      const tree = /^Tree (\d+)/.exec(what)?.[1]
+      found.push({ where: byRoot.get(Number(tree)) ?? 'file', what, isOfFile: true })
+    }
+  }
+  return found
+}
+
+async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
+  await read(({ connection, log }) =>
+    attempt(faults, 'log', () => {
+      const below = `SELECT position FROM reprise_log WHERE position < ? ORDER BY position LIMIT ${faultsMax}`
+      for (const { position } of connection.all(below, log.firstPosition())) {
+        const what = 'it lies before the start of the log, where nobody looks: an older release placed it there'
+        faults.push({ where: `log row ${position}`, what })
+      }
+    }),
+  )
   const sql = `SELECT position, body FROM reprise_log WHERE position >= ? ORDER BY position LIMIT ${rowsPerSlice}`
   let next = 1
   for (let count = 1; count > 0 && faults.length < faultsMax; ) {
     count = await read(({ connection, log }) => {
       // Rows may be given back between two slices.
       next = Math.max(next, log.firstPosition())
-      const rows = connection.all(sql, next)
+      const rows = rowsFrom(connection, sql, next, faults)
       for (const { position, body } of rows) {
         if (position !== next) faults.push({ where: `log row ${next}`, what: `it is missing, ${position} follows` })
         attempt(faults, `log row ${position}`, () => [...readFrames(position as number, body as Uint8Array)])
@@ -61,6 +105,39 @@ async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
       }
       return rows.length
     })
+  }
+}
+
+/** Up to the first that cannot be read, at least one: that one is told, and passed over. */
+function rowsFrom(connection: Connection, sql: string, next: number, faults: StoreFault[]): SqlRow[] {
+  try {
+    return connection.all(sql, next)
+  } catch (error) {
+    if (!isDamage(error)) throw error
+  }
+  const rows: SqlRow[] = []
+  // Anchors say how far it goes, where the log itself does not.
+  const ends = ['SELECT max(position) AS last FROM reprise_log', 'SELECT max(position) AS last FROM reprise_anchor']
+  const last = Math.max(...ends.map((end) => Number(orElse(() => connection.get(end)?.last, 0) ?? 0)))
+  for (let position = next; position <= last && rows.length < rowsPerSlice; position++) {
+    const row = orElse(
+      () => connection.get('SELECT position, body FROM reprise_log WHERE position = ?', position),
+      null,
+    )
+    if (row === null) faults.push({ where: `log row ${position}`, what: 'it cannot be read', isOfFile: true })
+    else if (row) rows.push(row)
+    if (faults.length >= faultsMax) break
+  }
+  if (rows.length === 0) faults.push({ where: 'log', what: `rows from ${next} on cannot be read`, isOfFile: true })
+  return rows
+}
+
+function orElse<Result, Otherwise>(work: () => Result, otherwise: Otherwise): Result | Otherwise {
+  try {
+    return work()
+  } catch (error) {
+    if (isDamage(error)) return otherwise
+    throw error
   }
 }
 
@@ -125,7 +202,8 @@ async function inspectTimelines(read: Read, faults: StoreFault[]): Promise<void>
   const sql = `SELECT tid FROM reprise_timeline WHERE space = ? AND tid > ? ORDER BY tid LIMIT ${rowsPerSlice}`
   for (let after = 0, count = 1; count > 0 && faults.length < faultsMax; ) {
     count = await read((reading) => {
-      const rows = reading.connection.all(sql, reading.space, after)
+      const rows = orElse(() => reading.connection.all(sql, reading.space, after), null)
+      if (rows === null) return inspectByName(reading, faults)
       for (const { tid } of rows) {
         after = tid as number
         attempt(faults, `timeline ${tid}`, () => inspectTimeline(reading, reading.timelines.required(after)))
@@ -133,6 +211,18 @@ async function inspectTimelines(read: Read, faults: StoreFault[]): Promise<void>
       return rows.length
     })
   }
+}
+
+/** The list of them cannot be read: each by its name, as far as there are any. */
+function inspectByName(reading: Reading, faults: StoreFault[]): 0 {
+  for (const name of legibleNames(reading.connection, reading.space)) {
+    attempt(faults, `timeline ${name}`, () => {
+      const timeline = reading.timelines.find(name)
+      if (timeline) inspectTimeline(reading, timeline)
+    })
+    if (faults.length >= faultsMax) break
+  }
+  return 0
 }
 
 function inspectTimeline({ connection, log, timelines }: Reading, timeline: Timeline): void {
@@ -148,6 +238,9 @@ function attempt(faults: StoreFault[], where: string, work: () => unknown): void
     work()
   } catch (error) {
     if (!(error instanceof RepriseError) && !isDamage(error)) throw error
-    faults.push({ where, what: (error as Error).message })
+    const { timeline } = error instanceof RepriseError ? error.data : {}
+    const isOfFile = !(error instanceof RepriseError)
+    const whose = typeof timeline === 'string' && { timeline }
+    faults.push({ where, what: (error as Error).message, ...(isOfFile && { isOfFile }), ...whose })
   }
 }

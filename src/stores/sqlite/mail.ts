@@ -8,7 +8,7 @@ import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
 import type { HeadState } from './head-state.ts'
-import { checkSeal, isSealed, seal } from './seal.ts'
+import { isSealed, seal } from './seal.ts'
 import type { Timeline, TimelineRow } from './timelines.ts'
 import { addTo, takeFrom } from './witness.ts'
 import type { Writing } from './writing.ts'
@@ -87,11 +87,14 @@ export function readInbox(
 }
 
 /** An older release sealed an id or a kind that was given as a number as one, and SQLite keeps a text: it reads as that. */
-function checkMessage(row: SqlRow, to: string): void {
-  if (isSealed(row, columnNames)) return
+export function isSoundMessage(row: SqlRow): boolean {
+  if (isSealed(row, columnNames)) return true
   const [id, kind] = [Number(row.id), Number(row.kind)]
-  if ([{ id }, { kind }, { id, kind }].some((given) => isSealed({ ...row, ...given }, columnNames))) return
-  checkSeal(row, columnNames, `message ${row.id} to ${to}`)
+  return [{ id }, { kind }, { id, kind }].some((given) => isSealed({ ...row, ...given }, columnNames))
+}
+
+function checkMessage(row: SqlRow, to: string): void {
+  if (!isSoundMessage(row)) throw damaged(`message ${row.id} to ${to} does not match its checksum`)
 }
 
 function checkComplete(connection: Connection, timeline: Timeline): void {

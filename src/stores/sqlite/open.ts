@@ -15,6 +15,7 @@ import { showAsNow } from './older.ts'
 import { canWrite, connectToRead, type ReadingConnection } from './reading-connection.ts'
 import { realPath } from './real-path.ts'
 import { retryBusy } from './retry.ts'
+import { checkNote } from './salvage/renew.ts'
 import { findSpace, makeSpace, migrate, readVersion, schemaVersion } from './schema.ts'
 import { scanWal } from './wal-scan.ts'
 
@@ -87,6 +88,8 @@ export function connectReader(driver: Driver, file: string): ReadingConnection {
 }
 
 function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOptions): OpenedFile['writer'] {
+  // Before and after: see salvage/renew.ts.
+  checkNote(file)
   const ack = new AckMark(file)
   // Before anything of the file: whoever makes it in this moment, or writes to it, leaves a mark as well.
   const mark = ack.read()
@@ -101,6 +104,7 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
     if (isEmpty) connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
     connection.exec('PRAGMA journal_mode = WAL')
     connection.requireDurability()
+    checkNote(file)
     connection.exec(`PRAGMA wal_autocheckpoint = ${checkpointPages}`)
     return { connection, space: prepare(connection, namespace), ack, inPlace: new InPlace(file) }
   } catch (error) {

@@ -20,6 +20,7 @@ import type {
   Inbox,
   ManifestRecord,
   Outcome,
+  Renewal,
   Rewritable,
   Rewritten,
   RunChange,
@@ -34,9 +35,10 @@ import type {
 import type { SqlQuery } from '../../core/sql.ts'
 import { AckMark } from './ack-mark.ts'
 import { SqliteBlobs } from './blobs.ts'
-import { readCatalog, rewriteBodies } from './catalog.ts'
+import { mendLines, readCatalog, rewriteBodies } from './catalog.ts'
 import { listCursors } from './cursors.ts'
 import { type Driver, loadDriver } from './driver.ts'
+import { toStoreError } from './failure.ts'
 import { readFeed } from './feed.ts'
 import { toHead } from './heads.ts'
 import { InPlace } from './in-place.ts'
@@ -44,17 +46,21 @@ import { inspect } from './inspect.ts'
 import { findTimelines } from './list.ts'
 import { Listeners } from './listeners.ts'
 import { readInbox, rewriteMail } from './mail.ts'
+import { legibleNames } from './names.ts'
 import { connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
 import { checkDue, claim, findDue, retire } from './query.ts'
 import { Reader, type Reading } from './reading.ts'
+import { realPath } from './real-path.ts'
 import { retryBusy } from './retry.ts'
 import { replaceRuns, rewriteRuns } from './rewrite.ts'
+import { renewCopy, renewFile } from './salvage/renew.ts'
 import { schemaVersion } from './schema.ts'
 import { scrub } from './scrub.ts'
 import { raiseSweepMark, readSweepMark } from './sweep-mark.ts'
 import { tidy } from './tidy.ts'
 import { queryUser } from './user-query.ts'
 import { Writer } from './writer.ts'
+import type { Writing } from './writing.ts'
 
 export interface SqliteOptions {
   readonly namespace: string
@@ -76,11 +82,30 @@ export async function openSqlite(location: string, options: SqliteOptions): Prom
   const { namespace, hash, readOnly: isReadOnly = false, busyMs = 10_000, clock = Date.now } = options
   const driver = options.driver ?? (await loadDriver())
   const { refusesDamage = false } = options
-  const opened = await openFile(driver, location, { namespace, hash, isReadOnly, refusesDamage, busyMs })
+  const open = () => openFile(driver, location, { namespace, hash, isReadOnly, refusesDamage, busyMs })
   const isStrict = !isReadOnly || refusesDamage
-  const store = new SqliteStore(driver, opened, { namespace, hash, busyMs, clock, isReadOnly, isStrict })
+  const store = new SqliteStore(driver, await open(), open, { namespace, hash, busyMs, clock, isReadOnly, isStrict })
   if (isReadOnly) await store.facts()
   return store
+}
+
+/**
+ * For a file that does not open any more (Store.renew); with `dryRun` to a copy of it.
+ * @example await renewSqlite('.reprise/reprise.db', { namespace, hash })
+ */
+export async function renewSqlite(
+  location: string,
+  options: SqliteOptions & { readonly dryRun?: boolean },
+): Promise<Renewal> {
+  const { namespace, hash, busyMs = 10_000, clock = Date.now } = options
+  const file = realPath(location)
+  const driver = options.driver ?? (await loadDriver())
+  const renew = options.dryRun ? renewCopy : renewFile
+  try {
+    return await renew(driver, file, { namespace, hash, busyMs, now: clock() })
+  } catch (error) {
+    throw toStoreError(error, 'renew', file)
+  }
 }
 
 interface StoreOptions {
@@ -99,39 +124,52 @@ class SqliteStore implements Store {
   readonly #file: string
   readonly #clock: () => number
   readonly #busyMs: number
-  readonly #opened: OpenedFile
-  readonly #inPlace: InPlace
+  readonly #driver: Driver
+  readonly #options: StoreOptions
+  readonly #reopen: () => Promise<OpenedFile>
+  #opened: OpenedFile
+  #inPlace: InPlace
   readonly #ack: AckMark | null
   readonly #reader: Reader
-  readonly #writer: Writer | null
+  #writer: Writer | null
+  /** While the file is written anew, everything waits. */
+  #renewing: Promise<void> | null = null
   readonly #listeners: Listeners
   readonly #isForReading: boolean
   readonly #inspectEnd: () => StoreFault[]
   #isClosed = false
 
-  constructor(driver: Driver, opened: OpenedFile, options: StoreOptions) {
-    const { file, writer } = opened
+  constructor(driver: Driver, opened: OpenedFile, reopen: () => Promise<OpenedFile>, options: StoreOptions) {
+    const { file } = opened
     this.#file = file
+    this.#driver = driver
+    this.#options = options
+    this.#reopen = reopen
     this.#clock = options.clock
     this.#busyMs = options.busyMs
     this.#opened = opened
     // A reader has no say in when the log beside the file comes and goes.
-    this.#inPlace = writer?.inPlace ?? new InPlace(file, false)
+    this.#inPlace = opened.writer?.inPlace ?? new InPlace(file, false)
     this.#isForReading = options.isReadOnly
     this.#inspectEnd = () => inspectEnd(driver, file, options.hash)
     this.#ack = options.isStrict ? new AckMark(file) : null
     this.#reader = new Reader({ ...options, file, ack: this.#ack, connect: () => connectReader(driver, file) })
     this.#listeners = new Listeners(() => this.#version())
-    const onChange = (mayBeDue: boolean) => this.#listeners.notify(mayBeDue)
-    this.#writer = writer && new Writer({ ...options, ...writer, file, onChange })
+    this.#writer = this.#newWriter(opened)
     this.blobs = new SqliteBlobs({
       read: (work) => this.#read(({ connection, space }) => work(connection, space)),
-      write: async (work) => this.#write().transact('write chunks to', work),
+      write: (work) => this.#transact('write chunks to', work),
     })
+  }
+
+  #newWriter({ file, writer }: OpenedFile): Writer | null {
+    const onChange = (mayBeDue: boolean) => this.#listeners.notify(mayBeDue)
+    return writer && new Writer({ ...this.#options, ...writer, file, onChange })
   }
 
   /** At once where it can be: a promise costs more than the rest of what is done here. */
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
+    if (this.#renewing) return this.#renewing.then(() => this.commit(commits))
     try {
       return this.#write().commit(commits)
     } catch (error) {
@@ -165,6 +203,7 @@ class SqliteStore implements Store {
   }
 
   async claim(request: ClaimRequest): Promise<Head[]> {
+    if (this.#renewing) await this.#renewing
     const writer = this.#write()
     // Most polls find nothing: look first, without the write lock.
     const hasDue = await this.#read((reading) => {
@@ -198,14 +237,14 @@ class SqliteStore implements Store {
   }
 
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
-    return this.#write().transact('beat in', (writing) => {
+    return this.#transact('beat in', (writing) => {
       writing.hasAside = writing.workers.beat(worker, writing.now)
       return { ok: writing.hasAside, now: writing.now }
     })
   }
 
   async retire(workers: readonly WorkerId[]): Promise<void> {
-    await this.#write().transact('retire workers in', (writing) => retire(writing, workers))
+    await this.#transact('retire workers in', (writing) => retire(writing, workers))
     this.#listeners.notify(true)
   }
 
@@ -216,14 +255,14 @@ class SqliteStore implements Store {
 
   async sweepMark(raiseTo?: number): Promise<number> {
     if (raiseTo === undefined) return this.#read(({ connection, space }) => readSweepMark(connection, space))
-    return this.#write().transact('raise the sweep mark of', (writing) => {
+    return this.#transact('raise the sweep mark of', (writing) => {
       writing.hasAside = true
       return raiseSweepMark(writing.connection, writing.space, raiseTo)
     })
   }
 
   async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {
-    return this.#write().transact('rewrite', (writing) => {
+    return this.#transact('rewrite', (writing) => {
       // What is replaced is not left in free space.
       writing.connection.exec('PRAGMA secure_delete = ON')
       switch (kind) {
@@ -240,20 +279,64 @@ class SqliteStore implements Store {
   }
 
   async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
-    return this.#write().transact('replace runs in', (writing) => {
+    return this.#transact('replace runs in', (writing) => {
       writing.connection.exec('PRAGMA secure_delete = ON')
       return replaceRuns(writing, timeline, runs)
     })
   }
 
+  async mendCatalog(name: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }> {
+    return this.#transact('mend the catalog of', (writing) => {
+      const timeline = writing.timelines.find(name)
+      return { missing: timeline ? mendLines(writing, timeline, lines) : 0 }
+    })
+  }
+
   async inspect(): Promise<StoreFault[]> {
+    if (this.#renewing) await this.#renewing
     this.#checkOpen()
     const faults = await retryBusy(this.#busyMs, this.#inspectEnd)
     return [...faults, ...(await inspect((work) => this.#read(work)))]
   }
 
+  async names(): Promise<readonly TimelineId[]> {
+    return this.#read(({ connection, space }) => legibleNames(connection, space))
+  }
+
+  async renew(): Promise<Renewal> {
+    if (this.#renewing) await this.#renewing
+    // Refused where it cannot be written.
+    this.#write()
+    let isDone = () => {}
+    this.#renewing = new Promise((resolve) => {
+      isDone = resolve
+    })
+    const { namespace, hash } = this.#options
+    try {
+      await this.#write().idle()
+      this.#closeConnections()
+      // Nobody may hold on to them: some drivers end a connection when its statements are collected.
+      this.#writer = null
+      this.#opened = { file: this.#file, writer: null }
+      return await renewFile(this.#driver, this.#file, { namespace, hash, busyMs: this.#busyMs, now: this.#clock() })
+    } catch (error) {
+      throw toStoreError(error, 'renew', this.#file)
+    } finally {
+      try {
+        this.#opened = await this.#reopen()
+        this.#writer = this.#newWriter(this.#opened)
+        this.#inPlace = this.#opened.writer?.inPlace ?? new InPlace(this.#file, false)
+      } finally {
+        this.#renewing = null
+        isDone()
+        this.#listeners.notify(true)
+      }
+    }
+  }
+
   /** STORE_MOVED: where it says that it lies, there is another file, or none. */
   async facts(): Promise<StoreFacts> {
+    if (this.#renewing) await this.#renewing
     this.#inPlace.check()
     const durability = await this.#read(() => this.#reader.durability())
     return {
@@ -268,28 +351,42 @@ class SqliteStore implements Store {
   }
 
   async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
+    if (this.#renewing) await this.#renewing
     return tidy(this.#write(), before)
   }
 
   async scrub(how: Scrubbing = {}): Promise<readonly string[]> {
+    if (this.#renewing) await this.#renewing
     return scrub(this.#write(), how.whole ?? false, this.#busyMs)
   }
 
   async close(): Promise<void> {
+    if (this.#renewing) await this.#renewing
     if (this.#isClosed) return
     this.#isClosed = true
     this.#listeners.end()
     await this.#writer?.idle()
+    this.#opened.writer?.connection.checkpoint()
+    this.#closeConnections()
+  }
+
+  #closeConnections(): void {
     this.#reader.close()
     this.#ack?.close()
-    this.#opened.writer?.connection.checkpoint()
     this.#opened.writer?.connection.close()
     this.#opened.writer?.ack.close()
   }
 
   async #read<Result>(work: (reading: Reading) => Result): Promise<Result> {
+    if (this.#renewing) await this.#renewing
     this.#checkOpen()
     return this.#reader.read(work)
+  }
+
+  /** In the order of the calls: nothing is awaited before it. */
+  async #transact<Result>(doing: string, work: (writing: Writing) => Result): Promise<Result> {
+    if (this.#renewing) await this.#renewing
+    return this.#write().transact(doing, work)
   }
 
   #write(): Writer {
@@ -307,6 +404,7 @@ class SqliteStore implements Store {
 
   /** Asked of the connection that writes: to another one, our own transactions would be those of somebody else. */
   #version(): number | null {
+    if (this.#renewing) return null
     try {
       return this.#writer?.dataVersion() ?? this.#reader.dataVersion()
     } catch {

@@ -57,7 +57,7 @@ interface Counted {
 
 const columns = `tid, space, name, key, is_stub, parent, owner, queue, priority, status, wakeup, mail, due, checkpoints,
   cursors, attributes, created_at`
-const columnNames = columns.split(',').map((name) => name.trim())
+export const columnNames = columns.split(',').map((name) => name.trim())
 const joined = `LEFT JOIN reprise_head h ON h.tid = t.tid LEFT JOIN reprise_head_mark m ON m.tid = t.tid`
 const select = `SELECT t.*, h.state, ${witnessColumns} FROM reprise_timeline t ${joined}
   LEFT JOIN reprise_witness w ON w.space = t.space AND w.name = t.name`
@@ -396,6 +396,6 @@ function settings(names: readonly string[]): string {
   return names.map((name) => `${name} = ?`).join(', ')
 }
 
-function nameKey(space: number, name: string): number {
+export function nameKey(space: number, name: string): number {
   return crc32(name, space)
 }

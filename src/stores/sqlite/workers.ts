@@ -18,9 +18,8 @@ export interface WorkerState extends WorkerRecord {
   readonly retiredAt: number | null
 }
 
-const columnNames = 'space id name host process lease_ms info progress started_at beat_at progress_at retired_at'.split(
-  ' ',
-)
+export const columnNames =
+  'space id name host process lease_ms info progress started_at beat_at progress_at retired_at'.split(' ')
 const replace = `REPLACE INTO reprise_worker (${columnNames.join(', ')}, crc) VALUES (${'?, '.repeat(12)}?)`
 
 export class Workers {

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import type { Change, Rewritable, Store } from '../../core/ports.ts'
-import { asMessage, assertSame, asTimeline, hash, message, type Test, utf8 } from './kit.ts'
+import { asMessage, assertSame, asTimeline, expectOk, hash, message, type Test, utf8 } from './kit.ts'
 
 const mark = utf8('other: ')
 const isMarked = (bytes: Uint8Array) => Buffer.from(bytes.subarray(0, mark.length)).equals(mark)
@@ -118,6 +118,26 @@ export function rewriteTests(test: Test): void {
     assertSame(await kit.store.blobs.get([chunk.digest]), [marked(chunk.bytes)], 'the chunk')
     assert.equal((await kit.store.blobs.list(null, 10))[0]!.touchedAt, before!.touchedAt, 'it is as old as it was')
     assert.equal((await a.commit({ consume: [asMessage('y')] })).ok, true)
+  })
+
+  test('a damaged line of a catalog is put back, and so is one that is gone', async (kit) => {
+    const a = await kit.create('a')
+    await a.append('1')
+    const lines = [a.manifest('c1', { label: 'first' }), a.manifest('c2', { verifiedAt: 7, isPinned: true })]
+    expectOk(await a.commit({ publish: lines }))
+    const before = await kit.store.checkpoints(a.id)
+    await all(kit.store, 'checkpoints', markAll)
+    const lost = a.manifest('c0', { createdAt: 3, drill: 'ok', drilledAt: 9 })
+    assert.deepEqual(await kit.store.mendCatalog(a.id, [...before, lost]), { missing: 0 })
+    const after = await kit.store.checkpoints(a.id)
+    const named = (id: string) => after.find((line) => line.id === id)
+    for (const line of [...before, lost]) assertSame(named(line.id), line, line.id)
+    assert.equal(after.length, 3)
+    assert.deepEqual(await kit.store.inspect(), [])
+    expectOk(await a.commit({ drop: [lost.id] }))
+    assert.equal((await kit.store.checkpoints(a.id)).length, 2)
+    assert.deepEqual(await kit.store.mendCatalog(asTimeline('nobody'), [lost]), { missing: 0 })
+    assert.deepEqual(await kit.store.checkpoints(asTimeline('nobody')), [])
   })
 
   test('a tidy and a whole scrub change nothing that can be read', async (kit) => {

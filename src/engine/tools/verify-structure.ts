@@ -1,0 +1,92 @@
+// What verify does about the store's own structures: pages, indexes, lists. What the store's own check finds is a fault; with `repair`,
+// a store that can writes its files anew from what is sound in them, and says what was lost. The rest of verify then looks at what is there.
+
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import type { Kernel } from '../kernel.ts'
+import type { Fault, HealedFault } from './verify-fault.ts'
+
+const pageHeads = 200
+
+export interface Structures {
+  readonly faults: readonly Fault[]
+  /** Files are damaged, not only what lies in them. */
+  readonly isOfFile: boolean
+}
+
+export async function inspected(kernel: Kernel, location: string): Promise<Structures> {
+  const found = await kernel.store.inspect()
+  const faults = found.map(({ where, what, timeline = null }) => {
+    return { timeline, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' }
+  })
+  return { faults, isOfFile: found.some(({ isOfFile }) => isOfFile) }
+}
+
+/** Null: this store has no files of its own to write. */
+export async function renewed(
+  kernel: Kernel,
+  location: string,
+): Promise<{ readonly healed: readonly HealedFault[]; readonly lost: readonly Fault[] } | null> {
+  if (!kernel.store.renew) return null
+  const fault = (where: string, what: string, timeline: string | null = null): Fault => {
+    return { timeline, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' }
+  }
+  try {
+    const { kept, rebuilt, lost } = await kernel.store.renew()
+    const from = `a new file; the old one is ${kept}`
+    return {
+      healed: rebuilt.map(({ where, what }) => ({ ...fault(where, what), from, isPutRight: true })),
+      lost: lost.map(({ timeline, where, what }) => fault(where, what, timeline)),
+    }
+  } catch (error) {
+    if (!isReprise(error)) throw error
+    return { healed: [], lost: [fault('file', `it could not be written anew: ${error.message}`)] }
+  }
+}
+
+export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncGenerator<Head> {
+  if (only) {
+    const heads = await kernel.store.head(only.map((id) => timelineId(id)))
+    for (let i = 0; i < heads.length; i++) {
+      if (!heads[i]) throw new RepriseError('NOT_FOUND', `there is no timeline ${only[i]}`, { timeline: only[i] })
+      yield heads[i]!
+    }
+    return
+  }
+  let after: TimelineId | undefined
+  for (;;) {
+    const page = await kernel.store.timelines({ limit: pageHeads, ...(after !== undefined && { after }) })
+    yield* page
+    if (page.length < pageHeads) return
+    after = page[page.length - 1]!.timeline
+  }
+}
+
+/** The same where lists are damaged: by whatever names can be read. `told` learns whose head cannot be. */
+export async function* legibleHeads(
+  kernel: Kernel,
+  only: readonly string[] | undefined,
+  told: (timeline: string, error: RepriseError) => void,
+): AsyncGenerator<Head> {
+  const given = new Set<string>()
+  try {
+    for await (const head of headsOf(kernel, only)) {
+      given.add(head.timeline)
+      yield head
+    }
+    return
+  } catch (error) {
+    if (!isReprise(error, 'STORE_DAMAGED') || !kernel.store.names) throw error
+  }
+  for (const name of only ?? (await kernel.store.names())) {
+    if (given.has(name)) continue
+    try {
+      const [head] = await kernel.store.head([timelineId(name)])
+      if (head) yield head
+    } catch (error) {
+      if (!isReprise(error, 'STORE_DAMAGED')) throw error
+      told(name, error)
+    }
+  }
+}

@@ -1,0 +1,87 @@
+// The pages of a SQLite file, read without SQLite, which gives up on a tree at its first bad page. The format is
+// sqlite.org/fileformat2.html. Every page of our files has a back-pointer (auto_vacuum): whose child it is. So what lies below
+// a damaged page is found all the same.
+
+import { fstatSync, readSync } from 'node:fs'
+import { damaged } from '../failure.ts'
+
+const headerBytes = 100
+const magic = 'SQLite format 3\0'
+const backPointerBytes = 5
+/** Kinds of back-pointers: sqlite.org/fileformat2.html, section 1.8. */
+const rootPage = 1
+const childPage = 5
+const lockByte = 0x40000000
+
+export class PageFile {
+  readonly count: number
+  readonly pageBytes: number
+  /** Of each page; what is left at its end is reserved. */
+  readonly usableBytes: number
+  readonly #handle: number
+  readonly #hasBackPointers: boolean
+  #children: Map<number, number[]> | null = null
+  #roots: number[] = []
+
+  /** The handle stays the caller's. Throws STORE_DAMAGED where the first page says nothing. */
+  constructor(handle: number) {
+    const header = new Uint8Array(headerBytes)
+    const read = readSync(handle, header, 0, headerBytes, 0)
+    const view = new DataView(header.buffer)
+    const stated = view.getUint16(16)
+    this.pageBytes = stated === 1 ? 65_536 : stated
+    this.usableBytes = this.pageBytes - header[20]!
+    if (read < headerBytes || Buffer.from(header).toString('latin1', 0, 16) !== magic || this.pageBytes < 512) {
+      throw damaged('the first page of the file is damaged, which tells where everything is: restore a backup')
+    }
+    this.#handle = handle
+    this.#hasBackPointers = view.getUint32(52) !== 0
+    this.count = Math.floor(fstatSync(handle).size / this.pageBytes)
+  }
+
+  /** From 1. Null: there is none. */
+  page(number: number): Uint8Array | null {
+    if (!Number.isInteger(number) || number < 1 || number > this.count) return null
+    const bytes = new Uint8Array(this.pageBytes)
+    const read = readSync(this.#handle, bytes, 0, this.pageBytes, (number - 1) * this.pageBytes)
+    return read === this.pageBytes ? bytes : null
+  }
+
+  /** The pages whose back-pointers lead to this one. */
+  childrenOf(number: number): readonly number[] {
+    return this.#backPointers().get(number) ?? []
+  }
+
+  /** Where trees begin, by the back-pointers. */
+  roots(): readonly number[] {
+    this.#backPointers()
+    return this.#roots
+  }
+
+  #backPointers(): Map<number, number[]> {
+    if (this.#children) return this.#children
+    this.#children = new Map()
+    if (!this.#hasBackPointers) return this.#children
+    const perMap = Math.floor(this.usableBytes / backPointerBytes)
+    const lockPage = Math.floor(lockByte / this.pageBytes) + 1
+    for (let start = 2; start <= this.count; start += perMap + 1) {
+      const at = start === lockPage ? start + 1 : start
+      const map = this.page(at)
+      if (!map) continue
+      const view = new DataView(map.buffer)
+      for (let i = 0; i < perMap && at + 1 + i <= this.count; i++) {
+        const number = at + 1 + i
+        const kind = map[i * backPointerBytes]!
+        if (kind === rootPage) this.#roots.push(number)
+        if (kind === childPage) this.#adopt(view.getUint32(i * backPointerBytes + 1), number)
+      }
+    }
+    return this.#children
+  }
+
+  #adopt(parent: number, child: number): void {
+    const known = this.#children!.get(parent)
+    if (known) known.push(child)
+    else this.#children!.set(parent, [child])
+  }
+}

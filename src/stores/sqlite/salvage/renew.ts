@@ -1,0 +1,255 @@
+// A damaged file is written anew from what is sound in it, and put into its place in one step; the old one stays beside it. Nobody may
+// have the file open meanwhile, which SQLite's own lock tells. From then on a note beside the file keeps others out: whoever opens
+// the file looks for the note before and after, so that of two one always sees the other.
+
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, dirname, join } from 'node:path'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import type { Hash } from '../../../core/ports.ts'
+import type { Renewal } from '../../../core/store-facts.ts'
+import { AckMark } from '../ack-mark.ts'
+import { Connection } from '../connection.ts'
+import type { Driver } from '../driver.ts'
+import { isBusy, isDamage } from '../failure.ts'
+import { describeHolder, lockHolder } from '../lock-holder.ts'
+import { migrate } from '../schema.ts'
+import { PageFile } from './pages.ts'
+import { salvage } from './salvage.ts'
+import { DamagedFile } from './source.ts'
+import type { Salvaged } from './work.ts'
+
+export interface RenewOptions {
+  readonly namespace: string
+  readonly hash: Hash
+  readonly busyMs: number
+  readonly now: number
+}
+
+/** Our own connections may end a little late. */
+const waitMsMin = 2000
+const attemptsMin = 20
+const pauseMs = 20
+
+/** Every connection of this process to the file must be closed. Throws STORE_BUSY while another process has it open. */
+export async function renewFile(driver: Driver, file: string, options: RenewOptions): Promise<Renewal> {
+  const note = noteOf(file)
+  const waitMs = Math.max(options.busyMs, waitMsMin)
+  checkNote(file)
+  writeFileSync(note, JSON.stringify(thisProcess()))
+  const fresh = `${file}-renewed`
+  try {
+    // 1. Nobody has it open, and its log is in it.
+    await untilAlone(driver, file, waitMs)
+    // 2. A new file from what is sound.
+    remove(fresh)
+    const ack = new AckMark(file)
+    const salvaged = writeFresh(driver, file, fresh, { ...options, acknowledged: ack.read()?.position ?? 0 })
+    // Neither has anybody now, this process included: SQLite removes a log by its name when the last connection ends.
+    for (const each of [file, fresh]) await untilAlone(driver, each, waitMs)
+    sync(fresh)
+    // 3. The old one keeps a name, and its place is taken in one step.
+    const kept = keepOld(file, options.now)
+    renameSync(fresh, file)
+    sync(dirname(file))
+    ack.write(salvaged.end.position, salvaged.end.body)
+    ack.close()
+    return { kept, rebuilt: salvaged.rebuilt, lost: salvaged.lost }
+  } finally {
+    remove(fresh)
+    rmSync(note, { force: true })
+  }
+}
+
+/** What it would say, without a change: done to a copy, which goes. */
+export async function renewCopy(driver: Driver, file: string, options: RenewOptions): Promise<Renewal> {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-renew-'))
+  try {
+    const copy = join(folder, basename(file))
+    for (const end of ['', '-wal', '-ack'])
+      if (existsSync(`${file}${end}`)) copyFileSync(`${file}${end}`, `${copy}${end}`)
+    return { ...(await renewFile(driver, copy, options)), kept: file }
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** Throws STORE_BUSY while a living process writes the file anew. */
+export function checkNote(file: string): void {
+  const text = readIfThere(noteOf(file))
+  if (text === null) return
+  const { pid, started } = parsed(text)
+  if (pid === process.pid || pid === undefined || startOf(pid) === null || startOf(pid) !== started) return
+  throw new RepriseError('STORE_BUSY', `process ${pid} is writing ${file} anew (verify --repair)`, { file, pid })
+}
+
+function noteOf(file: string): string {
+  return `${file}-renewing`
+}
+
+function thisProcess(): { pid: number; started: string } {
+  return { pid: process.pid, started: startOf(process.pid) ?? '' }
+}
+
+function parsed(text: string): { pid?: number; started?: string } {
+  try {
+    return JSON.parse(text)
+  } catch {
+    // Torn: whoever wrote it died in the middle.
+    return {}
+  }
+}
+
+/** Tells a process from another that got its number later; null: there is none. */
+function startOf(pid: number): string | null {
+  const stat = readIfThere(`/proc/${pid}/stat`)
+  if (stat !== null) return stat.slice(stat.lastIndexOf(')')).split(' ')[20] ?? ''
+  try {
+    process.kill(pid, 0)
+    return ''
+  } catch (error) {
+    return (error as { code?: unknown }).code === 'EPERM' ? '' : null
+  }
+}
+
+/** Each attempt gives our own connections another chance to end, however slow the machine is. */
+async function untilAlone(driver: Driver, file: string, waitMs: number): Promise<void> {
+  const end = performance.now() + waitMs
+  for (let attempt = 1; ; attempt++) {
+    if (driver.name !== 'node:sqlite') collectGarbage()
+    // What is collected is freed a turn of the event loop later.
+    await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    try {
+      foldAlone(driver, file)
+      return
+    } catch (error) {
+      const isOver = attempt >= attemptsMin && performance.now() >= end
+      if (!(isBusy(error) || isReprise(error, 'STORE_BUSY')) || isOver) throw error
+    }
+  }
+}
+
+/**
+ * In this mode SQLite holds the file itself, which it cannot while anybody else has it open. Closing it empties its log. Nothing is
+ * prepared here, so that it is closed when it is closed.
+ */
+function foldAlone(driver: Driver, file: string): void {
+  const connection = new Connection(driver, file, false)
+  try {
+    connection.exec('PRAGMA locking_mode = EXCLUSIVE')
+    connection.exec('PRAGMA synchronous = FULL')
+    connection.exec('BEGIN IMMEDIATE')
+    connection.exec('ROLLBACK')
+  } catch (error) {
+    const holder = lockHolder(file)
+    if ((error as Error).message.includes('locked') && holder) {
+      throw new RepriseError('STORE_BUSY', `${file}: ${describeHolder(holder)}`, { file, holder }, error)
+    }
+    throw error
+  } finally {
+    connection.close()
+  }
+  if ((statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0) {
+    throw new RepriseError('STORE_BUSY', `${file}: its write-ahead log is in use by another process`, { file })
+  }
+}
+
+/** @photostructure/sqlite ends a connection when its statements are collected (close.test.ts). */
+function collectGarbage(): void {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  collect()
+}
+
+function writeFresh(
+  driver: Driver,
+  file: string,
+  fresh: string,
+  options: RenewOptions & { readonly acknowledged: number },
+): Salvaged {
+  const handle = openSync(file, 'r')
+  const connection = new Connection(driver, fresh, false)
+  try {
+    const pages = new PageFile(handle)
+    connection.exec(`PRAGMA page_size = ${pages.pageBytes}`)
+    connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
+    connection.exec('PRAGMA journal_mode = WAL')
+    // It is synced as a whole when it is done: until then nobody knows of it.
+    connection.exec('PRAGMA synchronous = OFF')
+    attach(connection, file)
+    connection.run('BEGIN IMMEDIATE')
+    migrate(connection)
+    const salvaged = salvage(new DamagedFile(pages, connection), connection, { ...options, path: file })
+    connection.run('COMMIT')
+    detach(connection)
+    connection.truncateLog()
+    return salvaged
+  } finally {
+    connection.close()
+    closeSync(handle)
+  }
+}
+
+/** For SQLite to copy the tables of others. Where it cannot even be attached, they are copied as they are found. */
+function attach(connection: Connection, file: string): void {
+  try {
+    connection.run('ATTACH DATABASE ? AS damaged', file)
+  } catch (error) {
+    if (!isDamage(error)) throw error
+  }
+}
+
+function detach(connection: Connection): void {
+  if (connection.all('PRAGMA database_list').some(({ name }) => name === 'damaged')) {
+    connection.exec('DETACH DATABASE damaged')
+  }
+}
+
+/** Under a name of its own: the same file where the file system has links, else a copy. */
+function keepOld(file: string, now: number): string {
+  const day = new Date(now).toISOString().replaceAll(/[:.]/g, '-')
+  const kept = `${file}-damaged-${day}`
+  try {
+    linkSync(file, kept)
+  } catch {
+    copyFileSync(file, kept)
+    sync(kept)
+  }
+  return kept
+}
+
+function remove(file: string): void {
+  for (const end of ['', '-wal', '-shm', '-journal']) rmSync(`${file}${end}`, { force: true })
+}
+
+function sync(path: string): void {
+  const handle = openSync(path, 'r')
+  try {
+    fsyncSync(handle)
+  } finally {
+    closeSync(handle)
+  }
+}
+
+function readIfThere(file: string): string | null {
+  try {
+    return existsSync(file) ? readFileSync(file, 'utf8') : null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,99 @@
+// The log of a damaged file. A row that cannot be read wholly keeps the runs that can, and one that is gone keeps its place, empty:
+// whoever looks for a run there is told that it does not hold it, and a copy from elsewhere can be put there.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { SqlValue } from '../driver.ts'
+import { damaged } from '../failure.ts'
+import { isAnchor } from '../log.ts'
+import { compactedRow, type Frame, RowEncoder, readFrames, soundFrames } from '../log-row.ts'
+import type { Salvage } from './work.ts'
+
+export interface SalvagedLog {
+  /** Rows that are not whole. */
+  readonly damaged: ReadonlySet<number>
+  readonly end: { readonly position: number; readonly body: Uint8Array }
+}
+
+const insert = 'INSERT OR IGNORE INTO reprise_log (position, body) VALUES (?, ?)'
+
+export function salvageLog(work: Salvage): SalvagedLog {
+  const { from, to } = work
+  const broken = new Set<number>()
+  for (const { position, body } of from.rows('reprise_log')) {
+    const at = position as number
+    if (at < 1) continue
+    const isSound = isWhole(at, body)
+    if (!isSound) broken.add(at)
+    to.run(insert, at, isSound ? body! : compactedRow(at, soundFrames(at, body)))
+  }
+  fillGaps(work, broken)
+  for (const at of broken) {
+    work.rebuilt.push({
+      where: `log row ${at}`,
+      what: 'it could not be read wholly; whose entries are missing is told apart',
+    })
+  }
+  for (const { position, frame } of allFrames(work)) {
+    const { tid, first, last, bytes } = frame
+    if (!isAnchor(tid, first, last - first + 1, bytes.length)) continue
+    to.run('INSERT OR REPLACE INTO reprise_anchor (tid, last, position) VALUES (?, ?, ?)', tid, last, position)
+  }
+  const position = Number(to.get('SELECT coalesce(max(position), 0) AS last FROM reprise_log')!.last) + 1
+  // A settled row: the heads of all before it are written.
+  const body = new RowEncoder().encode(position, [], { unsettledAt: null, needsDigest: () => true }).slice()
+  to.run(insert, position, body)
+  return { damaged: broken, end: { position, body } }
+}
+
+/** Every run that can be read, in the order of the log. */
+export function* allFrames({ to }: Salvage): Generator<{ readonly position: number; readonly frame: Frame }> {
+  const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position LIMIT 256'
+  for (let after = 0; ; ) {
+    const rows = to.all(sql, after)
+    for (const { position, body } of rows) {
+      after = position as number
+      for (const frame of readFrames(after, body as Uint8Array)) yield { position: after, frame }
+    }
+    if (rows.length < 256) return
+  }
+}
+
+/** Where the log starts is told apart from its rows. If that is lost too, it starts with the first that is there. */
+function fillGaps({ from, to, options }: Salvage, broken: Set<number>): void {
+  const told = to.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value
+  const first = Number(to.get('SELECT coalesce(min(position), 1) AS first FROM reprise_log')!.first)
+  const isLost = from.isBad('reprise_meta') && told === undefined
+  const start = isLost ? first : Number(told ?? 1)
+  if (isLost && start > 1) {
+    to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('log_start', ?)`, start)
+  }
+  let expected = start
+  const sql = 'SELECT position FROM reprise_log WHERE position >= ? ORDER BY position'
+  for (const { position } of to.all(sql, start)) {
+    if ((position as number) - expected > gapMax) throw damaged(`the log has a gap before row ${position}`)
+    for (; expected < (position as number); expected++) {
+      to.run(insert, expected, compactedRow(expected, []))
+      broken.add(expected)
+    }
+    expected += 1
+  }
+  // What was acknowledged was there.
+  if (options.acknowledged - expected > gapMax) throw damaged(`the log ends at ${expected - 1}`)
+  for (; expected <= options.acknowledged; expected++) {
+    to.run(insert, expected, compactedRow(expected, []))
+    broken.add(expected)
+  }
+}
+
+/** More rows than a page leads to: then a position is not to be believed. */
+const gapMax = 1_000_000
+
+function isWhole(position: number, body: SqlValue | undefined): boolean {
+  try {
+    for (const _ of readFrames(position, body as Uint8Array)) void _
+    return true
+  } catch (error) {
+    if (error instanceof RepriseError) return false
+    throw error
+  }
+}

@@ -1,0 +1,255 @@
+// Timelines of a damaged file: their rows, their heads, and what is looked for by. A head that is lost, or older than its mark, is
+// made again from the log; a row from its name, its head and its attributes. A made head gets an epoch that nobody holds.
+
+import type { Digest, TimelineId } from '../../../core/coordinate.ts'
+import { chainDigest, originDigest, readStart } from '../../../core/entry-run.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { columnNames as manifestColumns } from '../catalog.ts'
+import type { Connection } from '../connection.ts'
+import type { SqlRow, SqlValue } from '../driver.ts'
+import { decodeHead, encodeHead, encodeTail, type HeadState, headBytesMax } from '../head-state.ts'
+import type { Frame } from '../log-row.ts'
+import { isSealed, seal } from '../seal.ts'
+import { columnNames, nameKey } from '../timelines.ts'
+import { unsettledRowsMax } from '../unsettled.ts'
+import { headCrc } from '../witness.ts'
+import { allFrames, type SalvagedLog } from './salvage-log.ts'
+import type { Salvage } from './work.ts'
+
+/** More than anybody can have taken it without writing since. */
+const epochLeap = 1_000_000
+
+interface Named {
+  readonly tid: number
+  readonly space: number
+  readonly name: string
+}
+
+/** Names by number. */
+export function salvageTimelines(work: Salvage, log: SalvagedLog): Map<number, string> {
+  const { from, to } = work
+  const names = new Map<number, Named>()
+  const marks = new Map<number, SqlValue>()
+  for (const { tid, crc } of from.rows('reprise_head_mark')) marks.set(tid as number, crc!)
+  const written = new Map<number, SqlValue>()
+  for (const { space, name, tid, row } of from.rows('reprise_witness')) {
+    remember(names, tid, space, name)
+    written.set(tid as number, row!)
+  }
+  for (const { values } of from.raw('sqlite_autoindex_reprise_timeline_1')) {
+    if (values.length === 3) remember(names, values[2], values[0], values[1])
+  }
+  for (const row of from.rows('reprise_timeline')) {
+    if (!isSealed(row, columnNames)) continue
+    remember(names, row.tid, row.space, row.name)
+    writeTimelineRow(to, row)
+    const { tid, name } = row
+    if (!written.has(tid as number) || written.get(tid as number) === row.crc) continue
+    const what = 'its row is older than what was last written: status, queue, wakeup or attributes may be of before'
+    work.lost.push({ timeline: String(name), where: 'timelines', what })
+  }
+  for (const { tid, state } of from.rows('reprise_head')) {
+    const isCurrent = !marks.has(tid as number) || isMarked(state, marks.get(tid as number)!)
+    if (isCurrent && readHead(tid as number, state)) {
+      to.run('INSERT OR IGNORE INTO reprise_head (tid, state) VALUES (?, ?)', tid!, state!)
+    }
+  }
+  for (const named of names.values()) makeWhole(work, named)
+  settle(work, log, names)
+  for (const row of to.all('SELECT tid, attributes FROM reprise_timeline')) writeAttributes(to, row)
+  return new Map([...names].map(([tid, { name }]) => [tid, name]))
+}
+
+function remember(
+  names: Map<number, Named>,
+  tid: SqlValue | undefined,
+  space: SqlValue | undefined,
+  name: unknown,
+): void {
+  if (!Number.isSafeInteger(tid) || !Number.isSafeInteger(space) || typeof name !== 'string') return
+  names.set(tid as number, { tid: tid as number, space: space as number, name })
+}
+
+function isMarked(state: SqlValue | undefined, mark: SqlValue): boolean {
+  return state instanceof Uint8Array && state.length >= 4 && headCrc(state) === mark
+}
+
+function readHead(tid: number, state: SqlValue | undefined): HeadState | null {
+  if (!(state instanceof Uint8Array)) return null
+  try {
+    return decodeHead(tid, state, `timeline ${tid}`)
+  } catch (error) {
+    if (error instanceof RepriseError) return null
+    throw error
+  }
+}
+
+/** It has a name: then it has a row and a head, or is told to be lost. */
+function makeWhole(work: Salvage, named: Named): void {
+  const { to } = work
+  const { tid, name } = named
+  const row = to.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid)
+  const head = readHead(tid, to.get('SELECT state FROM reprise_head WHERE tid = ?', tid)?.state)
+  if (row && head) return
+  if (!row && !head) {
+    work.lost.push({ timeline: name, where: 'timelines', what: 'its row and its head are lost' })
+    return
+  }
+  if (row) makeHead(work, named, row)
+  else makeRow(work, named, head!)
+}
+
+function makeRow(work: Salvage, { tid, space, name }: Named, head: HeadState): void {
+  const { from, to } = work
+  const attributes: [string, string][] = []
+  for (const row of from.rows('reprise_attribute')) {
+    if (row.tid === tid) attributes.push([JSON.parse(String(row.key)), JSON.parse(String(row.value))])
+  }
+  const parent = head.base
+    ? to.get('SELECT tid FROM reprise_timeline WHERE space = ? AND name = ?', space, head.base.timeline)
+    : undefined
+  const checkpoints = [...from.rows('reprise_manifest')].filter((row) => row.tid === tid).length
+  const mail = [...from.rows('reprise_inbox')].filter((row) => row.tid === tid && row.consumed_at === null).length
+  const cursors = [...from.rows('reprise_cursor')].filter((row) => row.tid === tid).length
+  const created: Record<string, SqlValue> = { created_at: head.updatedAt, attributes: JSON.stringify(attributes) }
+  const rest = { parent: parent?.tid ?? null, owner: head.owner, queue: null, priority: 0, status: '', wakeup: null }
+  const isStub = head.seq === 0 && head.epoch === 0 ? 1 : 0
+  writeTimelineRow(to, { tid, space, name, is_stub: isStub, ...rest, mail, checkpoints, cursors, ...created })
+  if (isStub) return
+  const what = 'its row is lost: status, queue, priority and wakeup are as in a new one until it is opened and written'
+  work.lost.push({ timeline: name, where: 'timelines', what })
+}
+
+/** From the log, whose runs say how far it came. */
+function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
+  const { to, options } = work
+  const lose = (what: string) => work.lost.push({ timeline: name, where: 'heads', what })
+  const owner = null
+  if (row.is_stub === 1) {
+    const none = new Uint8Array(32)
+    const nothing = { seq: 0, epoch: 0, digest: none, position: 0, floor: 0, floorDigest: none, base: null }
+    writeHead(to, tid, { ...nothing, owner, operation: null, updatedAt: options.now })
+    return
+  }
+  const manifests = [...work.from.rows('reprise_manifest')].filter((each) => each.tid === tid)
+  const chain = followLog(work, tid, name as TimelineId, manifests)
+  if (!chain || (row.parent !== null && chain.floor.seq === 0)) {
+    to.run('DELETE FROM reprise_timeline WHERE tid = ?', tid)
+    const what =
+      row.parent === null
+        ? 'nothing of its history is left to make it from'
+        : 'it is a fork, and where it left its parent is lost'
+    lose(`its head is lost, and ${what}: delete it is all that is left, or restore it from a backup`)
+    return
+  }
+  const { seq, digest, position, floor, epoch } = chain
+  const made = { seq, digest, position, epoch: epoch + epochLeap, floor: floor.seq, floorDigest: floor.digest }
+  writeHead(to, tid, { ...made, base: null, owner, operation: null, updatedAt: options.now })
+  writeTimelineRow(to, { ...row, owner: null })
+  work.rebuilt.push({ where: 'heads', what: `the head of ${name} was made from its history, which ends at ${seq}` })
+}
+
+interface Chain {
+  readonly seq: number
+  readonly digest: Digest
+  readonly position: number
+  readonly epoch: number
+  readonly floor: { readonly seq: number; readonly digest: Digest }
+}
+
+/** The last unbroken part of its history, and what it rests on: its origin, or a checkpoint. */
+function followLog(work: Salvage, tid: number, name: TimelineId, manifests: readonly SqlRow[]): Chain | null {
+  const { hash } = work.options
+  const digestAt = (seq: number) =>
+    seq === 0
+      ? originDigest(hash, name)
+      : (manifests.find((each) => each.seq === seq && isSound(each))?.digest as Digest | undefined)
+  let at: Chain | null = null
+  for (const { position, frame } of allFrames(work)) {
+    if (frame.tid !== tid) continue
+    const before = frame.first - 1
+    const known: Digest | undefined = at && at.seq === before ? at.digest : digestAt(before)
+    const digest: Digest | undefined = frame.digest ?? (known && chainDigest(hash, known, frame.bytes))
+    if (!digest) continue
+    const floor: Chain['floor'] | null =
+      at && at.seq === before ? at.floor : known ? { seq: before, digest: known } : null
+    if (floor) at = { seq: frame.last, digest, position, epoch: epochIn(frame), floor }
+  }
+  const newest = manifests.filter(isSound).sort((a, b) => Number(b.seq) - Number(a.seq))[0]
+  if (!newest || (at && at.seq >= Number(newest.seq))) return at
+  // All history up to its newest checkpoint was trimmed.
+  const point = { seq: newest.seq as number, digest: newest.digest as Digest }
+  return { ...point, position: 0, epoch: Number(newest.epoch), floor: point }
+}
+
+function isSound(manifest: SqlRow): boolean {
+  return isSealed(manifest, manifestColumns)
+}
+
+function epochIn({ bytes }: Frame): number {
+  try {
+    return readStart(bytes).epoch
+  } catch (error) {
+    // Under a key that is not known here.
+    if (error instanceof RepriseError) return 0
+    throw error
+  }
+}
+
+/** Appends are made durable before heads are written: what heads lack is in the last rows. */
+function settle(work: Salvage, { damaged, end }: SalvagedLog, names: ReadonlyMap<number, Named>): void {
+  const { to, options } = work
+  const from = end.position - 2 * unsettledRowsMax
+  const heads = new Map<number, HeadState | null>()
+  const headOf = (tid: number) => {
+    if (!heads.has(tid))
+      heads.set(tid, readHead(tid, to.get('SELECT state FROM reprise_head WHERE tid = ?', tid)?.state))
+    return heads.get(tid)!
+  }
+  const cut = new Map<number, number>()
+  for (const { position, frame } of allFrames(work)) {
+    const head = position >= from ? headOf(frame.tid) : null
+    if (!head || head.owner === null || frame.last <= head.seq) continue
+    if (frame.first !== head.seq + 1) {
+      cut.set(frame.tid, head.seq)
+      continue
+    }
+    const digest = frame.digest?.slice() ?? chainDigest(options.hash, head.digest, frame.bytes)
+    const next = { ...head, seq: frame.last, digest, position, operation: frame.operation }
+    heads.set(frame.tid, next)
+    writeHead(to, frame.tid, next)
+  }
+  const recent = [...damaged].filter((position) => position >= from)
+  for (const { tid, name } of recent.length > 0 ? names.values() : []) {
+    const head = headOf(tid)
+    const reached =
+      cut.get(tid) ?? (head && head.owner !== null && head.position < Math.max(...recent) ? head.seq : null)
+    if (reached === null) continue
+    const what = `its history ends at ${reached}; what was appended after that in the damaged rows of the log is lost`
+    work.lost.push({ timeline: name, where: 'log', what })
+  }
+}
+
+function writeHead(to: Connection, tid: number, head: HeadState): void {
+  const tail = encodeTail(head)
+  const bytes = new Uint8Array(headBytesMax(head) + tail.length)
+  const end = encodeHead(bytes, 0, tid, head, tail)
+  to.run('INSERT OR REPLACE INTO reprise_head (tid, state) VALUES (?, ?)', tid, bytes.subarray(0, end))
+}
+
+/** With what follows from the rest of it: the key of its name, when it is due, and its checksum. */
+export function writeTimelineRow(to: Connection, row: SqlRow): void {
+  const due = Number(row.mail) > 0 ? 0 : (row.wakeup ?? null)
+  const key = nameKey(row.space as number, String(row.name))
+  const whole: SqlRow = { ...row, key, due: row.is_stub === 1 ? null : due }
+  const values = columnNames.map((column) => whole[column] ?? null)
+  const sql = `INSERT OR REPLACE INTO reprise_timeline (${columnNames.join(', ')}, crc) VALUES (${'?, '.repeat(columnNames.length)}?)`
+  to.run(sql, ...values, seal(values))
+}
+
+function writeAttributes(to: Connection, { tid, attributes }: SqlRow): void {
+  const sql = 'INSERT OR IGNORE INTO reprise_attribute (tid, key, value) VALUES (?, ?, ?)'
+  for (const [key, value] of JSON.parse(String(attributes)) as [string, string][]) {
+    to.run(sql, tid!, JSON.stringify(key), JSON.stringify(value === 'n-0' ? 'n0' : value))
+  }
+}

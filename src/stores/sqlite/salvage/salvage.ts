@@ -1,0 +1,195 @@
+// What is sound in a damaged file, written into a new one. Rows that carry a checksum are taken if it fits; what is derived from
+// others (indexes, anchors, witnesses, tallies, attributes to look for) is made again; a head is made from the log. What cannot be
+// had is named: no list becomes shorter in silence.
+
+import { chunkTables } from '../blobs.ts'
+import { columnNames as manifestColumns } from '../catalog.ts'
+import type { Connection } from '../connection.ts'
+import { columnNames as cursorColumns } from '../cursors.ts'
+import type { SqlRow, SqlValue } from '../driver.ts'
+import { damaged } from '../failure.ts'
+import { isSoundMessage } from '../mail.ts'
+import { isSealed, seal } from '../seal.ts'
+import { tallyAll } from '../tally.ts'
+import { witnessAll } from '../witness.ts'
+import { columnNames as workerColumns } from '../workers.ts'
+import { copyOwnTables } from './own-tables.ts'
+import { salvageLog } from './salvage-log.ts'
+import { salvageTimelines, writeTimelineRow } from './salvage-timelines.ts'
+import { type DamagedFile, isOurs } from './source.ts'
+import type { Salvage, Salvaged, SalvageOptions } from './work.ts'
+
+/** `to` is a new file with our tables, and in a transaction. */
+export function salvage(from: DamagedFile, to: Connection, options: SalvageOptions): Salvaged {
+  const work: Salvage = { from, to, options, rebuilt: [], lost: [] }
+  salvageMeta(work)
+  salvageSpaces(work)
+  const log = salvageLog(work)
+  const names = salvageTimelines(work, log)
+  copySealed(work, 'reprise_manifest', manifestColumns, true)
+  copyWhere(work, 'reprise_inbox', isSoundMessage)
+  copySealed(work, 'reprise_cursor', cursorColumns)
+  copySealed(work, 'reprise_worker', workerColumns)
+  copyWhere(work, 'reprise_sweep', (row) => Object.values(row).every(Number.isSafeInteger))
+  dropStrays(to)
+  if (from.isBad('reprise_sweep')) {
+    const what =
+      'what of trimmed or forgotten history is still to be given back: its space stays in use, and erased bytes may be in it'
+    work.lost.push({ timeline: null, where: 'reprise_sweep', what })
+  }
+  recount(work, names)
+  salvageChunks(work)
+  keepNumbers(work)
+  to.exec(`DELETE FROM reprise_tally; ${tallyAll}`)
+  witnessAll(to)
+  copyOwnTables(work)
+  tellPages(work)
+  return { rebuilt: work.rebuilt, lost: work.lost, end: log.end }
+}
+
+function salvageMeta({ from, to }: Salvage): void {
+  const given = ['schema_version', 'schema_crc']
+  for (const { key, value } of from.rows('reprise_meta')) {
+    if (typeof key !== 'string' || given.includes(key)) continue
+    to.run('INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)', key, value!)
+  }
+}
+
+function salvageSpaces(work: Salvage): void {
+  const { from, to, options } = work
+  const known = new Set<number>()
+  for (const row of from.rows('reprise_space')) {
+    if (!isSealed(row, ['id', 'name'])) continue
+    to.run('INSERT OR IGNORE INTO reprise_space (id, name, crc) VALUES (?, ?, ?)', row.id!, row.name!, row.crc!)
+    known.add(row.id as number)
+  }
+  const used = new Set([...from.rows('reprise_witness'), ...from.rows('reprise_timeline')].map(({ space }) => space))
+  const unknown = [...used].filter((space) => Number.isSafeInteger(space) && !known.has(space as number)) as number[]
+  if (unknown.length > 1 || (unknown.length === 1 && known.size > 0)) {
+    throw damaged('the names of several namespaces are lost: restore a backup', { spaces: unknown.length })
+  }
+  for (const id of unknown) {
+    const { namespace } = options
+    to.run('INSERT INTO reprise_space (id, name, crc) VALUES (?, ?, ?)', id, namespace, seal([id, namespace]))
+    work.rebuilt.push({ where: 'namespaces', what: `the only one is taken for ${namespace}` })
+  }
+  const last = to.get('SELECT coalesce(max(id), 0) AS id FROM reprise_space')!.id as number
+  if (last > 0) to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('spaces', ?)`, last)
+}
+
+/** With `keepsDamaged`, what does not match its checksum goes along: whoever reads it sees that, and knows that it was there. */
+function copySealed(work: Salvage, table: string, columns: readonly string[], keepsDamaged = false): void {
+  const taken = new Set<SqlValue>()
+  const name = (row: SqlRow) => row[work.from.columnsOf(table)[0]!] ?? null
+  copyWhere(work, table, (row) => {
+    const isSound = isSealed(row, columns)
+    if (isSound && keepsDamaged) taken.add(name(row))
+    return isSound
+  })
+  if (keepsDamaged) copyWhere(work, table, (row) => !taken.has(name(row)) && Number.isSafeInteger(row.crc))
+}
+
+export function copyWhere({ from, to }: Salvage, table: string, isSound: (row: SqlRow) => boolean): void {
+  const columns = from.columnsOf(table)
+  const insert = `INSERT OR IGNORE INTO ${table} (${columns.join(', ')}) VALUES (${columns.map(() => '?').join(', ')})`
+  for (const row of from.rows(table)) {
+    if (isSound(row)) to.run(insert, ...columns.map((column) => row[column] ?? null))
+  }
+}
+
+/** Of timelines that are lost, and told to be. */
+function dropStrays(to: Connection): void {
+  for (const table of ['inbox', 'manifest', 'cursor']) {
+    to.exec(`DELETE FROM reprise_${table} WHERE tid NOT IN (SELECT tid FROM reprise_timeline)`)
+  }
+}
+
+/** A timeline counts its unread mail and its cursors. Of checkpoints there may be copies, so their count stays: verify tells. */
+function recount(work: Salvage, names: ReadonlyMap<number, string>): void {
+  const { to } = work
+  const sql = `SELECT t.*, (SELECT count(*) FROM reprise_inbox i WHERE i.tid = t.tid AND i.consumed_at IS NULL) AS found_mail,
+    (SELECT count(*) FROM reprise_cursor c WHERE c.tid = t.tid) AS found_cursors FROM reprise_timeline t
+    WHERE t.mail <> found_mail OR t.cursors <> found_cursors`
+  for (const { found_mail, found_cursors, ...row } of to.all(sql)) {
+    const timeline = names.get(row.tid as number) ?? String(row.name)
+    const missing = {
+      mail: Number(row.mail) - Number(found_mail),
+      cursors: Number(row.cursors) - Number(found_cursors),
+    }
+    if (missing.mail > 0) work.lost.push({ timeline, where: 'inbox', what: `${missing.mail} unread messages are lost` })
+    if (missing.cursors > 0) {
+      const what = `${missing.cursors} cursors are lost: whoever reads the feed by them begins anew`
+      work.lost.push({ timeline, where: 'cursors', what })
+    }
+    writeTimelineRow(to, { ...row, mail: found_mail!, cursors: found_cursors! })
+  }
+}
+
+/** Which chunk has which id is said by the table and by its index. What is in neither is missing: parity has it. */
+function salvageChunks({ from, to, options }: Salvage): void {
+  const bytes = new Map<number, number>()
+  for (const table of chunkTables) {
+    for (const { id, bytes: chunk } of from.rows(table)) {
+      if (!(chunk instanceof Uint8Array)) continue
+      to.run(`INSERT OR IGNORE INTO ${table} (id, bytes) VALUES (?, ?)`, id!, chunk)
+      bytes.set(id as number, chunk.length)
+    }
+  }
+  const insert = 'INSERT OR IGNORE INTO reprise_chunk (id, space, digest, size, touched_at) VALUES (?, ?, ?, ?, ?)'
+  for (const { id, space, digest, size, touched_at } of from.rows('reprise_chunk')) {
+    if (isDigest(digest) && bytes.has(id as number)) to.run(insert, id!, space!, digest!, size!, touched_at!)
+  }
+  for (const { values } of from.raw('sqlite_autoindex_reprise_chunk_1')) {
+    const [space, digest, id] = values
+    const size = bytes.get(id as number)
+    if (values.length === 3 && isDigest(digest) && size !== undefined) {
+      to.run(insert, id!, space!, digest!, size, options.now)
+    }
+  }
+  for (const table of chunkTables) to.exec(`DELETE FROM ${table} WHERE id NOT IN (SELECT id FROM reprise_chunk)`)
+}
+
+function isDigest(value: SqlValue | undefined): boolean {
+  return value instanceof Uint8Array && value.length === 32
+}
+
+/** No number is given twice, also of what is gone. */
+function keepNumbers({ from, to }: Salvage): void {
+  for (const { values } of from.raw('sqlite_sequence')) {
+    const [table, last] = values
+    if (typeof table !== 'string' || !table.startsWith('reprise_') || !Number.isSafeInteger(last)) continue
+    to.run(
+      'INSERT INTO sqlite_sequence (name, seq) SELECT ?1, 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = ?1)',
+      table,
+    )
+    to.run('UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?', last!, table)
+  }
+  if (!from.isBad('sqlite_sequence')) return
+  for (const table of ['reprise_timeline', 'reprise_inbox', 'reprise_manifest']) {
+    to.run(
+      'INSERT INTO sqlite_sequence (name, seq) SELECT ?1, 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = ?1)',
+      table,
+    )
+    to.run('UPDATE sqlite_sequence SET seq = seq + 1000000 WHERE name = ?', table)
+  }
+}
+
+/** Which trees had damaged pages, also those that are made again from others. */
+function tellPages({ from, rebuilt }: Salvage): void {
+  // Indexes are not read for their rows, so their pages are looked at here.
+  for (const object of from.objects) {
+    if (object.type === 'index' && isOurs(object)) for (const _ of from.raw(object.name)) void _
+  }
+  for (const table of [
+    'reprise_anchor',
+    'reprise_attribute',
+    'reprise_tally',
+    'reprise_head_mark',
+    'reprise_witness',
+  ]) {
+    for (const _ of from.raw(table)) void _
+  }
+  for (const [name, pages] of from.badPages) {
+    if (pages.size > 0) rebuilt.push({ where: name, what: `page ${[...pages].join(', ')} could not be read` })
+  }
+}

@@ -1,0 +1,32 @@
+// What one salvage works with, and what it says at its end.
+
+import type { Hash } from '../../../core/ports.ts'
+import type { StoreFault, StoreLoss } from '../../../core/store-facts.ts'
+import type { Connection } from '../connection.ts'
+import type { DamagedFile } from './source.ts'
+
+export interface SalvageOptions {
+  readonly hash: Hash
+  /** Of whoever asks: its name is known if the file no longer tells. */
+  readonly namespace: string
+  readonly now: number
+  readonly path: string
+  /** How far the log had come when somebody was last told "durable"; 0: nobody knows. */
+  readonly acknowledged: number
+}
+
+export interface Salvaged {
+  readonly rebuilt: readonly StoreFault[]
+  readonly lost: readonly StoreLoss[]
+  /** The last row of the log. */
+  readonly end: { readonly position: number; readonly body: Uint8Array }
+}
+
+/** What one salvage works with. */
+export interface Salvage {
+  readonly from: DamagedFile
+  readonly to: Connection
+  readonly options: SalvageOptions
+  readonly rebuilt: StoreFault[]
+  readonly lost: StoreLoss[]
+}

@@ -24,7 +24,10 @@ export interface CommandSpec {
    * write; 'existing' one that is there; 'create' one that is made when it is first used; 'none'.
    */
   readonly store: 'reading' | 'existing' | 'create' | 'none'
-  /** What to do about a store whose file is too damaged to be opened: with this option it is written anew, without it looked at. */
+  /**
+   * What to do about a store whose file is too damaged to be opened: with this option it is written anew, without it looked
+   * at.
+   */
   readonly renewsWith?: string
   /** Options with which a command that reads writes after all. */
   readonly writesWith?: readonly string[]

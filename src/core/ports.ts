@@ -220,9 +220,9 @@ export interface Store {
   replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>>
 
   /**
-   * Puts lines of the catalog back that were damaged or lost: each takes the place of the one with its id, or is added. A store that
-   * counts lines counts them anew: `missing` says how many of those that it had are not there, and have no copy in `lines`.
-   * No epoch is asked for, since nothing is published: what was there is there again.
+   * Puts lines of the catalog back that were damaged or lost: each takes the place of the one with its id, or is added. A
+   * store that counts lines counts them anew: `missing` says how many of those that it had are not there, and have no copy
+   * in `lines`. No epoch is asked for, since nothing is published: what was there is there again.
    */
   mendCatalog(timeline: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }>
 
@@ -230,8 +230,8 @@ export interface Store {
   inspect(): Promise<StoreFault[]>
 
   /**
-   * The ids of timelines, in no order, as far as anything in the store still names them, whatever else of it is damaged. Left out:
-   * `timelines` tells them, or the store cannot be read at all.
+   * The ids of timelines, in no order, as far as anything in the store still names them, whatever else of it is damaged.
+   * Left out: `timelines` tells them, or the store cannot be read at all.
    */
   names?(): Promise<readonly TimelineId[]>
 

@@ -43,8 +43,8 @@ export async function openPlaced(url: string, options: StoreOptions): Promise<Pl
 }
 
 /**
- * A store whose file does not open any more is written anew from what is sound in it; the old one stays beside. With `dryRun` it is done
- * to a copy, and says what would be lost. Null: this kind of store has no file of its own.
+ * A store whose file does not open any more is written anew from what is sound in it; the old one stays beside. With
+ * `dryRun` it is done to a copy, and says what would be lost. Null: this kind of store has no file of its own.
  * @example const renewal = await renewStore('sqlite:.reprise/reprise.db', { dryRun: true })
  */
 export async function renewStore(

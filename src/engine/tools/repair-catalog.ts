@@ -1,6 +1,6 @@
-// The catalog of a timeline as verify sees it, and its damaged lines put back. A line that has a copy is told from it; with `repair`
-// it is written back into its place. One that is gone, and has no copy, is lost: with `repair` the others are counted anew, so that
-// they can be read again.
+// The catalog of a timeline as verify sees it, and its damaged lines put back. A line that has a copy is told from it; with
+// `repair` it is written back into its place. One that is gone, and has no copy, is lost: with `repair` the others are
+// counted anew, so that they can be read again.
 
 import type { ManifestId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'

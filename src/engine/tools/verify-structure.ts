@@ -1,5 +1,6 @@
-// What verify does about the store's own structures: pages, indexes, lists. What the store's own check finds is a fault; with `repair`,
-// a store that can writes its files anew from what is sound in them, and says what was lost. The rest of verify then looks at what is there.
+// What verify does about the store's own structures: pages, indexes, lists. What the store's own check finds is a fault;
+// with `repair`, a store that can writes its files anew from what is sound in them, and says what was lost. The rest of
+// verify then looks at what is there.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'

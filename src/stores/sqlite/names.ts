@@ -1,5 +1,5 @@
-// The names of timelines as far as they can be read: by the witnesses, by the index of names and by the rows. Damage to one of the
-// three leaves the others. Each is read around a page that cannot be: by names, in halves.
+// The names of timelines as far as they can be read: by the witnesses, by the index of names and by the rows. Damage to one
+// of the three leaves the others. Each is read around a page that cannot be: by names, in halves.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Connection } from './connection.ts'

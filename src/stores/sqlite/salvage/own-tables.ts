@@ -1,5 +1,5 @@
-// Tables of whoever uses the store, in the same file: they go along. Those that SQLite can read are copied by it; of a damaged one,
-// the rows that can be read are, and how many pages cannot is told.
+// Tables of whoever uses the store, in the same file: they go along. Those that SQLite can read are copied by it; of a
+// damaged one, the rows that can be read are, and how many pages cannot is told.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { SqlValue } from '../driver.ts'

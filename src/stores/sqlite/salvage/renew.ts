@@ -1,6 +1,6 @@
-// A damaged file is written anew from what is sound in it, and put into its place in one step; the old one stays beside it. Nobody may
-// have the file open meanwhile, which SQLite's own lock tells. From then on a note beside the file keeps others out: whoever opens
-// the file looks for the note before and after, so that of two one always sees the other.
+// A damaged file is written anew from what is sound in it, and put into its place in one step; the old one stays beside it.
+// Nobody may have the file open meanwhile, which SQLite's own lock tells. From then on a note beside the file keeps others
+// out: whoever opens the file looks for the note before and after, so that of two one always sees the other.
 
 import {
   closeSync,
@@ -145,8 +145,8 @@ async function untilAlone(driver: Driver, file: string, waitMs: number): Promise
 }
 
 /**
- * In this mode SQLite holds the file itself, which it cannot while anybody else has it open. Closing it empties its log. Nothing is
- * prepared here, so that it is closed when it is closed.
+ * In this mode SQLite holds the file itself, which it cannot while anybody else has it open. Closing it empties its log.
+ * Nothing is prepared here, so that it is closed when it is closed.
  */
 function foldAlone(driver: Driver, file: string): void {
   const connection = new Connection(driver, file, false)

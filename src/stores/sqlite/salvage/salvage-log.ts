@@ -1,5 +1,5 @@
-// The log of a damaged file. A row that cannot be read wholly keeps the runs that can, and one that is gone keeps its place, empty:
-// whoever looks for a run there is told that it does not hold it, and a copy from elsewhere can be put there.
+// The log of a damaged file. A row that cannot be read wholly keeps the runs that can, and one that is gone keeps its
+// place, empty: whoever looks for a run there is told that it does not hold it, and a copy from elsewhere can be put there.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { SqlValue } from '../driver.ts'

@@ -1,5 +1,6 @@
-// Timelines of a damaged file: their rows, their heads, and what is looked for by. A head that is lost, or older than its mark, is
-// made again from the log; a row from its name, its head and its attributes. A made head gets an epoch that nobody holds.
+// Timelines of a damaged file: their rows, their heads, and what is looked for by. A head that is lost, or older than its
+// mark, is made again from the log; a row from its name, its head and its attributes. A made head gets an epoch that nobody
+// holds.
 
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'
 import { chainDigest, originDigest, readStart } from '../../../core/entry-run.ts'

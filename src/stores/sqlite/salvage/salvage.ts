@@ -1,6 +1,6 @@
-// What is sound in a damaged file, written into a new one. Rows that carry a checksum are taken if it fits; what is derived from
-// others (indexes, anchors, witnesses, tallies, attributes to look for) is made again; a head is made from the log. What cannot be
-// had is named: no list becomes shorter in silence.
+// What is sound in a damaged file, written into a new one. Rows that carry a checksum are taken if it fits; what is derived
+// from others (indexes, anchors, witnesses, tallies, attributes to look for) is made again; a head is made from the log.
+// What cannot be had is named: no list becomes shorter in silence.
 
 import { chunkTables } from '../blobs.ts'
 import { columnNames as manifestColumns } from '../catalog.ts'

@@ -102,10 +102,8 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   const first = await structures()
   tally.faults.push(...first.faults)
   const inspectedFaults = tally.faults.length
-  let isRenewed = false
   if (options.repair && first.isOfFile) {
     const outcome = await renewed(kernel, location)
-    isRenewed = outcome !== null && outcome.healed.length > 0
     tally.healed.push(...(outcome?.healed ?? []))
     tally.faults.push(...(outcome?.lost ?? []))
   }
@@ -121,8 +119,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     await verifyCatalog(kernel, head, tally, location, options.repair ?? false, source)
   }
   // What its own checks found may have been put right with the history that it holds.
-  const isMended = isRenewed || tally.healed.some(({ code, isPutRight }) => isPutRight && code !== 'CHUNK_DAMAGED')
-  if (isMended && inspectedFaults > 0) tally.faults.splice(0, inspectedFaults, ...(await structures()).faults)
+  if (options.repair && inspectedFaults > 0) tally.faults.splice(0, inspectedFaults, ...(await structures()).faults)
   const { chunks, orphans } = options.timelines
     ? { chunks: tally.live.size, orphans: 0 }
     : await countChunks(kernel, tally.live).catch((error) => {

@@ -315,9 +315,6 @@ class SqliteStore implements Store {
     try {
       await this.#write().idle()
       this.#closeConnections()
-      // Nobody may hold on to them: some drivers end a connection when its statements are collected.
-      this.#writer = null
-      this.#opened = { file: this.#file, writer: null }
       return await renewFile(this.#driver, this.#file, { namespace, hash, busyMs: this.#busyMs, now: this.#clock() })
     } catch (error) {
       throw toStoreError(error, 'renew', this.#file)
@@ -366,15 +363,19 @@ class SqliteStore implements Store {
     this.#isClosed = true
     this.#listeners.end()
     await this.#writer?.idle()
+    this.#reader.close()
     this.#opened.writer?.connection.checkpoint()
     this.#closeConnections()
   }
 
+  /** Nobody may hold on to them either: some drivers end a connection when its statements are collected. */
   #closeConnections(): void {
     this.#reader.close()
     this.#ack?.close()
     this.#opened.writer?.connection.close()
     this.#opened.writer?.ack.close()
+    this.#writer = null
+    this.#opened = { file: this.#file, writer: null }
   }
 
   async #read<Result>(work: (reading: Reading) => Result): Promise<Result> {

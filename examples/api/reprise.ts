@@ -18,6 +18,7 @@ import {
   open,
   RepriseError,
   RetryLater,
+  renewStore,
   type Store,
   timeline,
 } from 'reprise'
@@ -205,6 +206,15 @@ export default [
     await other.restore(file)
     assert.equal((await other.head('counter/visits'))!.seq, 1)
     await other.close()
+  }),
+  example(['renewStore'], async (_, folder) => {
+    const url = `sqlite:${join(folder, 'app.db')}`
+    const app = await open(url)
+    await app.open(counter, 'visits').append({ type: 'added', by: 1 })
+    await app.close()
+    // Of a file that no longer opens: what would be lost by writing it anew.
+    const { lost } = (await renewStore(url, { dryRun: true }))!
+    assert.deepEqual(lost, [])
   }),
   example(['StoreTools.delete', 'StoreTools.erase', 'StoreTools.eraseEntries'], async (rp) => {
     for (const id of ['a', 'b', 'c']) await rp.open(counter, id).append({ type: 'added', by: 1 })

@@ -99,7 +99,7 @@ export function Checkpoints({ timeline }: { timeline: Timeline }) {
           format={bytes}
         />
       )}
-      <Durations timeline={id} />
+      {timeline.hasFold && timeline.summary !== null && <Durations timeline={id} />}
       {list.length > 0 && (
         <div class="table-wrap">
           <table>

@@ -7,6 +7,8 @@ export interface Loaded<T> {
   readonly value: T | null
   readonly problem: Problem | null
   readonly again: () => void
+  /** False: there is no path to ask. */
+  readonly isAsked: boolean
 }
 
 /** `path` null: nothing is asked. A change of address drops the old answer; `again` keeps it until the new one has come. */
@@ -38,5 +40,10 @@ export function useGet<T>(path: string | null, query: Query = {}): Loaded<T> {
   }, [key])
   useEffect(() => void ask(), [ask])
   const isOurs = answer?.key === key
-  return { value: isOurs ? answer.value : null, problem: isOurs ? answer.problem : null, again: () => void ask() }
+  return {
+    value: isOurs ? answer.value : null,
+    problem: isOurs ? answer.problem : null,
+    again: () => void ask(),
+    isAsked: path !== null,
+  }
 }

@@ -7,7 +7,7 @@ import { Chart } from './chart.tsx'
 import { bytes, count, duration } from './format.ts'
 import { useGet } from './loading.ts'
 import { hrefOf } from './route.ts'
-import { whyNot } from './session.ts'
+import { about, whyNot } from './session.ts'
 import type { Checkpoint, Report } from './types.ts'
 import { Button, Chip, CommandLine, Dot, Empty, Facts, Problems, Time, toast, toastProblem } from './ui.tsx'
 
@@ -53,6 +53,18 @@ interface CollectAnswer {
 }
 
 export function Storage() {
+  if (about.value?.scopes === null) return <WholeStorage />
+  return (
+    <div class="screen">
+      <h1>Checkpoints and storage</h1>
+      <Empty title="This needs a token that reaches the whole store">
+        <p>The checkpoints of a timeline that you reach are in its own view.</p>
+      </Empty>
+    </div>
+  )
+}
+
+function WholeStorage() {
   const { value, problem, again } = useGet<StorageAnswer>('v1/storage')
   useEffect(() => {
     const timer = setInterval(() => document.visibilityState === 'visible' && again(), 5000)

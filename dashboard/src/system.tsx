@@ -7,6 +7,7 @@ import { count, duration } from './format.ts'
 import { now } from './live.ts'
 import { type Loaded, useGet } from './loading.ts'
 import { hrefOf } from './route.ts'
+import { about } from './session.ts'
 import type { Letter, SearchAnswer, Worker } from './types.ts'
 import { Chip, CommandLine, Dot, Problems, Status, Time } from './ui.tsx'
 
@@ -48,13 +49,16 @@ interface Doctor {
 }
 
 export function System() {
-  const workers = useGet<{ workers: readonly Worker[] }>('v1/workers', { all: true })
-  const queues = useGet<{ queues: readonly Queue[] }>('v1/queues')
+  // What tells of the whole store is not for a token that reaches a part of it.
+  const isWhole = about.value?.scopes === null
+  const whole = (path: string) => (isWhole ? path : null)
+  const workers = useGet<{ workers: readonly Worker[] }>(whole('v1/workers'), { all: true })
+  const queues = useGet<{ queues: readonly Queue[] }>(whole('v1/queues'))
   const schedules = useGet<{ schedules: readonly Schedule[] }>('v1/schedules')
-  const consumers = useGet<{ consumers: readonly Consumer[] }>('v1/consumers')
+  const consumers = useGet<{ consumers: readonly Consumer[] }>(whole('v1/consumers'))
   const letters = useGet<{ letters: readonly Letter[] }>('v1/dead-letters')
   const pipelines = useGet<SearchAnswer>('v1/search', { kind: 'pipeline', limit: 50 })
-  const doctor = useGet<Doctor>('v1/doctor')
+  const doctor = useGet<Doctor>(whole('v1/doctor'))
   useEffect(() => {
     const often = [workers, queues, consumers, pipelines]
     const timer = setInterval(() => {
@@ -211,10 +215,10 @@ function Part(props: {
       <h2>
         {title} {number !== undefined && number > 0 && <span class="dim">{count(number)}</span>}
       </h2>
-      {loaded.problem?.code === 'FORBIDDEN' ? (
-        <p class="dim">This needs a token that reaches the whole store.</p>
-      ) : (
+      {loaded.isAsked ? (
         <Problems problem={loaded.problem} retry={loaded.again} />
+      ) : (
+        <p class="dim">This needs a token that reaches the whole store.</p>
       )}
       {number === 0 && <p class="dim">{none}</p>}
       {number !== undefined && number > 0 && children}

@@ -32,7 +32,7 @@ export function Travel({
   timeline: Timeline
   onAct: (verb: string, more?: Readonly<Record<string, unknown>>) => void
 }) {
-  const { timeline: id, seq: head, floor } = timeline
+  const { timeline: id, seq: head, floor, hasFold } = timeline
   const { query } = place.value
   const wanted = query.get('seq')
   const seq = wanted === null ? head : Math.min(Math.max(Number(wanted) || 0, floor), head)
@@ -41,9 +41,9 @@ export function Travel({
   const settled = Math.min(useSettled(seq), head)
   const move = (to: number) => go(withQuery({ seq: String(Math.min(Math.max(to, floor), head)) }), 'replace')
   useKeys({ '[': () => move(seq - 1), ']': () => move(seq + 1) })
-  const state = useGet<{ state: unknown; coordinate: Coordinate }>(at(id, 'state'), { seq: settled })
+  const state = useGet<{ state: unknown; coordinate: Coordinate }>(hasFold ? at(id, 'state') : null, { seq: settled })
   const diff = useGet<{ changes: readonly Difference[] }>(
-    settled > floor || other ? at(id, 'diff') : null,
+    hasFold && (settled > floor || other) ? at(id, 'diff') : null,
     other ? { from: settled, other } : { from: Math.max(floor, settled - 1), to: settled },
   )
   const entry = useGet<HistoryPage<Entry>>(settled > floor ? at(id, 'history') : null, { after: settled - 1, limit: 1 })
@@ -115,8 +115,10 @@ export function Travel({
               State after entry {settled}
               {state.value && <Copy text={JSON.stringify(state.value.state, null, 2)} label="Copy the state" />}
             </h2>
-            {state.problem ? (
-              <NoState problem={state.problem} />
+            {!hasFold ? (
+              <NoState />
+            ) : state.problem ? (
+              <Problems problem={state.problem} />
             ) : state.value ? (
               <Json value={state.value.state} />
             ) : (
@@ -143,7 +145,7 @@ export function Travel({
                 </select>
               </label>
             </h2>
-            {!state.problem && <Changes changes={diff.value?.changes ?? null} />}
+            {hasFold && !state.problem && <Changes changes={diff.value?.changes ?? null} />}
           </section>
         </div>
         {messages && (
@@ -158,8 +160,7 @@ export function Travel({
   )
 }
 
-function NoState({ problem }: { problem: { detail: string; code: string; hint: string; status: number } }) {
-  if (problem.code !== 'INVALID_ARGUMENT') return <Problems problem={problem} />
+function NoState() {
   return (
     <Empty title="The state needs its code">
       <p>How this history folds into a state is in your definition. Name the file that exports it:</p>

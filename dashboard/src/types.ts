@@ -47,6 +47,8 @@ export interface Timeline extends TimelineRow {
   readonly lineage: readonly string[]
   readonly forks: readonly string[]
   readonly verbs: readonly string[]
+  /** Whether its state can be read: how it folds is known to the server. */
+  readonly hasFold: boolean
   readonly summary: Readonly<Record<string, unknown>> | null
 }
 

@@ -31,6 +31,8 @@ export async function describeTimeline(engine: Reprise, head: Head) {
       isUnfinished: model?.unfinished?.includes(head.status) ?? false,
       needsPerson: model?.attention?.includes(head.status) ?? false,
       verbs: verbsOf(model),
+      /** Whether its state can be read here: how it folds is known. */
+      hasFold: models.foldOf(head.timeline) !== null,
       ...(await summarize()),
     },
   }

@@ -16,7 +16,7 @@ import { defaultServerLimits } from '../../src/server/limits.ts'
 import { type Listening, listen } from '../../src/server/listen.ts'
 import { findBrowser, launch } from '../support/browser.mjs'
 import { checkout, counter, definitions, fillWorld } from './dashboard-world.ts'
-import { tokens } from './support.ts'
+import { at, secret, tokens } from './support.ts'
 
 const found = await findBrowser()
 if ('missing' in found) console.warn(`the dashboard is not looked at: ${found.missing}`)
@@ -206,6 +206,23 @@ describe.skipIf('missing' in found)('the dashboard', () => {
       expect(await reader.getByRole('button', { name, exact: true }).isDisabled()).toBe(true)
     }
     await reader.close()
+  })
+
+  it('asks for nothing that a token may not see or a state that nobody here can fold', async () => {
+    const headers = { authorization: `Bearer ${secret('ann')}`, 'content-type': 'application/json' }
+    const body = JSON.stringify({ entries: [{ type: 'noted', data: { n: 1 } }] })
+    const made = await fetch(`${listening.url}${at('ann/notes')}/entries`, { method: 'POST', headers, body })
+    expect(made.status).toBe(200)
+    const ann = await watched(await enter('ann'))
+    await ann.goto(`${listening.url}/#/runs?all=1`)
+    await ann.getByRole('link', { name: 'ann/notes' }).click()
+    await ann.keyboard.press('t')
+    await ann.getByText('The state needs its code').waitFor()
+    for (const screen of ['system', 'storage']) {
+      await ann.goto(`${listening.url}/#/${screen}`)
+      await ann.getByText('This needs a token that reaches the whole store').first().waitFor()
+    }
+    await ann.close()
   })
 
   it('has thousands of entries in a list and only those in the page that are seen', async () => {

@@ -87,7 +87,7 @@ describe('over HTTP', () => {
     expect((await here.ask(`/v1/timelines/${encodeURIComponent(run)}/result?waitMs=5000`)).value.result).toEqual({
       ok: 1,
     })
-    expect(await use(owner, 'retry', { timeline: run })).toMatchObject({ isError: true, code: 'CONFLICT' })
+    expect(await use(owner, 'retry', { timeline: run })).toMatchObject({ isError: true, code: 'ENDED' })
   })
 
   it('is not there unless it was asked for, and needs a token', async () => {

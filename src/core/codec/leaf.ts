@@ -11,6 +11,8 @@ const typedArrayName = Object.getOwnPropertyDescriptor(
   Symbol.toStringTag,
 )?.get
 
+const bytesKind = viewKinds.find(({ name }) => name === 'Uint8Array')
+
 export function writeRegExp(out: ValueWriter, value: RegExp): void {
   out.byte(tag.regExp)
   out.text(value.source)
@@ -65,6 +67,8 @@ export function writeView(out: ValueWriter, value: ArrayBufferView, kind: number
 export function readView(from: ValueReader): ArrayBufferView {
   const kind = viewKinds[from.byte()]
   if (kind === undefined) throw malformed('an unknown kind of typed array')
+  // By far the most frequent. Its buffer is not asked for: small ones then have none of their own until somebody does.
+  if (kind === bytesKind) return new Uint8Array(from.raw(from.count(1)))
   const buffer = readBuffer(from)
   if (buffer.byteLength % kind.elementBytes !== 0) throw malformed('a typed array ends inside an element')
   turnElements(new Uint8Array(buffer), kind.elementBytes)

@@ -1,33 +1,12 @@
 // The adviser's knowledge, as data: which configuration answers which question, why, what to watch, and code that runs.
 // A test runs every snippet.
 
-export type Truth = 'history' | 'state' | 'external'
-export type Captures = 'progress' | 'state' | 'both' | 'execution'
-export type Scope = 'one' | 'machine' | 'many'
-export type About = 'anything' | 'items' | 'changes' | 'entities' | 'records' | 'conversation'
-
-export interface Answers {
-  readonly truth: Truth
-  readonly captures: Captures
-  readonly scope: Scope
-  readonly about: About
-  readonly budget: string
-  readonly effects: boolean
-}
-
-export interface Advice {
-  /** B1 to B10 of the specification, and which of several. */
-  readonly id: string
-  readonly title: string
-  readonly when: Partial<Pick<Answers, 'truth' | 'captures' | 'scope' | 'about'>>
-  readonly why: string
-  readonly watch: readonly string[]
-  /** A whole module; BUDGET stands for the recovery budget. */
-  readonly code: string
-}
+import { flowAdvices } from './advice-flows.ts'
+import type { Advice, Answers } from './advice-shape.ts'
 
 /** The first that fits counts; what a row does not name, it does not ask. */
 export const advices: readonly Advice[] = [
+  ...flowAdvices,
   {
     id: 'B5-agent',
     title: 'a session of an agent',

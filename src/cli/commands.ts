@@ -390,7 +390,7 @@ export const commands: readonly CommandSpec[] = [
     options: {
       about: {
         type: 'string',
-        value: 'items|changes|entities|records|conversation|anything',
+        value: 'items|changes|entities|records|conversation|stream|results|anything',
         help: 'what it is about',
       },
       truth: { type: 'string', value: 'history|state|external', help: 'what is authoritative' },

@@ -1,10 +1,11 @@
 // Code that the command line hands out runs as it is: every template of init, every snippet of advise.
 
 import { spawnSync } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { type Answers, advices, advise } from '../../src/cli/advice.ts'
+import { advices, advise } from '../../src/cli/advice.ts'
+import type { Answers } from '../../src/cli/advice-shape.ts'
 import { templates } from '../../src/cli/templates.ts'
 import { cli, workFolder } from './support.ts'
 
@@ -12,7 +13,9 @@ const folder = workFolder()
 afterAll(() => folder.remove())
 
 describe('advice', () => {
-  const about = ['anything', 'items', 'changes', 'entities', 'records', 'conversation'] as const
+  const about = [
+    ...(['anything', 'items', 'changes', 'entities', 'records', 'conversation', 'stream', 'results'] as const),
+  ]
   const every: Answers[] = (['history', 'state', 'external'] as const).flatMap((truth) =>
     (['progress', 'state', 'both', 'execution'] as const).flatMap((captures) =>
       (['one', 'machine', 'many'] as const).flatMap((scope) =>
@@ -23,7 +26,7 @@ describe('advice', () => {
 
   it('names every model that the package has', () => {
     const code = advices.map((advice) => advice.code).join('\n')
-    const models = ['job', 'migrate', 'workflow', 'events', 'table', 'save', 'agent']
+    const models = readdirSync(new URL('../../src/layers', import.meta.url))
     for (const model of models) expect(code).toContain(`from 'reprise/${model}'`)
     for (const call of [
       'stateStore(',

@@ -1,7 +1,8 @@
 // reprise advise: a few questions, and the configuration that answers them.
 
 import { toMs } from '../../core/duration.ts'
-import { type About, advise, type Captures, type Scope, type Truth } from '../advice.ts'
+import { advise } from '../advice.ts'
+import type { About, Captures, Scope, Truth } from '../advice-shape.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { Prompt } from '../prompt.ts'
@@ -23,6 +24,8 @@ const questions: readonly Question[] = [
       ['entities', 'things that take commands: accounts, orders'],
       ['records', 'many values, found by key'],
       ['conversation', 'an agent that talks and uses tools'],
+      ['stream', 'records that keep coming, and what is computed of them'],
+      ['results', 'results that are dear to compute, and can be computed again'],
       ['anything', 'none of these'],
     ],
     otherwise: 'anything',

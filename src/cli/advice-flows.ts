@@ -1,0 +1,54 @@
+// Advice for what flows and what is computed: pipelines and remembered results.
+
+import type { Advice } from './advice-shape.ts'
+
+export const flowAdvices: readonly Advice[] = [
+  {
+    id: 'B7-pipeline',
+    title: 'a pipeline (positions, keyed state and sinks in one checkpoint)',
+    when: { about: 'stream' },
+    why: 'Records flow from sources that know their place through operators that keep state by key. A checkpoint goes between two batches and holds all of it, so every record counts once, from source to sink.',
+    watch: [
+      'a source must give the same records again from a position',
+      'results are visible with their checkpoint; a sink outside the store gets keys, and may get a result twice',
+    ],
+    code: `import { open } from 'reprise'
+import { collect, pipeline, sum, tumbling, values } from 'reprise/pipeline'
+
+// Stands for your stream.
+const orders = [{ customer: 'ann', cents: 500, at: 1_000 }, { customer: 'ann', cents: 250, at: 61_000 }]
+const totals = collect()
+export const revenue = pipeline('advised-revenue', (p) => {
+  p.from('orders', values(orders), { time: (order) => order.at })
+    .keyBy((order) => order.customer)
+    .window('per-minute', tumbling('1m'))
+    .aggregate(sum((order) => order.cents))
+    .to('totals', totals)
+})
+
+const rp = await open()
+console.log(await rp.run(revenue, {}, { checkpoint: { recoverWithin: 'BUDGET' } }).result(), totals.values)
+await rp.close()
+`,
+  },
+  {
+    id: 'B9-memo',
+    title: 'a memo (results by what they were computed from)',
+    when: { about: 'results' },
+    why: 'The inputs are the truth and a result can always be computed again: it is kept under a digest of everything it was computed from, so a hit is as good as a run, and a miss says which part changed.',
+    watch: [
+      'name every file and variable that the function reads, or a hit may be of other inputs',
+      'raise the version when the function gives something else',
+    ],
+    code: `import { open } from 'reprise'
+import { memo } from 'reprise/memo'
+
+export const squares = memo('advised-squares', { version: 1, run: async (n) => n * n })
+
+const rp = await open()
+const remembered = await rp.open(squares)
+console.log(await remembered.call(7), await remembered.explain(7))
+await rp.close()
+`,
+  },
+]

@@ -1,0 +1,26 @@
+// What is asked of the adviser, and what it answers.
+
+export type Truth = 'history' | 'state' | 'external'
+export type Captures = 'progress' | 'state' | 'both' | 'execution'
+export type Scope = 'one' | 'machine' | 'many'
+export type About = 'anything' | 'items' | 'changes' | 'entities' | 'records' | 'conversation' | 'stream' | 'results'
+
+export interface Answers {
+  readonly truth: Truth
+  readonly captures: Captures
+  readonly scope: Scope
+  readonly about: About
+  readonly budget: string
+  readonly effects: boolean
+}
+
+export interface Advice {
+  /** B1 to B10 of the specification, and which of several. */
+  readonly id: string
+  readonly title: string
+  readonly when: Partial<Pick<Answers, 'truth' | 'captures' | 'scope' | 'about'>>
+  readonly why: string
+  readonly watch: readonly string[]
+  /** A whole module; BUDGET stands for the recovery budget. */
+  readonly code: string
+}

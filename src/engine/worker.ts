@@ -163,8 +163,9 @@ export class Worker {
   }
 
   /** Asked before each heartbeat. */
-  watchFailing(failing: () => Iterable<Failing>): void {
+  watchFailing(failing: () => Iterable<Failing>): () => void {
     this.#failing.add(failing)
+    return () => this.#failing.delete(failing)
   }
 
   onRetired(call: (id: WorkerId) => void): () => void {

@@ -71,13 +71,18 @@ function show(run: PipelineRun, reporter: string): () => void {
   }
 }
 
-/** @example 12,345 records, 2,000/s, watermark 10:00:00, checkpoint 3 in 12 ms (4 KB, stall 2 ms) */
+/** @example 12,345 records, 2,000/s, watermark 10:00:00, lag 3 s, waits 12 % for totals, checkpoint 3 in 12 ms (4 KB, stall 2 ms) */
 export function lineOf(status: PipelineStatus, perSecond: number): string {
   const parts = [`${status.records.toLocaleString('en-US')} records`, `${perSecond.toLocaleString('en-US')}/s`]
   const watermarks = status.sources.flatMap(({ watermark }) => watermark ?? [])
   if (watermarks.length > 0) parts.push(`watermark ${new Date(Math.min(...watermarks)).toISOString()}`)
+  const lags = status.sources.flatMap(({ lagMs, isEnded }) => (lagMs === null || isEnded ? [] : [lagMs]))
+  if (lags.length > 0) parts.push(`lag ${ms(Math.max(...lags))}`)
   const blocked = status.elapsedMs > 0 ? Math.round((100 * status.blockedMs) / status.elapsedMs) : 0
-  if (blocked > 0) parts.push(`waits ${blocked} % for sinks and calls`)
+  if (blocked > 0) {
+    const slowest = status.operators.reduce((most, each) => (each.blockedMs > most.blockedMs ? each : most))
+    parts.push(`waits ${blocked} % for ${slowest.blockedMs > 0 ? slowest.name : 'checkpoints'}`)
+  }
   const last = status.checkpoints.recent.at(-1)
   if (last) {
     const { checkpoint, ms: took, addedBytes, longestStallMs } = last

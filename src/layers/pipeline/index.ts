@@ -63,6 +63,7 @@ export { paged, type SourcePage } from './sources/pages.ts'
 export { type GeneratedOptions, generated, iterable, values } from './sources/values.ts'
 export type {
   CountedStream,
+  CountWindowOptions,
   FromOptions,
   KeyedStream,
   PipelineBuilder,

@@ -9,6 +9,7 @@ import type { FixedWindows } from '../../core/pipeline/windows.ts'
 import type { Aggregation } from './aggregate.ts'
 import type { Edge, Graph, OperatorNode, Outlet } from './graph.ts'
 import type { MakeOperator } from './operator.ts'
+import { broadcast } from './operators/broadcast.ts'
 import { type CallContext, type CallOptions, called } from './operators/calls.ts'
 import { counted } from './operators/count-window.ts'
 import { deduped } from './operators/dedupe.ts'
@@ -49,8 +50,15 @@ export interface FromOptions<In, T> {
 export interface WindowOptions<T> {
   /** How long after its end a window takes late records, and gives its result again; 0 if left out. */
   readonly late?: Duration
+  /** Gives the results of windows that are still open as well, every so often by the clock, as far as they changed. */
+  readonly early?: Duration
   /** What came later still, as a stream of its own. Left out: it is counted and dropped. */
   readonly lateTo?: (late: Stream<T>) => void
+}
+
+export interface CountWindowOptions {
+  /** A window that is not full when its first record is so old, by the clock, ends with what it has. */
+  readonly within?: Duration
 }
 
 /** What `pipeline()` hands to the function that draws it. */
@@ -128,6 +136,22 @@ export class Stream<T> {
   }
 
   /**
+   * Each record with what another stream has told so far, whatever the keys: rules, settings, rates. The aggregation says what
+   * becomes of what is told; undefined while nothing was.
+   * @example orders.broadcast('rates', rates, reduce((a, b) => ({ ...a, ...b })), (order, known) => convert(order, known))
+   */
+  broadcast<B, A, V, R>(
+    name: string,
+    told: Stream<B>,
+    aggregation: Aggregation<B, A, V>,
+    join: (value: T, told: V | undefined) => R,
+  ): Stream<R> {
+    const make = broadcast(aggregation, join)
+    const outlet = draw(this, [told], this.graph.name('operator', name), 'broadcast', make, [], { isSingle: true })
+    return new Stream<R>(this.graph, outlet, this.hasTime)
+  }
+
+  /**
    * Calls the outside for each record, a few at a time, with retries. After a crash a call is made again with the same key:
    * at least once. Without `ordered`, results come as they come.
    */
@@ -162,23 +186,30 @@ export class KeyedStream<T> extends Stream<T> {
   }
 
   /** Records of a key, gathered by time or by number. */
-  window(name: string, windows: CountWindows): CountedStream<T>
+  window(name: string, windows: CountWindows, options?: CountWindowOptions): CountedStream<T>
   window(name: string, windows: Windows, options?: WindowOptions<T>): WindowedStream<T>
   window(
     name: string,
     windows: Windows | CountWindows,
-    options: WindowOptions<T> = {},
+    given: WindowOptions<T> | CountWindowOptions = {},
   ): WindowedStream<T> | CountedStream<T> {
-    checkOptions(`window ${name}`, options, new Set(['late', 'lateTo']))
+    const known = windows.kind === 'count' ? ['within'] : ['late', 'early', 'lateTo']
+    checkOptions(`window ${name}`, given, new Set(known))
     if (windows.kind === 'count') {
-      return new CountedStream<T>((aggregation) => this.#state(name, 'count', counted(windows.size, aggregation)))
+      const { within } = given as CountWindowOptions
+      const withinMs = within === undefined ? null : toMs(within, 'within')
+      return new CountedStream<T>((each) => this.#state(name, 'count', counted(windows.size, withinMs, each)))
     }
     this.#needsTime(name)
+    const options = given as WindowOptions<T>
     const lateMs = toMs(options.late ?? 0, 'late')
+    const earlyMs = options.early === undefined ? null : toMs(options.early, 'early')
     return new WindowedStream<T>((aggregation) => {
       const late: Outlet = []
       const make =
-        windows.kind === 'session' ? sessions(windows, lateMs, aggregation) : windowed({ windows, lateMs }, aggregation)
+        windows.kind === 'session'
+          ? sessions(windows, { lateMs, earlyMs }, aggregation)
+          : windowed({ windows, lateMs, earlyMs }, aggregation)
       const kind = windows.kind === 'session' ? 'sessions' : 'windows'
       const outlet = draw(this, [], this.graph.name('operator', name), kind, make, [late])
       options.lateTo?.(new Stream<T>(this.graph, late, true))

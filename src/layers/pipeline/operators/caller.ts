@@ -1,6 +1,7 @@
 // One call to the outside with the project's one policy: attempts and pauses, breaker, rate, time limit. What ends the run
 // ends every wait and aborts the signal that the call was given.
 
+import { setMaxListeners } from 'node:events'
 import { CallGate, type CallPolicy } from '../../../core/call-policy.ts'
 import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -22,6 +23,8 @@ export class Caller {
 
   constructor(policy: CallPolicy, ports: CallerPorts) {
     this.#ports = ports
+    // Each call under way listens, and there are as many as its concurrency allows.
+    setMaxListeners(0, ports.ending)
     this.#retry = resolveRetry(policy.retry)
     this.#timeoutMs = policy.timeout === undefined ? null : toMs(policy.timeout, 'timeout')
     this.#gate = new CallGate(policy)

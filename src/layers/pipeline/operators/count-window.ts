@@ -1,21 +1,35 @@
-// Windows of so many records of a key, whatever their times. What is not full stays state, and comes out only if more comes.
+// Windows of so many records of a key, whatever their times. What is not full stays state, and comes out when more comes, or
+// when its first record is older than `withinMs` by the clock.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
+import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
+import { noWatermark } from '../../../core/pipeline/watermarks.ts'
 import type { Aggregation } from '../aggregate.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import type { KeyedResult } from './running.ts'
 
 interface Counted<A> {
   readonly count: number
+  /** When its first record came, by the clock; only where a window ends by time as well. */
+  readonly since?: number
   readonly accumulator: A
 }
 
-export function counted<T, A, R>(size: number, aggregation: Aggregation<T, A, R>): MakeOperator {
+export function counted<T, A, R>(
+  size: number,
+  withinMs: number | null,
+  aggregation: Aggregation<T, A, R>,
+): MakeOperator {
   return ([next], context) => {
     const state = new StateTable<Counted<A>>()
     const { initial, add, result, copy } = aggregation
+    const ending = new TimeQueue<PipelineKey>()
+    /** The watermark is how old what ends by the clock is, so that it is not late for what follows. */
+    let watermark: number = noWatermark
+    let hasTimes = false
+    const schedule = (key: PipelineKey, since: number) => ending.add(since + withinMs!, key)
     return {
       tables: tablesOf({ keys: state }),
       inputs: [
@@ -27,6 +41,7 @@ export function counted<T, A, R>(size: number, aggregation: Aggregation<T, A, R>
             const results: KeyedResult<R>[] = []
             const given: PipelineKey[] = []
             const at: number[] | null = times ? [] : null
+            hasTimes = times !== null
             for (let i = 0; i < values.length; i++) {
               const key = keys[i]!
               try {
@@ -34,8 +49,11 @@ export function counted<T, A, R>(size: number, aggregation: Aggregation<T, A, R>
                 const base = before === undefined ? initial() : before.accumulator
                 const accumulator = add(copy && before ? copy(base) : base, values[i] as T)
                 const count = (before?.count ?? 0) + 1
-                if (count < size) state.set(space, key, { count, accumulator })
-                else {
+                if (count < size) {
+                  const since = withinMs === null ? undefined : (before?.since ?? context.clock.now())
+                  if (since !== undefined && before === undefined) schedule(key, since)
+                  state.set(space, key, { count, accumulator, ...(since !== undefined && { since }) })
+                } else {
                   results.push({ key, value: result(accumulator) })
                   given.push(key)
                   at?.push(times![i]!)
@@ -47,10 +65,32 @@ export function counted<T, A, R>(size: number, aggregation: Aggregation<T, A, R>
             }
             if (results.length > 0) next!.batch({ values: results, times: at, keys: given })
           },
-          watermark: (time) => next!.watermark(time),
+          watermark(time) {
+            watermark = time
+            next!.watermark(time)
+          },
           idle: () => next!.idle(),
         },
       ],
+      restored() {
+        for (const [key, { since }] of state.space(0).entries()) if (since !== undefined) schedule(key, since)
+      },
+      tick(now) {
+        if (withinMs === null) return
+        const over: PipelineKey[] = []
+        for (let due = ending.take(now); due; due = ending.take(now)) {
+          for (const key of due.items) {
+            const held = state.get(state.space(0), key)
+            // It was filled meanwhile, and another one has begun.
+            if (held?.since !== undefined && held.since + withinMs <= now) over.push(key)
+          }
+        }
+        if (over.length === 0) return
+        const time = Number.isFinite(watermark) ? watermark : now
+        const values = over.map((key) => ({ key, value: result(state.get(state.space(0), key)!.accumulator) }))
+        for (const key of over) state.delete(state.space(0), key)
+        next!.batch({ values, times: hasTimes ? over.map(() => time) : null, keys: over })
+      },
     }
   }
 }

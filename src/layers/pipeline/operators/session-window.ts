@@ -9,6 +9,7 @@ import { isForgotten, mergeSession, type SessionWindows } from '../../../core/pi
 import type { Aggregation } from '../aggregate.ts'
 import { type Batch, type Output, pick } from '../batch.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { EarlyKeys } from './early.ts'
 import { Progress, type WindowResult } from './window.ts'
 
 interface Session<A> {
@@ -19,24 +20,28 @@ interface Session<A> {
 
 export function sessions<T, A, R>(
   { gapMs }: SessionWindows,
-  lateMs: number,
+  { lateMs, earlyMs }: { readonly lateMs: number; readonly earlyMs: number | null },
   aggregation: Aggregation<T, A, R>,
 ): MakeOperator {
   return ([next, late], context) => {
     const state = new StateTable<readonly Session<A>[]>()
     const progress = new Progress()
     const queue = new TimeQueue<PipelineKey>()
+    const early = new EarlyKeys<true>(earlyMs)
     const { initial, add, merge, result, copy } = aggregation
     const of = (key: PipelineKey) => state.get(state.space(0), key) ?? []
     const schedule = (key: PipelineKey, end: number) => {
       queue.add(end, key)
       if (lateMs > 0) queue.add(end + lateMs, key)
     }
-    const give = (results: readonly (readonly [PipelineKey, Session<A>])[]) => {
+    const give = (results: readonly (readonly [PipelineKey, Session<A>])[], isEarly = false) => {
       if (results.length === 0) return
       next!.batch({
         values: results.map(
-          ([key, { start, end, accumulator }]): WindowResult<R> => ({ key, start, end, value: result(accumulator) }),
+          ([key, { start, end, accumulator }]): WindowResult<R> => ({
+            ...{ key, start, end, value: result(accumulator) },
+            ...(isEarly && { isEarly }),
+          }),
         ),
         times: results.map(([, { end }]) => end - 1),
         keys: results.map(([key]) => key),
@@ -59,6 +64,7 @@ export function sessions<T, A, R>(
         [...others, session].sort((a, b) => a.start - b.start),
       )
       schedule(key, session.end)
+      early.note(true, key)
       return session
     }
     const input: Output = {
@@ -113,6 +119,15 @@ export function sessions<T, A, R>(
         progress.restored()
         for (const [key, held] of state.space(0).entries()) {
           for (const { end } of held) schedule(key, end)
+          early.note(true, key)
+        }
+      },
+      tick(now) {
+        for (const keys of early.take(now).values()) {
+          const open = [...keys].flatMap((key) =>
+            of(key).flatMap((each) => (each.end > progress.watermark ? [[key, each] as const] : [])),
+          )
+          give(open, true)
         }
       },
     }

@@ -11,17 +11,21 @@ import { type FixedWindows, isForgotten, lastStart } from '../../../core/pipelin
 import type { Aggregation } from '../aggregate.ts'
 import { type Batch, type Output, pick } from '../batch.ts'
 import { type MakeOperator, type Operator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
+import { EarlyKeys } from './early.ts'
 
 export interface WindowResult<Value> {
   readonly key: PipelineKey
   readonly start: number
   readonly end: number
   readonly value: Value
+  /** The window goes on: more may come, and its result again. */
+  readonly isEarly?: true
 }
 
 export interface WindowSettings {
   readonly windows: FixedWindows
   readonly lateMs: number
+  readonly earlyMs: number | null
 }
 
 /** Results first, what came too late second. */
@@ -62,6 +66,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
   readonly #context: OperatorContext
   readonly #state = new StateTable<A>()
   readonly #progress = new Progress()
+  readonly #early: EarlyKeys<Space<A>>
   readonly tables = tablesOf({ windows: this.#state, progress: this.#progress.table })
   readonly inputs = [this]
 
@@ -73,6 +78,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
     context: OperatorContext,
   ) {
     this.#settings = settings
+    this.#early = new EarlyKeys(settings.earlyMs)
     this.#aggregation = aggregation
     this.#next = next
     this.#late = late
@@ -81,6 +87,14 @@ class WindowOperator<T, A, R> implements Operator, Output {
 
   restored(): void {
     this.#progress.restored()
+    for (const space of this.#state.spaces()) for (const key of space.slots.keys()) this.#early.note(space, key)
+  }
+
+  tick(now: number): void {
+    for (const [space, keys] of this.#early.take(now)) {
+      const isOpen = !space.isDropped && space.id + this.#settings.windows.lengthMs > this.#progress.watermark
+      if (isOpen) this.#give(space, keys, true)
+    }
   }
 
   batch(batch: Batch): void {
@@ -151,6 +165,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
         const before = copy ? this.#state.own(space, slot, copy) : (space.values[slot] as A)
         this.#state.update(space, slot, add(before, value))
       }
+      this.#early.note(space, key)
       return true
     } catch (error) {
       this.#context.poison(recordOf(batch, i), error)
@@ -158,7 +173,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
     }
   }
 
-  #give(space: Space<A>, keys: Iterable<PipelineKey>): void {
+  #give(space: Space<A>, keys: Iterable<PipelineKey>, isEarly = false): void {
     const { lengthMs } = this.#settings.windows
     const start = space.id
     const end = start + lengthMs
@@ -166,7 +181,8 @@ class WindowOperator<T, A, R> implements Operator, Output {
     const given: PipelineKey[] = []
     const times: number[] = []
     for (const key of keys) {
-      values.push({ key, start, end, value: this.#aggregation.result(this.#state.get(space, key)!) })
+      const value = this.#aggregation.result(this.#state.get(space, key)!)
+      values.push(isEarly ? { key, start, end, value, isEarly } : { key, start, end, value })
       given.push(key)
       // The result belongs to the last moment of its window.
       times.push(end - 1)

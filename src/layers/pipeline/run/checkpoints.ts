@@ -13,6 +13,7 @@ import { ChunkHold } from '../../../engine/checkpoint/chunk-hold.ts'
 import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
 import type { CheckpointTiming, TimingMark } from '../../../engine/checkpoint/timing.ts'
 import type { Kernel } from '../../../engine/kernel.ts'
+import type { Failing } from '../../../engine/worker.ts'
 import type { Graph } from '../graph.ts'
 import type { Prepared, SinkWriter } from '../sink.ts'
 import {
@@ -39,6 +40,8 @@ const failuresMax = 3
 const sqlFailuresMax = 3
 /** Dropping old checkpoints costs a few commits: not after each. */
 const retainEvery = 8
+/** The coordinator knows one task: all instances of this process are cut together. */
+const flowTask = 'flow'
 
 export interface MadeCheckpoint {
   readonly id: string
@@ -87,6 +90,7 @@ export class Checkpoints {
   #sinceRetained = 0
   #leftBy: ManifestId | null
   #lastFailure: string | null = null
+  #failingSince: number | null = null
   /** No periodic one before this: what is wrong does not get better by trying all the time. */
   #pausedUntil = Number.NEGATIVE_INFINITY
   #isOver = false
@@ -101,7 +105,7 @@ export class Checkpoints {
     this.#base = of.restored.base
     const { timeoutMs } = of
     this.#coordinator = new CheckpointCoordinator({ timeoutMs, failuresMax }, of.restored.state.checkpoint)
-    this.#act(this.#coordinator.running('flow', of.taken.head.epoch, this.#now))
+    this.#act(this.#coordinator.running(flowTask, of.taken.head.epoch, this.#now))
   }
 
   /** As of the newest checkpoint. */
@@ -115,6 +119,13 @@ export class Checkpoints {
 
   get failures(): number {
     return this.#coordinator.failures
+  }
+
+  /** Told with each heartbeat, so that everybody sees that recovery points no longer advance. */
+  get failing(): readonly Failing[] {
+    if (this.failures === 0 || this.#failingSince === null) return []
+    const reason = this.#lastFailure ?? 'no checkpoint is made'
+    return [{ timeline: this.#of.taken.id, since: this.#failingSince, failures: this.failures, reason }]
   }
 
   get lastFailure(): string | null {
@@ -178,9 +189,12 @@ export class Checkpoints {
           this.#of.kernel.events.emit('report', { kind: 'checkpoint-failed', timeline: this.#of.taken.id, what })
           break
         }
+        case 'abort':
+          this.#lastFailure = action.why.replace(`${flowTask}: `, '')
+          this.#failingSince ??= this.#now
+          break
         case 'publish':
         case 'complete':
-        case 'abort':
         case 'discard':
           // One task, so each of them is a step of #run: chunks that nobody names are collected.
           break
@@ -210,7 +224,7 @@ export class Checkpoints {
   async #run(id: number, kind: CheckpointKind): Promise<void> {
     if (this.#isOver) return
     const { flow, taken, timing } = this.#of
-    const from = { task: 'flow', attempt: taken.head.epoch }
+    const from = { task: flowTask, attempt: taken.head.epoch }
     const asked = [...this.#asked.values()]
     const stage = asked.find((each) => each.stage !== 'running')?.stage ?? 'running'
     const startedMs = this.#now
@@ -350,6 +364,8 @@ export class Checkpoints {
     this.#base = { id: record.id, tables: written.tables }
     this.#sqlFailures = 0
     this.#lastFailure = null
+    this.#failingSince = null
+    kernel.worker.progressed(1)
     this.#pausedUntil = Number.NEGATIVE_INFINITY
     timing.published(mark, { ms, bytes: written.totalBytes, stallMs: written.longestStallMs })
     kernel.events.emit('checkpoint-published', {
@@ -383,6 +399,7 @@ export class Checkpoints {
     const { kernel, taken } = this.#of
     const why = error instanceof Error ? error.message : String(error)
     this.#lastFailure = why
+    this.#failingSince ??= this.#now
     // What it was built on may be gone or rotten: the next one stands alone.
     this.#base = null
     const actions = tell(why)

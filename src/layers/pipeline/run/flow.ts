@@ -16,10 +16,14 @@ import type { CutId, Prepared, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import { Letters } from './letters.ts'
 import { RunningSource } from './running-source.ts'
+import { Waits } from './waits.ts'
 import { type Scale, Wiring } from './wiring.ts'
 
 /** The operator under which dead letters are kept. No user's name has a $. */
 export const lettersOperator = '$letters'
+
+/** Whom sources wait for when sinks hold too much: no operator has a $ in its name. */
+const checkpointsName = '$checkpoints'
 
 const batchRecords = 512
 const sliceMs = 4
@@ -63,6 +67,8 @@ export interface OperatorStatus {
   readonly records: number
   readonly inFlight: number
   readonly keys: number
+  /** How long sources had to wait because it could not take more. */
+  readonly blockedMs: number
 }
 
 export class Flow {
@@ -73,9 +79,7 @@ export class Flow {
   readonly #writers: ReadonlyMap<string, SinkWriter>
   readonly letters: Letters
   #sources: readonly RunningSource[] = []
-  #blocked = 0
-  #blockedSince = 0
-  #blockedMs = 0
+  readonly #waits: Waits
   #lateRecords = 0
   #isHalted = false
   #failure: { readonly error: unknown } | null = null
@@ -92,6 +96,7 @@ export class Flow {
     this.#writers = writers
     this.#hooks = hooks
     this.letters = new Letters(hooks.lettersMax)
+    this.#waits = new Waits(() => hooks.clock.elapsed())
     this.#wiring = new Wiring(graph, hooks.scale, {
       contextOf: (name) => this.#contextOf(name),
       sinkInput: (node) => this.#sinkInput(node),
@@ -134,7 +139,7 @@ export class Flow {
     while (!this.#isHalted) {
       if (this.#failure) throw this.#failure.error
       this.#tick()
-      const hasMoved = this.#blocked === 0 && this.#round()
+      const hasMoved = !this.#waits.isWaiting && this.#round()
       if (this.#isAtEnd) return true
       if (!hasMoved) await this.#sleep()
       else if (clock.elapsed() - sliceStarted < sliceMs) continue
@@ -187,7 +192,7 @@ export class Flow {
 
   /** Sources wait until it settles. */
   wait(until: Promise<unknown>): void {
-    this.#wait(until)
+    this.#wait(until, checkpointsName)
   }
 
   wake(): void {
@@ -237,8 +242,7 @@ export class Flow {
 
   /** How long sources had to wait for sinks and calls. */
   get blockedMs(): number {
-    const since = this.#blocked > 0 ? this.#hooks.clock.elapsed() - this.#blockedSince : 0
-    return this.#blockedMs + since
+    return this.#waits.ms
   }
 
   operators(): OperatorStatus[] {
@@ -247,18 +251,20 @@ export class Flow {
       records: counts.records,
       inFlight: instances.reduce((sum, { operator }) => sum + (operator.inFlight?.() ?? 0), 0),
       keys: instances.reduce((sum, { operator }) => sum + keysOf(operator), 0),
+      blockedMs: this.#waits.msFor(name),
     }))
     const sinks = [...this.#sinkInputs].map(([{ name }, { counts }]) => ({
       name,
       records: counts.records,
       inFlight: this.#writers.get(name)!.pending,
       keys: 0,
+      blockedMs: this.#waits.msFor(name),
     }))
     return [...operators, ...sinks]
   }
 
   get #isAtEnd(): boolean {
-    if (this.#blocked > 0 || !this.#sources.every(({ isEnded }) => isEnded)) return false
+    if (this.#waits.isWaiting || !this.#sources.every(({ isEnded }) => isEnded)) return false
     for (const { operator } of this.#wiring.instances()) if ((operator.inFlight?.() ?? 0) > 0) return false
     return true
   }
@@ -268,7 +274,7 @@ export class Flow {
     let records = 0
     let hasMoved = false
     for (const source of this.#sources) {
-      if (this.#blocked > 0) break
+      if (this.#waits.isWaiting) break
       const count = source.step(batchRecords)
       if (count >= 0) hasMoved = true
       if (count > 0) records += count
@@ -298,13 +304,11 @@ export class Flow {
     this.#wake = null
   }
 
-  #wait(until: Promise<unknown>): void {
-    if (this.#blocked === 0) this.#blockedSince = this.#hooks.clock.elapsed()
-    this.#blocked += 1
+  #wait(until: Promise<unknown>, name: string): void {
+    this.#waits.begin(name)
     until.then(
       () => {
-        this.#blocked -= 1
-        if (this.#blocked === 0) this.#blockedMs += this.#hooks.clock.elapsed() - this.#blockedSince
+        this.#waits.end(name)
         this.wake()
       },
       (error) => this.fail(error),
@@ -320,7 +324,7 @@ export class Flow {
       batch: (batch) => {
         counts.records += batch.values.length
         const until = writer.write(batch)
-        if (until) this.#wait(until)
+        if (until) this.#wait(until, node.name)
       },
       watermark() {},
       idle() {},
@@ -343,7 +347,7 @@ export class Flow {
       late: (count) => {
         this.#lateRecords += count
       },
-      wait: (until) => this.#wait(until),
+      wait: (until) => this.#wait(until, name),
       wake: () => this.wake(),
       fail: (error) => this.fail(error),
     }

@@ -21,6 +21,8 @@ export interface SourceStatus {
   /** In this run. */
   readonly records: number
   readonly watermark: number | null
+  /** How old the newest record that was read is, by the clock; null: it has no times, or nothing came yet. */
+  readonly lagMs: number | null
   /** Partitions that hold the watermark back. */
   readonly slowest: readonly string[]
   readonly isEnded: boolean

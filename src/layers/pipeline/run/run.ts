@@ -26,6 +26,9 @@ const pendingMax = 50_000
 /** So many make a checkpoint due. */
 const pendingDue = 10_000
 
+/** With a policy that counts records: results are shown when no record came for so long. */
+const quietMs = 1000
+
 type Ending = 'suspended' | 'cancelled'
 
 export class PipelineRun {
@@ -46,6 +49,7 @@ export class PipelineRun {
   #checkpoints: Checkpoints | null = null
   #stopping: { readonly ending: Ending; readonly label: string | undefined } | null = null
   #isEnded = false
+  #quietSince = 0
 
   /** `partitions`: the only ones that it reads; null: all of them. */
   constructor(
@@ -94,9 +98,10 @@ export class PipelineRun {
       deadLetters: flow?.letters.count ?? 0,
       elapsedMs: this.#engine.kernel.clock.elapsed() - this.#startedMs,
       blockedMs: flow?.blockedMs ?? 0,
-      sources: sources.map(({ name, records, watermark, slowest, isEnded }) => ({
-        ...{ name, records, slowest, isEnded },
-        watermark: Number.isFinite(watermark) ? watermark : null,
+      sources: sources.map((source) => ({
+        ...{ name: source.name, records: source.records, slowest: source.slowest, isEnded: source.isEnded },
+        watermark: Number.isFinite(source.watermark) ? source.watermark : null,
+        lagMs: source.lagMs(this.#engine.kernel.clock.now()),
       })),
       operators: flow?.operators() ?? [],
       checkpoints: {
@@ -258,6 +263,7 @@ export class PipelineRun {
       const checkpoints = new Checkpoints(of)
       this.#flow = flow
       this.#checkpoints = checkpoints
+      const stopTelling = kernel.worker.watchFailing(() => checkpoints.failing)
       const stopListening = listenForMail(this.#engine, taken, this, (error) => flow.fail(error))
       try {
         const cursor = flow.cursor(positions)
@@ -272,6 +278,7 @@ export class PipelineRun {
         return await this.#flowToEnd(flow, checkpoints, timing)
       } finally {
         flow.close()
+        stopTelling()
         await stopListening()
         await checkpoints.settled()
       }
@@ -323,14 +330,25 @@ export class PipelineRun {
     const flow = this.#flow
     if (!checkpoints || !flow) return
     checkpoints.tick()
-    timing.wrote(count, 0)
+    if (count > 0) this.#quietSince = this.#engine.kernel.clock.elapsed()
+    // Windows that ended by the clock give results though no record came: they count as one, so that the policy sees them.
+    timing.wrote(count === 0 && flow.pending > 0 && timing.entries === 0 ? 1 : count, 0)
     if (checkpoints.isUnderWay) {
       // Memory is bounded: whoever is faster than its checkpoints waits for them.
       if (flow.pending > pendingMax) flow.wait(checkpoints.settled())
       return
     }
-    if (flow.pending > pendingDue || (timing.entries > 0 && timing.decide().isDue)) checkpoints.periodic()
+    if (flow.pending > pendingDue || (timing.entries > 0 && timing.decide().isDue) || this.#isQuiet(flow)) {
+      checkpoints.periodic()
+    }
     if (flow.pending > pendingMax && !checkpoints.isUnderWay) flow.wait(pause(this.#engine, 100))
+  }
+
+  /** A policy that counts records never gets there while none comes: what waits in sinks is shown all the same. */
+  #isQuiet(flow: Flow): boolean {
+    const { each, recoverWithin } = this.#options.policy
+    if (each !== undefined || recoverWithin !== undefined || flow.pending === 0) return false
+    return this.#engine.kernel.clock.elapsed() - this.#quietSince >= quietMs
   }
 
   /** The engine closes: a checkpoint, so that little is read again, and the timeline is free. */

@@ -20,6 +20,7 @@ export class RunningSource {
   readonly #partitions = new Map<string, PartitionWatermark>()
   readonly #merge = new WatermarkMerge<string>()
   #given = Number.NEGATIVE_INFINITY
+  #highest = Number.NEGATIVE_INFINITY
   #isIdle = false
   #isReading = false
   #ready: Read
@@ -52,6 +53,11 @@ export class RunningSource {
 
   get watermark(): number {
     return this.#merge.current
+  }
+
+  /** How old the newest record is, by the clock; null: it has no times, or nothing came yet. */
+  lagMs(now: number): number | null {
+    return Number.isFinite(this.#highest) ? Math.max(0, now - this.#highest) : null
   }
 
   /** Whom windows wait for. */
@@ -151,6 +157,7 @@ export class RunningSource {
   #observe(partition: string, times: readonly number[]): void {
     let highest = Number.NEGATIVE_INFINITY
     for (let i = 0; i < times.length; i++) if (times[i]! > highest) highest = times[i]!
+    if (highest > this.#highest) this.#highest = highest
     const watermark = this.#partitions.get(partition)!.observe(highest, this.#context.clock.now())
     this.#isIdle = false
     this.#advance(this.#merge.advance(partition, watermark))

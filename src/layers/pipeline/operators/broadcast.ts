@@ -1,0 +1,55 @@
+// Records beside what another stream has told so far, whatever their key: rules, settings, exchange rates. What was told is
+// one value, folded by an aggregation, and is state; a record meets it as far as it has been read.
+
+import { StateTable } from '../../../core/pipeline/state-table.ts'
+import type { Aggregation } from '../aggregate.ts'
+import { type Batch, without } from '../batch.ts'
+import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+
+const only = 'told'
+
+export function broadcast<T, B, A, V, R>(
+  aggregation: Aggregation<B, A, V>,
+  join: (value: T, told: V | undefined) => R,
+): MakeOperator {
+  return ([next], context) => {
+    const state = new StateTable<A>()
+    const { initial, add, result, copy } = aggregation
+    const tell = (batch: Batch) => {
+      const space = state.space(0)
+      for (let i = 0; i < batch.values.length; i++) {
+        try {
+          const slot = space.slots.get(only)
+          const before =
+            slot === undefined ? initial() : copy ? state.own(space, slot, copy) : (space.values[slot] as A)
+          state.set(space, only, add(before, batch.values[i] as B))
+        } catch (error) {
+          context.poison(recordOf(batch, i), error)
+        }
+      }
+    }
+    const meet = (batch: Batch) => {
+      const poisoned: number[] = []
+      const values: R[] = []
+      const space = state.space(0)
+      const told = space.slots.has(only) ? result(state.get(space, only)!) : undefined
+      for (let i = 0; i < batch.values.length; i++) {
+        try {
+          values.push(join(batch.values[i] as T, told))
+        } catch (error) {
+          context.poison(recordOf(batch, i), error)
+          poisoned.push(i)
+        }
+      }
+      if (values.length > 0) next!.batch({ ...(poisoned.length > 0 ? without(batch, poisoned) : batch), values })
+    }
+    return {
+      tables: tablesOf({ told: state }),
+      // Event time is that of the records: what is told holds no window back.
+      inputs: [
+        { batch: meet, watermark: (time) => next!.watermark(time), idle: () => next!.idle() },
+        { batch: tell, watermark() {}, idle() {} },
+      ],
+    }
+  }
+}

@@ -5,7 +5,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { open } from '../dist/index.js'
-import { collect, count, generated, pipeline, tumbling } from '../dist/layers/pipeline/index.js'
+import * as lib from '../dist/layers/pipeline/index.js'
+import { event, events, queries } from './support/nexmark.mjs'
+
+const { collect, count, generated, pipeline, tumbling } = lib
 
 const batch = 512
 /** Spread without a pattern that a hash map would like. */
@@ -173,6 +176,28 @@ async function checkpointStall(keys) {
   })
 }
 
+/** A query of Nexmark with checkpoints every second, beside its plain evaluation; both make their events themselves. */
+async function nexmark(name, count) {
+  const { draw, plain } = queries[name]
+  const started = process.cpuUsage()
+  plain(events(count))
+  const baseline = perSecond(count, process.cpuUsage(started))
+  return await inFolder(async (url) => {
+    const rp = await open(url)
+    const drawn = lib.pipeline(name, (p) => {
+      const all = p.from('events', generated(event, { count }), { time: ({ at }) => at })
+      draw(lib, all)
+        .filter(() => false)
+        .to('out', collect())
+    })
+    const cpu = process.cpuUsage()
+    await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).result()
+    const value = perSecond(count, process.cpuUsage(cpu))
+    await rp.close()
+    return { value, baseline }
+  })
+}
+
 export default [
   {
     name: 'keyed-count-10k',
@@ -201,4 +226,10 @@ export default [
     note: 'longest time between two batches while all 1,000,000 keys are written; baseline: without a checkpoint',
     run: () => checkpointStall(1_000_000),
   },
+  ...['q0', 'q1', 'q2', 'q3', 'q4', 'q5', 'q6', 'q7', 'q8'].map((name) => ({
+    name: `nexmark-${name}`,
+    unit: 'events per CPU-second',
+    note: 'baseline: a plain evaluation of all events in memory',
+    run: () => nexmark(name, 500_000),
+  })),
 ]

@@ -71,7 +71,7 @@ function show(run: PipelineRun, reporter: string): () => void {
   }
 }
 
-/** @example 12,345 records, 2,000/s, watermark 10:00:00, lag 3 s, waits 12 % for totals, checkpoint 3 in 12 ms (4 KB, stall 2 ms) */
+/** @example 12,345 records, 2,000/s, watermark 10:00:00, lag 3 s, waits 12 % for totals, checkpoint 3 in 12 ms (4 KB, …) */
 export function lineOf(status: PipelineStatus, perSecond: number): string {
   const parts = [`${status.records.toLocaleString('en-US')} records`, `${perSecond.toLocaleString('en-US')}/s`]
   const watermarks = status.sources.flatMap(({ watermark }) => watermark ?? [])

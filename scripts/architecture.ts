@@ -57,7 +57,19 @@ const packagesOfAdapter: Readonly<Record<string, readonly string[]>> = {
   'openai-agents': ['@openai/agents'],
   'ai-sdk': ['ai'],
   otel: ['@opentelemetry/api'],
+  kafka: ['@kafkats/client'],
+  nats: ['@nats-io/jetstream', '@nats-io/transport-node'],
+  'postgres-cdc': ['pg'],
 }
+
+/** An adapter that connects a layer to a system outside knows that layer's contract: nothing else of it, and no other layer. */
+const connectsLayer: Readonly<Record<string, { readonly layer: string; readonly files: readonly string[] }>> =
+  Object.fromEntries(
+    ['kafka', 'nats', 'postgres-cdc'].map((adapter) => [
+      adapter,
+      { layer: 'pipeline', files: ['batch.ts', 'sink.ts', 'source.ts', 'sources/ready-queue.ts'] },
+    ]),
+  )
 
 /** The one file of the engine that knows stores, and only by dynamic import. */
 const storeOpener = 'src/engine/open-store.ts'
@@ -159,6 +171,10 @@ function refuseFile(
   const targetZone = zoneOf(target)
   if (path === storeOpener && targetZone === 'stores') {
     return kind === 'dynamic' ? undefined : `imports ${target} statically: stores are opened with import()`
+  }
+  if (zoneName === 'adapters' && targetZone === 'layers') {
+    const connects = connectsLayer[folderOf(path)]
+    if (connects?.files.some((file) => target === `src/layers/${connects.layer}/${file}`)) return undefined
   }
   if (!zone.zones.includes(targetZone)) {
     return targetZone === 'cli' ? 'imports the cli: nothing may' : `${zoneName} imports ${targetZone} (${target})`

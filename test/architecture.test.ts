@@ -75,6 +75,8 @@ describe('the checker refuses', () => {
     ['a layer in another layer', 'src/layers/job/a.ts', "import '../save/index.ts'"],
     ['an adapter in another adapter', 'src/adapters/langgraph/a.ts', "import '../ai-sdk/index.ts'"],
     ['a layer in an adapter', 'src/adapters/langgraph/a.ts', "import '../../layers/agent/index.ts'"],
+    ['the inside of a layer in its connector', 'src/adapters/nats/a.ts', "import '../../layers/pipeline/run/run.ts'"],
+    ['another layer in a connector', 'src/adapters/nats/a.ts', "import '../../layers/table/source.ts'"],
     ['an adapter in a layer', 'src/layers/agent/a.ts', "import '../../adapters/ai-sdk/index.ts'"],
     ["another adapter's package", 'src/adapters/ai-sdk/a.ts', "import '@langchain/core'"],
     ['a store in a layer', 'src/layers/job/a.ts', "import '../../stores/memory.ts'"],

@@ -45,6 +45,10 @@ const kinds = {
     remedy: 'reload',
     hint: 'The store went back to an older copy and no longer has what was read up to this position. Drop what was derived from it, and go on from what the store has.',
   },
+  TRANSACTION_EXPIRED: {
+    remedy: 'fix',
+    hint: 'A broker gave up a transaction that a checkpoint counts on. Go back to an older checkpoint with { from }, or say that its results may be lost.',
+  },
   CONTENDED: {
     remedy: 'retry',
     hint: 'Other processes kept writing to this timeline. Nothing was written: try again, wait longer, or route its commands to one process.',

@@ -202,6 +202,33 @@ describe('files as a sink', () => {
   })
 })
 
+describe('the last checkpoint', () => {
+  it('is committed by the next run though the pipeline is done, if its process died before', async () => {
+    const path = join(folder, 'out')
+    const dying: Sink<number> = {
+      async open(context, listed) {
+        const writer = await files<number>({ folder: path }).open(context, listed)
+        return {
+          pending: 0,
+          write: (batch) => writer.write(batch),
+          cut: (id) => writer.cut(id),
+          commit: () => Promise.reject(new Error('killed')),
+          rejoin: () => writer.rejoin(),
+          close: () => writer.close(),
+        }
+      },
+    }
+    await expect(rp.run(copying(values([1, 2]), dying), {}).result()).rejects.toThrow('killed')
+    expect(readdirSync(path).filter((name) => name.endsWith('.jsonl'))).toEqual([])
+    for (let times = 0; times < 2; times++) {
+      const { status } = await rp.run(copying(values([1, 2]), files<number>({ folder: path })), {}).result()
+      expect(status).toBe('done')
+      const names = readdirSync(path)
+      expect(names.map((name) => readFileSync(join(path, name), 'utf8'))).toEqual(['1\n2\n'])
+    }
+  })
+})
+
 describe('sending', () => {
   it('is at least once, each time with the same key, and a checkpoint waits for it', async () => {
     const sent: [string, number][] = []

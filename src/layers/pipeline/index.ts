@@ -56,6 +56,7 @@ export {
   timelineSink,
 } from './sinks/store.ts'
 export type { PartitionsContext, Positions, Source, SourceBatch, SourceContext, SourceReader } from './source.ts'
+export { type ByteRecord, json, text } from './sources/decoders.ts'
 export { type EntriesOf, type EntriesOptions, entries } from './sources/entries.ts'
 export { type CsvOptions, csv, type FileOptions, jsonLines, lines } from './sources/files.ts'
 export { type HttpSource, type HttpSourceOptions, httpSource } from './sources/http.ts'

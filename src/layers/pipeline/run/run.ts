@@ -215,6 +215,7 @@ export class PipelineRun {
     const timing = new CheckpointTiming(kernel.clock, policy, head?.attributes ?? {}, () => kernel.worker.now())
     const candidate = await chooseCheckpoint(kernel, taken, from ?? null)
     if (candidate?.state.stage === 'done' && from === undefined) {
+      await this.#commitLast(candidate.state)
       this.#isReady()
       return this.#reportOf('done', candidate.state, candidate.record.id)
     }
@@ -356,6 +357,16 @@ export class PipelineRun {
     if (this.#isEnded) return
     if (this.#flow) await this.stop().catch(() => undefined)
     else await this.cancel().catch(() => undefined)
+  }
+
+  /** Whoever made the last checkpoint may have been killed before its sinks had committed. */
+  async #commitLast({ sinks }: PipelineState): Promise<void> {
+    for (const { name, sink } of this.#graph.sinks) {
+      const listed = sinks[name] ?? null
+      if (listed === null) continue
+      const writer = await sink.open({ engine: this.#engine, pipeline: this.timeline, name }, listed)
+      await writer.close()
+    }
   }
 
   async #openSinks(

@@ -1,0 +1,34 @@
+// Examples of `reprise/nats`. They need a server, and are compiled: test/pipeline/nats.test.ts runs both on a real one.
+
+import { nats, natsSink } from 'reprise/nats'
+import { json, pipeline } from 'reprise/pipeline'
+import { example } from './example.ts'
+
+interface Order {
+  readonly id: string
+  readonly cents: number
+}
+
+export default [
+  example(
+    ['nats', 'natsSink'],
+    async (rp) => {
+      const servers = 'nats://localhost:4222'
+      const paid = pipeline('paid', (p) => {
+        p.from('orders', nats({ servers, stream: 'ORDERS', filter: 'orders.>' }), { decode: json<Order>() })
+          .filter((order) => order.cents > 0)
+          // The stream PAID has allow_atomic.
+          .to(
+            'paid',
+            natsSink<Order>({
+              servers,
+              stream: 'PAID',
+              message: (order) => ({ subject: `paid.${order.id}`, value: JSON.stringify(order) }),
+            }),
+          )
+      })
+      await rp.run(paid, {}).result()
+    },
+    'compiled',
+  ),
+]

@@ -1,0 +1,26 @@
+// Examples of `reprise/postgres-cdc`. They need a server with wal_level = logical, and are compiled:
+// test/pipeline/postgres-cdc.test.ts runs both on a real one.
+
+import { pipeline, print } from 'reprise/pipeline'
+import { postgresCdc, slotLag } from 'reprise/postgres-cdc'
+import { example } from './example.ts'
+
+export default [
+  example(
+    ['postgresCdc', 'slotLag'],
+    async (rp) => {
+      const url = 'postgres://localhost/shop'
+      const changes = pipeline('changes', (p) => {
+        // The rows that are there, then every insert, update and delete.
+        p.from('orders', postgresCdc({ url, tables: ['orders'] }))
+          .map(({ kind, row, before }) => ({ kind, row, before }))
+          .to('out', print())
+      })
+      const run = await rp.run(changes, {}).started()
+      const { bytes } = await slotLag({ url, slot: 'reprise_pipeline_changes_orders' })
+      console.log(`the server keeps ${bytes} bytes for it`)
+      await run.stop()
+    },
+    'compiled',
+  ),
+]

@@ -1,0 +1,333 @@
+// The port on @kafkats/client: its cluster finds leaders and coordinators, its brokers send requests. Waiting for brokers that
+// are away, leaders that move and markers that are still written is done here, once, for all of them.
+
+import {
+  type Broker,
+  createRecordBatch,
+  ErrorCode,
+  encodeRecordBatchSync,
+  getErrorName,
+  isControlBatch,
+  isTransactional,
+  KafkaClient,
+  responses,
+  UnsupportedVersionError,
+} from '@kafkats/client'
+import { RepriseError } from '../../core/errors.ts'
+import type { Fetched, KafkaConnecting, KafkaPort, KafkaRecord, OutBatch, TransactionId } from './port.ts'
+
+type PartitionResponse = responses.FetchPartitionResponse
+
+/** How long brokers may be away before whoever waits is told. */
+const awayMs = 60_000
+const readCommitted = 1
+const partitionBytes = 1024 * 1024
+
+/** They pass: a leader or coordinator moves, or markers of the transaction before are still written. */
+const passing = new Set<ErrorCode>([
+  ErrorCode.LeaderNotAvailable,
+  ErrorCode.NotLeaderOrFollower,
+  ErrorCode.RequestTimedOut,
+  ErrorCode.NetworkException,
+  ErrorCode.CoordinatorLoadInProgress,
+  ErrorCode.CoordinatorNotAvailable,
+  ErrorCode.NotCoordinator,
+  ErrorCode.ConcurrentTransactions,
+  ErrorCode.NotEnoughReplicas,
+  ErrorCode.NotEnoughReplicasAfterAppend,
+  ErrorCode.KafkaStorageError,
+])
+const fencing = new Set<ErrorCode>([ErrorCode.InvalidProducerEpoch, ErrorCode.ProducerFenced])
+const ended = new Set<ErrorCode>([
+  ...fencing,
+  ErrorCode.InvalidTxnState,
+  ErrorCode.InvalidProducerIdMapping,
+  ErrorCode.TransactionalIdNotFound,
+])
+
+class Refused extends Error {
+  readonly errorCode: ErrorCode
+
+  constructor(what: string, errorCode: ErrorCode) {
+    super(`${what}: ${getErrorName(errorCode)}`)
+    this.errorCode = errorCode
+  }
+}
+
+export async function connectTo(options: KafkaConnecting): Promise<KafkaPort> {
+  const { brokers, clientId = 'reprise', client = {} } = options
+  if (!Array.isArray(brokers) || brokers.length === 0) {
+    throw new RepriseError('INVALID_ARGUMENT', "kafka needs { brokers: ['host:9092'] }")
+  }
+  const made = new KafkaClient({ logLevel: 'silent' as never, ...client, brokers: [...brokers], clientId })
+  await made.connect()
+  return new KafkatsPort(made)
+}
+
+class KafkatsPort implements KafkaPort {
+  readonly #client: KafkaClient
+  #isClosed = false
+
+  constructor(client: KafkaClient) {
+    this.#client = client
+    // Told to whoever asks next.
+    client.cluster.on('error', () => undefined)
+  }
+
+  async partitions(topic: string): Promise<readonly number[]> {
+    return await this.#again(async () => {
+      const { topics } = await this.#client.cluster.refreshMetadata([topic])
+      const found = topics.get(topic)
+      if (found && found.partitions.size > 0) return [...found.partitions.keys()].sort((a, b) => a - b)
+      throw new RepriseError('NOT_FOUND', `there is no topic ${topic}`, { topic })
+    })
+  }
+
+  async offset(topic: string, partition: number, at: 'oldest' | 'newest' | number): Promise<number> {
+    const timestamp = at === 'oldest' ? -2n : at === 'newest' ? -1n : BigInt(at)
+    return await this.#again(async () => {
+      const broker = await this.#client.cluster.getLeaderForPartition(topic, partition)
+      const request = { topics: [{ name: topic, partitions: [{ partitionIndex: partition, timestamp }] }] }
+      const { topics } = await broker.listOffsets({ ...request, isolationLevel: readCommitted })
+      const { errorCode, offset } = topics[0]!.partitions[0]!
+      await this.#check(`offsets of ${topic}`, errorCode, topic)
+      // No record is as young as that.
+      return offset < 0n ? await this.offset(topic, partition, 'newest') : Number(offset)
+    })
+  }
+
+  async fetch(
+    topic: string,
+    wanted: readonly { readonly partition: number; readonly offset: number }[],
+    waitMs: number,
+  ): Promise<readonly Fetched[]> {
+    const byLeader = await this.#again(async () => {
+      const groups = new Map<Broker, { readonly partition: number; readonly offset: number }[]>()
+      for (const each of wanted) {
+        const leader = await this.#client.cluster.getLeaderForPartition(topic, each.partition)
+        const group = groups.get(leader)
+        if (group) group.push(each)
+        else groups.set(leader, [each])
+      }
+      return groups
+    })
+    const all = await Promise.all([...byLeader].map(([leader, group]) => this.#fetchFrom(leader, topic, group, waitMs)))
+    return all.flat()
+  }
+
+  async begin(id: string, timeoutMs: number, known?: TransactionId): Promise<TransactionId> {
+    return await this.#again(async () => {
+      const coordinator = await this.#coordinator(id)
+      const answer = await coordinator.initProducerId({
+        ...{ transactionalId: id, transactionTimeoutMs: timeoutMs },
+        ...(known && { producerId: known.producerId, producerEpoch: known.epoch }),
+      })
+      if (answer.errorCode === ErrorCode.InvalidTransactionTimeout) {
+        const what = `the broker does not allow transactions of ${timeoutMs} ms: lower transactionTimeout, or raise its transaction.max.timeout.ms`
+        throw new RepriseError('INVALID_ARGUMENT', what, { timeoutMs })
+      }
+      await this.#checkCoordinator(`begin ${id}`, answer.errorCode, id)
+      return { id, producerId: answer.producerId, epoch: answer.producerEpoch }
+    })
+  }
+
+  async addPartitions(transaction: TransactionId, topic: string, partitions: readonly number[]): Promise<void> {
+    const { id, producerId, epoch } = transaction
+    await this.#again(async () => {
+      const coordinator = await this.#coordinator(id)
+      const answer = await coordinator.addPartitionsToTxn({
+        ...{ transactionalId: id, producerId, producerEpoch: epoch },
+        topics: [{ name: topic, partitions: [...partitions] }],
+      })
+      const codes = [
+        answer.errorCode,
+        ...answer.results.flatMap((each) => each.resultsByPartition.map((p) => p.errorCode)),
+      ]
+      for (const code of codes) await this.#checkCoordinator(`add partitions of ${topic} to ${id}`, code, id)
+    })
+  }
+
+  async produce(transaction: TransactionId, topic: string, batches: readonly OutBatch[]): Promise<void> {
+    // Sent again, they are the same bytes with the same sequences: what the broker has it does not take twice.
+    const rest = new Map(batches.map((batch) => [batch.partition, encode(batch, transaction)]))
+    await this.#again(async () => {
+      const byLeader = new Map<Broker, number[]>()
+      for (const partition of rest.keys()) {
+        const leader = await this.#client.cluster.getLeaderForPartition(topic, partition)
+        byLeader.set(leader, [...(byLeader.get(leader) ?? []), partition])
+      }
+      await Promise.all(
+        [...byLeader].map(async ([leader, partitions]) => {
+          const { topics } = await leader.produce({
+            ...{ transactionalId: transaction.id, acks: -1, timeoutMs: 30_000 },
+            topics: [
+              { name: topic, partitions: partitions.map((p) => ({ partitionIndex: p, records: rest.get(p)! })) },
+            ],
+          })
+          for (const { partitionIndex, errorCode } of topics[0]!.partitions) {
+            if (errorCode !== ErrorCode.DuplicateSequenceNumber)
+              await this.#check(`produce to ${topic}`, errorCode, topic)
+            rest.delete(partitionIndex)
+          }
+        }),
+      )
+    })
+  }
+
+  async end({ id, producerId, epoch }: TransactionId, how: 'commit' | 'abort'): Promise<'ended' | 'gone'> {
+    const request = { transactionalId: id, producerId, producerEpoch: epoch, committed: how === 'commit' }
+    const endOnce = () =>
+      this.#again(async () => {
+        const coordinator = await this.#coordinator(id)
+        const { errorCode } = await coordinator.endTxn(request)
+        if (ended.has(errorCode)) return 'gone'
+        await this.#checkCoordinator(`${how} ${id}`, errorCode, id)
+        return 'ended'
+      })
+    const outcome = await endOnce()
+    // The first answer says that it is decided, the second that its markers are written: readers see it then.
+    return outcome === 'ended' && how === 'commit' ? await endOnce() : outcome
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#client.disconnect().catch(() => undefined)
+  }
+
+  async #fetchFrom(
+    leader: Broker,
+    topic: string,
+    wanted: readonly { readonly partition: number; readonly offset: number }[],
+    waitMs: number,
+  ): Promise<Fetched[]> {
+    const partitions = wanted.map(({ partition, offset }) => ({
+      ...{ partitionIndex: partition, fetchOffset: BigInt(offset), partitionMaxBytes: partitionBytes },
+    }))
+    const limits = { maxWaitMs: waitMs, minBytes: 1, maxBytes: 16 * partitionBytes, isolationLevel: readCommitted }
+    let answer: responses.FetchResponse
+    try {
+      answer = await leader.fetch({ ...limits, topics: [{ topic, partitions }] })
+    } catch (error) {
+      if (this.#isClosed) throw error
+      // It is away: its partitions have another leader soon, or it comes back.
+      await this.#client.cluster.refreshMetadata([topic]).catch(() => undefined)
+      return wanted.map(({ partition, offset }) => ({ partition, outcome: 'later', records: [], next: offset }))
+    }
+    const found = new Map(answer.topics.flatMap((each) => each.partitions).map((each) => [each.partitionIndex, each]))
+    const fetched: Fetched[] = []
+    for (const { partition, offset } of wanted) {
+      const response = found.get(partition)
+      if (response) fetched.push(await this.#fetchedOf(topic, response, offset))
+    }
+    return fetched
+  }
+
+  async #fetchedOf(topic: string, response: PartitionResponse, from: number): Promise<Fetched> {
+    const { partitionIndex: partition, errorCode } = response
+    if (errorCode === ErrorCode.OffsetOutOfRange) return { partition, outcome: 'gone', records: [], next: from }
+    if (errorCode !== ErrorCode.None) {
+      await this.#check(`fetch of ${topic}`, errorCode, topic).catch((error) => {
+        if (!isPassing(error)) throw error
+      })
+      return { partition, outcome: 'later', records: [], next: from }
+    }
+    return { partition, outcome: 'ok', ...(await committedOf(topic, response, from)) }
+  }
+
+  #coordinator(id: string): Promise<Broker> {
+    return this.#client.cluster.getCoordinator('TRANSACTION', id)
+  }
+
+  async #checkCoordinator(what: string, code: ErrorCode, id: string): Promise<void> {
+    if (code === ErrorCode.NotCoordinator || code === ErrorCode.CoordinatorNotAvailable) {
+      this.#client.cluster.invalidateCoordinator('TRANSACTION', id)
+    }
+    await this.#check(what, code, null)
+  }
+
+  async #check(what: string, code: ErrorCode, topic: string | null): Promise<void> {
+    if (code === ErrorCode.None) return
+    if (topic !== null && this.#client.cluster.shouldRefreshMetadata(code)) {
+      await this.#client.cluster.refreshMetadata([topic]).catch(() => undefined)
+    }
+    if (fencing.has(code)) {
+      const why = 'another process took its place, or the transaction was open for longer than transactionTimeout'
+      throw new RepriseError('TRANSACTION_EXPIRED', `${what}: ${why}`)
+    }
+    throw new Refused(what, code)
+  }
+
+  /** Until it goes through, for as long as brokers may be away. */
+  async #again<R>(work: () => Promise<R>): Promise<R> {
+    const until = Date.now() + awayMs
+    for (let pauseMs = 2; ; pauseMs = Math.min(500, pauseMs * 2)) {
+      try {
+        return await work()
+      } catch (error) {
+        if (this.#isClosed || !isPassing(error) || Date.now() > until) throw error
+        await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      }
+    }
+  }
+}
+
+function isPassing(error: unknown): boolean {
+  if (error instanceof RepriseError) return false
+  const { errorCode, retriable } = error as { readonly errorCode?: ErrorCode; readonly retriable?: boolean }
+  if (error instanceof Refused) return passing.has(error.errorCode)
+  // Asked while the connection is being made: what the broker can do is not known yet.
+  if (error instanceof UnsupportedVersionError) return error.supportedRange === undefined
+  // Connections that broke, and answers that did not come.
+  return retriable !== false || errorCode === undefined || passing.has(errorCode)
+}
+
+/**
+ * Records up to the last stable offset without those of aborted transactions. A producer counts as aborted from the first offset
+ * that the broker names until its abort marker; the broker names all that matter in each answer, so nothing is carried over.
+ */
+async function committedOf(
+  topic: string,
+  response: PartitionResponse,
+  from: number,
+): Promise<Pick<Fetched, 'records' | 'next'>> {
+  const partition = response.partitionIndex
+  const batches = response.recordsData?.length ? await responses.decodePartitionRecordBatches(response) : []
+  const aborts = [...response.abortedTransactions].sort((a, b) => (a.firstOffset < b.firstOffset ? -1 : 1))
+  const aborted = new Set<bigint>()
+  const records: KafkaRecord[] = []
+  let next = from
+  for (const batch of batches) {
+    const last = batch.baseOffset + BigInt(batch.lastOffsetDelta)
+    while (aborts.length > 0 && aborts[0]!.firstOffset <= last) aborted.add(aborts.shift()!.producerId)
+    next = Math.max(next, Number(last) + 1)
+    if (isControlBatch(batch.attributes)) {
+      // Its key says what it is: 0 for an abort, in the second pair of bytes.
+      if (batch.records[0]?.key?.readInt16BE(2) === 0) aborted.delete(batch.producerId)
+      continue
+    }
+    if (isTransactional(batch.attributes) && aborted.has(batch.producerId)) continue
+    for (const { offset, timestamp, key, value, headers } of batch.records) {
+      if (Number(offset) < from) continue
+      records.push({
+        ...{ topic, partition, offset: Number(offset), time: Number(timestamp), key, value },
+        headers: headers.length === 0 ? noHeaders : Object.fromEntries(headers.map((each) => [each.key, each.value])),
+      })
+    }
+  }
+  return { records, next }
+}
+
+const noHeaders = {}
+
+function encode({ records, sequence }: OutBatch, { producerId, epoch }: TransactionId): Buffer {
+  const messages = records.map(({ key, value, headers, time }) => ({
+    ...{ key: bufferOf(key), value: bufferOf(value), headers: headers as Record<string, string>, timestamp: time },
+  }))
+  const batch = createRecordBatch(messages, 0n, BigInt(records[0]!.time), producerId, epoch, sequence)
+  return encodeRecordBatchSync(batch, { isTransactional: true })
+}
+
+function bufferOf(bytes: Uint8Array | null): Buffer | null {
+  if (bytes === null || Buffer.isBuffer(bytes)) return bytes
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+}

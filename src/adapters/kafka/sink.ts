@@ -1,0 +1,194 @@
+// Results into a topic of Kafka, exactly once for readers of committed records. They are sent as they come, in a transaction
+// that is left open at the checkpoint: what ends it lies in the checkpoint, and it is committed when that is published, by this
+// process or by the next one. That one commits what is listed before it touches anything, and aborts what is not.
+//
+// A transaction has an epoch of its own: each begins by taking its id anew. An id that the newest checkpoint names is not taken
+// before a newer one is published, so that whoever recovers finds its transaction committed, or commits it; if it finds neither,
+// the broker gave it up in the meantime. A transaction into which nothing was sent is never ended.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import type { Batch } from '../../layers/pipeline/batch.ts'
+import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../../layers/pipeline/sink.ts'
+import { connectTo } from './kafkats.ts'
+import type { KafkaConnecting, KafkaOut, KafkaPort, TransactionId } from './port.ts'
+import { OpenTransaction } from './transaction.ts'
+
+export interface KafkaSinkOptions<T> extends KafkaConnecting {
+  readonly topic: string
+  /** The record of a result; its JSON without a key if left out. */
+  readonly message?: (value: T) => KafkaOut
+  /**
+   * The beginning of the transactional ids; `reprise/PIPELINE/SINK` if left out. It must be one of its own for each pipeline in
+   * each store that writes to the same brokers.
+   */
+  readonly transactionalId?: string
+  /**
+   * How long the broker keeps a transaction open, also while nobody runs the pipeline; 15 minutes if left out, which is the most
+   * that brokers allow by default.
+   */
+  readonly transactionTimeout?: Duration
+  /** Where the broker gave up what a published checkpoint lists: an error if left out. 'skip': its results are lost. */
+  readonly expired?: 'fail' | 'skip'
+}
+
+const known = new Set([
+  ...['brokers', 'clientId', 'client', 'topic', 'message', 'transactionalId', 'transactionTimeout', 'expired'],
+])
+/** Ids of transactions: listed, cut, under way, and those of checkpoints that failed. */
+const slots = 8
+
+/** As it lies in a checkpoint. */
+interface Listed {
+  readonly slot: number
+  readonly producerId: string
+  readonly epoch: number
+  readonly begunAt: number
+}
+
+/** @example kafkaSink<Total>({ brokers, topic: 'totals', message: (t) => ({ key: t.key, value: t.text }) }) */
+export function kafkaSink<T>(options: KafkaSinkOptions<T>): Sink<T> {
+  checkOptions('kafkaSink', options, known)
+  const timeoutMs = toMs(options.transactionTimeout ?? '15m', 'transactionTimeout')
+  if (!options.topic) throw new RepriseError('INVALID_ARGUMENT', 'kafkaSink needs { topic }')
+  return {
+    async open(context, listed) {
+      const port = await connectTo(options)
+      try {
+        const writer = new KafkaWriter<T>(port, options, timeoutMs, context, await port.partitions(options.topic))
+        await writer.recover(listed)
+        return writer
+      } catch (error) {
+        await port.close()
+        throw error
+      }
+    },
+  }
+}
+
+class KafkaWriter<T> implements SinkWriter {
+  readonly #port: KafkaPort
+  readonly #options: KafkaSinkOptions<T>
+  readonly #timeoutMs: number
+  readonly #prefix: string
+  readonly #partitions: readonly number[]
+  /** Results that were written, into the transaction that is under way. */
+  #current: OpenTransaction | null = null
+  /** Of checkpoints that failed: they are listed again by the next one. */
+  #carried: readonly OpenTransaction[] = []
+  #cut: readonly OpenTransaction[] = []
+  /** Slots that the newest published checkpoint names. */
+  #named: readonly number[] = []
+  /** By slot: what was begun last. Who does not know it is no longer the owner, and must not begin one. */
+  readonly #newest = new Map<number, TransactionId>()
+
+  constructor(
+    port: KafkaPort,
+    options: KafkaSinkOptions<T>,
+    timeoutMs: number,
+    { pipeline, name }: SinkContext,
+    partitions: readonly number[],
+  ) {
+    this.#port = port
+    this.#options = options
+    this.#timeoutMs = timeoutMs
+    this.#prefix = options.transactionalId ?? `reprise/${pipeline}/${name}`
+    this.#partitions = partitions
+  }
+
+  async recover(listed: Prepared | null): Promise<void> {
+    await this.commit(listed)
+    // Whatever else is open was never published; who opened it is fenced.
+    const others = Array.from({ length: slots }, (_, slot) => slot).filter((slot) => !this.#named.includes(slot))
+    await Promise.all(
+      others.map(async (slot) => this.#newest.set(slot, await this.#port.begin(this.#idOf(slot), this.#timeoutMs))),
+    )
+  }
+
+  /** It is with the broker, and not in memory: a checkpoint is due by time, not by how much waits. */
+  get pending(): number {
+    return 0
+  }
+
+  write({ values }: Batch): void | Promise<void> {
+    this.#current ??= this.#open()
+    const message = this.#options.message ?? usualMessage
+    return this.#current.add((values as readonly T[]).map(message))
+  }
+
+  cut(_: CutId): () => Promise<Prepared> {
+    this.#cut = this.#current ? [...this.#carried, this.#current] : this.#carried
+    this.#carried = []
+    this.#current = null
+    const transactions = this.#cut
+    return async () => {
+      const listed: Listed[] = []
+      for (const transaction of transactions) {
+        const { slot, begunAt, id } = await transaction.settled()
+        listed.push({ slot, begunAt, producerId: String(id.producerId), epoch: id.epoch })
+      }
+      return listed.length === 0 ? null : listed
+    }
+  }
+
+  async commit(prepared: Prepared): Promise<void> {
+    const listed = (prepared ?? []) as readonly Listed[]
+    if (!Array.isArray(listed)) {
+      throw new RepriseError('INVALID_ARGUMENT', 'what the checkpoint lists was prepared by another kind of sink')
+    }
+    for (const each of listed) await this.#commitOne(each)
+    this.#cut = []
+    // A checkpoint without results names none, and those of the one before are committed.
+    this.#named = listed.map(({ slot }) => slot)
+  }
+
+  rejoin(): void {
+    this.#carried = this.#cut
+    this.#cut = []
+  }
+
+  async close(): Promise<void> {
+    // What was cut may be published: it is left to whoever comes next. The rest need not hold readers up.
+    await this.#current?.abort().catch(() => undefined)
+    await this.#port.close()
+  }
+
+  #open(): OpenTransaction {
+    const { topic } = this.#options
+    const before = this.#cut.at(-1) ?? this.#carried.at(-1) ?? null
+    return new OpenTransaction(this.#port, topic, this.#partitions, this.#begin(), before)
+  }
+
+  async #begin(): Promise<{ readonly slot: number; readonly begunAt: number; readonly id: TransactionId }> {
+    const open = await Promise.all([...this.#carried, ...this.#cut].map(async (each) => (await each.begun).slot))
+    const taken = new Set([...this.#named, ...open])
+    const slot = Array.from({ length: slots }, (_, n) => n).find((n) => !taken.has(n))
+    if (slot === undefined) {
+      const what = `${open.length} checkpoints in a row were not published, and their transactions are all open: the run ends, and goes on from its last checkpoint`
+      throw new RepriseError('RUN_FAILED', what)
+    }
+    const id = await this.#port.begin(this.#idOf(slot), this.#timeoutMs, this.#newest.get(slot))
+    this.#newest.set(slot, id)
+    return { slot, begunAt: Date.now(), id }
+  }
+
+  async #commitOne({ slot, producerId, epoch, begunAt }: Listed): Promise<void> {
+    const id = this.#idOf(slot)
+    const transaction = { id, producerId: BigInt(producerId), epoch }
+    const outcome = await this.#port.end(transaction, 'commit')
+    if (!this.#newest.has(slot) && outcome === 'ended') this.#newest.set(slot, transaction)
+    if (outcome === 'ended' || this.#options.expired === 'skip') return
+    const since = new Date(begunAt).toISOString()
+    const what = `the broker no longer has the transaction ${id} of ${since}, which a published checkpoint lists: it was open for longer than transactionTimeout, or somebody else uses its id. Its results are not in ${this.#options.topic}: run the pipeline with { from } an older checkpoint to make them again, and those of later ones twice, or with { expired: 'skip' } without them`
+    throw new RepriseError('TRANSACTION_EXPIRED', what, { transactionalId: id, begunAt })
+  }
+
+  #idOf(slot: number): string {
+    return `${this.#prefix}-${slot}`
+  }
+}
+
+function usualMessage(value: unknown): KafkaOut {
+  return { value: JSON.stringify(value) }
+}

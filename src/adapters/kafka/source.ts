@@ -1,0 +1,211 @@
+// A topic of Kafka as a source. Its partitions are the source's, and a position is the next offset of one: it lies in the
+// checkpoint and nowhere else, so there is no consumer group, no rebalance and no session to wait for. Only what is committed
+// is read.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
+import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
+import { connectTo } from './kafkats.ts'
+import type { Fetched, KafkaConnecting, KafkaPort, KafkaRecord } from './port.ts'
+
+export interface KafkaOptions extends KafkaConnecting {
+  readonly topic: string
+  /** Where a first run begins; at the oldest record if left out. Partitions that appear later are read from their beginning. */
+  readonly start?: 'oldest' | 'newest' | { readonly time: number }
+  /** What to do where the broker no longer has a position: an error (POSITION_GONE) if left out. */
+  readonly gone?: 'fail' | 'oldest' | 'newest'
+  /** How often to look for new partitions; every 10 seconds if left out. */
+  readonly discover?: Duration
+}
+
+const known = new Set(['brokers', 'clientId', 'client', 'topic', 'start', 'gone', 'discover'])
+/** How long a request waits on the broker where nothing is there, and where others are only held back by us. */
+const waitMs = 250
+const heldWaitMs = 20
+/** Batches of one partition that are read ahead. */
+const aheadMax = 2
+
+/** @example p.from('orders', kafka({ brokers: ['localhost:9092'], topic: 'orders' }), { decode: json<Order>() }) */
+export function kafka(options: KafkaOptions): Source<KafkaRecord> {
+  checkOptions('kafka', options, known)
+  const { topic } = options
+  if (typeof topic !== 'string' || topic === '') throw new RepriseError('INVALID_ARGUMENT', 'kafka needs { topic }')
+  const discoverMs = toMs(options.discover ?? '10s', 'discover')
+  return {
+    async partitions() {
+      const port = await connectTo(options)
+      try {
+        return (await port.partitions(topic)).map(String)
+      } finally {
+        await port.close()
+      }
+    },
+    async open(from, context) {
+      const port = await connectTo(options)
+      try {
+        const reader = new KafkaReader(port, options, discoverMs, from, context)
+        await reader.begin()
+        return reader
+      } catch (error) {
+        await port.close()
+        throw error
+      }
+    },
+  }
+}
+
+interface Place {
+  readonly partition: number
+  readonly name: string
+  next: number
+  ahead: number
+}
+
+class KafkaReader implements SourceReader<KafkaRecord> {
+  readonly #port: KafkaPort
+  readonly #options: KafkaOptions
+  readonly #discoverMs: number
+  readonly #from: Positions | null
+  readonly #given: readonly string[] | null
+  readonly #signal: AbortSignal
+  readonly #ready = new ReadyQueue<KafkaRecord>()
+  readonly #onAbort = () => this.#ready.close()
+  #places: readonly Place[] = []
+  #names: readonly string[] = []
+  #room: (() => void) | null = null
+  #lookedAt = 0
+  #running: Promise<void> = Promise.resolve()
+  #isClosed = false
+
+  constructor(
+    port: KafkaPort,
+    options: KafkaOptions,
+    discoverMs: number,
+    from: Positions | null,
+    context: SourceContext,
+  ) {
+    this.#port = port
+    this.#options = options
+    this.#discoverMs = discoverMs
+    this.#from = from
+    this.#given = context.partitions
+    this.#signal = context.signal
+  }
+
+  async begin(): Promise<void> {
+    for (const position of this.#from?.values() ?? []) checkPosition(position)
+    await this.#discover(this.#from === null)
+    this.#signal.addEventListener('abort', this.#onAbort, { once: true })
+    if (this.#signal.aborted) this.#onAbort()
+    this.#running = this.#follow().catch((error) => {
+      if (!this.#isOver) this.#ready.fail(error)
+    })
+  }
+
+  partitions(): readonly string[] {
+    return this.#names
+  }
+
+  read(max: number) {
+    return this.#ready.take(max)
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#signal.removeEventListener('abort', this.#onAbort)
+    this.#ready.close()
+    this.#wake()
+    await this.#port.close()
+    await this.#running
+  }
+
+  get #isOver(): boolean {
+    return this.#isClosed || this.#signal.aborted
+  }
+
+  async #follow(): Promise<void> {
+    while (!this.#isOver) {
+      if (Date.now() - this.#lookedAt > this.#discoverMs && this.#given === null) await this.#discover(false)
+      const wanted = this.#places.filter(({ ahead }) => ahead < aheadMax)
+      if (wanted.length === 0) {
+        await new Promise<void>((resolve) => {
+          this.#room = resolve
+        })
+        continue
+      }
+      const isHeld = wanted.length < this.#places.length
+      const asked = wanted.map(({ partition, next }) => ({ partition, offset: next }))
+      const wait = Math.min(isHeld ? heldWaitMs : waitMs, Math.max(1, this.#discoverMs))
+      const fetched = await this.#port.fetch(this.#options.topic, asked, wait)
+      if (fetched.length > 0 && fetched.every(({ outcome }) => outcome === 'later')) {
+        await new Promise((resolve) => setTimeout(resolve, 50))
+      }
+      for (const each of fetched) await this.#take(wanted.find(({ partition }) => partition === each.partition)!, each)
+    }
+  }
+
+  async #take(place: Place, { outcome, records, next }: Fetched): Promise<void> {
+    if (outcome === 'gone') {
+      place.next = await this.#whereGone(place)
+      return
+    }
+    if (next === place.next) return
+    place.next = next
+    place.ahead += 1
+    const positionAt = (count: number) => records[count - 1]!.offset + 1
+    // Without records it still moves the position: behind markers, and behind what was aborted.
+    void this.#ready.push({ partition: place.name, values: records, positionAt, position: next }).then(() => {
+      place.ahead -= 1
+      this.#wake()
+    })
+  }
+
+  #wake(): void {
+    this.#room?.()
+    this.#room = null
+  }
+
+  /** `isFirst`: nothing was ever read. */
+  async #discover(isFirst: boolean): Promise<void> {
+    const { topic, start = 'oldest' } = this.#options
+    this.#lookedAt = Date.now()
+    const found = await this.#port.partitions(topic)
+    const added: Place[] = []
+    for (const partition of found) {
+      const name = String(partition)
+      if (this.#names.includes(name) || (this.#given && !this.#given.includes(name))) continue
+      const stored = this.#from?.get(name) as number | undefined
+      const at = !isFirst ? 'oldest' : typeof start === 'object' ? start.time : start
+      const next = stored ?? (await this.#port.offset(topic, partition, at))
+      added.push({ partition, name, next, ahead: 0 })
+    }
+    const missing = [...(this.#from?.keys() ?? [])].filter((name) => !found.includes(Number(name)))
+    if (missing.length > 0) {
+      const what = `the topic ${topic} has no partition ${missing.join(', ')} any more: it is another topic of the same name`
+      throw new RepriseError('POSITION_GONE', what, { topic, partitions: missing })
+    }
+    if (added.length === 0) return
+    this.#places = [...this.#places, ...added]
+    this.#names = this.#places.map(({ name }) => name)
+  }
+
+  async #whereGone({ partition, next }: Place): Promise<number> {
+    const { topic, gone = 'fail' } = this.#options
+    if (gone !== 'fail') return await this.#port.offset(topic, partition, gone)
+    const [oldest, newest] = [
+      await this.#port.offset(topic, partition, 'oldest'),
+      await this.#port.offset(topic, partition, 'newest'),
+    ]
+    const what = `partition ${partition} of ${topic} has the offsets ${oldest} to ${newest}, not ${next}: the broker let it go, or the topic was made anew; run it with { gone: 'oldest' } or { gone: 'newest' }, or from a savepoint with { from }`
+    throw new RepriseError('POSITION_GONE', what, { topic, partition, position: next, oldest, newest })
+  }
+}
+
+function checkPosition(position: unknown): void {
+  if (Number.isSafeInteger(position) && (position as number) >= 0) return
+  const what = 'the position of this source must be an offset: another source had its name before'
+  throw new RepriseError('INVALID_ARGUMENT', what, { position })
+}

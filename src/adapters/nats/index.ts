@@ -1,0 +1,16 @@
+// reprise/nats: streams of NATS JetStream as sources and sinks of pipelines.
+
+export type { PipelineKey } from '../../core/pipeline/key-groups.ts'
+export type { Batch } from '../../layers/pipeline/batch.ts'
+export type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../../layers/pipeline/sink.ts'
+export type {
+  PartitionsContext,
+  Positions,
+  Source,
+  SourceBatch,
+  SourceContext,
+  SourceReader,
+} from '../../layers/pipeline/source.ts'
+export type { NatsConnecting } from './connecting.ts'
+export { type NatsOut, type NatsSinkOptions, natsSink } from './sink.ts'
+export { type NatsOptions, type NatsRecord, nats } from './source.ts'

@@ -1,0 +1,261 @@
+// A stream of JetStream as a source. A position is the sequence of the last message that was handed on, in the stream and not
+// of a consumer: nothing is acknowledged, and nothing is left behind on the server. JetStream has no partitions; subjects that
+// are named as such are read beside each other, each with a position of its own.
+
+import { type Consumer, type ConsumerMessages, DeliverPolicy, type JsMsg } from '@nats-io/jetstream'
+import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
+import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
+import {
+  accessTo,
+  codeOf,
+  connectingNames,
+  type NatsAccess,
+  type NatsConnecting,
+  streamNotFound,
+} from './connecting.ts'
+
+export interface NatsRecord {
+  readonly subject: string
+  readonly value: Uint8Array
+  /** In the stream. */
+  readonly seq: number
+  /** When the server stored it, in milliseconds since 1970. */
+  readonly time: number
+  readonly headers: Readonly<Record<string, readonly string[]>>
+}
+
+export interface NatsOptions extends NatsConnecting {
+  readonly stream: string
+  /** Subjects to read, wildcards allowed; all of the stream's if left out. */
+  readonly filter?: string | readonly string[]
+  /**
+   * Subjects that are read beside each other, each with a position of its own, and shared by several processes. They must not
+   * overlap. In the place of `filter`.
+   */
+  readonly partitions?: readonly string[]
+  /** Where a first run begins; at the oldest message if left out. */
+  readonly start?: 'oldest' | 'newest' | { readonly seq: number } | { readonly time: number }
+  /** What to do where the stream no longer has what follows the position: an error (POSITION_GONE) if left out. */
+  readonly gone?: 'fail' | 'oldest' | 'newest'
+}
+
+const known = new Set([...connectingNames, 'stream', 'filter', 'partitions', 'start', 'gone'])
+/** How long one request for messages waits on the server. */
+const fetchMs = 1000
+const fetchMessages = 512
+/** How long a server may be away before the run ends. */
+const awayMs = 60_000
+
+/** @example p.from('orders', nats({ servers, stream: 'ORDERS' }), { decode: json<Order>() }) */
+export function nats(options: NatsOptions): Source<NatsRecord> {
+  checkOptions('nats', options, known)
+  const { stream, partitions, filter } = options
+  if (typeof stream !== 'string' || stream === '') throw new RepriseError('INVALID_ARGUMENT', 'nats needs { stream }')
+  if (partitions && filter) throw new RepriseError('INVALID_ARGUMENT', 'nats takes filter or partitions, not both')
+  if (partitions?.length === 0) throw new RepriseError('INVALID_ARGUMENT', 'partitions must name at least one subject')
+  return {
+    ...(partitions && { partitions: async () => partitions }),
+    async open(from, context) {
+      const access = await accessTo(options)
+      try {
+        const reader = new NatsReader(access, options, from, context)
+        await reader.begin()
+        return reader
+      } catch (error) {
+        await access.close()
+        throw error
+      }
+    },
+  }
+}
+
+interface Begun {
+  readonly consumer: Consumer
+  readonly last: number
+}
+
+class NatsReader implements SourceReader<NatsRecord> {
+  readonly #access: NatsAccess
+  readonly #options: NatsOptions
+  readonly #from: Positions | null
+  readonly #names: readonly string[]
+  readonly #ready = new ReadyQueue<NatsRecord>()
+  readonly #signal: AbortSignal
+  readonly #running: Promise<void>[] = []
+  readonly #fetches = new Set<ConsumerMessages>()
+  readonly #onAbort = () => {
+    this.#ready.close()
+    for (const fetched of this.#fetches) fetched.stop()
+  }
+  #isClosed = false
+
+  constructor(access: NatsAccess, options: NatsOptions, from: Positions | null, context: SourceContext) {
+    this.#access = access
+    this.#options = options
+    this.#from = from
+    this.#signal = context.signal
+    this.#names = context.partitions ?? options.partitions ?? ['']
+  }
+
+  async begin(): Promise<void> {
+    for (const name of this.#names) {
+      const consumer = await this.#consumerOf(name, this.#from?.get(name))
+      this.#running.push(this.#follow(name, consumer).catch((error) => this.#ready.fail(error)))
+    }
+    this.#signal.addEventListener('abort', this.#onAbort, { once: true })
+    if (this.#signal.aborted) this.#onAbort()
+  }
+
+  partitions(): readonly string[] {
+    return this.#names
+  }
+
+  read(max: number) {
+    return this.#ready.take(max)
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#signal.removeEventListener('abort', this.#onAbort)
+    this.#onAbort()
+    await this.#access.close()
+    await Promise.all(this.#running)
+  }
+
+  get #isOver(): boolean {
+    return this.#isClosed || this.#signal.aborted
+  }
+
+  async #follow(partition: string, begun: Begun): Promise<void> {
+    const place = { partition, last: begun.last }
+    let consumer: Consumer | null = begun.consumer
+    let failingSince: number | null = null
+    while (!this.#isOver) {
+      try {
+        consumer ??= (await this.#consumerOf(partition, place.last)).consumer
+        await this.#fetch(consumer, place)
+        failingSince = null
+      } catch (error) {
+        if (this.#isOver) return
+        failingSince ??= Date.now()
+        // A server that was away does not know the consumer any more: another one goes on behind the last message.
+        if (error instanceof RepriseError || Date.now() - failingSince > awayMs) throw error
+        consumer = null
+        await new Promise((resolve) => setTimeout(resolve, 100))
+      }
+    }
+  }
+
+  async #fetch(consumer: Consumer, place: { readonly partition: string; last: number }): Promise<void> {
+    const before = place.last
+    const fetched = await consumer.fetch({ max_messages: fetchMessages, expires: fetchMs })
+    this.#fetches.add(fetched)
+    try {
+      await this.#handOn(fetched, place)
+    } finally {
+      this.#fetches.delete(fetched)
+    }
+    // Silence, or nobody there: it throws where there is no such consumer.
+    if (place.last === before && !this.#isOver) await consumer.info()
+  }
+
+  /** What came in the same turn goes on together; more is asked for when all of it was taken. */
+  async #handOn(fetched: ConsumerMessages, place: { readonly partition: string; last: number }): Promise<void> {
+    let came: JsMsg[] = []
+    let taken: Promise<void> = Promise.resolve()
+    const give = () => {
+      const messages = came
+      came = []
+      if (messages.length > 0) taken = Promise.all([taken, this.#push(messages, place)]).then(() => undefined)
+      taken.catch(() => undefined)
+    }
+    if (this.#isOver) fetched.stop()
+    for await (const message of fetched) {
+      // Seen again after a reconnect.
+      if (message.seq <= place.last) continue
+      if (this.#isWhole && message.seq !== place.last + 1) await this.#checkGone(place.partition, place.last)
+      place.last = message.seq
+      came.push(message)
+      if (came.length === 1) setImmediate(give)
+    }
+    give()
+    await taken
+  }
+
+  #push(messages: readonly JsMsg[], { partition }: { readonly partition: string }): Promise<void> {
+    const positionAt = (count: number) => messages[count - 1]!.seq
+    return this.#ready.push({ partition, values: messages.map(recordOf), positionAt, position: messages.at(-1)!.seq })
+  }
+
+  /** Every message of the stream is wanted: a gap is one that is gone. */
+  get #isWhole(): boolean {
+    return this.#options.filter === undefined && this.#options.partitions === undefined
+  }
+
+  async #consumerOf(partition: string, position: unknown): Promise<Begun> {
+    const { stream, filter } = this.#options
+    const last = await this.#begin(partition, position)
+    const subjects = partition !== '' ? [partition] : filter === undefined ? [] : [filter].flat()
+    const where =
+      typeof last === 'number' ? { deliver_policy: DeliverPolicy.StartSequence, opt_start_seq: last + 1 } : last
+    const consumer = await this.#access.js.consumers.get(stream, {
+      ...where,
+      ...(subjects.length > 0 && { filter_subjects: subjects as string[] }),
+    })
+    return { consumer, last: typeof last === 'number' ? last : 0 }
+  }
+
+  /** The last sequence that is not wanted any more, or what the server says of a time. */
+  async #begin(partition: string, position: unknown) {
+    const { start = 'oldest' } = this.#options
+    if (position !== undefined) {
+      if (!Number.isSafeInteger(position) || (position as number) < 0) {
+        const what = 'the position of this source must be a sequence of the stream: another source had its name before'
+        throw new RepriseError('INVALID_ARGUMENT', what, { position })
+      }
+      return await this.#checkGone(partition, position as number)
+    }
+    const { state } = await this.#info()
+    if (start === 'oldest') return Math.max(0, state.first_seq - 1)
+    if (start === 'newest') return state.last_seq
+    if ('seq' in start) return Math.max(0, start.seq - 1)
+    return { deliver_policy: DeliverPolicy.StartTime, opt_start_time: new Date(start.time).toISOString() }
+  }
+
+  /** Where to go on. */
+  async #checkGone(partition: string, position: number): Promise<number> {
+    const { stream, gone = 'fail' } = this.#options
+    const { state } = await this.#info()
+    const isThere = state.first_seq <= position + 1 && position <= state.last_seq
+    if (isThere) return position
+    if (gone === 'oldest') return state.first_seq - 1
+    if (gone === 'newest') return state.last_seq
+    const has =
+      state.messages === 0 ? `is empty and at ${state.last_seq}` : `has ${state.first_seq} to ${state.last_seq}`
+    const what = `the stream ${stream} ${has}: what follows ${position} is gone; run it with { gone: 'oldest' } or { gone: 'newest' }, or from a savepoint with { from }`
+    throw new RepriseError('POSITION_GONE', what, { stream, partition, position })
+  }
+
+  async #info() {
+    const { stream } = this.#options
+    try {
+      return await this.#access.manager.streams.info(stream)
+    } catch (error) {
+      if (codeOf(error) !== streamNotFound) throw error
+      throw new RepriseError('NOT_FOUND', `there is no stream ${stream}`, { stream }, error)
+    }
+  }
+}
+
+function recordOf({ subject, data, seq, timestampNanos, headers }: JsMsg): NatsRecord {
+  return {
+    subject,
+    value: data,
+    seq,
+    time: Number(timestampNanos / 1_000_000n),
+    headers: headers ? Object.fromEntries([...headers].map(([name, values]) => [name, values])) : {},
+  }
+}

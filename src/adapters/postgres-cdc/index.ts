@@ -1,0 +1,13 @@
+// reprise/postgres-cdc: changes of PostgreSQL tables as a source of pipelines, beginning with the rows that are there.
+
+export type {
+  PartitionsContext,
+  Positions,
+  Source,
+  SourceBatch,
+  SourceContext,
+  SourceReader,
+} from '../../layers/pipeline/source.ts'
+export type { ChangedRow, PostgresChange } from './decode.ts'
+export { type SlotLag, type SlotLagOptions, slotLag } from './slot.ts'
+export { type PostgresCdcOptions, postgresCdc } from './source.ts'

@@ -1,0 +1,118 @@
+// The slot and the publication that a source reads through: made, looked at, and measured.
+
+import type { Client } from 'pg'
+import { RepriseError } from '../../core/errors.ts'
+
+export interface Slot {
+  /** The server has what follows this. Null: it was never read. */
+  readonly confirmed: bigint | null
+  readonly activePid: number | null
+  /** The server threw away what it still needed. */
+  readonly isLost: boolean
+}
+
+export interface SlotLagOptions {
+  readonly url: string
+  readonly slot: string
+}
+
+export interface SlotLag {
+  /** How much of the log the server keeps for it: it grows while the pipeline does not run. */
+  readonly bytes: number
+  readonly isActive: boolean
+  /** As PostgreSQL tells: reserved, extended, unreserved, lost. */
+  readonly walStatus: string | null
+}
+
+/** A position in the log, as PostgreSQL writes it. @example lsnOf('16/B374D848') */
+export function lsnOf(text: string): bigint {
+  const [high, low] = text.split('/')
+  return (BigInt(`0x${high}`) << 32n) + BigInt(`0x${low}`)
+}
+
+export function lsnText(lsn: bigint): string {
+  return `${(lsn >> 32n).toString(16)}/${(lsn & 0xffffffffn).toString(16)}`.toUpperCase()
+}
+
+export async function loadPg(): Promise<typeof import('pg')> {
+  try {
+    const loaded = await import('pg')
+    return (loaded as unknown as { default?: typeof import('pg') }).default ?? loaded
+  } catch (error) {
+    throw new RepriseError('DRIVER_MISSING', 'reprise/postgres-cdc needs the package pg: npm install pg', {}, error)
+  }
+}
+
+export async function findSlot(client: Client, slot: string): Promise<Slot | null> {
+  const { rows } = await client.query(
+    'SELECT confirmed_flush_lsn::text AS confirmed, active_pid, wal_status FROM pg_replication_slots WHERE slot_name = $1',
+    [slot],
+  )
+  const [found] = rows as { confirmed: string | null; active_pid: number | null; wal_status: string | null }[]
+  if (!found) return null
+  return {
+    confirmed: found.confirmed === null ? null : lsnOf(found.confirmed),
+    activePid: found.active_pid,
+    isLost: found.wal_status === 'lost',
+  }
+}
+
+/** Ends whoever still reads it: an owner that was replaced. */
+export async function freeSlot(client: Client, slot: string): Promise<void> {
+  for (let attempt = 0; attempt < 500; attempt++) {
+    const found = await findSlot(client, slot)
+    if (!found || found.activePid === null) return
+    await client.query('SELECT pg_terminate_backend($1)', [found.activePid])
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  throw new RepriseError('OWNED', `the replication slot ${slot} is in use, and its reader does not end`, { slot })
+}
+
+/** Makes it if there is none and tables are named; NOT_FOUND otherwise. */
+export async function ensurePublication(
+  client: Client,
+  publication: string,
+  tables: readonly string[] | null,
+): Promise<void> {
+  const { rows } = await client.query('SELECT 1 FROM pg_publication WHERE pubname = $1', [publication])
+  if (rows.length > 0) return
+  if (!tables) {
+    const what = `there is no publication ${publication}: name its tables, or make it with CREATE PUBLICATION`
+    throw new RepriseError('NOT_FOUND', what, { publication })
+  }
+  await client.query(`CREATE PUBLICATION ${quoted(publication)} FOR TABLE ${tables.map(quotedTable).join(', ')}`)
+}
+
+export async function tablesOf(client: Client, publication: string): Promise<{ schema: string; table: string }[]> {
+  const text =
+    'SELECT schemaname AS schema, tablename AS table FROM pg_publication_tables WHERE pubname = $1 ORDER BY 1, 2'
+  return (await client.query(text, [publication])).rows
+}
+
+/** How far behind a slot is. @example await slotLag({ url, slot: 'reprise_orders_in' }) */
+export async function slotLag({ url, slot }: SlotLagOptions): Promise<SlotLag> {
+  const { Client } = await loadPg()
+  const client = new Client({ connectionString: url })
+  await client.connect()
+  try {
+    const { rows } = await client.query(
+      `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::text AS bytes, active, wal_status
+       FROM pg_replication_slots WHERE slot_name = $1`,
+      [slot],
+    )
+    const [found] = rows as { bytes: string | null; active: boolean; wal_status: string | null }[]
+    if (!found) throw new RepriseError('NOT_FOUND', `there is no replication slot ${slot}`, { slot })
+    return { bytes: Number(found.bytes ?? 0), isActive: found.active, walStatus: found.wal_status }
+  } finally {
+    await client.end()
+  }
+}
+
+export function quoted(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`
+}
+
+/** `table` or `schema.table`. */
+export function quotedTable(name: string): string {
+  return name.split('.').map(quoted).join('.')
+}

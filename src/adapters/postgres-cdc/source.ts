@@ -1,0 +1,180 @@
+// Changes of PostgreSQL tables as a source, by logical decoding. It begins with the rows that are there, as of the moment at
+// which the slot begins, so that nothing is missing and nothing comes twice. A position is the end of a transaction, which is
+// handed on whole, as the rows of the beginning are; the server may forget what came before it once its checkpoint is published.
+
+import type { Client } from 'pg'
+import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
+import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
+import type { PostgresChange } from './decode.ts'
+import { ensurePublication, findSlot, freeSlot, loadPg, lsnOf, lsnText, quoted, tablesOf } from './slot.ts'
+import { ReplicationStream } from './stream.ts'
+
+export interface PostgresCdcOptions {
+  /** Of the database; its user needs the right to replicate, and the server wal_level = logical. */
+  readonly url: string
+  /** `reprise_PIPELINE_SOURCE` if left out. Made if it is not there and `tables` are named. */
+  readonly publication?: string
+  /** As `orders` or `shop.orders`: for a publication that is made by us. */
+  readonly tables?: readonly string[]
+  /** `reprise_PIPELINE_SOURCE` if left out. It belongs to this source: one that no checkpoint knows is made anew. */
+  readonly slot?: string
+  /** Begin with the rows that are there; true if left out. All of them are one batch. */
+  readonly snapshot?: boolean
+  /** More rows than this in the beginning, or changes in one transaction, are refused (LIMIT_EXCEEDED); 1,000,000 if left out. */
+  readonly rowsMax?: number
+}
+
+const known = new Set(['url', 'publication', 'tables', 'slot', 'snapshot', 'rowsMax'])
+
+/** @example p.from('orders', postgresCdc({ url, tables: ['orders'] })) */
+export function postgresCdc(options: PostgresCdcOptions): Source<PostgresChange> {
+  checkOptions('postgresCdc', options, known)
+  if (typeof options.url !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'postgresCdc needs { url }')
+  return {
+    async open(from, context) {
+      const { Client } = await loadPg()
+      const client = new Client({ connectionString: options.url })
+      client.on('error', () => undefined)
+      await client.connect()
+      try {
+        return await CdcReader.open(client, options, from, context)
+      } finally {
+        await client.end()
+      }
+    },
+  }
+}
+
+class CdcReader implements SourceReader<PostgresChange> {
+  readonly #stream: ReplicationStream
+  readonly #ready: ReadyQueue<PostgresChange>
+  readonly #signal: AbortSignal
+  readonly #onAbort = () => void this.#end()
+  #ending: Promise<void> | null = null
+
+  private constructor(stream: ReplicationStream, ready: ReadyQueue<PostgresChange>, signal: AbortSignal) {
+    this.#stream = stream
+    this.#ready = ready
+    this.#signal = signal
+    signal.addEventListener('abort', this.#onAbort, { once: true })
+    if (signal.aborted) this.#onAbort()
+  }
+
+  static async open(
+    client: Client,
+    options: PostgresCdcOptions,
+    from: Positions | null,
+    { pipeline, name, signal }: SourceContext,
+  ): Promise<CdcReader> {
+    const own = `reprise_${pipeline}_${name}`
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9_]+/g, '_')
+      .slice(0, 63)
+    const { slot = own, publication = own, tables = null, snapshot = true, rowsMax = 1_000_000 } = options
+    const position = from?.get('')
+    if (position !== undefined && !isPosition(position)) {
+      const what = 'the position of this source must be a place in the log: another source had its name before'
+      throw new RepriseError('INVALID_ARGUMENT', what, { position })
+    }
+    await ensurePublication(client, publication, tables)
+    await freeSlot(client, slot)
+    const ready = new ReadyQueue<PostgresChange>()
+    const stream = await ReplicationStream.connect({ url: options.url, slot, publication, rowsMax }, ready)
+    try {
+      if (position === undefined) {
+        const begun = await stream.createSlot(await findSlot(client, slot))
+        const rows = snapshot ? await readRows(client, publication, begun.snapshot, rowsMax) : []
+        void ready.push({ partition: '', values: rows, position: { lsn: lsnText(begun.lsn) } })
+        await stream.start(begun.lsn)
+      } else {
+        const lsn = lsnOf(position.lsn)
+        await checkThere(client, slot, lsn)
+        await stream.start(lsn)
+      }
+      return new CdcReader(stream, ready, signal)
+    } catch (error) {
+      await stream.close()
+      throw error
+    }
+  }
+
+  partitions(): readonly string[] {
+    return ['']
+  }
+
+  read(max: number) {
+    return this.#ready.take(max)
+  }
+
+  /** The server may forget what came before. */
+  async published(positions: Positions): Promise<void> {
+    const position = positions.get('')
+    if (isPosition(position)) this.#stream.acknowledge(lsnOf(position.lsn))
+  }
+
+  async close(): Promise<void> {
+    this.#signal.removeEventListener('abort', this.#onAbort)
+    await this.#end()
+  }
+
+  #end(): Promise<void> {
+    this.#ready.close()
+    this.#ending ??= this.#stream.close()
+    return this.#ending
+  }
+}
+
+function isPosition(position: unknown): position is { readonly lsn: string } {
+  const { lsn } = (position ?? {}) as { readonly lsn?: unknown }
+  return typeof lsn === 'string' && /^[0-9A-F]+\/[0-9A-F]+$/.test(lsn)
+}
+
+async function checkThere(client: Client, slot: string, lsn: bigint): Promise<void> {
+  const found = await findSlot(client, slot)
+  const again = 'run the pipeline under another id to begin with the rows that are there'
+  const data = { slot, position: lsnText(lsn) }
+  if (!found) {
+    throw new RepriseError(
+      'POSITION_GONE',
+      `the replication slot ${slot} is gone, and with it the changes behind ${lsnText(lsn)}; ${again}`,
+      data,
+    )
+  }
+  if (found.isLost) {
+    const what = `the server threw away changes that the slot ${slot} needed (max_slot_wal_keep_size): ${again}`
+    throw new RepriseError('POSITION_GONE', what, data)
+  }
+  if (found.confirmed !== null && found.confirmed > lsn) {
+    const what = `the slot ${slot} is at ${lsnText(found.confirmed)}, behind this position, and does not go back: go on from the newest checkpoint, or ${again}`
+    throw new RepriseError('POSITION_GONE', what, data)
+  }
+}
+
+/** The rows of all tables as of one moment: that at which the slot begins. */
+async function readRows(
+  client: Client,
+  publication: string,
+  snapshot: string,
+  rowsMax: number,
+): Promise<PostgresChange[]> {
+  const all: PostgresChange[] = []
+  await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
+  try {
+    await client.query(`SET TRANSACTION SNAPSHOT '${snapshot.replaceAll("'", "''")}'`)
+    const { rows: clock } = await client.query('SELECT (extract(epoch FROM now()) * 1000)::float8 AS now')
+    const time = Math.floor((clock[0] as { now: number }).now)
+    for (const { schema, table } of await tablesOf(client, publication)) {
+      const name = `${quoted(schema)}.${quoted(table)}`
+      const { rows } = await client.query(`SELECT * FROM ${name} LIMIT ${rowsMax - all.length + 1}`)
+      for (const row of rows) all.push({ kind: 'snapshot', schema, table, row, before: null, time })
+      if (all.length <= rowsMax) continue
+      const what = `the tables of ${publication} have more than ${rowsMax} rows, which are handed on as one: raise rowsMax, or begin with { snapshot: false }`
+      throw new RepriseError('LIMIT_EXCEEDED', what, { publication, rowsMax })
+    }
+  } finally {
+    await client.query('ROLLBACK').catch(() => undefined)
+  }
+  return all
+}

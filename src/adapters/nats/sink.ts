@@ -168,7 +168,7 @@ class NatsWriter<T> implements SinkWriter {
           break
         }
         if (attempt < attemptsMax) continue
-        const what = `others add to the stream ${this.#options.stream} all the time: a batch of ${this.#name} found no gap`
+        const what = `others keep adding to the stream ${this.#options.stream}: a batch of ${this.#name} found no gap`
         throw new RepriseError('CONTENDED', what, { stream: this.#options.stream })
       }
     }

@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host.ts'
 import { isReserved } from '../../engine/kinds.ts'
 import { exportProgress, importProgress } from '../../layers/job/index.ts'
@@ -113,6 +113,24 @@ async function exportFile(call: Call): Promise<Response> {
   }
 }
 
+/** What is wrong with the file is the client's to mend, not a fault of the store. */
+const faultsOfFile = [
+  ...([
+    'NOT_A_SAVEPOINT',
+    'MALFORMED',
+    'INCOMPATIBLE_VERSION',
+    'HISTORY_DAMAGED',
+    'CHECKPOINT_DAMAGED',
+    'CHUNK_DAMAGED',
+  ] as const),
+  ...(['CHUNK_MISSING', 'UNKNOWN_CODEC', 'UNRECOVERABLE', 'DECRYPT_FAILED', 'KEY_MISSING', 'STORE_DAMAGED'] as const),
+]
+
+function refused(error: RepriseError): RepriseError {
+  const what = `the file cannot be imported: ${error.message.replace(/ \[[A-Z_]+\]$/, '')}`
+  return new RepriseError('INVALID_ARGUMENT', what, { code: error.code }, error)
+}
+
 async function importFile({ engine, principal, query, bytes }: Call) {
   const as = query.text('as')
   if (as === undefined && principal.scopes !== null) {
@@ -125,7 +143,9 @@ async function importFile({ engine, principal, query, bytes }: Call) {
   try {
     const file = join(folder, 'import')
     await writeFile(file, bytes!, { mode: 0o600 })
-    const made = await engine.import(file, { orSame: true, ...(as !== undefined && { as }) })
+    const made = await engine.import(file, { orSame: true, ...(as !== undefined && { as }) }).catch((error) => {
+      throw isReprise(error, ...faultsOfFile) ? refused(error) : error
+    })
     return { ...made, isDuplicate: made.isSame === true }
   } finally {
     await rm(folder, { recursive: true, force: true })

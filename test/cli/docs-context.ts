@@ -79,6 +79,11 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     "declare const fastSink: import('reprise/pipeline').Sink<Visit>",
     "declare const activeSink: import('reprise/pipeline').Sink<{ user: string; pages: number }>",
     "declare const shop: import('reprise/pipeline').PipelineDefinition",
+    'interface Order { readonly cents: number }',
+    'declare const app: { post(path: string, take: (c: { readonly req: { readonly raw: Request } }) => unknown): void }',
+    ...['describe', 'it', 'source', 'expected', 'add', 'forget', 'destroy', 'sink', 'visible'].map(
+      (name) => `declare const ${name}: never`,
+    ),
   ],
   'docs/guides/tables.md': ['interface Fact { readonly text: string }'],
   'docs/guides/agents.md': [

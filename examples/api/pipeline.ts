@@ -358,6 +358,36 @@ export default [
     assert.deepEqual(json<{ cents: number }>()(record), { cents: 5 })
     assert.equal(text()(record), '{"cents":5}')
   }),
+  example(['tableSink', 'timelineSink'], async (rp) => {
+    const { table } = await import('reprise/table')
+    const spent = table<number>('spent')
+    const journal = timeline('journal', {
+      initial: () => 0,
+      apply: (sum: number, entry: { type: 'paid'; cents: number }) => sum + entry.cents,
+    })
+    const books = pipeline('books', (p) => {
+      const all = p.from('orders', values(orders))
+      all.to('spent', tableSink({ table: spent, write: (tx, order: Order) => tx.set(order.customer, order.cents) }))
+      const entry = ({ cents }: Order) => ({ type: 'paid' as const, cents })
+      all.to('journal', timelineSink({ timeline: journal, id: (order: Order) => order.customer, entry }))
+    })
+    await rp.run(books, {}).result()
+    assert.equal((await rp.open(spent)).get('bob'), 100)
+    assert.equal((await rp.open(journal, 'ann')).state, 750)
+  }),
+  example(
+    ['httpSink'],
+    async (rp) => {
+      const posting = pipeline('posting', (p) => {
+        p.from('orders', values(orders)).to(
+          'posted',
+          httpSink<Order>({ url: 'https://example.com/orders', retry: { attempts: 5 } }),
+        )
+      })
+      await rp.run(posting, {}).result()
+    },
+    'compiled',
+  ),
   example(
     [
       'PipelineRun.started',

@@ -287,6 +287,22 @@ export default [
     await rp.run(joins, {}).result()
     assert.deepEqual(joined.values, ['Ann: 500'])
   }),
+  example(['Stream.broadcast'], async (rp) => {
+    const priced = collect<string>()
+    const rated = pipeline('rated', (p) => {
+      const rates = p.from('rates', values([{ percent: 19 }]))
+      p.from('orders', values(orders))
+        .broadcast(
+          'rates-known',
+          rates,
+          reduce((_, b) => b),
+          (order, rate) => `${order.customer} ${rate?.percent ?? 'none'}`,
+        )
+        .to('priced', priced)
+    })
+    await rp.run(rated, {}).result()
+    assert.equal(priced.values.length, 3)
+  }),
   example(['tableSink', 'timelineSink'], async (rp) => {
     const totals = table<number>('totals')
     const audit = timeline('audit', {

@@ -310,7 +310,7 @@ describe('the commands that change', () => {
 
   it('signal and cancel refuse what they are not for', async () => {
     expect((await cli(['signal', 'job/numbers', 'go'], at)).code).toBe(2)
-    expect((await cli(['cancel', 'numbers'], at)).code).toBe(0)
+    expect(await cli(['cancel', 'numbers'], at)).toMatchObject({ code: 6, stderr: expect.stringContaining('ENDED') })
     expect((await cli(['cancel', 'nothing'], at)).code).toBe(4)
   })
 

@@ -7,7 +7,9 @@ import type { Reprise } from '../../src/engine/reprise.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
+import { memo } from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
+import { collect, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { slowStore } from '../../src/testing/slow-store.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
@@ -22,6 +24,15 @@ const account = aggregate('account', {
   decide: { pay: (_: number, cents: number) => ({ type: 'paid' as const, cents }) },
 })
 const sums = projection('sums', { from: [account], initial: () => 0, on: { paid: (n: number) => n + 1 } })
+
+/** Gives nothing, until the run ends. */
+const endless: Source<number> = {
+  open: async (_from, { signal }) => ({
+    read: () => new Promise((resolve) => signal.addEventListener('abort', () => resolve(null), { once: true })),
+    partitions: () => ['0'],
+    close: async () => undefined,
+  }),
+}
 
 /** A signal that knows who listens to it. */
 function counted() {
@@ -93,6 +104,42 @@ const waits: Readonly<Record<string, Begin>> = {
     const { whenOpen, open } = gate()
     const run = await rp.run(migrations('schema', { steps: [{ id: '1', run: () => whenOpen }] }))
     return { wait: run.result({ signal }), go: open }
+  },
+  ...Object.fromEntries(
+    (['checkpoint', 'savepoint', 'stop'] as const).map((verb): readonly [string, Begin] => [
+      `${verb} of a pipeline`,
+      async (_, signal, world) => {
+        const { rp, stick, open } = await stuckAt(world, 'commit')
+        const run = await rp.run(
+          pipeline('endless', (p) => p.from('none', endless).to('out', collect())),
+          {},
+        )
+        await run.started()
+        stick()
+        return { wait: run[verb]({ signal }), go: open }
+      },
+    ]),
+  ),
+  'the result of a pipeline': async (rp, signal) => {
+    const run = await rp.run(
+      pipeline('endless', (p) => p.from('none', endless).to('out', collect())),
+      {},
+    )
+    return { wait: run.result({ signal }) }
+  },
+  'the start of a pipeline': async (_, signal, world) => {
+    const { rp, stick, open } = await stuckAt(world, 'checkpoints')
+    stick()
+    const run = await rp.run(
+      pipeline('endless', (p) => p.from('none', endless).to('out', collect())),
+      {},
+    )
+    return { wait: run.started({ signal }), go: open }
+  },
+  'the result of a memo': async (rp, signal) => {
+    const { whenOpen, open } = gate()
+    const late = await rp.open(memo('late', { version: 1, run: () => whenOpen.then(() => 1) }))
+    return { wait: late.recall([], { signal }), go: open }
   },
   'catchUp of a projection': async (_, signal, world) => {
     const { rp, stick, open } = await stuckAt(world, 'feed')

@@ -9,7 +9,9 @@ import type { Reprise } from '../../src/engine/reprise.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
+import { command, memo } from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
+import { collect, pipeline, values } from '../../src/layers/pipeline/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
@@ -56,6 +58,17 @@ const handles: Readonly<Record<string, readonly [(rp: Reprise) => PromiseLike<ob
     'o-1',
     'workflow/order/o-1',
   ],
+  PipelineRun: [
+    (rp) =>
+      rp.run(
+        pipeline('flow', (p) => p.from('numbers', values([1])).to('out', collect())),
+        {},
+      ),
+    'flow',
+    'pipeline/flow',
+  ],
+  MemoHandle: [(rp) => rp.open(memo('square', { version: 1, run: (n: number) => n * n })), 'square'],
+  CommandHandle: [(rp) => rp.open(command('build', { cmd: 'true', inputs: [] })), 'build'],
   Replica: [async (rp) => rp.follow(counter, 'visits'), '', 'counter/visits'],
   TableStandby: [async (rp) => rows.standby(rp, 'ann'), '', 'table/rows/ann'],
 }

@@ -134,6 +134,15 @@ export class CommandHandle {
     return this.#remembering.close()
   }
 
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  /** The name of its definition. */
+  get id(): string {
+    return this.name
+  }
+
   get #kernel() {
     return this.#remembering.host.kernel
   }

@@ -191,6 +191,15 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return this.#remembering.close()
   }
 
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  /** The name of its definition. */
+  get id(): string {
+    return this.name
+  }
+
   get #kernel() {
     return this.#remembering.host.kernel
   }

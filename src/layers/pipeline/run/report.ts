@@ -46,3 +46,8 @@ export interface PipelineStatus {
     readonly recent: readonly CheckpointFacts[]
   }
 }
+
+/** For whatever waits: it rejects with ABORTED when the signal fires, and the pipeline goes on. */
+export interface PipelineWaitOptions {
+  readonly signal?: AbortSignal
+}

@@ -4,9 +4,11 @@
 
 import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { unlessAborted } from '../../../engine/aborting.ts'
 import { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
 import { CheckpointTiming } from '../../../engine/checkpoint/timing.ts'
 import type { Host } from '../../../engine/host.ts'
+import { openedAs } from '../../../engine/model.ts'
 import { whileAwaited } from '../../../engine/stay-alive.ts'
 import type { Graph } from '../graph.ts'
 import type { SinkWriter } from '../sink.ts'
@@ -18,7 +20,7 @@ import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
 import { listenForMail } from './mail.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
-import type { PipelineReport, PipelineStatus } from './report.ts'
+import type { PipelineReport, PipelineStatus, PipelineWaitOptions } from './report.ts'
 import { type PipelineState, sharedAttribute } from './state.ts'
 
 /** More than this wait in one sink: sources wait for the next checkpoint. */
@@ -77,14 +79,19 @@ export class PipelineRun {
   }
 
   /** Resolves when it has ended, was stopped or cancelled; rejects if it failed. */
-  result(): Promise<PipelineReport> {
-    return whileAwaited(this.#result)
+  result(options: PipelineWaitOptions = {}): Promise<PipelineReport> {
+    return unlessAborted(whileAwaited(this.#result), options.signal, `waiting for ${this.timeline}`)
   }
 
   /** Settles when records flow. */
-  async started(): Promise<this> {
-    await this.#ready
+  async started(options: PipelineWaitOptions = {}): Promise<this> {
+    await unlessAborted(this.#ready, options.signal, `waiting for ${this.timeline} to start`)
     return this
+  }
+
+  /** What it was started with; the name of its definition if that was nothing. */
+  get id(): string {
+    return openedAs(`pipeline/${this.name}`, this.timeline, this.name)
   }
 
   get status(): PipelineStatus {
@@ -114,20 +121,40 @@ export class PipelineRun {
   }
 
   /** A checkpoint now. */
-  async checkpoint(): Promise<MadeCheckpoint> {
-    return await (await this.#running()).make('manual')
+  async checkpoint(options: PipelineWaitOptions = {}): Promise<MadeCheckpoint> {
+    return await this.#make('manual', options)
   }
 
   /** A checkpoint that is kept until it is released, with a label if you like. */
-  async savepoint(options: { readonly label?: string } = {}): Promise<MadeCheckpoint> {
-    return await (await this.#running()).make('savepoint', options)
+  async savepoint(options: PipelineWaitOptions & { readonly label?: string } = {}): Promise<MadeCheckpoint> {
+    return await this.#make('savepoint', options)
   }
 
   /**
    * Stops with a savepoint: run again, it goes on from there. With `drain`, sources are treated as if they had ended: windows
    * that are open give their results, and the pipeline is done.
    */
-  async stop(options: { readonly drain?: boolean; readonly label?: string } = {}): Promise<PipelineReport> {
+  async stop(
+    options: PipelineWaitOptions & { readonly drain?: boolean; readonly label?: string } = {},
+  ): Promise<PipelineReport> {
+    return await unlessAborted(this.#stop(options), options.signal, `waiting for ${this.timeline} to stop`)
+  }
+
+  /** Lets go: it stops with a savepoint if it has not ended. How it ended is said by `result`. */
+  async close(): Promise<void> {
+    await this.stop().catch(() => undefined)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #make(kind: 'manual' | 'savepoint', { signal, ...rest }: PipelineWaitOptions & { readonly label?: string }) {
+    const made = this.#running().then((checkpoints) => checkpoints.make(kind, rest))
+    return await unlessAborted(made, signal, `waiting for a checkpoint of ${this.timeline}`)
+  }
+
+  async #stop(options: { readonly drain?: boolean; readonly label?: string }): Promise<PipelineReport> {
     if (this.#isEnded) return await this.#result
     // It waits for its turn: nothing was read yet.
     if (!this.#taken && !options.drain) return await this.cancel()

@@ -210,6 +210,24 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     await expect(open(url, { blobs, namespace: 'own' })).rejects.toEqual(code('INVALID_ARGUMENT'))
   })
 
+  it.each(['its own chunks', 'a folder'])(
+    'two that open a new store in the same moment, with %s: both can write, whoever is first',
+    async (where) => {
+      const options = where === 'a folder' ? { blobs: `file:${join(folder, 'chunks')}` } : {}
+      const [one, other] = [await open(url, options), await open(url, options)]
+      await one.open(book, 'first').append({ type: 'added', by: 1 })
+      // It finds a timeline and no chunk, as in a store from before places were noted.
+      const late = await open(url, options)
+      for (const [i, rp] of [one, late, other].entries()) {
+        const each = await rp.open(book, `x${i}`)
+        await each.append({ type: 'added', by: i })
+        await each.checkpoint()
+      }
+      for (const rp of [one, other, late]) await rp.close()
+      await withEngine(options, async (rp) => expect((await rp.verify()).ok).toBe(true))
+    },
+  )
+
   it('a backup is whole in a store without the folder, and what a store notes about itself stays with it', async () => {
     const blobs = `file:${join(folder, 'chunks')}`
     await fill({ blobs })

@@ -83,13 +83,14 @@ export async function withChunks(
   const isEmpty = mark === null && (await folder.blobs.list(null, 1)).length === 0
   if (isEmpty) {
     const put = askedFirst(store, folder.blobs, async (named) => {
-      if (named) throw nowhere(folder.path)
+      if (await isNoted(store, folder)) return
+      if (named && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
       await noteFolder()
     })
     return { store: forwardStore(store, { blobs: put }), isAlone: false }
   }
   const named = await findNamedChunk(store)
-  if (named?.digest && !(await folder.blobs.get([named.digest]))[0]) throw nowhere(folder.path)
+  if (named?.digest && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
   return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
 }
 
@@ -115,9 +116,22 @@ async function adopt(store: Store, hash: Hash, folder: ChunkFolder, facts: Store
 async function withOwnChunks(store: Store): Promise<Store> {
   if ((await store.blobs.list(null, 1)).length > 0 || !(await hasTimelines(store))) return store
   const blobs = askedFirst(store, store.blobs, async (named) => {
-    if (named) throw nowhere(null)
+    // There was none when it was opened: those that are there by now were put in the store itself.
+    if (named && (await store.blobs.list(null, 1)).length === 0) throw nowhere(null)
   })
   return forwardStore(store, { blobs })
+}
+
+/** Another process noted the folder since this one opened the store. */
+async function isNoted(store: Store, folder: ChunkFolder): Promise<boolean> {
+  const [head] = await store.head([timelineId(storeTimeline)])
+  const note = noteOf(head?.attributes[chunksAttribute])
+  return note !== null && note.mark === (await folder.mark())
+}
+
+/** Whether it is there after all: another process may have put it since this one opened the store. */
+async function lies(blobs: Blobs, { digest }: NamedChunk): Promise<boolean> {
+  return digest !== null && (await blobs.get([digest]))[0] !== null
 }
 
 /** Before the first chunk is put: what the checkpoints of the store name. Asked again while the answer is refused. */

@@ -3,7 +3,7 @@
 
 import { assert } from '../assert.ts'
 import type { PipelineKey } from './key-groups.ts'
-import { type Space, writtenStamp } from './state-space.ts'
+import { type Space, type SpaceChanges, writtenStamp } from './state-space.ts'
 
 /** Blocks in the order in which they apply: later ones win. Plain data, for the codec. */
 export interface StateBlock {
@@ -18,6 +18,12 @@ export interface StateBlock {
 
 export interface StateCapture {
   readonly isFull: boolean
+  /** Keys that existed at the barrier. */
+  readonly size: number
+  /** Keys in what was published before it. A capture that is not full stands on that, and on nothing else. */
+  readonly builtOn: number
+  /** What its blocks must have together, as counted at the barrier. */
+  readonly promised: CellCount
   /** The next block of about this many cells; undefined when nothing is left. */
   next(cellsMax: number): StateBlock | undefined
   /** It was published: the next capture builds on it. */
@@ -26,20 +32,25 @@ export interface StateCapture {
   abandon(): void
 }
 
+export interface CellCount {
+  readonly keys: number
+  readonly deleted: number
+}
+
 /** What a capture took from a space of the table. */
-export interface TakenSpace<V> {
+export interface TakenSpace<V> extends SpaceChanges {
   readonly space: Space<V>
-  readonly changed: readonly number[]
-  readonly deleted: ReadonlySet<PipelineKey>
 }
 
 interface CaptureOf<V> {
   readonly isFull: boolean
+  readonly size: number
+  readonly builtOn: number
   readonly taken: readonly TakenSpace<V>[]
   readonly dropped: readonly number[]
   /** Of a full capture: all that existed at the barrier. */
   readonly spaces: readonly Space<V>[]
-  readonly settle: (abandoned: TableCapture<V> | null) => void
+  readonly settle: (isPublished: boolean) => void
 }
 
 interface Filling {
@@ -50,11 +61,14 @@ interface Filling {
 
 export class TableCapture<V> implements StateCapture {
   readonly isFull: boolean
+  readonly size: number
+  readonly builtOn: number
+  readonly promised: CellCount
   readonly taken: readonly TakenSpace<V>[]
   readonly dropped: readonly number[]
   readonly #epoch: number
   readonly #spaces: readonly Space<V>[]
-  readonly #settle: (abandoned: TableCapture<V> | null) => void
+  readonly #settle: (isPublished: boolean) => void
   /** Which space, and where in it. */
   #at = 0
   #cursor = 0
@@ -66,6 +80,9 @@ export class TableCapture<V> implements StateCapture {
 
   constructor(epoch: number, of: CaptureOf<V>) {
     this.isFull = of.isFull
+    this.size = of.size
+    this.builtOn = of.builtOn
+    this.promised = of.isFull ? { keys: of.size, deleted: 0 } : countOf(of.taken)
     this.taken = of.taken
     this.dropped = of.dropped
     this.#epoch = epoch
@@ -98,17 +115,17 @@ export class TableCapture<V> implements StateCapture {
 
   publish(): void {
     assert(this.#phase === 'written', 'only what was written whole is published')
-    this.#end(null)
+    this.#end(true)
   }
 
   abandon(): void {
-    if (this.#phase !== 'settled') this.#end(this)
+    if (this.#phase !== 'settled') this.#end(false)
   }
 
-  #end(abandoned: TableCapture<V> | null): void {
+  #end(isPublished: boolean): void {
     this.#phase = 'settled'
     for (const space of this.#spaces) space.writtenTo = Number.POSITIVE_INFINITY
-    this.#settle(abandoned)
+    this.#settle(isPublished)
   }
 
   /** The space that the block is of; null: all are done. */
@@ -173,4 +190,14 @@ export class TableCapture<V> implements StateCapture {
     }
     return first.space
   }
+}
+
+function countOf(taken: readonly SpaceChanges[]): CellCount {
+  let keys = 0
+  let gone = 0
+  for (const { live, deleted } of taken) {
+    keys += live
+    gone += deleted.size
+  }
+  return { keys, deleted: gone }
 }

@@ -7,6 +7,17 @@ export const freeStamp = 0x7fffffff
 /** Written by the capture that would contain it, and not changed since. */
 export const writtenStamp = 0
 
+/** What changed in a space between two barriers. */
+export interface SpaceChanges {
+  readonly changed: readonly number[]
+  readonly deleted: ReadonlySet<PipelineKey>
+  /** Slots of `changed` that hold something at the barrier, each counted once. */
+  readonly live: number
+}
+
+const noSlots: readonly number[] = []
+const noKeys: ReadonlySet<PipelineKey> = new Set()
+
 export class Space<V> {
   readonly id: number
   readonly slots = new Map<PipelineKey, number>()
@@ -18,6 +29,8 @@ export class Space<V> {
   changed: number[] = []
   /** Keys that were there at some time since the last capture and were deleted. They may be there again. */
   deleted = new Set<PipelineKey>()
+  /** Slots in `changed` that hold something, each counted once. */
+  live = 0
   isTouched = false
   isDropped = false
   /** Slots below it were written by the full capture under way. */
@@ -60,9 +73,18 @@ export class Space<V> {
     this.#free.push(slot)
   }
 
-  clearChanges(): void {
+  /** At the barrier. What is given is never added to: what changes from now on belongs to the next capture. */
+  takeChanges(): SpaceChanges {
+    const { changed, deleted, live } = this
     this.isTouched = false
-    if (this.changed.length > 0) this.changed = []
-    if (this.deleted.size > 0) this.deleted = new Set()
+    this.live = 0
+    // An empty list stays here, so it must not be given away as well.
+    if (changed.length > 0) this.changed = []
+    if (deleted.size > 0) this.deleted = new Set()
+    return {
+      changed: changed.length > 0 ? changed : noSlots,
+      deleted: deleted.size > 0 ? deleted : noKeys,
+      live,
+    }
   }
 }

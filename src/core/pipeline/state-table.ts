@@ -20,6 +20,8 @@ export class StateTable<V> {
   #changed = 0
   #capture: TableCapture<V> | null = null
   #size = 0
+  /** Keys that the newest published capture has, or what was loaded: what a capture that is not full builds on. */
+  #storedSize = 0
 
   /** Keys that exist, over all spaces. */
   get size(): number {
@@ -86,6 +88,7 @@ export class StateTable<V> {
     const slot = space.slots.get(key)
     if (slot === undefined) return false
     this.#capture?.keep(space, slot)
+    if (space.stamps[slot] === this.#epoch) space.live -= 1
     space.release(key, slot)
     this.#noteDeleted(space, key)
     this.#size -= 1
@@ -107,15 +110,17 @@ export class StateTable<V> {
     assert(this.#capture === null, 'one capture at a time')
     const taken: TakenSpace<V>[] = []
     for (const space of this.#touched) {
-      if (!space.isDropped) taken.push({ space, changed: space.changed, deleted: space.deleted })
-      space.clearChanges()
+      const changes = space.takeChanges()
+      if (!space.isDropped) taken.push({ space, ...changes })
     }
-    const capture = new TableCapture<V>(this.#epoch, {
+    const capture: TableCapture<V> = new TableCapture<V>(this.#epoch, {
       isFull,
+      size: this.#size,
+      builtOn: this.#storedSize,
       taken,
       dropped: this.#dropped,
       spaces: isFull ? [...this.#spaces.values()] : [],
-      settle: (abandoned) => this.#settle(abandoned),
+      settle: (isPublished) => this.#settle(capture, isPublished),
     })
     this.#capture = capture
     this.#touched = []
@@ -142,6 +147,7 @@ export class StateTable<V> {
     }
     for (let i = 0; i < keys.length; i++) this.#put(space, keys[i]!, values[i] as V)
     if (space.size === 0) this.#spaces.delete(space.id)
+    this.#storedSize = this.#size
   }
 
   /** Takes over what other tables had of the keys that are its own from now on: before the first record, as `load`. */
@@ -170,6 +176,7 @@ export class StateTable<V> {
   #note(space: Space<V>, slot: number): void {
     if (!space.isTouched) this.#markTouched(space)
     space.changed.push(slot)
+    space.live += 1
     this.#changed += 1
   }
 
@@ -186,10 +193,13 @@ export class StateTable<V> {
   }
 
   /** What an abandoned capture contained belongs to the next one. What changed since is noted there already. */
-  #settle(abandoned: TableCapture<V> | null): void {
+  #settle({ size, taken, dropped }: TableCapture<V>, isPublished: boolean): void {
     this.#capture = null
-    if (!abandoned) return
-    for (const { space, changed, deleted } of abandoned.taken) {
+    if (isPublished) {
+      this.#storedSize = size
+      return
+    }
+    for (const { space, changed, deleted } of taken) {
       if (space.isDropped) continue
       for (const key of deleted) this.#noteDeleted(space, key)
       for (const slot of changed) {
@@ -199,6 +209,6 @@ export class StateTable<V> {
         this.#note(space, slot)
       }
     }
-    this.#dropped = [...abandoned.dropped, ...this.#dropped]
+    this.#dropped = [...dropped, ...this.#dropped]
   }
 }

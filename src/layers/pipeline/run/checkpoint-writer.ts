@@ -2,6 +2,7 @@
 // table is written whole when what changed since has piled up, and else only what changed. The manifest names all chunks of
 // a table, so a restore reads one manifest, never a chain.
 
+import { assert } from '../../../core/assert.ts'
 import { nextCut } from '../../../core/chunking.ts'
 import type { Digest, ManifestId } from '../../../core/coordinate.ts'
 import { type ChunkRef, type Content, encodeRefs, type Part } from '../../../core/manifest.ts'
@@ -36,6 +37,8 @@ export interface StoredTable {
   readonly segments: readonly StoredSegment[]
   /** Cells in its blocks, those that were overwritten or are gone included. */
   readonly cells: number
+  /** Keys that exist once all blocks are applied. */
+  readonly keys: number
 }
 
 export interface WrittenState {
@@ -79,7 +82,7 @@ export async function writeState(
   for (const captured of captures) {
     const name = partName(captured)
     const before = captured.capture.isFull ? undefined : base?.tables.get(name)
-    const table = await writeTable(captured.capture, before, output)
+    const table = await writeTable(name, captured.capture, before, output)
     tables.set(name, table)
     for (const [i, segment] of table.segments.entries()) {
       parts.push({ kind: 'stream', name: `${name}/${i}`, content: await contentOf(segment, output) })
@@ -103,10 +106,15 @@ export async function writeState(
 }
 
 async function writeTable(
+  name: string,
   capture: StateCapture,
   before: StoredTable | undefined,
   output: ChunkOutput,
 ): Promise<StoredTable> {
+  // Checked before anything is published: a checkpoint that says more than it has cannot be gone on from.
+  const isBase = capture.isFull || capture.builtOn === before?.keys
+  assert(isBase, `${name} builds on ${capture.builtOn} keys, and its base has ${before?.keys ?? 'none'}`)
+  const written = { keys: 0, deleted: 0 }
   const segments = [...(before?.segments ?? [])]
   let cells = before?.cells ?? 0
   let { refs, size }: { refs: ChunkRef[]; size: number } = { refs: [], size: 0 }
@@ -121,13 +129,20 @@ async function writeTable(
       segments.push({ refs, size })
       ;[refs, size] = [[], 0]
     }
+    written.keys += block.keys.length
+    written.deleted += block.deleted.length
     cells += block.keys.length + block.deleted.length
     size += bytes.length
     refs.push(...(await addBlock(bytes, output)))
     if (output.isPauseDue) await output.pause()
   }
   if (size > 0) segments.push({ refs, size })
-  return { segments, cells }
+  const { promised } = capture
+  assert(
+    written.keys === promised.keys && written.deleted === promised.deleted,
+    `${name} has ${promised.keys} keys and ${promised.deleted} deletions to write, and wrote ${written.keys} and ${written.deleted}`,
+  )
+  return { segments, cells, keys: capture.size }
 }
 
 function framed(bytes: Uint8Array): Uint8Array {

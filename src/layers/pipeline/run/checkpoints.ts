@@ -19,7 +19,6 @@ import type { Prepared, SinkWriter } from '../sink.ts'
 import {
   type CheckpointBase,
   isDueInFull,
-  partName,
   type StoredTable,
   type WrittenState,
   writeState,
@@ -293,7 +292,6 @@ export class Checkpoints {
     prepared: ReadonlyMap<string, Prepared>,
   ): PipelineState {
     const { graph, flow } = this.#of
-    const sizes = new Map(what.cut.captures.map((each) => [partName(each), each.cells]))
     return {
       ...this.#state,
       ...flow.scale,
@@ -305,9 +303,7 @@ export class Checkpoints {
       operators: Object.fromEntries(
         graph.operators.flatMap(({ name, state }) => (state === null ? [] : [[name, state]])),
       ),
-      tables: Object.fromEntries(
-        [...tables].map(([name, { cells }]) => [name, { stored: cells, cells: sizes.get(name)! }]),
-      ),
+      tables: Object.fromEntries([...tables].map(([name, { cells, keys }]) => [name, { stored: cells, cells: keys }])),
       sinks: Object.fromEntries(prepared),
       letters: what.cut.letters,
       cursor: flow.cursor(what.cut.positions),

@@ -50,8 +50,6 @@ export interface NamedTable {
 
 export interface CapturedTable extends NamedTable {
   readonly capture: StateCapture
-  /** Cells that existed at the barrier. */
-  readonly cells: number
 }
 
 export interface FlowCut {
@@ -155,11 +153,7 @@ export class Flow {
     if (this.#failure) throw this.#failure.error
     return {
       positions: new Map(this.#sources.map(({ name, positions }) => [name, new Map(positions)])),
-      captures: this.tables().map((each) => ({
-        ...each,
-        cells: each.table.size,
-        capture: each.table.capture(isFull(each)),
-      })),
+      captures: this.tables().map((each) => ({ ...each, capture: each.table.capture(isFull(each)) })),
       prepares: new Map([...this.#writers].map(([name, writer]) => [name, writer.cut(id)])),
       records: this.#sources.reduce((sum, { records }) => sum + records, 0),
       letters: this.letters.count,

@@ -53,7 +53,7 @@ export async function readTables(
     for (const named of group) {
       const segments = await readTable(reading, partName({ ...before, index: named.index }), named.table)
       const { stored: cells } = header.tables[partName({ ...before, index: named.index })] ?? { stored: 0 }
-      if (segments.length > 0) stored.set(partName(named), { segments, cells })
+      if (segments.length > 0) stored.set(partName(named), { segments, cells, keys: named.table.size })
     }
   }
   return { tables: stored, bytes: reading.input.bytesRead }

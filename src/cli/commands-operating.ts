@@ -159,6 +159,7 @@ export const operating: readonly CommandSpec[] = [
       output: { type: 'string', value: 'PATTERN', multiple: true, help: "files that it writes, such as 'dist/**'" },
       env: { type: 'string', value: 'NAME', multiple: true, help: 'a variable that it reads' },
       directory: { type: 'string', value: 'DIR', help: 'where it runs, and where the files lie' },
+      clean: { type: 'boolean', help: 'remove the outputs before it runs' },
       'no-inputs': { type: 'boolean', help: 'it reads no files' },
       ttl: { type: 'string', value: 'DURATION', help: 'how long a result counts; forever if left out' },
       errors: { type: 'string', value: 'DURATION', help: 'keep failures for so long' },

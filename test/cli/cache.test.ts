@@ -44,7 +44,8 @@ it('runs once, puts outputs in place afterwards, explains, checks, lists and for
   expect(await cli(['cache', 'pin', entry!.timeline], at)).toMatchObject({ code: 0 })
   const pruned = await cli(['cache', 'prune', '--bytes', '0', '--yes', '--json'], at)
   expect(JSON.parse(pruned.stdout)).toMatchObject({ entries: 0, kept: 1 })
-  expect(await cli(['cache', 'forget', entry!.timeline], at)).toMatchObject({ code: 0 })
+  expect(await cli(['cache', 'forget', entry!.timeline], at)).toMatchObject({ code: 2 })
+  expect(await cli(['cache', 'forget', '--yes', entry!.timeline], at)).toMatchObject({ code: 0 })
 })
 
 it('exits as the command does, and refuses what is not said', async () => {

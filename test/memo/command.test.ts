@@ -162,6 +162,92 @@ it('a planted link among the outputs is replaced, never written through', async 
   await rp.close()
 })
 
+it('B9: two runs of other keys in one directory do not remember each other', async () => {
+  const rp = await open('memory:')
+  const folder = project()
+  const write = (mode: string, wait: string) =>
+    command('mode', {
+      cmd: `mkdir -p dist; echo ${mode} > dist/mode; ${wait}; echo ${mode} > dist/end`,
+      directory: folder,
+      inputs: [],
+      outputs: ['dist/**'],
+    })
+  const [slow, quick] = [await rp.open(write('a', 'sleep 0.5')), await rp.open(write('b', 'true'))]
+  await Promise.all([slow.run(), quick.run()])
+  for (const [handle, mode] of [
+    [slow, 'a'],
+    [quick, 'b'],
+  ] as const) {
+    rmSync(join(folder, 'dist'), { recursive: true })
+    expect(await handle.run()).toMatchObject({ exitCode: 0, notKept: null })
+    const read = (name: string) => readFileSync(join(folder, 'dist', name), 'utf8').trim()
+    expect([read('mode'), read('end')]).toEqual([mode, mode])
+  }
+  await rp.close()
+})
+
+it('B9: an input that changes and changes back, a file that comes and goes: no entry', async () => {
+  const rp = await open('memory:')
+  const folder = project()
+  const runs = [
+    'cp -p src/a.txt keep; echo B > src/a.txt; cat src/a.txt > dist/o; cp -p keep src/a.txt',
+    'touch src/x; ls src > dist/o; rm src/x',
+  ]
+  for (const cmd of runs) {
+    const handle = await rp.open(build(folder, { cmd: `mkdir -p dist; ${cmd}` }))
+    expect((await handle.run()).notKept).toContain('its inputs changed')
+  }
+  await rp.close()
+})
+
+it('B9: what this run did not write, what nothing matches, and what is an input as well is not kept', async () => {
+  const rp = await open('memory:')
+  const folder = project()
+  mkdirSync(join(folder, 'dist'))
+  writeFileSync(join(folder, 'dist/old.txt'), 'of another build')
+  expect((await (await rp.open(build(folder))).run()).notKept).toContain('dist/old.txt was there before')
+  const cleaned = await rp.open(build(folder, { clean: true }))
+  expect(await cleaned.run()).toMatchObject({ notKept: null, outputs: ['dist/all.txt', 'dist/deep/tool', 'dist/link'] })
+  expect((await (await rp.open(build(folder, { outputs: ['dits/**'] }))).run()).notKept).toContain('no file matches')
+  const both = await rp.open(build(folder, { outputs: ['**'] }))
+  expect((await both.run()).notKept).toMatch(/is an input and an output|was there before/)
+  await rp.close()
+})
+
+it('what is never an output stays when a folder comes back', async () => {
+  const rp = await open('memory:')
+  const folder = project()
+  const handle = await rp.open(build(folder))
+  await handle.run()
+  mkdirSync(join(folder, 'dist/.git'))
+  writeFileSync(join(folder, 'dist/.git/HEAD'), 'work')
+  rmSync(join(folder, 'dist/all.txt'))
+  expect(await handle.run()).toMatchObject({ from: 'store', isInPlace: false })
+  expect(readdirSync(join(folder, 'dist')).sort()).toEqual(['.git', 'all.txt', 'deep', 'link'])
+  await rp.close()
+})
+
+it('B9: links count with what they lead to, and directories behind links are refused; nobody reads our input', async () => {
+  const { symlinkSync } = await import('node:fs')
+  const rp = await open('memory:')
+  const folder = project()
+  writeFileSync(join(folder, 'target'), '1')
+  symlinkSync('../target', join(folder, 'src/link'))
+  const handle = await rp.open(build(folder))
+  await handle.run()
+  writeFileSync(join(folder, 'target'), '2')
+  expect(await handle.explain()).toMatchObject({ isHit: false, why: 'file src/link changed' })
+  symlinkSync('src', join(folder, 'behind'))
+  const refused = expect.objectContaining({
+    code: 'INVALID_ARGUMENT',
+    message: expect.stringContaining('link to a directory'),
+  })
+  await expect((await rp.open(build(folder, { inputs: ['behind/**'] }))).run()).rejects.toEqual(refused)
+  const reads = await rp.open(command('reads', { cmd: 'cat', directory: folder, inputs: [] }))
+  expect(await reads.run()).toMatchObject({ exitCode: 0, said: [] })
+  await rp.close()
+})
+
 /** Starts a process that runs the command, and tells its lines. */
 function start(
   folder: string,
@@ -193,10 +279,28 @@ it('B9: whoever waits takes over when the one that computes is killed, in each p
   const second = start(folder, store, cmd)
   await second.said('asked')
   first.child.kill('SIGKILL')
-  await second.said('begun')
+  // What the first one started is still at work, and is waited for.
   writeFileSync(join(folder, 'go'), '')
+  await second.said('begun')
   expect(await second.ended).toContain('computed 0')
   expect(await start(folder, store, cmd).ended).toContain('store 0')
   expect(runsOf(folder)).toBe(2)
   expect(existsSync(join(folder, 'dist/all.txt'))).toBe(true)
+})
+
+it('B9: what a killed process started is waited for, and never mixed into the next run', async () => {
+  const folder = project()
+  const store = join(folder, 'store.db')
+  const cmd = (mode: string) =>
+    `echo begun; mkdir -p dist; echo ${mode} > dist/1; while [ ! -f go ]; do sleep 0.05; done; echo ${mode} > dist/2`
+  const first = start(folder, store, cmd('old'))
+  await first.said('begun')
+  await expect.poll(() => existsSync(join(folder, 'dist/1'))).toBe(true)
+  first.child.kill('SIGKILL')
+  const second = start(folder, store, cmd('new'))
+  await second.said('asked')
+  writeFileSync(join(folder, 'go'), '')
+  expect(await second.ended).toContain('computed 0')
+  const read = () => ['1', '2'].map((name) => readFileSync(join(folder, 'dist', name), 'utf8').trim())
+  expect(read()).toEqual(['new', 'new'])
 })

@@ -1,11 +1,12 @@
 // reprise cache: commands that are remembered. What the command says goes to where it would go; what we say goes to
 // stderr, so that a script that is run through the cache sees no difference.
 
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { type CommandHandle, command } from '../../layers/memo/index.ts'
 import { forgetEntry, forgetUnused, type MemoEntry, memoEntries, pinEntry } from '../../layers/memo/retention.ts'
+import { pinnedAttribute } from '../../layers/memo/uses.ts'
 import { type Command, flag, type Invocation, list, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms, relative } from '../format.ts'
@@ -30,7 +31,14 @@ const run: Verb = async ({ engine, options, output }, rest) => {
     const onSaid = ({ to, bytes: said }: { readonly to: 'stdout' | 'stderr'; readonly bytes: Uint8Array }) => {
       if (!output.isJson) process[to].write(said)
     }
-    const ran = await handle.run({ signal: quit.signal, refresh: flag(options, 'refresh'), onSaid })
+    const ran = await handle.run({ signal: quit.signal, refresh: flag(options, 'refresh'), onSaid }).catch((error) => {
+      if (quit.signal.aborted && isReprise(error, 'ABORTED')) return null
+      throw error
+    })
+    if (!ran) {
+      output.note(`${handle.name}: stopped; nothing is kept`)
+      return exit.interrupted
+    }
     const { exitCode, from, outputs, isInPlace, notKept, provenance } = ran
     if (output.isJson)
       output.json({ exitCode, from, outputs, isInPlace, notKept, provenance: { ...provenance, parts: undefined } })
@@ -136,7 +144,13 @@ const pinning =
     return exit.ok
   }
 
-const forget: Verb = async ({ engine, output }, ids) => {
+const forget: Verb = async ({ engine, options, output }, ids) => {
+  for (const id of entryIds(ids)) {
+    const head = await hostOf(engine).head(id)
+    if (head?.attributes[pinnedAttribute] === true && !flag(options, 'yes')) {
+      throw new UsageError(`${id} is pinned: --yes forgets it all the same`)
+    }
+  }
   const results: { readonly id: string; readonly isForgotten: boolean }[] = []
   for (const id of entryIds(ids)) results.push({ id, isForgotten: await forgetEntry(hostOf(engine), id) })
   output.result(results, () => {
@@ -186,6 +200,7 @@ async function opened(
     cmd: words.length === 1 ? words[0]! : words,
     inputs,
     outputs: list(options, 'output'),
+    ...(flag(options, 'clean') && { clean: true }),
     env: list(options, 'env'),
     ...(directory !== undefined && { directory }),
     ...(ttl !== undefined && { ttl }),

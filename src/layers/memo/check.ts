@@ -10,7 +10,7 @@ import { defaultLimits } from '../../core/limits.ts'
 import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
 import type { CommandOptions } from './command-options.ts'
 import { execute } from './execute.ts'
-import { anchored, FileDigests } from './files.ts'
+import { anchored, FileDigests, matching } from './files.ts'
 
 export interface CommandCheck {
   readonly isHermetic: boolean
@@ -53,7 +53,10 @@ export async function checkHermetic(options: CommandOptions, signal?: AbortSigna
   const outputs = options.outputs ?? []
   const run = async (env: NodeJS.ProcessEnv = process.env) => {
     const { exitCode } = await execute(options.cmd, directory, { env, ...(signal && { signal }) })
-    const files = outputs.length > 0 ? await new FileDigests(directory, defaultLimits).of(outputs) : {}
+    const digests = new FileDigests(directory, defaultLimits)
+    const files: Record<string, string> = {}
+    const found = matching(directory, outputs.map(anchored), defaultLimits, { of: 'outputs' })
+    for await (const path of found) files[path] = await digests.digestOf(path)
     return { exitCode, files }
   }
   const traced = canTrace() ? await readsOf(options, directory, signal) : null

@@ -12,6 +12,8 @@ export interface CommandOptions extends Remembrance {
   readonly inputs: readonly string[]
   /** Files that it writes: ['dist/**']. Empty: it is remembered for its result alone. */
   readonly outputs?: readonly string[]
+  /** Files that match the outputs are removed before it runs, so that what it leaves is what it made. */
+  readonly clean?: boolean
   /** Environment variables that it reads. */
   readonly env?: readonly string[]
   /** Where it runs, and where inputs and outputs lie; the working directory if left out. */
@@ -24,6 +26,7 @@ const known = namesOf<CommandOptions>({
   cmd: true,
   inputs: true,
   outputs: true,
+  clean: true,
   env: true,
   directory: true,
   version: true,

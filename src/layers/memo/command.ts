@@ -11,12 +11,14 @@ import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import { type CommandCheck, checkHermetic } from './check.ts'
 import { type CommandOptions, checkCommand } from './command-options.ts'
+import { type HeldDirectory, inDirectory } from './directory-lock.ts'
 import type { Envelope, Provenance, Remembered } from './entry.ts'
 import { execute, type Said } from './execute.ts'
 import type { Explanation } from './explain.ts'
 import type { FileDigests } from './files.ts'
-import { type Key, keyOf } from './key.ts'
+import { isSteady, type Key, keyOf } from './key.ts'
 import { memoModel } from './model.ts'
+import { outputsNow, whyNotKept } from './output-rules.ts'
 import { CapturedOutputs, type OutputFile, restoreOutputs } from './outputs.ts'
 import { Remembering } from './remembering.ts'
 import { SeenFilesStore } from './seen-files.ts'
@@ -166,30 +168,47 @@ export class CommandHandle {
     for (const each of said) options.onSaid?.(each)
     // A failure has no outputs; and what nobody could keep lies where the one who made it left it.
     if (exitCode !== 0 || !remembered.record) return { ...given, from: 'store', isInPlace: false, notKept: null }
-    const { isInPlace } = await restoreOutputs(
-      this.#directory,
-      this.#options.outputs ?? [],
-      files,
-      () => readStream(this.#kernel, remembered.stream),
-      digests,
-      this.#kernel.limits,
+    const isInPlace = await inDirectory(this.#remembering.host, this.#directory, options.signal, () =>
+      this.#restore(files, remembered.stream, digests),
     )
     return { ...given, from: 'store', isInPlace, notKept: null }
   }
 
+  /** True: everything was there already. */
+  async #restore(files: readonly OutputFile[], stream: Remembered['stream'], digests: FileDigests): Promise<boolean> {
+    const { outputs = [] } = this.#options
+    const read = () => readStream(this.#kernel, stream)
+    return (await restoreOutputs(this.#directory, outputs, files, read, digests, this.#kernel.limits)).isInPlace
+  }
+
   async #key(digests: FileDigests): Promise<Key> {
     const { cmd, inputs, outputs = [], env = [], version = '' } = this.#options
+    const { files, signature } = await digests.look(inputs)
     return keyOf(this.#kernel, {
       name: this.name,
       version: String(version),
       // What was built for one platform is no result for another.
       args: { cmd, outputs, platform: process.platform, arch: process.arch },
-      files: await digests.of(inputs),
+      files,
+      look: signature,
       env: Object.fromEntries(env.map((name) => [name, process.env[name]])),
     })
   }
 
-  async #execute(
+  #execute(
+    id: TimelineId,
+    taken: StateTimeline,
+    key: Key,
+    digests: FileDigests,
+    options: CommandRunOptions,
+  ): Promise<{ readonly remembered: Remembered; readonly notKept: string | null }> {
+    return inDirectory(this.#remembering.host, this.#directory, options.signal, (held) =>
+      this.#executeAlone(held, id, taken, key, digests, options),
+    )
+  }
+
+  async #executeAlone(
+    held: HeldDirectory,
     id: TimelineId,
     taken: StateTimeline,
     key: Key,
@@ -197,10 +216,17 @@ export class CommandHandle {
     options: CommandRunOptions,
   ): Promise<{ readonly remembered: Remembered; readonly notKept: string | null }> {
     const kernel = this.#kernel
+    const { outputs = [], clean = false, errors, cmd } = this.#options
+    if (clean) await this.#restore([], null, digests)
+    const before = await outputsNow(this.#directory, outputs, kernel.limits)
     const started = kernel.clock.elapsed()
-    const { exitCode, said } = await execute(this.#options.cmd, this.#directory, options)
-    const outputs = exitCode === 0 ? (this.#options.outputs ?? []) : []
-    const captured = new CapturedOutputs(this.#directory, outputs, kernel.limits)
+    let noted: Promise<unknown> = Promise.resolve()
+    const onStarted = (group: number) => {
+      noted = held.note(group).catch((error) => this.#remembering.problem(error))
+    }
+    const { exitCode, said, isTooLong } = await execute(cmd, this.#directory, { ...options, onStarted })
+    await noted
+    const captured = new CapturedOutputs(this.#directory, exitCode === 0 ? outputs : [], kernel.limits)
     const by = await kernel.worker.register()
     const envelope = (): Envelope => ({
       parts: key.parts,
@@ -210,22 +236,32 @@ export class CommandHandle {
       for: null,
       outcome: { kind: 'value', value: { exitCode, said, files: captured.files } satisfies CommandValue },
     })
-    if (exitCode !== 0 && this.#options.errors === undefined) {
-      const remembered = { timeline: id, record: null, envelope: envelope(), stream: null }
-      return { remembered, notKept: `it ended with ${exitCode}` }
+    const notKept =
+      exitCode !== 0
+        ? errors === undefined
+          ? `it ended with ${exitCode}`
+          : null
+        : isTooLong
+          ? 'it says more than can be kept (16 MiB)'
+          : await whyNotKept(this.#directory, outputs, kernel.limits, before, key.parts.files)
+    if (notKept !== null) {
+      return { remembered: { timeline: id, record: null, envelope: envelope(), stream: null }, notKept }
     }
-    let notKept: string | null = null
+    let problem: string | null = null
     const remembered = await this.#remembering.publish(taken, {
       id,
       envelope,
       source: { [Symbol.asyncIterator]: () => captured.stream() },
       isReadOnce: false,
-      isSteady: async () => (await this.#key(digests)).hex === key.hex,
+      isSteady: async () => {
+        await held.confirm()
+        return isSteady(key, await this.#key(digests))
+      },
       problem: (error) => {
-        notKept = (error as Error).message
+        problem = (error as Error).message
         this.#remembering.problem(error)
       },
     })
-    return { remembered, notKept }
+    return { remembered, notKept: problem }
   }
 }

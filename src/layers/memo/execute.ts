@@ -9,7 +9,7 @@ export interface Said {
   readonly bytes: Uint8Array
 }
 
-/** What is said beyond this is not kept. */
+/** Whoever says more than this cannot be remembered. */
 const saidBytesMax = 16 * 1024 * 1024
 
 export interface ExecuteOptions {
@@ -17,22 +17,37 @@ export interface ExecuteOptions {
   readonly onSaid?: (said: Said) => void
   /** That of this process if left out. */
   readonly env?: NodeJS.ProcessEnv
+  /** Told the group of processes that it runs in, where the system has such. */
+  readonly onStarted?: (group: number) => void
+}
+
+export interface Executed {
+  readonly exitCode: number
+  readonly said: readonly Said[]
+  /** It said more than can be kept. */
+  readonly isTooLong: boolean
 }
 
 /** How it ended, and what it said. */
 export async function execute(
   cmd: string | readonly string[],
   directory: string,
-  { signal, onSaid, env }: ExecuteOptions,
-): Promise<{ readonly exitCode: number; readonly said: readonly Said[] }> {
+  { signal, onSaid, env, onStarted }: ExecuteOptions,
+): Promise<Executed> {
   const options = {
     cwd: directory,
-    stdio: ['inherit', 'pipe', 'pipe'] as ['inherit', 'pipe', 'pipe'],
-    ...(signal && { signal }),
+    // Nobody's input: it would be part of the result, and not of the key.
+    stdio: ['ignore', 'pipe', 'pipe'] as ['ignore', 'pipe', 'pipe'],
+    // A group of its own, so that all of it can be ended, and be found again if this process dies.
+    detached: process.platform !== 'win32',
     ...(env && { env }),
   }
   const child =
     typeof cmd === 'string' ? spawn(cmd, { ...options, shell: true }) : spawn(cmd[0]!, cmd.slice(1), options)
+  if (child.pid !== undefined) onStarted?.(child.pid)
+  const abort = () => endGroup(child)
+  signal?.addEventListener('abort', abort, { once: true })
+  if (signal?.aborted) abort()
   const said: Said[] = []
   let bytes = 0
   const listen = (to: Said['to']) => (piece: Buffer) => {
@@ -48,8 +63,21 @@ export async function execute(
       const what = `${typeof cmd === 'string' ? cmd : cmd.join(' ')} cannot be run: ${error.message}`
       fail(new RepriseError(signal?.aborted ? 'ABORTED' : 'INVALID_ARGUMENT', what, {}, error))
     })
-    child.on('close', (code, killed) => done({ exitCode: code ?? 128 + signalNumber(killed), said }))
+    child.on('close', (code, killed) => {
+      signal?.removeEventListener('abort', abort)
+      if (signal?.aborted) return fail(new RepriseError('ABORTED', 'the command was stopped', {}, signal.reason))
+      done({ exitCode: code ?? 128 + signalNumber(killed), said, isTooLong: bytes > saidBytesMax })
+    })
   })
+}
+
+function endGroup(child: { readonly pid?: number | undefined; kill(): boolean }): void {
+  try {
+    if (process.platform !== 'win32' && child.pid !== undefined) process.kill(-child.pid, 'SIGTERM')
+    else child.kill()
+  } catch {
+    // It had ended.
+  }
 }
 
 function signalNumber(name: NodeJS.Signals | null): number {

@@ -1,9 +1,9 @@
 // Digests of declared files, for keys. A file whose size, times and inode are those of the last look is not read again; one that
-// was changed just before that look is, for its times may be too coarse to show a second change. Links are data and are not
-// followed. Reading is done in slices, so that a large tree does not hold up the process.
+// was changed just before that look is, for its times may be too coarse to show a second change. A link counts with what it leads
+// to, and one that leads to a directory is refused. Reading is done in slices, so that a large tree does not hold up the process.
 
 import { createHash } from 'node:crypto'
-import { type BigIntStats, lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { type BigIntStats, lstatSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { isAbsolute, join, resolve } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
@@ -24,8 +24,14 @@ const sliceMs = 8
 const coarseNs = 2_000_000_000n
 /** Larger files are read piece by piece. */
 const wholeBytes = 1024 * 1024
-/** Never inputs, unless a pattern names them by themselves. */
-const leftOut = parsePatterns(['.git/', '.reprise/', 'node_modules/'].join('\n'))
+/** Never looked at, unless a pattern names them by themselves. */
+const leftOut = { inputs: parsePatterns('.git/\n.reprise/\nnode_modules/'), outputs: parsePatterns('.git/\n.reprise/') }
+
+/** What files match, and what they and their folders looked like: another look is another one, though the digests may be the same. */
+export interface Look {
+  readonly files: Record<string, string>
+  readonly signature: string
+}
 
 export class FileDigests {
   readonly root: string
@@ -49,16 +55,39 @@ export class FileDigests {
     return Object.fromEntries(this.#seen)
   }
 
+  async of(patterns: readonly string[]): Promise<Record<string, string>> {
+    return (await this.look(patterns)).files
+  }
+
   /**
    * By path below the root, with '/': what matches. A pattern without wildcards that leads to nothing is there with '', so that
    * a file which appears changes the key.
    */
-  async of(given: readonly string[]): Promise<Record<string, string>> {
+  async look(given: readonly string[]): Promise<Look> {
     const patterns = given.map(anchored)
-    const found: Record<string, string> = {}
-    for (const path of plainPaths(patterns)) found[path] = ''
-    for await (const path of matching(this.root, patterns, this.#limits)) found[path] = await this.digestOf(path)
-    return found
+    const files: Record<string, string> = {}
+    const signature = createHash('sha256')
+    for (const path of plainPaths(patterns)) files[path] = ''
+    const onFolder = (path: string) => signature.update(`${path}/ ${this.#signatureOf(path)}\n`)
+    for await (const path of matching(this.root, patterns, this.#limits, { of: 'inputs', onFolder })) {
+      files[path] = await this.#inputDigest(path)
+      signature.update(`${path} ${this.#signatureOf(path)}\n`)
+    }
+    return { files, signature: signature.digest('hex') }
+  }
+
+  #signatureOf(path: string): string {
+    return signatureOf(join(this.root, ...path.split('/'))) ?? ''
+  }
+
+  /** A link to a file counts with what that holds. */
+  async #inputDigest(path: string): Promise<string> {
+    const digest = await this.digestOf(path)
+    if (!digest.startsWith('l:')) return digest
+    const whole = join(this.root, ...path.split('/'))
+    const target = statSync(whole, { bigint: true, throwIfNoEntry: false })
+    if (target?.isDirectory()) throw linkedFolder(path)
+    return target?.isFile() ? `${digest} ${await this.#readDigest(whole, target)}` : digest
   }
 
   /** Of one file or link; '' if it is not there. */
@@ -100,10 +129,29 @@ export class FileDigests {
   }
 }
 
+/** Size, times and inode of a file or folder, links followed; null if it is not there. */
+export function signatureOf(path: string): string | null {
+  const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
+  return stats ? `${stats.size} ${stats.mtimeNs} ${stats.ctimeNs} ${stats.ino}` : null
+}
+
+export interface MatchingOptions {
+  readonly of: 'inputs' | 'outputs'
+  /** Told of folders that match as a whole. */
+  readonly onFolder?: (path: string) => void
+  /** Links to directories are passed over: whoever puts files there replaces them. */
+  readonly passesLinks?: boolean
+}
+
 /** By path, in order: whatever matches the anchored patterns and is no folder. */
-export async function* matching(root: string, patterns: readonly string[], limits: FileLimits): AsyncGenerator<string> {
+export async function* matching(
+  root: string,
+  patterns: readonly string[],
+  limits: FileLimits,
+  { of, onFolder, passesLinks = false }: MatchingOptions,
+): AsyncGenerator<string> {
   const rules = parsePatterns(patterns.join('\n'))
-  const skips = patterns.some((each) => /(^|\/)(\.git|\.reprise|node_modules)(\/|$)/.test(each)) ? [] : leftOut
+  const skips = patterns.some((each) => /(^|\/)(\.git|\.reprise|node_modules)(\/|$)/.test(each)) ? [] : leftOut[of]
   let names = 0
   let sliceEnd = performance.now() + sliceMs
   const walk = async function* (folder: string, depth: number, isIn: boolean): AsyncGenerator<string> {
@@ -122,12 +170,35 @@ export async function* matching(root: string, patterns: readonly string[], limit
       const isFolder = entry.isDirectory()
       if (isMatchedBy(skips, path, isFolder)) continue
       const isWanted = isMatchedBy(rules, path, isFolder) ?? isIn
-      if (!isFolder) {
-        if (isWanted) yield path
-      } else if (isWanted || mayHold(patterns, path)) yield* walk(path, depth + 1, isWanted)
+      if (isWanted && entry.name.includes('\u{FFFD}')) {
+        throw new RepriseError('INVALID_ARGUMENT', `a name below ${shown(folder || '.')} is no text: rename it`, {
+          folder,
+        })
+      }
+      if (isFolder) {
+        if (isWanted || patterns.includes(`/${path}/**`)) onFolder?.(path)
+        if (isWanted || mayHold(patterns, path)) yield* walk(path, depth + 1, isWanted)
+      } else if (isWanted) yield path
+      else if (
+        !passesLinks &&
+        entry.isSymbolicLink() &&
+        isOnTheWay(patterns, path) &&
+        leadsToFolder(join(root, path))
+      ) {
+        throw linkedFolder(path)
+      }
     }
   }
   yield* walk('', 0, false)
+}
+
+function linkedFolder(path: string): RepriseError {
+  const what = `${shown(path)} is a link to a directory, and what lies behind it would not be seen: name the directory itself`
+  return new RepriseError('INVALID_ARGUMENT', what, { path })
+}
+
+function leadsToFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
 }
 
 function listed(folder: string) {
@@ -149,6 +220,17 @@ function mayHold(patterns: readonly string[], folder: string): boolean {
     const start = fixed.slice(1, fixed.lastIndexOf('/') + 1)
     return `${folder}/`.startsWith(start) || start.startsWith(`${folder}/`)
   })
+}
+
+/** The part of a pattern before its first wildcard leads through this. */
+function isOnTheWay(patterns: readonly string[], path: string): boolean {
+  return patterns.some((pattern) => !pattern.startsWith('!') && `${fixedPart(pattern)}/`.startsWith(`${path}/`))
+}
+
+/** @example fixedPart('/src/x/*.ts') // 'src/x' */
+function fixedPart(pattern: string): string {
+  const wildcard = pattern.search(/[*?[\\]/)
+  return wildcard < 0 ? pattern.slice(1) : pattern.slice(1, pattern.lastIndexOf('/', wildcard))
 }
 
 /** Those without wildcards. */

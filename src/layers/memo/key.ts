@@ -19,6 +19,8 @@ export interface KeyParts {
 export interface Key {
   readonly hex: string
   readonly parts: KeyParts
+  /** What the files looked like: not part of the key, but while it is another one, something may have changed and changed back. */
+  readonly look: string
 }
 
 /** Changes when keys are made in another way: then nothing that was stored before is a hit. */
@@ -32,6 +34,7 @@ export interface KeyInput {
   readonly version: string
   readonly args: unknown
   readonly files: Readonly<Record<string, string>>
+  readonly look?: string
   readonly env: Readonly<Record<string, string | undefined>>
 }
 
@@ -45,6 +48,7 @@ export function keyOf(coding: Coding, input: KeyInput): Key {
   const digest = hash(codec.encode([format, name, version, args, Object.entries(files).sort(byName), env]))
   return {
     hex: toHex(digest),
+    look: input.look ?? '',
     parts: {
       version,
       args: toHex(hash(args)),
@@ -99,4 +103,9 @@ function namedChanges(
     if (was === is) return []
     return [{ part, name, how: was === '' ? 'added' : is === '' ? 'removed' : 'changed' }]
   })
+}
+
+/** Whether nothing that the key is made of changed in between, not even for a moment. */
+export function isSteady(before: Key, now: Key): boolean {
+  return before.hex === now.hex && before.look === now.look
 }

@@ -14,7 +14,7 @@ import { type Described, describes } from '../../engine/model.ts'
 import type { Envelope, Outcome, Provenance, Remembered } from './entry.ts'
 import type { Explanation } from './explain.ts'
 import { FileDigests } from './files.ts'
-import { type Key, keyOf } from './key.ts'
+import { isSteady, type Key, keyOf } from './key.ts'
 import { memoModel } from './model.ts'
 import { Recent } from './recent.ts'
 import { checkRemembrance, type Judged, Remembering, type Remembrance } from './remembering.ts'
@@ -218,11 +218,18 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   async #key(args: Args): Promise<Key> {
     const { key, version, inputs, env = [] } = this.#options
     const patterns = typeof inputs === 'function' ? inputs(...args) : inputs
+    if (patterns !== undefined && !Array.isArray(patterns)) {
+      throw new RepriseError('INVALID_ARGUMENT', `memo ${this.name}: inputs must be a list of patterns`, {
+        name: this.name,
+      })
+    }
+    const { files, signature } = patterns ? await this.#files.look(patterns) : { files: {}, signature: '' }
     return keyOf(this.#kernel, {
       name: this.name,
       version: String(version),
       args: key ? key(...args) : args,
-      files: patterns ? await this.#files.of(patterns) : {},
+      files,
+      look: signature,
       env: Object.fromEntries(env.map((name) => [name, process.env[name]])),
     })
   }
@@ -254,9 +261,9 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       for: options.for ?? null,
       outcome,
     })
-    const isSteady = async () => (await this.#key(args)).hex === key.hex
+    const isSame = async () => isSteady(key, await this.#key(args))
     const problem = (error: unknown) => this.#remembering.problem(error)
-    const computed = { id, envelope, source, isReadOnce: source !== null, isSteady, problem }
+    const computed = { id, envelope, source, isReadOnce: source !== null, isSteady: isSame, problem }
     const published = await this.#remembering.publish(taken, computed)
     if (published.isStored) this.#keep(key, published)
     return published

@@ -3,7 +3,7 @@
 // that was there; single files are renamed one by one.
 
 import { createHash, randomBytes } from 'node:crypto'
-import { lstatSync, readlinkSync } from 'node:fs'
+import { type Dirent, lstatSync, readdirSync, readlinkSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
@@ -39,7 +39,7 @@ export class CapturedOutputs {
 
   async *stream(): AsyncGenerator<Uint8Array> {
     this.files.length = 0
-    for await (const path of matching(this.#root, this.#patterns, this.#limits)) {
+    for await (const path of matching(this.#root, this.#patterns, this.#limits, { of: 'outputs' })) {
       const whole = join(this.#root, ...path.split('/'))
       const stats = lstatSync(whole)
       if (stats.isSymbolicLink()) {
@@ -100,7 +100,8 @@ export async function restoreOutputs(
   )
   const wanted = new Set(files.map(({ path }) => path))
   const unwanted: string[] = []
-  for await (const path of matching(directory, patterns, limits)) if (!wanted.has(path)) unwanted.push(path)
+  const found = matching(directory, patterns, limits, { of: 'outputs', passesLinks: true })
+  for await (const path of found) if (!wanted.has(path)) unwanted.push(path)
   const missing = new Set<string>()
   for (const { path, digest } of files) if ((await digests.digestOf(path)) !== digest) missing.add(path)
   if (missing.size === 0 && unwanted.length === 0) return { written: 0, removed: 0, isInPlace: true }
@@ -108,7 +109,7 @@ export async function restoreOutputs(
   try {
     const staging = await root.make(`${stagingPrefix}${randomBytes(8).toString('hex')}`)
     try {
-      const whole = wholeFolders(patterns)
+      const whole = wholeFolders(patterns).filter((folder) => isOurs(join(directory, ...folder.split('/'))))
       const isStaged = (path: string) =>
         missing.has(path) || whole.some((folder) => isBelow(path, folder) && isTouched(folder))
       const isTouched = (folder: string) => [...missing, ...unwanted].some((path) => isBelow(path, folder))
@@ -137,6 +138,21 @@ function wholeFolders(patterns: readonly string[]): string[] {
     return match ? [match[1]!] : []
   })
   return folders.filter((folder) => !folders.some((other) => other !== folder && isBelow(folder, other)))
+}
+
+/** Nothing lies in it that is never an output: that would go with the folder. */
+function isOurs(folder: string): boolean {
+  let entries: Dirent[]
+  try {
+    entries = readdirSync(folder, { withFileTypes: true })
+  } catch {
+    return true
+  }
+  return entries.every((entry) => {
+    if (entry.name === '.git' || entry.name === '.reprise') return false
+    if (entry.isDirectory()) return isOurs(join(folder, entry.name))
+    return entry.isFile() || entry.isSymbolicLink()
+  })
 }
 
 function isBelow(path: string, folder: string): boolean {

@@ -1,0 +1,97 @@
+// One run or restore at a time in a directory, between processes: two that write the same outputs would remember each other's. A
+// command whose process was killed goes on by itself; whoever comes next waits until it has ended.
+
+import { readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { timelineId, toHex } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
+import { growingPause } from '../../core/pause.ts'
+import { throwIfAborted } from '../../engine/aborting.ts'
+import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import type { Host } from '../../engine/host.ts'
+
+const groupAttribute = 'group'
+const key = {}
+
+export interface HeldDirectory {
+  /** What runs there, so that it is found if this process dies. */
+  note(group: number): Promise<void>
+  /** Rejects if another process has the directory by now: this one was away for too long. */
+  confirm(): Promise<void>
+}
+
+export async function inDirectory<T>(
+  host: Host,
+  directory: string,
+  signal: AbortSignal | undefined,
+  work: (held: HeldDirectory) => Promise<T>,
+): Promise<T> {
+  const queues = host.once(key, () => new Map<string, Promise<unknown>>())
+  const mine = (queues.get(directory) ?? Promise.resolve()).then(() => whileHeld(host, directory, signal, work))
+  const settled = mine.catch(() => undefined)
+  queues.set(directory, settled)
+  try {
+    return await mine
+  } finally {
+    if (queues.get(directory) === settled) queues.delete(directory)
+  }
+}
+
+async function whileHeld<T>(
+  host: Host,
+  directory: string,
+  signal: AbortSignal | undefined,
+  work: (held: HeldDirectory) => Promise<T>,
+): Promise<T> {
+  const taken = await take(host, directory, signal)
+  try {
+    return await work({
+      note: (group) => taken.write({ attributes: { [groupAttribute]: `${hostname()} ${group} ${startOf(group)}` } }),
+      confirm: () => taken.write({}),
+    })
+  } finally {
+    await taken.release({ attributes: { [groupAttribute]: null } })
+  }
+}
+
+async function take(host: Host, directory: string, signal: AbortSignal | undefined): Promise<StateTimeline> {
+  const { kernel } = host
+  const id = timelineId(
+    `memo/.directories/${toHex(kernel.hash(kernel.codec.encode([hostname(), directory]))).slice(0, 32)}`,
+  )
+  for (let attempt = 1; ; attempt++) {
+    throwIfAborted(signal, `waiting for ${directory}`)
+    const taken = await StateTimeline.take(kernel, id).catch((error) => {
+      if (isReprise(error, 'OWNED')) return null
+      throw error
+    })
+    if (taken && !isRunning((await host.head(id))?.attributes[groupAttribute])) return taken
+    // What an earlier process started still writes there.
+    await taken?.release()
+    await new Promise<void>((done) => kernel.clock.after(growingPause(attempt, 10, 500), done, true))
+  }
+}
+
+function isRunning(noted: unknown): boolean {
+  const [host, group, start] = typeof noted === 'string' ? noted.split(' ') : []
+  if (host !== hostname() || group === undefined || process.platform === 'win32') return false
+  const startNow = startOf(Number(group))
+  // Another process has got its number.
+  if (startNow !== '' && start !== '' && startNow !== start) return false
+  try {
+    process.kill(-Number(group), 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** When a process began, as Linux counts; '' elsewhere, or if it is gone. */
+function startOf(pid: number): string {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? ''
+  } catch {
+    return ''
+  }
+}

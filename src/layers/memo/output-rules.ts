@@ -1,0 +1,42 @@
+// When outputs may be remembered: each pattern led to a file, every file was written by this very run, and none is an input. Whatever else
+// lies there would be taken for what the command makes, and be put back over what somebody wrote since.
+
+import { join } from 'node:path'
+import { anchored, type FileLimits, matching, signatureOf } from './files.ts'
+
+/** What lies where outputs belong, and what it looks like. */
+export type OutputsBefore = ReadonlyMap<string, string>
+
+export async function outputsNow(
+  directory: string,
+  given: readonly string[],
+  limits: FileLimits,
+): Promise<OutputsBefore> {
+  const found = new Map<string, string>()
+  const options = { of: 'outputs', passesLinks: true } as const
+  for await (const path of matching(directory, given.map(anchored), limits, options)) {
+    found.set(path, signatureOf(join(directory, ...path.split('/'))) ?? 'a link')
+  }
+  return found
+}
+
+/** Null: they may. */
+export async function whyNotKept(
+  directory: string,
+  patterns: readonly string[],
+  limits: FileLimits,
+  before: OutputsBefore,
+  inputs: Readonly<Record<string, string>>,
+): Promise<string | null> {
+  for (const pattern of patterns) {
+    if (pattern.startsWith('!')) continue
+    if ((await outputsNow(directory, [pattern], limits)).size === 0) return `no file matches the output ${pattern}`
+  }
+  for (const [path, signature] of await outputsNow(directory, patterns, limits)) {
+    if (inputs[path] !== undefined && inputs[path] !== '') return `${path} is an input and an output`
+    if (before.get(path) === signature) {
+      return `${path} was there before and is not of this run: remove it, or have outputs removed first (clean)`
+    }
+  }
+  return null
+}

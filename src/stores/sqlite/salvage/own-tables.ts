@@ -29,20 +29,24 @@ export function copyOwnTables(work: Salvage): void {
   }
 }
 
+/** A transaction of its own: SQLite writes nothing more in one in which it met damage. */
 function copyBySqlite({ to }: Salvage, { name }: SchemaObject): boolean {
   const quoted = `"${name.replaceAll('"', '""')}"`
+  to.run('COMMIT')
   try {
     const columns = to
       .all(`PRAGMA main.table_xinfo(${quoted})`)
       .filter(({ hidden }) => hidden === 0)
       .map((column) => `"${String(column.name).replaceAll('"', '""')}"`)
       .join(', ')
-    to.exec(`INSERT INTO main.${quoted} (${columns}) SELECT ${columns} FROM damaged.${quoted}`)
+    // Row by row, which the condition is for: without one SQLite copies cells as they are, and damage with them.
+    to.exec(`INSERT INTO main.${quoted} (${columns}) SELECT ${columns} FROM damaged.${quoted} WHERE true`)
     return true
   } catch (error) {
     if (!isDamage(error)) throw error
-    to.exec(`DELETE FROM main.${quoted}`)
     return false
+  } finally {
+    to.run('BEGIN IMMEDIATE')
   }
 }
 

@@ -191,6 +191,8 @@ function writeFresh(
     connection.exec('PRAGMA journal_mode = WAL')
     // It is synced as a whole when it is done: until then nobody knows of it.
     connection.exec('PRAGMA synchronous = OFF')
+    // Tables of others come one after the other, and a row may refer to one that is still to come, or is lost.
+    connection.exec('PRAGMA foreign_keys = OFF')
     attach(connection, file)
     connection.run('BEGIN IMMEDIATE')
     migrate(connection)
@@ -199,6 +201,11 @@ function writeFresh(
     detach(connection)
     connection.truncateLog()
     return salvaged
+  } catch (error) {
+    // Some drivers end a connection later than it is closed: until then it must not hold the lock of the old file.
+    connection.rollback()
+    detach(connection)
+    throw error
   } finally {
     connection.close()
     closeSync(handle)

@@ -71,6 +71,8 @@ export interface ModelLetters {
   read(target: Target): Promise<readonly ModelLetter[]>
   /** These count as finished from now on. */
   discard(target: Target, keys: readonly string[]): Promise<void>
+  /** Why they can be neither sent back nor discarded any more; null, or left out: they can. */
+  final?(head: Head): string | null
 }
 
 /** One call to the outside, as the kernel's effects tell theirs. */

@@ -39,6 +39,11 @@ export async function lettersOf(engine: Reprise, heads: readonly Head[]): Promis
   return letters
 }
 
+/** Whose letters can be neither sent back nor discarded any more, and why. */
+export function finalOf(engine: Reprise, heads: readonly Head[]): string[] {
+  return heads.map((head) => lettersIn(engine, head).final?.(head) ?? null).filter((why) => why !== null)
+}
+
 /** These count as finished from now on. NOT_FOUND if none of them is there. */
 export async function discard(
   engine: Reprise,

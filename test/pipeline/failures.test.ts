@@ -17,7 +17,7 @@ import {
   values,
 } from '../../src/layers/pipeline/index.ts'
 import { act } from '../../src/operations/act.ts'
-import { discard, lettersOf } from '../../src/operations/letters.ts'
+import { discard, finalOf, lettersOf } from '../../src/operations/letters.ts'
 import { declareKinds } from '../../src/operations/models.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -171,7 +171,7 @@ onEveryStore('wishes from another process', (world) => {
 })
 
 onEveryStore('a pipeline that is done', (world) => {
-  it('takes no letters back', async () => {
+  it('takes no letters back, forgets none, and says so', async () => {
     const rp = await (await world()).engine()
     await declareKinds(rp)
     const done = pipeline('over', (p) => {
@@ -181,9 +181,44 @@ onEveryStore('a pipeline that is done', (world) => {
         })
         .to('out', collect<number>())
     })
-    await rp.run(done, {}).result()
+    const run = rp.run(done, {})
+    await run.result()
     const head = (await rp.head('pipeline/over'))!
+    await expect(run.redrive()).rejects.toMatchObject({ code: 'CLOSED' })
+    await expect(run.discard()).rejects.toMatchObject({ code: 'CLOSED' })
     await expect(act(rp, head, 'redrive', {})).rejects.toMatchObject({ code: 'CONFLICT' })
+    await expect(discard(rp, [head], ['1'])).rejects.toMatchObject({ code: 'CONFLICT' })
+    expect(await run.letters()).toMatchObject([{ id: 1, value: 1 }])
+    expect(finalOf(rp, [head])).toEqual([expect.stringContaining('is done: its dead letters')])
+  })
+})
+
+onEveryStore('a pipeline that was stopped', (world) => {
+  it('takes letters back in the run that goes on, not in the one that ended', async () => {
+    const rp = await (await world()).engine()
+    await declareKinds(rp)
+    const out = collect<number>()
+    let isMended = false
+    const halted = pipeline('halted', (p) => {
+      p.from('numbers', endless([1, 2]))
+        .map((n) => {
+          if (n === 2 && !isMended) throw new TypeError('too large')
+          return n
+        })
+        .to('out', out)
+    })
+    const first = await rp.run(halted, {}).started()
+    await until(() => first.status.deadLetters === 1)
+    await first.stop()
+    isMended = true
+    await expect(first.redrive()).rejects.toMatchObject({ code: 'CLOSED' })
+    await expect(first.discard()).rejects.toMatchObject({ code: 'CLOSED' })
+    const head = (await rp.head('pipeline/halted'))!
+    expect(finalOf(rp, [head])).toEqual([])
+    const second = await rp.run(halted, {}).started()
+    expect(await second.redrive()).toBe(1)
+    await second.stop()
+    expect(out.values).toEqual([1, 2])
   })
 })
 

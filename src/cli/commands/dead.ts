@@ -1,7 +1,7 @@
 // reprise dead: what a job or a pipeline gave up on.
 
 import { hostOf } from '../../engine/host.ts'
-import { discard, lettersOf, withLetters } from '../../operations/letters.ts'
+import { discard, finalOf, lettersOf, withLetters } from '../../operations/letters.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findJob } from '../find.ts'
@@ -42,9 +42,13 @@ const dead: Command = async ({ engine, args, options, output }) => {
         for (const line of (letter.error.stack ?? '').split('\n')) output.line(`  ${line}`)
       }
     }
-    output.note(
-      'send them back with: reprise redrive JOB --all, or count one as finished with: reprise dead JOB --discard KEY',
-    )
+    const why = finalOf(engine, heads)
+    for (const what of why) output.note(what)
+    if (why.length < new Set(letters.map(({ timeline }) => timeline)).size) {
+      output.note(
+        'send them back with: reprise redrive JOB --all, or count one as finished with: reprise dead JOB --discard KEY',
+      )
+    }
     return undefined
   })
   return exit.ok

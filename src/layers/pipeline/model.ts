@@ -2,10 +2,12 @@
 
 import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Actions, Model, Target } from '../../engine/model.ts'
 import { readPipelineLetters } from './run/inspect.ts'
+import { lettersStay } from './run/letters.ts'
 import { discardKind, redriveKind, stopKind } from './run/mail.ts'
 import { type PipelineState, pipelineFold, usualCheckpoint } from './run/state.ts'
 
@@ -36,14 +38,16 @@ const actions: Actions = {
     if (missing.length > 0 && redriven.length === 0) {
       throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')} in ${head.timeline}`, { missing })
     }
-    if (head.status === 'done') {
-      const what = `${head.timeline} is done, and is not run again: start it from an older checkpoint, with { from }`
-      throw new RepriseError('CONFLICT', what, { timeline: head.timeline })
-    }
+    checkNotDone(head)
     await ask(target, redriveKind, { ids: redriven.map(Number) })
     const when = head.owner && head.isOwnerAlive ? '' : ' when it is run again'
     return { said: `${redriven.length} will be tried again${when}`, facts: { redriven, missing } }
   },
+}
+
+/** Nobody would read the mail. */
+function checkNotDone({ timeline, status }: Head): void {
+  if (status === 'done') throw new RepriseError('CONFLICT', lettersStay(timeline), { timeline })
 }
 
 /** By mail: whoever runs it reads it, now or when it is run again. */
@@ -82,7 +86,9 @@ export const pipelineKind: Model = {
         return { key: String(id), item: value, attempts: 1, at, error: { name, message: rest.join(': ') } }
       })
     },
+    final: (head) => (head.status === 'done' ? lettersStay(head.timeline) : null),
     async discard(target, keys) {
+      checkNotDone(target.head)
       await ask(target, discardKind, { ids: keys.map(Number) })
     },
   },

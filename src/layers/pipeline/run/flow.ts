@@ -14,7 +14,7 @@ import type { Graph, SinkNode } from '../graph.ts'
 import type { Operator, OperatorContext } from '../operator.ts'
 import type { CutId, Prepared, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
-import { Letters } from './letters.ts'
+import { Letters, lettersStay } from './letters.ts'
 import { RunningSource } from './running-source.ts'
 import { Waits } from './waits.ts'
 import { type Scale, Wiring } from './wiring.ts'
@@ -80,6 +80,7 @@ export class Flow {
   readonly #waits: Waits
   #lateRecords = 0
   #isHalted = false
+  #isOver = false
   #failure: { readonly error: unknown } | null = null
   #tellFailure: (error: unknown) => void = () => undefined
   /** Resolves to the error if it fails. */
@@ -138,7 +139,8 @@ export class Flow {
       if (this.#failure) throw this.#failure.error
       this.#tick()
       const hasMoved = !this.#waits.isWaiting && this.#round()
-      if (this.#isAtEnd) return true
+      this.#isOver = this.#isAtEnd
+      if (this.#isOver) return true
       if (!hasMoved) await this.#sleep()
       else if (clock.elapsed() - sliceStarted < sliceMs) continue
       else await new Promise<void>((resolve) => clock.soon(resolve))
@@ -196,6 +198,7 @@ export class Flow {
 
   /** Letters go back into the operators that could not process them. All of them, or none if one has no operator. */
   redrive(ids: readonly number[]): number {
+    this.#checkLetters()
     const wanted = this.letters.list().filter(({ id }) => ids.includes(id))
     const inputs = wanted.map(({ operator: name, key }) => {
       const node = this.#graph.operators.find((each) => each.name === name)
@@ -208,6 +211,20 @@ export class Flow {
     })
     this.wake()
     return wanted.length
+  }
+
+  /** How many of them there were. */
+  discard(ids: readonly number[]): number {
+    this.#checkLetters()
+    return this.letters.take(ids).length
+  }
+
+  /** The last checkpoint is made, or about to be: it would not have what becomes of them now. */
+  #checkLetters(): void {
+    if (this.#failure) throw this.#failure.error
+    const { pipeline } = this.#hooks
+    if (this.#isOver) throw new RepriseError('CLOSED', lettersStay(pipeline))
+    if (this.#isHalted) throw new RepriseError('CLOSED', `${pipeline} was stopped: run it again, and ask that run`)
   }
 
   get scale(): Scale {

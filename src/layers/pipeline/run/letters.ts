@@ -18,6 +18,10 @@ export interface PipelineLetter {
   readonly at: number
 }
 
+export function lettersStay(pipeline: string): string {
+  return `${pipeline} is done: its dead letters can be read, but neither sent back nor discarded. To process those records, run it with { from } an older checkpoint, or read them in a pipeline of another name`
+}
+
 export class Letters {
   readonly table = new StateTable<Omit<PipelineLetter, 'id'>>()
   readonly #max: number

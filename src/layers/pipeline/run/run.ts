@@ -180,16 +180,16 @@ export class PipelineRun {
     return (await this.#flowing()).letters.list()
   }
 
-  /** Sends letters back to the operator that could not process them; all of them if left out. How many there were. */
+  /** Sends letters back to the operator that could not process them; all of them if left out. How many there were. CLOSED once it has ended. */
   async redrive(ids?: readonly number[]): Promise<number> {
     const flow = await this.#flowing()
     return flow.redrive(ids ?? flow.letters.list().map(({ id }) => id))
   }
 
-  /** Forgets letters; all of them if left out. How many there were. */
+  /** Forgets letters; all of them if left out. How many there were. CLOSED once it has ended. */
   async discard(ids?: readonly number[]): Promise<number> {
-    const { letters } = await this.#flowing()
-    return letters.take(ids ?? letters.list().map(({ id }) => id)).length
+    const flow = await this.#flowing()
+    return flow.discard(ids ?? flow.letters.list().map(({ id }) => id))
   }
 
   async #flowing(): Promise<Flow> {

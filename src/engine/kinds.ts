@@ -53,6 +53,19 @@ export function refuseOfStore(id: string): void {
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline: id })
 }
 
+/** A copy under another id stays what it is: a workflow's history means nothing elsewhere, nor does another's there. */
+export function checkSameKind(id: string, as: string): void {
+  const [own, other] = [firstSegment(id), firstSegment(as)]
+  if (own === other || (!isReserved(id) && !isReserved(as))) return
+  const what = `${id} cannot be ${as}: ids that start with ${isReserved(id) ? own : other}/ belong to ${reserved[isReserved(id) ? own : other]}`
+  const cure = isReserved(id) ? `; name one that starts with ${own}/ as well` : ''
+  throw new RepriseError('INVALID_ARGUMENT', `${what}${cure}`, { timeline: id, as })
+}
+
 export function isReserved(id: string): boolean {
-  return Object.hasOwn(reserved, id.slice(0, id.indexOf('/') < 0 ? id.length : id.indexOf('/')))
+  return Object.hasOwn(reserved, firstSegment(id))
+}
+
+function firstSegment(id: string): string {
+  return id.slice(0, id.indexOf('/') < 0 ? id.length : id.indexOf('/'))
 }

@@ -3,6 +3,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
 import { serve } from '../../src/server/index.ts'
 import { at, requestOf, secret, startServer, type TestServer, type Told, tokens } from './support.ts'
 
@@ -43,6 +44,37 @@ describe('a timeline', () => {
       expect([refused.status, refused.value.code]).toEqual([400, 'INVALID_ARGUMENT'])
     }
     expect((await there.ask('/v1/verify', { body: {} })).value).toMatchObject({ ok: true })
+  })
+})
+
+describe('a run of a workflow', () => {
+  it('comes in under another id of its kind, and under none of another', async () => {
+    const here = await served()
+    const hello = workflow('hello', async (_ctx, name: string) => `hello ${name}`)
+    await here.rp.run(hello, 'ann', { id: 'one' }).result()
+    const response = await here.server(requestOf(`${at('workflow/hello/one')}/export`, { as: 'owner' }))
+    const file = new Uint8Array(await response.arrayBuffer())
+    const bring = (as: string) =>
+      here.ask(`/v1/import?as=${as}`, { method: 'POST', as: 'owner', body: file, headers: octets })
+    const made = await bring('workflow/hello/copy')
+    expect([made.status, made.value]).toMatchObject([201, { timeline: 'workflow/hello/copy' }])
+    expect(await here.rp.run(hello, 'ann', { id: 'copy' }).result()).toBe('hello ann')
+    for (const id of ['copy', 'python/copy', 'job/copy', 'reprise/copy']) {
+      const refused = await bring(id)
+      expect([id, refused.status, refused.value.code]).toEqual([id, 400, 'INVALID_ARGUMENT'])
+      expect(await here.rp.head(id)).toBeNull()
+    }
+  })
+
+  it('does not take in what is none', async () => {
+    const here = await served()
+    await here.ask(`${at('plain/x')}/entries`, { body: { entries: [{ type: 'a' }] } })
+    const response = await here.server(requestOf(`${at('plain/x')}/export`, { as: 'owner' }))
+    const body = new Uint8Array(await response.arrayBuffer())
+    const refused = await here.ask('/v1/import?as=workflow/hello/x', {
+      ...{ method: 'POST', as: 'owner', body, headers: octets },
+    })
+    expect([refused.status, refused.value.code]).toEqual([400, 'INVALID_ARGUMENT'])
   })
 })
 

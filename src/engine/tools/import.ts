@@ -22,6 +22,7 @@ import { refusalError } from '../commit/writer.ts'
 import { heldAttribute } from '../group/held.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { checkChunkSize, stateIo } from '../kernel-io.ts'
+import { checkSameKind, refuseOfStore } from '../kinds.ts'
 import { messageContext } from '../message.ts'
 import { recordErasure } from '../recovery/erasures.ts'
 import { entriesOf, type Point } from '../recovery/history.ts'
@@ -68,8 +69,13 @@ export async function importTimelines(
     if (options.as !== undefined && made.length > 0) {
       throw new RepriseError('INVALID_ARGUMENT', 'the file holds several timelines: they keep their ids', {})
     }
+    const id = timelineId(options.as ?? header.timeline)
+    if (options.as !== undefined) {
+      refuseOfStore(id)
+      checkSameKind(header.timeline, id)
+    }
     const section = new Section(frames)
-    made.push(await importOne(kernel, timelineId(options.as ?? header.timeline), header, section, options, arrive))
+    made.push(await importOne(kernel, id, header, section, options, arrive))
     for await (const _ of section) void _
     next = section.after
   }

@@ -7,7 +7,6 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host.ts'
-import { isReserved } from '../../engine/kinds.ts'
 import { exportProgress, importProgress } from '../../layers/job/index.ts'
 import { plain } from '../../operations/json.ts'
 import { familyOf } from '../../operations/letters.ts'
@@ -136,9 +135,7 @@ async function importFile({ engine, principal, query, bytes }: Call) {
   if (as === undefined && principal.scopes !== null) {
     throw new RepriseError('INVALID_ARGUMENT', 'this token reaches a part of the store: name the id with `as`', {})
   }
-  if (as !== undefined && isReserved(reachedId(principal, as))) {
-    throw new RepriseError('INVALID_ARGUMENT', `${as} belongs to the store itself`, { as })
-  }
+  if (as !== undefined) reachedId(principal, as)
   const folder = await mkdtemp(join(tmpdir(), 'reprise-import-'))
   try {
     const file = join(folder, 'import')

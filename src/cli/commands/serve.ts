@@ -16,7 +16,7 @@ import { registerKnown } from '../models.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
-import { workable } from './work.ts'
+import { takeUp, workable } from './work.ts'
 
 const defaultPort = 4400
 const defaultTokens = '.reprise/server-tokens.json'
@@ -65,7 +65,7 @@ const serve: Command = async ({ options, output }) => {
     }
     await registerKnown(engine, module)
     const handler = server.serve(engine, { tokens, readOnly, origins, definitions, namespaces, ...(mcp && { mcp }) })
-    if (isWorking) workHere(engine, definitions, output)
+    if (isWorking) workHere(engine, definitions, module!, output)
     if (dev) void tryCode(engine, definitions).catch(() => undefined)
     const listening = await listen(handler, { host, port, limits: defaultServerLimits })
     // The code in the link works once: it is told only to a person who is there.
@@ -89,12 +89,12 @@ const serve: Command = async ({ options, output }) => {
 export default serve
 
 /** Executes whatever of these is due, as `reprise work` does. */
-function workHere(engine: Reprise, definitions: readonly unknown[], output: Output): void {
+function workHere(engine: Reprise, definitions: readonly unknown[], file: string, output: Output): void {
   engine.events.on('problem', ({ where, error }) => {
     output.note(`${where}: ${error instanceof Error ? error.message : String(error)}`)
     if (isReprise(error, 'DIVERGED')) output.notes(whatToDo)
   })
-  engine.work(workable(definitions))
+  takeUp(engine, workable(definitions), file, output)
   keepHouse(hostOf(engine))
 }
 

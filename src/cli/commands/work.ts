@@ -1,7 +1,7 @@
 // reprise work: a process that executes whatever of a module's definitions is due, wherever it was started: runs of
 // workflows, their queues and schedules, jobs, projections. The first Ctrl-C finishes what is in flight.
 
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type Workable, works } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
@@ -14,20 +14,29 @@ import type { Output } from '../output.ts'
 
 const work: Command = async ({ engine, args, output }) => {
   const [file, ...names] = args as [string, ...string[]]
-  return await workOn(engine, choose(await loadModule(file), names, file), output)
+  const chosen = choose(await loadModule(file), names, file)
+  // What was named is meant: it is refused where it cannot be.
+  return await workOn(engine, chosen, output, names.length === 0 ? file : null)
 }
 
 export default work
 
-export async function workOn(engine: Reprise, definitions: readonly Workable[], output: Output): Promise<number> {
+/** `file`: whatever of it can be worked on here; null: all of these, or it is refused. */
+export async function workOn(
+  engine: Reprise,
+  definitions: readonly Workable[],
+  output: Output,
+  file: string | null = null,
+): Promise<number> {
   const interruption = onInterrupt(output, 'finishing what is in flight')
   const off = engine.events.on('problem', ({ where, error }) => {
     output.note(`${where}: ${error instanceof Error ? error.message : String(error)}`)
   })
   try {
-    engine.work(definitions)
+    const taken = file === null ? definitions : takeUp(engine, definitions, file, output)
+    if (taken === definitions || taken.length === 0) engine.work(definitions)
     keepHouse(hostOf(engine))
-    output.note(`working on ${definitions.map((each) => each.name).join(', ')}; Ctrl-C ends it`)
+    output.note(`working on ${taken.map((each) => each.name).join(', ')}; Ctrl-C ends it`)
     await interruption.asked
     await engine.close({ grace })
     return exit.ok
@@ -50,6 +59,27 @@ function choose(module: Record<string, unknown>, names: readonly string[], file:
     if (chosen.length > 0) return chosen.map(({ value }) => value)
     const known = distinct.map(({ value }) => value.name).join(', ')
     throw new RepriseError('NOT_FOUND', `${file} exports ${known}, not ${name}`, { file, name })
+  })
+}
+
+/** Works on these. A pipeline that only one process can run is left out, and how to run it is said. */
+export function takeUp(
+  engine: Reprise,
+  definitions: readonly Workable[],
+  file: string,
+  output: Pick<Output, 'note'>,
+): Workable[] {
+  return definitions.filter((each) => {
+    try {
+      engine.work([each])
+      return true
+    } catch (error) {
+      const faults = isReprise(error, 'INVALID_ARGUMENT') ? error.data.faults : undefined
+      if (!Array.isArray(faults)) throw error
+      const what = `the pipeline ${each.name} is not worked on here, since several processes cannot share it (${faults.join('; ')})`
+      output.note(`${what}: run it with reprise run ${file} ${each.name}`)
+      return false
+    }
   })
 }
 

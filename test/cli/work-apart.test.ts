@@ -1,0 +1,36 @@
+// A module with a pipeline that only one process can run, beside definitions that any process can work on: those are worked on,
+// and how to run the pipeline is said.
+
+import { expect, it } from 'vitest'
+import { takeUp, workable } from '../../src/cli/commands/work.ts'
+import { open } from '../../src/index.ts'
+import { collect, count, pipeline, values } from '../../src/layers/pipeline/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+
+const keyed = pipeline('keyed', (p) => {
+  p.from('words', values(['a', 'b', 'a']))
+    .keyBy((word) => word)
+    .aggregate('counts', count())
+    .to('out', collect())
+})
+const hello = workflow('hello', async (_ctx, name: string) => `hello ${name}`)
+
+it('leaves out a pipeline that cannot be shared, works on the rest, and says how to run it', async () => {
+  const rp = await open('memory:')
+  const notes: string[] = []
+  const taken = takeUp(rp, workable([keyed, hello, 7]), 'flows.mjs', { note: (words) => void notes.push(words) })
+  expect(taken.map(({ name }) => name)).toEqual(['hello'])
+  expect(notes).toEqual([
+    expect.stringMatching(/^the pipeline keyed is not worked on here.*reprise run flows\.mjs keyed$/),
+  ])
+  const run = await rp.run(hello, 'ann', { id: 'one', here: false })
+  expect(await run.result()).toBe('hello ann')
+  await rp.close()
+})
+
+it('does not hide other faults', async () => {
+  const rp = await open('memory:')
+  const broken = pipeline('broken', () => undefined)
+  expect(() => takeUp(rp, workable([broken]), 'flows.mjs', { note: () => undefined })).toThrow()
+  await rp.close()
+})

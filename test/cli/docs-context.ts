@@ -79,7 +79,8 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     "declare const fastSink: import('reprise/pipeline').Sink<Visit>",
     "declare const activeSink: import('reprise/pipeline').Sink<{ user: string; pages: number }>",
     "declare const shop: import('reprise/pipeline').PipelineDefinition",
-    'interface Order { readonly cents: number }',
+    'interface Order { readonly id: string; readonly cents: number; readonly customer: string; readonly at: number }',
+    'declare const url: string',
     'declare const app: { post(path: string, take: (c: { readonly req: { readonly raw: Request } }) => unknown): void }',
     ...['describe', 'it', 'source', 'expected', 'add', 'forget', 'destroy', 'sink', 'visible'].map(
       (name) => `declare const ${name}: never`,

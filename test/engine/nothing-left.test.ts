@@ -24,7 +24,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 const wrong: Readonly<Record<string, unknown>> = {
-  'blobs that are no URL': { blobs: '/abs/chunks' },
+  'blobs that are no folder': { blobs: 'ftp://chunks' },
   'a namespace with a space': { namespace: 'a b' },
   'a current key that is not in the ring': { keys: { current: 'k', keys: {} } },
   'a key of 5 bytes': { keys: { current: 'k', keys: { k: new Uint8Array(5) } } },

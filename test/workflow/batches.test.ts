@@ -49,7 +49,7 @@ describe('all runs that a query finds', () => {
     expect((await runs.get('b').status()).isEnded).toBe(false)
     const again = await runs.signal(inShopX, 'ship', 'twice')
     expect([again.done, again.refused.map(({ id }) => id)]).toEqual([[], ['a', 'c']])
-    expect(again.refused[0]!.why).toContain('has ended')
+    expect(again.refused[0]!.why).toContain('had already ended')
   })
 
   it('are terminated without compensation, and only they', async () => {

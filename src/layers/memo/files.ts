@@ -27,7 +27,10 @@ const wholeBytes = 1024 * 1024
 /** Never looked at, unless a pattern names them by themselves. */
 const leftOut = { inputs: parsePatterns('.git/\n.reprise/\nnode_modules/'), outputs: parsePatterns('.git/\n.reprise/') }
 
-/** What files match, and what they and their folders looked like: another look is another one, though the digests may be the same. */
+/**
+ * What files match, and what they and their folders looked like: another look is another one, though the digests may
+ * be the same.
+ */
 export interface Look {
   readonly files: Record<string, string>
   readonly signature: string

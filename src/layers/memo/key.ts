@@ -19,7 +19,10 @@ export interface KeyParts {
 export interface Key {
   readonly hex: string
   readonly parts: KeyParts
-  /** What the files looked like: not part of the key, but while it is another one, something may have changed and changed back. */
+  /**
+   * What the files looked like: not part of the key, but while it is another one, something may have changed and
+   * changed back.
+   */
   readonly look: string
 }
 

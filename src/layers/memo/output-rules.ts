@@ -1,5 +1,6 @@
-// When outputs may be remembered: each pattern led to a file, every file was written by this very run, and none is an input. Whatever else
-// lies there would be taken for what the command makes, and be put back over what somebody wrote since.
+// When outputs may be remembered: each pattern led to a file, every file was written by this very run, and none is an
+// input. Whatever else lies there would be taken for what the command makes, and be put back over what somebody wrote
+// since.
 
 import { join } from 'node:path'
 import { anchored, type FileLimits, matching, signatureOf } from './files.ts'

@@ -180,7 +180,10 @@ export class PipelineRun {
     return (await this.#flowing()).letters.list()
   }
 
-  /** Sends letters back to the operator that could not process them; all of them if left out. How many there were. CLOSED once it has ended. */
+  /**
+   * Sends letters back to the operator that could not process them; all of them if left out. How many there were.
+   * CLOSED once it has ended.
+   */
   async redrive(ids?: readonly number[]): Promise<number> {
     const flow = await this.#flowing()
     return flow.redrive(ids ?? flow.letters.list().map(({ id }) => id))

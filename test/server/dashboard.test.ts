@@ -216,6 +216,8 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     const ann = await watched(await enter('ann'))
     await ann.goto(`${listening.url}/#/runs?all=1`)
     await ann.getByRole('link', { name: 'ann/notes' }).click()
+    // The keys of this screen work once it is there.
+    await ann.getByRole('option', { name: /noted/ }).waitFor()
     await ann.keyboard.press('t')
     await ann.getByText('The state needs its code').waitFor()
     for (const screen of ['system', 'storage']) {

@@ -18,8 +18,8 @@ const run = workflow<string, string>('run', async (ctx, status) => {
   ctx.onQuery('total', () => seen.total)
   ctx.onUpdate('add', (n: number) => (seen.total += n))
   await ctx.step('first', () => 1, {
-    compensateRetry: { attempts: 1 },
     ...(status === 'stuck' && {
+      compensateRetry: { attempts: 1 },
       compensate: () => {
         throw new Error('no answer')
       },

@@ -35,10 +35,12 @@ interface Snapshot {
 
 interface Task {
   readonly name: string
+  /** Among its stage: also the channel that it sends on. */
+  readonly index: number
   readonly attempt: number
   readonly channels: Item[][]
   readonly alignment: Alignment | null
-  readonly outputs: (() => Task)[]
+  outputs: readonly Task[]
   readonly seen: number[][]
   position: number
   buffer: string[]
@@ -57,6 +59,15 @@ const sinks = 2
 const keyGroups = 8
 const recordsEach = 18
 const stepsMax = 60_000
+const groups = Array.from({ length: sources }, (_, source) =>
+  Array.from({ length: 7 }, (_each, key) => groupOf(`${source}-${key}`, keyGroups)),
+)
+const allOutput = Array.from({ length: sources }, (_, source) =>
+  Array.from({ length: recordsEach }, (_each, i) => `${source}/${i + 1}`),
+)
+  .flat()
+  .sort()
+  .join()
 
 /** Throws with the reason if a promise of the protocol is broken. */
 export function runBarriers(seed: number, plant: Plant | null = null): Outcome {
@@ -129,28 +140,36 @@ class World {
     this.#middles = 1 + this.#random(middlesMax)
     this.#overtaken.clear()
     const cut = this.#published?.snapshots
-    const make = (name: string, channels: number, outputs: string[]): void => {
+    const make = (stage: string, index: number, channels: number): Task => {
+      const name = `${stage}-${index}`
       const from = cut?.get(name)
-      this.#tasks.set(name, {
+      const task: Task = {
         name,
+        index,
         attempt: this.#attempt,
         channels: Array.from({ length: channels }, () => []),
         alignment: channels === 0 ? null : new Alignment(channels, this.#published?.id ?? 0),
-        outputs: outputs.map((output) => () => this.#tasks.get(output)!),
-        seen: name.startsWith('middle')
-          ? this.#divided(Number(name.slice(-1)))
-          : from
-            ? from.seen.map((seen) => [...seen])
-            : Array.from({ length: sources }, () => []),
+        outputs: [],
+        seen:
+          stage === 'middle'
+            ? this.#divided(index)
+            : from
+              ? from.seen.map((seen) => [...seen])
+              : Array.from({ length: sources }, () => []),
         position: from?.position ?? 0,
         buffer: [],
         prepared: [],
-      })
+      }
+      this.#tasks.set(name, task)
+      return task
     }
-    for (let i = 0; i < sources; i++) make(`source-${i}`, 0, names('middle', this.#middles))
-    for (let i = 0; i < this.#middles; i++) make(`middle-${i}`, sources, names('sink', sinks))
-    for (let i = 0; i < sinks; i++) make(`sink-${i}`, this.#middles, [])
-    this.#everyone = [...this.#tasks.values()]
+    const many = (count: number, one: (index: number) => Task) => Array.from({ length: count }, (_, i) => one(i))
+    const first = many(sources, (i) => make('source', i, 0))
+    const middle = many(this.#middles, (i) => make('middle', i, sources))
+    const last = many(sinks, (i) => make('sink', i, this.#middles))
+    for (const task of first) task.outputs = middle
+    for (const task of middle) task.outputs = last
+    this.#everyone = [...first, ...middle, ...last]
     // Recovery of the sinks: what the manifest lists is committed, what it does not list is given up.
     for (let i = 0; i < sinks; i++) {
       const listed = cut?.get(`sink-${i}`)?.prepared ?? []
@@ -168,7 +187,7 @@ class World {
     return Array.from({ length: sources }, (_, source) =>
       before.flatMap(({ seen }) =>
         seen[source]!.filter((position) => {
-          const group = groupOf(keyOf(source, position), keyGroups)
+          const group = groupOfRecord(source, position)
           return group >= first && group <= last
         }),
       ),
@@ -203,15 +222,11 @@ class World {
 
   #step(task: Task): void {
     if (task.alignment === null) {
-      if (task.position < recordsEach) this.#emit(task, Number(task.name.slice(-1)), task.position + 1)
+      if (task.position < recordsEach) this.#emit(task, task.position + 1)
       return
     }
-    const ready = task.channels.flatMap((items, channel) => {
-      const waits = this.#plant !== 'no-alignment' && task.alignment!.isWaiting(channel)
-      return items.length > 0 && !waits ? [channel] : []
-    })
-    if (ready.length === 0) return
-    const channel = ready[this.#random(ready.length)]!
+    const channel = this.#readyChannel(task)
+    if (channel === null) return
     const item = task.channels[channel]!.shift()!
     if (item.kind === 'record') this.#receive(task, item)
     else if (item.kind === 'barrier') {
@@ -221,28 +236,42 @@ class World {
     } else this.#abort(task, item.id)
   }
 
-  #emit(task: Task, source: number, position: number): void {
+  /** Any of those that have something and do not wait. */
+  #readyChannel(task: Task): number | null {
+    const isReady = (channel: number) =>
+      task.channels[channel]!.length > 0 && (this.#plant === 'no-alignment' || !task.alignment!.isWaiting(channel))
+    let ready = 0
+    for (let channel = 0; channel < task.channels.length; channel++) if (isReady(channel)) ready += 1
+    if (ready === 0) return null
+    let skipped = this.#random(ready)
+    for (let channel = 0; ; channel++) if (isReady(channel) && skipped-- === 0) return channel
+  }
+
+  #emit(task: Task, position: number): void {
     task.position = position
-    const group = groupOf(keyOf(source, position), keyGroups)
-    const output = task.outputs[ownerOf(group, this.#middles, keyGroups)]!()
-    this.#send(task, output, { kind: 'record', source, position })
+    const source = task.index
+    const output = task.outputs[ownerOf(groupOfRecord(source, position), this.#middles, keyGroups)]!
+    this.#send(task, output, { kind: 'record', source, position, id: 0 })
   }
 
   #receive(task: Task, item: Item): void {
     task.seen[item.source]!.push(item.position)
     if (task.outputs.length === 0) task.buffer.push(`${item.source}/${item.position}`)
-    else this.#send(task, task.outputs[(item.position + item.source) % task.outputs.length]!(), item)
+    else this.#send(task, task.outputs[(item.position + item.source) % task.outputs.length]!, item)
   }
 
-  #send(from: Task, to: Task, item: Partial<Item> & Pick<Item, 'kind'>): void {
-    const channel = from.name.startsWith('source') || from.name.startsWith('middle') ? Number(from.name.slice(-1)) : 0
-    to.channels[channel]!.push({ source: 0, position: 0, id: 0, ...item })
+  #send(from: Task, to: Task, item: Item): void {
+    to.channels[from.index]!.push(item)
+  }
+
+  #sendAll(from: Task, kind: 'barrier' | 'cancel', id: number): void {
+    for (const output of from.outputs) this.#send(from, output, { kind, source: 0, position: 0, id })
   }
 
   #aligned(task: Task, { cancel, capture }: Aligned): void {
     if (cancel !== null) {
       this.#decline(task, cancel)
-      for (const output of task.outputs) this.#send(task, output(), { kind: 'cancel', id: cancel })
+      this.#sendAll(task, 'cancel', cancel)
     }
     if (capture !== null) this.#capture(task, capture)
   }
@@ -266,9 +295,9 @@ class World {
 
   #capture(task: Task, id: number): void {
     // The barrier goes first; capture and barrier are one turn, so nothing comes between them.
-    for (const output of task.outputs) this.#send(task, output(), { kind: 'barrier', id })
+    this.#sendAll(task, 'barrier', id)
     if (this.#plant === 'position-after-barrier' && task.alignment === null && task.position < recordsEach) {
-      this.#emit(task, Number(task.name.slice(-1)), task.position + 1)
+      this.#emit(task, task.position + 1)
     }
     if (task.outputs.length === 0) {
       task.prepared.push({ id, records: task.buffer })
@@ -364,8 +393,9 @@ class World {
       for (let source = 0; source < sources; source++) {
         const { position } = snapshots.get(`source-${source}`)!
         const seen = tasks.flatMap((task) => task.seen[source]!).sort((a, b) => a - b)
-        const wanted = Array.from({ length: position }, (_, i) => i + 1)
-        if (seen.join() !== wanted.join()) throw new Error(`inconsistent cut at ${stage}: ${seen} of ${position}`)
+        if (seen.length !== position || seen.some((each, i) => each !== i + 1)) {
+          throw new Error(`inconsistent cut at ${stage}: ${seen} of ${position}`)
+        }
       }
     }
   }
@@ -386,18 +416,11 @@ class World {
   }
 
   #checkOutput(): void {
-    const wanted = names('', sources).flatMap((_, source) =>
-      Array.from({ length: recordsEach }, (_each, i) => `${source}/${i + 1}`),
-    )
-    if ([...this.#visible].sort().join() !== wanted.sort().join()) throw new Error('output was lost or doubled')
+    if ([...this.#visible].sort().join() !== allOutput) throw new Error('output was lost or doubled')
   }
 }
 
-/** By which records are divided in the middle. */
-function keyOf(source: number, position: number): string {
-  return `${source}-${position % 7}`
-}
-
-function names(stage: string, count: number): string[] {
-  return Array.from({ length: count }, (_, i) => `${stage}-${i}`)
+/** What a record is divided by in the middle: it has a key, and there are seven to a source. */
+function groupOfRecord(source: number, position: number): number {
+  return groups[source]![position % 7]!
 }

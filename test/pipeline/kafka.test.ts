@@ -13,6 +13,7 @@ import { collect, json, pipeline, type Source } from '../../src/layers/pipeline/
 import { sinkConformance, sourceConformance } from '../../src/testing/index.ts'
 import { Child, newFolder, removeFolder } from '../crash/support.ts'
 import { kafkaJars, type RunningPart, startKafka } from '../support/parts.ts'
+import { until } from '../support/until.ts'
 
 const jars = kafkaJars()
 let broker: RunningPart
@@ -26,10 +27,6 @@ async function newTopic(partitions = 1): Promise<string> {
   await client.createTopics([{ name, numPartitions: partitions, replicationFactor: 1 }])
   await until(async () => (await client.getMetadata([name])).topics.get(name)?.partitions.size === partitions)
   return name
-}
-
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 5))
 }
 
 let writes = 0
@@ -237,7 +234,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
         p.from('in', kafka({ brokers, topic, ...(gone && { gone }) }), { decode: json<number>() }).to('out', out)
       })
     const run = await rp.run(define(), {}, { checkpoint: { every: 1 } }).started()
-    await until(() => out.values.length === 3)
+    await until(() => out.values.length === 3, run.result())
     await run.stop()
     // The topic was made anew, and has fewer records.
     await client.admin().deleteTopics([topic])
@@ -247,7 +244,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     await put(topic, 0, [9])
     await expect(rp.run(define(), {}).result()).rejects.toMatchObject({ code: 'POSITION_GONE' })
     const again = await rp.run(define('oldest'), {}, { checkpoint: { every: 1 } }).started()
-    await until(() => out.values.length === 4)
+    await until(() => out.values.length === 4, again.result())
     await again.stop()
     expect(out.values).toEqual([1, 2, 3, 9])
     await rp.close()
@@ -265,8 +262,8 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
       )
     })
     const run = await rp.run(copied, {}, { checkpoint: { every: 1 } }).started()
-    await until(async () => (await numbersIn(to)).length === 2)
-    await until(() => (run.status.sources[0]!.watermark ?? 0) >= 20_000)
+    await until(async () => (await numbersIn(to)).length === 2, run.result())
+    await until(() => (run.status.sources[0]!.watermark ?? 0) >= 20_000, run.result())
     expect((await run.stop()).deadLetters).toBe(1)
     expect(await numbersIn(to)).toEqual([1, 2])
     await rp.close()

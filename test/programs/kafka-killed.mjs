@@ -54,4 +54,7 @@ try {
   process.stdout.write(`${status.toUpperCase()}\n`)
 } catch (error) {
   process.stdout.write(`FAILED ${error.stack}\n`)
+  // Whoever waits for its end must not wait for connections that nobody closes any more.
+  await rp.close().catch(() => undefined)
+  process.exitCode = 1
 }

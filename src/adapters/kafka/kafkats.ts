@@ -23,11 +23,14 @@ const awayMs = 60_000
 const readCommitted = 1
 const partitionBytes = 1024 * 1024
 
-/** They pass: a leader or coordinator moves, or markers of the transaction before are still written. */
+/** They pass: a leader or coordinator moves, a topic is new, or markers of the transaction before are still written. */
 const passing = new Set<ErrorCode>([
+  ErrorCode.UnknownTopicOrPartition,
   ErrorCode.LeaderNotAvailable,
   ErrorCode.NotLeaderOrFollower,
   ErrorCode.RequestTimedOut,
+  ErrorCode.BrokerNotAvailable,
+  ErrorCode.ReplicaNotAvailable,
   ErrorCode.NetworkException,
   ErrorCode.CoordinatorLoadInProgress,
   ErrorCode.CoordinatorNotAvailable,
@@ -36,6 +39,7 @@ const passing = new Set<ErrorCode>([
   ErrorCode.NotEnoughReplicas,
   ErrorCode.NotEnoughReplicasAfterAppend,
   ErrorCode.KafkaStorageError,
+  ErrorCode.OffsetNotAvailable,
 ])
 const fencing = new Set<ErrorCode>([ErrorCode.InvalidProducerEpoch, ErrorCode.ProducerFenced])
 const ended = new Set<ErrorCode>([
@@ -75,17 +79,23 @@ class KafkatsPort implements KafkaPort {
   }
 
   async partitions(topic: string): Promise<readonly number[]> {
-    return await this.#again(async () => {
-      const { topics } = await this.#client.cluster.refreshMetadata([topic])
-      const found = topics.get(topic)
-      if (found && found.partitions.size > 0) return [...found.partitions.keys()].sort((a, b) => a - b)
-      throw new RepriseError('NOT_FOUND', `there is no topic ${topic}`, { topic })
+    return await this.#again(topic, async () => {
+      // Not from the client's own view of the cluster: that lacks partitions without a leader, and which partition a key
+      // belongs to depends on how many there are.
+      const broker = await this.#client.cluster.getAnyBroker()
+      const { topics } = await broker.metadata({ topics: [{ name: topic }], allowAutoTopicCreation: false })
+      const found = topics.find(({ name }) => name === topic)
+      if (!found || found.errorCode === ErrorCode.UnknownTopicOrPartition) {
+        throw new RepriseError('NOT_FOUND', `there is no topic ${topic}`, { topic })
+      }
+      await this.#check(`partitions of ${topic}`, found.errorCode, null)
+      return found.partitions.map(({ partitionIndex }) => partitionIndex).sort((a, b) => a - b)
     })
   }
 
   async offset(topic: string, partition: number, at: 'oldest' | 'newest' | number): Promise<number> {
     const timestamp = at === 'oldest' ? -2n : at === 'newest' ? -1n : BigInt(at)
-    return await this.#again(async () => {
+    return await this.#again(topic, async () => {
       const broker = await this.#client.cluster.getLeaderForPartition(topic, partition)
       const request = { topics: [{ name: topic, partitions: [{ partitionIndex: partition, timestamp }] }] }
       const { topics } = await broker.listOffsets({ ...request, isolationLevel: readCommitted })
@@ -101,7 +111,7 @@ class KafkatsPort implements KafkaPort {
     wanted: readonly { readonly partition: number; readonly offset: number }[],
     waitMs: number,
   ): Promise<readonly Fetched[]> {
-    const byLeader = await this.#again(async () => {
+    const byLeader = await this.#again(topic, async () => {
       const groups = new Map<Broker, { readonly partition: number; readonly offset: number }[]>()
       for (const each of wanted) {
         const leader = await this.#client.cluster.getLeaderForPartition(topic, each.partition)
@@ -116,7 +126,7 @@ class KafkatsPort implements KafkaPort {
   }
 
   async begin(id: string, timeoutMs: number, known?: TransactionId): Promise<TransactionId> {
-    return await this.#again(async () => {
+    return await this.#again(null, async () => {
       const coordinator = await this.#coordinator(id)
       const answer = await coordinator.initProducerId({
         ...{ transactionalId: id, transactionTimeoutMs: timeoutMs },
@@ -133,7 +143,7 @@ class KafkatsPort implements KafkaPort {
 
   async addPartitions(transaction: TransactionId, topic: string, partitions: readonly number[]): Promise<void> {
     const { id, producerId, epoch } = transaction
-    await this.#again(async () => {
+    await this.#again(null, async () => {
       const coordinator = await this.#coordinator(id)
       const answer = await coordinator.addPartitionsToTxn({
         ...{ transactionalId: id, producerId, producerEpoch: epoch },
@@ -150,7 +160,7 @@ class KafkatsPort implements KafkaPort {
   async produce(transaction: TransactionId, topic: string, batches: readonly OutBatch[]): Promise<void> {
     // Sent again, they are the same bytes with the same sequences: what the broker has it does not take twice.
     const rest = new Map(batches.map((batch) => [batch.partition, encode(batch, transaction)]))
-    await this.#again(async () => {
+    await this.#again(topic, async () => {
       const byLeader = new Map<Broker, number[]>()
       for (const partition of rest.keys()) {
         const leader = await this.#client.cluster.getLeaderForPartition(topic, partition)
@@ -177,7 +187,7 @@ class KafkatsPort implements KafkaPort {
   async end({ id, producerId, epoch }: TransactionId, how: 'commit' | 'abort'): Promise<'ended' | 'gone'> {
     const request = { transactionalId: id, producerId, producerEpoch: epoch, committed: how === 'commit' }
     const endOnce = () =>
-      this.#again(async () => {
+      this.#again(null, async () => {
         const coordinator = await this.#coordinator(id)
         const { errorCode } = await coordinator.endTxn(request)
         if (ended.has(errorCode)) return 'gone'
@@ -227,7 +237,8 @@ class KafkatsPort implements KafkaPort {
     if (errorCode === ErrorCode.OffsetOutOfRange) return { partition, outcome: 'gone', records: [], next: from }
     if (errorCode !== ErrorCode.None) {
       await this.#check(`fetch of ${topic}`, errorCode, topic).catch((error) => {
-        if (!isPassing(error)) throw error
+        // It had a leader a moment ago: a topic that is unknown by now was deleted.
+        if (errorCode === ErrorCode.UnknownTopicOrPartition || !isPassing(error)) throw error
       })
       return { partition, outcome: 'later', records: [], next: from }
     }
@@ -257,8 +268,11 @@ class KafkatsPort implements KafkaPort {
     throw new Refused(what, code)
   }
 
-  /** Until it goes through, for as long as brokers may be away. */
-  async #again<R>(work: () => Promise<R>): Promise<R> {
+  /**
+   * Until it goes through, for as long as brokers may be away. Who leads the topic's partitions is asked again each time: the
+   * client would ask only after minutes.
+   */
+  async #again<R>(topic: string | null, work: () => Promise<R>): Promise<R> {
     const until = Date.now() + awayMs
     for (let pauseMs = 2; ; pauseMs = Math.min(500, pauseMs * 2)) {
       try {
@@ -266,6 +280,7 @@ class KafkatsPort implements KafkaPort {
       } catch (error) {
         if (this.#isClosed || !isPassing(error) || Date.now() > until) throw error
         await new Promise((resolve) => setTimeout(resolve, pauseMs))
+        if (topic !== null) await this.#client.cluster.refreshMetadata([topic]).catch(() => undefined)
       }
     }
   }

@@ -1,0 +1,136 @@
+// Kafka while it elects: a partition has no leader for a moment, or the broker that leads it is not in the list. A broker of a
+// real cluster does that under load and when it restarts; here one of our own does it when a test says so.
+
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { connectTo } from '../../src/adapters/kafka/kafkats.ts'
+import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
+
+const topic = 'orders'
+const [listOffsets, metadata, apiVersions] = [2, 3, 18]
+const leaderNotAvailable = 5
+
+describe('a Kafka source and sink', () => {
+  let broker: ScriptedBroker
+  let port: KafkaPort
+
+  beforeEach(async () => {
+    broker = await ScriptedBroker.start()
+  })
+  afterEach(async () => {
+    await port.close()
+    await broker.close()
+  })
+
+  it('count a partition without a leader: keys keep their partition, and positions are not called gone', async () => {
+    broker.describes = () => ({ isListed: true, partitions: [0, leaderNotAvailable, 0] })
+    port = await connectTo({ brokers: broker.address })
+    expect(await port.partitions(topic)).toEqual([0, 1, 2])
+  })
+
+  it('wait for a leader that is being elected, and ask who it is', async () => {
+    broker.describes = (asked) => ({ isListed: true, partitions: [asked > 3 ? 0 : leaderNotAvailable] })
+    port = await connectTo({ brokers: broker.address })
+    expect(await port.offset(topic, 0, 'newest')).toBe(7)
+  })
+
+  it('wait for a leader that is not in the list of brokers', async () => {
+    broker.describes = (asked) => ({ isListed: asked > 3, partitions: [0] })
+    port = await connectTo({ brokers: broker.address })
+    expect(await port.offset(topic, 0, 'newest')).toBe(7)
+  })
+})
+
+interface Described {
+  readonly isListed: boolean
+  /** The error of each. */
+  readonly partitions: readonly number[]
+}
+
+/** Speaks as much of the protocol as these tests need: one topic, one broker with the id 1. */
+class ScriptedBroker {
+  describes: (asked: number) => Described = () => ({ isListed: true, partitions: [0] })
+  readonly #server: Server
+  readonly #sockets = new Set<Socket>()
+  #asked = 0
+
+  static async start(): Promise<ScriptedBroker> {
+    const broker = new ScriptedBroker()
+    await new Promise<void>((resolve) => broker.#server.listen(0, '127.0.0.1', resolve))
+    return broker
+  }
+
+  private constructor() {
+    this.#server = createServer((socket) => {
+      this.#sockets.add(socket)
+      socket.on('error', () => undefined)
+      let rest = Buffer.alloc(0)
+      socket.on('data', (bytes) => {
+        rest = Buffer.concat([rest, bytes])
+        while (rest.length >= 4 && rest.length >= 4 + rest.readInt32BE(0)) {
+          const end = 4 + rest.readInt32BE(0)
+          const answer = Buffer.concat([rest.subarray(8, 12), this.#answer(rest.readInt16BE(4))])
+          socket.write(Buffer.concat([int32(answer.length), answer]))
+          rest = rest.subarray(end)
+        }
+      })
+    })
+  }
+
+  get #port(): number {
+    return (this.#server.address() as AddressInfo).port
+  }
+
+  get address(): string[] {
+    return [`127.0.0.1:${this.#port}`]
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy()
+    await new Promise((resolve) => this.#server.close(resolve))
+  }
+
+  #answer(api: number): Buffer {
+    if (api === apiVersions) {
+      const known = [apiVersions, 0, 0, metadata, 4, 4, listOffsets, 5, 5]
+      return Buffer.concat([int16(0), int32(known.length / 3), ...known.map(int16)])
+    }
+    if (api === metadata) return this.#metadata(this.describes(++this.#asked))
+    if (api === listOffsets) {
+      const partition = [int32(0), int16(0), int64(-1n), int64(7n), int32(0)]
+      return Buffer.concat([int32(0), int32(1), text(topic), int32(1), ...partition])
+    }
+    throw new Error(`no answer to requests of kind ${api}`)
+  }
+
+  #metadata({ isListed, partitions }: Described): Buffer {
+    const self = isListed ? [int32(1), int32(1), text('127.0.0.1'), int32(this.#port), int16(-1)] : [int32(0)]
+    const described = partitions.map((error, index) =>
+      Buffer.concat([int16(error), int32(index), int32(error === 0 ? 1 : -1), int32(1), int32(1), int32(1), int32(1)]),
+    )
+    const one = [int16(0), text(topic), Buffer.from([0]), int32(described.length), ...described]
+    return Buffer.concat([int32(0), ...self, int16(-1), int32(1), int32(1), ...one])
+  }
+}
+
+function int16(value: number): Buffer {
+  const bytes = Buffer.alloc(2)
+  bytes.writeInt16BE(value)
+  return bytes
+}
+
+function int32(value: number): Buffer {
+  const bytes = Buffer.alloc(4)
+  bytes.writeInt32BE(value)
+  return bytes
+}
+
+function int64(value: bigint): Buffer {
+  const bytes = Buffer.alloc(8)
+  bytes.writeBigInt64BE(value)
+  return bytes
+}
+
+function text(value: string): Buffer {
+  return Buffer.concat([int16(value.length), Buffer.from(value)])
+}

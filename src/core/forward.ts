@@ -57,25 +57,35 @@ const storeFacts: Readonly<Record<Exclude<keyof Store, MethodOf<Store> | 'blobs'
   countsCheckpoints: true,
 }
 
+// Simulations make wrappers by the thousand: names are listed once.
+const storeMethodNames = Object.keys(storeMethods)
+const blobMethodNames = Object.keys(blobMethods)
+const storeFactNames = Object.keys(storeFacts) as (keyof typeof storeFacts)[]
+
 /** @example forwardStore(store, { commit: (commits) => store.commit(commits.map(seal)) }) */
 export function forwardStore(store: Store, own: Partial<Store>): Store {
-  const facts: Record<string, unknown> = { blobs: store.blobs }
-  for (const name of Object.keys(storeFacts) as (keyof typeof storeFacts)[]) {
-    if (store[name] !== undefined) facts[name] = store[name]
-  }
-  return { ...facts, ...through(store, storeMethods), ...own } as Store
+  const wrapper: Record<string, unknown> = { blobs: store.blobs }
+  for (const name of storeFactNames) if (store[name] !== undefined) wrapper[name] = store[name]
+  return through(store, storeMethodNames, wrapper, own)
 }
 
 /** @example forwardBlobs(blobs, { put: refuse }) */
 export function forwardBlobs(blobs: Blobs, own: Partial<Blobs>): Blobs {
-  return { ...through(blobs, blobMethods), ...own } as Blobs
+  return through(blobs, blobMethodNames, {}, own)
 }
 
 type Call = (...args: readonly unknown[]) => unknown
 
 /** Looked up at each call: what is wrapped may have a method replaced. One that the port may lack stays away. */
-function through(port: object, methods: Readonly<Record<string, Access>>): Record<string, Call> {
+function through<Port extends object>(
+  port: Port,
+  names: readonly string[],
+  wrapper: Record<string, unknown>,
+  own: Partial<Port>,
+): Port {
   const target = port as Record<string, Call | undefined>
-  const names = Object.keys(methods).filter((name) => target[name] !== undefined)
-  return Object.fromEntries(names.map((name) => [name, (...args) => target[name]!(...args)]))
+  for (const name of names) {
+    if (target[name] !== undefined && !(name in own)) wrapper[name] = (...args: unknown[]) => target[name]!(...args)
+  }
+  return Object.assign(wrapper, own) as Port
 }

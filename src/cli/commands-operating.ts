@@ -91,6 +91,7 @@ export const operating: readonly CommandSpec[] = [
     summary: 'change a run of a workflow through its handler',
     options: {
       timeout: { type: 'string', value: 'DURATION', help: 'how long to wait for its answer; 10s if left out' },
+      module: moduleOption,
     },
     arguments: [2, 3],
     store: 'existing',
@@ -127,9 +128,10 @@ export const operating: readonly CommandSpec[] = [
   },
   {
     name: 'rebuild',
-    usage: 'rebuild FILE [PROJECTION]',
+    usage: 'rebuild FILE [PROJECTION], rebuild [PROJECTION] --module FILE',
     summary: 'build a projection anew beside the one that is read, then swap',
-    arguments: [1, 2],
+    options: { module: moduleOption },
+    arguments: [0, 2],
     store: 'existing',
     load: () => import('./commands/rebuild.ts'),
   },

@@ -1,8 +1,31 @@
-// A definition that `reprise run` can start.
+// Definitions of a module: those that `reprise run` can start, and the one of a kind that a person names.
 
+import { RepriseError } from '../core/errors.ts'
 import type { Process, Workable, works } from '../engine/definition.ts'
 
 export interface Runnable extends Process<unknown, unknown> {
   readonly kind: string
   readonly [works]?: Workable[typeof works]
+}
+
+/**
+ * Of these exports, the one of that name; the only one without a name. Says what was not found, and what there is.
+ * @example oneOf(projections, 'totals', 'projection', 'app.mjs')
+ */
+export function oneOf<T extends { readonly name: string }>(
+  exported: readonly T[],
+  name: string | undefined,
+  what: string,
+  file: string,
+): T {
+  const distinct = [...new Set(exported)]
+  const chosen = name === undefined ? distinct : distinct.filter((each) => each.name === name)
+  if (chosen.length === 1) return chosen[0]!
+  const known = distinct.map((each) => each.name)
+  if (known.length === 0) throw new RepriseError('NOT_FOUND', `${file} exports no ${what}`, { file, known })
+  const some = `the ${what}${known.length === 1 ? '' : 's'} ${known.join(', ')}`
+  if (chosen.length > 0) {
+    throw new RepriseError('INVALID_ARGUMENT', `${file} exports ${some}: say which`, { file, known })
+  }
+  throw new RepriseError('NOT_FOUND', `${file} exports no ${what} ${name}, but ${some}`, { file, name, known })
 }

@@ -4,10 +4,11 @@ import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { WorkflowRun } from '../layers/workflow/index.ts'
-import { partsOf, runOf, runWithCode } from '../operations/runs.ts'
+import { isWorkflow, partsOf, runOf, runWithCode } from '../operations/runs.ts'
 import { type Options, text } from './command.ts'
 import { findTimeline } from './find.ts'
 import { loadModule } from './module.ts'
+import { oneOf } from './runnable.ts'
 
 export interface Found {
   readonly head: Head
@@ -29,9 +30,9 @@ export async function findCode(engine: Reprise, given: string, verb: string, opt
     const what = `${verb} needs the code of ${head.timeline}: name the module that exports it with --module FILE`
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline })
   }
-  const run = runWithCode(engine, head, verb, Object.values(await loadModule(file)))
-  if (!run) throw new RepriseError('NOT_FOUND', `${file} exports no workflow ${name}`, { file })
-  return { head, run }
+  const exported = Object.values(await loadModule(file))
+  const code = oneOf(exported.filter(isWorkflow), name, 'workflow', file)
+  return { head, run: runWithCode(engine, head, verb, [code])! }
 }
 
 /** With its code if that is at hand, which some answers are better with; without it if not. */
@@ -41,7 +42,8 @@ export async function findRunOrCode(engine: Reprise, given: string, verb: string
   const file = moduleOf(found.head, options)
   if (file === undefined) return found
   // The module that was noted may be on another machine.
-  const module = asked === undefined ? await loadModule(file).catch(() => null) : await loadModule(file)
+  if (asked !== undefined) return await findCode(engine, given, verb, options)
+  const module = await loadModule(file).catch(() => null)
   const run = module && runWithCode(engine, found.head, verb, Object.values(module))
   return run ? { head: found.head, run } : found
 }

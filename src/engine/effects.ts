@@ -2,6 +2,7 @@
 // the call, the outcome after it; the idempotency key comes from the coordinate of the intent, so whoever repeats the call
 // after a crash repeats it with the same key. An effect in doubt is resolved by its declared policy, never by guessing.
 
+import { isDeepStrictEqual } from 'node:util'
 import type { TimelineId } from '../core/coordinate.ts'
 import {
   compensationKey,
@@ -19,6 +20,8 @@ import type { Hash } from '../core/ports.ts'
 import type { NewEntry } from './entry.ts'
 import type { Kernel } from './kernel.ts'
 import type { Planted } from './planted.ts'
+import { entryAt } from './recovery/history.ts'
+import { saidOtherwise } from './said-before.ts'
 import type { Worker } from './worker.ts'
 
 export interface EffectCall {
@@ -61,6 +64,7 @@ interface EffectsTimeline {
 
 export class Effects {
   readonly #timeline: EffectsTimeline
+  readonly #kernel: Kernel
   readonly #hash: Hash
   readonly #worker: Pick<Worker, 'begin'>
   readonly #branch: string | undefined
@@ -68,15 +72,12 @@ export class Effects {
   readonly #running = new Set<string>()
 
   /** `branch` keeps the keys of a branch apart from those of the history it left. */
-  constructor(
-    timeline: EffectsTimeline,
-    { hash, worker, planted }: Pick<Kernel, 'hash' | 'worker' | 'planted'>,
-    branch: string | undefined,
-  ) {
+  constructor(timeline: EffectsTimeline, kernel: Kernel, branch: string | undefined) {
     this.#timeline = timeline
-    this.#planted = planted
-    this.#hash = hash
-    this.#worker = worker
+    this.#kernel = kernel
+    this.#planted = kernel.planted
+    this.#hash = kernel.hash
+    this.#worker = kernel.worker
     this.#branch = branch
   }
 
@@ -111,8 +112,20 @@ export class Effects {
     }
   }
 
-  /** A person (or a program that knows) says what became of an effect in doubt. */
+  /**
+   * A person (or a program that knows) says what became of an effect in doubt, or that one that was done was undone by hand. What
+   * is known already may be said again; anything else is refused with CONFLICT.
+   */
   async settle(id: string, outcome: 'done' | 'failed' | 'compensated', by: string, result?: unknown): Promise<void> {
+    const known = this.get(id)
+    if (!known) throw new RepriseError('NOT_FOUND', `there is no effect ${id}`, { id })
+    const isSame = known.outcome === outcome && (result === undefined || isDeepStrictEqual(result, known.result))
+    if (isSame) return
+    if (known.outcome !== null && !(known.outcome === 'done' && outcome === 'compensated')) {
+      const entry = await entryAt(this.#kernel, this.#timeline.id, known.changedSeq)
+      const word = { outcome: known.outcome, by: known.by ?? 'its own call', at: entry?.time ?? null }
+      throw saidOtherwise(this.#timeline.id, id, outcome, word)
+    }
     await this.#timeline.write([{ type: '$effect.settled', data: { id, outcome, by, result } }])
   }
 

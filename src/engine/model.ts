@@ -51,6 +51,8 @@ export interface Model {
   /** What it called outside by itself, beside the kernel's effects: `reprise effects` lists both. */
   outside?(state: unknown, hash: Hash): readonly ModelEffect[]
   readonly actions?: Actions
+  /** Throws what a verb would be refused with as things stand, and changes nothing: tools ask it before they ask a person. */
+  refuse?(target: Target, verb: Verb, args: { readonly seq?: number }): Promise<void>
   /** What it gave up on, read aside. Goes with the action `redrive`. */
   readonly letters?: ModelLetters
   readonly transfer?: Transfer

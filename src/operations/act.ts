@@ -1,5 +1,6 @@
 // Doing a verb to a timeline through its model: what the command line and the server both call.
 
+import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
 import { actionOf, type Done, type Target, type Verb } from '../engine/model.ts'
@@ -24,4 +25,27 @@ export async function act(
   const action = actionOf(hostOf(engine).models.find(head.timeline), verb, head.timeline)
   const target: Target = { engine, head, ...(key !== undefined && { key }) }
   return await (action as (target: Target, args: unknown) => Promise<Done>)(target, args)
+}
+
+/**
+ * Throws what doing it would be refused with, and changes nothing: what makes it impossible comes before a person is asked.
+ * @example await mayAct(engine, head, 'terminate')
+ */
+export async function mayAct(
+  engine: Reprise,
+  head: Head,
+  verb: Verb,
+  args: { readonly seq?: number; readonly takeover?: boolean } = {},
+): Promise<void> {
+  refuseMoved(head)
+  const { models, kernel } = hostOf(engine)
+  const model = models.find(head.timeline)
+  // The kernel has a rollback and a fork for those that have none of their own.
+  const isKernels = (verb === 'rollback' || verb === 'fork') && !model?.actions?.[verb]
+  if (!isKernels) actionOf(model, verb, head.timeline)
+  await model?.refuse?.({ engine, head }, verb, args)
+  if (verb !== 'rollback' || !isKernels || args.takeover || !head.isOwnerAlive || head.owner === null) return
+  if ((await kernel.worker.retireGone()).some((gone) => gone === head.owner)) return
+  const what = `${head.timeline} is owned by ${head.owner}: stop it first, or take it over`
+  throw new RepriseError('OWNED', what, { timeline: head.timeline, owner: head.owner })
 }

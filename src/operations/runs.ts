@@ -44,6 +44,6 @@ function wrongModel(engine: Reprise, timeline: string, verb: string): RepriseErr
   return new RepriseError('INVALID_ARGUMENT', what, { timeline, kind: model?.kind ?? null, verb })
 }
 
-function isWorkflow(value: unknown): value is WorkflowDefinition {
+export function isWorkflow(value: unknown): value is WorkflowDefinition {
   return (value as { kind?: unknown } | null)?.kind === 'workflow'
 }

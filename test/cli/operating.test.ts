@@ -54,7 +54,7 @@ export { open }
   )
   writeFileSync(
     join(folder.path, 'fill.mjs'),
-    `import { account, counter, few, open, reads, support, training, url } from './app.mjs'
+    `import { account, counter, few, open, order, reads, support, training, url } from './app.mjs'
 const rp = await open(url)
 await (await rp.run(few)).result()
 await (await rp.run(reads)).result()
@@ -62,6 +62,7 @@ await (await rp.open(account, 'ann')).do('deposit', { amount: 5 })
 const saves = await rp.open(training)
 await saves.put({ step: 1 }, { label: 'first' })
 await (await rp.open(support, 's')).use('refund', { cents: 5 })
+await rp.run(order, { cents: 1 }, { id: 'here', here: false })
 const c = await rp.open(counter, 'c')
 await c.effects.run('mail', () => 'sent')
 await c.effects.run('call', () => { throw new Error('no line') }).catch(() => undefined)
@@ -97,12 +98,26 @@ describe('runs of workflows', () => {
     expect([misspelt.code, misspelt.stderr]).toEqual([4, expect.stringContaining('it knows: add')])
   })
 
+  it('that a program started, of which nobody noted the module, are told by their worker which updates there are', async () => {
+    const told = await cli(['update', 'order/here', 'nosuch', '5', '--timeout', '1m'], at)
+    expect([told.code, told.stderr]).toEqual([4, expect.stringMatching(/^NOT_FOUND .*it knows: add/)])
+    const given = await json<{ result: number }>(['update', 'order/here', 'add', '5', '--module', 'app.mjs'], at)
+    expect([given.code, given.value.result]).toEqual([0, 6])
+    writeFileSync(join(folder.path, 'other.mjs'), "export { brief } from './app.mjs'\n")
+    const lacking = await cli(['update', 'order/here', 'add', '5', '--module', 'other.mjs'], at)
+    expect([lacking.code, lacking.stderr]).toEqual([
+      4,
+      expect.stringContaining('other.mjs exports no workflow order, but the workflow brief'),
+    ])
+  })
+
   it('that have ended say so and how, whatever is asked of them, and what can be done', async () => {
     expect((await cli(['run', 'app.mjs', 'brief', '--id', 'b'], at)).code).toBe(0)
     const verbs = [
       'update RUN add 1',
       'signal RUN go',
       'cancel RUN',
+      'terminate RUN',
       'terminate RUN --yes',
       'retry RUN',
       'settle RUN pay done',
@@ -127,18 +142,29 @@ describe('what else there is', () => {
     expect(value.map(({ id, state }) => `${id} ${state}`)).toEqual(['mail done', 'call failed'])
     expect((await json<unknown[]>(['effects', 'counter/c', '--open'], at)).value).toEqual([])
     const settle = ['effects', 'counter/c', '--module', 'app.mjs', '--settle']
-    expect((await cli([...settle, 'nope', '--as', 'done'], at)).code).toBe(4)
+    const unknown = await cli([...settle, 'nope', '--as', 'done'], at)
+    expect([unknown.code, unknown.stderr]).toEqual([4, expect.stringContaining('no effect nope, but mail, call')])
     expect((await cli([...settle, 'mail', '--as', 'perhaps'], at)).code).toBe(2)
     const undone = [...settle, 'mail', '--as', 'compensated', '--by', 'ann']
     expect((await cli(undone, at)).code).toBe(0)
     const again = await json<{ by: string }[]>(['effects', 'counter/c'], at)
     expect(again.value[0]!.by).toBe('ann')
+    expect((await cli(undone, at)).code).toBe(0)
+    const other = await json<{ error: { code: string; data: object } }>([...settle, 'mail', '--as', 'failed'], at)
+    expect([other.code, other.value.error]).toMatchObject([6, { code: 'CONFLICT', data: { by: 'ann' } }])
   })
 
   it('projections are rebuilt', async () => {
     const rebuilt = await json<{ applied: number }>(['rebuild', 'app.mjs', 'totals'], at)
     expect(rebuilt).toMatchObject({ code: 0, value: { projection: 'totals', applied: 1 } })
-    expect((await cli(['rebuild', 'app.mjs', 'nope'], at)).code).toBe(4)
+    const named = await json<{ applied: number }>(['rebuild', 'totals', '--module', 'app.mjs'], at)
+    expect(named).toMatchObject({ code: 0, value: { projection: 'totals' } })
+    const nope = await cli(['rebuild', 'app.mjs', 'nope'], at)
+    expect([nope.code, nope.stderr]).toEqual([
+      4,
+      expect.stringContaining('app.mjs exports no projection nope, but the projection totals'),
+    ])
+    expect((await cli(['rebuild'], at)).code).toBe(2)
   })
 
   it('consumers, saves and schedules are listed', async () => {

@@ -56,6 +56,26 @@ onEveryStore('effects', (world) => {
     expect(await again.effects.run('absent', () => 5, { inDoubt: async () => ({ happened: false }) })).toBe(5)
   })
 
+  it('what somebody said of an effect is the first word: the same again is right, another is refused with who said it', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const c = await rp.open(counter, 'x')
+    let isCalled = false
+    void c.effects.run('mail', () => new Promise(() => (isCalled = true)))
+    while (!isCalled) await new Promise((resolve) => setTimeout(resolve, 2))
+    hostOf(rp).kernel.worker.abandon()
+    const tool = await w.engine()
+    const { effects } = await tool.open(counter, 'x', { takeover: true })
+    await effects.settle('mail', 'done', 'ann', 7)
+    await effects.settle('mail', 'done', 'bob')
+    const refused = { code: 'CONFLICT', data: { outcome: 'done', by: 'ann', at: expect.any(Number) } }
+    await expect(effects.settle('mail', 'failed', 'bob')).rejects.toMatchObject(refused)
+    await expect(effects.settle('mail', 'done', 'bob', 8)).rejects.toMatchObject(refused)
+    await effects.settle('mail', 'compensated', 'bob')
+    await expect(effects.settle('mail', 'done', 'ann')).rejects.toMatchObject({ code: 'CONFLICT', data: { by: 'bob' } })
+    await expect(effects.settle('none', 'done', 'ann')).rejects.toEqual(code('NOT_FOUND'))
+  })
+
   it('a failed effect may be tried again under the same key; its failure is recorded', async () => {
     const w = await world()
     const rp = await w.engine()

@@ -174,23 +174,3 @@ onEveryStore(
   },
   ['sqlite', 'postgres'],
 )
-
-onEveryStore(
-  'an update',
-  (world) => {
-    it('of a name that the code lacks says so only where the code is known', async () => {
-      const w = await world()
-      const worker = await w.engine()
-      const { timeline } = await worker.run(run, 'waiting', { id: 'u' })
-      const tool = await w.engine()
-      const head = (await tool.head(timeline))!
-      const without = await runOf(tool, head, 'update')
-        .update('ad', 1, { timeout: 1500 })
-        .catch((error) => error)
-      expect(without).toMatchObject({ code: 'TIMEOUT' })
-      const known = runWithCode(tool, head, 'update', [run])!
-      await expect(known.update('ad', 1, { timeout: 60_000 })).rejects.toThrow('it knows: add')
-    })
-  },
-  ['sqlite'],
-)

@@ -44,9 +44,13 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
     const by = text(options, 'by') ?? env.USER ?? 'somebody'
     const json = text(options, 'result')
     const result = json === undefined ? undefined : parseJson(json, '--result')
-    const known = (await effectsOf(engine, head)).find((each) => each.id === effect)
+    const all = await effectsOf(engine, head)
+    const known = all.find((each) => each.id === effect)
     if (!known) {
-      throw new RepriseError('NOT_FOUND', `${timeline} has no effect ${effect}: reprise effects lists them`, { effect })
+      const ids = all.map((each) => each.id)
+      const some = `${ids.slice(0, 5).join(', ')}${ids.length > 5 ? ', … (reprise effects lists them)' : ''}`
+      const what = `${timeline} has no effect ${effect}${ids.length === 0 ? ', and no other' : ', but '}${some}`
+      throw new RepriseError('NOT_FOUND', what, { effect, known: ids.slice(0, 100) })
     }
     // A call of the model itself is settled as the model does.
     if (!isKernels(known)) {

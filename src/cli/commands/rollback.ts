@@ -5,6 +5,7 @@ import type { CompensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Validity } from '../../core/validity.ts'
 import type { Before, RollbackPlan } from '../../engine/recovery/before.ts'
+import { mayAct } from '../../operations/act.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
@@ -20,6 +21,8 @@ const rollback: Command = async ({ engine, args, options, output, stdin }) => {
   const head = await findTimeline(engine, match ? match[1]! : args[0]!)
   const before = await beforeOf(match ? Number(match[2]) + 1 : null, options)
   const plan = await engine.planRollback(head.timeline, before)
+  const takeover = flag(options, 'takeover')
+  await mayAct(engine, head, 'rollback', { seq: plan.to, takeover })
   if (!flag(options, 'yes')) {
     if (!output.isJson) showPlan(plan, output)
     if (!(await confirm(`${plan.timeline} goes back from ${plan.from} to ${plan.to}. Go on?`, stdin, output))) {
@@ -28,7 +31,7 @@ const rollback: Command = async ({ engine, args, options, output, stdin }) => {
     }
   }
   const where = { timeline: head.timeline, seq: plan.to }
-  const done = await engine.rollback(where, flag(options, 'takeover') ? { takeover: true } : {})
+  const done = await engine.rollback(where, takeover ? { takeover } : {})
   output.result({ ...done, plan }, () => {
     if (flag(options, 'yes')) showPlan(plan, output)
     if (done.asked) {

@@ -1,6 +1,6 @@
 // reprise terminate: ends a run at once, without compensation.
 
-import { act } from '../../operations/act.ts'
+import { act, mayAct } from '../../operations/act.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'
@@ -9,6 +9,8 @@ import { tell } from '../tell.ts'
 
 const terminate: Command = async ({ engine, args, options, output, stdin }) => {
   const head = await findTimeline(engine, args[0]!)
+  // What makes it impossible comes before the question.
+  await mayAct(engine, head, 'terminate')
   const question = `${head.timeline} ends at once, and nothing it did is undone. Go on?`
   if (!flag(options, 'yes') && !(await confirm(question, stdin, output))) {
     output.note('nothing was changed; --yes does it without asking')

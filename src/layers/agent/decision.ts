@@ -1,9 +1,12 @@
 // What a person decides about a session that waits, written by whoever owns it, or sent to it by mail.
 
-import type { MessageId } from '../../core/coordinate.ts'
+import { type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Head, Message } from '../../core/ports.ts'
 import type { Engine } from '../../engine/definition.ts'
-import { hostOf } from '../../engine/host.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
+import { digestAt, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
+import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../engine/said-before.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { entry, type SessionState } from './state.ts'
 
@@ -53,8 +56,82 @@ export async function writeDecision(
   await open.write([verdict === 'retry' ? entry('decided', { verdict: 'approve', by }) : decided], along)
 }
 
-/** A decision from a process that does not own the session; taken when it resumes. */
+/** As it is sent: with the place in history that it is about. Without one, it is from an earlier version. */
+interface SentDecision extends Decision {
+  readonly about?: { readonly seq: number; readonly digest: string }
+}
+
+/**
+ * A decision from a process that does not own the session; taken when it resumes. It counts for what the session waits for now:
+ * the same again is right, another is refused with CONFLICT, and none is kept for what the session may wait for later.
+ */
 export async function sendDecision(rp: Engine, session: string, decision: Decision, key?: string): Promise<void> {
   const engine = hostOf(rp)
-  await engine.send(session, 'decision', decision, key === undefined ? {} : { id: key })
+  const timeline = timelineId(session)
+  const head = await engine.head(timeline)
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no session ${session}`, { timeline })
+  const before = await saidBefore(engine, head)
+  if (before) return agree(timeline, decision, before)
+  if (head.status !== 'waiting') {
+    throw new RepriseError('CONFLICT', `${session} does not wait for a decision`, { timeline, status: head.status })
+  }
+  const about = { seq: head.seq, digest: toHex(head.digest) }
+  await engine.send(session, 'decision', { ...decision, about }, key === undefined ? {} : { id: key })
+  // Somebody else may have decided in the same moment: the first in the mail counts.
+  const first = await saidBefore(engine, (await engine.head(timeline)) ?? head)
+  if (first) agree(timeline, decision, first)
+}
+
+/** The decision that its owner takes next, and the mail that goes with it: later ones were about the same wait, or an older one. */
+export async function nextDecision(
+  engine: Host,
+  timeline: TimelineId,
+  messages: readonly Message[],
+): Promise<{ readonly decision: Decision | null; readonly consume: readonly MessageId[] }> {
+  const decisions = messages.filter(({ kind }) => kind === 'decision')
+  const consume = decisions.map(({ id }) => id)
+  for (const message of decisions) {
+    const decision = engine.openMessage(message) as SentDecision
+    if (!(await isPast(engine, timeline, decision))) return { decision, consume }
+  }
+  return { decision: null, consume }
+}
+
+/** What it is about was decided since, or rolled back. */
+async function isPast({ kernel }: Host, timeline: TimelineId, { about }: SentDecision): Promise<boolean> {
+  if (!about) return false
+  const [head] = await kernel.store.head([timeline])
+  const lineage = head ? await lineageOf(kernel, head) : []
+  if (!head || about.seq > head.seq || about.seq < floorOf(lineage).seq) return true
+  const digest = await digestAt(kernel, lineage, about.seq)
+  if (toHex(digest) !== about.digest) return true
+  for await (const run of readHistory(kernel, lineage, { seq: about.seq, digest }, head.seq)) {
+    if (entriesOf(kernel, run).some(({ type }) => type === 'decided')) return true
+  }
+  return false
+}
+
+/** What lies in its mail; of a session that waits no longer, what was decided last. */
+async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
+  const { kernel } = engine
+  for (const { data, at } of await unreadOf(kernel, head.timeline, 'decision')) {
+    const { verdict, by } = data as Decision
+    if (!(await isPast(engine, head.timeline, data as SentDecision))) return { outcome: verdict, by, at }
+  }
+  if (head.status === 'waiting') return null
+  let word: Word | null = null
+  for await (const { type, data, time } of entriesBelow(kernel, head)) {
+    const { verdict, by } = data as Decision
+    if (type === 'decided') word = { outcome: verdict, by, at: time }
+    if (type === 'turn.started' || type === 'rolled-back') word = null
+  }
+  return word
+}
+
+/** History has fewer words: calling again is an approval, and a call that did not happen has failed. */
+const recordedAs: Readonly<Record<string, string>> = { retry: 'approve', refuse: 'failed' }
+
+function agree(timeline: string, { verdict }: Decision, before: Word): void {
+  const plain = (word: string) => recordedAs[word] ?? word
+  if (plain(verdict) !== plain(before.outcome)) throw saidOtherwise(timeline, 'what it waited for', verdict, before)
 }

@@ -3,7 +3,7 @@
 // hands over to a person.
 
 import { needModel, throwIfAborted } from './calls.ts'
-import { type Decision, writeDecision } from './decision.ts'
+import { nextDecision, writeDecision } from './decision.ts'
 import type { GuardrailView } from './guardrail.ts'
 import { resultOf, type TurnOptions, type TurnResult } from './options.ts'
 import type { SessionTimeline } from './session-timeline.ts'
@@ -43,12 +43,9 @@ export async function runTurn<Data>(
 /** Decisions that came by mail, from another process. */
 export async function takeDecisions<Data>(line: SessionTimeline<Data>): Promise<void> {
   if (line.state.status !== 'waiting') return
-  for (const message of await line.open.inbox()) {
-    if (message.kind !== 'decision') continue
-    const decision = line.engine.openMessage(message) as Decision
-    await writeDecision(line.anyOpen, decision, [message.id])
-    return
-  }
+  const { decision, consume } = await nextDecision(line.engine, line.timeline, await line.open.inbox())
+  if (decision) await writeDecision(line.anyOpen, decision, consume)
+  else if (consume.length > 0) await line.open.write([], { consume })
 }
 
 function modelCalls<Data>(line: SessionTimeline<Data>): number {

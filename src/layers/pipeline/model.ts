@@ -55,11 +55,14 @@ async function ask({ engine, head, key }: Target, kind: string, data: unknown): 
   await hostOf(engine).send(head.timeline, kind, data, key === undefined ? {} : { id: key })
 }
 
+function refuseEnded({ timeline, status }: Head): void {
+  if (status !== 'done') return
+  throw new RepriseError('ENDED', `${timeline} had already ended: ${status}`, { timeline, status })
+}
+
 async function stop(target: Target, how: 'suspend' | 'cancel', what: string) {
-  const { timeline, owner, isOwnerAlive, status } = target.head
-  if (status === 'done') {
-    throw new RepriseError('ENDED', `${timeline} had already ended: ${status}`, { timeline, status })
-  }
+  const { timeline, owner, isOwnerAlive } = target.head
+  refuseEnded(target.head)
   if (!owner || !isOwnerAlive) {
     return { said: `nobody is running ${timeline}: there is nothing to stop`, facts: { asked: [] } }
   }

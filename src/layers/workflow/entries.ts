@@ -6,12 +6,12 @@
 //   began      { id }                       a step was about to be called (policies that ask first, and slow steps)
 //   retry      { id, n, error, at, details? }  an attempt failed; n of them by now; the next not before `at`
 //   beat       { id, details }              a heartbeat with details
-//   done       { id, result?, rode? }       a step, transaction or start of a child ended well
-//   failed     { id, error }                ended badly for good
+//   done       { id, result?, rode?, by? }  a step, transaction or start of a child ended well; by: a person says so
+//   failed     { id, error, by? }           ended badly for good; by: a person says so
 //   timer      { id }                       a sleep, or the timeout of a wait, is over
 //   signal     { name, value? }             mail became part of history
 //   update     { update, name, args }       an update was accepted
-//   updated    { update, result?, error? }  and this came of it
+//   updated    { update, result?, error?, refused? }   and this came of it; refused: no handler has seen it, and none will
 //   child      { id, result?, error? }      a child ended
 //   patched    { id }                       this run takes the new way at that patch
 //   rode       { id, result? }              what the SQL of a transaction returned

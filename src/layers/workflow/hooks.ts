@@ -27,7 +27,7 @@ export interface ExecutedRun extends CommandRun, Pick<StepRun, 'attempts'> {
   readonly clock: Clock
   readonly ending: Ending
   readonly mail: Pick<Mail, 'readDeferred'>
-  readonly queries: Pick<Queries, 'update' | 'flush'>
+  readonly queries: Pick<Queries, 'update' | 'refuse' | 'flush'>
   readonly residency: Pick<Residency, 'isPaused' | 'letGoSoon'>
   readonly saga: Pick<Saga, 'serve'>
   readonly signals: Pick<Signals, 'deliver' | 'stopWaiting'>
@@ -118,6 +118,7 @@ export class Hooks implements ExecutionHooks {
     if (run.isLeaving || run.residency.isPaused) return
     run.wasReplayed()
     if (run.isDry) return
+    if (!run.state.rolling && !run.state.restored?.isHeld && !run.execution.isOver) run.queries.refuse()
     run.queries.flush()
     run.mail.readDeferred()
     run.saga.serve()

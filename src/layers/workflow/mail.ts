@@ -157,9 +157,12 @@ export class Mail {
     const { state } = run
     const consume: MessageId[] = []
     const drafts: Draft[] = []
+    const settled = new Set<string>()
     for (const message of messages) {
       const data = run.readMessage(message) as Data
       consume.push(message.id)
+      // The first word on a step counts: the state does not have it yet.
+      if (message.kind === 'settle' && settled.size === settled.add(data.id).size) continue
       drafts.push(...this.#entriesFor(message.kind, message.id, data))
     }
     const end = drafts.find((draft) => draft.type === 'terminated')
@@ -205,11 +208,18 @@ export class Mail {
     const { state } = this.#run
     const { id, outcome, by, result, error } = data
     if (Object.hasOwn(state.undos, id)) {
-      return outcome === 'compensated' ? [{ type: 'undone', data: { id, by } }] : [{ type: 'resumed', data: { by } }]
+      if (outcome === 'compensated') return [{ type: 'undone', data: { id, by } }]
+      return outcome === 'retry' ? [{ type: 'resumed', data: { by } }] : []
     }
     if (!own(state.open, id, noCommand).held) return []
     if (outcome === 'retry') return [{ type: 'settled', data: { id, by } }]
-    if (outcome === 'failed') return [{ type: 'failed', data: { id, error } }]
+    const failed = {
+      type: 'failed',
+      data: { id, error: error ?? { name: 'Error', message: 'it was undone by hand' }, by },
+    }
+    if (outcome === 'failed') return [failed]
+    // It happened and was undone: code that goes on as if it had happened would be wrong, and so would another undo.
+    if (outcome === 'compensated') return [failed, { type: 'undone', data: { id, by } }]
     return [{ type: 'done', data: { id, result, by } }]
   }
 

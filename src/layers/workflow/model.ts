@@ -87,6 +87,10 @@ export const workflowKind: Model = {
   did,
   outside: (state, hash) => outsideOf(state as RunState, hash),
   actions,
+  async refuse(target, verb, { seq }) {
+    if (verb === 'terminate') await runOf(target).refuseEnded()
+    if (verb === 'rollback' && seq !== undefined) await undoneBy(target, seq)
+  },
   seals: sealResults,
   exchanges: (timeline, state) => new ChildMail(timeline, state as RunState),
   goesBackItself: true,
@@ -148,15 +152,9 @@ async function goOn(engine: Host, definition: AnyWorkflow, head: Head): Promise<
 /** From a sequence to the step that follows it: that one and all after it are undone, in reverse, by the run's own code. */
 async function rollBack(target: Target, seq: number, key: string | undefined): Promise<Rollback> {
   const { head } = target
-  const run = runOf(target)
   const { point } = await locate(engineHostOf(target.engine).kernel, { timeline: head.timeline, seq })
-  const later = itemsOf((await run.state()).journal).filter((item) => item.seq > seq)
-  const first = later.find((item) => 'id' in item)
-  if (!first || !('id' in first)) {
-    const what = `${head.timeline} has done nothing after ${seq} that could be undone`
-    throw new RepriseError('OUT_OF_RANGE', what, { timeline: head.timeline, seq })
-  }
-  await run.rollback(first.id, key === undefined ? {} : { seq, key })
+  const { first, later } = await undoneBy(target, seq)
+  await runOf(target).rollback(first.id, key === undefined ? {} : { seq, key })
   return {
     timeline: head.timeline,
     archive: null,
@@ -165,6 +163,16 @@ async function rollBack(target: Target, seq: number, key: string | undefined): P
     effects: { compensate: [], cannot: [], inDoubt: [], carry: [] },
     asked: { from: readableId(first.id), undoes: later.flatMap(stepOf).reverse() },
   }
+}
+
+/** What it did after that sequence, and the first command among it. */
+async function undoneBy(target: Target, seq: number) {
+  const { timeline } = target.head
+  const later = itemsOf((await runOf(target).state()).journal).filter((item) => item.seq > seq)
+  const first = later.find((item) => 'id' in item)
+  if (first && 'id' in first) return { first, later }
+  const what = `${timeline} has done nothing after ${seq} that could be undone`
+  throw new RepriseError('OUT_OF_RANGE', what, { timeline, seq })
 }
 
 /** A fork is a run: it has keys of its own, and whoever works on the workflow executes it. */

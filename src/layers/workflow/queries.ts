@@ -1,8 +1,10 @@
 // Queries and updates: how others ask a run and change it while it runs. A query reads and records nothing; an update is
-// recorded, handled once by the code, and its result recorded for whoever asked.
+// recorded, handled once by the code, and its result recorded for whoever asked. One that the code has no handler for when
+// it waits is refused, and history says so: a handler that is added later must not find it.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { CommandRun } from './asking.ts'
+import type { Command, CommandKind } from './command.ts'
 import type { Item } from './entries.ts'
 import { toFailure } from './failure.ts'
 import { enterScope } from './scope.ts'
@@ -14,7 +16,17 @@ interface UpdateHandler {
   readonly validate: ((args: never) => void) | undefined
 }
 
+interface Answer {
+  readonly update: string
+  readonly result?: unknown
+  readonly error?: unknown
+  readonly refused?: true
+}
+
 type AskedRun = Pick<CommandRun, 'id' | 'state' | 'execution' | 'spawn' | 'record'>
+
+/** The run goes on from these by itself. The others wait for somebody else, or for a time. */
+const goesOn: ReadonlySet<CommandKind> = new Set(['step', 'loop', 'undo'])
 
 export class Queries {
   readonly #run: AskedRun
@@ -23,7 +35,7 @@ export class Queries {
   #updates: Map<string, UpdateHandler> | null = null
   #waiting: UpdateItem[] = []
   #taken: number[] = []
-  #answers: { readonly update: string; readonly result?: unknown; readonly error?: unknown }[] = []
+  #answers: Answer[] = []
 
   constructor(run: AskedRun) {
     this.#run = run
@@ -67,6 +79,31 @@ export class Queries {
     else this.#waiting.push(item)
   }
 
+  /**
+   * Why an update of that name has nobody to take it, as the code stands now; null if it has, or may have in a moment: a run
+   * that has no handler at all and whose own steps are under way has not come to them yet.
+   */
+  refusal(name: string, open: Iterable<Pick<Command, 'kind'>> = this.#run.execution.open): RepriseError | null {
+    const known = this.updates
+    if (known.includes(name)) return null
+    if (known.length === 0) for (const { kind } of open) if (goesOn.has(kind)) return null
+    const what = `${this.#run.id} takes no update ${name}; it knows: ${known.join(', ') || 'none'}`
+    return new RepriseError('NOT_FOUND', what, { update: name, known })
+  }
+
+  /** The code waits: nobody will take these. */
+  refuse(): void {
+    if (this.#waiting.length === 0) return
+    for (const item of this.#waiting) {
+      const error = this.refusal(item.name)
+      if (!error) continue
+      this.#waiting = this.#waiting.filter((each) => each !== item)
+      this.#taken.push(item.seq)
+      const { stack: _, ...failure } = toFailure(error)
+      this.#answers.push({ update: item.update, error: failure, refused: true })
+    }
+  }
+
   /** The names that it has handlers for. */
   get updates(): readonly string[] {
     return [...(this.#updates?.keys() ?? [])]
@@ -105,7 +142,7 @@ export class Queries {
     )
   }
 
-  #answer(answer: { update: string; result?: unknown; error?: unknown }): void {
+  #answer(answer: Answer): void {
     this.#answers.push(answer)
     this.#run.execution.wake()
   }

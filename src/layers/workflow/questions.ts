@@ -5,10 +5,8 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { throwIfAborted } from '../../engine/aborting.ts'
 import { fromFailure } from './failure.ts'
-import { itemsOf } from './journal.ts'
 import { pollMs, type RunView } from './run-view.ts'
 import { leaveScope } from './scope.ts'
-import type { RunState } from './state.ts'
 import { isWithoutCode } from './without-code.ts'
 
 export interface UpdateOptions {
@@ -52,33 +50,25 @@ export async function awaitUpdate(view: RunView, name: string, id: string, optio
     if (end) throw await view.endedError(`it did not take the update ${name}`)
     if (clock.elapsed() >= doubtAt) {
       doubtAt = Number.POSITIVE_INFINITY
-      await checkUpdate(view, name, id)
+      await checkUpdate(view, name)
     }
     if (isLate) {
-      const what = `no answer to the update ${name} of ${view.timeline} yet: it is sent, and stays. Nobody may be working on the run, or its code takes no such update`
+      const what = `no answer to the update ${name} of ${view.timeline} yet: it is sent, and stays. Nobody may be working on the run, or its code has not come to its handlers yet`
       throw new RepriseError('TIMEOUT', what, { update: name })
     }
     await changed
   }
 }
 
-/** It was taken into history, the code waits, and has no handler of that name: nobody will answer, as things are. */
-async function checkUpdate(view: RunView, name: string, id: string): Promise<void> {
-  const state = await view.state()
-  if (!itemsOf(state.journal).some((item) => item.kind === 'update' && item.update === id)) return
-  const known = await updatesOf(view, state)
-  if (known === null || known.includes(name)) return
-  const names = known.join(', ') || 'none'
-  throw new RepriseError('NOT_FOUND', `${view.timeline} takes no update ${name} now; it knows: ${names}`, {
-    update: name,
-    known,
-  })
-}
-
-/** The updates that the code has handlers for; null if that cannot be told. */
-async function updatesOf({ live, host, definition, timeline }: RunView, state: RunState) {
-  if (live) return live.execution?.isQuiet ? live.queries.updates : null
-  if (isWithoutCode(definition)) return null
-  const { queries, divergence } = await host.replay(definition, timeline, state)
-  return divergence ? null : queries.updates
+/**
+ * Nobody answers: perhaps nobody works on the run. If its code is here it says whether there is a handler, by the rule that
+ * whoever takes the update will go by.
+ */
+async function checkUpdate(view: RunView, name: string): Promise<void> {
+  const { live, host, definition, timeline } = view
+  // In memory here it answers by itself.
+  if (live || isWithoutCode(definition)) return
+  const { queries, divergence, open } = await host.replay(definition, timeline, await view.state())
+  const refusal = divergence ? null : queries.refusal(name, open)
+  if (refusal) throw refusal
 }

@@ -4,6 +4,7 @@
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
+import type { Command } from './command.ts'
 import type { AnyWorkflow } from './context.ts'
 import { Instance, type InstanceHost, type RunTimeline } from './instance.ts'
 import type { Queries } from './queries.ts'
@@ -14,6 +15,8 @@ export interface Replayed {
   readonly queries: Queries
   /** What the code and history disagree about. */
   readonly divergence: RepriseError | null
+  /** What the code waits for at the end of history. */
+  readonly open: readonly Command[]
 }
 
 export async function replayAside(
@@ -28,8 +31,9 @@ export async function replayAside(
     instance.replayed.then(() => instance.execution.blamed ?? endDiffers(instance)),
     instance.left.then((left) => ('error' in left ? (left.error as RepriseError) : null)),
   ])
+  const open = [...instance.execution.open]
   instance.leave({ because: 'closed' })
-  return { queries: instance.queries, divergence }
+  return { queries: instance.queries, divergence, open }
 }
 
 /** A run that has ended must end again, in the same way. */

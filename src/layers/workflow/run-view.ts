@@ -24,7 +24,7 @@ import { notedWaits, summarizeWorkflow, type Wait, waitsOf } from './summary.ts'
 export interface RunInMemory {
   readonly state: RunState
   /** Undefined until its code began. */
-  readonly execution: Pick<Execution, 'open' | 'isQuiet'> | undefined
+  readonly execution: Pick<Execution, 'open'> | undefined
   readonly queries: Queries
   readonly isLeaving: boolean
   readonly replayed: Promise<void>

@@ -23,7 +23,7 @@ import { askQuery, awaitUpdate, type UpdateOptions } from './questions.ts'
 import { leaveMessages } from './queue.ts'
 import type { RunRollbackOptions } from './rollback-options.ts'
 import { type ResultOptions, type RunHost, type RunStatus, RunView } from './run-view.ts'
-import { checkSettleable } from './settle.ts'
+import { checkSettleable, type Outcome, settleOnce } from './settle.ts'
 import type { RunState } from './state.ts'
 import type { Wait } from './summary.ts'
 
@@ -200,10 +200,13 @@ export class WorkflowRun<Output = unknown> {
     return run
   }
 
-  /** A person says what became of a held step, or that a stuck compensation was done by hand (or is to be tried again). */
+  /**
+   * A person says what became of a held step (`compensated`: it happened and was undone by hand, so it fails), or that a stuck
+   * compensation was done by hand (or is to be tried again). The first word counts; another is refused with CONFLICT.
+   */
   async settle(
     step: string,
-    outcome: 'done' | 'failed' | 'retry' | 'compensated',
+    outcome: Outcome,
     options: {
       readonly by?: string
       readonly result?: unknown
@@ -211,12 +214,22 @@ export class WorkflowRun<Output = unknown> {
       readonly key?: string
     } = {},
   ): Promise<void> {
-    const { by = 'somebody', result, error = 'settled as failed' } = options
-    await this.#refuseEnded()
-    await checkSettleable(this.#host.engine, timelineId(this.timeline), commandIdOf(step))
-    const failure = { name: 'Error', message: error }
-    const said = outcome === 'failed' ? { error: failure } : { result }
-    await this.#mail('settle', { id: commandIdOf(step), outcome, by, ...said }, options.key)
+    const { by = 'somebody', result, key } = options
+    const isUndone = outcome === 'compensated'
+    const { error = isUndone ? `it was undone by hand, says ${by}` : 'settled as failed' } = options
+    const id = commandIdOf(step)
+    const said = outcome === 'done' ? { result } : { error: { name: 'Error', message: error } }
+    const { engine } = this.#host
+    await settleOnce(
+      engine,
+      timelineId(this.timeline),
+      { id, outcome, ...(outcome === 'done' && { result }) },
+      async () => {
+        await this.refuseEnded()
+        await checkSettleable(engine, timelineId(this.timeline), id, outcome)
+      },
+      () => this.#mail('settle', { id, outcome, by, ...said }, key),
+    )
   }
 
   /** Tries a stuck compensation again. */
@@ -231,12 +244,12 @@ export class WorkflowRun<Output = unknown> {
   }
 
   async #mail(kind: string, data: unknown, key?: string): Promise<string> {
-    await this.#refuseEnded()
+    await this.refuseEnded()
     return await this.#host.send(this.timeline, kind, data, key)
   }
 
-  /** A run that is not there yet may be on its way: its mail waits for it. */
-  async #refuseEnded(): Promise<void> {
+  /** @internal A run that is not there yet may be on its way: its mail waits for it. */
+  async refuseEnded(): Promise<void> {
     const head = await this.#host.engine.head(this.timeline)
     if (head) refuseMoved(head)
     if (head && endings.has(head.status)) throw await this.#view.endedError()

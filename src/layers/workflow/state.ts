@@ -159,7 +159,8 @@ function apply(state: RunState, entry: Entry): RunState {
       // A run that is cancelled while it waits for its turn begins at once, to end.
       return { ...next, ...withOutcome(state, entry, undefined), isAdmitted: true }
     case 'updated': {
-      const { update, ...outcome } = data
+      const { update, refused, ...outcome } = data
+      if (refused) next.journal = withoutUpdate(state.journal, update)
       return { ...next, updates: bounded({ ...state.updates, [update]: outcome }, updatesKept) }
     }
     case 'patched':
@@ -310,6 +311,11 @@ function withSqlResult(journal: Journal, id: string, result: unknown): Journal {
   return journalOf(
     itemsOf(journal).map((item) => (item.kind === 'done' && item.id === id ? { ...item, result, rode: null } : item)),
   )
+}
+
+/** Refused: whatever code comes later must not find it. */
+function withoutUpdate(journal: Journal, update: string): Journal {
+  return journalOf(itemsOf(journal).filter((item) => !(item.kind === 'update' && item.update === update)))
 }
 
 /** Whatever belongs to earlier iterations of this loop goes, with the signals that were taken there. */

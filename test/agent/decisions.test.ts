@@ -1,0 +1,77 @@
+// Decisions about a session that waits: the first counts, the same again is right, another is refused with who decided what,
+// and none is kept for what the session may wait for later.
+
+import { expect, it } from 'vitest'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { agent, sendDecision, tool } from '../../src/layers/agent/index.ts'
+import { act } from '../../src/operations/act.ts'
+import { declareKinds } from '../../src/operations/models.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+onEveryStore(
+  'decisions',
+  (world) => {
+    async function waiting() {
+      const paid: number[] = []
+      const asks = [1, 2]
+      const pay = tool({ kind: 'irreversible', approve: true, run: ({ cents }: { cents: number }) => paid.push(cents) })
+      const definition = agent('payer', {
+        tools: { pay },
+        model: async () => {
+          const cents = asks.shift()
+          return cents ? { content: '', requests: [{ tool: 'pay', args: { cents } }] } : { content: 'done' }
+        },
+      })
+      const w = await world()
+      const session = await (await w.engine()).open(definition, 's')
+      expect((await session.turn('pay')).status).toBe('waiting')
+      const tools = await w.engine()
+      await declareKinds(tools)
+      return { session, paid, tools }
+    }
+    const decide = async (rp: Reprise, verdict: string, by: string) =>
+      await act(rp, (await rp.head('agent/payer/s'))!, 'decide', { verdict, by })
+
+    it('are refused when they contradict, before and after the session took the first', async () => {
+      const { session, paid, tools } = await waiting()
+      await decide(tools, 'approve', 'ann')
+      await decide(tools, 'approve', 'bob')
+      const refused = { code: 'CONFLICT', data: { outcome: 'approve', by: 'ann', at: expect.any(Number) } }
+      await expect(decide(tools, 'refuse', 'bob')).rejects.toMatchObject(refused)
+      // One approval, one payment: the second is asked about anew.
+      expect((await session.resume()).status).toBe('waiting')
+      expect(paid).toEqual([1])
+      await decide(tools, 'refuse', 'bob')
+      expect((await session.resume()).status).toBe('done')
+      expect(paid).toEqual([1])
+      await decide(tools, 'refuse', 'bob')
+      await expect(decide(tools, 'approve', 'ann')).rejects.toMatchObject({ code: 'CONFLICT', data: { by: 'bob' } })
+    })
+
+    it('sent in the same moment count once: the others are told, or said the same', async () => {
+      const { session, paid, tools } = await waiting()
+      const verdicts = ['approve', 'refuse', 'approve', 'refuse'] as const
+      const told = await Promise.allSettled(
+        verdicts.map((verdict, i) => sendDecision(tools, 'agent/payer/s', { verdict, by: `p${i}` })),
+      )
+      const said = verdicts.filter((_, i) => told[i]!.status === 'fulfilled')
+      expect(new Set(said).size).toBe(1)
+      await session.resume()
+      expect(paid).toEqual(said[0] === 'approve' ? [1] : [])
+    })
+
+    it('about a session that waits for nothing are refused', async () => {
+      const { session, tools } = await waiting()
+      await session.approve('ann')
+      await session.resume()
+      await session.approve('ann')
+      await session.resume()
+      await session.turn('again')
+      await expect(decide(tools, 'approve', 'bob')).rejects.toMatchObject({
+        code: 'CONFLICT',
+        message: expect.stringContaining('does not wait'),
+      })
+    })
+  },
+  ['sqlite', 'postgres'],
+)

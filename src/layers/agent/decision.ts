@@ -82,7 +82,7 @@ export async function sendDecision(rp: Engine, session: string, decision: Decisi
   if (first) agree(timeline, decision, first)
 }
 
-/** The decision that its owner takes next, and the mail that goes with it: later ones were about the same wait, or an older one. */
+/** What its owner takes next, and the mail that goes with it: later decisions were about the same wait, or an older one. */
 export async function nextDecision(
   engine: Host,
   timeline: TimelineId,

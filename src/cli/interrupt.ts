@@ -17,8 +17,11 @@ export interface Interruption {
   off(): void
 }
 
-/** @example const interruption = onInterrupt(output, 'finishing the step in flight') */
-export function onInterrupt(output: Output, words: string): Interruption {
+/**
+ * `words` null: nothing is said, since whoever passes the signal on has.
+ * @example const interruption = onInterrupt(output, 'finishing the step in flight')
+ */
+export function onInterrupt(output: Output, words: string | null): Interruption {
   let isAsked = false
   let ask: (value: 'interrupted') => void = () => undefined
   const asked = new Promise<'interrupted'>((resolve) => {
@@ -27,7 +30,7 @@ export function onInterrupt(output: Output, words: string): Interruption {
   const listener = () => {
     if (isAsked) process.exit(exit.interrupted)
     isAsked = true
-    output.notes(`\n${words}; once more to stop at once`)
+    if (words !== null) output.notes(`\n${words}; once more to stop at once`)
     ask('interrupted')
   }
   for (const signal of signals) process.on(signal, listener)

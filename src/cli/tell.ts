@@ -9,3 +9,9 @@ export function tell(output: Output, { said, facts }: Done): number {
   output.result(facts, () => output.line(said))
   return exit.ok
 }
+
+/** Most errors name what they are about; then it is not said twice. */
+export function problemWords(where: string, error: unknown): string {
+  const what = error instanceof Error ? error.message : String(error)
+  return what.startsWith(where) ? what : `${where}: ${what}`
+}

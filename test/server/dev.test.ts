@@ -68,6 +68,9 @@ it('starts anew when a file changes: runs go on, broken code is not taken, and a
   expect(await client.insist(`${run('bob')}/result?waitMs=20000`)).toMatchObject({ result: 'welcome bob' })
   expect(calls().sort()).toEqual(['ann', 'bob'])
 
+  // A reload is no Ctrl-C, and no line names its run twice.
+  expect(said).not.toMatch(/once more/)
+  expect(said).not.toMatch(/(workflow\/greet\/\w+): \1/)
   child.kill('SIGINT')
   expect(await closed).toBe(0)
 }, 180_000)

@@ -16,6 +16,7 @@ import { registerKnown } from '../models.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
+import { problemWords } from '../tell.ts'
 import { takeUp, workable } from './work.ts'
 
 const defaultPort = 4400
@@ -72,7 +73,7 @@ const serve: Command = async ({ options, output }) => {
     const isSeen = (output.isTerminal || flag(options, 'open')) && !dev?.isReload
     const link = isSeen ? `${listening.url}${handler.link(tokens[0]!.name)}` : null
     const shown = { url: listening.url, store: shownUrl(urlOf(where)), tokenFile, readOnly }
-    const interruption = onInterrupt(output, 'closing')
+    const interruption = onInterrupt(output, dev ? null : 'closing')
     const verb = dev?.isReload ? 'reloaded,' : 'serving'
     output.result(shown, () => output.line(`${verb} ${shown.store} at ${link ?? listening.url}`))
     if (link !== null && flag(options, 'open')) openBrowser(link)
@@ -91,7 +92,7 @@ export default serve
 /** Executes whatever of these is due, as `reprise work` does. */
 function workHere(engine: Reprise, definitions: readonly unknown[], file: string, output: Output): void {
   engine.events.on('problem', ({ where, error }) => {
-    output.note(`${where}: ${error instanceof Error ? error.message : String(error)}`)
+    output.note(problemWords(where, error))
     if (isReprise(error, 'DIVERGED')) output.notes(whatToDo)
   })
   takeUp(engine, workable(definitions), file, output)

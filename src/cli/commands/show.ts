@@ -12,7 +12,7 @@ import { toJson } from '../output.ts'
 const show: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const { shown, catalog } = await describeTimeline(engine, head)
-  const { kind, forks, summary } = shown
+  const { kind, status, forks, summary } = shown
   const now = hostOf(engine).kernel.worker.now()
   const newest = catalog[0]
   output.result(shown, () => {
@@ -20,7 +20,7 @@ const show: Command = async ({ engine, args, output }) => {
     output.line(bold(head.timeline))
     output.facts([
       ['kind', kind ?? 'unknown here'],
-      ['status', head.status || '-'],
+      ['status', status || '-'],
       ['coordinate', `${head.timeline}@${head.seq}, epoch ${head.epoch}`],
       ['digest', Buffer.from(head.digest).toString('hex')],
       ['owner', head.owner ? `${head.owner}${head.isOwnerAlive ? '' : ' (gone)'}` : 'nobody'],

@@ -11,6 +11,7 @@ import { exit } from '../exit.ts'
 import { grace, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
+import { problemWords } from '../tell.ts'
 
 const work: Command = async ({ engine, args, output }) => {
   const [file, ...names] = args as [string, ...string[]]
@@ -30,7 +31,7 @@ export async function workOn(
 ): Promise<number> {
   const interruption = onInterrupt(output, 'finishing what is in flight')
   const off = engine.events.on('problem', ({ where, error }) => {
-    output.note(`${where}: ${error instanceof Error ? error.message : String(error)}`)
+    output.note(problemWords(where, error))
   })
   try {
     const taken = file === null ? definitions : takeUp(engine, definitions, file, output)

@@ -95,6 +95,7 @@ export type {
   ModelEffect,
   ModelLetter,
   ModelLetters,
+  Refusals,
   Target as ActionTarget,
   Transfer,
   Verb,

@@ -40,8 +40,12 @@ export interface Model {
   readonly attention?: readonly string[]
   /** What the state says beyond the head, for people; names are those of `reprise show`. */
   summarize?(state: unknown, head: Head): Readonly<Record<string, unknown>>
-  /** Where it stands, as one line for people. */
-  stands?(state: unknown, head: Head): StatusLine
+  /** Where it stands, as one line for people. `unread`: the kinds of the mail that it has not read yet. */
+  stands?(state: unknown, head: Head, unread: readonly string[]): StatusLine
+  /** Its status at this moment, where the head has that of the last commit; left out: they are the same. */
+  statusNow?(head: Head): string
+  /** The verbs that it would refuse as it is now, each with the reason. */
+  refuses?(state: unknown, head: Head): Refusals
   /** How an entry reads as part of a journal; null: by its type alone. */
   tells?(entry: Entry): Told | null
   /** The timelines that only make sense together with this one: shards, partitions. They are moved together. */
@@ -181,6 +185,9 @@ export interface Actions {
 
 export type Verb = keyof Actions
 
+/** Verbs that cannot be done, each with the reason. */
+export type Refusals = Readonly<Partial<Record<Verb, string>>>
+
 /** The action, or an error that says why there is none and what to do instead. */
 export function actionOf<V extends Verb>(
   model: Model | null,
@@ -208,6 +215,12 @@ export function actionOf<V extends Verb>(
 export function verbsOf(model: Model | null): Verb[] {
   const entries = Object.entries(model?.actions ?? {}) as [Verb, Act][]
   return entries.flatMap(([verb, action]) => (typeof action === 'function' ? [verb] : []))
+}
+
+/** The verbs that it has no action for, in words that lead to the right one. */
+export function insteadOf(model: Model | null): Refusals {
+  const entries = Object.entries(model?.actions ?? {}) as [Verb, Act][]
+  return Object.fromEntries(entries.flatMap(([verb, act]) => ('instead' in act ? [[verb, act.instead]] : [])))
 }
 
 /** What a definition says of itself. */

@@ -2,7 +2,7 @@
 
 import type { Head, ManifestRecord } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
-import { verbsOf } from '../engine/model.ts'
+import { insteadOf, type Refusals, verbsOf } from '../engine/model.ts'
 import { lineageOf } from '../engine/recovery/history.ts'
 import { recover } from '../engine/recovery/recover.ts'
 import type { Reprise } from '../engine/reprise.ts'
@@ -10,10 +10,12 @@ import type { StatusLine } from '../engine/told.ts'
 import { shownHead } from './heads.ts'
 
 const forksShown = 100
+const mailLookedAt = 100
 
 export async function describeTimeline(engine: Reprise, head: Head) {
   const { kernel, models } = hostOf(engine)
   const model = models.find(head.timeline)
+  const status = model?.statusNow?.(head) ?? head.status
   const [catalog, lineage, forks] = await Promise.all([
     engine.checkpoints(head.timeline),
     lineageOf(kernel, head),
@@ -24,12 +26,13 @@ export async function describeTimeline(engine: Reprise, head: Head) {
     shown: {
       kind: model?.kind ?? null,
       ...shownHead(head),
+      status,
       checkpoints: catalog.length,
       lineage: lineage.slice(1).map((each) => each.timeline),
       forks: forks.map((each) => each.timeline),
       isRun: model?.unfinished !== undefined,
-      isUnfinished: model?.unfinished?.includes(head.status) ?? false,
-      needsPerson: model?.attention?.includes(head.status) ?? false,
+      isUnfinished: model?.unfinished?.includes(status) ?? false,
+      needsPerson: model?.attention?.includes(status) ?? false,
       verbs: verbsOf(model),
       /** Whether its state can be read here: how it folds is known. */
       hasFold: models.foldOf(head.timeline) !== null,
@@ -37,16 +40,19 @@ export async function describeTimeline(engine: Reprise, head: Head) {
     },
   }
 
-  /** What the state says beyond the head, as its model reads it. */
+  /** What the state says beyond the head, as its model reads it, and which verbs it would refuse. */
   async function summarize(): Promise<{
     readonly summary: Readonly<Record<string, unknown>> | null
     readonly stands: StatusLine | null
+    readonly refuses: Refusals
   }> {
-    if (!model?.fold || (!model.summarize && !model.stands)) return { summary: null, stands: null }
+    const refuses = insteadOf(model)
+    if (!model?.fold || (!model.summarize && !model.stands)) return { summary: null, stands: null, refuses }
     const { state } = await recover(kernel, head, model.fold)
     return {
       summary: model.summarize?.(state.value, head) ?? null,
-      stands: model.stands?.(state.value, head) ?? null,
+      stands: model.stands?.(state.value, head, await unreadOf(engine, head)) ?? null,
+      refuses: { ...refuses, ...model.refuses?.(state.value, head) },
     }
   }
 }
@@ -56,7 +62,14 @@ export async function standsAt(engine: Reprise, head: Head): Promise<StatusLine 
   const { kernel, models } = hostOf(engine)
   const model = models.find(head.timeline)
   if (!model?.fold || !model.stands) return null
-  return model.stands((await recover(kernel, head, model.fold)).state.value, head)
+  const unread = await unreadOf(engine, head)
+  return model.stands((await recover(kernel, head, model.fold)).state.value, head, unread)
+}
+
+/** The kinds of its unread mail, oldest first. */
+async function unreadOf(engine: Reprise, { timeline, mail }: Head): Promise<readonly string[]> {
+  if (mail === 0) return []
+  return (await hostOf(engine).kernel.store.inbox(timeline, mailLookedAt)).messages.map(({ kind }) => kind)
 }
 
 /** A line of the catalog for people and programs, without the encoded manifest. */

@@ -22,7 +22,8 @@ import { workersNow } from './workers.ts'
 const clockOffMs = 5000
 const timelinesLookedAt = 2000
 
-export async function checkStore(engine: Reprise): Promise<Check[]> {
+/** `isWorker`: this process is one of the workers, and not only here to look. */
+export async function checkStore(engine: Reprise, { isWorker = false } = {}): Promise<Check[]> {
   const facts = await engine.facts()
   const settings = Object.entries(facts.durability)
     .map(([name, value]) => `${name} ${value}`)
@@ -38,7 +39,7 @@ export async function checkStore(engine: Reprise): Promise<Check[]> {
   ]
   checks.push(...pagesHealth(facts.durability))
   checks.push(facts.isReadOnly ? ownClock : await checkClock(engine))
-  checks.push(...(await checkWorkers(engine)), ...(await checkCheckpoints(engine)))
+  checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))
   return checks
 }
@@ -59,8 +60,9 @@ async function checkClock(engine: Reprise): Promise<Check> {
   }
 }
 
-async function checkWorkers(engine: Reprise): Promise<Check[]> {
-  const rows = (await workersNow(engine)).filter((row) => row.id !== hostOf(engine).kernel.worker.id && !row.isRetired)
+async function checkWorkers(engine: Reprise, isWorker: boolean): Promise<Check[]> {
+  const own = hostOf(engine).kernel.worker.id
+  const rows = (await workersNow(engine)).filter(({ id, isRetired }) => (isWorker || id !== own) && !isRetired)
   const facts: WorkerFacts[] = []
   for (const row of rows) {
     const ownsSomething = (await engine.list({ owner: row.id, limit: 1 })).length > 0

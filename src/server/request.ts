@@ -41,10 +41,18 @@ function decode(text: string): string {
   throw refuse('the path is not well-formed')
 }
 
+const namespaceParameter = 'namespace'
+
+/** In a header, or in the address: a stream of events and a link have no headers of their own. */
+export function namespaceOf(request: Request): string | null {
+  return request.headers.get('reprise-namespace') ?? new URL(request.url).searchParams.get(namespaceParameter)
+}
+
 export function queryOf(route: Route, search: URLSearchParams): QueryValues {
   const { query = {} } = route
   const values = new Map<string, (string | number | boolean)[]>()
   for (const [name, text] of search) {
+    if (name === namespaceParameter) continue
     const schema = Object.hasOwn(query, name) ? query[name] : undefined
     if (!schema) throw refuse(`there is no parameter ${name.slice(0, 80)}: ${Object.keys(query).join(', ') || 'none'}`)
     const value = typed(schema.type, text)

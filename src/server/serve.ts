@@ -20,7 +20,7 @@ import { Places } from './places.ts'
 import { problemOf, problemResponse } from './problem.ts'
 import { reached } from './reach.ts'
 import { RemoteJobs } from './remote-jobs.ts'
-import { bodyOf, keyOf, matchPath, queryOf } from './request.ts'
+import { bodyOf, keyOf, matchPath, namespaceOf, queryOf } from './request.ts'
 import type { Call, McpMode, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
@@ -35,7 +35,7 @@ export interface ServeOptions {
   readonly readOnly?: boolean
   /**
    * Further namespaces, each with an engine of its own. A token reaches those that it names; a request says which with the header
-   * Reprise-Namespace, or means the first of them.
+   * Reprise-Namespace or the parameter `namespace`, or means the first of them.
    */
   readonly namespaces?: Readonly<Record<string, Reprise>>
   /** Where a proxy shows it: 'https://reprise.example.com'. Loopback names are always answered. */
@@ -181,7 +181,7 @@ class RunningServer {
 
   /** The server of the namespace that is meant. What a token does not name is refused, whether it is there or not. */
   async #of({ namespaces }: Principal, request: Request): Promise<RunningServer> {
-    const wanted = request.headers.get('reprise-namespace') ?? namespaces?.[0]
+    const wanted = namespaceOf(request) ?? namespaces?.[0]
     if (wanted === undefined) return this
     const other = namespaces?.includes(wanted) ? this.#others.get(wanted) : undefined
     if (!other) throw new RepriseError('FORBIDDEN', 'this token does not reach that namespace', {})

@@ -170,15 +170,17 @@ export class TimelineIndex {
       if (this.#rows.delete(timeline)) this.#changed.add(timeline)
       return
     }
-    if (before?.updatedAt === head.updatedAt && before.status === head.status) return
+    const model = hostOf(this.#engine).models.find(timeline)
+    if (before?.updatedAt === head.updatedAt && before.status === statusOf(head, model)) return
     this.#changed.add(timeline)
     if (this.#rows.size >= this.#rowsMax && !this.#rows.has(timeline)) this.#isPartial = true
-    else this.#rows.set(timeline, indexed(head, hostOf(this.#engine).models.find(timeline)))
+    else this.#rows.set(timeline, indexed(head, model))
   }
 }
 
 export function indexed(head: Head, model: Model | null): Indexed {
-  const { timeline, status, attributes, createdAt, updatedAt } = head
+  const { timeline, attributes, createdAt, updatedAt } = head
+  const status = statusOf(head, model)
   return {
     timeline,
     kind: model?.kind ?? null,
@@ -189,7 +191,7 @@ export function indexed(head: Head, model: Model | null): Indexed {
     attributes,
     createdAt,
     updatedAt,
-    text: textOf(head),
+    text: textOf(head, status),
   }
 }
 
@@ -208,7 +210,11 @@ function matcherOf({ kinds, attributes, text = '', since, until, runs, attention
   }
 }
 
-function textOf({ timeline, status, attributes }: Head): string {
+function statusOf(head: Head, model: Model | null): string {
+  return model?.statusNow?.(head) ?? head.status
+}
+
+function textOf({ timeline, attributes }: Head, status: string): string {
   const shown = Object.entries(attributes).flatMap(([key, value]) => (isOwnAttribute(key) ? [] : [`${key}=${value}`]))
   return `${timeline} ${status} ${shown.join(' ')}`.toLowerCase()
 }

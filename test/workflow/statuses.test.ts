@@ -7,6 +7,7 @@ import { hostOf } from '../../src/engine/host.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { workflow, workflowKind } from '../../src/layers/workflow/index.ts'
 import { act, type PlainVerb } from '../../src/operations/act.ts'
+import { describeTimeline } from '../../src/operations/describe.ts'
 import { effectsOf } from '../../src/operations/effects.ts'
 import { runOf, runWithCode } from '../../src/operations/runs.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -119,9 +120,16 @@ onEveryStore(
           await until(async () => (await statusOf(tool, id)) === expected)
           return expected
         }
+        const refusal = (await describeTimeline(tool, await headOf(id))).shown.refuses[verb as PlainVerb]
         const outcome = await doing().catch((error: RepriseError) => error)
         const told = outcome instanceof RepriseError ? outcome.code : outcome
         expect({ status, verb, told }).toEqual({ status, verb, told: expected })
+        // Tools show a button where the descriptor says that the verb is taken. What a verb is asked with is another matter.
+        const isTaken = told !== 'ENDED' && told !== 'CONFLICT'
+        const isOther = status === 'stuck' && verb === 'settle'
+        if (verb in args && !isOther)
+          expect([status, verb, refusal ?? 'taken']).toEqual([status, verb, isTaken ? 'taken' : expect.any(String)])
+        if (isTaken) expect([status, verb, refusal]).toEqual([status, verb, undefined])
         if (outcome instanceof RepriseError && told === 'ENDED') {
           expect(outcome.message).toContain(`had already ended: ${status}`)
           expect(outcome.message).toContain(ended[status as keyof typeof ended])

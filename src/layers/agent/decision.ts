@@ -13,6 +13,9 @@ import { entry, type SessionState } from './state.ts'
 /** Make the call, do not, use the recorded result of the similar one, it did happen, call it again. */
 export type Verdict = 'approve' | 'refuse' | 'replay' | 'done' | 'retry'
 
+/** Of the mail that carries one. */
+export const decisionKind = 'decision'
+
 export interface Decision {
   readonly verdict: Verdict
   readonly by: string
@@ -76,7 +79,7 @@ export async function sendDecision(rp: Engine, session: string, decision: Decisi
     throw new RepriseError('CONFLICT', `${session} does not wait for a decision`, { timeline, status: head.status })
   }
   const about = { seq: head.seq, digest: toHex(head.digest) }
-  await engine.send(session, 'decision', { ...decision, about }, key === undefined ? {} : { id: key })
+  await engine.send(session, decisionKind, { ...decision, about }, key === undefined ? {} : { id: key })
   // Somebody else may have decided in the same moment: the first in the mail counts.
   const first = await saidBefore(engine, (await engine.head(timeline)) ?? head)
   if (first) agree(timeline, decision, first)
@@ -88,7 +91,7 @@ export async function nextDecision(
   timeline: TimelineId,
   messages: readonly Message[],
 ): Promise<{ readonly decision: Decision | null; readonly consume: readonly MessageId[] }> {
-  const decisions = messages.filter(({ kind }) => kind === 'decision')
+  const decisions = messages.filter(({ kind }) => kind === decisionKind)
   const consume = decisions.map(({ id }) => id)
   for (const message of decisions) {
     const decision = engine.openMessage(message) as SentDecision
@@ -114,7 +117,7 @@ async function isPast({ kernel }: Host, timeline: TimelineId, { about }: SentDec
 /** What lies in its mail; of a session that waits no longer, what was decided last. */
 async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
   const { kernel } = engine
-  for (const { data, at } of await unreadOf(kernel, head.timeline, 'decision')) {
+  for (const { data, at } of await unreadOf(kernel, head.timeline, decisionKind)) {
     const { verdict, by } = data as Decision
     if (!(await isPast(engine, head.timeline, data as SentDecision))) return { outcome: verdict, by, at }
   }

@@ -15,7 +15,7 @@ import type { SessionRollback } from './options.ts'
 import { SessionMail } from './session-mail.ts'
 import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
-import { stands, tells } from './tells.ts'
+import { refuses, stands, tells } from './tells.ts'
 
 const needsCode: Instead = { instead: "it takes the agent's own tools: name the module that exports the agent" }
 const verdicts: readonly Verdict[] = ['approve', 'refuse', 'replay', 'done', 'retry']
@@ -46,6 +46,7 @@ export const agentKind: Model = {
   policy: 'declared',
   attention: ['waiting'],
   stands,
+  refuses,
   tells,
   actions,
 }

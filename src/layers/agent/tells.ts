@@ -1,32 +1,43 @@
 // How a session reads to people: turns, calls of the model and of tools, questions to a person, as rows of a journal.
 
+import type { EffectIntended, EffectSettled } from '../../core/effects.ts'
+import type { Head } from '../../core/ports.ts'
 import type { Entry } from '../../engine/entry.ts'
-import { type StatusLine, type Told, told } from '../../engine/told.ts'
+import type { Refusals } from '../../engine/model.ts'
+import { brief, type StatusLine, type Told, told } from '../../engine/told.ts'
+import { decisionKind } from './decision.ts'
 import type { Entries, SessionState } from './state.ts'
-
-const inputShown = 80
 
 export function tells({ type, data, seq }: Entry): Told | null {
   const fields = data as Entries['retry'] & Entries['decided'] & Entries['turn.ended'] & { readonly tool?: string }
   const call = (phase: Told['phase'], more: Partial<Told> = {}) =>
     told(`call:${fields.id}`, 'step', phase, { title: '', ...more })
   const note = (title: string, more: Partial<Told> = {}) => told(`~${seq}`, 'note', 'is', { title, ...more })
+  // What the kernel notes of a call is part of its row: the row says the rest.
+  if (type === '$effect.intended') return call('begins', { title: (data as EffectIntended).name })
+  if (type === '$effect.settled') return call('beats', { note: settled(data as EffectSettled) })
+  if (type === '$effect.done' || type === '$effect.failed') return call('beats')
   switch (type as keyof Entries) {
     case 'turn.started': {
       const { turn, input } = data as Entries['turn.started']
-      return told(`turn:${turn}`, 'start', 'is', { title: `turn ${turn}`, note: short(input) })
+      return told(`turn:${turn}`, 'start', 'is', { title: `turn ${turn}`, note: brief(input) })
     }
     case 'called': {
-      const { tool, kind, state } = data as Entries['called']
-      const title = kind === 'model' ? 'model' : tool
+      const { tool, kind, state, args } = data as Entries['called']
+      const title = kind === 'model' ? 'model' : `${tool}(${args === undefined ? '' : brief(args)})`
+      if (state === 'refused') return call('fails', { title, note: 'refused' })
       return call(state === 'waiting' ? 'waits' : 'begins', { title })
     }
     case 'chunk':
       return call('beats')
+    case 'stream.restarted':
+      return call('beats', { note: `the answer begins anew, attempt ${(data as Entries['stream.restarted']).attempt}` })
     case 'answered':
-      return call('ends', usageOf(data as Entries['answered']))
-    case 'returned':
-      return call('ends')
+      return call('ends', { note: answerWords(data as Entries['answered']) })
+    case 'returned': {
+      const { result, by } = data as Entries['returned']
+      return call('ends', { note: `${by === undefined ? '' : 'recorded before: '}${brief(result ?? null)}` })
+    }
     case 'failed':
       return call('fails', { error: (data as Entries['failed']).error })
     case 'retry':
@@ -37,33 +48,74 @@ export function tells({ type, data, seq }: Entry): Told | null {
       return note('waits for a person', { sort: 'wait', phase: 'is', note: (data as Entries['interrupted']).reason })
     case 'decided':
       return note(`${fields.verdict} by ${fields.by}`, { sort: 'message', note: fields.reason ?? '' })
+    case 'rollback.asked': {
+      const { toTurn, because } = data as Entries['rollback.asked']
+      return note(`goes back to turn ${toTurn}`, { note: because })
+    }
     case 'rolled-back':
-      return note('rolled back', { note: `archived as ${(data as Entries['rolled-back']).archive}` })
-    case 'sent':
-      return note('message sent', { sort: 'message', note: `to ${(data as Entries['sent']).to}` })
-    case 'received':
-      return note('message received', { sort: 'message', note: `from ${(data as Entries['received']).from}` })
+      return note('rolled back', { note: `archived as ${(data as Entries['rolled-back']).archive}`, cuts: true })
+    case 'sent': {
+      const { to, content } = data as Entries['sent']
+      return note(`message to ${to}`, { sort: 'message', note: brief(content) })
+    }
+    case 'received': {
+      const { from, content } = data as Entries['received']
+      return note(`message from ${from}`, { sort: 'message', note: brief(content) })
+    }
     case 'noted':
       return note('note', { note: (data as Entries['noted']).note })
+    case 'edited':
+      return note('its data was edited', { note: brief((data as Entries['edited']).data) })
+    case 'planned':
+      return note('plan', { note: brief((data as Entries['planned']).plan) })
+    case 'configured':
+      return note('other settings', { note: brief((data as Entries['configured']).settings) })
+    case 'files': {
+      const { set, gone } = data as Entries['files']
+      return note('files', { note: `${set.length} written, ${gone.length} gone` })
+    }
+    case 'cut.recorded':
+    case 'cut.closed':
+      return note('saved together with its group', { note: (data as Entries['cut.closed']).cut })
     default:
       return null
   }
 }
 
-function usageOf({ answer }: Entries['answered']): Partial<Told> {
-  const { usage } = answer
-  if (!usage) return {}
-  const figures = Object.entries(usage).filter(([, value]) => typeof value === 'number' && value > 0)
-  return { note: figures.map(([name, value]) => `${name} ${value}`).join(', ') }
+function settled({ outcome, by }: EffectSettled): string {
+  return `${outcome}, says ${by}`
 }
 
-function short(value: unknown): string {
-  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
-  return text.length > inputShown ? `${text.slice(0, inputShown)}…` : text
+const usageWords: Readonly<Record<string, string>> = {
+  inputTokens: 'tokens in',
+  outputTokens: 'tokens out',
 }
 
-export function stands(state: unknown): StatusLine {
+/** What it cost, then what it said. */
+function answerWords({ answer }: Entries['answered']): string {
+  const { usage, content, requests = [] } = answer
+  const figures = Object.entries(usage ?? {}).filter(([, value]) => typeof value === 'number' && value > 0)
+  const cost = figures.map(([name, value]) => (usageWords[name] ? `${value} ${usageWords[name]}` : `${name} ${value}`))
+  const said = requests.length > 0 ? `asks for ${requests.map(({ tool }) => tool).join(', ')}` : brief(content ?? '')
+  return [cost.join(', '), said].filter(Boolean).join(' · ')
+}
+
+/** A decision that was sent and not read yet takes the question from people: now somebody has to run it. */
+export function stands(state: unknown, head: Head, unread: readonly string[]): StatusLine {
   const { turn, status, waiting } = state as SessionState<unknown>
-  if (waiting) return { text: `turn ${turn} waits: ${waiting.reason ?? waiting.kind}`, needsPerson: true }
-  return { text: status === 'running' ? `turn ${turn} is under way` : `${turn} ${turn === 1 ? 'turn' : 'turns'}` }
+  if (!waiting) {
+    return { text: status === 'running' ? `turn ${turn} is under way` : `${turn} ${turn === 1 ? 'turn' : 'turns'}` }
+  }
+  const text = `turn ${turn} waits: ${waiting.reason ?? waiting.kind}`
+  if (!unread.includes(decisionKind)) return { text, needsPerson: true }
+  const isRun = head.owner !== null && head.isOwnerAlive
+  const reader = isRun
+    ? 'whoever runs it reads that next'
+    : 'nobody runs it, so that waits to be read: resume the session'
+  return { text: `turn ${turn} was decided; ${reader}`, needsPerson: false }
+}
+
+export function refuses(state: unknown): Refusals {
+  const { waiting } = state as SessionState<unknown>
+  return waiting ? {} : { decide: 'it waits for no decision' }
 }

@@ -3,7 +3,8 @@
 import type { Fold } from '../../engine/definition.ts'
 import type { Instead, Model } from '../../engine/model.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
-import { fieldsOf, metaOf } from './envelope.ts'
+import { brief, type Told, told } from '../../engine/told.ts'
+import { fieldsOf, metaOf, refusedType } from './envelope.ts'
 
 function kindOf(kind: string, scope: string, policy: Model['policy'], more: Partial<Model> = {}): Model {
   return { kind, name: null, scope, fold: null, policy, ...more }
@@ -15,7 +16,7 @@ const rebuild: Instead = {
 const key: Instead = { instead: 'a key is made once; forgetting it erases what it sealed' }
 const reads: Instead = { instead: 'a process manager reads a feed that only goes forward' }
 
-export const aggregateKind = kindOf('aggregate', 'events/', 'declared')
+export const aggregateKind = kindOf('aggregate', 'events/', 'declared', { tells })
 export const projectionKind = kindOf('projection', 'projection/', 'fixed', {
   actions: { rollback: rebuild, fork: rebuild },
   transfer: { stays: 'it reads the feed of its own store: move the aggregates, and let it build itself there' },
@@ -44,6 +45,13 @@ export function helperModel(kind: Model, name: string, scope: string, fold: Fold
 /** Those of the event, and `meta` beside them. */
 function fieldsFor(entry: Entry): unknown {
   return Array.isArray(entry.data) ? { ...(fieldsOf(entry) as object), meta: metaOf(entry) } : entry.data
+}
+
+function tells(entry: Entry): Told | null {
+  if (!Array.isArray(entry.data)) return null
+  const { type, seq } = entry
+  const title = type === refusedType ? 'command refused' : type
+  return told(`~${seq}`, 'step', 'is', { title, note: brief(fieldsOf(entry)) })
 }
 
 /** Where it is noted which generation of a projection is live. */

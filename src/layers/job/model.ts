@@ -5,7 +5,7 @@ import type { Head } from '../../core/ports.ts'
 import { idBelow, liveIdOf } from '../../core/scope.ts'
 import type { Engine, Fold } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
-import type { Actions, Model } from '../../engine/model.ts'
+import type { Actions, Model, Refusals } from '../../engine/model.ts'
 import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 import { type JobState, jobFold } from './state.ts'
 import { stands, tells } from './tells.ts'
@@ -64,6 +64,7 @@ export const jobKind: Model = {
   unfinished: ['running', 'stopped'],
   summarize,
   stands,
+  refuses,
   tells,
   family: familyOf,
   actions,
@@ -78,6 +79,15 @@ export const jobKind: Model = {
 export function jobModel(kind: 'job' | 'consumer', name: string, fold: Fold<JobState>): Model {
   const model: Model = { ...jobKind, kind, name, scope: jobPrefix + name, fold: fold as Fold<unknown> }
   return kind === 'job' ? model : { ...model, transfer: { stays: 'a consumer reads the feed of its own store' } }
+}
+
+/** What a shard has nothing of, another one may have: these ask all of them. */
+function refuses(state: unknown, { timeline, status }: Head): Refusals {
+  if (idBelow(jobPrefix + nameOf({ timeline }), timeline)) return {}
+  return {
+    ...(status === 'finished' && { cancel: `it had already ended: ${status}` }),
+    ...((state as JobState).dead.size === 0 && { redrive: 'nothing was given up' }),
+  }
 }
 
 function summarize(state: unknown) {
@@ -95,6 +105,6 @@ async function familyOf(rp: Engine, head: Head): Promise<string[]> {
   return whole ? [whole.timeline, ...own] : own.length > 0 ? own : [head.timeline]
 }
 
-function nameOf(head: Head): string {
+function nameOf(head: Pick<Head, 'timeline'>): string {
   return liveIdOf(head.timeline).split('/')[1] ?? head.timeline
 }

@@ -34,10 +34,11 @@ export function tells({ type, data, seq }: Entry): Told | null {
       return row('paused', { sort: 'wait', note: because, at: until })
     }
     case 'stopped':
-      return row('stopped', { note: (data as EntryData['stopped']).because })
+      return row('stopped', { note: (data as EntryData['stopped']).because, letsGo: true })
     case 'finished': {
       const { round, done, failed } = data as EntryData['finished']
-      return row(`round ${round} finished`, { sort: 'end', phase: 'ends', note: `${done} done, ${failed} failed` })
+      const note = `${done} done, ${failed} failed`
+      return row(`round ${round} finished`, { sort: 'end', phase: 'ends', note, letsGo: true })
     }
     default:
       return null

@@ -1,7 +1,9 @@
 // What tools know of remembered results. Each is whole in its newest checkpoint.
 
 import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/entry.ts'
 import type { Model } from '../../engine/model.ts'
+import { type Told, told } from '../../engine/told.ts'
 import { foldVersion } from './entry.ts'
 
 const instead = { instead: 'a result is computed again when it is forgotten: reprise cache forget' }
@@ -20,7 +22,17 @@ export const memoKind: Model = {
   scope: 'memo/',
   fold: memoFold,
   policy: 'fixed',
+  tells,
   actions: { rollback: instead, fork: instead },
+}
+
+function tells({ type, data, seq }: Entry): Told | null {
+  const row = (title: string, note: string) => told(`~${seq}`, 'step', 'is', { title, note })
+  if (type === 'computed') {
+    const { bytes, tookMs } = data as { readonly bytes: number; readonly tookMs: number }
+    return row('computed', `${bytes.toLocaleString('en')} bytes, took ${Math.round(tookMs)} ms`)
+  }
+  return type === 'seen' ? row('files read', String((data as { readonly files: number }).files)) : null
 }
 
 export function memoModel(name: string): Model {

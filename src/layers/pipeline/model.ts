@@ -4,8 +4,10 @@ import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/entry.ts'
 import { hostOf } from '../../engine/host.ts'
-import type { Actions, Model, Target } from '../../engine/model.ts'
+import type { Actions, Model, Refusals, Target } from '../../engine/model.ts'
+import { type Told, told } from '../../engine/told.ts'
 import { readPipelineLetters } from './run/inspect.ts'
 import { lettersStay } from './run/letters.ts'
 import { discardKind, redriveKind, stopKind } from './run/mail.ts'
@@ -81,6 +83,8 @@ export const pipelineKind: Model = {
   unfinished: ['running', 'suspended'],
   summarize,
   stands,
+  refuses,
+  tells,
   actions,
   letters: {
     async read({ engine, head }) {
@@ -106,6 +110,29 @@ export const pipelineKind: Model = {
 export function pipelineModel(name: string, checkpoint: CheckpointPolicy = usualCheckpoint): Model {
   const fold = { ...pipelineFold, checkpoint } as Fold<unknown>
   return { ...pipelineKind, name, scope: pipelinePrefix + name, fold }
+}
+
+function refuses(state: unknown, { timeline, status }: Head): Refusals {
+  if (status === 'done') {
+    const ended = `it had already ended: ${status}`
+    return { cancel: ended, terminate: ended, redrive: lettersStay(timeline) }
+  }
+  return (state as PipelineState).letters === 0 ? { redrive: 'nothing was given up' } : {}
+}
+
+/** Its history has one entry per checkpoint. */
+function tells({ type, data, seq }: Entry): Told | null {
+  if (type !== 'checkpoint') return null
+  const { checkpoint, kind, stage, records } = data as {
+    readonly checkpoint: number
+    readonly kind: string
+    readonly stage: PipelineState['stage']
+    readonly records: number
+  }
+  const note = `${kind}, ${records.toLocaleString('en')} records read`
+  const title = `checkpoint ${checkpoint}`
+  if (stage === 'running') return told(`~${seq}`, 'note', 'is', { title, note })
+  return told(`~${seq}`, 'end', 'is', { title: `${title}: ${stage}`, note, letsGo: true })
 }
 
 function summarize(state: unknown) {

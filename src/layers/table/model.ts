@@ -7,6 +7,7 @@ import { type Host, hostOf } from '../../engine/host.ts'
 import type { Model } from '../../engine/model.ts'
 import { isOfStore } from './layout.ts'
 import type { TableState } from './state.ts'
+import { tells } from './tells.ts'
 
 /** All partitions of the store: its keys are spread over them. And what says which of them count. */
 async function family(rp: Engine, head: Head): Promise<string[]> {
@@ -24,7 +25,7 @@ export const usualPolicy: Policy = {
 }
 
 /** Tables as a kind. Rows are values of the user, but the fold is the same for all. */
-export const tableKind: Model = { kind: 'table', name: null, scope: 'table/', fold: null, policy: 'declared' }
+export const tableKind: Model = { kind: 'table', name: null, scope: 'table/', fold: null, policy: 'declared', tells }
 
 export function tableModel(name: string, scope: string, fold: Fold<never>): Model {
   return {
@@ -35,6 +36,7 @@ export function tableModel(name: string, scope: string, fold: Fold<never>): Mode
     usual: usualPolicy,
     mayBeOther: (timeline) => isOfStore(name, timeline),
     summarize: (state) => ({ rows: (state as TableState<unknown>).rows.size }),
+    stands: (state) => ({ text: `${(state as TableState<unknown>).rows.size.toLocaleString('en')} rows` }),
   }
 }
 

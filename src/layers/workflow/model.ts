@@ -26,7 +26,7 @@ import type { WorkflowRun } from './run.ts'
 import { readableId } from './scope.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { inWords, summarizeWorkflow } from './summary.ts'
-import { attention, stands, tells } from './tells.ts'
+import { attention, refuses, stands, statusNow, tells } from './tells.ts'
 import { sealResults } from './transaction.ts'
 import { withoutCode } from './without-code.ts'
 
@@ -83,6 +83,8 @@ export const workflowKind: Model = {
   attention,
   summarize,
   stands,
+  statusNow,
+  refuses,
   tells,
   did,
   outside: (state, hash) => outsideOf(state as RunState, hash),

@@ -19,6 +19,7 @@ import type { Queries } from './queries.ts'
 import type { Replayed } from './replay.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { notedWaits, summarizeWorkflow, type Wait, waitsOf } from './summary.ts'
+import { statusNow } from './tells.ts'
 
 /** A run that is in memory here, as those see it who hold a handle. */
 export interface RunInMemory {
@@ -111,12 +112,11 @@ export class RunView {
   async status(): Promise<RunStatus> {
     const head = await this.head()
     const { status, wakeup, attributes, createdAt, updatedAt } = head
-    const isRunning = status === 'waiting' && head.owner !== null && head.isOwnerAlive
     const isAsleep = status === 'running' && this.host.isAsleep(this.timeline)
     return {
       id: this.id,
       workflow: this.definition.name,
-      status: isRunning ? 'running' : isAsleep ? 'waiting' : status,
+      status: isAsleep ? 'waiting' : statusNow(head),
       isEnded: endings.has(status),
       wakeup,
       attributes,

@@ -71,7 +71,7 @@ export function waitsOf(state: RunState, notes: readonly NotedWait[]): Wait[] {
     const what = stands.map(({ step, why }) => `${step} stands (${why})`).join(', ')
     add('restored', readableId(to), { needsPerson: true, error: what || error.message })
   }
-  for (const [kind, id, until] of notes) add(kind, nameOf(id), { until })
+  for (const [kind, id, until] of notes) add(kind, waitName(id), { until })
   for (const [id, { held, notBefore, error }] of Object.entries(state.open)) {
     add('step', readableId(id), { until: notBefore || null, needsPerson: held, error: textOf(error) })
   }
@@ -82,7 +82,7 @@ export function waitsOf(state: RunState, notes: readonly NotedWait[]): Wait[] {
 }
 
 /** `race.0/~signal:paid#2` is the signal paid. */
-function nameOf(id: string): string {
+export function waitName(id: string): string {
   const own = id.slice(id.lastIndexOf('/') + 1)
   return readableId(
     own

@@ -2,11 +2,14 @@
 
 import type { Head } from '../../core/ports.ts'
 import type { Entry } from '../../engine/entry.ts'
-import { type StatusLine, type Told, told } from '../../engine/told.ts'
+import type { Refusals } from '../../engine/model.ts'
+import { brief, type StatusLine, type Told, told } from '../../engine/told.ts'
+import type { NotedWait } from './entries.ts'
 import type { Failure } from './failure.ts'
+import { endings } from './names.ts'
 import { readableId } from './scope.ts'
 import type { RunState } from './state.ts'
-import { summarizeWorkflow, type Wait } from './summary.ts'
+import { summarizeWorkflow, type Wait, waitName } from './summary.ts'
 
 /** In these a run waits for a person. */
 export const attention: readonly string[] = ['held', 'compensation-stuck', 'diverged', 'quarantined']
@@ -23,16 +26,26 @@ interface Fields {
   readonly by?: string
   readonly from?: string
   readonly cancelled?: boolean
+  readonly input?: unknown
+  readonly value?: unknown
+  readonly result?: unknown
+  readonly for?: readonly NotedWait[]
 }
+
+const letsGo = { letsGo: true } as const
+const cuts = { cuts: true } as const
 
 type Teller = (fields: Fields, entry: Entry) => Told
 
 /** Types that are missing here are told by their type alone. */
 const tellers: Readonly<Record<string, Teller>> = {
-  started: () => told('~run', 'start', 'is', { title: 'started' }),
+  // Begun by whoever asked for it; another process may execute it.
+  started: ({ input }) => told('~run', 'start', 'is', { title: 'started', ...worthTelling(input), ...letsGo }),
+  waits: ({ for: waits = [] }, { seq }) =>
+    told(`~note:${seq}`, 'wait', 'is', { title: 'waits', note: waits.map(waitWords).join(', '), ...letsGo }),
   began: ({ id }) => step(id!, 'begins'),
   beat: ({ id }) => step(id!, 'beats'),
-  retry: ({ id, n, error, at }) => step(id!, 'retries', { attempt: n!, ...failing(error), ...(at && { at }) }),
+  retry: ({ id, n, error, at }) => retries(step(id!, 'retries'), n!, error, at),
   done: ({ id }) => {
     if (id!.includes('~start:')) return step(id!, 'is')
     return step(id!, id!.includes('~child:') ? 'begins' : 'ends')
@@ -40,26 +53,35 @@ const tellers: Readonly<Record<string, Teller>> = {
   failed: ({ id, error }) => step(id!, 'fails', failing(error)),
   child: ({ id, error }) => step(id!, error ? 'fails' : 'ends', failing(error)),
   timer: ({ id }) => step(id!, 'ends', id!.includes('~signal:') ? { note: 'timed out' } : {}),
-  held: ({ id }) => step(id!, 'waits', { note: 'in doubt: a person says what became of it' }),
+  held: ({ id }) => step(id!, 'waits', { note: 'in doubt: a person says what became of it', ...letsGo }),
   settled: ({ id, by }) => step(id!, 'beats', { note: `settled by ${by}` }),
-  signal: ({ name }, { seq }) => told(`~got:${seq}`, 'message', 'is', { title: `signal ${name}` }),
+  signal: ({ name, value }, { seq }) =>
+    told(`~got:${seq}`, 'message', 'is', { title: `signal ${name}`, ...worthTelling(value) }),
   update: ({ update, name }) => told(`~update:${update}`, 'message', 'begins', { title: `update ${name}` }),
   updated: ({ update, error }) =>
     told(`~update:${update}`, 'message', error ? 'fails' : 'ends', { title: '', ...failing(error) }),
-  cancel: ({ reason }, { seq }) => told(`~note:${seq}`, 'note', 'is', { title: 'asked to stop', note: reason ?? '' }),
+  cancel: ({ reason }, { seq }) => remark(seq, 'asked to stop', { sort: 'message', note: reason ?? '' }),
   undoing: ({ id }) => undo(id!, 'begins'),
-  'undo.retry': ({ id, n, error, at }) => undo(id!, 'retries', { attempt: n!, ...failing(error), ...(at && { at }) }),
-  stuck: ({ id, error }) => undo(id!, 'waits', failing(error)),
+  'undo.retry': ({ id, n, error, at }) => retries(undo(id!, 'retries'), n!, error, at),
+  stuck: ({ id, error }) => undo(id!, 'waits', { ...failing(error), ...letsGo }),
   undone: ({ id, by }) => undo(id!, 'ends', by === undefined ? {} : { note: `settled by ${by}` }),
-  loop: ({ n }, { seq }) => told(`~note:${seq}`, 'note', 'is', { title: `iteration ${n}` }),
-  rollback: ({ to }, { seq }) => told(`~note:${seq}`, 'note', 'is', { title: `goes back to ${readableId(to ?? '')}` }),
-  rolled: ({ to }, { seq }) => told(`~note:${seq}`, 'note', 'is', { title: `went back to ${readableId(to ?? '')}` }),
-  retried: (_, { seq }) => told(`~note:${seq}`, 'note', 'is', { title: 'retried by hand' }),
-  forked: ({ from }, { seq }) => told(`~note:${seq}`, 'note', 'is', { title: 'forked', note: `from ${from}` }),
-  completed: () => told('~end', 'end', 'ends', { title: 'completed' }),
+  loop: ({ n }, { seq }) => remark(seq, `iteration ${n}`),
+  rollback: ({ to }, { seq }) => remark(seq, `goes back to ${readableId(to ?? '')}`, letsGo),
+  rolled: ({ to }, { seq }) => remark(seq, `went back to ${readableId(to ?? '')}`, cuts),
+  restored: ({ to, error }, { seq }) =>
+    remark(seq, `went back to ${readableId(to ?? '')}`, { ...cuts, ...letsGo, note: error?.message ?? '' }),
+  resumed: ({ by }, { seq }) => remark(seq, 'asked to go on', { sort: 'message', note: `by ${by}` }),
+  continued: (_, { seq }) => remark(seq, 'starts over', { ...cuts, note: 'with new input and an empty history' }),
+  retried: (_, { seq }) => remark(seq, 'retried by hand', { sort: 'message', ...cuts, ...letsGo }),
+  forked: ({ from }, { seq }) => remark(seq, 'forked', { note: `from ${from}`, ...cuts, ...letsGo }),
+  undo: ({ reason }, { seq }) => remark(seq, 'asked to undo everything', { sort: 'message', note: reason ?? '' }),
+  admitted: (_, { seq }) => remark(seq, 'its queue let it in'),
+  patched: ({ id }, { seq }) =>
+    remark(seq, 'takes the new way', { note: readableId((id ?? '').replace('~patch:', '')) }),
+  completed: () => told('~end', 'end', 'ends', { title: 'completed', ...letsGo }),
   'ended-badly': ({ error, cancelled }) =>
-    told('~end', 'end', 'fails', { title: cancelled ? 'cancelled' : 'failed', ...failing(error) }),
-  terminated: ({ reason }) => told('~end', 'end', 'fails', { title: 'terminated', note: reason ?? '' }),
+    told('~end', 'end', 'fails', { title: cancelled ? 'cancelled' : 'failed', ...failing(error), ...letsGo }),
+  terminated: ({ reason }) => told('~end', 'end', 'fails', { title: 'terminated', note: reason ?? '', ...letsGo }),
 }
 
 export function tells(entry: Entry): Told | null {
@@ -78,8 +100,47 @@ function undo(id: string, phase: Told['phase'], more: Partial<Told> = {}): Told 
   return told(`~undo:${id}`, 'undo', phase, { title: `undo ${readableId(id)}`, ...more })
 }
 
+function remark(seq: number, title: string, more: Partial<Told> = {}): Told {
+  return told(`~note:${seq}`, 'note', 'is', { title, ...more })
+}
+
+/** Until then nobody need have it. */
+function retries(row: Told, attempt: number, error: Failure | undefined, at: number | undefined): Told {
+  return { ...row, attempt, ...failing(error), ...(at && { at }), ...letsGo }
+}
+
+function worthTelling(value: unknown): { readonly note?: string } {
+  return value === undefined || value === null ? {} : { note: brief(value) }
+}
+
+function waitWords([kind, id]: NotedWait): string {
+  return kind === 'timer' && !id.includes(':') ? 'for time to pass' : `for ${kind} ${waitName(id)}`
+}
+
 function failing(error: Failure | undefined): { readonly error?: string } {
   return error ? { error: error.message } : {}
+}
+
+/** A run that was claimed is at work, though nothing has been written since it waited. */
+export function statusNow({ status, owner, isOwnerAlive }: Head): string {
+  return status === 'waiting' && owner !== null && isOwnerAlive ? 'running' : status
+}
+
+const onlyFailed = 'only a run that failed can be retried'
+
+export function refuses(state: unknown, { status }: Head): Refusals {
+  const { undone, undos, open } = state as RunState
+  if (endings.has(status)) {
+    const ended = `it had already ended: ${status}`
+    const rest = { cancel: ended, terminate: ended, signal: ended, settle: ended }
+    if (status !== 'failed') return { ...rest, retry: onlyFailed }
+    const isUndone = Object.keys(undone).length > 0
+    return isUndone
+      ? { ...rest, retry: 'its steps were undone, so it cannot be retried: fork it or start another' }
+      : rest
+  }
+  const isHeld = Object.keys(undos).length > 0 || Object.values(open).some(({ held }) => held)
+  return { retry: onlyFailed, ...(!isHeld && { settle: 'nothing of it waits for a person' }) }
 }
 
 export function stands(state: unknown, head: Head): StatusLine {

@@ -80,7 +80,7 @@ export const lookRoutes: readonly Route[] = [
       ),
     }),
     async call({ engine }) {
-      const checks = await checkStore(engine)
+      const checks = await checkStore(engine, { isWorker: true })
       return { ok: checks.every(({ state }) => state !== 'bad'), checks }
     },
   },

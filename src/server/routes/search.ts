@@ -80,9 +80,9 @@ async function search({ engine, server, principal, query }: Call) {
   const timelines = await Promise.all(
     known.map(async (each) => {
       const head = { ...each, isOwnerAlive: isAlive(each) }
-      const { kind, isRun, isUnfinished, needsPerson } = indexed(head, models.find(head.timeline))
+      const { kind, status, isRun, isUnfinished, needsPerson } = indexed(head, models.find(head.timeline))
       const stands = await standing(server, engine, head)
-      return hideRelatives(principal, { kind, isRun, isUnfinished, needsPerson, ...shownHead(head), stands })
+      return hideRelatives(principal, { ...shownHead(head), kind, status, isRun, isUnfinished, needsPerson, stands })
     }),
   )
   return { timelines, ...counted, now: kernel.worker.now() }
@@ -94,7 +94,7 @@ const keptBy = new WeakMap<Call['server'], Map<string, { readonly key: string; r
 async function standing(server: Call['server'], engine: Call['engine'], head: Head): Promise<StatusLine | null> {
   const kept = keptBy.get(server) ?? new Map()
   keptBy.set(server, kept)
-  const key = `${Buffer.from(head.digest).toString('hex')}:${head.isOwnerAlive}:${head.status}`
+  const key = `${Buffer.from(head.digest).toString('hex')}:${head.isOwnerAlive}:${head.status}:${head.mail}`
   const before = kept.get(head.timeline)
   if (before?.key === key) return before.stands
   // A state that cannot be read is told where the timeline is looked at, not by an empty list.

@@ -74,13 +74,15 @@ export const systemRoutes: readonly Route[] = [
       role: shapes.text,
       kinds: shapes.list(shapes.text),
       runs: { ...shapes.list(shapes.text), description: 'those of the kinds that start and end' },
+      namespaces: { ...shapes.list(shapes.text), description: 'those that the caller may name; none: there is one' },
       version: shapes.text,
     }),
     call({ engine, principal, server }) {
       const all = hostOf(engine).models.all()
       const kinds = [...new Set(all.map(({ kind }) => kind))].sort()
       const runs = [...new Set(all.flatMap(({ kind, unfinished }) => (unfinished ? [kind] : [])))].sort()
-      return { ...principal, readOnly: server.readOnly, kinds, runs, version: packageVersion() }
+      const { namespaces = [] } = principal
+      return { ...principal, namespaces, readOnly: server.readOnly, kinds, runs, version: packageVersion() }
     },
   },
   {

@@ -6,6 +6,7 @@ import { hostOf } from '../../engine/host.ts'
 import { isOfStore } from '../../engine/kinds.ts'
 import type { Model } from '../../engine/model.ts'
 import { type Entry, floorOf, lineageOf } from '../../engine/recovery/history.ts'
+import { toldPlainly } from '../../engine/told.ts'
 import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
 import { effectsOf } from '../../operations/effects.ts'
 import { shownHead } from '../../operations/heads.ts'
@@ -277,7 +278,7 @@ async function readHistory(call: Call) {
   const shown = (entry: Entry) => {
     if (!isJournal) return { ...shownEntry(entry), timeline }
     const { data: _, ...row } = shownEntry(entry)
-    return { ...row, timeline, told: model?.tells?.(entry) ?? null }
+    return { ...row, timeline, told: model?.tells?.(entry) ?? toldPlainly(entry) }
   }
   const entries: ReturnType<typeof shown>[] = []
   if (before !== undefined) {

@@ -4,6 +4,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { at, type Problem, post, problemOf } from './api.ts'
 import { count, exact, quoted } from './format.ts'
+import { jsonFault } from './json-fault.ts'
 import { go, hrefOf } from './route.ts'
 import { whyNot } from './session.ts'
 import type { Role, Timeline } from './types.ts'
@@ -130,7 +131,7 @@ const specs: Readonly<Record<string, Spec>> = {
   },
 }
 
-/** The verbs that have a button, where the model has them; forks, savepoints and going back every timeline has. */
+/** The verbs that have a button on top; the others are where an entry is looked at. */
 export const buttons: readonly (readonly [verb: string, label: string])[] = [
   ['signal', 'Signal…'],
   ['decide', 'Decide…'],
@@ -138,6 +139,7 @@ export const buttons: readonly (readonly [verb: string, label: string])[] = [
   ['retry', 'Retry…'],
   ['cancel', 'Cancel…'],
   ['terminate', 'Terminate…'],
+  ['fork', 'Fork…'],
 ]
 
 export function roleOf(verb: string): Role {
@@ -169,7 +171,10 @@ function PlainDialog({
   const [problem, setProblem] = useState<Problem | null>(null)
   const [isBusy, setBusy] = useState(false)
   const no = whyNot(spec.role)
-  const wrong = spec.fields.find((field) => faultIn(field, values[field.name] ?? ''))
+  const faults = spec.fields.flatMap((field) => {
+    const fault = faultIn(field, values[field.name] ?? '')
+    return fault === null ? [] : [`${field.label}: ${fault}`]
+  })
   const act = async () => {
     setBusy(true)
     try {
@@ -190,7 +195,7 @@ function PlainDialog({
       <form
         onSubmit={(event) => {
           event.preventDefault()
-          if (!no && !wrong && !isBusy) void act()
+          if (!no && faults.length === 0 && !isBusy) void act()
         }}
       >
         <p>{spec.words}</p>
@@ -210,7 +215,8 @@ function PlainDialog({
           <button
             type="submit"
             class={`button ${spec.tone ?? 'primary'}`}
-            disabled={no !== undefined || wrong !== undefined || isBusy}
+            disabled={no !== undefined || faults.length > 0 || isBusy}
+            title={faults.join('\n') || undefined}
           >
             {spec.title}
           </button>
@@ -224,35 +230,41 @@ function Input({ field, value, onChange }: { field: Field; value: string; onChan
   const { label, hint, options, isJson, name } = field
   const isLong = isJson || name === 'keys'
   const id = `field-${name}`
+  // What is only left out so far is no fault to be told of.
+  const fault = value.trim() === '' ? null : faultIn(field, value)
+  const common = {
+    id,
+    value,
+    'aria-invalid': fault !== null,
+    'aria-describedby': `${id}-hint`,
+    onInput: (event: { currentTarget: { value: string } }) => onChange(event.currentTarget.value),
+  }
   return (
     <div class="field">
       <label htmlFor={id}>{label}</label>
       {options ? (
-        <select id={id} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        <select {...common}>
           {options.map((option) => (
             <option key={option}>{option}</option>
           ))}
         </select>
       ) : isLong ? (
-        <textarea id={id} rows={3} value={value} onInput={(event) => onChange(event.currentTarget.value)} />
+        <textarea rows={3} spellcheck={false} {...common} />
       ) : (
-        <input id={id} value={value} onInput={(event) => onChange(event.currentTarget.value)} />
+        <input {...common} />
       )}
-      {hint && <small>{hint}</small>}
+      <small id={`${id}-hint`} aria-live="polite" class={fault === null ? '' : 'fault'}>
+        {fault ?? hint}
+      </small>
     </div>
   )
 }
 
-function faultIn({ isOptional, isJson, name }: Field, value: string): boolean {
-  if (value.trim() === '') return !isOptional
-  if (name === 'seq') return !/^\d+$/.test(value)
-  if (!isJson) return false
-  try {
-    JSON.parse(value)
-    return false
-  } catch {
-    return true
-  }
+/** What is wrong with it, in words; null: nothing. */
+function faultIn({ isOptional, isJson, name }: Field, value: string): string | null {
+  if (value.trim() === '') return isOptional ? null : 'must be given'
+  if (name === 'seq') return /^\d+$/.test(value) ? null : 'must be the number of an entry'
+  return isJson ? jsonFault(value) : null
 }
 
 interface Plan {

@@ -1,5 +1,7 @@
 // Asking the server. Addresses are relative to the page, so that it works wherever the server is mounted.
 
+import { place } from './route.ts'
+
 export interface Problem {
   readonly code: string
   readonly detail: string
@@ -22,6 +24,8 @@ const here = new URL('.', location.href.replace(/#.*$/, ''))
 
 export function urlOf(path: string, query: Query = {}): string {
   const url = new URL(path, here)
+  const { namespace } = place.peek()
+  if (namespace !== null) url.searchParams.set('namespace', namespace)
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined || value === null || value === '' || value === false) continue
     for (const each of Array.isArray(value) ? value : [value]) url.searchParams.append(name, String(each))
@@ -59,6 +63,11 @@ async function ask<T>(url: string, init: RequestInit): Promise<T> {
   const value: unknown = await response.json().catch(() => null)
   if (!response.ok) throw new ApiError((value ?? { code: 'BUG', detail: response.statusText, hint: '' }) as Problem)
   return value as T
+}
+
+/** Whether it may pass by itself: the server is away, or busy. */
+export function mayPass({ code, status }: Problem): boolean {
+  return code === 'UNREACHABLE' || status === 429 || status >= 500
 }
 
 export function problemOf(error: unknown): Problem {

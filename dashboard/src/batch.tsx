@@ -1,6 +1,7 @@
 // Doing the same to many runs: first a look at what each one is and whether it can be done, then one by one.
 
 import { useEffect, useState } from 'preact/hooks'
+import { whyRefused } from './act-button.tsx'
 import { at, get, post, problemOf } from './api.ts'
 import { count } from './format.ts'
 import type { Timeline } from './types.ts'
@@ -78,12 +79,7 @@ export function BatchDialog({
 async function look(id: string, verb: BatchVerb): Promise<Preview> {
   try {
     const shown = await get<Timeline>(at(id))
-    const whyNot = !shown.verbs.includes(verb)
-      ? `a ${shown.kind} has no ${verb}`
-      : verb !== 'retry' && !shown.isUnfinished
-        ? 'it has ended'
-        : null
-    return { id, shown, whyNot }
+    return { id, shown, whyNot: whyRefused(shown, verb) ?? null }
   } catch (error) {
     return { id, shown: null, whyNot: problemOf(error).detail }
   }

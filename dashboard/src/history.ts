@@ -2,7 +2,8 @@
 // that there is more. A rollback makes history shorter: then all of it is read anew.
 
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { at, get, type Problem, problemOf } from './api.ts'
+import { at, get, mayPass, type Problem, problemOf } from './api.ts'
+import { againMs } from './loading.ts'
 import type { HistoryPage, JournalEntry } from './types.ts'
 
 const pageEntries = 1000
@@ -21,8 +22,10 @@ export interface Journal {
 interface Known {
   readonly entries: readonly JournalEntry[]
   readonly from: number
-  /** Whether it is still the same history. */
-  readonly epoch: number
+}
+
+function isSame(known: JournalEntry, { seq, epoch, type, time }: Partial<JournalEntry> = {}): boolean {
+  return known.seq === seq && known.epoch === epoch && known.type === type && known.time === time
 }
 
 export function useJournal(timeline: string, head: { seq: number; digest: string; floor: number } | null): Journal {
@@ -49,17 +52,22 @@ export function useJournal(timeline: string, head: { seq: number; digest: string
           continue
         }
         if (after >= target) break
-        const page = await get<HistoryPage<JournalEntry>>(at(timeline, 'history'), {
-          journal: true,
-          after,
-          limit: pageEntries,
-        })
-        entries = [...entries, ...page.entries]
-        latest.current = { entries, from: start, epoch: page.coordinate.epoch }
+        // The last one that is here is read again: if it is another by now, history went back and has grown since.
+        const overlap = entries.length > 0 ? 1 : 0
+        const query = { journal: true, after: after - overlap, limit: pageEntries }
+        const page = await get<HistoryPage<JournalEntry>>(at(timeline, 'history'), query)
+        if (overlap > 0 && !isSame(entries.at(-1)!, page.entries[0])) {
+          start = Math.max(0, target - readAtFirst)
+          entries = []
+          continue
+        }
+        const fresh = page.entries.slice(overlap)
+        entries = [...entries, ...fresh]
+        latest.current = { entries, from: start }
         setKnown(latest.current)
-        if (page.entries.length === 0) break
+        if (fresh.length === 0) break
       }
-      latest.current = { entries, from: start, epoch: 0 }
+      latest.current = { entries, from: start }
       setKnown(latest.current)
       setProblem(null)
     } catch (error) {
@@ -75,6 +83,12 @@ export function useJournal(timeline: string, head: { seq: number; digest: string
     wanted.current = head.seq
     void read(null)
   }, [timeline, head?.seq, head?.digest])
+
+  useEffect(() => {
+    if (!problem || !mayPass(problem)) return
+    const timer = setTimeout(() => void read(null), againMs)
+    return () => clearTimeout(timer)
+  }, [problem])
 
   return {
     entries: known?.entries ?? [],

@@ -1,6 +1,7 @@
 // The journal of a run beside its time axis, the error that stopped it on top, and the panel of one row.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { ActButton, type OnAct } from './act-button.tsx'
 import { Bar, Strip } from './bars.tsx'
 import { count, duration, exact, relative } from './format.ts'
 import type { Journal } from './history.ts'
@@ -8,7 +9,7 @@ import { type Row, rowsOf, scaleOf, troubleOf } from './journal.ts'
 import { useKeys } from './keys.ts'
 import { now } from './live.ts'
 import { RowPanel } from './panel.tsx'
-import { go, place, withQuery } from './route.ts'
+import { go, hrefOf, place, withQuery } from './route.ts'
 import type { Timeline, Worker } from './types.ts'
 import { Button, Empty, Icon, Problems } from './ui.tsx'
 import { VirtualList } from './virtual.tsx'
@@ -19,7 +20,7 @@ export interface JournalViewProps {
   readonly timeline: Timeline
   readonly journal: Journal
   readonly worker: Worker | null
-  readonly onAct: (verb: string, more?: Readonly<Record<string, unknown>>) => void
+  readonly onAct: OnAct
 }
 
 export function JournalView({ timeline, journal, worker, onAct }: JournalViewProps) {
@@ -30,7 +31,7 @@ export function JournalView({ timeline, journal, worker, onAct }: JournalViewPro
   const scale = useMemo(() => scaleOf(rows, clock), [rows, isOver, Math.floor(clock / 1000)])
   const [width, box] = useWidth()
   const wanted = Number(place.value.query.get('row') ?? Number.NaN)
-  const chosen = rows.findIndex((row) => row.seq === wanted && row.state !== 'takeover')
+  const chosen = rows.findIndex((row) => row.seq === wanted && !isHandover(row))
   const choose = (index: number) => {
     const row = rows[index]
     if (row) go(withQuery({ row: String(row.seq) }), 'replace')
@@ -41,7 +42,7 @@ export function JournalView({ timeline, journal, worker, onAct }: JournalViewPro
     j: () => choose(Math.min(rows.length - 1, chosen + 1)),
     k: () => choose(Math.max(0, chosen - 1)),
     e: () => troubleIndex >= 0 && choose(troubleIndex),
-    Escape: () => (chosen >= 0 ? go(withQuery({ row: null }), 'replace') : go('#/runs')),
+    Escape: () => (chosen >= 0 ? go(withQuery({ row: null }), 'replace') : go(hrefOf(['runs']))),
   })
   const inHand = worker?.underWay.filter((each) => each.timeline === timeline.timeline) ?? []
   const barWidth = Math.max(120, Math.floor(width * (chosen >= 0 ? 0.4 : 0.5)))
@@ -121,7 +122,7 @@ function JournalRow({
   const took = row.spans.length === 0 ? '' : duration((to ?? clock) - from)
   return (
     <div class={`row ${state} sort-${sort}`}>
-      <span class="seq">{state === 'takeover' ? '' : seq}</span>
+      <span class="seq">{isHandover(row) ? '' : seq}</span>
       <span class="row-icon">
         <Icon name={state === 'takeover' ? 'alert' : sort} />
       </span>
@@ -152,33 +153,26 @@ const stateWords: Readonly<Record<Row['state'], string>> = {
   retrying: 'is tried again',
   held: 'waits for a person',
   note: '',
+  left: 'not finished',
   takeover: 'another worker went on',
+  claim: '',
 }
 
-function Trouble({
-  row,
-  timeline,
-  onGo,
-  onAct,
-}: {
-  row: Row
-  timeline: Timeline
-  onGo: () => void
-  onAct: JournalViewProps['onAct']
-}) {
-  const words =
-    row.state === 'held'
-      ? 'waits for a person'
-      : row.state === 'retrying'
-        ? `failed ${count(row.attempts.length, 'time')}`
-        : 'failed'
-  const has = (verb: string) => timeline.verbs.includes(verb)
+/** A row between two entries, about the worker. */
+function isHandover({ state }: Row): boolean {
+  return state === 'takeover' || state === 'claim'
+}
+
+function Trouble({ row, timeline, onGo, onAct }: { row: Row; timeline: Timeline; onGo: () => void; onAct: OnAct }) {
+  // Held, and a person has said how it goes on: now it waits for whoever reads that.
+  const isAnswered = row.state === 'held' && timeline.stands?.needsPerson === false
+  const step = row.title.replace(/^undo /, '')
   return (
-    <section class={`trouble ${row.state}`} aria-label="What went wrong">
-      <Icon name="alert" />
+    <section class={`trouble ${isAnswered ? 'answered' : row.state}`} aria-label="What went wrong">
+      <Icon name={isAnswered ? 'wait' : 'alert'} />
       <div class="trouble-words">
         <strong>
-          {row.title} {words}
+          {isAnswered ? timeline.stands!.text : `${row.title} ${troubleWords(row)}`}
           {row.nextAt !== null && `, next attempt ${relative(row.nextAt, now.value)}`}
         </strong>
         {row.error && <pre>{row.error}</pre>}
@@ -187,15 +181,32 @@ function Trouble({
         <Button onClick={onGo}>
           Row {row.seq} <kbd>e</kbd>
         </Button>
-        {row.state === 'failed' && has('retry') && <Button onClick={() => onAct('retry')}>Retry…</Button>}
-        {row.state === 'held' && has('settle') && (
-          <Button onClick={() => onAct('settle', { step: row.title.replace(/^undo /, '') })}>Settle…</Button>
+        {row.state === 'failed' && (
+          <ActButton timeline={timeline} verb="retry" hides onAct={onAct}>
+            Retry…
+          </ActButton>
         )}
-        {row.state === 'held' && has('decide') && <Button onClick={() => onAct('decide')}>Decide…</Button>}
-        <Button onClick={() => onAct('fork', { seq: Math.max(0, row.seq - 1) })}>Fork before it…</Button>
+        {row.state === 'held' && !isAnswered && (
+          <>
+            <ActButton timeline={timeline} verb="settle" more={{ step }} hides onAct={onAct}>
+              Settle…
+            </ActButton>
+            <ActButton timeline={timeline} verb="decide" hides onAct={onAct}>
+              Decide…
+            </ActButton>
+          </>
+        )}
+        <ActButton timeline={timeline} verb="fork" more={{ seq: Math.max(0, row.seq - 1) }} hides onAct={onAct}>
+          Fork before it…
+        </ActButton>
       </div>
     </section>
   )
+}
+
+function troubleWords({ state, attempts }: Row): string {
+  if (state === 'held') return 'waits for a person'
+  return state === 'retrying' ? `failed ${count(attempts.length, 'time')}` : 'failed'
 }
 
 function useWidth() {

@@ -1,7 +1,7 @@
 // From entries to rows: what a journal shows. Entries about the same thing are one row with the time it ran, waited and failed.
 // Pure: values in, values out; it knows no model, only what each entry tells of itself.
 
-import type { JournalEntry, RowSort } from './types.ts'
+import type { JournalEntry, RowSort, Told } from './types.ts'
 
 export type SpanKind = 'run' | 'failed' | 'pause' | 'sleep' | 'hold'
 
@@ -18,11 +18,13 @@ export interface Attempt {
   readonly nextAt: number | null
 }
 
-export type RowState = 'open' | 'ok' | 'failed' | 'retrying' | 'held' | 'note' | 'takeover'
+/** `left`: it was under way when history went back or ended. `takeover` and `claim` are about the worker. */
+export type RowState = 'open' | 'ok' | 'failed' | 'retrying' | 'held' | 'note' | 'left' | 'takeover' | 'claim'
 
 export interface Row {
   /** Of its first entry. */
   readonly seq: number
+  readonly about: string
   readonly title: string
   readonly sort: RowSort
   readonly state: RowState
@@ -35,43 +37,72 @@ export interface Row {
   readonly spans: readonly Span[]
   readonly attempts: readonly Attempt[]
   readonly entries: readonly number[]
+  /** History went back since: how it ended counts no more. */
+  readonly isPast: boolean
 }
 
 type Draft = {
   -readonly [Key in keyof Row]: Row[Key] extends readonly (infer Item)[] ? Item[] : Row[Key]
 }
 
-/** `withTakeovers`: a new epoch in the middle of history is a row of its own. */
-export function rowsOf(entries: readonly JournalEntry[], withTakeovers: boolean): Row[] {
+/** `hasOwner`: one worker at a time has it, and where another one goes on is a row of its own. */
+export function rowsOf(entries: readonly JournalEntry[], hasOwner: boolean): Row[] {
   const rows: Draft[] = []
-  const open = new Map<string, Draft>()
+  const latest = new Map<string, Draft>()
   let before: JournalEntry | null = null
   for (const entry of entries) {
-    if (withTakeovers && before && entry.epoch > before.epoch) rows.push(takeover(entry))
-    const told = entry.told ?? { about: `~${entry.seq}`, title: entry.type, sort: 'note', phase: 'is' }
-    let row = open.get(told.about)
-    if (!row) {
-      row = draftOf(entry, told.title || entry.type, told.sort)
+    if (hasOwner && before && entry.epoch > before.epoch) rows.push(handover(entry, before))
+    const told: Told = entry.told ?? { about: `~${entry.seq}`, title: entry.type, sort: 'note', phase: 'is' }
+    let row = latest.get(told.about)
+    if (!row || !goesOn(row, told)) {
+      row = draftOf(entry, told)
       rows.push(row)
-      if (told.phase !== 'is') open.set(told.about, row)
+      if (told.phase !== 'is') latest.set(told.about, row)
     }
     apply(row, entry, { ...told, title: told.title || row.title }, before?.time ?? entry.time)
+    if (told.cuts || told.sort === 'end') {
+      for (const other of latest.values()) if (other !== row) leave(other, entry.time)
+    }
+    if (told.cuts) {
+      latest.clear()
+      for (const other of rows) other.isPast = other !== row
+    }
     before = entry
   }
   return rows
 }
 
-function draftOf({ seq, time }: JournalEntry, title: string, sort: RowSort): Draft {
+/** A row is one execution: what begins or ends after its end is the next one. */
+function goesOn({ state }: Draft, { phase }: Told): boolean {
+  return phase === 'beats' || (state !== 'ok' && state !== 'failed' && state !== 'left')
+}
+
+/** Nobody knows what became of it here. */
+function leave(row: Draft, time: number): void {
+  if (row.state !== 'open' && row.state !== 'retrying' && row.state !== 'held') return
+  const last = row.spans.at(-1)
+  if (last && (last.to === null || last.to > time)) row.spans[row.spans.length - 1] = { ...last, to: time }
+  row.state = 'left'
+  row.nextAt = null
+  row.to = time
+}
+
+function draftOf({ seq, time, type }: JournalEntry, { about, title, sort }: Told): Draft {
   const times = { from: time, to: null, nextAt: null }
-  return { seq, title, sort, state: 'open', note: '', error: null, spans: [], attempts: [], entries: [], ...times }
+  const empty = { note: '', error: null, spans: [], attempts: [], entries: [], isPast: false }
+  return { seq, about, title: title || type, sort, state: 'open', ...empty, ...times }
 }
 
-function takeover({ seq, time, epoch }: JournalEntry): Draft {
-  const row = draftOf({ seq, time } as JournalEntry, 'taken over by another worker', 'note')
-  return { ...row, state: 'takeover', note: `epoch ${epoch}`, to: time }
+/** A worker that had let go lost nothing; one that had not was taken over. */
+function handover(entry: JournalEntry, { told }: JournalEntry): Draft {
+  const [state, title] = told?.letsGo
+    ? (['claim', 'taken up by a worker'] as const)
+    : (['takeover', 'taken over by another worker'] as const)
+  const row = draftOf(entry, { about: `~epoch:${entry.epoch}`, title, sort: 'note', phase: 'is' })
+  return { ...row, state, note: `epoch ${entry.epoch}`, to: entry.time }
 }
 
-function apply(row: Draft, entry: JournalEntry, told: NonNullable<JournalEntry['told']>, previous: number): void {
+function apply(row: Draft, entry: JournalEntry, told: Told, previous: number): void {
   const { time } = entry
   row.title = told.title
   row.entries.push(entry.seq)
@@ -81,13 +112,15 @@ function apply(row: Draft, entry: JournalEntry, told: NonNullable<JournalEntry['
       row.state = 'note'
       row.to = time
       return
-    case 'begins':
+    case 'begins': {
+      const last = row.spans.at(-1)
+      row.state = 'open'
+      if (last?.to === null && last.from === time && last.kind === 'run') return
       // Begun again after a crash: what ran until then is cut off where nobody knows.
-      if (row.state === 'ok' || row.state === 'failed') row.to = null
       close(row, time)
       row.spans.push({ kind: row.sort === 'wait' ? 'sleep' : 'run', from: time, to: null })
-      row.state = 'open'
       return
+    }
     case 'beats':
       if (row.spans.length === 0) row.spans.push({ kind: 'run', from: time, to: null })
       return
@@ -161,7 +194,7 @@ export function scaleOf(rows: readonly Row[], now: number): Scale {
   }
   busy.sort((a, b) => a[0] - b[0])
   const from = busy[0]?.[0] ?? now
-  const isOpen = rows.some(({ to, state }) => to === null && state !== 'takeover')
+  const isOpen = rows.some(({ to }) => to === null)
   const to = Math.max(from + 1, isOpen ? now : 0, ...lastOf(busy))
   const gaps: { from: number; to: number }[] = []
   let reached = from
@@ -199,12 +232,17 @@ function lastOf(busy: readonly (readonly [number, number])[]): number[] {
   return [last]
 }
 
-/** The row that a person looks for first: the last one that failed, is held, or is tried again. */
+/** The row that a person looks for first: the last one that failed, is held, or is tried again, and still is. */
 export function troubleOf(rows: readonly Row[]): Row | null {
+  const later = new Set<string>()
+  let end: Row | null = null
   for (let i = rows.length - 1; i >= 0; i -= 1) {
     const row = rows[i]!
-    if (row.sort === 'end') continue
-    if (row.state === 'failed' || row.state === 'held' || row.state === 'retrying') return row
+    const isLatest = !later.has(row.about) && !row.isPast
+    later.add(row.about)
+    if (!isLatest || (row.state !== 'failed' && row.state !== 'held' && row.state !== 'retrying')) continue
+    if (row.sort !== 'end') return row
+    end ??= row
   }
-  return rows.findLast((row) => row.state === 'failed') ?? null
+  return end
 }

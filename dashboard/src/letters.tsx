@@ -1,32 +1,25 @@
 // What a job or pipeline gave up on, with the last error of each, and the way back.
 
+import { ActButton, type OnAct } from './act-button.tsx'
 import { at } from './api.ts'
 import { count } from './format.ts'
 import { Json } from './json.tsx'
 import { useLive } from './live.ts'
 import { useGet } from './loading.ts'
-import { whyNot } from './session.ts'
 import type { Letter, Timeline } from './types.ts'
-import { Button, Problems, Time } from './ui.tsx'
+import { Problems, Time } from './ui.tsx'
 
-export function Letters({
-  timeline,
-  onAct,
-}: {
-  timeline: Timeline
-  onAct: (verb: string, more?: Readonly<Record<string, unknown>>) => void
-}) {
+export function Letters({ timeline, onAct }: { timeline: Timeline; onAct: OnAct }) {
   const { value, problem, again } = useGet<{ letters: readonly Letter[] }>(at(timeline.timeline, 'dead-letters'))
   useLive((changed) => changed.has(timeline.timeline) && again())
   if (problem) return <Problems problem={problem} retry={again} />
   if (!value || value.letters.length === 0) return null
-  const no = whyNot('operate')
   return (
     <details class="letters" open={value.letters.length <= 5}>
       <summary>{count(value.letters.length, 'dead letter')}</summary>
-      <Button disabled={no !== undefined} title={no} onClick={() => onAct('redrive')}>
+      <ActButton timeline={timeline} verb="redrive" onAct={onAct}>
         Send all back…
-      </Button>
+      </ActButton>
       <ul>
         {value.letters.slice(0, 100).map((letter) => (
           <li key={`${letter.timeline} ${letter.key}`}>
@@ -39,9 +32,9 @@ export function Letters({
                 {count(letter.attempts, 'attempt')}, <Time at={letter.at} />
               </span>
               <span class="grow" />
-              <Button disabled={no !== undefined} title={no} onClick={() => onAct('redrive', { keys: letter.key })}>
+              <ActButton timeline={timeline} verb="redrive" more={{ keys: letter.key }} onAct={onAct}>
                 Redrive…
-              </Button>
+              </ActButton>
             </div>
             {typeof letter.item === 'object' && letter.item !== null && <Json value={letter.item} depth={1} />}
           </li>

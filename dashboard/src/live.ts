@@ -32,14 +32,15 @@ function tell(timelines: readonly string[]): void {
   }, gatherMs)
 }
 
+let source: EventSource | null = null
+let isTicking = false
+
+/** Listens to the namespace that is looked at; called again, to that one only. */
 export function startLive(): void {
-  setInterval(() => {
-    now.value = Date.now()
-  }, 500)
-  setInterval(() => {
-    if (document.visibilityState === 'visible' && isLive.value) tell([])
-  }, lookEveryMs)
-  const source = new EventSource(urlOf('v1/feed/stream', { brief: true }))
+  tick()
+  source?.close()
+  isLive.value = false
+  source = new EventSource(urlOf('v1/feed/stream', { brief: true }))
   source.onopen = () => {
     isLive.value = true
     tell([])
@@ -53,6 +54,17 @@ export function startLive(): void {
   source.addEventListener('position', () => {
     heardAt.value = Date.now()
   })
+}
+
+function tick(): void {
+  if (isTicking) return
+  isTicking = true
+  setInterval(() => {
+    now.value = Date.now()
+  }, 500)
+  setInterval(() => {
+    if (document.visibilityState === 'visible' && isLive.value) tell([])
+  }, lookEveryMs)
 }
 
 /** Calls when one of these changed, and every two seconds with nothing; without a filter, for every change. */

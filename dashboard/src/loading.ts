@@ -1,7 +1,11 @@
-// Reading from the server and reading again: the last answer stays on the screen until the next one is there.
+// Reading from the server and reading again: the last answer stays on the screen until the next one is there. What failed and may
+// pass is asked again without anybody's doing.
 
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
-import { get, type Problem, problemOf, type Query } from './api.ts'
+import { get, mayPass, type Problem, problemOf, type Query } from './api.ts'
+
+/** A server that was away is asked again after this, until it answers. */
+export const againMs = 1500
 
 export interface Loaded<T> {
   readonly value: T | null
@@ -39,6 +43,11 @@ export function useGet<T>(path: string | null, query: Query = {}): Loaded<T> {
     if (mine.stale && work.current === mine) void ask()
   }, [key])
   useEffect(() => void ask(), [ask])
+  useEffect(() => {
+    if (!answer?.problem || answer.key !== key || !mayPass(answer.problem)) return
+    const timer = setTimeout(() => void ask(), againMs)
+    return () => clearTimeout(timer)
+  }, [answer, ask])
   const isOurs = answer?.key === key
   return {
     value: isOurs ? answer.value : null,

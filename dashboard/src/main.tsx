@@ -3,14 +3,16 @@
 import { signal } from '@preact/signals'
 import { render } from 'preact'
 import { useEffect } from 'preact/hooks'
-import { get, type Problem, problemOf } from './api.ts'
+import { get, mayPass, type Problem, problemOf } from './api.ts'
 import { useKeys } from './keys.ts'
 import { heardAt, isLive, now, startLive } from './live.ts'
-import { go, hrefOf, place } from './route.ts'
+import { againMs } from './loading.ts'
+import { go, hrefIn, hrefOf, place } from './route.ts'
 import { Runs } from './runs.tsx'
 import { about } from './session.ts'
 import { Storage } from './storage.tsx'
 import { System } from './system.tsx'
+import { startTheme, toggleTheme } from './theme.ts'
 import { TimelineView } from './timeline.tsx'
 import type { About } from './types.ts'
 import { Button, Dialog, Icon, Problems, Toasts } from './ui.tsx'
@@ -23,13 +25,6 @@ const tabs = [
   { name: 'Storage', path: 'storage', key: '2' },
   { name: 'System', path: 'system', key: '3' },
 ]
-
-function toggleTheme(): void {
-  const root = document.documentElement
-  const isDark = getComputedStyle(root).getPropertyValue('--is-dark').trim() === '1'
-  root.dataset.theme = isDark ? 'light' : 'dark'
-  localStorage.setItem('reprise-theme', root.dataset.theme)
-}
 
 function Screen() {
   const [first = 'runs', id] = place.value.path
@@ -52,6 +47,25 @@ function LiveMark() {
   )
 }
 
+/** For a token that reaches several. */
+function Namespaces() {
+  const names = about.value?.namespaces ?? []
+  if (names.length < 2) return null
+  return (
+    <label class="namespaces">
+      <span>Namespace</span>
+      <select
+        value={place.value.namespace ?? names[0]}
+        onChange={(event) => go(hrefIn(event.currentTarget.value, ['runs']))}
+      >
+        {names.map((name) => (
+          <option key={name}>{name}</option>
+        ))}
+      </select>
+    </label>
+  )
+}
+
 function Frame() {
   const current = place.value.path[0] ?? 'runs'
   useKeys({
@@ -66,7 +80,7 @@ function Frame() {
         Skip to content
       </button>
       <header class="top">
-        <a class="brand" href="#/runs" aria-label="Reprise, to the runs">
+        <a class="brand" href={hrefOf(['runs'])} aria-label="Reprise, to the runs">
           <svg viewBox="0 0 32 32" width="24" height="24" aria-hidden="true">
             <rect width="32" height="32" rx="8" />
             <path d="M9 22V10m14 0v12l-9-6z" />
@@ -85,6 +99,7 @@ function Frame() {
           ))}
         </nav>
         <span class="grow" />
+        <Namespaces />
         <LiveMark />
         {about.value && (
           <span class="who" title={about.value.scopes ? `reaches ${about.value.scopes.join(', ')}` : 'reaches all'}>
@@ -113,7 +128,7 @@ function Frame() {
         </button>
       </header>
       <main id="main" tabIndex={-1}>
-        {about.value ? <Screen /> : <Door />}
+        {about.value ? <Screen key={place.value.namespace} /> : <Door />}
       </main>
       {isHelpOpen.value && <Help />}
       <Toasts />
@@ -187,19 +202,25 @@ function Help() {
 }
 
 async function enter(): Promise<void> {
+  const { namespace } = place.peek()
   try {
-    about.value = await get<About>('v1')
+    const answer = await get<About>('v1')
+    if (place.peek().namespace !== namespace) return
+    about.value = answer
+    problem.value = null
     startLive()
   } catch (error) {
     problem.value = problemOf(error)
+    if (mayPass(problem.value)) setTimeout(() => void enter(), againMs)
+    // A namespace that this token does not reach.
+    else about.value = null
   }
 }
 
 function App() {
-  useEffect(() => void enter(), [])
+  useEffect(() => void enter(), [place.value.namespace])
   return <Frame />
 }
 
-const theme = localStorage.getItem('reprise-theme')
-if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme
+startTheme()
 render(<App />, document.getElementById('app')!)

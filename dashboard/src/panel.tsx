@@ -1,6 +1,7 @@
 // The panel of one row: its times, each attempt with its error, and every entry with what it holds.
 
 import { useEffect, useState } from 'preact/hooks'
+import { ActButton, type OnAct } from './act-button.tsx'
 import { at, get } from './api.ts'
 import { duration, exact, quoted } from './format.ts'
 import type { Row } from './journal.ts'
@@ -14,7 +15,7 @@ const entriesShown = 20
 export interface RowPanelProps {
   readonly row: Row
   readonly timeline: Timeline
-  readonly onAct: (verb: string, more?: Readonly<Record<string, unknown>>) => void
+  readonly onAct: OnAct
   readonly onClose: () => void
 }
 
@@ -81,8 +82,12 @@ export function RowPanel({ row, timeline, onAct, onClose }: RowPanelProps) {
       {row.entries.length > entriesShown && <p class="dim">the first {entriesShown} entries of it</p>}
       <footer>
         <Button onClick={() => onAct('travel', { seq: row.entries.at(-1) ?? row.seq })}>State here</Button>
-        <Button onClick={() => onAct('fork', { seq: row.entries.at(-1) ?? row.seq })}>Fork here…</Button>
-        <Button onClick={() => onAct('rollback', { seq: Math.max(0, row.seq - 1) })}>Roll back before it…</Button>
+        <ActButton timeline={timeline} verb="fork" more={{ seq: row.entries.at(-1) ?? row.seq }} onAct={onAct}>
+          Fork here…
+        </ActButton>
+        <ActButton timeline={timeline} verb="rollback" more={{ seq: Math.max(0, row.seq - 1) }} onAct={onAct}>
+          Roll back before it…
+        </ActButton>
       </footer>
       <CommandLine command={`reprise at ${quoted(`${timeline.timeline}@${row.entries.at(-1) ?? row.seq}`)}`} />
     </aside>

@@ -1,16 +1,29 @@
-// The address holds all state of the page, behind the hash: #/runs?status=failed&text=order. Back, forward, reload and a copied
-// address all lead to the same view.
+// The address holds all state of the page, behind the hash: #/runs?status=failed&text=order, or #/@shop/runs in another
+// namespace than the first. Back, forward, reload and a copied address all lead to the same view.
 
 import { signal } from '@preact/signals'
 
 export interface Place {
+  /** Null: the one that the server takes by itself. */
+  readonly namespace: string | null
   readonly path: readonly string[]
   readonly query: URLSearchParams
 }
 
 function read(): Place {
   const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?')
-  return { path: path.split('/').filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query) }
+  const parts = path.split('/').filter(Boolean).map(decoded)
+  const namespace = parts[0]?.startsWith('@') ? parts.shift()!.slice(1) : null
+  return { namespace, path: parts, query: new URLSearchParams(query) }
+}
+
+/** An address may be typed by hand. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
 }
 
 export const place = signal<Place>(read())
@@ -20,10 +33,21 @@ window.addEventListener('hashchange', () => {
 
 export type Changes = Readonly<Record<string, string | readonly string[] | null>>
 
+/** In the namespace that is looked at. */
 export function hrefOf(path: readonly string[], query: URLSearchParams | Changes = {}): string {
+  return hrefIn(place.peek().namespace, path, query)
+}
+
+export function hrefIn(
+  namespace: string | null,
+  path: readonly string[],
+  query: URLSearchParams | Changes = {},
+): string {
   const search = query instanceof URLSearchParams ? query : changed(new URLSearchParams(), query)
   const text = search.toString()
-  return `#/${path.map(encodeURIComponent).join('/')}${text && `?${text}`}`
+  const parts = path.map(encodeURIComponent)
+  if (namespace !== null) parts.unshift(`@${encodeURIComponent(namespace)}`)
+  return `#/${parts.join('/')}${text && `?${text}`}`
 }
 
 /** The same place with these changed; null takes one away. */

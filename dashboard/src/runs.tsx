@@ -211,7 +211,7 @@ function Line(props: {
         {kind === null && <Chip title="no model here knows it">unknown kind</Chip>}
       </td>
       <td>
-        <Status status={status} needsPerson={needsPerson} />
+        <Status status={status} needsPerson={needsPerson && stands?.needsPerson !== false} />
       </td>
       <td class="stands">
         {isOrphan ? <Chip tone="warn">its worker is gone</Chip> : null} <StandsText row={row} />

@@ -2,10 +2,11 @@
 
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { ActionDialog, type Asked, buttons, roleOf } from './actions.tsx'
+import { ActButton, type OnAct } from './act-button.tsx'
+import { ActionDialog, type Asked, buttons } from './actions.tsx'
 import { at, urlOf } from './api.ts'
 import { Checkpoints } from './checkpoints.tsx'
-import { count, quoted, toneOf } from './format.ts'
+import { count, quoted } from './format.ts'
 import { useJournal } from './history.ts'
 import { JournalView } from './journal-view.tsx'
 import { Json } from './json.tsx'
@@ -16,10 +17,10 @@ import { useGet } from './loading.ts'
 import { Raw } from './raw.tsx'
 import { go, hrefOf, place, withQuery } from './route.ts'
 import { StandsText } from './runs.tsx'
-import { about, whyNot } from './session.ts'
+import { about } from './session.ts'
 import { Travel } from './travel.tsx'
 import type { Timeline, Worker } from './types.ts'
-import { Button, Chip, CommandLine, Copy, Dot, Empty, Facts, Problems, Status, Time } from './ui.tsx'
+import { Chip, CommandLine, Copy, Dot, Empty, Facts, Problems, Status, Time } from './ui.tsx'
 
 const tabs = [
   ['journal', 'Journal'],
@@ -45,7 +46,7 @@ export function TimelineView({ id }: { id: string }) {
       const next = (tabs.findIndex(([name]) => name === tab) + 1) % tabs.length
       go(withQuery({ tab: tabs[next]![0] }))
     },
-    Escape: () => go('#/runs'),
+    Escape: () => go(hrefOf(['runs'])),
   })
   const act = (verb: string, more: Readonly<Record<string, unknown>> = {}) => {
     if (verb === 'travel') go(withQuery({ tab: 'travel', seq: String(more.seq) }))
@@ -58,7 +59,7 @@ export function TimelineView({ id }: { id: string }) {
         {!problem && <p class="loading">Loading…</p>}
         {problem?.code === 'NOT_FOUND' && (
           <Empty title="There is no such timeline">
-            <a href="#/runs">All runs</a>
+            <a href={hrefOf(['runs'])}>All runs</a>
           </Empty>
         )}
       </div>
@@ -68,7 +69,7 @@ export function TimelineView({ id }: { id: string }) {
   return (
     <div class="screen timeline">
       <Head timeline={value} worker={worker} onAct={act} />
-      {problem && <Problems problem={problem} />}
+      <Problems problem={problem} />
       <nav class="tabs" aria-label="Views of this timeline">
         {tabs.map(([name, words]) => (
           <a key={name} href={withQuery({ tab: name })} aria-current={tab === name ? 'page' : undefined}>
@@ -84,9 +85,7 @@ export function TimelineView({ id }: { id: string }) {
       </nav>
       {tab === 'journal' && (
         <>
-          {value.verbs.includes('redrive') && Number(value.attributes.dead ?? 0) > 0 && (
-            <Letters timeline={value} onAct={act} />
-          )}
+          {Number(value.attributes.dead ?? 0) > 0 && <Letters timeline={value} onAct={act} />}
           <JournalView timeline={value} journal={journal} worker={worker} onAct={act} />
         </>
       )}
@@ -107,21 +106,13 @@ export function TimelineView({ id }: { id: string }) {
   )
 }
 
-function Head({
-  timeline,
-  worker,
-  onAct,
-}: {
-  timeline: Timeline
-  worker: Worker | null
-  onAct: (verb: string, more?: Readonly<Record<string, unknown>>) => void
-}) {
+function Head({ timeline, worker, onAct }: { timeline: Timeline; worker: Worker | null; onAct: OnAct }) {
   const { timeline: id, kind, status, needsPerson, summary, attributes } = timeline
   const shown = Object.entries(attributes)
   return (
     <header class="timeline-head">
       <div class="title-line">
-        <a class="back" href="#/runs" aria-label="All runs">
+        <a class="back" href={hrefOf(['runs'])} aria-label="All runs">
           Runs
         </a>
         <span aria-hidden="true">/</span>
@@ -130,25 +121,14 @@ function Head({
           <span>{id}</span>
         </h1>
         <Copy text={id} label="Copy the id" />
-        <Status status={status} needsPerson={needsPerson} />
+        <Status status={status} needsPerson={needsPerson && timeline.stands?.needsPerson !== false} />
         <span class="grow" />
         <div class="acts">
-          {buttons
-            .filter(([verb]) => timeline.verbs.includes(verb))
-            .filter(([verb]) => fits(verb, timeline))
-            .map(([verb, label]) => (
-              <Button
-                key={verb}
-                disabled={whyNot(roleOf(verb)) !== undefined}
-                title={whyNot(roleOf(verb))}
-                onClick={() => onAct(verb)}
-              >
-                {label}
-              </Button>
-            ))}
-          <Button disabled={whyNot('write') !== undefined} title={whyNot('write')} onClick={() => onAct('fork')}>
-            Fork…
-          </Button>
+          {buttons.map(([verb, label]) => (
+            <ActButton key={verb} timeline={timeline} verb={verb} hides onAct={onAct}>
+              {label}
+            </ActButton>
+          ))}
         </div>
       </div>
       <p class="stands-line">
@@ -193,14 +173,6 @@ function Head({
 function attributeShown(name: string, value: unknown): ComponentChildren {
   if (/At$/.test(name) && typeof value === 'number' && value > 1e12) return <Time at={value} />
   return typeof value === 'number' ? count(value) : String(value)
-}
-
-/** What has ended cannot be stopped; what has not failed has nothing to take back. */
-function fits(verb: string, { isUnfinished, status, needsPerson, stands, attributes }: Timeline): boolean {
-  if (verb === 'retry') return toneOf(status, needsPerson) === 'bad' || toneOf(status, needsPerson) === 'warn'
-  if (verb === 'decide') return stands === null || stands.needsPerson === true
-  if (verb === 'redrive') return Number(attributes.dead ?? 0) > 0
-  return isUnfinished
 }
 
 /** Who works on it; of one that should go on and that nobody has, that it stands still. */

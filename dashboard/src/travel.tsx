@@ -2,6 +2,7 @@
 // entry changed. From any place one can go back, fork, or keep the state.
 
 import { useEffect, useState } from 'preact/hooks'
+import { ActButton, type OnAct } from './act-button.tsx'
 import { at } from './api.ts'
 import { Conversation, messagesIn } from './conversation.tsx'
 import { count, exact, quoted } from './format.ts'
@@ -9,7 +10,6 @@ import { Json, Leaf } from './json.tsx'
 import { useKeys } from './keys.ts'
 import { useGet } from './loading.ts'
 import { go, place, withQuery } from './route.ts'
-import { whyNot } from './session.ts'
 import { Tree } from './tree.tsx'
 import type { Coordinate, Difference, Entry, HistoryPage, Timeline } from './types.ts'
 import { Button, CommandLine, Copy, Empty, Problems } from './ui.tsx'
@@ -25,13 +25,7 @@ export interface Relative {
   readonly isArchive: boolean
 }
 
-export function Travel({
-  timeline,
-  onAct,
-}: {
-  timeline: Timeline
-  onAct: (verb: string, more?: Readonly<Record<string, unknown>>) => void
-}) {
+export function Travel({ timeline, onAct }: { timeline: Timeline; onAct: OnAct }) {
   const { timeline: id, seq: head, floor, hasFold } = timeline
   const { query } = place.value
   const wanted = query.get('seq')
@@ -87,27 +81,15 @@ export function Travel({
             <span class="dim">{settled === floor ? 'the beginning' : ''}</span>
           )}
           <span class="grow" />
-          <Button
-            disabled={whyNot('write') !== undefined}
-            title={whyNot('write')}
-            onClick={() => onAct('rollback', { seq })}
-          >
+          <ActButton timeline={timeline} verb="rollback" more={{ seq }} onAct={onAct}>
             Roll back here…
-          </Button>
-          <Button
-            disabled={whyNot('write') !== undefined}
-            title={whyNot('write')}
-            onClick={() => onAct('fork', { seq })}
-          >
+          </ActButton>
+          <ActButton timeline={timeline} verb="fork" more={{ seq }} onAct={onAct}>
             Fork here…
-          </Button>
-          <Button
-            disabled={whyNot('operate') !== undefined}
-            title={whyNot('operate')}
-            onClick={() => onAct('savepoints', { seq })}
-          >
+          </ActButton>
+          <ActButton timeline={timeline} verb="savepoints" more={{ seq }} onAct={onAct}>
             Pin…
-          </Button>
+          </ActButton>
         </div>
         <div class="columns">
           <section aria-label="State">

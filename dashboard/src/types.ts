@@ -10,6 +10,8 @@ export interface About {
   readonly kinds: readonly string[]
   /** Those of the kinds that start and end. */
   readonly runs: readonly string[]
+  /** Those that the token names; none: the server's own. */
+  readonly namespaces: readonly string[]
   readonly version: string
 }
 
@@ -47,6 +49,8 @@ export interface Timeline extends TimelineRow {
   readonly lineage: readonly string[]
   readonly forks: readonly string[]
   readonly verbs: readonly string[]
+  /** Verbs that it does not take as it is now, each with the reason. */
+  readonly refuses: Readonly<Record<string, string>>
   /** Whether its state can be read: how it folds is known to the server. */
   readonly hasFold: boolean
   readonly summary: Readonly<Record<string, unknown>> | null
@@ -75,6 +79,8 @@ export interface Told {
   readonly at?: number
   readonly attempt?: number
   readonly note?: string
+  readonly cuts?: true
+  readonly letsGo?: true
 }
 
 export interface JournalEntry {

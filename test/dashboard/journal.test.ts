@@ -56,6 +56,51 @@ describe('the rows of a journal', () => {
     expect(rowsOf(entries, false).map(({ state }) => state)).toEqual(['ok', 'ok'])
   })
 
+  it('say that a worker took it up, where the one before had let it go', () => {
+    const rows = rowsOf([entry(1, '~w', 'is', { letsGo: true }), entry(2, 'b', 'ends', { epoch: 2 })], true)
+    expect(rows.map(({ state, title }) => [state, title])).toEqual([
+      ['note', '~w'],
+      ['claim', 'taken up by a worker'],
+      ['ok', 'b'],
+    ])
+  })
+
+  it('are one for each execution: what ends again after its end, or after history went back, is another', () => {
+    const rows = rowsOf(
+      [
+        entry(100, 'ship', 'ends'),
+        entry(150, 'pay', 'begins'),
+        entry(200, '~undo:ship', 'ends', { sort: 'undo' }),
+        entry(210, '~back', 'is', { cuts: true }),
+        entry(260, 'pay', 'ends'),
+        entry(300, 'ship', 'ends'),
+        entry(900, '~undo:ship', 'ends', { sort: 'undo' }),
+      ],
+      true,
+    )
+    expect(rows.map(({ about, state, from, to }) => [about, state, from, to])).toEqual([
+      ['ship', 'ok', 100, 100],
+      ['pay', 'left', 150, 210],
+      ['~undo:ship', 'ok', 150, 200],
+      ['~back', 'note', 210, 210],
+      ['pay', 'ok', 210, 260],
+      ['ship', 'ok', 260, 300],
+      ['~undo:ship', 'ok', 300, 900],
+    ])
+  })
+
+  it('lead to no failure that was done again since, or taken back', () => {
+    const again = [entry(1, 'a', 'fails', { error: 'no' }), entry(2, 'a', 'ends')]
+    expect(troubleOf(rowsOf(again, true))).toBeNull()
+    const back = [
+      entry(1, 'a', 'fails', { error: 'no' }),
+      entry(2, '~end', 'fails', { sort: 'end', error: 'no' }),
+      entry(3, '~retried', 'is', { cuts: true }),
+    ]
+    expect(troubleOf(rowsOf(back.slice(0, 2), true))?.about).toBe('a')
+    expect(troubleOf(rowsOf(back, true))).toBeNull()
+  })
+
   it('are entries by their type where the model tells nothing of them', () => {
     const rows = rowsOf([{ seq: 7, epoch: 1, type: 'deposited', time: 5, told: null }], false)
     expect(rows).toMatchObject([{ seq: 7, title: 'deposited', state: 'note', spans: [] }])

@@ -42,6 +42,22 @@ export const checkout = workflow('checkout', async (ctx, order: Order) => {
   return decision
 })
 
+/** Goes back to its second step, and is cancelled then: everything in it is done and undone twice. */
+export const trip = workflow('trip', async (ctx) => {
+  await ctx.step('flight', () => ({ seat: '12A' }), { compensate: () => undefined })
+  await ctx.step('hotel', () => ({ nights: 3 }), { compensate: () => undefined })
+  return await ctx.signal('go')
+})
+
+let openGate: () => void = () => undefined
+const untilOpen = new Promise<void>((resolve) => {
+  openGate = resolve
+})
+export const gate = { open: () => openGate() }
+
+/** Its step ends when a test says so. */
+export const gated = workflow('gated', async (ctx) => await ctx.step('wait', () => untilOpen))
+
 /** One entry per step: a journal of thousands of rows. */
 export const long = workflow('long', async (ctx, steps: number) => {
   for (let n = 0; n < steps; n += 1) await ctx.step(`step-${n}`, () => n)
@@ -115,10 +131,21 @@ const revenueOf = (file: string) =>
 
 const nightly = schedule('nightly', { workflow: long, cron: '0 3 * * *', input: 1 })
 
-export const definitions: readonly unknown[] = [checkout, long, papers, schema, account, totals, counter, support]
+export const definitions: readonly unknown[] = [
+  checkout,
+  trip,
+  gated,
+  long,
+  papers,
+  schema,
+  account,
+  totals,
+  counter,
+  support,
+]
 
 export async function fillWorld(rp: Reprise, folder: string): Promise<void> {
-  rp.work([checkout, long, nightly, account])
+  rp.work([checkout, trip, gated, long, nightly, account])
   const orders: readonly (readonly [string, Order])[] = [
     ['order-1001', { cents: 4900 }],
     ['order-1002', { cents: 1250 }],
@@ -135,6 +162,7 @@ export async function fillWorld(rp: Reprise, folder: string): Promise<void> {
     .get('order-1004')!
     .result()
     .catch(() => undefined)
+  await backAndForth(rp)
   await rp.run(papers).result()
   await rp.run(schema).result()
   for (const amount of [10, 20, 5]) await (await rp.open(account, 'alice')).do('deposit', { amount, by: 'till' })
@@ -159,4 +187,20 @@ export async function fillWorld(rp: Reprise, folder: string): Promise<void> {
   const file = join(folder, 'orders.jsonl')
   writeFileSync(file, ['ann', 'bob', 'ann'].map((customer) => `${JSON.stringify({ customer, cents: 100 })}\n`).join(''))
   await rp.run(revenueOf(file)).result()
+}
+
+async function backAndForth(rp: Reprise): Promise<void> {
+  const run = await rp.run(trip, undefined, { id: 't-1' })
+  const reaches = async (status: string, seq: number) => {
+    for (;;) {
+      const head = await rp.head(run.timeline)
+      if (head?.status === status && head.seq >= seq) return
+      await new Promise((resolve) => setTimeout(resolve, 10))
+    }
+  }
+  await reaches('waiting', 4)
+  await run.rollback('hotel')
+  await reaches('waiting', 9)
+  await run.cancel('no holiday after all')
+  await reaches('cancelled', 12)
 }

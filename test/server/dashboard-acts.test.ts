@@ -1,0 +1,230 @@
+// Things that are done in the dashboard, and things that happen while it is looked at: by keyboard, with bad input, while the
+// server is away, and while a worker is killed.
+
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { open, type Reprise } from '../../src/index.ts'
+import { Dashboard, found } from './dashboard-support.ts'
+import { checkout, counter, gate, gated } from './dashboard-world.ts'
+import { secret, tokens } from './support.ts'
+
+const program = fileURLToPath(new URL('../programs/dashboard-worker.mjs', import.meta.url))
+
+let board: Dashboard
+let others: Readonly<Record<string, Reprise>>
+const children: ChildProcess[] = []
+
+describe.skipIf('missing' in found)('the dashboard', () => {
+  beforeAll(async () => {
+    others = { red: await open('memory:'), blue: await open('memory:') }
+    const both = { name: 'both', token: secret('both'), role: 'write', namespaces: ['red', 'blue'] } as const
+    board = await Dashboard.open({ tokens: [...tokens, both], namespaces: others })
+  })
+
+  afterAll(async () => {
+    gate.open()
+    for (const child of children) child.kill('SIGKILL')
+    await board?.close()
+    await Promise.all(Object.values(others).map((each) => each.close()))
+  })
+
+  afterEach(() => {
+    expect(board.faults.splice(0)).toEqual([])
+  })
+
+  it('shows a run that begins while it is looked at, and goes all the way by keyboard', async () => {
+    const { page, rp } = board
+    await board.show('#/runs?text=order-2000')
+    await page.getByText('Nothing matches').waitFor()
+    await page.evaluate('window.stillHere = true')
+    await rp.run(checkout, { cents: 500 }, { id: 'order-2000' })
+    await page.getByText('waits for signal approve').waitFor()
+    await page.keyboard.press('j')
+    await page.locator('#run-0:focus').waitFor()
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'workflow/checkout/order-2000' }).waitFor()
+    await page.getByRole('option', { name: /charge-card/ }).waitFor()
+    await page.getByRole('button', { name: 'Signal…' }).focus()
+    await page.keyboard.press('Enter')
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Name of the signal').focus()
+    await page.keyboard.type('approve')
+    await page.keyboard.press('Tab')
+    // What is wrong with the value is said, and where, and it goes when it is right.
+    await page.keyboard.type('{ "by" "a person" }')
+    await dialog.getByText('line 1, column 8: expected :, got "').waitFor()
+    const send = dialog.getByRole('button', { name: 'Send a signal' })
+    expect(await send.isDisabled()).toBe(true)
+    await dialog.getByLabel('Value').fill('{ "by": "a person" }')
+    await send.focus()
+    await page.keyboard.press('Enter')
+    await page.getByRole('option', { name: /completed/ }).waitFor()
+    expect((await rp.head('workflow/checkout/order-2000'))?.status).toBe('completed')
+    await page.keyboard.press('j')
+    await page.getByRole('complementary').waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('complementary').waitFor({ state: 'detached' })
+    await page.keyboard.press('Escape')
+    await page.getByRole('heading', { name: 'Runs' }).waitFor()
+    expect(await page.evaluate('window.stillHere')).toBe(true)
+  })
+
+  it('plans a rollback, says what it undoes, and then goes back', async () => {
+    const { page, rp } = board
+    await board.show('#/t/counter%2Fwhat-if?tab=travel&seq=4')
+    await page.getByRole('button', { name: 'Roll back here…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText(/It goes on from entry 4/).waitFor()
+    expect(await dialog.innerText()).toMatch(/2 of 6 entries no longer count/)
+    await dialog.getByRole('button', { name: 'Roll back' }).click()
+    await page.getByText('4 of 4').first().waitFor()
+    expect((await rp.head('counter/what-if'))?.seq).toBe(4)
+  })
+
+  it('shows another history where it went back and grew again since', async () => {
+    const { page, rp } = board
+    const handle = await rp.open(counter, 'branch')
+    await handle.append([1, 2, 3].map((by) => ({ type: 'added' as const, by })))
+    await board.show('#/t/counter%2Fbranch')
+    await page.getByRole('option', { name: /"by":3/ }).waitFor()
+    await handle.close()
+    await rp.rollback({ timeline: 'counter/branch', seq: 1 })
+    const again = await rp.open(counter, 'branch')
+    await again.append([7, 8, 9].map((by) => ({ type: 'added' as const, by })))
+    await again.close()
+    await page.getByRole('option', { name: /"by":9/ }).waitFor()
+    await page.getByRole('option', { name: /"by":2/ }).waitFor({ state: 'detached' })
+    await page.getByRole('option', { name: /"by":7/ }).waitFor()
+  })
+
+  it('sends dead letters back, and decides what an agent waits for', async () => {
+    const { page } = board
+    await board.show('#/t/job%2Fpapers')
+    await page.getByRole('button', { name: 'Send all back…' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Send dead letters back' }).click()
+    await page.getByText('1 will be tried again').waitFor()
+    await board.show('#/t/agent%2Fsupport%2Fticket-7')
+    await page.getByRole('button', { name: 'Decide…' }).first().click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Decide' }).click()
+    await page.getByText(/told agent\/support\/ticket-7: approve/).waitFor()
+    // Nobody runs the session: what is left is not for a person to decide.
+    await page.getByText('nobody runs it, so that waits to be read').first().waitFor()
+    await page.getByText('needs a person').waitFor({ state: 'detached' })
+  })
+
+  it('does the same to many runs after a look at each, and only what each of them takes', async () => {
+    const { page } = board
+    await board.show('#/runs?text=order-100')
+    await page.getByLabel('Select workflow/checkout/order-1001').check()
+    await page.getByLabel('Select workflow/checkout/order-1002').check()
+    await page.getByRole('button', { name: 'Cancel…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('it had already ended: completed').waitFor()
+    await dialog.getByRole('button', { name: 'cancel 1 run' }).click()
+    await page.getByText('cancel: asked 1 run').waitFor()
+    await page.getByText('cancelled', { exact: true }).waitFor()
+    await page.getByLabel('Select workflow/checkout/order-1001').check()
+    await page.getByRole('button', { name: 'Retry…' }).click()
+    await dialog.getByText('only a run that failed can be retried').waitFor()
+    expect(await dialog.getByRole('button', { name: 'retry 0 runs' }).isDisabled()).toBe(true)
+    await dialog.getByRole('button', { name: 'Leave them' }).click()
+    await board.show('#/t/workflow%2Fcheckout%2Forder-1001')
+    await page.getByRole('option', { name: /cancelled/ }).waitFor()
+    await page.getByRole('button', { name: 'Fork…', exact: true }).waitFor()
+    expect(await page.getByRole('button', { name: 'Retry…' }).count()).toBe(0)
+  })
+
+  it('says that a run is running while a step of it is, also if it waited before', async () => {
+    const { page, rp } = board
+    await rp.run(gated, undefined, { id: 'g-1', delay: 1 })
+    await board.show('#/runs?text=g-1')
+    const row = page.getByRole('row', { name: /workflow\/gated\/g-1/ })
+    await row.locator('.stands').getByText('running').waitFor()
+    expect(await row.locator('.status').innerText()).toBe('running')
+    await page.getByRole('button', { name: /^running 1/ }).waitFor()
+  })
+
+  it('lets a token that reaches two namespaces change between them', async () => {
+    for (const [name, each] of Object.entries(others)) {
+      const handle = await each.open(counter, `of-${name}`)
+      await handle.append({ type: 'added', by: 1 })
+      await handle.close()
+    }
+    const page = await board.enter('both')
+    await page.goto(`${board.url}/#/runs?all=1`)
+    await page.getByRole('link', { name: 'counter/of-red' }).waitFor()
+    await page.getByLabel('Namespace').selectOption('blue')
+    await page.getByRole('link', { name: 'Everything' }).click()
+    await page.getByRole('link', { name: 'counter/of-blue' }).click()
+    await page.getByRole('option', { name: /added/ }).waitFor()
+    expect(new URL(page.url()).hash).toBe('#/@blue/t/counter%2Fof-blue')
+    // What happens there is heard.
+    const handle = await others.blue!.open(counter, 'of-blue')
+    await handle.append({ type: 'added', by: 41 })
+    await handle.close()
+    await page.getByRole('option', { name: /41/ }).waitFor()
+    await page.reload()
+    await page.getByRole('option', { name: /41/ }).waitFor()
+    await page.close()
+  })
+
+  it('goes on by itself when the server was away', async () => {
+    const { page } = board
+    await board.show('#/system')
+    await page.getByText('1 worker alive').waitFor()
+    await board.away(async () => {
+      await page.getByText('not connected').waitFor()
+      await board.show('#/storage')
+      await page.getByText('the server does not answer').first().waitFor()
+      await board.show('#/system')
+      await page.getByText('the server does not answer').first().waitFor()
+    })
+    await page.getByText('1 worker alive').waitFor()
+    await page.getByText('the server does not answer').first().waitFor({ state: 'detached' })
+    // A browser tells on its console of each request that nobody answered.
+    const told = board.faults.splice(0)
+    expect(told.filter((fault) => !/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED/.test(fault))).toEqual([])
+  })
+
+  it('shows a worker killed, another one taking the run over, and the step that goes on, without a reload', async () => {
+    const { page, folder } = board
+    const url = `sqlite:${join(folder, 'store.db')}`
+    const first = await worker(url, 'first')
+    await board.show('#/t/workflow%2Fparcel%2Fp-1')
+    await page.evaluate('window.stillHere = true')
+    writeFileSync(join(folder, 'pack'), '')
+    await page.getByRole('option', { name: /pack/ }).waitFor()
+    await page.getByText(/on worker first/).waitFor()
+    first.kill('SIGKILL')
+    // Gone with the run in its hands, or declared dead already by a process that lives.
+    await page.getByText(/^stopped: /).waitFor()
+    await board.picture('killed-light')
+    await worker(url, 'second')
+    await page.getByText(/on worker second/).waitFor()
+    for (const step of ['label', 'hand-over', 'notify']) writeFileSync(join(folder, step), '')
+    await page.getByRole('option', { name: /taken over by another worker/ }).waitFor()
+    await page.getByRole('option', { name: /completed/ }).waitFor()
+    await page.getByRole('option', { name: /label/ }).click()
+    await page.getByRole('complementary').getByText('second').waitFor()
+    await board.picture('taken-over-light')
+    expect(await page.evaluate('window.stillHere')).toBe(true)
+  })
+})
+
+async function worker(url: string, name: string): Promise<ChildProcess> {
+  const child = fork(program, [url, board.folder, name], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] })
+  children.push(child)
+  const said: string[] = []
+  child.stderr?.on('data', (text) => said.push(String(text)))
+  await Promise.race([
+    once(child, 'message'),
+    once(child, 'exit').then(([code]) => {
+      throw new Error(`the worker ended with ${code}: ${said.join('')}`)
+    }),
+  ])
+  return child
+}

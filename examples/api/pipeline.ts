@@ -446,7 +446,7 @@ export default [
         .filter(() => false)
         .to('good', collect())
     })
-    const run = await rp.run(strict, {}, { deadLetters: 10 }).started()
+    const run = await rp.run(strict, {}, { deadLettersMax: 10 }).started()
     while (run.status.records < 10) await run.checkpoint()
     const [letter] = await run.letters()
     assert.equal(letter!.value, 3)

@@ -3,4 +3,4 @@
 export type { AccessToken, Principal, Role } from './access.ts'
 export type { ServerLimits } from './limits.ts'
 export type { McpMode } from './route.ts'
-export { type ServeOptions, type Server, serve } from './serve.ts'
+export { type Authorize, type ServeOptions, type Server, type ServeSettings, serve } from './serve.ts'

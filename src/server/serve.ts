@@ -26,11 +26,25 @@ import { routes } from './routes/index.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
 import { TimelineIndex } from './timeline-index.ts'
 
-export interface ServeOptions {
-  /** Who may do what. Left out only with `authorize`. */
-  readonly tokens?: readonly AccessToken[]
-  /** In place of tokens, for a handler inside an application that knows its users: who asks, or null for nobody. */
-  readonly authorize?: (request: Request) => Principal | null | Promise<Principal | null>
+/** Who asks, or null for nobody. */
+export type Authorize = (request: Request) => Principal | null | Promise<Principal | null>
+
+export type ServeOptions = ServeSettings &
+  (
+    | {
+        /** Who may do what. */
+        readonly tokens: readonly AccessToken[]
+        readonly authorize?: never
+      }
+    | {
+        readonly tokens?: never
+        /** In place of tokens, for a handler inside an application that knows its users. */
+        readonly authorize: Authorize
+      }
+  )
+
+/** Whoever may ask. */
+export interface ServeSettings {
   /** Every caller may only look, whatever its role. */
   readonly readOnly?: boolean
   /**
@@ -128,7 +142,7 @@ class RunningServer {
   readonly #engine: Reprise
   readonly #parts: ServerParts
   readonly #doors: Doors
-  readonly #authorize: ServeOptions['authorize'] | null
+  readonly #authorize: Authorize | null
   readonly #app: Hono
   readonly #places: Places
   readonly #page: Page
@@ -136,7 +150,7 @@ class RunningServer {
   readonly #others = new Map<string, RunningServer>()
   #known: Promise<void> | null = null
 
-  constructor(engine: Reprise, parts: ServerParts, doors: Doors, authorize: ServeOptions['authorize'] | null) {
+  constructor(engine: Reprise, parts: ServerParts, doors: Doors, authorize: Authorize | null) {
     this.#engine = engine
     this.#parts = parts
     this.#doors = doors

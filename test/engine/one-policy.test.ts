@@ -8,7 +8,9 @@ import { GiveUp, type Reprise, RetryLater, type RetryPolicy } from '../../src/in
 import * as agents from '../../src/layers/agent/index.ts'
 import * as events from '../../src/layers/events/index.ts'
 import * as jobs from '../../src/layers/job/index.ts'
+import * as memos from '../../src/layers/memo/index.ts'
 import * as migrating from '../../src/layers/migrate/index.ts'
+import * as pipelines from '../../src/layers/pipeline/index.ts'
 import * as workflows from '../../src/layers/workflow/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -78,6 +80,37 @@ const models: Readonly<Record<string, EntryRun>> = {
     await touch(rp)
     const manager = events.processManager('pm', { from: [account], on: { touched: () => call() }, retry })
     return await settled((await rp.open(manager)).catchUp())
+  },
+  async 'a call of a pipeline'(rp, call, retry) {
+    const drawn = pipelines.pipeline('calls', (p) => {
+      p.from('in', pipelines.values([1]))
+        .call('call', async () => call(), { retry })
+        .to('out', pipelines.collect())
+    })
+    const report = await rp.run(drawn, {}).result()
+    return report.deadLetters === 0 ? 'done' : 'failed'
+  },
+  async 'a result that is sent by a pipeline'(rp, call, retry) {
+    const drawn = pipelines.pipeline('sends', (p) => {
+      p.from('in', pipelines.values([1])).to(
+        'out',
+        pipelines.send(async () => call(), { retry }),
+      )
+    })
+    return await settled(rp.run(drawn, {}).result())
+  },
+  async 'a page that a pipeline reads'(rp, call, retry) {
+    const page = async () => {
+      call()
+      return { items: [1], next: null }
+    }
+    const drawn = pipelines.pipeline('pages', (p) => {
+      p.from('in', pipelines.paged<number, string>(page, { retry })).to('out', pipelines.collect())
+    })
+    return await settled(rp.run(drawn, {}).result())
+  },
+  async 'a function of a memo'(rp, call, retry) {
+    return await settled((await rp.open(memos.memo('f', { version: 1, retry, run: () => call() }))).call())
   },
   async 'a step of a migration'(rp, call, retry) {
     const steps = [{ id: '001', run: () => call() }]

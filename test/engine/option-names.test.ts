@@ -2,15 +2,22 @@
 // over in silence is found out when it is needed.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { record } from '../../src/adapters/ai-sdk/index.ts'
+import { kafka, kafkaSink } from '../../src/adapters/kafka/index.ts'
+import { nats, natsSink } from '../../src/adapters/nats/index.ts'
+import { postgresCdc } from '../../src/adapters/postgres-cdc/index.ts'
 import { nearestName } from '../../src/core/options.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { agent, anthropicModel, openAIModel } from '../../src/layers/agent/index.ts'
 import { aggregate, processManager, projection, sqlProjection, tableProjection } from '../../src/layers/events/index.ts'
 import { consumer, csv, job, jsonLines, lines } from '../../src/layers/job/index.ts'
+import * as memos from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
+import * as pipelines from '../../src/layers/pipeline/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
 import { queue, schedule, workflow } from '../../src/layers/workflow/index.ts'
+import { serve } from '../../src/server/index.ts'
 import { WorkflowKit } from '../../src/testing/index.ts'
 
 const count = { initial: () => 0, apply: (n: number) => n + 1 }
@@ -26,69 +33,126 @@ const echo = workflow('echo', async (_, n: number) => n)
 const totals = { from: [accounts], initial: () => 0, on: {} }
 
 /** By what is made or called: the misspelt option, and the one that was meant. */
-const definitions: Readonly<Record<string, readonly [make: (wrong: object) => unknown, wrong: object, meant: string]>> =
-  {
-    timeline: [(x) => timeline('t', { ...count, ...x }), { chekpoint: {} }, 'checkpoint'],
-    'checkpoint of a timeline': [(x) => timeline('t', { ...count, checkpoint: x }), { evry: 5 }, 'every'],
-    'retain of a timeline': [(x) => timeline('t', { ...count, retain: x }), { checkpoint: 5 }, 'checkpoints'],
-    'history that is kept': [(x) => timeline('t', { ...count, retain: { history: x as never } }), { fr: '1d' }, 'for'],
-    aggregate: [(x) => aggregate('a', { ...account, ...x } as never), { retian: {} }, 'retain'],
-    'checkpoint of an aggregate': [(x) => aggregate('a', { ...account, checkpoint: x } as never), { evry: 5 }, 'every'],
-    table: [(x) => table('t', x), { tll: '1s' }, 'ttl'],
-    'checkpoint of a table': [(x) => table('t', { checkpoint: x }), { evry: 5 }, 'every'],
-    pagedTable: [(x) => pagedTable('t', x), { cachBytes: 5 }, 'cacheBytes'],
-    'retain of a paged table': [(x) => pagedTable('t', { retain: x }), { dayly: 5 }, 'daily'],
-    stateStore: [(x) => stateStore('s', { partitions: 1, ...x }), { partition: 2 }, 'partitions'],
-    'checkpoint of a state store': [(x) => stateStore('s', { partitions: 1, checkpoint: x }), { evry: 5 }, 'every'],
-    save: [(x) => save('s', x), { keeps: 5 }, 'keep'],
-    job: [(x) => job('j', { ...night, ...x }), { concurency: 5 }, 'concurrency'],
-    'checkpoint of a job': [(x) => job('j', { ...night, checkpoint: x }), { evry: 5 }, 'every'],
-    'retain of a job': [(x) => job('j', { ...night, retain: x }), { hourli: 5 }, 'hourly'],
-    'retry of a job': [(x) => job('j', { ...night, retry: x }), { atempts: 5 }, 'attempts'],
-    'batch of a job': [
-      (x) => job('j', { ...night, each: undefined, eachBatch: () => undefined, batch: x }),
-      { siz: 5 },
-      'size',
-    ],
-    consumer: [(x) => consumer('c', { from: [accounts], each: () => undefined, ...x }), { folow: true }, 'follow'],
-    'checkpoint of a consumer': [
-      (x) => consumer('c', { from: [accounts], each: () => undefined, checkpoint: x }),
-      { evry: 5 },
-      'every',
-    ],
-    workflow: [(x) => workflow('w', async () => 1, x), { timeot: '1s' }, 'timeout'],
-    'checkpoint of a workflow': [(x) => workflow('w', async () => 1, { checkpoint: x }), { evry: 5 }, 'every'],
-    'retain of a workflow': [(x) => workflow('w', async () => 1, { retain: x }), { chckpoints: 5 }, 'checkpoints'],
-    'durability of a workflow': [
-      (x) => workflow('w', async () => 1, { durability: x as never }),
-      { windows: 5 },
-      'window',
-    ],
-    queue: [(x) => queue('q', x), { concurency: 5 }, 'concurrency'],
-    schedule: [(x) => schedule('s', { workflow: echo, input: 1, every: '1h', ...x }), { timezon: 'UTC' }, 'timezone'],
-    projection: [(x) => projection('p', { ...totals, ...x } as never), { chekpoint: {} }, 'checkpoint'],
-    'checkpoint of a projection': [(x) => projection('p', { ...totals, checkpoint: x } as never), { evry: 5 }, 'every'],
-    sqlProjection: [(x) => sqlProjection('p', { from: [accounts], on: {}, ...x } as never), { setpu: 1 }, 'setup'],
-    tableProjection: [
-      (x) => tableProjection('p', { from: [accounts], into: table('x'), on: {}, ...x } as never),
-      { poisn: 1 },
-      'poison',
-    ],
-    processManager: [
-      (x) => processManager('p', { from: [accounts], on: {}, ...x } as never),
-      { onRefuse: 1 },
-      'onRefused',
-    ],
-    agent: [(x) => agent('a', x), { stepMax: 5 }, 'stepsMax'],
-    'checkpoint of an agent': [(x) => agent('a', { checkpoint: x }), { evry: 5 }, 'every'],
-    openAIModel: [(x) => openAIModel({ model: 'm', ...x }), { apikey: 'k' }, 'apiKey'],
-    anthropicModel: [(x) => anthropicModel({ model: 'm', ...x }), { maxToken: 5 }, 'maxTokens'],
-    migrations: [(x) => migrations('m', { steps: [], ...x }), { retri: {} }, 'retry'],
-    lines: [(x) => lines('f', x), { gzp: true }, 'gzip'],
-    jsonLines: [(x) => jsonLines('f', x), { malforme: 'skip' }, 'malformed'],
-    csv: [(x) => csv('f', x), { seperator: ';' }, 'separator'],
-    WorkflowKit: [(x) => new WorkflowKit(x), { startsAt: 5 }, 'startAt'],
-  }
+type Misspelt = Readonly<Record<string, readonly [make: (wrong: object) => unknown, wrong: object, meant: string]>>
+
+const drawing = (draw: (stream: pipelines.Stream<number>) => unknown) =>
+  pipelines.pipeline('p', (p) => void draw(p.from('in', pipelines.values([1]), { time: (n) => n })))
+const byKey = (stream: pipelines.Stream<number>) => stream.keyBy((n) => n)
+const brokers = ['localhost:9092']
+
+/** Pipelines, memos, servers, brokers: all that came later. */
+const connected: Misspelt = {
+  pipeline: [(x) => pipelines.pipeline('p', () => undefined, x), { deadLetterMax: 5 }, 'deadLettersMax'],
+  'checkpoint of a pipeline': [
+    (x) => pipelines.pipeline('p', () => undefined, { checkpoint: x }),
+    { evry: '1s' },
+    'every',
+  ],
+  'lines of a pipeline': [(x) => pipelines.lines('f', x), { folow: true }, 'follow'],
+  'jsonLines of a pipeline': [(x) => pipelines.jsonLines('f', x), { folow: true }, 'follow'],
+  'csv of a pipeline': [(x) => pipelines.csv('f', x), { seperator: ';' }, 'separator'],
+  entries: [(x) => pipelines.entries([counter], x), { folow: true }, 'follow'],
+  paged: [(x) => pipelines.paged(async () => ({ items: [], next: null }), x), { timeot: 5 }, 'timeout'],
+  'retry of pages': [
+    (x) => pipelines.paged(async () => ({ items: [], next: null }), { retry: x }),
+    { atempts: 5 },
+    'attempts',
+  ],
+  httpSource: [(x) => pipelines.httpSource('s', x), { byteMax: 5 }, 'bytesMax'],
+  httpSink: [(x) => pipelines.httpSink({ url: 'http://localhost', ...x }), { timeot: 5 }, 'timeout'],
+  'retry of an httpSink': [
+    (x) => pipelines.httpSink({ url: 'http://localhost', retry: x }),
+    { atempts: 5 },
+    'attempts',
+  ],
+  send: [(x) => pipelines.send(async () => 1, x), { concurency: 5 }, 'concurrency'],
+  'rate of send': [(x) => pipelines.send(async () => 1, { rate: x as never }), { mx: 5 }, 'max'],
+  files: [(x) => pipelines.files({ folder: 'f', ...x }), { extention: '.txt' }, 'extension'],
+  tableSink: [
+    (x) => pipelines.tableSink({ table: table('t'), write: () => undefined, ...x } as never),
+    { tabel: 1 },
+    'table',
+  ],
+  timelineSink: [
+    (x) => pipelines.timelineSink({ timeline: counter, id: () => 'a', entry: () => ({ type: 'x' }), ...x } as never),
+    { entri: 1 },
+    'entry',
+  ],
+  memo: [(x) => memos.memo('m', { version: 1, run: () => 1, ...x }), { cachBytes: 5 }, 'cacheBytes'],
+  'retry of a memo': [(x) => memos.memo('m', { version: 1, run: () => 1, retry: x }), { atempts: 5 }, 'attempts'],
+  'keep of a memo': [(x) => memos.memo('m', { version: 1, run: () => 1, keep: x }), { unusd: '1d' }, 'unused'],
+  command: [(x) => memos.command('c', { cmd: 'true', inputs: [], ...x }), { outptus: [] }, 'outputs'],
+  kafka: [(x) => kafka({ brokers, topic: 't', ...x }), { discovr: '1s' }, 'discover'],
+  kafkaSink: [(x) => kafkaSink({ brokers, topic: 't', ...x }), { expird: 'skip' }, 'expired'],
+  nats: [(x) => nats({ servers: 's', stream: 's', ...x }), { strat: 'oldest' }, 'start'],
+  natsSink: [(x) => natsSink({ servers: 's', stream: 's', message: 'm', ...x }), { atomc: false }, 'atomic'],
+  postgresCdc: [(x) => postgresCdc({ url: 'u', ...x }), { snapshoot: false }, 'snapshot'],
+  recorder: [(x) => record('r', x), { similarCall: 'new' }, 'similarCalls'],
+}
+
+const definitions: Misspelt = {
+  timeline: [(x) => timeline('t', { ...count, ...x }), { chekpoint: {} }, 'checkpoint'],
+  'checkpoint of a timeline': [(x) => timeline('t', { ...count, checkpoint: x }), { evry: 5 }, 'every'],
+  'retain of a timeline': [(x) => timeline('t', { ...count, retain: x }), { checkpoint: 5 }, 'checkpoints'],
+  'history that is kept': [(x) => timeline('t', { ...count, retain: { history: x as never } }), { fr: '1d' }, 'for'],
+  aggregate: [(x) => aggregate('a', { ...account, ...x } as never), { retian: {} }, 'retain'],
+  'checkpoint of an aggregate': [(x) => aggregate('a', { ...account, checkpoint: x } as never), { evry: 5 }, 'every'],
+  table: [(x) => table('t', x), { tll: '1s' }, 'ttl'],
+  'checkpoint of a table': [(x) => table('t', { checkpoint: x }), { evry: 5 }, 'every'],
+  pagedTable: [(x) => pagedTable('t', x), { cachBytes: 5 }, 'cacheBytes'],
+  'retain of a paged table': [(x) => pagedTable('t', { retain: x }), { dayly: 5 }, 'daily'],
+  stateStore: [(x) => stateStore('s', { partitions: 1, ...x }), { partition: 2 }, 'partitions'],
+  'checkpoint of a state store': [(x) => stateStore('s', { partitions: 1, checkpoint: x }), { evry: 5 }, 'every'],
+  save: [(x) => save('s', x), { keeps: 5 }, 'keep'],
+  job: [(x) => job('j', { ...night, ...x }), { concurency: 5 }, 'concurrency'],
+  'checkpoint of a job': [(x) => job('j', { ...night, checkpoint: x }), { evry: 5 }, 'every'],
+  'retain of a job': [(x) => job('j', { ...night, retain: x }), { hourli: 5 }, 'hourly'],
+  'retry of a job': [(x) => job('j', { ...night, retry: x }), { atempts: 5 }, 'attempts'],
+  'batch of a job': [
+    (x) => job('j', { ...night, each: undefined, eachBatch: () => undefined, batch: x }),
+    { siz: 5 },
+    'size',
+  ],
+  consumer: [(x) => consumer('c', { from: [accounts], each: () => undefined, ...x }), { folow: true }, 'follow'],
+  'checkpoint of a consumer': [
+    (x) => consumer('c', { from: [accounts], each: () => undefined, checkpoint: x }),
+    { evry: 5 },
+    'every',
+  ],
+  workflow: [(x) => workflow('w', async () => 1, x), { timeot: '1s' }, 'timeout'],
+  'checkpoint of a workflow': [(x) => workflow('w', async () => 1, { checkpoint: x }), { evry: 5 }, 'every'],
+  'retain of a workflow': [(x) => workflow('w', async () => 1, { retain: x }), { chckpoints: 5 }, 'checkpoints'],
+  'durability of a workflow': [
+    (x) => workflow('w', async () => 1, { durability: x as never }),
+    { windows: 5 },
+    'window',
+  ],
+  queue: [(x) => queue('q', x), { concurency: 5 }, 'concurrency'],
+  schedule: [(x) => schedule('s', { workflow: echo, input: 1, every: '1h', ...x }), { timezon: 'UTC' }, 'timezone'],
+  projection: [(x) => projection('p', { ...totals, ...x } as never), { chekpoint: {} }, 'checkpoint'],
+  'checkpoint of a projection': [(x) => projection('p', { ...totals, checkpoint: x } as never), { evry: 5 }, 'every'],
+  sqlProjection: [(x) => sqlProjection('p', { from: [accounts], on: {}, ...x } as never), { setpu: 1 }, 'setup'],
+  tableProjection: [
+    (x) => tableProjection('p', { from: [accounts], into: table('x'), on: {}, ...x } as never),
+    { poisn: 1 },
+    'poison',
+  ],
+  processManager: [
+    (x) => processManager('p', { from: [accounts], on: {}, ...x } as never),
+    { onRefuse: 1 },
+    'onRefused',
+  ],
+  agent: [(x) => agent('a', x), { stepMax: 5 }, 'stepsMax'],
+  'checkpoint of an agent': [(x) => agent('a', { checkpoint: x }), { evry: 5 }, 'every'],
+  openAIModel: [(x) => openAIModel({ model: 'm', ...x }), { apikey: 'k' }, 'apiKey'],
+  anthropicModel: [(x) => anthropicModel({ model: 'm', ...x }), { maxToken: 5 }, 'maxTokens'],
+  migrations: [(x) => migrations('m', { steps: [], ...x }), { retri: {} }, 'retry'],
+  lines: [(x) => lines('f', x), { gzp: true }, 'gzip'],
+  jsonLines: [(x) => jsonLines('f', x), { malforme: 'skip' }, 'malformed'],
+  csv: [(x) => csv('f', x), { seperator: ';' }, 'separator'],
+  ...connected,
+  WorkflowKit: [(x) => new WorkflowKit(x), { startsAt: 5 }, 'startAt'],
+}
 
 const refused = (meant: string) =>
   expect.objectContaining({
@@ -116,7 +180,8 @@ describe('a misspelt option of a call', () => {
   })
   afterAll(() => rp.close())
 
-  const calls: Readonly<Record<string, readonly [call: (wrong: object) => unknown, wrong: object, meant: string]>> = {
+  const ran = (draw: Parameters<typeof drawing>[0]) => rp.run(drawing(draw), {}).result()
+  const calls: Misspelt = {
     open: [(x) => rp.open(counter, 'a', x), { takover: true }, 'takeover'],
     'run of a job': [(x) => rp.run(job('j', night), undefined, x), { signl: 1 }, 'signal'],
     'run of a workflow': [(x) => rp.run(echo, 1, x), { ifExist: 'new' }, 'ifExists'],
@@ -155,6 +220,68 @@ describe('a misspelt option of a call', () => {
     update: [async (x) => (await rp.run(echo, 1)).update('u', 1, x), { timeot: 5 }, 'timeout'],
     turn: [async (x) => (await rp.open(agent('g'), 'a')).turn('hi', x), { signl: 1 }, 'signal'],
     rescale: [(x) => stateStore('s', { partitions: 1 }).rescale(rp, x), { onprogress: 1 }, 'onProgress'],
+    'run of a pipeline': [
+      (x) =>
+        rp
+          .run(
+            drawing(() => undefined),
+            {},
+            x,
+          )
+          .result(),
+      { takover: true },
+      'takeover',
+    ],
+    'changes of a pipeline': [
+      (x) =>
+        rp
+          .run(
+            drawing(() => undefined),
+            {},
+            { changes: x },
+          )
+          .result(),
+      { renam: {} },
+      'rename',
+    ],
+    'from of a pipeline': [
+      (x) =>
+        rp
+          .run(
+            pipelines.pipeline('p', (p) => void p.from('in', pipelines.values([1]), x)),
+            {},
+          )
+          .result(),
+      { outOfOder: 5 },
+      'outOfOrder',
+    ],
+    'call of a pipeline': [(x) => ran((s) => s.call('c', async () => 1, x)), { concurency: 5 }, 'concurrency'],
+    'retry of a call': [(x) => ran((s) => s.call('c', async () => 1, { retry: x })), { atempts: 5 }, 'attempts'],
+    window: [(x) => ran((s) => byKey(s).window('w', pipelines.tumbling('1s'), x)), { erly: '1s' }, 'early'],
+    'window by count': [(x) => ran((s) => byKey(s).window('w', pipelines.every(5), x)), { wthin: 5 }, 'within'],
+    process: [(x) => ran((s) => byKey(s).process('p', { onRecord: () => undefined, ...x })), { onTime: 1 }, 'onTimer'],
+    dedupe: [(x) => ran((s) => byKey(s).dedupe('d', { within: '1s', ...x })), { withn: 5 }, 'within'],
+    recall: [
+      async (x) => (await rp.open(memos.memo('r', { version: 1, run: () => 1 }))).recall([], x),
+      { refrsh: true },
+      'refresh',
+    ],
+    'run of a command': [
+      async (x) => (await rp.open(memos.command('true', { cmd: 'true', inputs: [] }))).run(x),
+      { onsaid: 1 },
+      'onSaid',
+    ],
+    serve: [(x) => serve(rp, { tokens: [], ...x }), { readonly: true }, 'readOnly'],
+    'limits of serve': [(x) => serve(rp, { tokens: [], limits: x }), { openTimeline: 5 }, 'openTimelines'],
+    'tools of a recorder': [
+      async (x) =>
+        (await rp.open(record('tools'), 'a')).tools(
+          { look: { execute: async () => 1 } as never },
+          { look: { kind: 'idempotent', ...x } },
+        ),
+      { indoubt: 'retry' },
+      'inDoubt',
+    ],
     close: [(x) => rp.close(x), { graze: 5 }, 'grace'],
   }
 
@@ -173,6 +300,14 @@ describe('a misspelt option of a call', () => {
       await expect((await rp.run(code)).result()).rejects.toThrow(`there is no option ${wrong}`)
     }
   })
+})
+
+it('a name that was changed is answered with the new one', () => {
+  const named = (make: () => unknown, now: string) =>
+    expect(make).toThrow(expect.objectContaining({ message: expect.stringContaining(`it is called ${now}`) }))
+  named(() => memos.memo('m', { version: 1, run: () => 1, memoryBytes: 5 } as never), 'cacheBytes')
+  named(() => pipelines.pipeline('p', () => undefined, { deadLetters: 5 } as never), 'deadLettersMax')
+  named(() => pipelines.pipeline('p', () => undefined, { timeout: 5 } as never), 'checkpointTimeout')
 })
 
 it('the nearest name is within a third of the letters, and none is named where nothing is near', () => {

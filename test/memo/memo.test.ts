@@ -7,6 +7,7 @@ import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { Codec } from '../../src/core/codec/codec.ts'
 import { sha256 } from '../../src/engine/platform.ts'
+import { RetryLater } from '../../src/index.ts'
 import { entryId } from '../../src/layers/memo/entry.ts'
 import { FileDigests } from '../../src/layers/memo/files.ts'
 import { memo } from '../../src/layers/memo/index.ts'
@@ -41,6 +42,26 @@ onEveryStore('memo', (world) => {
     expect(there.provenance.by).toMatch(/^test/)
     expect(await here.call(4)).toEqual({ square: 16 })
     expect(calls).toEqual([3, 4])
+  })
+
+  it('keeps no error that was only put off, and a pause ends when it is closed', async () => {
+    const engine = await (await world()).engine()
+    const thrown: unknown[] = [new RetryLater(1), new Error('no'), new RetryLater('1h')]
+    const run = () => {
+      if (thrown.length > 0) throw thrown.shift()
+      return 'done'
+    }
+    const here = await engine.open(memo('later', { version: 1, errors: '1h', run }))
+    await expect(here.call()).rejects.toThrow('no')
+    await expect(here.call()).rejects.toThrow('no')
+    expect(await here.forget()).toBe(true)
+    const waiting = here.call()
+    waiting.catch(() => undefined)
+    while (thrown.length > 0) await new Promise((resolve) => setTimeout(resolve, 2))
+    await here.close()
+    await expect(waiting).rejects.toMatchObject({ code: 'CLOSED' })
+    const again = await engine.open(memo('later', { version: 1, errors: '1h', run }))
+    expect(await again.call()).toBe('done')
   })
 
   it('gives everybody their own copy, from memory too', async () => {
@@ -145,7 +166,7 @@ onEveryStore('memo', (world) => {
     const w = await world()
     const engine = await w.engine({ redundancy: false })
     const { calls, run } = counting((n) => 'x'.repeat(50_000 + n))
-    const large = await engine.open(memo('large', { version: 1, memoryBytes: 0, run }))
+    const large = await engine.open(memo('large', { version: 1, cacheBytes: 0, run }))
     await large.call(1)
     const { kernel } = hostOf(engine)
     for (const { digest } of await kernel.store.blobs.list(null, 100)) {
@@ -172,7 +193,7 @@ onEveryStore('memo', (world) => {
   it('forgets what was used longest ago, and what is asked for; keeps what is pinned', async () => {
     const engine = await (await world()).engine()
     const host = hostOf(engine)
-    const noise = await engine.open(memo('noise', { version: 1, memoryBytes: 0, run: (n: number) => noiseOf(n) }))
+    const noise = await engine.open(memo('noise', { version: 1, cacheBytes: 0, run: (n: number) => noiseOf(n) }))
     for (const n of [1, 2, 3, 4]) {
       await noise.call(n)
       const [head] = await host.list({ prefix: 'memo/noise/', attributes: {}, limit: 10 }).then((all) => all.slice(-1))

@@ -79,11 +79,11 @@ describe('a poison record', () => {
   it('is one too many at the limit: the run ends, and nothing is lost', async () => {
     const rp = await open('memory:')
     const out = collect<number>()
-    await expect(rp.run(define(false, out), {}, { deadLetters: 0 }).result()).rejects.toMatchObject({
+    await expect(rp.run(define(false, out), {}, { deadLettersMax: 0 }).result()).rejects.toMatchObject({
       code: 'LIMIT_EXCEEDED',
     })
     expect(out.values).toEqual([])
-    const run = await rp.run(define(false, out), {}, { deadLetters: 1 }).started()
+    const run = await rp.run(define(false, out), {}, { deadLettersMax: 1 }).started()
     await until(() => run.status.records === 3)
     await run.stop()
     expect(out.values).toEqual([10, 30])
@@ -362,7 +362,7 @@ describe('options', () => {
     })
     const refused: readonly (readonly [unknown, string])[] = [
       [{ paralelism: 4 }, 'did you mean parallelism'],
-      [{ timeout: 0 }, 'timeout must be at least 1 ms'],
+      [{ checkpointTimeout: 0 }, 'checkpointTimeout must be at least 1 ms'],
       [{ takeover: 'yes' }, 'takeover must be true or false'],
       [{ changes: 'drop everything' }, 'options are an object'],
       [{ changes: { drop: 'out' } }, 'changes.drop must be a list'],

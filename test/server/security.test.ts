@@ -34,7 +34,7 @@ describe('tokens', () => {
   })
 
   it('a server without tokens, or with weak ones, is refused', () => {
-    expect(() => serve(here.rp, {})).toThrow(/would be open/)
+    expect(() => serve(here.rp, {} as never)).toThrow(/would be open/)
     expect(() => serve(here.rp, { tokens, readonly: true } as never)).toThrow(/did you mean readOnly/)
     expect(() => serve(here.rp, { tokens: [{ name: 'a', token: 'short', role: 'read' }] })).toThrow(/at least 32/)
     expect(() => serve(here.rp, { tokens: [tokens[0]!, tokens[0]!] })).toThrow(/same name/)

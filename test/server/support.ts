@@ -41,7 +41,7 @@ export async function startServer(
 ): Promise<TestServer> {
   const { url = 'memory:', rp: given, ...rest } = options
   const rp = given ?? (await open(url, { housekeeping: false }))
-  const server = serve(rp, { ...(rest.authorize === undefined && { tokens }), ...rest })
+  const server = serve(rp, { ...(rest.authorize === undefined && { tokens }), ...rest } as ServeOptions)
   return {
     rp,
     server,

@@ -1,3 +1,3 @@
 // reprise/ai-sdk: model calls of the Vercel AI SDK recorded and replayed, tools as effects.
 
-export { type EffectTool, Recorder, type RecorderOptions, record } from './recorder.ts'
+export { type CompensateCall, type EffectTool, Recorder, type RecorderOptions, record } from './recorder.ts'

@@ -19,13 +19,22 @@ type GenerateResult = Awaited<ReturnType<Wrap<'wrapGenerate'>>>
 type StreamResult = Awaited<ReturnType<Wrap<'wrapStream'>>>
 type StreamPart = StreamResult['stream'] extends ReadableStream<infer Part> ? Part : never
 
+/** Undoes a call. `key` is the same however often it is tried. */
+export type CompensateCall = (
+  input: never,
+  output: never,
+  context: { readonly key: string },
+) => Promise<unknown> | unknown
+
 /** How a tool can be undone, and what to do when a program that runs again asks for something slightly different. */
-export interface EffectTool {
-  readonly kind: 'read-only' | 'idempotent' | 'compensatable' | 'irreversible'
-  compensate?(input: never, output: never, context: { readonly key: string }): Promise<unknown> | unknown
+export type EffectTool = {
   /** When a crash left the outcome unknown; 'hold' unless read-only or idempotent. */
   readonly inDoubt?: 'retry' | 'hold'
-}
+} & (
+  | { readonly kind: 'compensatable'; readonly compensate: CompensateCall }
+  | { readonly kind: 'idempotent'; readonly compensate?: CompensateCall }
+  | { readonly kind: 'read-only' | 'irreversible'; readonly compensate?: never }
+)
 
 export interface RecorderOptions {
   /** A call that is almost one on record: refuse it (a person decides), or make it. 'conflict' if left out. */
@@ -112,6 +121,7 @@ export class Recorder {
       const kind = kinds[name]
       const { execute } = tool
       if (!execute || !kind) return [name, tool]
+      checkKind(name, kind)
       this.#tools.set(name, kind)
       return [
         name,
@@ -261,6 +271,22 @@ export class Recorder {
     this.#counts.set(digest, count + 1)
     return `${rollbacks > 0 ? `${rollbacks}~` : ''}${kind} ${digest} ${count}`
   }
+}
+
+const knownKind = new Set(['kind', 'compensate', 'inDoubt'])
+
+/** What the compiler refuses, for programs that it does not look at. */
+function checkKind(name: string, given: EffectTool): void {
+  checkOptions(`tool ${name}`, given, knownKind)
+  const { kind }: { readonly kind: string } = given
+  const hasUndo = typeof given.compensate === 'function'
+  const why =
+    kind === 'compensatable' && !hasUndo
+      ? 'a compensatable tool must have a compensation'
+      : hasUndo && (kind === 'irreversible' || kind === 'read-only')
+        ? `a tool that is ${kind} has nothing to compensate`
+        : null
+  if (why) throw new RepriseError('INVALID_ARGUMENT', `tool ${name}: ${why}`, { tool: name })
 }
 
 function isOfThisRun(id: string, { rollbacks = 0 }: RunState): boolean {

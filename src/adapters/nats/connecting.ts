@@ -10,12 +10,17 @@ import {
 import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
 import { RepriseError } from '../../core/errors.ts'
 
-export interface NatsConnecting {
-  /** Where to connect to, or with which options of the client. */
-  readonly servers?: string | readonly string[] | NodeConnectionOptions
-  /** Left out: a connection of our own. */
-  readonly connection?: NatsConnection
-}
+export type NatsConnecting =
+  | {
+      /** Where to connect to, or with which options of the client: a connection of our own. */
+      readonly servers: string | readonly string[] | NodeConnectionOptions
+      readonly connection?: never
+    }
+  | {
+      readonly servers?: never
+      /** The user's own, which stays open. */
+      readonly connection: NatsConnection
+    }
 
 export interface NatsAccess {
   readonly js: JetStreamClient
@@ -25,10 +30,12 @@ export interface NatsAccess {
 
 export const connectingNames = ['servers', 'connection'] as const
 
+export function checkConnecting(name: string, { servers, connection }: NatsConnecting): void {
+  if (!connection !== !servers) return
+  throw new RepriseError('INVALID_ARGUMENT', `${name} needs either { servers: 'nats://…' } or { connection }`)
+}
+
 export async function accessTo({ servers, connection }: NatsConnecting): Promise<NatsAccess> {
-  if (!connection && !servers) {
-    throw new RepriseError('INVALID_ARGUMENT', "nats needs { servers: 'nats://…' } or { connection }")
-  }
   const own = connection ?? (await connect(optionsOf(servers!)))
   try {
     const manager = await jetstreamManager(own)

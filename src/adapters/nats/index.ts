@@ -12,5 +12,5 @@ export type {
   SourceReader,
 } from '../../layers/pipeline/source.ts'
 export type { NatsConnecting } from './connecting.ts'
-export { type NatsOut, type NatsSinkOptions, natsSink } from './sink.ts'
-export { type NatsOptions, type NatsRecord, nats } from './source.ts'
+export { type NatsOut, type NatsSinkOptions, type NatsWriting, natsSink } from './sink.ts'
+export { type NatsOptions, type NatsReading, type NatsRecord, nats } from './source.ts'

@@ -18,6 +18,7 @@ import {
 } from '../../layers/pipeline/sink.ts'
 import {
   accessTo,
+  checkConnecting,
   codeOf,
   connectingNames,
   type NatsAccess,
@@ -31,7 +32,10 @@ export interface NatsOut {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-export interface NatsSinkOptions<T> extends NatsConnecting {
+export type NatsSinkOptions<T> = NatsConnecting & NatsWriting<T>
+
+/** What is written, and where. */
+export interface NatsWriting<T> {
   /** It must have `allow_atomic` (a server of version 2.12 or later) and keep messages by limits. */
   readonly stream: string
   /** The message of a result; JSON to that subject if it is a text. */
@@ -62,6 +66,7 @@ interface Kept {
 /** @example totals.to('totals', natsSink<Total>({ servers, stream: 'TOTALS', message: 'totals' })) */
 export function natsSink<T>(options: NatsSinkOptions<T>): Sink<T> {
   checkOptions('natsSink', options, known)
+  checkConnecting('natsSink', options)
   const { stream, message, atomic = true } = options
   if (!stream || !message) throw new RepriseError('INVALID_ARGUMENT', 'natsSink needs { stream, message }')
   return {

@@ -9,6 +9,7 @@ import type { Positions, Source, SourceContext, SourceReader } from '../../layer
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
 import {
   accessTo,
+  checkConnecting,
   codeOf,
   connectingNames,
   type NatsAccess,
@@ -26,15 +27,27 @@ export interface NatsRecord {
   readonly headers: Readonly<Record<string, readonly string[]>>
 }
 
-export interface NatsOptions extends NatsConnecting {
+export type NatsOptions = NatsConnecting &
+  NatsReading &
+  (
+    | {
+        /** Subjects to read, wildcards allowed; all of the stream's if left out. */
+        readonly filter?: string | readonly string[]
+        readonly partitions?: never
+      }
+    | {
+        readonly filter?: never
+        /**
+         * Subjects that are read beside each other, each with a position of its own, and shared by several processes. They
+         * must not overlap.
+         */
+        readonly partitions: readonly string[]
+      }
+  )
+
+/** What is read, and from where on. */
+export interface NatsReading {
   readonly stream: string
-  /** Subjects to read, wildcards allowed; all of the stream's if left out. */
-  readonly filter?: string | readonly string[]
-  /**
-   * Subjects that are read beside each other, each with a position of its own, and shared by several processes. They must not
-   * overlap. In the place of `filter`.
-   */
-  readonly partitions?: readonly string[]
   /** Where a first run begins; at the oldest message if left out. */
   readonly start?: 'oldest' | 'newest' | { readonly seq: number } | { readonly time: number }
   /** What to do where the stream no longer has what follows the position: an error (POSITION_GONE) if left out. */
@@ -51,6 +64,7 @@ const awayMs = 60_000
 /** @example p.from('orders', nats({ servers, stream: 'ORDERS' }), { decode: json<Order>() }) */
 export function nats(options: NatsOptions): Source<NatsRecord> {
   checkOptions('nats', options, known)
+  checkConnecting('nats', options)
   const { stream, partitions, filter } = options
   if (typeof stream !== 'string' || stream === '') throw new RepriseError('INVALID_ARGUMENT', 'nats needs { stream }')
   if (partitions && filter) throw new RepriseError('INVALID_ARGUMENT', 'nats takes filter or partitions, not both')

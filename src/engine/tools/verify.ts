@@ -42,15 +42,22 @@ export interface VerifyReport {
   readonly orphans: number
 }
 
-export interface VerifyOptions {
+export type VerifyOptions = {
   /** Only these timelines; the store's own structures and orphans are then left out. */
   readonly timelines?: readonly string[]
-  /** Puts right what has a sound copy: chunks, parity, lines of the catalog. Without it nothing is changed. */
-  readonly repair?: boolean
-  /** Where else sound copies may be: a store's URL, a folder of chunks, an export or a backup. Only with `repair`. */
-  readonly from?: string
   readonly signal?: AbortSignal
-}
+} & (
+  | {
+      /** Puts right what has a sound copy: chunks, parity, lines of the catalog. Without it nothing is changed. */
+      readonly repair?: boolean
+      readonly from?: never
+    }
+  | {
+      readonly repair: true
+      /** Where else sound copies may be: a store's URL, a folder of chunks, an export or a backup. */
+      readonly from: string
+    }
+)
 
 interface Tally {
   readonly faults: Fault[]
@@ -67,13 +74,13 @@ export async function verify(
   options: VerifyOptions = {},
   places: OpenUrl | null = null,
 ): Promise<VerifyReport> {
-  if (options.from === undefined || !places) return await verifyWith(kernel, options, null)
-  if (!options.repair) {
-    throw new RepriseError('INVALID_ARGUMENT', 'from is where a repair takes copies from: ask for repair', {
-      from: options.from,
-    })
+  const { from, repair }: { readonly from?: string; readonly repair?: boolean } = options
+  if (from === undefined || !places) return await verifyWith(kernel, options, null)
+  // The compiler says so too, to those who ask it.
+  if (!repair) {
+    throw new RepriseError('INVALID_ARGUMENT', 'from is where a repair takes copies from: ask for repair', { from })
   }
-  const source = await openSource(kernel, options.from, places)
+  const source = await openSource(kernel, from, places)
   try {
     return await verifyWith(kernel, options, source)
   } finally {

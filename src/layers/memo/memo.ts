@@ -5,6 +5,8 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { callOnce, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import { Caller } from '../../engine/caller.ts'
 import type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'
 import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import { readStream } from '../../engine/checkpoint/stored-value.ts'
@@ -24,7 +26,17 @@ export type MemoResult<Result> = Result extends ReadableStream<Uint8Array> | Asy
   ? AsyncIterable<Uint8Array>
   : Result
 
-export interface MemoOptions<Args extends readonly unknown[], Result> extends Remembrance {
+export type MemoOptions<Args extends readonly unknown[], Result> = MemoSettings<Args, Result> &
+  (
+    | {
+        readonly ttl: Duration
+        /** For so long after `ttl` the old result is given at once, while it is computed again. */
+        readonly stale?: Duration
+      }
+    | { readonly stale?: never }
+  )
+
+export interface MemoSettings<Args extends readonly unknown[], Result> extends Remembrance {
   readonly run: (...args: Args) => Result | Promise<Result>
   /** Raise it when `run` changes what it gives: earlier results are no hits any more. */
   readonly version: string | number
@@ -36,10 +48,10 @@ export interface MemoOptions<Args extends readonly unknown[], Result> extends Re
   readonly directory?: string
   /** Environment variables that it reads. */
   readonly env?: readonly string[]
-  /** For so long after `ttl` the old result is given at once, while it is computed again. */
-  readonly stale?: Duration
+  /** When `run` is called again after a failure; once if left out. A `RetryLater` is heeded either way. */
+  readonly retry?: RetryPolicy
   /** What this process holds in memory; 16 MiB if left out. */
-  readonly memoryBytes?: number
+  readonly cacheBytes?: number
 }
 
 const known = namesOf<MemoOptions<never, unknown>>({
@@ -54,7 +66,8 @@ const known = namesOf<MemoOptions<never, unknown>>({
   errors: true,
   scope: true,
   keep: true,
-  memoryBytes: true,
+  retry: true,
+  cacheBytes: true,
 })
 
 export interface MemoDefinition<Args extends readonly unknown[], Result>
@@ -65,7 +78,7 @@ export interface MemoDefinition<Args extends readonly unknown[], Result>
   readonly prefix: string
 }
 
-const defaultMemoryBytes = 16 * 1024 * 1024
+const defaultCacheBytes = 16 * 1024 * 1024
 const freshInMemoryMs = 1000
 /**
  * @example
@@ -78,7 +91,7 @@ export function memo<Args extends readonly unknown[], Result>(
   options: MemoOptions<Args, Result>,
 ): MemoDefinition<Args, Result> {
   checkName('memo', name)
-  checkOptions(`memo ${name}`, options, known)
+  checkOptions(`memo ${name}`, options, known, { memoryBytes: 'cacheBytes' })
   checkMemo(name, options)
   const model = memoModel(name)
   return {
@@ -103,6 +116,7 @@ function checkMemo(name: string, options: MemoOptions<never, unknown>): void {
     refuse('version must be a text or a number; change it when run gives something else than before')
   }
   checkRemembrance(`memo ${name}`, options)
+  resolveRetry(options.retry, callOnce)
   if (options.stale !== undefined) toMs(options.stale, `memo ${name}: stale`)
   if (options.stale !== undefined && options.ttl === undefined)
     refuse('stale needs a ttl: without one nothing grows old')
@@ -132,6 +146,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   readonly #files: FileDigests
   readonly #remembering: Remembering
   readonly #recent: Recent<Uint8Array>
+  readonly #caller: Caller
 
   constructor(host: Host, name: string, options: MemoOptions<Args, Result>) {
     this.name = name
@@ -139,7 +154,10 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     this.#files = new FileDigests(options.directory ?? '.', host.kernel.limits)
     const isFailure = ({ outcome }: Envelope) => outcome.kind === 'error'
     this.#remembering = new Remembering(host, `memo ${name}`, name, options, isFailure)
-    this.#recent = new Recent(options.memoryBytes ?? defaultMemoryBytes, freshInMemoryMs)
+    const { clock, random } = host.kernel
+    const ports = { clock, random, ending: this.#remembering.ending }
+    this.#caller = new Caller(options.retry === undefined ? {} : { retry: options.retry }, ports, callOnce)
+    this.#recent = new Recent(options.cacheBytes ?? defaultCacheBytes, freshInMemoryMs)
   }
 
   /** The result for these arguments: remembered, or computed now and remembered. */
@@ -244,11 +262,12 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     let outcome: Outcome
     let source: ByteSource | null = null
     try {
-      const result = await this.#options.run(...args)
+      const result = await this.#caller.call(async () => await this.#options.run(...args))
       source = isStream(result) ? result : null
       outcome = source ? { kind: 'bytes' } : { kind: 'value', value: result }
     } catch (error) {
-      if (this.#options.errors === undefined) throw error
+      // One that was only on its way to be tried again says nothing about these arguments.
+      if (this.#options.errors === undefined || this.#remembering.ending.aborted) throw error
       const { name, message } = error instanceof Error ? error : new Error(String(error))
       outcome = { kind: 'error', name, message }
     }

@@ -55,6 +55,7 @@ export class Remembering {
   readonly #uses: Uses
   readonly #pruner: Pruner
   readonly #leave: () => void
+  readonly #ending = new AbortController()
   #isClosed = false
 
   constructor(
@@ -73,6 +74,11 @@ export class Remembering {
     this.#uses = new Uses(host)
     this.#pruner = new Pruner(host, name, options.keep ?? {})
     this.#leave = host.onClose(() => this.close())
+  }
+
+  /** Fires when it is closed: pauses between attempts end then. */
+  get ending(): AbortSignal {
+    return this.#ending.signal
   }
 
   check(): void {
@@ -143,6 +149,7 @@ export class Remembering {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#leave()
+    this.#ending.abort(new RepriseError('CLOSED', `${this.#what} was closed`, { name: this.#name }))
     await this.#flights.settled()
     await Promise.all([this.#uses.flush(), this.#pruner.settled()])
   }

@@ -7,7 +7,7 @@ import type { Host } from '../../engine/host.ts'
 import { type Described, describes, idOf } from '../../engine/model.ts'
 import { Graph } from './graph.ts'
 import { pipelineModel } from './model.ts'
-import { type PipelineOptions, resolvePipelineOptions } from './run/options.ts'
+import { type PipelineOptions, renamedOptions, resolvePipelineOptions } from './run/options.ts'
 import { PipelineRun } from './run/run.ts'
 import { type PipelineState, pipelineFold } from './run/state.ts'
 import { PipelineTasks } from './run/tasks.ts'
@@ -17,13 +17,13 @@ import { PipelineBuilder } from './stream.ts'
 /** Options of every run, and of every task that `rp.work` runs. */
 export type PipelineDefaults = Pick<
   PipelineOptions,
-  'checkpoint' | 'timeout' | 'deadLetters' | 'attributes' | 'parallelism' | 'keyGroups'
+  'checkpoint' | 'checkpointTimeout' | 'deadLettersMax' | 'attributes' | 'parallelism' | 'keyGroups'
 >
 
 const knownDefaults = namesOf<PipelineDefaults>({
   checkpoint: true,
-  timeout: true,
-  deadLetters: true,
+  checkpointTimeout: true,
+  deadLettersMax: true,
   attributes: true,
   parallelism: true,
   keyGroups: true,
@@ -60,7 +60,7 @@ export function pipeline(
   defaults: PipelineDefaults = {},
 ): PipelineDefinition {
   checkName('pipeline', name)
-  checkOptions(`pipeline ${name}`, defaults, knownDefaults)
+  checkOptions(`pipeline ${name}`, defaults, knownDefaults, renamedOptions)
   resolvePipelineOptions(name, defaults)
   const model = pipelineModel(name)
   const draw = () => {

@@ -7,7 +7,7 @@ import type { Clock, Random } from '../../core/ports.ts'
 import type { Batch, Output } from './batch.ts'
 
 export interface Operator {
-  /** One per stream that flows into it. */
+  /** One per stream that flows into it. Further ones only get records that are sent back. */
   readonly inputs: readonly Output[]
   /** By name within the operator. Empty: it keeps nothing. */
   readonly tables: ReadonlyMap<string, StateTable<unknown>>
@@ -29,7 +29,7 @@ export interface OperatorContext {
   readonly pipeline: string
   readonly clock: Clock
   readonly random: Random
-  /** A record that can never be processed: kept aside with the reason, and the rest goes on. */
+  /** A record that cannot be processed, or not now (`RetryLater`): kept aside with the reason, and the rest goes on. */
   poison(record: PoisonRecord, error: unknown): void
   /** Records that came too late and went nowhere. */
   late(count: number): void
@@ -45,10 +45,13 @@ export interface PoisonRecord {
   readonly value: unknown
   readonly time: number | null
   readonly key: PipelineKey | null
+  /** Which input of the operator gets it when it is sent back; the first if left out. */
+  readonly input?: number
 }
 
-export function recordOf({ values, times, keys }: Batch, i: number): PoisonRecord {
-  return { value: values[i], time: times?.[i] ?? null, key: keys?.[i] ?? null }
+export function recordOf({ values, times, keys }: Batch, i: number, input = 0): PoisonRecord {
+  const record = { value: values[i], time: times?.[i] ?? null, key: keys?.[i] ?? null }
+  return input === 0 ? record : { ...record, input }
 }
 
 /** The first output is that of the stream, further ones are side outputs. */

@@ -24,7 +24,7 @@ export function broadcast<T, B, A, V, R>(
             slot === undefined ? initial() : copy ? state.own(space, slot, copy) : (space.values[slot] as A)
           state.set(space, only, add(before, batch.values[i] as B))
         } catch (error) {
-          context.poison(recordOf(batch, i), error)
+          context.poison(recordOf(batch, i, 1), error)
         }
       }
     }

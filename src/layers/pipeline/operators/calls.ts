@@ -5,9 +5,9 @@ import type { CallPolicy } from '../../../core/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
+import { Caller } from '../../../engine/caller.ts'
 import type { Batch } from '../batch.ts'
 import { type MakeOperator, type PoisonRecord, tablesOf } from '../operator.ts'
-import { Caller } from './caller.ts'
 
 export interface CallOptions extends CallPolicy {
   /** How many at a time; 16 if left out. */

@@ -59,13 +59,18 @@ export function windowJoined<A, B, R>(
     }
     return {
       tables: tablesOf({ windows: state, progress: progress.table }),
-      inputs: mergedInputs([take(true), take(false)], {
-        watermark(time) {
-          close(time)
-          next!.watermark(time)
-        },
-        idle: () => next!.idle(),
-      }),
+      inputs: [
+        ...mergedInputs([take(true), take(false)], {
+          watermark(time) {
+            close(time)
+            next!.watermark(time)
+          },
+          idle: () => next!.idle(),
+        }),
+        pairsAgain(next!, context, ([left, right], time) => {
+          return join(left as A, right as B, { start: time + 1 - windows.lengthMs, end: time + 1 })
+        }),
+      ],
       restored: () => progress.restored(),
     }
   }
@@ -129,16 +134,19 @@ export function intervalJoined<A, B, R>(
     }
     return {
       tables: tablesOf({ ...tables, progress: progress.table }),
-      inputs: mergedInputs([take('left', 'right'), take('right', 'left')], {
-        watermark(time) {
-          if (progress.advance(time)) {
-            forget('left', time)
-            forget('right', time)
-          }
-          next!.watermark(time)
-        },
-        idle: () => next!.idle(),
-      }),
+      inputs: [
+        ...mergedInputs([take('left', 'right'), take('right', 'left')], {
+          watermark(time) {
+            if (progress.advance(time)) {
+              forget('left', time)
+              forget('right', time)
+            }
+            next!.watermark(time)
+          },
+          idle: () => next!.idle(),
+        }),
+        pairsAgain(next!, context, ([left, right]) => join(left as A, right as B)),
+      ],
       restored() {
         progress.restored()
         for (const side of ['left', 'right'] as const) {
@@ -182,6 +190,29 @@ export function latestJoined<A, B, R>(join: (left: A, right: B | undefined) => R
   }
 }
 
+/** The input behind those of the two streams: pairs that went aside. */
+const pairInput = 2
+
+/** A pair that is sent back is joined again, whatever either side has become. */
+function pairsAgain(
+  next: Output,
+  context: OperatorContext,
+  join: (pair: readonly unknown[], time: number) => unknown,
+): Output {
+  return {
+    batch({ values, times, keys }) {
+      const given = new Joined(next, context)
+      values.forEach((pair, i) => {
+        const time = times![i]!
+        given.add(() => join(pair as readonly unknown[], time), pair as readonly unknown[], keys![i]!, time)
+      })
+      given.flush()
+    },
+    watermark() {},
+    idle() {},
+  }
+}
+
 /** Results of a join on their way. A pair whose function throws goes aside as a pair. */
 class Joined {
   readonly #next: Output
@@ -199,7 +230,7 @@ class Joined {
     try {
       this.push(make(), key, time)
     } catch (error) {
-      this.#context.poison({ value: pair, time, key }, error)
+      this.#context.poison({ value: pair, time, key, input: pairInput }, error)
     }
   }
 

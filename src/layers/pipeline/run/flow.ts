@@ -5,18 +5,20 @@
 // The loop gives the event loop a turn every few milliseconds, so that a checkpoint is written beside the records. Records
 // wait while a sink or a call cannot take more: sources are not read then, and nothing is queued without a bound.
 
+import { assert } from '../../../core/assert.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import type { StateCapture } from '../../../core/pipeline/state-capture.ts'
 import type { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../../core/ports.ts'
 import type { Output } from '../batch.ts'
-import type { Graph, SinkNode } from '../graph.ts'
+import type { Graph, OperatorNode, SinkNode } from '../graph.ts'
 import type { Operator, OperatorContext } from '../operator.ts'
 import type { CutId, Prepared, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
-import { Letters, lettersStay } from './letters.ts'
+import { Letters, lettersStay, type SetAside } from './letters.ts'
 import { RunningSource } from './running-source.ts'
 import { Waits } from './waits.ts'
+import { WatermarkGate } from './watermark-gate.ts'
 import { type Scale, Wiring } from './wiring.ts'
 
 /** The operator under which dead letters are kept. No user's name has a $. */
@@ -26,6 +28,8 @@ export const lettersOperator = '$letters'
 const checkpointsName = '$checkpoints'
 
 const batchRecords = 512
+/** As many records may wait to be tried again; then sources are not read. */
+const waitingMax = batchRecords
 const sliceMs = 4
 const tickMs = 100
 
@@ -76,6 +80,7 @@ export class Flow {
   readonly #sinkInputs = new Map<SinkNode, { readonly input: Output; readonly counts: { records: number } }>()
   readonly #writers: ReadonlyMap<string, SinkWriter>
   readonly letters: Letters
+  readonly #gates = new Map<string, WatermarkGate>()
   #sources: readonly RunningSource[] = []
   readonly #waits: Waits
   #lateRecords = 0
@@ -98,6 +103,7 @@ export class Flow {
     this.#waits = new Waits(() => hooks.clock.elapsed())
     this.#wiring = new Wiring(graph, hooks.scale, {
       contextOf: (name) => this.#contextOf(name),
+      gateOf: (name) => this.#gateOf(name),
       sinkInput: (node) => this.#sinkInput(node),
     })
   }
@@ -138,7 +144,8 @@ export class Flow {
     while (!this.#isHalted) {
       if (this.#failure) throw this.#failure.error
       this.#tick()
-      const hasMoved = !this.#waits.isWaiting && this.#round()
+      const isTriedAgain = this.#tryAgain()
+      const hasMoved = (!this.#waits.isWaiting && this.#round()) || isTriedAgain
       this.#isOver = this.#isAtEnd
       if (this.#isOver) return true
       if (!hasMoved) await this.#sleep()
@@ -200,17 +207,45 @@ export class Flow {
   redrive(ids: readonly number[]): number {
     this.#checkLetters()
     const wanted = this.letters.list().filter(({ id }) => ids.includes(id))
-    const inputs = wanted.map(({ operator: name, key }) => {
-      const node = this.#graph.operators.find((each) => each.name === name)
-      if (node) return this.#wiring.instanceFor(node, key).inputs[0]!
-      const what = `${name} is no operator of this pipeline: letters of a source cannot be sent back, mend its decode and discard them`
-      throw new RepriseError('INVALID_ARGUMENT', what, { operator: name })
-    })
-    this.letters.take(ids).forEach(({ value, time, key }, i) => {
-      inputs[i]!.batch({ values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] })
-    })
+    const lost = wanted.find(({ operator }) => !this.#nodeOf(operator))
+    if (lost) {
+      const what = `${lost.operator} is no operator of this pipeline: letters of a source cannot be sent back, mend its decode and discard them`
+      throw new RepriseError('INVALID_ARGUMENT', what, { operator: lost.operator })
+    }
+    for (const letter of this.letters.take(ids)) this.#sendBack(letter)
     this.wake()
     return wanted.length
+  }
+
+  #nodeOf(name: string): OperatorNode | undefined {
+    return this.#graph.operators.find((each) => each.name === name)
+  }
+
+  /** Into the input of the operator that it came from. */
+  #sendBack({ operator, value, time, key, input = 0 }: SetAside): void {
+    const to = this.#wiring.instanceFor(this.#nodeOf(operator)!, key).inputs[input]
+    assert(to !== undefined, 'a record goes back into an input that its operator has')
+    to.batch({ values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] })
+  }
+
+  /** Records whose function asked for it go back when it is time, and what waited for them goes on. */
+  #tryAgain(): boolean {
+    const now = this.#hooks.clock.now()
+    const due = this.letters.takeDue(now)
+    for (const letter of due) {
+      if (this.#nodeOf(letter.operator)) this.#sendBack(letter)
+      else this.#contextOf(letter.operator).poison(letter, new Error(letter.error))
+    }
+    for (const name of new Set(due.map(({ operator }) => operator))) {
+      if (!this.letters.isWaiting(name)) this.#gates.get(name)?.open()
+    }
+    return due.length > 0
+  }
+
+  #gateOf(name: string): WatermarkGate {
+    const gate = this.#gates.get(name) ?? new WatermarkGate(() => this.letters.isWaiting(name))
+    this.#gates.set(name, gate)
+    return gate
   }
 
   /** How many of them there were. */
@@ -275,7 +310,8 @@ export class Flow {
   }
 
   get #isAtEnd(): boolean {
-    if (this.#waits.isWaiting || !this.#sources.every(({ isEnded }) => isEnded)) return false
+    if (this.#waits.isWaiting || this.letters.waiting > 0) return false
+    if (!this.#sources.every(({ isEnded }) => isEnded)) return false
     for (const { operator } of this.#wiring.instances()) if ((operator.inFlight?.() ?? 0) > 0) return false
     return true
   }
@@ -285,7 +321,7 @@ export class Flow {
     let records = 0
     let hasMoved = false
     for (const source of this.#sources) {
-      if (this.#waits.isWaiting) break
+      if (this.#waits.isWaiting || this.letters.waiting >= waitingMax) break
       const count = source.step(batchRecords)
       if (count >= 0) hasMoved = true
       if (count > 0) records += count
@@ -348,7 +384,8 @@ export class Flow {
     const { clock, random, pipeline } = this.#hooks
     return {
       ...{ name, clock, random, pipeline },
-      poison: (record, error) => {
+      poison: ({ value, time, key, input }, error) => {
+        const record = { value, time, key, ...(input !== undefined && { input }) }
         try {
           this.letters.add(name, record, error, clock.now())
         } catch (tooMany) {

@@ -1,9 +1,13 @@
 // Dead letters of a pipeline: records that an operator could not process, with the reason. They are state like any other,
-// so a letter is there after a restart exactly if its record is not processed again.
+// so a letter is there after a restart exactly if its record is not processed again. Records whose function asked to be
+// called later (`RetryLater`) lie here too until it is time; they are no dead letters.
 
+import { assert } from '../../../core/assert.ts'
+import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
+import { isRetryLater } from '../../../core/retry.ts'
 import type { PoisonRecord } from '../operator.ts'
 
 export interface PipelineLetter {
@@ -22,43 +26,101 @@ export function lettersStay(pipeline: string): string {
   return `${pipeline} is done: its dead letters can be read, but neither sent back nor discarded. To process those records, run it with { from } an older checkpoint, or read them in a pipeline of another name`
 }
 
+/** A record that is set aside, as it is stored. */
+export interface SetAside extends Omit<PipelineLetter, 'id'> {
+  /** Which input of the operator it came from; the first if left out. */
+  readonly input?: number
+  /** Not before this time, in milliseconds since 1970, it goes back by itself. */
+  readonly retryAt?: number
+}
+
 export class Letters {
-  readonly table = new StateTable<Omit<PipelineLetter, 'id'>>()
+  readonly table = new StateTable<SetAside>()
   readonly #max: number
+  /** By operator: how many of its records wait to be tried again. */
+  readonly #waiting = new Map<string, number>()
+  #waitingInAll = 0
   #next = 1
 
   constructor(max: number) {
     this.#max = max
   }
 
+  /** Without those that only wait. */
   get count(): number {
-    return this.table.size
+    return this.table.size - this.#waitingInAll
+  }
+
+  /** How many wait to be tried again. */
+  get waiting(): number {
+    return this.#waitingInAll
+  }
+
+  isWaiting(operator: string): boolean {
+    return this.#waiting.has(operator)
   }
 
   restored(): void {
-    for (const id of this.table.space(0).slots.keys()) this.#next = Math.max(this.#next, (id as number) + 1)
+    for (const [id, { operator, retryAt }] of this.table.space(0).entries()) {
+      this.#next = Math.max(this.#next, (id as number) + 1)
+      if (retryAt !== undefined) this.#note(operator, 1)
+    }
   }
 
   /** LIMIT_EXCEEDED once there are too many: then something else is wrong than a few records. */
   add(operator: string, record: PoisonRecord, error: unknown, at: number): void {
     const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
+    const letter = { operator, ...record, error: text.slice(0, 2000), at }
+    if (isRetryLater(error)) {
+      this.#keep({ ...letter, retryAt: at + toMs(error.retryAfter, 'RetryLater') })
+      this.#note(operator, 1)
+      return
+    }
     if (this.count >= this.#max) {
       const what = `more than ${this.#max} records failed (the last one in ${operator}: ${text}): mend the code, then run it again`
-      throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'deadLetters', max: this.#max, operator }, error)
+      throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'deadLettersMax', max: this.#max, operator }, error)
     }
-    this.table.add(this.table.space(0), this.#next, { operator, ...record, error: text.slice(0, 2000), at })
-    this.#next += 1
+    this.#keep(letter)
   }
 
   list(): PipelineLetter[] {
-    return [...this.table.space(0).entries()].map(([id, letter]) => ({ id: id as number, ...letter }))
+    return [...this.table.space(0).entries()].flatMap(([id, letter]) => {
+      if (letter.retryAt !== undefined) return []
+      const { operator, value, time, key, error, at } = letter
+      return [{ id: id as number, operator, value, time, key, error, at }]
+    })
   }
 
   /** Takes them out, to be tried again or to be forgotten. Those that are not there are passed over. */
-  take(ids: readonly number[]): PipelineLetter[] {
+  take(ids: readonly number[]): SetAside[] {
     const wanted = new Set(ids)
-    const taken = this.list().filter(({ id }) => wanted.has(id))
-    for (const { id } of taken) this.table.delete(this.table.space(0), id)
-    return taken
+    return this.#takeIf((letter, id) => letter.retryAt === undefined && wanted.has(id))
+  }
+
+  /** Takes out those whose time has come, in the order in which they were set aside. */
+  takeDue(now: number): SetAside[] {
+    return this.#waitingInAll === 0 ? [] : this.#takeIf(({ retryAt }) => retryAt !== undefined && retryAt <= now)
+  }
+
+  #takeIf(isWanted: (letter: SetAside, id: number) => boolean): SetAside[] {
+    const taken = [...this.table.space(0).entries()].filter(([id, letter]) => isWanted(letter, id as number))
+    for (const [id, { operator, retryAt }] of taken) {
+      this.table.delete(this.table.space(0), id)
+      if (retryAt !== undefined) this.#note(operator, -1)
+    }
+    return taken.map(([, letter]) => letter)
+  }
+
+  #keep(letter: SetAside): void {
+    this.table.add(this.table.space(0), this.#next, letter)
+    this.#next += 1
+  }
+
+  #note(operator: string, by: 1 | -1): void {
+    const own = (this.#waiting.get(operator) ?? 0) + by
+    assert(own >= 0, 'a record that waits was counted when it was set aside')
+    this.#waitingInAll += by
+    if (own === 0) this.#waiting.delete(operator)
+    else this.#waiting.set(operator, own)
   }
 }

@@ -37,7 +37,7 @@ export interface PipelineOptions {
   /** Every second if left out. */
   readonly checkpoint?: PipelineCheckpointPolicy
   /** A checkpoint that takes longer is given up and tried again; 10 minutes if left out. */
-  readonly timeout?: Duration
+  readonly checkpointTimeout?: Duration
   /** How long to wait for a live owner to let go: a process that stands by. */
   readonly wait?: Duration
   /** Take it over from a live owner, whose further writes are refused. */
@@ -46,7 +46,7 @@ export interface PipelineOptions {
   readonly from?: string
   readonly changes?: PipelineChanges
   /** More dead letters than this end the run; 1,000 if left out. */
-  readonly deadLetters?: number
+  readonly deadLettersMax?: number
   /** Searchable, on the pipeline's timeline. */
   readonly attributes?: Readonly<Record<string, Attribute>>
   /** Fires: as stop(). */
@@ -64,21 +64,22 @@ const known = new Set([
   'parallelism',
   'keyGroups',
   'checkpoint',
-  'timeout',
+  'checkpointTimeout',
   'wait',
   'takeover',
   'from',
   'changes',
-  'deadLetters',
+  'deadLettersMax',
   'attributes',
   'signal',
 ])
+export const renamedOptions = { timeout: 'checkpointTimeout', deadLetters: 'deadLettersMax' }
 const knownChanges = new Set(['rename', 'drop', 'add'])
 const knownPolicy = new Set(['every', 'each', 'recoverWithin', 'failureEvery'])
-const lettersMax = 1000
+const usualLettersMax = 1000
 
 export function resolvePipelineOptions(name: string, options: PipelineOptions): ResolvedPipelineOptions {
-  checkOptions(`pipeline ${name}`, options, known)
+  checkOptions(`pipeline ${name}`, options, known, renamedOptions)
   checkOptions(`pipeline ${name}, changes`, options.changes, knownChanges)
   for (const list of ['drop', 'add'] as const) checkNames(list, options.changes?.[list])
   const rename: unknown = options.changes?.rename
@@ -90,14 +91,14 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
     const what = `checkpoint.every must be a number of records or a duration such as '1s' (got ${String(every)})`
     throw new RepriseError('INVALID_ARGUMENT', what)
   }
-  const { deadLetters = lettersMax, takeover } = options
+  const { deadLettersMax: lettersMax = usualLettersMax, takeover } = options
   if (takeover !== undefined && typeof takeover !== 'boolean') {
     throw new RepriseError('INVALID_ARGUMENT', `takeover must be true or false (got ${String(takeover)})`)
   }
-  const timeoutMs = toMs(options.timeout ?? '10m', 'timeout')
-  if (timeoutMs <= 0) throw new RepriseError('INVALID_ARGUMENT', 'timeout must be at least 1 ms (got 0)')
-  if (!Number.isSafeInteger(deadLetters) || deadLetters < 0) {
-    throw new RepriseError('INVALID_ARGUMENT', `deadLetters must be at least 0 (got ${String(deadLetters)})`)
+  const timeoutMs = toMs(options.checkpointTimeout ?? '10m', 'checkpointTimeout')
+  if (timeoutMs <= 0) throw new RepriseError('INVALID_ARGUMENT', 'checkpointTimeout must be at least 1 ms (got 0)')
+  if (!Number.isSafeInteger(lettersMax) || lettersMax < 0) {
+    throw new RepriseError('INVALID_ARGUMENT', `deadLettersMax must be at least 0 (got ${String(lettersMax)})`)
   }
   checkCount('parallelism', options.parallelism)
   checkCount('keyGroups', options.keyGroups)
@@ -105,7 +106,7 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
     ...options,
     policy: { ...rest, ...(typeof every === 'string' ? { each: every } : every !== undefined && { every }) },
     timeoutMs,
-    lettersMax: deadLetters,
+    lettersMax,
   }
 }
 

@@ -10,6 +10,7 @@ import { type Batch, type Output, toAll } from '../batch.ts'
 import type { Edge, Graph, OperatorNode, SinkNode } from '../graph.ts'
 import type { Operator, OperatorContext } from '../operator.ts'
 import { mergedInputs } from '../operators/union.ts'
+import type { WatermarkGate } from './watermark-gate.ts'
 
 export interface Scale {
   readonly parallelism: number
@@ -36,6 +37,7 @@ interface Feed {
 
 export interface WiringPorts {
   contextOf(name: string): OperatorContext
+  gateOf(name: string): WatermarkGate
   sinkInput(node: SinkNode): Output
 }
 
@@ -82,7 +84,8 @@ export class Wiring {
     const width = this.#widths.get(node)!
     const instances = Array.from({ length: width }, (_, index): OperatorInstance => {
       const from = { index, width, isExchange: node.isExchange }
-      const outputs = node.outlets.map((outlet) => toAll(outlet.map((edge) => this.#inputOf(edge, from))))
+      const gate = this.#ports.gateOf(node.name)
+      const outputs = node.outlets.map((outlet) => gate.behind(toAll(outlet.map((edge) => this.#inputOf(edge, from)))))
       const operator = node.make(outputs, this.#ports.contextOf(node.name))
       return { node, index: width === 1 ? null : index, operator }
     })
@@ -110,7 +113,8 @@ export class Wiring {
     const name = `${input}/${instance}`
     let inputs = known.get(name)
     if (!inputs) {
-      const counted = countedInput(instances[instance]!.operator.inputs[input]!, counts)
+      const gated = this.#ports.gateOf(node.name).before(instances[instance]!.operator.inputs[input]!)
+      const counted = countedInput(gated, counts)
       const batches = Array.from({ length: channels }, () => (batch: Batch) => counted.batch(batch))
       inputs = channels === 1 ? [counted] : mergedInputs(batches, counted)
       known.set(name, inputs)

@@ -3,7 +3,6 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
-import { GiveUp, RetryLater } from '../../../core/retry.ts'
 import type { Sink } from '../sink.ts'
 import { type SendOptions, send } from './send.ts'
 
@@ -17,8 +16,6 @@ export interface HttpSinkOptions<T> extends SendOptions {
   readonly body?: (value: T) => string | Uint8Array
 }
 
-/** Answers that may be others the next time. */
-const passing = new Set([408, 425, 429])
 const known = new Set([
   ...['url', 'method', 'headers', 'body'],
   ...['concurrency', 'retry', 'timeout', 'rate', 'breaker'],
@@ -40,11 +37,9 @@ export function httpSink<T>(options: HttpSinkOptions<T>): Sink<T> {
     // Read, so that the connection is free for the next.
     await answer.arrayBuffer()
     if (answer.ok) return
-    const what = `${to} answered ${answer.status}`
-    const after = Number(answer.headers.get('retry-after'))
-    if (after > 0 && (passing.has(answer.status) || answer.status === 503)) throw new RetryLater(after * 1000, what)
-    if (passing.has(answer.status) || answer.status >= 500) throw new Error(what)
-    throw new GiveUp(`${what}: it does not take this result, and the run ends`)
+    // The policy knows which answers pass, and heeds Retry-After.
+    const { status, headers: answered } = answer
+    throw Object.assign(new Error(`${to} answered ${status}`), { status, headers: answered })
   }
   return send<T>(post, { timeout: '30s', ...policy })
 }

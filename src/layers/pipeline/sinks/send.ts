@@ -11,10 +11,10 @@ import { checkCallPolicy } from '../../../core/call-policy.ts'
 import { type Digest, toHex } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import { Caller } from '../../../engine/caller.ts'
 import { hostOf } from '../../../engine/host.ts'
 import type { Kernel } from '../../../engine/kernel.ts'
 import type { Batch } from '../batch.ts'
-import { Caller } from '../operators/caller.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../sink.ts'
 
 export interface SendContext {
@@ -25,7 +25,7 @@ export interface SendContext {
 }
 
 export interface SendOptions extends CallPolicy {
-  /** How many at a time; 8 if left out. */
+  /** How many at a time; 16 if left out. */
   readonly concurrency?: number
 }
 
@@ -34,7 +34,7 @@ export function send<T>(
   call: (value: T, context: SendContext) => Promise<unknown>,
   options: SendOptions = {},
 ): Sink<T> {
-  const { concurrency = 8, ...policy } = options
+  const { concurrency = 16, ...policy } = options
   checkOptions('send', options, new Set(['concurrency', 'retry', 'timeout', 'rate', 'breaker']))
   checkCallPolicy(policy)
   if (!Number.isSafeInteger(concurrency) || concurrency < 1) {

@@ -11,8 +11,8 @@ import { parseCsvRecord, RecordSplitter, type TextRecord } from './records.ts'
 import { positionOf } from './values.ts'
 
 export interface FileOptions {
-  /** Wait for the file to grow; it is looked at this often. Left out: the source ends at the end of the file. */
-  readonly follow?: Duration
+  /** Wait for the file to grow, which is looked at every second, or this often. Left out: the source ends with the file. */
+  readonly follow?: boolean | Duration
 }
 
 export interface CsvOptions extends FileOptions {
@@ -62,7 +62,7 @@ export function csv(path: string, options: CsvOptions = {}): Source<Readonly<Rec
 }
 
 function fileSource<T>(path: string, { follow }: FileOptions, isQuoted: boolean): Source<T> {
-  const followMs = follow === undefined ? null : toMs(follow, 'follow')
+  const followMs = follow === undefined || follow === false ? null : follow === true ? 1000 : toMs(follow, 'follow')
   return {
     async open(from, { signal }) {
       const position = positionOf(from?.get(''))

@@ -4,6 +4,7 @@
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import type { RetentionPolicy } from '../../../core/retention.ts'
 import type { Engine } from '../../../engine/definition.ts'
 import { hostOf } from '../../../engine/host.ts'
 import { type TimelineHandle, timeline } from '../../../engine/raw.ts'
@@ -14,8 +15,8 @@ import { entries } from './entries.ts'
 export interface HttpSourceOptions {
   /** Largest body, in bytes; 1 MB if left out. */
   readonly bytesMax?: number
-  /** How many Idempotency-Keys are remembered, the newest; 100,000 if left out. */
-  readonly keys?: number
+  /** Which Idempotency-Keys are remembered: the newest 100,000 if left out. */
+  readonly keys?: NonNullable<RetentionPolicy['keys']>
   /** How long a post waits for a store that is away; 10 seconds if left out. It is answered with 503 then. */
   readonly wait?: Duration
 }
@@ -36,7 +37,7 @@ interface Posted {
  */
 export function httpSource<T>(name: string, options: HttpSourceOptions = {}): HttpSource<T> {
   checkOptions(`httpSource ${name}`, options, new Set(['bytesMax', 'keys', 'wait']))
-  const { bytesMax = 1_000_000, keys = 100_000 } = options
+  const { bytesMax = 1_000_000, keys = { last: 100_000 } } = options
   const waitMs = toMs(options.wait ?? '10s', 'wait')
   if (typeof name !== 'string' || name === '' || name.includes('/')) {
     throw new RepriseError('INVALID_ARGUMENT', 'httpSource needs a name without a slash, such as orders')
@@ -46,7 +47,7 @@ export function httpSource<T>(name: string, options: HttpSourceOptions = {}): Ht
     apply: (count) => count + 1,
     // History goes once the pipelines that read it have passed it.
     checkpoint: { every: 1000 },
-    retain: { checkpoints: 2, history: 'needed', keys: { last: keys } },
+    retain: { checkpoints: 2, history: 'needed', keys },
   })
   const source = entries<Entry>([{ prefix: `posts/${name}` }])
   return {

@@ -1,7 +1,11 @@
 // An API that gives its records page by page, each with the cursor of the next. A position is the cursor of a page and how
 // many of its records were handed on, so a page must give the same when it is asked for again.
 
+import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../../core/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions } from '../../../core/options.ts'
+import { Caller } from '../../../engine/caller.ts'
+import { hostOf } from '../../../engine/host.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'
 
 export interface SourcePage<T, Cursor> {
@@ -16,12 +20,14 @@ interface Place<Cursor> {
   readonly given: number
 }
 
-/** @example paged<Order, string>((cursor, signal) => fetchOrders({ after: cursor, signal })) */
-export function paged<T, Cursor>(
-  page: (cursor: Cursor | null, signal: AbortSignal) => Promise<SourcePage<T, Cursor>>,
-): Source<T> {
+type AskPage<T, Cursor> = (cursor: Cursor | null, signal: AbortSignal) => Promise<SourcePage<T, Cursor>>
+
+/** @example paged<Order, string>((cursor, signal) => fetchOrders({ after: cursor, signal }), { timeout: '30s' }) */
+export function paged<T, Cursor>(page: AskPage<T, Cursor>, options: CallPolicy = {}): Source<T> {
+  checkOptions('paged', options, new Set(callPolicyNames))
+  checkCallPolicy(options)
   return {
-    async open(from, { signal }) {
+    async open(from, { engine, signal }) {
       const place = (from?.get('') ?? { cursor: null, given: 0 }) as Place<Cursor>
       if (typeof place !== 'object' || !Number.isSafeInteger(place.given)) {
         throw new RepriseError(
@@ -29,20 +35,23 @@ export function paged<T, Cursor>(
           'the position of this source must be a page: another source had its name before',
         )
       }
-      return new PageReader<T, Cursor>(page, place, signal)
+      const { clock, random } = hostOf(engine).kernel
+      const caller = new Caller(options, { clock, random, ending: signal })
+      const ask = (cursor: Cursor | null) => caller.call((_, ending) => page(cursor, ending))
+      return new PageReader<T, Cursor>(ask, place, signal)
     },
   }
 }
 
 class PageReader<T, Cursor> implements SourceReader<T> {
-  readonly #ask: (cursor: Cursor | null, signal: AbortSignal) => Promise<SourcePage<T, Cursor>>
+  readonly #ask: (cursor: Cursor | null) => Promise<SourcePage<T, Cursor>>
   readonly #signal: AbortSignal
   #place: Place<Cursor>
   #page: SourcePage<T, Cursor> | null = null
   #isEnded = false
 
   constructor(
-    ask: (cursor: Cursor | null, signal: AbortSignal) => Promise<SourcePage<T, Cursor>>,
+    ask: (cursor: Cursor | null) => Promise<SourcePage<T, Cursor>>,
     place: Place<Cursor>,
     signal: AbortSignal,
   ) {
@@ -57,7 +66,13 @@ class PageReader<T, Cursor> implements SourceReader<T> {
 
   async read(max: number): Promise<SourceBatch<T> | null> {
     if (this.#isEnded || this.#signal.aborted) return null
-    this.#page ??= await this.#ask(this.#place.cursor, this.#signal)
+    try {
+      this.#page ??= await this.#ask(this.#place.cursor)
+    } catch (error) {
+      // The run ended while a page was asked for.
+      if (this.#signal.aborted) return null
+      throw error
+    }
     const { items, next } = this.#page
     const values = items.slice(this.#place.given, this.#place.given + max)
     const given = this.#place.given + values.length

@@ -1,12 +1,12 @@
 // One call to the outside with the project's one policy: attempts and pauses, breaker, rate, time limit. What ends the run
-// ends every wait and aborts the signal that the call was given.
+// ends every wait and aborts the signal that the call was given. For models that write no attempts into a history.
 
 import { setMaxListeners } from 'node:events'
-import { CallGate, type CallPolicy } from '../../../core/call-policy.ts'
-import { toMs } from '../../../core/duration.ts'
-import { RepriseError } from '../../../core/errors.ts'
-import type { Clock, Random } from '../../../core/ports.ts'
-import { decideRetry, type ResolvedRetry, resolveRetry } from '../../../core/retry.ts'
+import { CallGate, type CallPolicy } from '../core/call-policy.ts'
+import { toMs } from '../core/duration.ts'
+import { RepriseError } from '../core/errors.ts'
+import type { Clock, Random } from '../core/ports.ts'
+import { decideRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from '../core/retry.ts'
 
 export interface CallerPorts {
   readonly clock: Clock
@@ -21,11 +21,12 @@ export class Caller {
   readonly #timeoutMs: number | null
   readonly #gate: CallGate
 
-  constructor(policy: CallPolicy, ports: CallerPorts) {
+  /** `usual` is what a policy that leaves retries out means. */
+  constructor(policy: CallPolicy, ports: CallerPorts, usual?: RetryPolicy) {
     this.#ports = ports
     // Each call under way listens, and there are as many as its concurrency allows.
     setMaxListeners(0, ports.ending)
-    this.#retry = resolveRetry(policy.retry)
+    this.#retry = resolveRetry(policy.retry, usual)
     this.#timeoutMs = policy.timeout === undefined ? null : toMs(policy.timeout, 'timeout')
     this.#gate = new CallGate(policy)
   }

@@ -1,4 +1,4 @@
-import { defineConfig } from 'vitest/config'
+import { configDefaults, defineConfig } from 'vitest/config'
 import { builtSources } from './test/support/built.ts'
 import { LongestFirst } from './test/support/longest-first.ts'
 
@@ -6,6 +6,8 @@ export default defineConfig({
   plugins: [builtSources(import.meta.dirname)],
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
+    // A tool that needs the runner: `npm run golden`.
+    exclude: [...configDefaults.exclude, ...(process.env.REPRISE_GOLDEN ? [] : ['test/golden/record.test.ts'])],
     globalSetup: ['test/support/global-setup.ts'],
     // They tell a test that hangs from one on a slow machine, and nothing about speed.
     testTimeout: 300_000,

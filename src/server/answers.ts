@@ -3,6 +3,7 @@
 // see to it that nothing is done twice in between; this only remembers what was said.
 
 import { createHash } from 'node:crypto'
+import { assert } from '../core/assert.ts'
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Fold } from '../engine/definition.ts'
@@ -56,6 +57,7 @@ export class Answers {
     if (kept) return { json: checked(kept, print).json, isAgain: true }
     const raced = this.#pending.get(id)
     if (raced) return { json: await checked(raced, print).answer, isAgain: true }
+    assert(!this.#pending.has(id), 'what a key asks for is done once at a time')
     const answer = this.#act(id, print, act)
     this.#pending.set(id, { print, answer })
     try {

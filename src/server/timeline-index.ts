@@ -2,6 +2,7 @@
 // lists by id alone; this is a copy of its heads in memory, made when somebody first asks and brought up to date from the feed
 // at each question. A change without an entry (a lease, a wakeup) is seen when its row is shown, or at the next whole reading.
 
+import { assert } from '../core/assert.ts'
 import type { TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import { type Attribute, type FeedPosition, feedStart, type Head } from '../core/ports.ts'
@@ -175,6 +176,7 @@ export class TimelineIndex {
     this.#changed.add(timeline)
     if (this.#rows.size >= this.#rowsMax && !this.#rows.has(timeline)) this.#isPartial = true
     else this.#rows.set(timeline, indexed(head, model))
+    assert(this.#rows.size <= this.#rowsMax, 'the index holds no more rows than it may')
   }
 }
 

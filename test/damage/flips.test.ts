@@ -193,12 +193,15 @@ describe('one damaged place', () => {
   const seed = amount('REPRISE_DAMAGE_SEED', 1)
   const hours = 24 * 3_600_000
 
-  it.runIf(given)('G7: the one that was asked for', async () => {
-    const [layout, file, kind, offset, bit] = given!
-    await run([{ layout: layout!, file: file!, kind: kind as 'flip', offset: Number(offset), bit: Number(bit) }])
-  })
+  if (given) {
+    it('G7: the one that was asked for', async () => {
+      const [layout, file, kind, offset, bit] = given
+      await run([{ layout: layout!, file: file!, kind: kind as 'flip', offset: Number(offset), bit: Number(bit) }])
+    })
+    return
+  }
 
-  it.skipIf(given)('rings: one entry more than was written is noticed', async () => {
+  it('rings: one entry more than was written is noticed', async () => {
     copyFolder(join(folder, 'closed'), copy)
     const rp = await openAt(placeIn(copy, 'closed'), 3)
     await (await rp.open(definitions.plain, 'new')).append(entry(1))
@@ -206,11 +209,7 @@ describe('one damaged place', () => {
     expect(await judge('closed')).toMatch(/^SILENT/)
   })
 
-  it.skipIf(given)('G7: no flipped bit is silent', async () => await run(draw(flips, 'flip', seed)), hours)
+  it('G7: no flipped bit is silent', async () => await run(draw(flips, 'flip', seed)), hours)
 
-  it.skipIf(given)(
-    'G7: no truncation is silent',
-    async () => await run(draw(Math.ceil(flips / 10), 'cut', seed + 1)),
-    hours,
-  )
+  it('G7: no truncation is silent', async () => await run(draw(Math.ceil(flips / 10), 'cut', seed + 1)), hours)
 })

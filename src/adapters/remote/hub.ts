@@ -3,6 +3,7 @@
 // again under the same key, and what a worker sent is kept by the server before it comes here.
 
 import { randomBytes } from 'node:crypto'
+import { assert } from '../../core/assert.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { GiveUp } from '../../core/retry.ts'
 
@@ -92,6 +93,7 @@ export class Hub {
     for (const held of queue.waiting) {
       if (tasks.length >= max || signal.aborted) break
       queue.waiting.delete(held)
+      assert(!queue.claimed.has(held.id), 'what waits is lent to nobody')
       held.id = randomBytes(12).toString('hex')
       queue.claimed.set(held.id, held)
       this.#lend(queue, held, ttlMs)
@@ -104,9 +106,12 @@ export class Hub {
   /** A sign of life of those that are still this worker's; the others it need not finish. */
   async beat(name: string, ids: readonly string[], ttlMs: number, details?: unknown): Promise<readonly string[]> {
     const queue = this.#queue(name)
-    const alive = ids.filter((id) => queue.claimed.has(id))
-    for (const id of alive) {
-      const held = queue.claimed.get(id)!
+    const alive: string[] = []
+    for (const id of ids) {
+      // Looked up one by one: while one beats, another may be settled, or nobody waits for it any longer.
+      const held = queue.claimed.get(id)
+      if (!held) continue
+      alive.push(id)
       this.#lend(queue, held, ttlMs)
       await held.offer.beat(details)
     }

@@ -1,6 +1,8 @@
 // Things that are due at a time, earliest first: a binary heap of times with what is due at each. It is an index over
 // state and is never stored: whoever keeps the state fills it again after a restore.
 
+import { assert } from '../assert.ts'
+
 export class TimeQueue<T> {
   readonly #times: number[] = []
   readonly #due = new Map<number, Set<T>>()
@@ -25,8 +27,9 @@ export class TimeQueue<T> {
     const time = this.#times[0]
     if (time === undefined || time > until) return null
     this.#pop()
-    const items = this.#due.get(time)!
+    const items = this.#due.get(time)
     this.#due.delete(time)
+    assert(items !== undefined && this.#times.length === this.#due.size, 'every time in the heap has items, once')
     return { time, items }
   }
 

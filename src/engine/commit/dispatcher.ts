@@ -2,6 +2,7 @@
 // each to its handler with a fresh epoch. It sleeps until the store calls, a known wakeup comes, or the poll is due, so
 // an idle worker costs next to nothing. Workers of this host that died are retired at once, so their timelines come too.
 
+import { assert } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import type { Head } from '../../core/ports.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
@@ -113,7 +114,10 @@ export class Dispatcher {
       this.#mayHaveLost = !this.#kernel.planted.has('claim-answer-forgotten')
       const heads = await store.claim({ worker: id, queues, limit, except: [...this.#inHand] })
       this.#mayHaveLost = false
-      for (const head of heads) void this.#execute(this.#queues.get(head.queue!)!, head)
+      for (const head of heads) {
+        assert(!this.#inHand.has(head.timeline), 'what is in hand is not claimed a second time')
+        void this.#execute(this.#queues.get(head.queue!)!, head)
+      }
       if (heads.length === limit) this.#wantsAnother = true
     }
   }

@@ -4,6 +4,7 @@
 // Entries: advanced { position, events }, partly { seen: { timeline: seq } } (items of a page applied one by one),
 // aside { timeline, seq, type, error }, redriven { timeline, seq }.
 
+import { assert } from '../../core/assert.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
@@ -133,6 +134,8 @@ export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item
   }
 
   async #move(items: readonly Item[], position: FeedPosition, events: number): Promise<void> {
+    const { state } = this.held!
+    assert(position >= state.position && events >= state.events, 'a reader moves forward only')
     const entry = { type: 'advanced', data: { position, events } }
     await this.#write(items, entry, { cursors: { [this.timeline]: position } })
   }

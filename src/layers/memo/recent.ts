@@ -1,6 +1,8 @@
 // Results that this process had in its hands last, encoded: a hit is decoded anew, so that nobody changes what another
 // one got. Bounded by bytes; what is older than a moment is looked up again, since others may have forgotten it.
 
+import { assert } from '../../core/assert.ts'
+
 interface Kept<T> {
   readonly what: T
   readonly bytes: number
@@ -45,5 +47,6 @@ export class Recent<T> {
   forget(key: string): void {
     this.#bytes -= this.#kept.get(key)?.bytes ?? 0
     this.#kept.delete(key)
+    assert(this.#kept.size > 0 || this.#bytes === 0, 'what is held in memory is counted as it comes and goes')
   }
 }

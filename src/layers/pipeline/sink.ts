@@ -3,6 +3,7 @@
 // reasons of ours; what it resolves to is kept in the checkpoint, and is all that is needed to commit after a crash.
 // `commit` may be asked twice for the same.
 
+import { assert } from '../../core/assert.ts'
 import type { Sql } from '../../core/ports.ts'
 import type { Engine } from '../../engine/definition.ts'
 import type { Batch } from './batch.ts'
@@ -66,6 +67,7 @@ export class Waiting<T> {
 
   /** One checkpoint is under way at a time. */
   cut(): readonly T[] {
+    assert(this.#cut.length === 0, 'what was cut for a checkpoint is settled or rejoined before the next cut')
     this.#cut = this.#written
     this.#written = []
     return this.#cut

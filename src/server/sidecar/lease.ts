@@ -1,6 +1,7 @@
 // A lease: this process owns a timeline on behalf of one client, for as long as that client comes back. The epoch is the
 // fencing token: whoever writes names it, and one that is no longer current is refused, here and in the store.
 
+import { assert } from '../../core/assert.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host.ts'
@@ -93,6 +94,7 @@ export class Lease {
 
   async append(request: AppendRequest): Promise<Appended> {
     const open = this.#open
+    assert(open.epoch === this.epoch, 'a lease writes under the epoch that its holder was told')
     const { expect, signal } = request
     const options = { ...(signal && { signal }), ...(expect !== undefined && { expect }) }
     const write = () => open.write(entriesOf(request), options)

@@ -1,6 +1,7 @@
 // The timelines that clients write through this server: leased to one client, or written in turns with whoever else writes
 // them. How many are open has a bound; the one that was used longest ago is let go.
 
+import { assert } from '../../core/assert.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
@@ -67,6 +68,7 @@ export class Sidecars {
       const lease = await Lease.take(this.#engine, id, request, () => {
         if (this.#leases.get(id) === lease) this.#leases.delete(id)
       })
+      assert(!this.#leases.has(id), 'a timeline has one lease')
       this.#leases.set(id, lease)
       return lease.view
     })
@@ -120,6 +122,7 @@ export class Sidecars {
       return await work(await shared.opening)
     } finally {
       shared.busy -= 1
+      assert(shared.busy >= 0, 'who leaves a timeline has entered it')
       void this.#trim()
     }
   }

@@ -83,6 +83,10 @@ describe('presence', () => {
     expect(await rowOf(looker, 'pooled')).toMatchObject({ isGone: false, isAlive: true })
   })
 
+  if (process.env.REPRISE_TEST_POSTGRES)
+    console.log('presence: not all of it, the server was given and must not be killed')
+  else if (!existsSync('/proc/net/tcp')) console.log('presence: keepalive is not looked at, there is no /proc/net/tcp')
+
   it.skipIf(!existsSync('/proc/net/tcp') || process.env.REPRISE_TEST_POSTGRES)(
     'asks the server to notice a dead host within seconds, in this session',
     async () => {

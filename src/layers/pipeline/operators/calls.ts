@@ -1,6 +1,7 @@
 // Calls to the outside, a bounded number at a time. A record that is being called for is state until its result has gone on,
 // so after a crash the call is made again: at least once, each time with the same key. Watermarks do not overtake records.
 
+import { assert } from '../../../core/assert.ts'
 import type { CallPolicy } from '../../../core/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
@@ -144,6 +145,7 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
         const numbers = [...state.space(0).slots.keys()].map(Number).sort((a, b) => a - b)
         for (const own of numbers) add(state.get(state.space(0), own)!, own)
         number = counter.get(counter.space(0), 'records') ?? 0
+        assert((numbers.at(-1) ?? 0) <= number, 'a record that is called for was counted: its number is in its key')
         start()
       },
       inFlight: () => queue.length,

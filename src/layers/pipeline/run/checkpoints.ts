@@ -1,6 +1,7 @@
 // The checkpoints of one run: the coordinator decides, the flow is cut, state is written beside the records, and one commit
 // publishes positions, state and the rows of sinks that write into the store. Sinks that commit outside do so after it.
 
+import { assert } from '../../../core/assert.ts'
 import type { ManifestId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import {
@@ -226,6 +227,7 @@ export class Checkpoints {
     const from = { task: flowTask, attempt: taken.head.epoch }
     const asked = [...this.#asked.values()]
     const stage = asked.find((each) => each.stage !== 'running')?.stage ?? 'running'
+    assert(id > this.#state.checkpoint, 'checkpoints are numbered upward')
     const startedMs = this.#now
     const mark = timing.mark()
     const base = this.#base
@@ -345,6 +347,7 @@ export class Checkpoints {
   async #settle(snapshot: Snapshot, record: ManifestRecord, kind: CheckpointKind): Promise<void> {
     const { writers, flow, timing, kernel, taken } = this.#of
     const { cut, written, state, prepared, mark, startedMs } = snapshot
+    assert(state.records >= this.#state.records, 'a checkpoint has read what the one before it had read')
     for (const { capture } of cut.captures) capture.publish()
     const ms = this.#now - startedMs
     const facts: CheckpointFacts = {

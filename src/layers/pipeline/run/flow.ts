@@ -353,13 +353,12 @@ export class Flow {
 
   #wait(until: Promise<unknown>, name: string): void {
     this.#waits.begin(name)
-    until.then(
-      () => {
+    until
+      .then(() => {
         this.#waits.end(name)
         this.wake()
-      },
-      (error) => this.fail(error),
-    )
+      })
+      .catch((error) => this.fail(error))
   }
 
   #sinkInput(node: SinkNode): Output {

@@ -1,6 +1,7 @@
 // A source as the flow reads it: one read at a time, records decoded and given their times, and one watermark made of those
 // of its partitions. Its positions are those behind what was handed on, never behind what was only read.
 
+import { assert } from '../../../core/assert.ts'
 import { lastWatermark, PartitionWatermark, WatermarkMerge } from '../../../core/pipeline/watermarks.ts'
 import type { Batch, Output } from '../batch.ts'
 import type { SourceNode } from '../graph.ts'
@@ -119,6 +120,7 @@ export class RunningSource {
   }
 
   #hand(read: SourceBatch<unknown>): number {
+    assert(!this.#isEnded, 'no record is handed on behind the last watermark')
     this.#findPartitions()
     const { partition, values, position } = read
     const count = values.length

@@ -1,5 +1,7 @@
 // How long sources had to wait, and for whom: backpressure, by the operator or sink that could not take more.
 
+import { assert } from '../../../core/assert.ts'
+
 export class Waits {
   readonly #now: () => number
   readonly #all = new Waited()
@@ -54,6 +56,7 @@ class Waited {
   }
 
   end(now: number): void {
+    assert(this.#count > 0, 'a wait that ends has begun')
     this.#count -= 1
     if (this.#count === 0) this.#ms += now - this.#since
   }

@@ -6,6 +6,7 @@
 // after a restart, and a key by number would then stand for another result, which a receiver would take for known. So that
 // the last checkpoint is the same both times, what comes after a cut is sent when its checkpoint is published.
 
+import { assert } from '../../../core/assert.ts'
 import type { CallPolicy } from '../../../core/call-policy.ts'
 import { checkCallPolicy } from '../../../core/call-policy.ts'
 import { type Digest, toHex } from '../../../core/coordinate.ts'
@@ -101,6 +102,7 @@ class Sender<T> implements SinkWriter {
   }
 
   cut({ checkpoint }: CutId) {
+    assert(!this.#isCut && checkpoint > this.#base, 'one checkpoint is under way at a time, each behind the last')
     this.#isCut = true
     this.#cutFor = checkpoint
     const done = this.#until(() => this.#underWay + this.#waiting.length === 0)

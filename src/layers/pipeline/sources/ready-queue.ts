@@ -1,6 +1,7 @@
 // What several partitions have ready, for a source that reads them beside each other. Partitions take turns, so that a fast one
 // does not crowd out a slow one; what is of one partition keeps its order, or a position would pass records not given yet.
 
+import { assert } from '../../../core/assert.ts'
 import type { SourceBatch } from '../source.ts'
 
 export interface Ready<T> {
@@ -54,6 +55,7 @@ export class ReadyQueue<T> {
 
   take(max: number): SourceBatch<T> | null | Promise<SourceBatch<T> | null> {
     if (this.#lines.size > 0 && !this.#failure) return this.#give(max)
+    assert(this.#reader === null, 'a source is read one batch at a time')
     return new Promise((resolve, reject) => {
       this.#reader = { resolve, reject, max }
       this.#serve()

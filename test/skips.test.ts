@@ -1,0 +1,27 @@
+// A test that is left out says why: where it cannot run (no strace, no browser, no broker), the file prints the reason.
+
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const files = ['src', 'test'].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.test.ts') && name !== 'skips.test.ts')
+    .map((name) => join(folder, name)),
+)
+
+/** What leaves a test out, and what tells the reader so. `support/parts.ts` tells for those that ask it. */
+const leavesOut = /\b(?:skipIf|runIf)\(|\bcontext\.skip\(\)/
+const forGood = /\b(?:it|test|describe)\.(?:skip|todo|only|fails)\b|\b(?:xit|xdescribe)\(/
+const tells = /console\.(?:log|warn)\(|support\/parts\.ts/
+
+it('no test is left out for good, and none in silence', () => {
+  const text = new Map(files.map((file) => [file, readFileSync(join(root, file), 'utf8')]))
+  expect(text.size).toBeGreaterThan(300)
+  const matching = (pattern: RegExp) => [...text].filter(([, each]) => pattern.test(each)).map(([file]) => file)
+  expect(matching(forGood)).toEqual([])
+  expect(matching(leavesOut).length).toBeGreaterThan(3)
+  expect(matching(leavesOut).filter((file) => !tells.test(text.get(file)!))).toEqual([])
+})

@@ -19,6 +19,7 @@ export {
   type MemoHandle,
   type MemoOptions,
   type MemoResult,
+  type MemoSettings,
   memo,
   type Recalled,
 } from './memo.ts'

@@ -60,7 +60,7 @@ export { type ByteRecord, json, text } from './sources/decoders.ts'
 export { type EntriesOf, type EntriesOptions, entries } from './sources/entries.ts'
 export { type CsvOptions, csv, type FileOptions, jsonLines, lines } from './sources/files.ts'
 export { type HttpSource, type HttpSourceOptions, httpSource } from './sources/http.ts'
-export { paged, type SourcePage } from './sources/pages.ts'
+export { type AskPage, paged, type SourcePage } from './sources/pages.ts'
 export { type GeneratedOptions, generated, iterable, values } from './sources/values.ts'
 export type {
   CountedStream,

@@ -20,7 +20,7 @@ interface Place<Cursor> {
   readonly given: number
 }
 
-type AskPage<T, Cursor> = (cursor: Cursor | null, signal: AbortSignal) => Promise<SourcePage<T, Cursor>>
+export type AskPage<T, Cursor> = (cursor: Cursor | null, signal: AbortSignal) => Promise<SourcePage<T, Cursor>>
 
 /** @example paged<Order, string>((cursor, signal) => fetchOrders({ after: cursor, signal }), { timeout: '30s' }) */
 export function paged<T, Cursor>(page: AskPage<T, Cursor>, options: CallPolicy = {}): Source<T> {

@@ -38,8 +38,23 @@ export function at(timeline: string, ...rest: readonly string[]): string {
   return ['v1/timelines', encodeURIComponent(timeline), ...rest].join('/')
 }
 
-export async function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
-  return await ask<T>(urlOf(path, query), { ...(signal && { signal }) })
+export async function get<T>(path: string, query: Query = {}): Promise<T> {
+  const url = urlOf(path, query)
+  const begun = early.get(url)
+  early.delete(url)
+  return await ((begun as Promise<T> | undefined) ?? ask<T>(url, {}))
+}
+
+const early = new Map<string, Promise<unknown>>()
+const earlyMs = 5000
+
+/** Asks already for what a screen will ask for first: it need not wait until it is known who looks. */
+export function getEarly(path: string, query: Query = {}): void {
+  const url = urlOf(path, query)
+  const asked = ask(url, {})
+  asked.catch(() => undefined)
+  early.set(url, asked)
+  setTimeout(() => early.delete(url), earlyMs)
 }
 
 /** Each press of a button has its own key: asked again after a lost answer, it is done once. */

@@ -8,6 +8,7 @@ import { useLive } from './live.ts'
 import { useGet } from './loading.ts'
 import { go, withQuery } from './route.ts'
 import { whyNot } from './session.ts'
+import { Table } from './table.tsx'
 import type { Checkpoint, Timeline } from './types.ts'
 import { Button, Chip, CommandLine, Empty, Facts, Problems, Time, toast, toastProblem } from './ui.tsx'
 
@@ -101,54 +102,29 @@ export function Checkpoints({ timeline }: { timeline: Timeline }) {
       )}
       {timeline.hasFold && timeline.summary !== null && <Durations timeline={id} />}
       {list.length > 0 && (
-        <div class="table-wrap">
-          <table>
-            <caption class="sr">Checkpoints, newest first</caption>
-            <thead>
-              <tr>
-                <th scope="col">Entry</th>
-                <th scope="col">Taken</th>
-                <th scope="col">Why</th>
-                <th scope="col" class="right">
-                  Whole
-                </th>
-                <th scope="col" class="right">
-                  Added
-                </th>
-                <th scope="col">Restorable</th>
-                <th scope="col">
-                  <span class="sr">Look</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {list.map((each) => (
-                <tr key={each.id}>
-                  <td>
-                    <b>{count(each.seq)}</b> <span class="dim">epoch {each.epoch}</span>
-                  </td>
-                  <td class="nowrap">
-                    <Time at={each.createdAt} />
-                  </td>
-                  <td>
-                    {each.trigger} {each.label && <Chip>{each.label}</Chip>}{' '}
-                    {each.isPinned && <Chip tone="busy">pinned</Chip>}
-                  </td>
-                  <td class="right">{bytes(each.totalBytes)}</td>
-                  <td class="right">{bytes(each.addedBytes)}</td>
-                  <td>
-                    <Restorable checkpoint={each} />
-                  </td>
-                  <td class="right">
-                    <Button tone="quiet" onClick={() => go(withQuery({ tab: 'travel', seq: String(each.seq) }))}>
-                      State here
-                    </Button>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          name="Checkpoints, newest first"
+          heads={['Entry', '>Taken', 'Why', '>Whole', '>Added', 'Restorable', '.Look']}
+          rows={list.map((each) => ({
+            key: each.id,
+            cells: [
+              <span key="e">
+                <b>{count(each.seq)}</b> <span class="dim">epoch {each.epoch}</span>
+              </span>,
+              <Time key="t" at={each.createdAt} />,
+              <span key="w">
+                {each.trigger} {each.label && <Chip>{each.label}</Chip>}{' '}
+                {each.isPinned && <Chip tone="busy">pinned</Chip>}
+              </span>,
+              bytes(each.totalBytes),
+              bytes(each.addedBytes),
+              <Restorable key="r" checkpoint={each} />,
+              <Button key="s" tone="quiet" onClick={() => go(withQuery({ tab: 'travel', seq: String(each.seq) }))}>
+                State here
+              </Button>,
+            ],
+          }))}
+        />
       )}
     </div>
   )

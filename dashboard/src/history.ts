@@ -1,12 +1,15 @@
 // The journal of one timeline in the page: read page by page from the end of what is known, and again when the live stream says
 // that there is more. A rollback makes history shorter: then all of it is read anew.
 
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { at, get, mayPass, type Problem, problemOf } from './api.ts'
 import { againMs } from './loading.ts'
 import type { HistoryPage, JournalEntry } from './types.ts'
 
 const pageEntries = 1000
+
+/** The first page of one that is read from its beginning. */
+export const firstPage = { journal: true, after: 0, limit: pageEntries }
 /** Of a longer history, the last ones are read first. */
 const readAtFirst = 20_000
 
@@ -54,7 +57,7 @@ export function useJournal(timeline: string, head: { seq: number; digest: string
         if (after >= target) break
         // The last one that is here is read again: if it is another by now, history went back and has grown since.
         const overlap = entries.length > 0 ? 1 : 0
-        const query = { journal: true, after: after - overlap, limit: pageEntries }
+        const query = { ...firstPage, after: after - overlap }
         const page = await get<HistoryPage<JournalEntry>>(at(timeline, 'history'), query)
         if (overlap > 0 && !isSame(entries.at(-1)!, page.entries[0])) {
           start = Math.max(0, target - readAtFirst)
@@ -78,7 +81,7 @@ export function useJournal(timeline: string, head: { seq: number; digest: string
     }
   }
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!head) return
     wanted.current = head.seq
     void read(null)

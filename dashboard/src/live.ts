@@ -41,9 +41,13 @@ export function startLive(): void {
   source?.close()
   isLive.value = false
   source = new EventSource(urlOf('v1/feed/stream', { brief: true }))
+  let isFirst = true
   source.onopen = () => {
     isLive.value = true
-    tell([])
+    heardAt.value = Date.now()
+    // What is on the screen was read a moment ago; after a pause it may be old.
+    if (!isFirst) tell([])
+    isFirst = false
   }
   source.onerror = () => {
     isLive.value = false

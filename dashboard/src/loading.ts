@@ -1,7 +1,7 @@
 // Reading from the server and reading again: the last answer stays on the screen until the next one is there. What failed and may
 // pass is asked again without anybody's doing.
 
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { get, mayPass, type Problem, problemOf, type Query } from './api.ts'
 
 /** A server that was away is asked again after this, until it answers. */
@@ -42,7 +42,8 @@ export function useGet<T>(path: string | null, query: Query = {}): Loaded<T> {
     mine.busy = false
     if (mine.stale && work.current === mine) void ask()
   }, [key])
-  useEffect(() => void ask(), [ask])
+  // Before the page is painted: what it waits for is under way by then.
+  useLayoutEffect(() => void ask(), [ask])
   useEffect(() => {
     if (!answer?.problem || answer.key !== key || !mayPass(answer.problem)) return
     const timer = setTimeout(() => void ask(), againMs)

@@ -1,14 +1,14 @@
 // The page: who is there, which screen the address names, and the frame around it.
 
-import { signal } from '@preact/signals'
+import { effect, signal } from '@preact/signals'
 import { render } from 'preact'
-import { useEffect } from 'preact/hooks'
-import { get, mayPass, type Problem, problemOf } from './api.ts'
+import { at, get, getEarly, mayPass, type Problem, problemOf } from './api.ts'
+import { firstPage } from './history.ts'
 import { useKeys } from './keys.ts'
 import { heardAt, isLive, now, startLive } from './live.ts'
 import { againMs } from './loading.ts'
 import { go, hrefIn, hrefOf, place } from './route.ts'
-import { Runs } from './runs.tsx'
+import { Runs, runsQuery } from './runs.tsx'
 import { about } from './session.ts'
 import { Storage } from './storage.tsx'
 import { System } from './system.tsx'
@@ -217,10 +217,23 @@ async function enter(): Promise<void> {
   }
 }
 
-function App() {
-  useEffect(() => void enter(), [place.value.namespace])
-  return <Frame />
+/** What the first screen needs is asked for together with who looks at it, and not after it. */
+function askEarly(): void {
+  const { path, query } = place.peek()
+  const [first = 'runs', id] = path
+  if (first === 'runs') getEarly('v1/search', runsQuery(query))
+  if (first !== 't' || id === undefined) return
+  getEarly(at(id))
+  if ((query.get('tab') ?? 'journal') === 'journal') getEarly(at(id, 'history'), firstPage)
 }
 
 startTheme()
-render(<App />, document.getElementById('app')!)
+let entered: string | null | undefined
+effect(() => {
+  const { namespace } = place.value
+  if (namespace === entered) return
+  entered = namespace
+  void enter()
+})
+askEarly()
+render(<Frame />, document.getElementById('app')!)

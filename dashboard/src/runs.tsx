@@ -1,6 +1,7 @@
 // Runs: what there is, what each waits for, and what needs a person. Filtered, counted and paged by the server.
 
 import { useEffect, useRef, useState } from 'preact/hooks'
+import type { Query } from './api.ts'
 import { BatchDialog, type BatchVerb } from './batch.tsx'
 import { count, quoted, relative, toneOf } from './format.ts'
 import { useKeys } from './keys.ts'
@@ -19,24 +20,30 @@ const spans: readonly (readonly [string, string, number])[] = [
   ['7d', 'last 7 days', 7 * 86_400_000],
 ]
 
+/** What the server is asked for this address. */
+export function runsQuery(query: URLSearchParams): Query {
+  const kinds = query.getAll('kind')
+  const isAttention = query.get('attention') === '1'
+  const span = spans.find(([name]) => name === query.get('time'))?.[2] ?? 0
+  return {
+    text: query.get('text'),
+    kind: kinds,
+    status: query.getAll('status'),
+    attention: isAttention,
+    // What waits for a person may be of any kind.
+    runs: query.get('all') !== '1' && kinds.length === 0 && !isAttention,
+    // By whole minutes: else every moment would be another question.
+    since: span === 0 ? null : Math.floor((now.peek() - span) / 60_000) * 60_000,
+    after: query.get('after'),
+    limit: pageRows,
+  }
+}
+
 export function Runs() {
   const { query } = place.value
   const kinds = query.getAll('kind')
   const isAll = query.get('all') === '1'
-  const span = spans.find(([name]) => name === query.get('time'))?.[2] ?? 0
-  // By whole minutes: else every moment would be another question.
-  const since = span === 0 ? null : Math.floor((now.peek() - span) / 60_000) * 60_000
-  const { value, problem, again } = useGet<SearchAnswer>('v1/search', {
-    text: query.get('text'),
-    kind: kinds,
-    status: query.getAll('status'),
-    attention: query.get('attention') === '1',
-    // What waits for a person may be of any kind.
-    runs: !isAll && kinds.length === 0 && query.get('attention') !== '1',
-    since,
-    after: query.get('after'),
-    limit: pageRows,
-  })
+  const { value, problem, again } = useGet<SearchAnswer>('v1/search', runsQuery(query))
   useLive(again)
   const [chosen, setChosen] = useState(0)
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set())

@@ -8,8 +8,9 @@ import { bytes, count, duration } from './format.ts'
 import { useGet } from './loading.ts'
 import { hrefOf } from './route.ts'
 import { about, whyNot } from './session.ts'
+import { Table } from './table.tsx'
 import type { Checkpoint, Report } from './types.ts'
-import { Button, Chip, CommandLine, Dot, Empty, Facts, Problems, Time, toast, toastProblem } from './ui.tsx'
+import { Button, Chip, CommandLine, Empty, Facts, Problems, Time, TimelineLink, toast, toastProblem } from './ui.tsx'
 
 interface StorageAnswer {
   readonly store: {
@@ -111,42 +112,25 @@ function ByKind({ kinds, isPartial, looked }: { kinds: StorageAnswer['kinds']; i
     <section>
       <h2>By model</h2>
       {isPartial && <p class="dim">Of the first {count(looked)} timelines.</p>}
-      <div class="table-wrap">
-        <table>
-          <caption class="sr">What lies in the store, by model</caption>
-          <thead>
-            <tr>
-              <th scope="col">Kind</th>
-              <th scope="col" class="right">
-                Timelines
-              </th>
-              <th scope="col" class="right">
-                Checkpoints
-              </th>
-              <th scope="col" class="right">
-                State now
-              </th>
-              <th scope="col">Kept by checkpoints</th>
-            </tr>
-          </thead>
-          <tbody>
-            {kinds.map((each) => (
-              <tr key={each.kind}>
-                <td>{each.kind ?? 'unknown'}</td>
-                <td class="right">{count(each.timelines)}</td>
-                <td class="right">{count(each.checkpoints)}</td>
-                <td class="right">{bytes(each.stateBytes)}</td>
-                <td class="share">
-                  <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
-                    <rect width={(each.addedBytes / most) * 100} height="6" rx="1" />
-                  </svg>
-                  {bytes(each.addedBytes)}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        name="What lies in the store, by model"
+        heads={['Kind', '>Timelines', '>Checkpoints', '>State now', 'Kept by checkpoints']}
+        rows={kinds.map((each) => ({
+          key: String(each.kind),
+          cells: [
+            each.kind ?? 'unknown',
+            count(each.timelines),
+            count(each.checkpoints),
+            bytes(each.stateBytes),
+            <span key="s" class="share">
+              <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
+                <rect width={(each.addedBytes / most) * 100} height="6" rx="1" />
+              </svg>
+              {bytes(each.addedBytes)}
+            </span>,
+          ],
+        }))}
+      />
     </section>
   )
 }
@@ -174,61 +158,32 @@ function Recent({ checkpoints }: { checkpoints: StorageAnswer['checkpoints'] }) 
         />
       )}
       {checkpoints.length > 0 && (
-        <div class="table-wrap">
-          <table>
-            <caption class="sr">Checkpoints, newest first</caption>
-            <thead>
-              <tr>
-                <th scope="col">Timeline</th>
-                <th scope="col" class="right">
-                  Entry
-                </th>
-                <th scope="col">Why</th>
-                <th scope="col" class="right">
-                  Whole
-                </th>
-                <th scope="col" class="right">
-                  Added
-                </th>
-                <th scope="col">State</th>
-                <th scope="col" class="right">
-                  Taken
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {checkpoints.slice(0, 25).map((each) => (
-                <tr key={each.id}>
-                  <td class="id-cell">
-                    <a href={hrefOf(['t', each.timeline], { tab: 'checkpoints' })}>
-                      <Dot id={each.timeline} />
-                      <span class="id">{each.timeline}</span>
-                    </a>
-                  </td>
-                  <td class="right">{count(each.seq)}</td>
-                  <td>{each.trigger}</td>
-                  <td class="right">{bytes(each.totalBytes)}</td>
-                  <td class="right">{bytes(each.addedBytes)}</td>
-                  <td>
-                    {each.invalid ? (
-                      <Chip tone="bad">{each.invalid}</Chip>
-                    ) : each.drilledAt ? (
-                      <Chip tone="good">restorable, tried</Chip>
-                    ) : (
-                      <span class="dim">{each.isPinned ? 'pinned' : 'whole'}</span>
-                    )}
-                  </td>
-                  <td class="right nowrap">
-                    <Time at={each.createdAt} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          name="Checkpoints, newest first"
+          heads={['Timeline', '>Entry', 'Why', '>Whole', '>Added', 'State', '>Taken']}
+          rows={checkpoints.slice(0, 25).map((each) => ({
+            key: each.id,
+            cells: [
+              <TimelineLink key="t" id={each.timeline} tab="checkpoints" />,
+              count(each.seq),
+              each.trigger,
+              bytes(each.totalBytes),
+              bytes(each.addedBytes),
+              <Validity key="v" checkpoint={each} />,
+              <Time key="a" at={each.createdAt} />,
+            ],
+          }))}
+        />
       )}
     </section>
   )
+}
+
+function Validity({ checkpoint }: { checkpoint: Checkpoint }) {
+  const { invalid, drilledAt, isPinned } = checkpoint
+  if (invalid) return <Chip tone="bad">{invalid}</Chip>
+  if (drilledAt) return <Chip tone="good">restorable, tried</Chip>
+  return <span class="dim">{isPinned ? 'pinned' : 'whole'}</span>
 }
 
 /** A chart needs times that grow. */

@@ -8,8 +8,9 @@ import { now } from './live.ts'
 import { type Loaded, useGet } from './loading.ts'
 import { hrefOf } from './route.ts'
 import { about } from './session.ts'
+import { Table } from './table.tsx'
 import type { Letter, SearchAnswer, Worker } from './types.ts'
-import { Chip, CommandLine, Dot, Problems, Status, Time } from './ui.tsx'
+import { Chip, CommandLine, Dot, Problems, Status, Time, TimelineLink } from './ui.tsx'
 
 interface Queue {
   readonly queue: string
@@ -58,9 +59,10 @@ export function System() {
   const consumers = useGet<{ consumers: readonly Consumer[] }>(whole('v1/consumers'))
   const letters = useGet<{ letters: readonly Letter[] }>('v1/dead-letters')
   const pipelines = useGet<SearchAnswer>('v1/search', { kind: 'pipeline', limit: 50 })
+  const memos = useGet<SearchAnswer>('v1/search', { kind: 'memo', limit: 50 })
   const doctor = useGet<Doctor>(whole('v1/doctor'))
   useEffect(() => {
-    const often = [workers, queues, consumers, pipelines]
+    const often = [workers, queues, consumers, pipelines, memos]
     const timer = setInterval(() => {
       if (document.visibilityState === 'visible') for (const each of often) each.again()
     }, 2000)
@@ -147,13 +149,24 @@ export function System() {
           rows={(pipelines.value?.timelines ?? []).map((each) => ({
             key: each.timeline,
             cells: [
-              <a key="p" href={hrefOf(['t', each.timeline])}>
-                <Dot id={each.timeline} />
-                {each.timeline}
-              </a>,
+              <TimelineLink key="p" id={each.timeline} />,
               <Status key="s" status={each.status} />,
               each.stands?.text ?? '',
               <Time key="t" at={each.updatedAt} />,
+            ],
+          }))}
+        />
+      </Part>
+      <Part title="Remembered results" loaded={memos} count={memos.value?.total} none="Nothing is remembered here.">
+        <Table
+          name="Remembered results"
+          heads={['Result', '>Last used', '>Computed']}
+          rows={(memos.value?.timelines ?? []).map((each) => ({
+            key: each.timeline,
+            cells: [
+              <TimelineLink key="m" id={each.timeline} />,
+              <Time key="u" at={Number(each.attributes.used ?? 0)} />,
+              <Time key="t" at={each.createdAt} />,
             ],
           }))}
         />
@@ -262,42 +275,5 @@ function Workers({ workers }: { workers: readonly Worker[] }) {
         ],
       }))}
     />
-  )
-}
-
-interface TableRow {
-  readonly key: string
-  readonly cells: readonly ComponentChildren[]
-}
-
-/** A head that begins with > is of numbers: to the right. */
-function Table({ name, heads, rows }: { name: string; heads: readonly string[]; rows: readonly TableRow[] }) {
-  const isRight = heads.map((head) => head.startsWith('>'))
-  return (
-    <div class="table-wrap">
-      <table>
-        <caption class="sr">{name}</caption>
-        <thead>
-          <tr>
-            {heads.map((head, i) => (
-              <th key={head} scope="col" class={isRight[i] ? 'right' : ''}>
-                {head.replace('>', '')}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ key, cells }) => (
-            <tr key={key}>
-              {cells.map((cell, i) => (
-                <td key={heads[i]} class={isRight[i] ? 'right nowrap' : ''}>
-                  {cell}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
   )
 }

@@ -6,6 +6,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { type Problem, problemOf } from './api.ts'
 import { exact, hueOf, relative, type Tone, toneOf } from './format.ts'
 import { now } from './live.ts'
+import { hrefOf } from './route.ts'
 
 export function Status({ status, needsPerson = false }: { status: string; needsPerson?: boolean }) {
   return (
@@ -41,6 +42,18 @@ export function Dot({ id }: { id: string }) {
     <svg class="dot" viewBox="0 0 10 10" width="10" height="10" aria-hidden="true">
       <circle cx="5" cy="5" r="4.5" fill={`hsl(${hue} 62% 52%)`} />
     </svg>
+  )
+}
+
+/** To where it is looked at. */
+export function TimelineLink({ id, tab = null }: { id: string; tab?: string | null }) {
+  return (
+    <span class="id-cell">
+      <a href={hrefOf(['t', id], { tab })} title={id}>
+        <Dot id={id} />
+        <span class="id">{id}</span>
+      </a>
+    </span>
   )
 }
 

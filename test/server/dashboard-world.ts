@@ -7,6 +7,7 @@ import { type Reprise, timeline } from '../../src/index.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
+import { memo } from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
 import { jsonLines, pipeline, rows } from '../../src/layers/pipeline/index.ts'
 import { save } from '../../src/layers/save/index.ts'
@@ -129,6 +130,8 @@ const revenueOf = (file: string) =>
     )
   })
 
+const square = memo('square', { version: 1, run: (side: number) => side * side })
+
 const nightly = schedule('nightly', { workflow: long, cron: '0 3 * * *', input: 1 })
 
 export const definitions: readonly unknown[] = [
@@ -179,6 +182,7 @@ export async function fillWorld(rp: Reprise, folder: string): Promise<void> {
     tx.set('s1', { user: 'ann' })
     tx.set('s2', { user: 'bob' })
   })
+  await (await rp.open(square)).call(7)
   const training = await rp.open(weights)
   for (let step = 1; step <= 4; step += 1) await training.put({ step, weights: new Float64Array(2000).fill(step) })
   const session = await rp.open(support, 'ticket-7')

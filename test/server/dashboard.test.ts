@@ -62,6 +62,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     ['pipeline', '#/t/pipeline%2Frevenue', '3 records read'],
     ['checkpoints', '#/t/save%2Ftraining?tab=checkpoints', 'Try a restore'],
     ['raw', '#/t/job%2Fpapers?tab=raw', 'started'],
+    ['memo', '#/runs?kind=memo', 'memo/square'],
     ['storage', '#/storage', 'Checkpoints taken last'],
     ['system', '#/system', 'pipeline/revenue'],
   ]
@@ -111,6 +112,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await board.show('#/system')
     await board.page.getByRole('cell', { name: 'alive' }).waitFor()
     await board.page.getByText('1 worker alive').waitFor()
+    await board.page.getByRole('table', { name: 'Remembered results' }).getByText('memo/square').waitFor()
   })
 
   it('has no button that works for somebody who may only look', async () => {

@@ -6,7 +6,7 @@ import { Json } from './json.tsx'
 import { useGet } from './loading.ts'
 import { place, withQuery } from './route.ts'
 import type { Entry, HistoryPage, Timeline } from './types.ts'
-import { CommandLine, Copy, Problems } from './ui.tsx'
+import { CommandLine, Copy, OpenJson, Problems } from './ui.tsx'
 
 const pageEntries = 50
 
@@ -19,8 +19,9 @@ export function Raw({ timeline }: { timeline: Timeline }) {
     <div class="raw">
       <div class="raw-head">
         <CommandLine command={`reprise export ${quoted(id)} history.jsonl`} />
-        <a class="button quiet" href={urlOf(at(id, 'history'), query)} target="_blank" rel="noreferrer">
-          Open JSON
+        <OpenJson href={urlOf(at(id, 'history'), query)} />
+        <a class="button quiet" href={urlOf(at(id, 'export'))} download>
+          Export
         </a>
       </div>
       <Problems problem={problem} retry={again} />

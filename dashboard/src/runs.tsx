@@ -1,7 +1,7 @@
 // Runs: what there is, what each waits for, and what needs a person. Filtered, counted and paged by the server.
 
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { Query } from './api.ts'
+import { type Query, urlOf } from './api.ts'
 import { BatchDialog, type BatchVerb } from './batch.tsx'
 import { count, quoted, relative, toneOf } from './format.ts'
 import { useKeys } from './keys.ts'
@@ -10,7 +10,7 @@ import { useGet } from './loading.ts'
 import { go, hrefOf, place, withQuery } from './route.ts'
 import { about, whyNot } from './session.ts'
 import type { SearchAnswer, TimelineRow } from './types.ts'
-import { Button, Chip, CommandLine, Dot, Empty, Icon, Problems, Status, Time } from './ui.tsx'
+import { Button, Chip, CommandLine, Dot, Empty, Icon, OpenJson, Problems, Status, Time } from './ui.tsx'
 
 const pageRows = 50
 const spans: readonly (readonly [string, string, number])[] = [
@@ -169,6 +169,7 @@ export function Runs() {
       )}
       <footer class="pages">
         <CommandLine command={commandOf(kinds, query.getAll('status'))} />
+        <OpenJson href={urlOf('v1/search', runsQuery(query))} />
         <span class="grow" />
         {query.has('after') && <a href={withQuery({ after: null })}>Newest</a>}
         {value?.next && <a href={withQuery({ after: value.next })}>Next {pageRows}</a>}

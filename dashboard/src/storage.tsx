@@ -10,7 +10,19 @@ import { hrefOf } from './route.ts'
 import { about, whyNot } from './session.ts'
 import { Table } from './table.tsx'
 import type { Checkpoint, Report } from './types.ts'
-import { Button, Chip, CommandLine, Empty, Facts, Problems, Time, TimelineLink, toast, toastProblem } from './ui.tsx'
+import {
+  Button,
+  Chip,
+  CommandLine,
+  Empty,
+  Facts,
+  OpenJson,
+  Problems,
+  Time,
+  TimelineLink,
+  toast,
+  toastProblem,
+} from './ui.tsx'
 
 interface StorageAnswer {
   readonly store: {
@@ -77,9 +89,7 @@ function WholeStorage() {
         <h1>Checkpoints and storage</h1>
         <span class="grow" />
         <CommandLine command="reprise doctor" />
-        <a class="button quiet" href={urlOf('v1/storage')} target="_blank" rel="noreferrer">
-          Open JSON
-        </a>
+        <OpenJson href={urlOf('v1/storage')} />
       </div>
       <Problems problem={problem} retry={again} />
       {!value && !problem && <p class="loading">Loading…</p>}

@@ -10,7 +10,7 @@ import { hrefOf } from './route.ts'
 import { about } from './session.ts'
 import { Table } from './table.tsx'
 import type { Letter, SearchAnswer, Worker } from './types.ts'
-import { Chip, CommandLine, Dot, Problems, Status, Time, TimelineLink } from './ui.tsx'
+import { Chip, CommandLine, Dot, OpenJson, Problems, Status, Time, TimelineLink } from './ui.tsx'
 
 interface Queue {
   readonly queue: string
@@ -74,9 +74,7 @@ export function System() {
         <h1>System</h1>
         <span class="grow" />
         <CommandLine command="reprise workers --all" />
-        <a class="button quiet" href={urlOf('v1/workers', { all: true })} target="_blank" rel="noreferrer">
-          Open JSON
-        </a>
+        <OpenJson href={urlOf('v1/workers', { all: true })} />
       </div>
       <Part title="Doctor" loaded={doctor} count={doctor.value?.checks.length} none="It found nothing to look at.">
         <ul class="doctor">

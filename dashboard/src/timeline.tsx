@@ -20,7 +20,7 @@ import { StandsText } from './runs.tsx'
 import { about } from './session.ts'
 import { Travel } from './travel.tsx'
 import type { Timeline, Worker } from './types.ts'
-import { Chip, CommandLine, Copy, Dot, Empty, Facts, Problems, Status, Time } from './ui.tsx'
+import { Chip, CommandLine, Copy, Dot, Empty, Facts, OpenJson, Problems, Status, Time } from './ui.tsx'
 
 const tabs = [
   ['journal', 'Journal'],
@@ -79,9 +79,7 @@ export function TimelineView({ id }: { id: string }) {
         ))}
         <span class="grow" />
         <CommandLine command={`reprise show ${quoted(id)}`} />
-        <a class="button quiet" href={urlOf(at(id))} target="_blank" rel="noreferrer">
-          Open JSON
-        </a>
+        <OpenJson href={urlOf(at(id))} />
       </nav>
       {tab === 'journal' && (
         <>

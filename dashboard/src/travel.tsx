@@ -3,7 +3,7 @@
 
 import { useEffect, useState } from 'preact/hooks'
 import { ActButton, type OnAct } from './act-button.tsx'
-import { at } from './api.ts'
+import { at, urlOf } from './api.ts'
 import { Conversation, messagesIn } from './conversation.tsx'
 import { count, exact, quoted } from './format.ts'
 import { Json, Leaf } from './json.tsx'
@@ -12,7 +12,7 @@ import { useGet } from './loading.ts'
 import { go, place, withQuery } from './route.ts'
 import { Tree } from './tree.tsx'
 import type { Coordinate, Difference, Entry, HistoryPage, Timeline } from './types.ts'
-import { Button, CommandLine, Copy, Empty, Problems } from './ui.tsx'
+import { Button, CommandLine, Copy, Empty, OpenJson, Problems } from './ui.tsx'
 
 const settleMs = 120
 
@@ -136,7 +136,10 @@ export function Travel({ timeline, onAct }: { timeline: Timeline; onAct: OnAct }
             <Conversation messages={messages} />
           </section>
         )}
-        <CommandLine command={`reprise at ${quoted(`${id}@${settled}`)}`} />
+        <div class="view-links">
+          <CommandLine command={`reprise at ${quoted(`${id}@${settled}`)}`} />
+          {hasFold && <OpenJson href={urlOf(at(id, 'state'), { seq: settled })} />}
+        </div>
       </div>
     </div>
   )

@@ -57,6 +57,15 @@ export function TimelineLink({ id, tab = null }: { id: string; tab?: string | nu
   )
 }
 
+/** What the view was made of, as the API answers it. */
+export function OpenJson({ href }: { href: string }) {
+  return (
+    <a class="button quiet" href={href} target="_blank" rel="noreferrer">
+      Open JSON
+    </a>
+  )
+}
+
 export function Copy({ text, label, children }: { text: string; label: string; children?: ComponentChildren }) {
   const [isDone, setDone] = useState(false)
   const copy = async () => {

@@ -73,6 +73,8 @@ describe.skipIf('missing' in found)('the dashboard', () => {
       const { page } = board
       await board.show(hash)
       await page.getByText(seen).locator('visible=true').first().waitFor()
+      expect(await page.getByRole('link', { name: 'Open JSON' }).count()).toBeGreaterThan(0)
+      expect(await page.getByRole('button', { name: 'Copy as command line' }).count()).toBeGreaterThan(0)
       expect(await board.violations(null)).toEqual([])
       await board.picture(`${name}-light`)
       await page.emulateMedia({ colorScheme: 'dark' })

@@ -7,6 +7,7 @@ import { timeline } from 'reprise'
 import {
   average,
   carries,
+  checkPipelines,
   collect,
   count,
   csv,
@@ -453,5 +454,15 @@ export default [
     await run.redrive([letter!.id])
     await run.discard()
     await run.cancel()
+  }),
+  example(['checkPipelines'], async (rp) => {
+    const labelled = pipeline('labelled', (p) => {
+      p.from('orders', values(orders))
+        .map((order) => ({ ...order, id: Math.random() }))
+        .to('out', collect())
+    })
+    const { ok, checked } = await checkPipelines(rp, [labelled])
+    assert.equal(ok, false)
+    assert.equal(checked[0]!.step, 'map#1')
   }),
 ]

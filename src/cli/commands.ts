@@ -374,10 +374,18 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'check',
     usage: 'check FILE',
-    summary: 'replay recorded histories against new workflow code',
+    summary: 'replay histories of workflows, and input of pipelines, with new code',
     options: {
       history: { type: 'string', value: 'FILE', multiple: true, help: 'a history that was exported earlier, too' },
       ended: { type: 'boolean', help: 'runs that have ended, too' },
+      from: { type: 'string', value: 'CHECKPOINT', help: 'of a pipeline; the oldest that is kept if left out' },
+      records: { type: 'string', value: 'N', help: 'of a pipeline, at most; 10000 if left out' },
+      input: {
+        type: 'string',
+        value: 'SOURCE=FILE',
+        multiple: true,
+        help: 'JSON lines in the place of a source of a pipeline',
+      },
     },
     arguments: [1, 1],
     store: 'reading',

@@ -1,29 +1,59 @@
-// reprise check: recorded histories against the current code, before it is deployed. Exit code 9 if one would diverge.
+// reprise check: recorded histories of workflows against the current code, before it is deployed, and recorded input of pipelines
+// replayed aside: the same input must give the same output. Exit code 9 if one diverges.
 
 import { existsSync } from 'node:fs'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import {
+  type CheckedPipeline,
+  checkPipelines,
+  jsonLines,
+  type PipelineCheckOptions,
+  type PipelineDefinition,
+} from '../../layers/pipeline/index.ts'
 import { checkDefinitions, loadHistory, type WorkflowDefinition } from '../../layers/workflow/index.ts'
 import { type Command, flag } from '../command.ts'
-import { exit } from '../exit.ts'
+import { exit, UsageError } from '../exit.ts'
 import { count } from '../format.ts'
 import { loadModule } from '../module.ts'
 
 const check: Command = async ({ engine, args, options, output }) => {
   const module = await loadModule(args[0]!)
-  const definitions = Object.values(module).filter(isWorkflow)
-  if (definitions.length === 0) throw new RepriseError('NOT_FOUND', `${args[0]} exports no workflow`, { file: args[0] })
+  const all = Object.values(module)
+  const definitions = all.filter(isWorkflow)
+  const pipelines = all.filter(isPipeline)
+  if (definitions.length + pipelines.length === 0) {
+    throw new RepriseError('NOT_FOUND', `${args[0]} exports no workflow and no pipeline`, { file: args[0] })
+  }
   const files = (options.history ?? []) as readonly string[]
   const histories = await Promise.all(files.map(historyIn))
-  const report = await checkDefinitions(engine, definitions, { histories, ended: flag(options, 'ended') })
+  const runs =
+    definitions.length > 0 || files.length > 0
+      ? await checkDefinitions(engine, definitions, { histories, ended: flag(options, 'ended') })
+      : { checked: 0, diverging: [], unknown: [] }
+  const { checked } = await checkPipelines(engine, pipelines, pipelineOptions(options))
+  const report = {
+    ok: runs.diverging.length === 0 && checked.every(({ ok }) => ok),
+    checked: runs.checked + checked.length,
+    diverging: [
+      ...runs.diverging,
+      ...checked.flatMap(({ timeline, ok, step, problem }) => (ok ? [] : [{ timeline, ok, step, problem }])),
+    ],
+    unknown: runs.unknown,
+    pipelines: checked,
+  }
   output.result(report, () => {
     const { green, red } = output.colours
     for (const { timeline, step, problem } of report.diverging) {
       output.line(red(`${timeline}${step ? ` at ${step}` : ''}: ${problem}`))
     }
-    output.line(
-      `${report.ok ? green('ok') : red(count(report.diverging.length, 'run'))} of ${count(report.checked, 'run')} replayed`,
-    )
-    if (report.unknown.length > 0) output.note(`not checked, not exported by ${args[0]}: ${report.unknown.join(', ')}`)
+    if (definitions.length > 0) {
+      const { diverging } = runs
+      const said = diverging.length === 0 ? green('ok') : red(count(diverging.length, 'run'))
+      output.line(`${said} of ${count(runs.checked, 'run')} replayed`)
+    }
+    for (const each of checked) output.line(lineOf(each, each.ok ? green : red))
+    for (const { timeline, notes } of checked) for (const note of notes) output.note(`${timeline}: ${note}`)
+    if (runs.unknown.length > 0) output.note(`not checked, not exported by ${args[0]}: ${runs.unknown.join(', ')}`)
   })
   return report.ok ? exit.ok : exit.incompatible
 }
@@ -42,4 +72,29 @@ async function historyIn(file: string) {
 
 function isWorkflow(value: unknown): value is WorkflowDefinition {
   return (value as { kind?: unknown } | null)?.kind === 'workflow'
+}
+
+function isPipeline(value: unknown): value is PipelineDefinition {
+  return (value as { kind?: unknown } | null)?.kind === 'pipeline'
+}
+
+function lineOf({ timeline, ok, from, records }: CheckedPipeline, colour: (text: string) => string): string {
+  const since = from === null ? 'the beginning' : `checkpoint ${from}`
+  return `${colour(ok ? 'ok' : 'differs')} ${timeline}: ${count(records, 'record')} replayed from ${since}`
+}
+
+function pipelineOptions(options: Parameters<Command>[0]['options']): PipelineCheckOptions {
+  const { from, records } = options
+  const inputs = ((options.input ?? []) as readonly string[]).map((given) => {
+    const at = given.indexOf('=')
+    if (at < 1) throw new UsageError(`--input takes SOURCE=FILE (got ${given})`)
+    const file = given.slice(at + 1)
+    if (!existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
+    return [given.slice(0, at), jsonLines(file)] as const
+  })
+  return {
+    ...(typeof from === 'string' && { from }),
+    ...(typeof records === 'string' && { records: Number(records) }),
+    inputs: Object.fromEntries(inputs),
+  }
 }

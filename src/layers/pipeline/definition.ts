@@ -29,6 +29,9 @@ const knownDefaults = namesOf<PipelineDefaults>({
   keyGroups: true,
 })
 
+/** How tools of this layer come by the graph. */
+export const draws: unique symbol = Symbol.for('reprise.pipeline.draws')
+
 /** By engine: the pipelines whose tasks this process takes. */
 const worksOn = {}
 
@@ -40,6 +43,8 @@ export interface PipelineDefinition
   readonly name: string
   readonly prefix: string
   readonly fold: Fold<PipelineState>
+  /** @internal Anew each time. */
+  [draws](): Graph
 }
 
 /**
@@ -81,6 +86,7 @@ export function pipeline(
     name,
     prefix: model.scope,
     fold: pipelineFold,
+    [draws]: draw,
     async [runs](engine: Host, input, options) {
       if (input !== undefined && (typeof input !== 'object' || input === null || Object.keys(input).length > 0)) {
         const what = `the pipeline ${name} takes no input: what it reads comes from its sources; give {} or nothing`

@@ -6,6 +6,12 @@ export type { FixedWindows, SessionWindows } from '../../core/pipeline/windows.t
 export type { Readable } from '../../engine/definition.ts'
 export { type Aggregation, average, count, list, max, min, reduce, sum } from './aggregate.ts'
 export type { Batch } from './batch.ts'
+export {
+  type CheckedPipeline,
+  checkPipelines,
+  type PipelineCheckOptions,
+  type PipelineCheckReport,
+} from './check/check.ts'
 export { type PipelineDefaults, type PipelineDefinition, pipeline } from './definition.ts'
 export type { CallContext, CallOptions } from './operators/calls.ts'
 export {

@@ -49,6 +49,8 @@ export interface SourceContext extends PartitionsContext {
 export interface Source<T> {
   /** What a record that was read means. One on which it throws is a dead letter, and the others go on. */
   readonly decode?: (value: never) => T
+  /** A second reader would take it away from the first: it is not opened to look at what it has. */
+  readonly isExclusive?: boolean
   /**
    * The partitions that exist now; asked again while tasks run, so that those that appear are found. A source that has it
    * heeds `context.partitions`, and several processes share it. Left out: one task reads all of it.

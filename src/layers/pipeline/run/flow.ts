@@ -102,8 +102,11 @@ export class Flow {
     this.letters = new Letters(hooks.lettersMax)
     this.#waits = new Waits(() => hooks.clock.elapsed())
     this.#wiring = new Wiring(graph, hooks.scale, {
-      contextOf: (name) => this.#contextOf(name),
-      gateOf: (name) => this.#gateOf(name),
+      make: (node, outputs) => {
+        const gate = this.#gateOf(node.name)
+        const gated = outputs.map((output) => gate.behind(output))
+        return node.make(gated, this.#contextOf(node.name))
+      },
       sinkInput: (node) => this.#sinkInput(node),
     })
   }

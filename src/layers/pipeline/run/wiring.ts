@@ -8,9 +8,8 @@
 import { groupOf, ownerOf, type PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { type Batch, type Output, toAll } from '../batch.ts'
 import type { Edge, Graph, OperatorNode, SinkNode } from '../graph.ts'
-import type { Operator, OperatorContext } from '../operator.ts'
+import type { Operator } from '../operator.ts'
 import { mergedInputs } from '../operators/union.ts'
-import type { WatermarkGate } from './watermark-gate.ts'
 
 export interface Scale {
   readonly parallelism: number
@@ -36,8 +35,7 @@ interface Feed {
 }
 
 export interface WiringPorts {
-  contextOf(name: string): OperatorContext
-  gateOf(name: string): WatermarkGate
+  make(node: OperatorNode, outputs: readonly Output[]): Operator
   sinkInput(node: SinkNode): Output
 }
 
@@ -84,9 +82,8 @@ export class Wiring {
     const width = this.#widths.get(node)!
     const instances = Array.from({ length: width }, (_, index): OperatorInstance => {
       const from = { index, width, isExchange: node.isExchange }
-      const gate = this.#ports.gateOf(node.name)
-      const outputs = node.outlets.map((outlet) => gate.behind(toAll(outlet.map((edge) => this.#inputOf(edge, from)))))
-      const operator = node.make(outputs, this.#ports.contextOf(node.name))
+      const outputs = node.outlets.map((outlet) => toAll(outlet.map((edge) => this.#inputOf(edge, from))))
+      const operator = this.#ports.make(node, outputs)
       return { node, index: width === 1 ? null : index, operator }
     })
     const built = { instances, counts: { records: 0 } }

@@ -1,0 +1,220 @@
+// The determinism check: the same input from the same checkpoint gives the same output. Input is read aside from where a
+// checkpoint stands, and replayed three times: twice as it is, with another time of the clock, and once with a restart in the
+// middle. Nothing is owned, acknowledged or written. What differs is told with the operator and the first record.
+
+import type { Duration } from '../../../core/duration.ts'
+import { toMs } from '../../../core/duration.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
+import type { Head, ManifestRecord } from '../../../core/ports.ts'
+import { isWithin } from '../../../core/scope.ts'
+import type { Engine } from '../../../engine/definition.ts'
+import { type Host, hostOf } from '../../../engine/host.ts'
+import { draws, type PipelineDefinition } from '../definition.ts'
+import type { Graph } from '../graph.ts'
+import { matchNames } from '../run/changes.ts'
+import { scaleOf } from '../run/options.ts'
+import { readHeader, readTables } from '../run/restore.ts'
+import { type PipelineState, sharedAttribute } from '../run/state.ts'
+import { taskPartition } from '../run/tasks.ts'
+import type { Source } from '../source.ts'
+import { compareTraces } from './compare.ts'
+import { farMs, Outside } from './outside.ts'
+import { type Recording, recordInput } from './recording.ts'
+import { type ReplayOf, replay } from './replay.ts'
+
+export interface PipelineCheckOptions {
+  /** A checkpoint or savepoint. Left out: the oldest that is kept, so that there is input behind it. */
+  readonly from?: string
+  /** How many records are replayed at most; 10,000 if left out. */
+  readonly records?: number
+  /** A source that gives nothing for so long has no more; a second if left out. */
+  readonly quiet?: Duration
+  /** By name of a source: what is read in its place, decoded. Needed where a source has one reader at a time. */
+  readonly inputs?: Readonly<Record<string, Source<unknown>>>
+  /** By name of a `call`: what stands for it. Calls are not made; without this, what follows them is not checked. */
+  readonly calls?: Readonly<Record<string, (value: never) => unknown>>
+}
+
+export interface CheckedPipeline {
+  readonly timeline: string
+  readonly ok: boolean
+  /** The checkpoint that it was replayed from; null: from the beginning. */
+  readonly from: string | null
+  readonly records: number
+  /** The operator that gave something else. */
+  readonly step: string | null
+  readonly problem: string | null
+  /** What was not checked and why, and what operators asked of clock and chance without a difference. */
+  readonly notes: readonly string[]
+}
+
+export interface PipelineCheckReport {
+  readonly ok: boolean
+  readonly checked: readonly CheckedPipeline[]
+}
+
+const known = namesOf<PipelineCheckOptions>({ from: true, records: true, quiet: true, inputs: true, calls: true })
+
+/** @example const { ok, checked } = await checkPipelines(rp, [revenue]) */
+export async function checkPipelines(
+  rp: Engine,
+  definitions: readonly PipelineDefinition[],
+  options: PipelineCheckOptions = {},
+): Promise<PipelineCheckReport> {
+  checkOptions('check', options, known)
+  const { records = 10_000 } = options
+  if (!Number.isSafeInteger(records) || records < 1) {
+    throw new RepriseError('INVALID_ARGUMENT', `records must be at least 1 (got ${String(records)})`)
+  }
+  checkNames(definitions, options)
+  const engine = hostOf(rp)
+  const checked: CheckedPipeline[] = []
+  for (const definition of definitions) {
+    for (const target of await targetsOf(engine, definition)) {
+      checked.push(await checkOne(engine, definition, target, options))
+    }
+  }
+  return { ok: checked.every(({ ok }) => ok), checked }
+}
+
+interface CheckTarget {
+  readonly timeline: string
+  /** Of a task: the only partition that it reads. */
+  readonly only: readonly string[] | null
+}
+
+/** Every run and task of it that the store knows; the pipeline itself if it never ran. */
+async function targetsOf(engine: Host, { prefix }: PipelineDefinition): Promise<CheckTarget[]> {
+  const targets: CheckTarget[] = []
+  for (let after: Head | undefined; ; ) {
+    const page = await engine.list({ prefix, limit: 500, ...(after && { after: after.timeline }) })
+    for (const { timeline, attributes, status } of page) {
+      if (status === 'archived' || attributes[sharedAttribute] === true) continue
+      if (!isWithin(prefix, timeline)) continue
+      const partition = taskPartition(prefix, timeline)
+      targets.push({ timeline, only: partition === null ? null : [partition] })
+    }
+    after = page.at(-1)
+    if (page.length < 500) break
+  }
+  return targets.length > 0 ? targets : [{ timeline: prefix, only: null }]
+}
+
+async function checkOne(
+  engine: Host,
+  definition: PipelineDefinition,
+  { timeline, only }: CheckTarget,
+  options: PipelineCheckOptions,
+): Promise<CheckedPipeline> {
+  const draw = () => definition[draws]()
+  const graph = draw()
+  const { inputs = {} } = options
+  const exclusive = graph.sources.find(({ name, source }) => source.isExclusive && !Object.hasOwn(inputs, name))
+  const base = { timeline, ok: true, from: null, records: 0, step: null, problem: null }
+  if (exclusive) {
+    const what = `not checked: ${exclusive.name} has one reader at a time, so give recorded input in its place (inputs, --input ${exclusive.name}=FILE)`
+    return { ...base, notes: [what] }
+  }
+  try {
+    const found = await findInput(engine, graph, timeline, only, options)
+    if (found.recording.inputs.length === 0) {
+      return { ...base, from: found.record?.id ?? null, notes: ['not checked: there was no input to replay'] }
+    }
+    return await replayAll(engine, { timeline, draw, graph, options, ...found })
+  } catch (error) {
+    if (!(error instanceof RepriseError) || error.code === 'CLOSED') throw error
+    // Code that no longer fits its checkpoints, or a source that cannot be read: the reason says it.
+    return { ...base, ok: false, problem: error.message, notes: [] }
+  }
+}
+
+interface Found {
+  readonly record: ManifestRecord | null
+  readonly state: PipelineState | null
+  readonly storedAs: (name: string) => string | null
+  readonly recording: Recording
+}
+
+/** The oldest checkpoint with input behind it; if none has any, the beginning. */
+async function findInput(
+  engine: Host,
+  graph: Graph,
+  timeline: string,
+  only: readonly string[] | null,
+  options: PipelineCheckOptions,
+): Promise<Found> {
+  const { kernel } = engine
+  const head = await engine.head(timeline)
+  const records = head ? (await kernel.store.checkpoints(head.timeline)).filter(({ invalid }) => invalid === null) : []
+  const { from } = options
+  const asked = from === undefined ? [...records].reverse() : records.filter(({ id }) => id === from)
+  if (from !== undefined && asked.length === 0) {
+    throw new RepriseError('NOT_FOUND', `${timeline} has no checkpoint ${from}`, { timeline, id: from })
+  }
+  const candidates = from === undefined ? [...asked.slice(0, 1), null] : asked
+  let last: Found | null = null
+  for (const record of candidates) {
+    const state = record && (await readHeader(kernel, record))
+    const names = state && matchNames(graph, state)
+    const storedAs = (name: string) => (names ? (names.get(name) ?? null) : null)
+    const recording = await recordInput({
+      ...{ engine: engine as Engine, clock: kernel.clock, pipeline: timeline, graph, state, storedAs, only },
+      inputs: new Map(Object.entries(options.inputs ?? {})),
+      records: options.records ?? 10_000,
+      quietMs: toMs(options.quiet ?? '1s', 'quiet'),
+    })
+    last = { record, state, storedAs, recording }
+    if (recording.inputs.length > 0) break
+  }
+  return last!
+}
+
+interface Replaying extends Found {
+  readonly timeline: string
+  draw(): Graph
+  readonly graph: Graph
+  readonly options: PipelineCheckOptions
+}
+
+async function replayAll(engine: Host, what: Replaying): Promise<CheckedPipeline> {
+  const { kernel } = engine
+  const { timeline, draw, graph, options, record, state, storedAs, recording } = what
+  const of: ReplayOf = {
+    ...{ pipeline: timeline, draw, recording, codec: kernel.codec, random: kernel.random },
+    scale: scaleOf({}, state),
+    replaced: new Map(Object.entries(options.inputs ?? {}).map(([name, { decode = null }]) => [name, decode])),
+    calls: options.calls ?? {},
+    async fill(tables) {
+      if (record && state) await readTables(kernel, record, state, tables, (name) => storedAs(name) ?? name)
+    },
+  }
+  const outsides = [new Outside(0), new Outside(farMs), new Outside(0)] as const
+  const first = await replay(of, outsides[0], null)
+  const second = await replay(of, outsides[1], null)
+  const third = await replay(of, outsides[2], recording.inputs.length >> 1)
+  const order = [...graph.sources, ...graph.operators].map(({ name }) => name)
+  const compared = { order, recording, codec: kernel.codec, outside: outsides[0] }
+  const difference =
+    compareTraces(compared, first, second, 'again') ?? compareTraces(compared, first, third, 'restarted')
+  const notes = notesOf(graph, outsides[0], options)
+  const base = { timeline, from: record?.id ?? null, records: recording.inputs.length, notes }
+  return { ...base, ok: difference === null, step: difference?.operator ?? null, problem: difference?.problem ?? null }
+}
+
+function notesOf(graph: Graph, outside: Outside, { calls = {} }: PipelineCheckOptions): string[] {
+  const unmade = graph.operators.filter(({ name, state }) => state === 'calls' && !Object.hasOwn(calls, name))
+  return [
+    ...unmade.map(({ name }) => `not checked: what follows ${name}, a call that is not made again (calls)`),
+    ...outside.askers.map((name) => `${name} asks ${outside.askedBy(name).join(', ')}`),
+  ]
+}
+
+/** A name that no pipeline has would be passed over in silence. */
+function checkNames(definitions: readonly PipelineDefinition[], options: PipelineCheckOptions): void {
+  const graphs = definitions.map((definition) => definition[draws]())
+  const sources = graphs.flatMap((graph) => graph.sources.map(({ name }) => name))
+  const calls = graphs.flatMap((graph) => graph.operators.flatMap(({ name, state }) => (state === 'calls' ? name : [])))
+  checkOptions('check, inputs', options.inputs, new Set(sources))
+  checkOptions('check, calls', options.calls, new Set(calls))
+}

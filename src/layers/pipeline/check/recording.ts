@@ -1,0 +1,97 @@
+// Input of a pipeline, read aside from where a checkpoint stands and kept in memory, so that it can be replayed any number of
+// times: the same records, one at a time, in the same order. Nothing is acknowledged, and no position moves.
+
+import type { Clock } from '../../../core/ports.ts'
+import type { Engine } from '../../../engine/definition.ts'
+import type { Graph } from '../graph.ts'
+import type { PipelineState } from '../run/state.ts'
+import type { Source, SourceBatch, SourceReader } from '../source.ts'
+
+export interface RecordedInput {
+  readonly source: string
+  readonly partition: string
+  /** As the source gave it, before it is decoded. */
+  readonly value: unknown
+  /** By the clock, when it was read. */
+  readonly at: number
+}
+
+export interface Recording {
+  readonly inputs: readonly RecordedInput[]
+  /** By source: those that exist, whether they had records or not. */
+  readonly partitions: ReadonlyMap<string, readonly string[]>
+}
+
+export interface RecordingOf {
+  readonly engine: Engine
+  readonly clock: Clock
+  readonly pipeline: string
+  readonly graph: Graph
+  /** Where to read from; null: from the beginning. */
+  readonly state: PipelineState | null
+  readonly storedAs: (name: string) => string | null
+  readonly only: readonly string[] | null
+  /** In the place of sources of the pipeline. */
+  readonly inputs: ReadonlyMap<string, Source<unknown>>
+  readonly records: number
+  readonly quietMs: number
+}
+
+/** So many at a time from each source in turn. */
+const turnRecords = 256
+
+export async function recordInput(of: RecordingOf): Promise<Recording> {
+  const ending = new AbortController()
+  const readers = new Map<string, SourceReader<unknown>>()
+  try {
+    for (const { name, source } of of.graph.sources) {
+      const given = of.inputs.get(name)
+      const stored = given ? null : of.storedAs(name)
+      const positions = stored === null ? undefined : of.state?.sources[stored]
+      const context = { engine: of.engine, pipeline: of.pipeline, name, signal: ending.signal, partitions: of.only }
+      readers.set(name, await (given ?? source).open(positions ? new Map(positions) : null, context))
+    }
+    return await readAll(of, readers)
+  } finally {
+    ending.abort()
+    await Promise.allSettled([...readers.values()].map((reader) => reader.close()))
+  }
+}
+
+async function readAll(of: RecordingOf, readers: ReadonlyMap<string, SourceReader<unknown>>): Promise<Recording> {
+  const inputs: RecordedInput[] = []
+  const open = new Set(readers.keys())
+  while (open.size > 0 && inputs.length < of.records) {
+    for (const name of [...open]) {
+      const batch = await readOne(of, readers.get(name)!, Math.min(turnRecords, of.records - inputs.length))
+      if (batch === null) open.delete(name)
+      else {
+        const at = of.clock.now()
+        for (const value of batch.values) inputs.push({ source: name, partition: batch.partition, value, at })
+      }
+      if (inputs.length >= of.records) break
+    }
+  }
+  return { inputs, partitions: new Map([...readers].map(([name, reader]) => [name, reader.partitions()])) }
+}
+
+/** Null: it is at its end, or silent. */
+async function readOne(
+  { clock, quietMs }: RecordingOf,
+  reader: SourceReader<unknown>,
+  max: number,
+): Promise<SourceBatch<unknown> | null> {
+  const reading = reader.read(max)
+  if (!(reading instanceof Promise)) return reading
+  // Given up at the end, it may reject then.
+  reading.catch(() => undefined)
+  let cancel = () => {}
+  const quiet = new Promise<null>((resolve) => {
+    cancel = clock.after(quietMs, () => resolve(null), true)
+  })
+  try {
+    return await Promise.race([reading, quiet])
+  } finally {
+    cancel()
+  }
+}

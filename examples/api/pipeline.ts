@@ -465,4 +465,20 @@ export default [
     assert.equal(ok, false)
     assert.equal(checked[0]!.step, 'map#1')
   }),
+  example(['Stream.joinTable'], async (rp) => {
+    const rates = table<number>('rates')
+    await (await rp.open(rates)).set('ann', 2)
+    const out = collect<number>()
+    const weighed = pipeline('weighed', (p) => {
+      p.from('orders', values(orders))
+        .joinTable(
+          rates,
+          (order) => order.customer,
+          (order, rate) => order.cents * (rate ?? 1),
+        )
+        .to('out', out)
+    })
+    await rp.run(weighed, {}).result()
+    assert.deepEqual(out.values, [1000, 100, 500])
+  }),
 ]

@@ -2,8 +2,8 @@
 // once per run, checked, and then turned into a chain of functions by the flow.
 
 import { RepriseError } from '../../core/errors.ts'
-import { checkName } from '../../engine/definition.ts'
-import type { MakeOperator } from './operator.ts'
+import { checkName, type Engine } from '../../engine/definition.ts'
+import type { MakeOperator, OperatorResource } from './operator.ts'
 import type { Sink } from './sink.ts'
 import type { Source } from './source.ts'
 
@@ -40,6 +40,8 @@ export interface OperatorNode {
   readonly isExchange: boolean
   /** Its state is of no key, so there is one of it whatever the parallelism. */
   readonly isSingle: boolean
+  /** Opened before the first record, and whenever the pipeline is run again. */
+  readonly open: ((engine: Engine) => Promise<OperatorResource>) | null
   readonly outlets: readonly Outlet[]
 }
 
@@ -68,6 +70,18 @@ export class Graph {
   /** For an operator without state: numbered, for dead letters and metrics. */
   unnamed(what: string): string {
     return `${what}#${this.operators.filter(({ name }) => name.startsWith(`${what}#`)).length + 1}`
+  }
+
+  /** By operator: what it needs of the outside. */
+  async open(engine: Engine): Promise<Map<string, OperatorResource>> {
+    const opened = new Map<string, OperatorResource>()
+    try {
+      for (const { name, open } of this.operators) if (open) opened.set(name, await open(engine))
+      return opened
+    } catch (error) {
+      for (const resource of opened.values()) resource.close()
+      throw error
+    }
   }
 
   check(pipeline: string): void {

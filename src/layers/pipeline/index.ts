@@ -37,6 +37,7 @@ export {
   type StateSpecs,
 } from './operators/process.ts'
 export type { KeyedResult } from './operators/running.ts'
+export type { JoinedTable, TableFollower } from './operators/table-join.ts'
 export type { WindowResult } from './operators/window.ts'
 export type { MadeCheckpoint } from './run/checkpoints.ts'
 export type { OperatorStatus } from './run/flow.ts'

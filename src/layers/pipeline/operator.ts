@@ -29,6 +29,8 @@ export interface OperatorContext {
   readonly pipeline: string
   readonly clock: Clock
   readonly random: Random
+  /** What the operator's node opens; null: nothing. All instances share it. */
+  readonly resource: OperatorResource | null
   /** A record that cannot be processed, or not now (`RetryLater`): kept aside with the reason, and the rest goes on. */
   poison(record: PoisonRecord, error: unknown): void
   /** Records that came too late and went nowhere. */
@@ -39,6 +41,11 @@ export interface OperatorContext {
   wake(): void
   /** The run cannot go on. */
   fail(error: unknown): void
+}
+
+/** Something outside that is open while the pipeline runs. It is no part of a checkpoint. */
+export interface OperatorResource {
+  close(): void
 }
 
 export interface PoisonRecord {

@@ -24,6 +24,7 @@ import {
 } from './operators/process.ts'
 import { type KeyedResult, running } from './operators/running.ts'
 import { sessions } from './operators/session-window.ts'
+import { FollowedTable, type JoinedTable, tableJoined } from './operators/table-join.ts'
 import { filter, flatMap, keyBy, map } from './operators/transform.ts'
 import { union } from './operators/union.ts'
 import { type WindowResult, windowed } from './operators/window.ts'
@@ -148,6 +149,28 @@ export class Stream<T> {
   ): Stream<R> {
     const make = broadcast(aggregation, join)
     const outlet = draw(this, [told], this.graph.name('operator', name), 'broadcast', make, [], { isSingle: true })
+    return new Stream<R>(this.graph, outlet, this.hasTime)
+  }
+
+  /**
+   * Each record with the row of a table of Reprise that it names, as it is when the record is processed. Processed again after a
+   * crash, it meets the row as it is then: a later version perhaps, never an earlier one.
+   * @example orders.joinTable(prices, (order) => order.sku, (order, price) => ({ ...order, cents: price?.cents ?? 0 }))
+   */
+  joinTable<V, R>(
+    table: JoinedTable<V>,
+    keyOf: (value: T) => string,
+    join: (value: T, row: V | undefined) => R,
+    options: { readonly id?: string } = {},
+  ): Stream<R> {
+    checkOptions('joinTable', options, new Set(['id']))
+    if (typeof table?.standby !== 'function') {
+      throw new RepriseError('INVALID_ARGUMENT', 'joinTable() needs a table that can be followed, such as table(name)')
+    }
+    const name = this.graph.unnamed('joinTable')
+    const outlet = draw(this, [], name, null, tableJoined(keyOf, join), [], {
+      open: (engine) => FollowedTable.open(engine, table, options.id),
+    })
     return new Stream<R>(this.graph, outlet, this.hasTime)
   }
 
@@ -348,13 +371,13 @@ function draw(
   state: string | null,
   make: MakeOperator,
   sides: readonly Outlet[] = [],
-  how: { readonly isExchange?: boolean; readonly isSingle?: boolean } = {},
+  how: Partial<Pick<OperatorNode, 'isExchange' | 'isSingle' | 'open'>> = {},
 ): Outlet {
   const { graph } = stream
   const outlet: Outlet = []
-  const { isExchange = false, isSingle = false } = how
+  const { isExchange = false, isSingle = false, open = null } = how
   const node: OperatorNode = {
-    ...{ kind: 'operator', name, state, make, isExchange, isSingle },
+    ...{ kind: 'operator', name, state, make, isExchange, isSingle, open },
     outlets: [outlet, ...sides],
   }
   graph.operators.push(node)

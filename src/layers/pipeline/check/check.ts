@@ -180,8 +180,9 @@ interface Replaying extends Found {
 async function replayAll(engine: Host, what: Replaying): Promise<CheckedPipeline> {
   const { kernel } = engine
   const { timeline, draw, graph, options, record, state, storedAs, recording } = what
+  const resources = await graph.open(engine)
   const of: ReplayOf = {
-    ...{ pipeline: timeline, draw, recording, codec: kernel.codec, random: kernel.random },
+    ...{ pipeline: timeline, draw, recording, codec: kernel.codec, random: kernel.random, resources },
     scale: scaleOf({}, state),
     replaced: new Map(Object.entries(options.inputs ?? {}).map(([name, { decode = null }]) => [name, decode])),
     calls: options.calls ?? {},
@@ -190,9 +191,9 @@ async function replayAll(engine: Host, what: Replaying): Promise<CheckedPipeline
     },
   }
   const outsides = [new Outside(0), new Outside(farMs), new Outside(0)] as const
-  const first = await replay(of, outsides[0], null)
-  const second = await replay(of, outsides[1], null)
-  const third = await replay(of, outsides[2], recording.inputs.length >> 1)
+  const [first, second, third] = await replayThrice(of, outsides).finally(() => {
+    for (const resource of resources.values()) resource.close()
+  })
   const order = [...graph.sources, ...graph.operators].map(({ name }) => name)
   const compared = { order, recording, codec: kernel.codec, outside: outsides[0] }
   const difference =
@@ -200,6 +201,12 @@ async function replayAll(engine: Host, what: Replaying): Promise<CheckedPipeline
   const notes = notesOf(graph, outsides[0], options)
   const base = { timeline, from: record?.id ?? null, records: recording.inputs.length, notes }
   return { ...base, ok: difference === null, step: difference?.operator ?? null, problem: difference?.problem ?? null }
+}
+
+async function replayThrice(of: ReplayOf, outsides: readonly [Outside, Outside, Outside]) {
+  const first = await replay(of, outsides[0], null)
+  const second = await replay(of, outsides[1], null)
+  return [first, second, await replay(of, outsides[2], of.recording.inputs.length >> 1)] as const
 }
 
 function notesOf(graph: Graph, outside: Outside, { calls = {} }: PipelineCheckOptions): string[] {

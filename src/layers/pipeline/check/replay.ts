@@ -8,9 +8,10 @@ import type { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../../core/ports.ts'
 import type { Batch, Output } from '../batch.ts'
 import type { Graph, OperatorNode, SourceNode } from '../graph.ts'
-import { type Operator, type OperatorContext, stateless } from '../operator.ts'
+import { type Operator, type OperatorContext, type OperatorResource, stateless } from '../operator.ts'
 import type { NamedTable } from '../run/flow.ts'
 import { RunningSource } from '../run/running-source.ts'
+import { WatermarkGate } from '../run/watermark-gate.ts'
 import { type Scale, Wiring } from '../run/wiring.ts'
 import type { SourceBatch, SourceReader } from '../source.ts'
 import type { Outside } from './outside.ts'
@@ -37,6 +38,8 @@ export interface ReplayOf {
   readonly replaced: ReadonlyMap<string, SourceNode['decode']>
   /** What stands for calls to the outside; what follows other calls is not reached. */
   readonly calls: Readonly<Record<string, (value: never) => unknown>>
+  /** Of operators: the same in every replay. */
+  readonly resources: ReadonlyMap<string, OperatorResource>
   /** Fills the tables with the state of the checkpoint. */
   fill(tables: readonly NamedTable[]): Promise<void>
 }
@@ -129,6 +132,8 @@ class Replay {
     const nowhere: Output = { batch() {}, watermark() {}, idle() {} }
     const wiring = new Wiring(graph, this.#of.scale, {
       make: (node, outputs) => this.#make(node, outputs),
+      // No record is tried again.
+      gateOf: () => new WatermarkGate(() => false),
       sinkInput: () => nowhere,
     })
     return new Stage(graph, wiring)
@@ -196,7 +201,7 @@ class Replay {
   #contextOf(name: string): OperatorContext {
     const { pipeline, random } = this.#of
     return {
-      ...{ name, pipeline, random, clock: clockAt(() => this.#now) },
+      ...{ name, pipeline, random, clock: clockAt(() => this.#now), resource: this.#of.resources.get(name) ?? null },
       poison: ({ value, key }, error) => this.#note(name, [{ error: String(error), of: value }, key, null]),
       late: (count) => this.#note(name, [{ late: count }]),
       wait() {},

@@ -12,7 +12,7 @@ import type { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../../core/ports.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode, SinkNode } from '../graph.ts'
-import type { Operator, OperatorContext } from '../operator.ts'
+import type { Operator, OperatorContext, OperatorResource } from '../operator.ts'
 import type { CutId, Prepared, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import { Letters, lettersStay, type SetAside } from './letters.ts'
@@ -39,6 +39,8 @@ export interface FlowHooks {
   readonly random: Random
   readonly lettersMax: number
   readonly scale: Scale
+  /** By operator: what it needs of the outside. */
+  readonly resources: ReadonlyMap<string, OperatorResource>
   /** After each round of the loop: so many records were read. Waits that it asks for are the flow's. */
   onRecords(count: number): void
 }
@@ -102,11 +104,8 @@ export class Flow {
     this.letters = new Letters(hooks.lettersMax)
     this.#waits = new Waits(() => hooks.clock.elapsed())
     this.#wiring = new Wiring(graph, hooks.scale, {
-      make: (node, outputs) => {
-        const gate = this.#gateOf(node.name)
-        const gated = outputs.map((output) => gate.behind(output))
-        return node.make(gated, this.#contextOf(node.name))
-      },
+      make: (node, outputs) => node.make(outputs, this.#contextOf(node.name)),
+      gateOf: (name) => this.#gateOf(name),
       sinkInput: (node) => this.#sinkInput(node),
     })
   }
@@ -383,9 +382,9 @@ export class Flow {
   }
 
   #contextOf(name: string): OperatorContext {
-    const { clock, random, pipeline } = this.#hooks
+    const { clock, random, pipeline, resources } = this.#hooks
     return {
-      ...{ name, clock, random, pipeline },
+      ...{ name, clock, random, pipeline, resource: resources.get(name) ?? null },
       poison: ({ value, time, key, input }, error) => {
         const record = { value, time, key, ...(input !== undefined && { input }) }
         try {

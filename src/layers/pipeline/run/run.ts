@@ -11,6 +11,7 @@ import type { Host } from '../../../engine/host.ts'
 import { openedAs } from '../../../engine/model.ts'
 import { whileAwaited } from '../../../engine/stay-alive.ts'
 import type { Graph } from '../graph.ts'
+import type { OperatorResource } from '../operator.ts'
 import type { SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import { matchNames } from './changes.ts'
@@ -255,13 +256,13 @@ export class PipelineRun {
     const scale = scaleOf(this.#options, candidate?.state ?? null)
     const writers = await this.#openSinks(taken, candidate?.state ?? null, storedAs, isKnown)
     const readers = new Map<string, SourceReader<unknown>>()
+    let resources: ReadonlyMap<string, OperatorResource> = new Map()
     try {
+      resources = await this.#graph.open(this.#engine)
       const flow = new Flow(this.#graph, writers, {
         pipeline: this.timeline,
-        clock: kernel.clock,
-        random: kernel.random,
         lettersMax: this.#options.lettersMax,
-        scale,
+        ...{ clock: kernel.clock, random: kernel.random, scale, resources },
         onRecords: (count) => this.#decide(timing, count),
       })
       const restored = await fillTables(kernel, taken, candidate, flow, { storedAs, isKnown })
@@ -316,6 +317,7 @@ export class PipelineRun {
     } finally {
       this.#abort.abort(new RepriseError('ABORTED', `${this.timeline} has ended`))
       await Promise.allSettled([...readers.values()].map((reader) => reader.close()))
+      for (const resource of resources.values()) resource.close()
       await Promise.allSettled([...writers.values()].map((writer) => writer.close()))
     }
   }

@@ -10,6 +10,7 @@ import { type Batch, type Output, toAll } from '../batch.ts'
 import type { Edge, Graph, OperatorNode, SinkNode } from '../graph.ts'
 import type { Operator } from '../operator.ts'
 import { mergedInputs } from '../operators/union.ts'
+import type { WatermarkGate } from './watermark-gate.ts'
 
 export interface Scale {
   readonly parallelism: number
@@ -36,6 +37,7 @@ interface Feed {
 
 export interface WiringPorts {
   make(node: OperatorNode, outputs: readonly Output[]): Operator
+  gateOf(name: string): WatermarkGate
   sinkInput(node: SinkNode): Output
 }
 
@@ -82,7 +84,8 @@ export class Wiring {
     const width = this.#widths.get(node)!
     const instances = Array.from({ length: width }, (_, index): OperatorInstance => {
       const from = { index, width, isExchange: node.isExchange }
-      const outputs = node.outlets.map((outlet) => toAll(outlet.map((edge) => this.#inputOf(edge, from))))
+      const gate = this.#ports.gateOf(node.name)
+      const outputs = node.outlets.map((outlet) => gate.behind(toAll(outlet.map((edge) => this.#inputOf(edge, from)))))
       const operator = this.#ports.make(node, outputs)
       return { node, index: width === 1 ? null : index, operator }
     })

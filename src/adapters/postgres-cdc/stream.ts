@@ -24,6 +24,8 @@ interface Wire {
 
 /** The server ends a connection that says nothing for a minute. */
 const statusMs = 10_000
+/** So much of the log without a change of ours, and the position moves all the same: the server keeps what lies behind it. */
+const silentBytes = 1024n * 1024n
 /** Changes that wait to be taken before the server is no longer read. */
 const waitingMax = 10_000
 
@@ -34,6 +36,9 @@ export class ReplicationStream {
   readonly #ready: ReadyQueue<PostgresChange>
   readonly #decoder: PgoutputDecoder
   #acknowledged = 0n
+  /** The newest position that was handed on. */
+  #position = 0n
+  #isInTransaction = false
   #time = 0
   #changes: PostgresChange[] = []
   #waiting = 0
@@ -84,6 +89,7 @@ export class ReplicationStream {
   async start(lsn: bigint): Promise<void> {
     const { slot, publication } = this.#options
     this.#acknowledged = lsn
+    this.#position = lsn
     this.#wire.on('copyData', ({ chunk }) => this.#receive(chunk))
     const started = new Promise<void>((resolve) => this.#wire.once('replicationStart', resolve))
     const text = `START_REPLICATION SLOT ${quoted(slot)} LOGICAL ${lsnText(lsn)} (proto_version '1', publication_names '${quoted(publication).replaceAll("'", "''")}')`
@@ -121,8 +127,11 @@ export class ReplicationStream {
     if (this.#isClosed) return
     try {
       const kind = String.fromCharCode(chunk[0]!)
-      // A keepalive, whose last byte says whether the server wants an answer.
-      if (kind === 'k' && chunk[17] === 1) this.#tellStatus()
+      // A keepalive: how far the server has read its log, and whether it wants an answer.
+      if (kind === 'k') {
+        this.#passSilence(chunk.readBigInt64BE(1))
+        if (chunk[17] === 1) this.#tellStatus()
+      }
       // The payload lies behind two positions and a time.
       if (kind === 'w') this.#take(chunk.subarray(25))
     } catch (error) {
@@ -132,8 +141,10 @@ export class ReplicationStream {
 
   #take(payload: Buffer): void {
     const decoded = this.#decoder.decode(payload)
-    if (decoded.is === 'begin') this.#time = decoded.time
-    else if (decoded.is === 'changes') {
+    if (decoded.is === 'begin') {
+      this.#time = decoded.time
+      this.#isInTransaction = true
+    } else if (decoded.is === 'changes') {
       for (const change of decoded.changes) this.#changes.push({ ...change, time: this.#time })
       const { rowsMax } = this.#options
       if (this.#changes.length > rowsMax) {
@@ -146,12 +157,21 @@ export class ReplicationStream {
   #commit(end: bigint): void {
     const values = this.#changes
     this.#changes = []
+    this.#isInTransaction = false
+    this.#position = end
     this.#waiting += values.length
     if (this.#waiting > waitingMax) this.#wire.stream.pause()
     void this.#ready.push({ partition: '', values, position: { lsn: lsnText(end) } }).then(() => {
       this.#waiting -= values.length
       if (this.#waiting <= waitingMax && !this.#isClosed) this.#wire.stream.resume()
     })
+  }
+
+  /** Up to here the log has nothing for us but what was sent: changes of other tables lie there. */
+  #passSilence(end: bigint): void {
+    if (this.#isInTransaction || end - this.#position < silentBytes) return
+    this.#position = end
+    void this.#ready.push({ partition: '', values: [], position: { lsn: lsnText(end) }, isDue: true })
   }
 
   #tellStatus(): void {

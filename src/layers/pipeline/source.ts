@@ -11,6 +11,11 @@ export interface SourceBatch<T> {
   readonly values: readonly T[]
   /** Behind the last value. Plain data; it is stored with every checkpoint. */
   readonly position: unknown
+  /**
+   * The system outside keeps more and more until it hears of this position: a checkpoint is due, also without a record.
+   * Seldom, please: a checkpoint of its own may be what the source reads next.
+   */
+  readonly isDue?: boolean
 }
 
 export interface SourceReader<T> {

@@ -62,6 +62,11 @@ export async function fillTables(
   return { state, base: { id: record.id, tables: read.tables } }
 }
 
+/** The savepoint of a stop without a label: it has done its work once the next checkpoint is there. */
+export function isLeftBy({ record, state }: Candidate): boolean {
+  return state.stage === 'suspended' && record.isPinned && record.label === null
+}
+
 /** Damage is marked in the catalog, and told with what can be done. */
 async function orUnusable<T>(
   taken: StateTimeline,

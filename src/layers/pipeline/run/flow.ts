@@ -162,6 +162,7 @@ export class Flow {
   cut(id: CutId, isFull: (table: NamedTable) => boolean): FlowCut {
     // After a failure the state may lack a record that its position has passed.
     if (this.#failure) throw this.#failure.error
+    for (const source of this.#sources) source.isDue = false
     return {
       positions: new Map(this.#sources.map(({ name, positions }) => [name, new Map(positions)])),
       captures: this.tables().map((each) => ({ ...each, capture: each.table.capture(isFull(each)) })),
@@ -272,6 +273,11 @@ export class Flow {
     let most = 0
     for (const writer of this.#writers.values()) most = Math.max(most, writer.pending)
     return most
+  }
+
+  /** A source waits for a checkpoint. */
+  get isDue(): boolean {
+    return this.#sources.some((source) => source.isDue)
   }
 
   get sources(): readonly RunningSource[] {

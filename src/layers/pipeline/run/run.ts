@@ -16,7 +16,7 @@ import type { SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import { matchNames } from './changes.ts'
 import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
-import { type Candidate, chooseCheckpoint, fillTables } from './choose.ts'
+import { chooseCheckpoint, fillTables, isLeftBy } from './choose.ts'
 import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
 import { listenForMail } from './mail.ts'
@@ -371,7 +371,12 @@ export class PipelineRun {
       if (flow.pending > pendingMax) flow.wait(checkpoints.settled())
       return
     }
-    if (flow.pending > pendingDue || (timing.entries > 0 && timing.decide().isDue) || this.#isQuiet(flow)) {
+    if (
+      flow.isDue ||
+      flow.pending > pendingDue ||
+      (timing.entries > 0 && timing.decide().isDue) ||
+      this.#isQuiet(flow)
+    ) {
       checkpoints.periodic()
     }
     if (flow.pending > pendingMax && !checkpoints.isUnderWay) flow.wait(pause(this.#engine, 100))
@@ -437,11 +442,6 @@ export class PipelineRun {
 function sharedError(timeline: string): RepriseError {
   const what = `${timeline} is shared by partitions, each of which has a timeline and state of its own: work on it with rp.work(), or run it under another id`
   return new RepriseError('CONFLICT', what, { timeline })
-}
-
-/** The savepoint of a stop without a label: it has done its work once the next checkpoint is there. */
-function isLeftBy({ record, state }: Candidate): boolean {
-  return state.stage === 'suspended' && record.isPinned && record.label === null
 }
 
 function pause({ kernel: { clock } }: Host, ms: number): Promise<void> {

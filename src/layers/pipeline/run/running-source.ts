@@ -27,6 +27,8 @@ export class RunningSource {
   #ready: Read
   #isEnded = false
   records = 0
+  /** A position that the outside waits for was passed since the last barrier. */
+  isDue = false
 
   constructor(
     node: SourceNode,
@@ -122,7 +124,8 @@ export class RunningSource {
   #hand(read: SourceBatch<unknown>): number {
     assert(!this.#isEnded, 'no record is handed on behind the last watermark')
     this.#findPartitions()
-    const { partition, values, position } = read
+    const { partition, values, position, isDue } = read
+    if (isDue) this.isDue = true
     const count = values.length
     this.records += count
     // Noted in the same turn in which the records go on: a barrier falls before both or after both.

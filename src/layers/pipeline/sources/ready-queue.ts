@@ -11,6 +11,7 @@ export interface Ready<T> {
   readonly positionAt?: (count: number) => unknown
   /** Behind all of them. */
   readonly position: unknown
+  readonly isDue?: boolean
 }
 
 interface Waiting<T> {
@@ -87,6 +88,7 @@ export class ReadyQueue<T> {
       partition,
       values: given === 0 && isWhole ? values : values.slice(given, end),
       position: isWhole ? ready.position : positionAt!(end),
+      ...(isWhole && ready.isDue && { isDue: true }),
     }
   }
 }

@@ -12,8 +12,13 @@ import { mergedInputs } from './union.ts'
 import { Progress } from './window.ts'
 
 interface Sides<A, B> {
-  readonly left: readonly A[]
-  readonly right: readonly B[]
+  readonly left: A[]
+  readonly right: B[]
+}
+
+/** Once per checkpoint and key: in between, records are added in place, however many a key has. */
+function copySides<A, B>({ left, right }: Sides<A, B>): Sides<A, B> {
+  return { left: [...left], right: [...right] }
 }
 
 /** Every pair of the same key in the same window, when the window is over. */
@@ -34,11 +39,11 @@ export function windowJoined<A, B, R>(
           if (isForgotten(start + windows.lengthMs, 0, progress.watermark)) continue
           isTaken = true
           const space = state.space(start)
-          const { left, right } = state.get(space, keys[i]!) ?? { left: [], right: [] }
-          const sides = isLeft
-            ? { left: [...left, values[i] as A], right }
-            : { left, right: [...right, values[i] as B] }
-          state.set(space, keys[i]!, sides)
+          const slot = space.slots.get(keys[i]!)
+          const sides = slot === undefined ? { left: [], right: [] } : state.own(space, slot, copySides<A, B>)
+          if (isLeft) sides.left.push(values[i] as A)
+          else sides.right.push(values[i] as B)
+          if (slot === undefined) state.add(space, keys[i]!, sides)
         }
         if (!isTaken) late += 1
       }
@@ -88,7 +93,7 @@ export function intervalJoined<A, B, R>(
 ): MakeOperator {
   const { fromMs, toMs } = interval
   return ([next], context) => {
-    const tables = { left: new StateTable<readonly Timed[]>(), right: new StateTable<readonly Timed[]>() }
+    const tables = { left: new StateTable<Timed[]>(), right: new StateTable<Timed[]>() }
     const progress = new Progress()
     const forgetting = { left: new TimeQueue<PipelineKey>(), right: new TimeQueue<PipelineKey>() }
     /** The last time at which a partner may come. */
@@ -115,7 +120,9 @@ export function intervalJoined<A, B, R>(
           given.add(() => join(left.value as A, right.value as B), [left.value, right.value], key, at)
         }
         const own = tables[side]
-        own.set(own.space(0), key, [...(own.get(own.space(0), key) ?? []), { time, value }])
+        const slot = own.space(0).slots.get(key)
+        if (slot === undefined) own.add(own.space(0), key, [{ time, value }])
+        else own.own(own.space(0), slot, (held) => [...held]).push({ time, value })
         schedule(side, key, time)
       }
       if (late > 0) context.late(late)

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import * as accounts from '../../examples/accounts.ts'
+import * as moved from '../../examples/moved.ts'
 import * as revenue from '../../examples/revenue.ts'
 import * as sessions from '../../examples/sessions.ts'
 import * as training from '../../examples/training.ts'
@@ -52,4 +53,15 @@ it('revenue, twice: the second run reads only what was added, and every sum is t
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
+})
+
+it('moved: a word count, a join with a table, and an alarm with state and a timer', async () => {
+  expect(await moved.runExample('memory:')).toEqual({
+    to: 2,
+    priced: [
+      { id: 1, cents: 60 },
+      { id: 2, cents: null },
+    ],
+    alarms: [{ card: 'a', cents: 90_000 }],
+  })
 })

@@ -14,7 +14,7 @@ export const wordCount = (lines: Source<string>, counts = collect<{ key: string 
       .flatMap((line) => line.toLowerCase().split(/\W+/).filter(Boolean))
       .keyBy((word) => word)
       .aggregate('counts', count())
-      .to('counts', counts)
+      .to('words', counts)
   }),
 })
 
@@ -58,7 +58,8 @@ export const alarms = (payments: Source<Payment>, out = collect<{ card: string; 
         emits: carries<{ card: string; cents: number }>(),
         state: { small: valueState<number>() },
         onRecord({ card, cents, at }: Payment, { state, emit, setTimer }) {
-          if (state.small.get() !== undefined && cents > 50_000) emit({ card, cents })
+          const small = state.small.get()
+          if (small !== undefined && at - small <= minuteMs && cents > 50_000) emit({ card, cents })
           if (cents >= 100) return state.small.clear()
           state.small.set(at)
           setTimer(at + minuteMs)

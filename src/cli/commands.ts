@@ -380,12 +380,7 @@ export const commands: readonly CommandSpec[] = [
       ended: { type: 'boolean', help: 'runs that have ended, too' },
       from: { type: 'string', value: 'CHECKPOINT', help: 'of a pipeline; the oldest that is kept if left out' },
       records: { type: 'string', value: 'N', help: 'of a pipeline, at most; 10000 if left out' },
-      input: {
-        type: 'string',
-        value: 'SOURCE=FILE',
-        multiple: true,
-        help: 'JSON lines in the place of a source of a pipeline',
-      },
+      input: { type: 'string', value: 'SOURCE=FILE', multiple: true, help: 'JSON lines in place of a source' },
     },
     arguments: [1, 1],
     store: 'reading',

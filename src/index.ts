@@ -134,6 +134,7 @@ export type { AffectedTimeline, EraseEntriesOptions, ErasePlan } from './engine/
 export type { EntryFilter, EntrySelection, Selected, Target as ErasureTarget } from './engine/tools/erase-select.ts'
 export type { Where } from './engine/tools/fork.ts'
 export type { ExpiredForks } from './engine/tools/fork-expiry.ts'
+export type { GiveUpOptions, GiveUpReport } from './engine/tools/give-up.ts'
 export {
   type HousekeepingOptions,
   type HousekeepingReport,

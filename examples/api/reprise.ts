@@ -216,6 +216,10 @@ export default [
     const { lost } = (await renewStore(url, { dryRun: true }))!
     assert.deepEqual(lost, [])
   }),
+  example(['StoreTools.giveUp'], async (rp) => {
+    const { lost, refusal } = await rp.giveUp('counter/b', { by: 'ann', reason: 'a lost sector', dryRun: true })
+    return lost.length === 0 ? refusal : lost
+  }),
   example(['StoreTools.delete', 'StoreTools.erase', 'StoreTools.eraseEntries'], async (rp) => {
     for (const id of ['a', 'b', 'c']) await rp.open(counter, id).append({ type: 'added', by: 1 })
     await rp.delete('counter/a', { dryRun: true })

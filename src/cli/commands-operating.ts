@@ -251,6 +251,20 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/erase.ts'),
   },
   {
+    name: 'give-up',
+    usage: 'give-up TIMELINE --by NAME --reason TEXT',
+    summary: 'go on without damaged history that no copy has; say what would be lost without --yes',
+    options: {
+      by: { type: 'string', value: 'NAME', help: 'who decides it, for the record' },
+      reason: { type: 'string', value: 'TEXT', help: 'why, for the record' },
+      module: moduleOption,
+      yes,
+    },
+    arguments: [1, 1],
+    store: 'existing',
+    load: () => import('./commands/give-up.ts'),
+  },
+  {
     name: 'backup',
     usage: 'backup FILE',
     summary: 'the whole store as one file; goes on where it was interrupted',

@@ -208,9 +208,10 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'verify',
-    usage: 'verify [TIMELINE…] [--repair [--from SOURCE] [--chunks-lost]]',
+    usage: 'verify [TIMELINE…] [--repair [--from SOURCE] [--chunks-lost]] [--module FILE]',
     summary: 'read everything and believe nothing',
     options: {
+      module: moduleOption,
       repair: { type: 'boolean', help: 'put right what has a sound copy, or can be made again' },
       from: {
         type: 'string',

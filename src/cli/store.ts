@@ -6,6 +6,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Renewal, Store } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
 import { createEngine, keepLog, openStore, renewStore } from '../engine/open.ts'
+import { watchLostHeads } from '../engine/recovery/lost-head.ts'
 import { meetRedundancy } from '../engine/redundancy/choice.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { meetKeys } from '../engine/seal/key-notes.ts'
@@ -74,6 +75,7 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
     await meetRedundancy(hostOf(engine).kernel, undefined, readOnly)
   }
   if (!readOnly && !options.isDryRun) keepLog(engine)
+  if (!readOnly && !options.isDryRun && !isMissing) await watchLostHeads(hostOf(engine).kernel)
   return engine
 }
 

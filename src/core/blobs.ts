@@ -59,6 +59,17 @@ export interface Rewritten {
   readonly left: number
 }
 
+/** A run around damage. */
+export interface LegibleRun {
+  readonly first: number
+  readonly count: number
+  readonly bytes: Uint8Array
+  /** Of the history up to its end; null: it followed from what is lost. */
+  readonly digest: Digest | null
+  /** Its bytes are what was written, as a checksum of their own says. */
+  readonly isSound: boolean
+}
+
 /** Other bytes for one run of a timeline: the one that starts at `first` and has this digest. */
 export interface RunChange {
   readonly first: number
@@ -69,6 +80,8 @@ export interface RunChange {
    * leads from what lies before to what comes after: it is put into its place, whatever is there.
    */
   readonly count?: number
+  /** It takes the place of several that nobody can read: what is damaged of them goes. Only with `count`. */
+  readonly isLost?: boolean
 }
 
 const tag = 255

@@ -90,6 +90,10 @@ const kinds = {
     remedy: 'stop',
     hint: 'History does not match its digest chain. Run verify, and restore from a savepoint or a backup.',
   },
+  HEAD_LOST: {
+    remedy: 'stop',
+    hint: 'A damaged page took the status of this timeline; its history is sound. A process that declares its definition makes it again, and so does verify --repair --module FILE.',
+  },
   UNRECOVERABLE: {
     remedy: 'stop',
     hint: 'No checkpoint verifies, and history does not reach the origin. The data lists what is missing.',

@@ -33,6 +33,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   mendCatalog: 'writes',
   inspect: 'reads',
   names: 'reads',
+  legible: 'reads',
   renew: 'writes',
   facts: 'reads',
   tidy: 'writes',

@@ -3,7 +3,7 @@
 // commit-request.ts. src/testing/conformance/suite.ts is the executable form of every comment.
 
 import type { Attribute } from './attribute.ts'
-import type { Blobs, Change, Rewritable, Rewritten, RunChange } from './blobs.ts'
+import type { Blobs, Change, LegibleRun, Rewritable, Rewritten, RunChange } from './blobs.ts'
 import type { Commit, Outcome } from './commit-request.ts'
 import type { Digest, TimelineId, WorkerId } from './coordinate.ts'
 import type { EntryRun, FeedPosition, Head, Inbox, ManifestRecord } from './records.ts'
@@ -12,7 +12,7 @@ import type { Renewal, StoreFacts, StoreFault } from './store-facts.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type { Attribute } from './attribute.ts'
-export type { Blobs, Change, ChunkRow, Rewritable, Rewritten, RunChange, StoredChunk } from './blobs.ts'
+export type { Blobs, Change, ChunkRow, LegibleRun, Rewritable, Rewritten, RunChange, StoredChunk } from './blobs.ts'
 export type { Commit, Guard, Outcome, Refusal, Sql, Take } from './commit-request.ts'
 export {
   type Base,
@@ -234,6 +234,12 @@ export interface Store {
    * Left out: `timelines` tells them, or the store cannot be read at all.
    */
   names?(): Promise<readonly TimelineId[]>
+
+  /**
+   * Runs of a timeline after this sequence, whatever lies between them: those that can be read, up to and including the
+   * first whose digest is known, or the last. Left out: `read` gives all that there is.
+   */
+  legible?(timeline: TimelineId, after: number): Promise<readonly LegibleRun[]>
 
   /**
    * Writes the files of the store anew from what is sound in them; the old ones stay beside. Nobody else may have them open

@@ -39,3 +39,55 @@ function encode(time: number, draft: EntryDraft): Uint8Array {
   const bytes = new Uint8Array(textBytesMax(type) + (key === undefined ? 0 : textBytesMax(key)) + data.length + 64)
   return bytes.subarray(0, writeEntry(bytes, 0, time, draft))
 }
+
+/**
+ * What a run that nobody can read any more is replaced by: entries that say so, from `before` to the digest that the next run
+ * follows from; null: nobody knows it.
+ */
+export function lostRun(
+  hash: Hash,
+  at: { readonly before: Digest; readonly first: number; readonly epoch: number; readonly time: number },
+  drafts: readonly EntryDraft[],
+  after: Digest | null,
+): EntryRun {
+  const entries = new ByteWriter(64 * drafts.length)
+  const digests: Digest[] = []
+  for (const draft of drafts) {
+    entries.raw(encode(at.time, { ...draft, isErased: true }))
+    digests.push(chainDigest(hash, at.before, entries.view()))
+  }
+  return packBound(hash, at, digests, entries.view(), after)
+}
+
+/**
+ * A run whose bytes are sound, and which follows from another digest now, since what lay before it is lost. Its entries stay;
+ * its digests can no longer be computed from what was there, so it says them.
+ */
+export function reboundRun(
+  hash: Hash,
+  run: Pick<EntryRun, 'first' | 'count' | 'bytes'>,
+  before: Digest,
+  after: Digest | null,
+): EntryRun {
+  const { reader, first, epoch, time } = readStart(run.bytes)
+  const known = isRedacted(run.bytes) ? digestsIn(run.bytes) : []
+  const digests: Digest[] = []
+  eachEntry({ ...run, digest: before }, (_, end) => {
+    digests.push(known[digests.length] ?? chainDigest(hash, before, run.bytes.subarray(0, end)))
+  })
+  return packBound(hash, { before, first, epoch, time }, digests, run.bytes.subarray(reader.offset), after)
+}
+
+function packBound(
+  hash: Hash,
+  at: { readonly before: Digest; readonly first: number; readonly epoch: number; readonly time: number },
+  digests: readonly Digest[],
+  entries: Uint8Array,
+  after: Digest | null,
+): EntryRun {
+  const start = new ByteWriter(32)
+  start.byte(formatRedacted)
+  for (const each of [at.first, at.epoch, at.time]) start.integer(each)
+  const all = after ? [...digests.slice(0, -1), after] : digests
+  return { first: at.first, count: digests.length, ...packRedacted(hash, at.before, start.view(), all, entries) }
+}

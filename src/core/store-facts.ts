@@ -30,6 +30,8 @@ export interface StoreLoss {
   readonly timeline: string | null
   readonly where: string
   readonly what: string
+  /** The row of the timeline is marked (lost-head.ts): until its model has made its head again, verify names it. */
+  readonly isUntilHead?: true
 }
 
 /** Files written anew from what was sound in them (Store.renew). */

@@ -14,6 +14,7 @@ import type { CollectOptions } from './tools/collect.ts'
 import type { DeleteOptions } from './tools/delete.ts'
 import type { DrillOptions } from './tools/drill.ts'
 import type { EraseEntriesOptions } from './tools/erase-plan.ts'
+import type { GiveUpOptions } from './tools/give-up.ts'
 import type { ImportOptions } from './tools/import.ts'
 import type { MoveOptions } from './tools/move.ts'
 import type { ReportFilter } from './tools/report-log.ts'
@@ -50,6 +51,7 @@ const known = {
   collect: namesOf<CollectOptions>({ dryRun: true, timelines: true, graceMs: true, chunksOnly: true }),
   delete: gone,
   erase: gone,
+  giveUp: namesOf<GiveUpOptions>({ by: true, reason: true, dryRun: true }),
   eraseEntries: namesOf<EraseEntriesOptions>({
     entries: true,
     where: true,

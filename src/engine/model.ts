@@ -7,7 +7,9 @@
 
 import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Hash, Head, OutgoingMessage, Sql } from '../core/ports.ts'
+import type { Manifest } from '../core/manifest.ts'
+import type { Commit, Hash, Head, ManifestRecord, OutgoingMessage, Sql, Store } from '../core/ports.ts'
+import type { StateIo } from './checkpoint/output.ts'
 import type { Engine, Fold } from './definition.ts'
 import type { Entry } from './entry.ts'
 import type { ExchangeReader } from './group/exchange-reader.ts'
@@ -46,6 +48,17 @@ export interface Model {
   statusNow?(head: Head): string
   /** The verbs that it would refuse as it is now, each with the reason. */
   refuses?(state: unknown, head: Head): Refusals
+  /**
+   * What the head of a timeline says beside its history, made again after a damaged page took it (core/lost-head.ts).
+   * `state` is undefined where `fold` is null. Null: it takes the definition. Left out: what `summary` of the fold says, or
+   * an empty status.
+   */
+  headOf?(state: unknown, head: Head, around: Surroundings): HeadAgain | null | Promise<HeadAgain | null>
+  /**
+   * Reads what a restore of this checkpoint reads beyond the state that the kernel restores, and throws as it would. For
+   * verify and drills: that all chunks are whole does not mean that they hold what was promised.
+   */
+  readCheckpoint?(record: ManifestRecord, manifest: Pick<Manifest, 'parts'>, io: StateIo): Promise<void>
   /** How an entry reads as part of a journal; null: by its type alone. */
   tells?(entry: Entry): Told | null
   /** The timelines that only make sense together with this one: shards, partitions. They are moved together. */
@@ -72,6 +85,15 @@ export interface Model {
   /** Seals what this kind keeps in plain text in the user's database, and says how many rows that were. Part of a rekey. */
   readonly seals?: (sql: Sql) => Promise<number>
 }
+
+/** What is known around a head. */
+export interface Surroundings {
+  readonly store: Pick<Store, 'head'>
+  readonly worker: { now(): number }
+}
+
+/** What is left out stays as it was found. A wakeup too many does no harm: whoever works on it looks, and waits again. */
+export type HeadAgain = Pick<Commit, 'status' | 'queue' | 'wakeup' | 'attributes'>
 
 export interface ModelLetters {
   read(target: Target): Promise<readonly ModelLetter[]>

@@ -10,6 +10,7 @@ import type { Planted } from './planted.ts'
 
 export class Models {
   readonly #byScope = new Map<string, Model>()
+  readonly #watchers: ((model: Model) => Promise<void>)[] = []
   readonly #ignoresSegments: boolean
 
   constructor(planted: Planted) {
@@ -25,6 +26,13 @@ export class Models {
       throw new RepriseError('INVALID_ARGUMENT', what, { scope: model.scope, kinds: [known.kind, model.kind] })
     }
     this.#byScope.set(model.scope, model)
+    for (const watcher of this.#watchers) void watcher(model)
+  }
+
+  /** Learns of each model that is declared, and of those that are. */
+  watch(watcher: (model: Model) => Promise<void>): void {
+    this.#watchers.push(watcher)
+    for (const model of this.#byScope.values()) void watcher(model)
   }
 
   /** The one with the narrowest scope, or null. */

@@ -4,6 +4,7 @@
 
 import type { TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
+import { isHeadLost } from '../core/lost-head.ts'
 import type { Head } from '../core/ports.ts'
 import { type CommitExtras, refusalError } from './commit/writer.ts'
 import { createTimeline } from './create.ts'
@@ -11,6 +12,7 @@ import { declare } from './declaration.ts'
 import type { Fold, OpenOptions } from './definition.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { giveBack, headUnder, takeTimeline } from './ownership.ts'
+import { madeAgain } from './recovery/lost-head.ts'
 import { type Recovered, recover } from './recovery/recover.ts'
 import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
 import { type NewEntry, OpenTimeline } from './timeline.ts'
@@ -167,7 +169,8 @@ export class OpenTimelines {
   }
 
   /** A claim writes nothing but the epoch: what this code declares is written now, if it is not what is stored. */
-  async #adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
+  async #adopt<State>(claimed: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
+    const head = isHeadLost(claimed) ? await madeAgain(this.#kernel, claimed) : claimed
     const attributes = declare(this.#kernel, head.timeline, head, true)
     if (!attributes) return await this.#recover(head, fold, true)
     const guard = { timeline: head.timeline, epoch: head.epoch }

@@ -17,6 +17,7 @@ import { Models } from './models.ts'
 import { checkEngineOptions, checkOpenOptions, type EngineOptions, type Options } from './open-options.ts'
 import { openPlaced } from './open-store.ts'
 import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
+import { watchLostHeads } from './recovery/lost-head.ts'
 import { meetRedundancy } from './redundancy/choice.ts'
 import { isRedundant, type RedundancyListener, withRedundancy } from './redundancy/store.ts'
 import { Reprise } from './reprise.ts'
@@ -56,6 +57,7 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
     await meetKeys(kernel, options.readOnly ?? false)
     await meetRedundancy(kernel, options.redundancy, options.readOnly ?? false)
     mirror = await meetMirror(kernel, options.mirror, options.readOnly ?? false)
+    if (!options.readOnly) await watchLostHeads(kernel)
   } catch (error) {
     await engine.close()
     throw error

@@ -6,6 +6,7 @@ import type { TimelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
 import { originDigest } from '../core/entry-run.ts'
 import { RepriseError } from '../core/errors.ts'
+import { isHeadLost } from '../core/lost-head.ts'
 import type { Commit, Guard, Head, Take } from '../core/ports.ts'
 import { throwIfAborted } from './aborting.ts'
 import { onRelease } from './checkpoint/observed-failures.ts'
@@ -14,6 +15,7 @@ import { declare } from './declaration.ts'
 import type { OpenOptions } from './definition.ts'
 import { refuseHeld } from './group/held.ts'
 import { type Kernel, newOperation } from './kernel.ts'
+import { madeAgain } from './recovery/lost-head.ts'
 import { refuseMoved } from './tools/moved.ts'
 
 const pollMs = 50
@@ -30,10 +32,11 @@ export async function takeTimeline(
   for (;;) {
     throwIfAborted(options.signal, id)
     const workerId = await worker.register()
-    const [head] = await store.head([id])
+    let [head] = await store.head([id])
     if (!head && options.mustExist) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
     if (head) refuseMoved(head)
     if (head) refuseHeld(kernel, head)
+    if (head && isHeadLost(head)) head = await madeAgain(kernel, head)
     const take: Take = {
       worker: workerId,
       from: options.takeover ? 'anyone' : 'dead',

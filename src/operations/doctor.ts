@@ -2,6 +2,7 @@
 
 import { keptInterval } from '../engine/checkpoint/timing.ts'
 import { hostOf } from '../engine/host.ts'
+import { lostHeads } from '../engine/recovery/lost-head.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { housekeepingState } from '../engine/tools/housekeeping.ts'
 import { headsOf } from '../engine/tools/verify-structure.ts'
@@ -39,6 +40,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   ]
   checks.push(...pagesHealth(facts.durability))
   checks.push(facts.isReadOnly ? ownClock : await checkClock(engine))
+  checks.push(...(await checkHeads(engine)))
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))
   return checks
@@ -58,6 +60,17 @@ async function checkClock(engine: Reprise): Promise<Check> {
     what: `${Math.round(off / 1000)} s apart from the store's`,
     cure: 'set the clock; ownership does not depend on it, records do',
   }
+}
+
+/** Told until each is made again: nobody works on them meanwhile. */
+async function checkHeads(engine: Reprise): Promise<Check[]> {
+  const lost: string[] = []
+  for await (const { timeline } of lostHeads(hostOf(engine).kernel)) lost.push(timeline)
+  if (lost.length === 0) return []
+  const what = `the status of ${lost.slice(0, 5).join(', ')}${lost.length > 5 ? `, … (${lost.length})` : ''} was lost with a damaged page [HEAD_LOST]`
+  const cure =
+    'run the code that works on them, or reprise verify --repair --module FILE: it is made again from history'
+  return [{ name: 'heads', state: 'bad', what, cure }]
 }
 
 async function checkWorkers(engine: Reprise, isWorker: boolean): Promise<Check[]> {

@@ -110,7 +110,7 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
       name: 'checkpoints',
       state: 'bad',
       what: `the newest is damaged: ${damaged.map((each) => `${each.timeline} (${each.checkpoints[0]!.invalid})`).join(', ')}`,
-      cure: 'reprise verify says more; recovery uses an older one',
+      cure: 'reprise verify says more, and reprise drill whether another one can take its place',
     })
   if (behind.length > 0)
     checks.push({

@@ -7,6 +7,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest'
 import { isRedundancy } from '../../src/core/blobs.ts'
 import type { Digest } from '../../src/core/coordinate.ts'
 import { open, openStore } from '../../src/engine/open.ts'
+import { keyOf, kinds } from '../../src/engine/redundancy/keys.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { loadDriver } from '../../src/stores/sqlite/driver.ts'
@@ -182,6 +183,25 @@ describe('a repair from elsewhere', () => {
         ['save/drafts', 'one line of its catalog is lost and had no copy; the others are counted anew'],
       ])
       expect((await rp.verify()).faults).toEqual([])
+    })
+  })
+
+  it('puts a chunk that lay aside back into its place: the next verify finds nothing', async () => {
+    const place = await made(false)
+    // As it is after the page of the chunk was damaged, its copy was put aside, and the file was written anew.
+    const store = await openStore(place.url, place.options)
+    const [first] = (await store.blobs.list(null, 1)).map(({ digest }) => digest)
+    const [bytes] = await store.blobs.get([first!])
+    await store.blobs.delete([first!], ever)
+    await store.blobs.put([{ digest: keyOf(kinds.copy, first!), bytes: bytes! }])
+    await store.close()
+    await using(place, async (rp) => {
+      expect((await rp.verify()).ok).toBe(false)
+      expect((await rp.verify({ repair: true })).ok).toBe(true)
+    })
+    await using(place, async (rp) => {
+      expect(await rp.verify()).toMatchObject({ ok: true, healed: [] })
+      expect(await saved(rp)).toEqual(place.truth)
     })
   })
 

@@ -49,11 +49,11 @@ const verify: Command = async (invocation) => {
           ? output.colours.yellow(`${count(report.healed.length, 'damaged place')}, nothing lost,`)
           : 'cannot tell'
     output.line(report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`)
-    for (const next of nextSteps(report, from)) output.note(next)
+    for (const next of nextSteps(report, repair, from)) output.note(next)
     if (report.orphans > 0)
       output.note(`${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes what is old enough`)
   })
-  if (renewal && renewal.lost.length > 0) return exit.damage
+  if (renewal?.lost.some(({ isUntilHead }) => !isUntilHead)) return exit.damage
   const isDamaged = report.faults.length > 0 || report.healed.some(({ isPutRight }) => !isPutRight)
   return isDamaged ? exit.damage : report.ok ? exit.ok : exit.usage
 }
@@ -63,7 +63,15 @@ function tellRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: 
   for (const { where, what } of rebuilt) {
     output.note(yellow(`${isDone ? 'made again' : 'damaged, and can be made again'}: ${where}: ${what}`))
   }
-  for (const { timeline, where, what } of lost) output.note(red(`lost: ${timeline ?? ''} ${where}: ${what}`))
+  for (const { timeline, where, what, isUntilHead } of lost) {
+    // What verify makes again, or names, afterwards.
+    if (isDone && isUntilHead) continue
+    output.note(
+      red(
+        `lost: ${timeline ?? ''} ${where}: ${what}${isUntilHead ? ' until --repair makes them again from its history' : ''}`,
+      ),
+    )
+  }
   output.note(
     isDone
       ? `the file did not open, and was written anew from what was sound in it; the old one is ${kept}`
@@ -72,7 +80,7 @@ function tellRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: 
 }
 
 /** What to do about what is left, by the command that does it. */
-function nextSteps({ faults, healed }: VerifyReport, from: string | undefined): string[] {
+function nextSteps({ faults, healed }: VerifyReport, isRepair: boolean, from: string | undefined): string[] {
   const steps: string[] = []
   const history = faults.find(
     ({ code, timeline, seq }) => code === 'HISTORY_DAMAGED' && timeline !== null && seq !== null,
@@ -82,11 +90,16 @@ function nextSteps({ faults, healed }: VerifyReport, from: string | undefined): 
   if (history) {
     if (from === undefined)
       steps.push('reprise verify --repair --from COPY heals history from another store, an export or a backup')
-    steps.push(`without a copy: reprise fork ${history.timeline}@SEQ NEW goes on from a sequence below ${history.seq}`)
+    steps.push(`without a copy: reprise give-up ${history.timeline} says what would be lost, and goes on without it`)
+    steps.push(`or reprise fork ${history.timeline}@SEQ NEW goes on from a sequence below ${history.seq}`)
   }
+  if (faults.some(({ code }) => code === 'HEAD_LOST'))
+    steps.push('reprise verify --repair --module FILE makes the heads of timelines again from their history')
   if (faults.some(({ code, timeline }) => code === 'STORE_DAMAGED' && timeline === null)) {
     steps.push(
-      'what stays damaged in the file itself is left behind by a new one: reprise backup FILE, then reprise restore FILE there',
+      isRepair
+        ? 'what stays damaged in the file itself is left behind by a new one: reprise backup FILE, then reprise restore FILE there'
+        : 'reprise verify --repair writes a damaged SQLite file anew from what is sound in it, and keeps the old one; stop other programs first',
     )
   }
   return steps

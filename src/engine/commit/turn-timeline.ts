@@ -6,6 +6,7 @@
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { lastSeq, originDigest } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isHeadLost } from '../../core/lost-head.ts'
 import type { Head } from '../../core/ports.ts'
 import { declare } from '../declaration.ts'
 import type { Fold } from '../definition.ts'
@@ -15,6 +16,7 @@ import { leaseHolder, refuseLeased } from '../leased.ts'
 import type { OpenTimelines } from '../open-timelines.ts'
 import { erasureOf } from '../recovery/erasures.ts'
 import { type Entry, entriesOf, lineageOf, readHistory } from '../recovery/history.ts'
+import { madeAgain } from '../recovery/lost-head.ts'
 import { type Recovered, recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { TimelineState } from '../state.ts'
@@ -182,6 +184,7 @@ export class TurnTimeline<State> {
     const [head] = await this.#kernel.store.head([this.id])
     if (head) refuseMoved(head)
     if (head) refuseHeld(this.#kernel, head)
+    if (head && isHeadLost(head)) return await madeAgain(this.#kernel, head)
     return head ?? null
   }
 

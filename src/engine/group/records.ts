@@ -174,6 +174,7 @@ export const cutKind: Model = {
   scope: cutScope,
   fold: cutFold as Fold<unknown>,
   policy: 'fixed',
+  headOf: (state) => ({ status: (state as CutState).status }),
   summarize: (state) => {
     const { members, missing, because } = state as CutState
     return { members, ...(because !== null && { because, missing }) }
@@ -187,6 +188,7 @@ export const restoreKind: Model = {
   scope: restoreScope,
   fold: restoreFold as Fold<unknown>,
   policy: 'fixed',
+  headOf: (state) => ({ status: (state as RestoreState).status }),
   unfinished: ['restoring'],
   summarize: (state) => {
     const { members, rolled, because } = state as RestoreState

@@ -16,11 +16,17 @@ export interface Mended {
   readonly isPutBack: boolean
 }
 
+/** However lately it was touched. */
+const always = Number.MAX_SAFE_INTEGER
+
 export class Mender {
   readonly #blobs: Blobs
   readonly #hash: Hash
   /** By member. Of one damaged place many chunks may be asked for: the groups are read once. */
   #index: Map<string, readonly [StoredGroup, Member][]> | null = null
+
+  /** Those whose copy was taken back to its place, or could not be. */
+  readonly #tried = new Set<string>()
 
   constructor(blobs: Blobs, hash: Hash) {
     this.#blobs = blobs
@@ -34,8 +40,11 @@ export class Mender {
 
   async mend(digest: Digest, putsBack = true): Promise<Mended | null> {
     const copy = await this.#copyOf(digest)
-    // It lies aside because it could not be put back.
-    if (copy) return { bytes: copy, from: 'copy', isPutBack: true }
+    if (copy) {
+      // It lies aside because it could not be put back then. The place may be whole again: the file was written anew.
+      if (putsBack) await this.#takeHome(digest, copy)
+      return { bytes: copy, from: 'copy', isPutBack: true }
+    }
     const isFresh = this.#index === null
     const found = (await this.#fromGroups(digest)) ?? (isFresh ? null : await this.#fromGroupsAnew(digest))
     if (!found) return null
@@ -69,30 +78,41 @@ export class Mender {
     return await this.#putBack(digest, bytes, stripeOf(found?.[1].lane ?? digest[0]! % lanes))
   }
 
+  /** Tried once by each process: a place that stays broken is read around every time. */
+  async #takeHome(digest: Digest, bytes: Uint8Array): Promise<void> {
+    const name = toHex(digest)
+    if (this.#tried.has(name)) return
+    this.#tried.add(name)
+    this.#index ??= indexOf(await loadGroups(this.#blobs, this.#hash))
+    const [found] = this.#index.get(name) ?? []
+    const isBack = await this.#attempt(() => this.#putInPlace(digest, bytes, stripeOf(found?.[1].lane ?? 0)))
+    if (isBack) await this.#attempt(async () => (await this.#blobs.delete([keyOf(kinds.copy, digest)], always)) > 0)
+  }
+
   /** Where the place itself is broken, neither can the old be deleted nor the new be put: then the copy lies aside. */
   async #putBack(digest: Digest, bytes: Uint8Array, stripe: number): Promise<boolean> {
-    const attempts = [
-      async () => {
-        await this.#blobs.delete([digest], Number.MAX_SAFE_INTEGER)
-        await this.#blobs.put([{ digest, bytes, stripe }])
-        const [back] = await this.#blobs.get([digest])
-        return this.#isSound(back ?? null, digest)
-      },
-      async () => {
-        await this.#blobs.put([{ digest: keyOf(kinds.copy, digest), bytes, stripe: stripeOfParity }])
-        return (await this.#copyOf(digest)) !== null
-      },
-    ]
-    for (const attempt of attempts) {
-      try {
-        if (await attempt()) return true
-      } catch (error) {
-        // What cannot be written now can be read all the same, and is put back the next time.
-        if (!isReprise(error)) throw error
-        if (error.code === 'STORE_READ_ONLY') return false
-      }
+    if (await this.#attempt(() => this.#putInPlace(digest, bytes, stripe))) return true
+    return await this.#attempt(async () => {
+      await this.#blobs.put([{ digest: keyOf(kinds.copy, digest), bytes, stripe: stripeOfParity }])
+      return (await this.#copyOf(digest)) !== null
+    })
+  }
+
+  async #putInPlace(digest: Digest, bytes: Uint8Array, stripe: number): Promise<boolean> {
+    await this.#blobs.delete([digest], always)
+    await this.#blobs.put([{ digest, bytes, stripe }])
+    const [back] = await this.#blobs.get([digest])
+    return this.#isSound(back ?? null, digest)
+  }
+
+  /** What cannot be written now can be read all the same, and is put back the next time. */
+  async #attempt(work: () => Promise<boolean>): Promise<boolean> {
+    try {
+      return await work()
+    } catch (error) {
+      if (!isReprise(error)) throw error
+      return false
     }
-    return false
   }
 
   async #copyOf(digest: Digest): Promise<Uint8Array | null> {

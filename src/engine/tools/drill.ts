@@ -182,6 +182,8 @@ async function drillCheckpoint(
     const { state, report } = await recover(kernel, head, fold, { only: record.id, evenInvalid: isMarked })
     // Where the checkpoint is the truth, parts that are read only on demand (the bytes of a stream) have no other copy.
     if (fold.authority === 'state') await verifyChunks(readManifest(kernel, record), stateIo(kernel))
+    const model = kernel.models.find(head.timeline)
+    await model?.readCheckpoint?.(record, readManifest(kernel, record), stateIo(kernel))
     const digest = stateDigest(kernel, state)
     if (record.foldVersion !== fold.version) {
       // What a migration makes may well differ from what today's code makes of all history: that is no fault of the checkpoint.
@@ -207,7 +209,7 @@ async function drillCheckpoint(
     if (await isChunkless(kernel, record)) {
       return { result: { ...result, isUnknown: true, note: chunkless }, isDamaged: false }
     }
-    const isLost = error.code === 'UNRECOVERABLE' || error.code === 'CHUNK_DAMAGED'
+    const isLost = ['UNRECOVERABLE', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED'].includes(error.code)
     const isDamaged = record.invalid === null && isLost && record.seq >= head.floor
     return { result, isDamaged }
   }

@@ -64,7 +64,7 @@ export async function mend(kernel: Kernel, head: Head, runs: readonly MendableRu
 }
 
 /** What the store itself has right after this point, as far as it follows from it. */
-async function soundRuns(kernel: Kernel, head: Head, at: Point): Promise<EntryRun[]> {
+export async function soundRuns(kernel: Kernel, head: Head, at: Point): Promise<EntryRun[]> {
   for (const bytesMax of [pageBytes, 1]) {
     const runs = await kernel.store.read(head.timeline, at.seq, bytesMax).catch((error) => {
       if (!isDamage(error)) throw error

@@ -32,6 +32,7 @@ import { type EraseReport, eraseTimeline } from './erase.ts'
 import { type EraseEntriesReport, eraseEntries } from './erase-entries.ts'
 import type { EraseEntriesOptions } from './erase-plan.ts'
 import { existing } from './fork.ts'
+import { type GiveUpOptions, type GiveUpReport, giveUp } from './give-up.ts'
 import { type Report, type ReportFilter, readReports } from './report-log.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
 
@@ -133,6 +134,16 @@ export class StoreTools implements Engine {
   async eraseEntries(timeline: string, options: EraseEntriesOptions): Promise<EraseEntriesReport> {
     checkCall('eraseEntries', options)
     return await eraseEntries(this.#kernel, timeline, options)
+  }
+
+  /**
+   * Damaged history that no copy has is given up, by a person's word: what is lost is named, and the timeline goes on without it
+   * where its model can. `dryRun` says what would be lost, and why it would be refused. See docs/guides/repair.md.
+   * @example await rp.giveUp('notes/ann', { by: 'ann', reason: 'the disk lost a sector', dryRun: true })
+   */
+  async giveUp(timeline: string, options: GiveUpOptions): Promise<GiveUpReport> {
+    checkCall('giveUp', options)
+    return await giveUp(this.#kernel, timeline, options)
   }
 
   /** What a timeline did to the outside, in the order of the intents, without taking it from anybody. */

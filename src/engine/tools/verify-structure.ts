@@ -38,10 +38,14 @@ export async function renewed(
     const from = `a new file; the old one is ${kept}`
     return {
       healed: rebuilt.map(({ where, what }) => ({ ...fault(where, what), from, isPutRight: true })),
-      lost: lost.map(({ timeline, where, what }) => fault(where, what, timeline)),
+      // Those whose head is marked are told by the mark, as long as it is there.
+      lost: lost
+        .filter(({ isUntilHead }) => !isUntilHead)
+        .map(({ timeline, where, what }) => fault(where, what, timeline)),
     }
   } catch (error) {
-    if (!isReprise(error)) throw error
+    // Whoever asked for a repair is told who has the file open, and nothing else.
+    if (!isReprise(error) || error.code === 'STORE_BUSY') throw error
     return { healed: [], lost: [fault('file', `it could not be written anew: ${error.message}`)] }
   }
 }

@@ -6,12 +6,14 @@ import { equalBytes, toHex } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { forwardBlobs } from '../../core/forward.ts'
+import { isHeadLost } from '../../core/lost-head.ts'
 import type { Head, ManifestRecord } from '../../core/ports.ts'
 import type { StateIo } from '../checkpoint/capture.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
 import { Mirror } from '../mirror/mirror.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../recovery/history.ts'
+import { headLost, madeAgain } from '../recovery/lost-head.ts'
 import { cannotTell, chunkless, isChunkless, readManifest } from '../recovery/recover.ts'
 import { liveChunks, verifyChunks } from '../recovery/restore.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
@@ -122,6 +124,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   for await (const head of heads) {
     if (options.signal?.aborted) throw new RepriseError('ABORTED', 'verify: aborted', {}, options.signal.reason)
     tally.timelines += 1
+    if (isHeadLost(head)) await verifyHead(kernel, head, tally, location, options.repair ?? false)
     await verifyHistory(kernel, head, tally, location, histories, options.repair ?? false)
     await verifyCatalog(kernel, head, tally, location, options.repair ?? false, source)
   }
@@ -156,6 +159,21 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     checkpoints,
     chunks,
     orphans,
+  }
+}
+
+/** Its row was lost with a damaged page, and written anew without a status: its model makes that again from its history. */
+async function verifyHead(kernel: Kernel, head: Head, tally: Tally, location: string, repair: boolean): Promise<void> {
+  const { timeline } = head
+  const where = `${location}: timelines`
+  try {
+    if (!repair) throw headLost(head, 'verify --repair makes them again from its history')
+    const { status } = await madeAgain(kernel, head)
+    const what = `its status, queue and wakeup were lost; its status is ${status || 'empty'}, as its history says`
+    tally.healed.push({ timeline, seq: null, where, what, code: 'HEAD_LOST', from: 'history', isPutRight: true })
+  } catch (error) {
+    if (!isReprise(error)) throw error
+    tally.faults.push({ timeline, seq: null, where, what: error.message, code: error.code })
   }
 }
 
@@ -246,6 +264,7 @@ async function verifyCatalog(
     if (tally.healed.some((fault) => fault.what === what)) return
     tally.healed.push({ ...faultOf(head, `${location}: chunks`, '', 'CHUNK_DAMAGED'), what, from, isPutRight })
   })
+  const model = kernel.models.find(head.timeline)
   let restorable = 0
   for (const record of records) {
     tally.checkpoints += 1
@@ -256,6 +275,8 @@ async function verifyCatalog(
           throw new RepriseError('CHECKPOINT_DAMAGED', 'lies beyond the head', { seq: record.seq })
         }
         await verifyChunks(manifest, io)
+        // What was found bad before is named by its mark, and nobody restores it.
+        if (record.invalid === null) await model?.readCheckpoint?.(record, manifest, io)
         for (const digest of await liveChunks(manifest, io)) tally.live.add(toHex(digest))
       } catch (error) {
         // Retention may have dropped it while we read: what is gone is not damaged.
@@ -362,7 +383,7 @@ function watching(
     blobs: forwardBlobs(blobs, {
       async mend(digest) {
         const mended = (await blobs.mend?.(digest, repair)) ?? null
-        if (mended) told(digest, 'parity', repair)
+        if (mended) told(digest, 'parity', repair && (await isInPlace(kernel, digest)))
         if (mended || !source) return mended
         const found = await source.chunk(digest)
         if (!found || !(await kernel.redundancy?.blobs.restore(digest, found, source.name))) return null
@@ -371,6 +392,12 @@ function watching(
       },
     }),
   }
+}
+
+/** What was put back can be read back. Where the place is broken, the copy lies aside, and the next damage would take it. */
+async function isInPlace(kernel: Kernel, digest: Uint8Array): Promise<boolean> {
+  const [stored] = await kernel.store.blobs.get([digest])
+  return stored != null && equalBytes(kernel.hash(stored), digest)
 }
 
 export async function isInCatalog(kernel: Kernel, record: ManifestRecord, head: Head): Promise<boolean> {

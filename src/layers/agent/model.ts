@@ -45,6 +45,7 @@ export const agentKind: Model = {
   fold: null,
   policy: 'declared',
   attention: ['waiting'],
+  headOf: (state) => (state === undefined ? null : { status: (state as SessionState<unknown>).status }),
   stands,
   refuses,
   tells,

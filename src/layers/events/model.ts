@@ -1,10 +1,13 @@
 // What tools know of aggregates, projections, process managers and the keys of personal data.
 
+import { timelineId } from '../../core/coordinate.ts'
+import type { Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
-import type { Instead, Model } from '../../engine/model.ts'
+import type { HeadAgain, Instead, Model, Surroundings } from '../../engine/model.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import { brief, type Told, told } from '../../engine/told.ts'
-import { fieldsOf, metaOf, refusedType } from './envelope.ts'
+import { buildsIn, endedStatus } from '../../engine/tools/generations.ts'
+import { fieldsOf, metaOf, refusedType, supersededStatus } from './envelope.ts'
 
 function kindOf(kind: string, scope: string, policy: Model['policy'], more: Partial<Model> = {}): Model {
   return { kind, name: null, scope, fold: null, policy, ...more }
@@ -16,8 +19,14 @@ const rebuild: Instead = {
 const key: Instead = { instead: 'a key is made once; forgetting it erases what it sealed' }
 const reads: Instead = { instead: 'a process manager reads a feed that only goes forward' }
 
-export const aggregateKind = kindOf('aggregate', 'events/', 'declared', { tells })
+export const aggregateKind = kindOf('aggregate', 'events/', 'declared', {
+  tells,
+  headOf: (_, { attributes }) => ({
+    status: attributes.supersededBy !== undefined ? supersededStatus : attributes.rewrites !== undefined ? 'open' : '',
+  }),
+})
 export const projectionKind = kindOf('projection', 'projection/', 'fixed', {
+  headOf: generationHead,
   actions: { rollback: rebuild, fork: rebuild },
   transfer: { stays: 'it reads the feed of its own store: move the aggregates, and let it build itself there' },
 })
@@ -40,6 +49,15 @@ export function aggregateModel(name: string, scope: string, fold: Fold<never>): 
 
 export function helperModel(kind: Model, name: string, scope: string, fold: Fold<never>): Model {
   return { ...kind, name, scope, fold: fold as unknown as Fold<unknown> }
+}
+
+/** A generation that was replaced must stay ended: its rows in the user's tables would else be written a second time. */
+async function generationHead(_: unknown, { timeline }: Head, { store }: Surroundings): Promise<HeadAgain> {
+  const [, name, version, generation] = /^projection\/(.+)@(.+)-(\d+)(?:\/\d+)?$/.exec(timeline) ?? []
+  if (name === undefined || version === undefined) return { status: '' }
+  const [catalog] = await store.head([timelineId(catalogOf(name))])
+  const { live, building } = buildsIn(catalog?.attributes ?? {}, version)
+  return { status: [live, building].includes(Number(generation)) ? '' : endedStatus }
 }
 
 /** Those of the event, and `meta` beside them. */

@@ -5,9 +5,9 @@ import type { Head } from '../../core/ports.ts'
 import { idBelow, liveIdOf } from '../../core/scope.ts'
 import type { Engine, Fold } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
-import type { Actions, Model, Refusals } from '../../engine/model.ts'
+import type { Actions, HeadAgain, Model, Refusals, Surroundings } from '../../engine/model.ts'
 import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
-import { type JobState, jobFold } from './state.ts'
+import { type JobState, jobFold, summary as summaryOf } from './state.ts'
 import { stands, tells } from './tells.ts'
 
 export const jobPrefix = 'job/'
@@ -63,6 +63,7 @@ export const jobKind: Model = {
   policy: 'declared',
   unfinished: ['running', 'stopped'],
   summarize,
+  headOf,
   stands,
   refuses,
   tells,
@@ -93,6 +94,13 @@ function refuses(state: unknown, { timeline, status }: Head): Refusals {
 function summarize(state: unknown) {
   const { done, round, dead, waiting, cursor } = state as JobState
   return { finished: done, round, deadLetters: dead.size, waitingForRetry: waiting.size, cursor }
+}
+
+/** As its fold shows it; one that was left is due for whoever works on it. */
+function headOf(state: unknown, head: Head, { worker }: Surroundings): HeadAgain {
+  const { status, attributes } = summaryOf(state as JobState)
+  const wakeup = status === 'stopped' ? worker.now() : null
+  return { status, attributes: { ...attributes, job: nameOf(head) }, queue: jobPrefix + nameOf(head), wakeup }
 }
 
 /** All timelines of the job: one, or one for each shard. */

@@ -81,7 +81,7 @@ export function jobFold(options: JobFoldOptions = {}): Fold<JobState> {
 }
 
 /** Of a state that nobody works on: what was running then is left for later. */
-function summary({ status, round, done, dead, shards }: JobState) {
+export function summary({ status, round, done, dead, shards }: JobState) {
   const isLeft = status === 'running' || status === 'stopped'
   return {
     status: isLeft ? 'stopped' : status === 'finished' ? 'finished' : '',

@@ -19,6 +19,8 @@ export const migrateKind: Model = {
     const { applied, current } = state as MigrateState
     return { applied: applied.length, ...(current && { underWay: current.id, error: current.error }) }
   },
+  // Whether steps were left is known to the code alone, which looks whenever it is run.
+  headOf: (state) => ({ status: (state as MigrateState).current ? 'failed' : 'stopped' }),
   stands(state) {
     const { applied, current } = state as MigrateState
     const steps = `${applied.length} ${applied.length === 1 ? 'step' : 'steps'} applied`

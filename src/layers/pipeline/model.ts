@@ -11,7 +11,8 @@ import { type Told, told } from '../../engine/told.ts'
 import { readPipelineLetters } from './run/inspect.ts'
 import { lettersStay } from './run/letters.ts'
 import { discardKind, redriveKind, stopKind } from './run/mail.ts'
-import { type PipelineState, pipelineFold, usualCheckpoint } from './run/state.ts'
+import { readWhole } from './run/restore.ts'
+import { type PipelineState, pipelineFold, sharedAttribute, usualCheckpoint } from './run/state.ts'
 
 export const pipelinePrefix = 'pipeline/'
 
@@ -82,6 +83,12 @@ export const pipelineKind: Model = {
   usual: { retain: pipelineFold.retain!, checkpoint: usualCheckpoint },
   unfinished: ['running', 'suspended'],
   summarize,
+  headOf: (state, { attributes }) => {
+    if (attributes[sharedAttribute] === true) return { status: 'shared' }
+    const { stage, records, letters } = state as PipelineState
+    return { status: stage, attributes: { records, dead: letters } }
+  },
+  readCheckpoint: readWhole,
   stands,
   refuses,
   tells,

@@ -47,6 +47,13 @@ export function isOfStore(name: string, timeline: string): boolean {
   return /^(?:p\d+|generations(?:\/\d+\/p\d+)?)$/.test(idBelow(`${tablePrefix}${name}/`, timeline) ?? '')
 }
 
+/** The generation that a partition belongs to; null: it is none. */
+export function generationOf(name: string, timeline: string): number | null {
+  const below = idBelow(`${tablePrefix}${name}/`, timeline) ?? ''
+  const [, later, first] = /^(?:generations\/(\d+)\/p\d+|(p\d+))$/.exec(below) ?? []
+  return first !== undefined ? 1 : later === undefined ? null : Number(later)
+}
+
 export async function readLayout(engine: Host, name: string): Promise<Layout> {
   const builds = await readBuilds(engine, catalogOf(name), layoutVersion)
   const generation = builds.live

@@ -1,11 +1,13 @@
 // What tools know of tables and state stores.
 
+import { timelineId } from '../../core/coordinate.ts'
 import type { Head } from '../../core/ports.ts'
 import { otherKind } from '../../engine/declaration.ts'
 import type { Engine, Fold } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
-import type { Model } from '../../engine/model.ts'
-import { isOfStore } from './layout.ts'
+import type { HeadAgain, Model, Surroundings } from '../../engine/model.ts'
+import { buildsIn, endedStatus } from '../../engine/tools/generations.ts'
+import { catalogOf, generationOf, isOfStore, layoutVersion } from './layout.ts'
 import type { TableState } from './state.ts'
 import { tells } from './tells.ts'
 
@@ -49,5 +51,17 @@ export function checkIsTable(engine: Host, timeline: string): void {
 /** A partition lies where a table of that id would: its kind is always stored, so that one is not opened as the other. */
 export function partitionModel(name: string, scope: string, fold: Fold<never>): Model {
   const { usual: _, ...model } = tableModel(name, scope, fold)
-  return { ...model, kind: 'state-store', family }
+  return { ...model, kind: 'state-store', family, headOf: (_, head, kernel) => partitionHead(name, head, kernel) }
+}
+
+/**
+ * While a rescale is under way, whether this partition was copied for good is not known: then it counts as copied, and nobody
+ * writes to it before the rescale is finished.
+ */
+async function partitionHead(name: string, { timeline }: Head, { store }: Surroundings): Promise<HeadAgain> {
+  const generation = generationOf(name, timeline)
+  if (generation === null) return { status: '' }
+  const [catalog] = await store.head([timelineId(catalogOf(name))])
+  const { live, building } = buildsIn(catalog?.attributes ?? {}, layoutVersion)
+  return { status: generation === building || (generation === live && building === null) ? '' : endedStatus }
 }

@@ -7,7 +7,7 @@ import type { Head } from '../../core/ports.ts'
 import { idBelow } from '../../core/scope.ts'
 import type { Fold } from '../../engine/definition.ts'
 import { hostOf as engineHostOf, type Host } from '../../engine/host.ts'
-import type { Actions, Model, Target } from '../../engine/model.ts'
+import type { Actions, HeadAgain, Model, Surroundings, Target } from '../../engine/model.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { locate, siblingOf } from '../../engine/tools/fork.ts'
@@ -82,6 +82,7 @@ export const workflowKind: Model = {
   ],
   attention,
   summarize,
+  headOf,
   stands,
   statusNow,
   refuses,
@@ -110,6 +111,15 @@ export const workflowKind: Model = {
       return [enterMessage(engine, started.queue, head.timeline, started.queue.key ?? '', head.priority)]
     },
   },
+}
+
+/** Due at once, unless it waits for its turn: whoever works on it finds out what it waits for, and says so. */
+function headOf(state: unknown, head: Head, { worker }: Surroundings): HeadAgain {
+  const { started, isAdmitted, end } = state as RunState
+  if (end) return { status: end.kind, queue: null, wakeup: null, attributes: { problem: null } }
+  const queue = queueOf({ name: nameOf(head.timeline) })
+  if (started?.queue && !isAdmitted) return { status: 'queued', queue, wakeup: null }
+  return { status: 'waiting', queue, wakeup: worker.now(), attributes: { problem: null } }
 }
 
 export function workflowModel(definition: AnyWorkflow): Model {

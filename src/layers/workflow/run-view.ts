@@ -4,10 +4,12 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { isHeadLost } from '../../core/lost-head.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import { madeAgain } from '../../engine/recovery/lost-head.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { refuseMoved } from '../../engine/tools/moved.ts'
@@ -101,7 +103,7 @@ export class RunView {
   async head(): Promise<Head> {
     const head = await this.host.engine.head(this.timeline)
     if (!head) throw this.#notFound()
-    return head
+    return isHeadLost(head) ? await madeAgain(this.host.kernel, head) : head
   }
 
   /** State as history has it now, without taking the run from anybody. */
@@ -166,6 +168,7 @@ export class RunView {
       const [head] = await this.host.kernel.store.head([timelineId(this.timeline)])
       if (!head) throw this.#notFound()
       refuseMoved(head)
+      if (isHeadLost(head)) await madeAgain(this.host.kernel, head)
       if (endings.has(head.status)) {
         const { end } = await this.state()
         if (end) return end

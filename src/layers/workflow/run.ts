@@ -2,10 +2,12 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isHeadLost } from '../../core/lost-head.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { throwIfAborted } from '../../engine/aborting.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { newId } from '../../engine/kernel.ts'
+import { madeAgain } from '../../engine/recovery/lost-head.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
 import { refuseMoved } from '../../engine/tools/moved.ts'
 import type { AnyWorkflow } from './context.ts'
@@ -250,8 +252,9 @@ export class WorkflowRun<Output = unknown> {
 
   /** @internal A run that is not there yet may be on its way: its mail waits for it. */
   async refuseEnded(): Promise<void> {
-    const head = await this.#host.engine.head(this.timeline)
-    if (head) refuseMoved(head)
+    const found = await this.#host.engine.head(this.timeline)
+    if (found) refuseMoved(found)
+    const head = found && isHeadLost(found) ? await madeAgain(this.#host.kernel, found) : found
     if (head && endings.has(head.status)) throw await this.#view.endedError()
   }
 

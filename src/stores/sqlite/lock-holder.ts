@@ -21,13 +21,40 @@ export function lockHolder(file: string): LockHolder | null {
   const locks = readText('/proc/locks')
   if (locks === null) return null
   const pid = holderOf(locks, `${file}-shm`, writeLockByte) ?? holderOf(locks, file, reservedByte)
-  if (pid === null) return null
-  return { pid, command: commandOf(pid), isStopped: /^State:\s+[Tt]/m.test(readText(`/proc/${pid}/status`) ?? '') }
+  return pid === null ? null : holderWith(pid)
 }
 
-export function describeHolder({ pid, command, isStopped }: LockHolder): string {
-  const name = pid === process.pid ? 'this process' : `process ${pid}${command === null ? '' : ` (${command})`}`
-  return `${name} holds the write lock${isStopped ? ' and is stopped' : ''}`
+/** Another process that has the file open: each has a lock on it, or on its log. Null: nobody; undefined: nobody can tell. */
+export function otherUser(file: string): LockHolder | null | undefined {
+  const locks = readText('/proc/locks')
+  if (locks === null) return undefined
+  const inodes = [inodeOf(file), inodeOf(`${file}-shm`)]
+  for (const line of locks.split('\n')) {
+    // A process that waits for a lock has an arrow before the kind of it.
+    const words = line
+      .trim()
+      .split(/\s+/)
+      .filter((word) => word !== '->')
+    const pid = Number(words[4])
+    if (pid > 0 && pid !== process.pid && inodes.includes(words[5]?.split(':')[2] ?? '')) return holderWith(pid)
+  }
+  return null
+}
+
+export function describeUser(user: LockHolder): string {
+  return `${nameOf(user)} has it open${user.isStopped ? ' and is stopped' : ''}`
+}
+
+export function describeHolder(holder: LockHolder): string {
+  return `${nameOf(holder)} holds the write lock${holder.isStopped ? ' and is stopped' : ''}`
+}
+
+function nameOf({ pid, command }: LockHolder): string {
+  return pid === process.pid ? 'this process' : `process ${pid}${command === null ? '' : ` (${command})`}`
+}
+
+function holderWith(pid: number): LockHolder {
+  return { pid, command: commandOf(pid), isStopped: /^State:\s+[Tt]/m.test(readText(`/proc/${pid}/status`) ?? '') }
 }
 
 /** `1: POSIX  ADVISORY  WRITE 1234 fd:00:5678 120 120`, by inode: the numbers of devices differ between mounts. */

@@ -26,7 +26,17 @@ export function mendRun(writing: Writing, timeline: Timeline, change: RunChange,
   const put =
     'INSERT INTO reprise_log (position, body) VALUES (?, ?) ON CONFLICT (position) DO UPDATE SET body = excluded.body'
   connection.run(put, position, compactedRow(position, frames))
+  if (change.isLost) dropDamaged(writing, previous, position)
   return true
+}
+
+/** Between the run before and this one: rows that held what is given up. What is sound in them stays. */
+function dropDamaged({ connection }: Writing, after: number, before: number): void {
+  for (const row of rowsBetween(connection, after + 1, before - 1)) {
+    if (!(row.body instanceof Uint8Array) || isWhole(row.position, row.body)) continue
+    const kept = compactedRow(row.position, soundFrames(row.position, row.body))
+    connection.run('UPDATE reprise_log SET body = ? WHERE position = ?', kept, row.position)
+  }
 }
 
 /** Where the list of this timeline says that its run up to `last` lies. */

@@ -1,6 +1,7 @@
 // Runs of a timeline around damage. The list of its runs leads from the head backwards, so one damaged row hides all below
 // it up to the anchor before. Here rows of the log are gone through one by one instead: slow, and only for what is damaged.
 
+import type { LegibleRun } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import { isDamage } from './failure.ts'
 import { type PlacedRun, soundFrames } from './log-row.ts'
@@ -21,6 +22,22 @@ export function runsFrom(connection: Connection, { tid, head }: Timeline, after:
       found.push({ position, frame })
       reached = frame.last
       bytes += frame.bytes.length
+    }
+  }
+  return found
+}
+
+/** Runs above `after`, whatever is missing between them, up to the first whose digest is known. Their checksums fit. */
+export function legibleRuns(connection: Connection, { tid, head }: Timeline, after: number): LegibleRun[] {
+  const found: LegibleRun[] = []
+  let reached = after
+  for (const { position, body } of rowsBetween(connection, anchorBelow(connection, tid, after), head.position)) {
+    for (const frame of soundFrames(position, body)) {
+      if (frame.tid !== tid || frame.first <= reached || frame.last > head.seq) continue
+      const digest = frame.digest ?? (frame.last === head.seq ? head.digest : null)
+      found.push({ first: frame.first, count: frame.last - frame.first + 1, bytes: frame.bytes, digest, isSound: true })
+      if (digest) return found
+      reached = frame.last
     }
   }
   return found

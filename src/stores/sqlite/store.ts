@@ -18,6 +18,7 @@ import type {
   Hash,
   Head,
   Inbox,
+  LegibleRun,
   ManifestRecord,
   Outcome,
   Renewal,
@@ -54,6 +55,7 @@ import { realPath } from './real-path.ts'
 import { retryBusy } from './retry.ts'
 import { replaceRuns, rewriteRuns } from './rewrite.ts'
 import { renewCopy, renewFile } from './salvage/renew.ts'
+import { legibleRuns } from './scan-runs.ts'
 import { schemaVersion } from './schema.ts'
 import { scrub } from './scrub.ts'
 import { raiseSweepMark, readSweepMark } from './sweep-mark.ts'
@@ -301,6 +303,13 @@ class SqliteStore implements Store {
 
   async names(): Promise<readonly TimelineId[]> {
     return this.#read(({ connection, space }) => legibleNames(connection, space))
+  }
+
+  async legible(timeline: TimelineId, after: number): Promise<readonly LegibleRun[]> {
+    return this.#read(({ connection, timelines }) => {
+      const found = timelines.find(timeline)
+      return found ? legibleRuns(connection, found, after) : []
+    })
   }
 
   async renew(): Promise<Renewal> {

@@ -7,6 +7,7 @@ import { groupOf, ownerOf, type PipelineKey } from '../../../core/pipeline/key-g
 import { unpackBlock } from '../../../core/pipeline/state-block.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { ManifestRecord } from '../../../core/ports.ts'
+import type { StateIo } from '../../../engine/checkpoint/output.ts'
 import type { Kernel } from '../../../engine/kernel.ts'
 import { stateIo } from '../../../engine/kernel-io.ts'
 import { readManifest } from '../../../engine/recovery/recover.ts'
@@ -17,10 +18,14 @@ import type { NamedTable } from './flow.ts'
 import type { PipelineState } from './state.ts'
 
 export async function readHeader(kernel: Kernel, record: ManifestRecord): Promise<PipelineState> {
-  const main = readManifest(kernel, record).parts.find(({ name }) => name === null)
+  return await headerIn(record, readManifest(kernel, record).parts, stateIo(kernel))
+}
+
+async function headerIn(record: ManifestRecord, parts: readonly Part[], io: StateIo): Promise<PipelineState> {
+  const main = parts.find(({ name }) => name === null)
   if (main?.kind !== 'value') throw damaged(record, 'has no header')
-  const { plain } = await new ChunkInput(stateIo(kernel)).readContent(main.content, null)
-  const { value } = kernel.codec.decode(plain) as { readonly value: PipelineState }
+  const { plain } = await new ChunkInput(io).readContent(main.content, null)
+  const { value } = io.codec.decode(plain) as { readonly value: PipelineState }
   if (value.format !== 1 && value.format !== 2) {
     const what = `checkpoint ${record.id} is of format ${value.format}, which this version does not know`
     throw new RepriseError('INCOMPATIBLE_VERSION', what, { format: value.format })
@@ -57,6 +62,17 @@ export async function readTables(
     }
   }
   return { tables: stored, bytes: reading.input.bytesRead }
+}
+
+/** Every table of the checkpoint, one after another, as a restore reads it. CHECKPOINT_DAMAGED: one lacks keys. */
+export async function readWhole(
+  record: ManifestRecord,
+  { parts }: { readonly parts: readonly Part[] },
+  io: StateIo,
+): Promise<void> {
+  const header = await headerIn(record, parts, io)
+  const reading = { record, header, parts, input: new ChunkInput(io) }
+  for (const name of Object.keys(header.tables)) await readTable(reading, name, new StateTable<unknown>())
 }
 
 interface Reading {

@@ -6,7 +6,7 @@ import { fstatSync, readSync } from 'node:fs'
 import { damaged } from '../failure.ts'
 
 const headerBytes = 100
-const magic = 'SQLite format 3\0'
+export const magic = 'SQLite format 3\0'
 const backPointerBytes = 5
 /** Kinds of back-pointers: sqlite.org/fileformat2.html, section 1.8. */
 const rootPage = 1
@@ -18,6 +18,9 @@ export class PageFile {
   readonly pageBytes: number
   /** Of each page; what is left at its end is reserved. */
   readonly usableBytes: number
+  /** What the file's users may have noted in its header. */
+  readonly userVersion: number
+  readonly applicationId: number
   readonly #handle: number
   readonly #hasBackPointers: boolean
   #children: Map<number, number[]> | null = null
@@ -34,6 +37,8 @@ export class PageFile {
     if (read < headerBytes || Buffer.from(header).toString('latin1', 0, 16) !== magic || this.pageBytes < 512) {
       throw damaged('the first page of the file is damaged, which tells where everything is: restore a backup')
     }
+    this.userVersion = view.getInt32(60)
+    this.applicationId = view.getInt32(68)
     this.#handle = handle
     this.#hasBackPointers = view.getUint32(52) !== 0
     this.count = Math.floor(fstatSync(handle).size / this.pageBytes)

@@ -27,8 +27,9 @@ import { AckMark } from '../ack-mark.ts'
 import { Connection } from '../connection.ts'
 import type { Driver } from '../driver.ts'
 import { isBusy, isDamage } from '../failure.ts'
-import { describeHolder, lockHolder } from '../lock-holder.ts'
+import { describeHolder, describeUser, lockHolder, otherUser } from '../lock-holder.ts'
 import { migrate } from '../schema.ts'
+import { copyWithFirstPage, isFirstPageSound } from './first-page.ts'
 import { PageFile } from './pages.ts'
 import { salvage } from './salvage.ts'
 import { DamagedFile } from './source.ts'
@@ -53,27 +54,73 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
   checkNote(file)
   writeFileSync(note, JSON.stringify(thisProcess()))
   const fresh = `${file}-renewed`
+  const copy = `${file}-readable`
   try {
     // 1. Nobody has it open, and its log is in it.
-    await untilAlone(driver, file, waitMs)
+    const source = await readable(driver, file, copy, waitMs)
     // 2. A new file from what is sound.
     remove(fresh)
     const ack = new AckMark(file)
-    const salvaged = writeFresh(driver, file, fresh, { ...options, acknowledged: ack.read()?.position ?? 0 })
+    const salvaged = writeFresh(driver, source, fresh, { ...options, acknowledged: ack.read()?.position ?? 0 })
     // Neither has anybody now, this process included: SQLite removes a log by its name when the last connection ends.
-    for (const each of [file, fresh]) await untilAlone(driver, each, waitMs)
+    for (const each of [source, fresh]) await untilAlone(driver, each, waitMs)
     sync(fresh)
     // 3. The old one keeps a name, and its place is taken in one step.
     const kept = keepOld(file, options.now)
+    if (source === copy) putCopyInPlace(file, copy, kept)
     renameSync(fresh, file)
     sync(dirname(file))
     ack.write(salvaged.end.position, salvaged.end.body)
     ack.close()
-    return { kept, rebuilt: salvaged.rebuilt, lost: salvaged.lost }
+    return { kept, rebuilt: [...(source === copy ? [firstPage] : []), ...salvaged.rebuilt], lost: salvaged.lost }
   } finally {
     remove(fresh)
+    remove(copy)
     rmSync(note, { force: true })
   }
+}
+
+const firstPage = {
+  where: 'file',
+  what: 'page 1, with which SQLite knows the file, could not be read; PRAGMA user_version and application_id are 0 now',
+}
+
+/** The file, once nobody else has it open; where SQLite does not know it for a database, a copy that it does. */
+async function readable(driver: Driver, file: string, copy: string, waitMs: number): Promise<string> {
+  try {
+    await untilAlone(driver, file, waitMs)
+    return file
+  } catch (error) {
+    if (!isDamage(error) || isFirstPageSound(file)) throw error
+  }
+  checkAlone(file)
+  remove(copy)
+  copyWithFirstPage(file, copy)
+  await untilAlone(driver, copy, waitMs)
+  return copy
+}
+
+/**
+ * The log of the old file must not be found beside the new one, nor be lost with a crash in between. The copy has it in it, so
+ * beside the copy it says nothing new: the copy goes first.
+ */
+function putCopyInPlace(file: string, copy: string, kept: string): void {
+  checkAlone(file)
+  if (existsSync(`${file}-wal`)) copyFileSync(`${file}-wal`, `${kept}-wal`)
+  sync(copy)
+  renameSync(copy, file)
+  sync(dirname(file))
+  for (const end of ['-wal', '-shm']) rmSync(`${file}${end}`, { force: true })
+}
+
+/** Without SQLite's help: by the locks that each process with the file open has on it. */
+function checkAlone(file: string): void {
+  const other = otherUser(file)
+  if (other === undefined) {
+    const what = `the first page of ${file} is damaged, and this system does not tell whether a process has it open: restore a backup`
+    throw new RepriseError('STORE_UNSUPPORTED', what, { file })
+  }
+  if (other) throw new RepriseError('STORE_BUSY', `${file}: ${describeUser(other)}`, { file, holder: other })
 }
 
 /** What it would say, without a change: done to a copy, which goes. */
@@ -156,11 +203,12 @@ function foldAlone(driver: Driver, file: string): void {
     connection.exec('BEGIN IMMEDIATE')
     connection.exec('ROLLBACK')
   } catch (error) {
-    const holder = lockHolder(file)
-    if ((error as Error).message.includes('locked') && holder) {
-      throw new RepriseError('STORE_BUSY', `${file}: ${describeHolder(holder)}`, { file, holder }, error)
-    }
-    throw error
+    if (!isBusy(error)) throw error
+    const writer = lockHolder(file)
+    const holder = writer ?? otherUser(file)
+    if (!holder) throw error
+    const words = writer ? describeHolder(writer) : describeUser(holder)
+    throw new RepriseError('STORE_BUSY', `${file}: ${words}`, { file, holder }, error)
   } finally {
     connection.close()
   }
@@ -189,6 +237,9 @@ function writeFresh(
     connection.exec(`PRAGMA page_size = ${pages.pageBytes}`)
     connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
     connection.exec('PRAGMA journal_mode = WAL')
+    // For those whose own tables lie in the file.
+    connection.exec(`PRAGMA user_version = ${pages.userVersion}`)
+    connection.exec(`PRAGMA application_id = ${pages.applicationId}`)
     // It is synced as a whole when it is done: until then nobody knows of it.
     connection.exec('PRAGMA synchronous = OFF')
     // Tables of others come one after the other, and a row may refer to one that is still to come, or is lost.

@@ -14,6 +14,7 @@ import { isSealed, seal } from '../seal.ts'
 import { columnNames, nameKey } from '../timelines.ts'
 import { unsettledRowsMax } from '../unsettled.ts'
 import { headCrc } from '../witness.ts'
+import { RowRemains } from './row-remains.ts'
 import { allFrames, type SalvagedLog } from './salvage-log.ts'
 import type { Salvage } from './work.ts'
 
@@ -30,6 +31,7 @@ interface Named {
 export function salvageTimelines(work: Salvage, log: SalvagedLog): Map<number, string> {
   const { from, to } = work
   const names = new Map<number, Named>()
+  const remains = new RowRemains(from)
   const marks = new Map<number, SqlValue>()
   for (const { tid, crc } of from.rows('reprise_head_mark')) marks.set(tid as number, crc!)
   const written = new Map<number, SqlValue>()
@@ -43,11 +45,12 @@ export function salvageTimelines(work: Salvage, log: SalvagedLog): Map<number, s
   for (const row of from.rows('reprise_timeline')) {
     if (!isSealed(row, columnNames)) continue
     remember(names, row.tid, row.space, row.name)
-    writeTimelineRow(to, row)
     const { tid, name } = row
-    if (!written.has(tid as number) || written.get(tid as number) === row.crc) continue
-    const what = 'its row is older than what was last written: status, queue, wakeup or attributes may be of before'
-    work.lost.push({ timeline: String(name), where: 'timelines', what })
+    const isOlder = written.has(tid as number) && written.get(tid as number) !== row.crc
+    writeTimelineRow(to, isOlder ? { ...row, ...remains.columnsOf(tid as number) } : row)
+    if (!isOlder) continue
+    const what = 'its row is older than what was last written: its status, queue and wakeup are not known'
+    work.lost.push({ timeline: String(name), where: 'timelines', what, isUntilHead: true })
   }
   for (const { tid, state } of from.rows('reprise_head')) {
     const isCurrent = !marks.has(tid as number) || isMarked(state, marks.get(tid as number)!)
@@ -55,7 +58,8 @@ export function salvageTimelines(work: Salvage, log: SalvagedLog): Map<number, s
       to.run('INSERT OR IGNORE INTO reprise_head (tid, state) VALUES (?, ?)', tid!, state!)
     }
   }
-  for (const named of names.values()) makeWhole(work, named)
+  const all = [...names.values()]
+  for (const named of all) makeWhole(work, named, all, remains)
   settle(work, log, names)
   for (const row of to.all('SELECT tid, attributes FROM reprise_timeline')) writeAttributes(to, row)
   return new Map([...names].map(([tid, { name }]) => [tid, name]))
@@ -86,7 +90,7 @@ function readHead(tid: number, state: SqlValue | undefined): HeadState | null {
 }
 
 /** It has a name: then it has a row and a head, or is told to be lost. */
-function makeWhole(work: Salvage, named: Named): void {
+function makeWhole(work: Salvage, named: Named, names: readonly Named[], remains: RowRemains): void {
   const { to } = work
   const { tid, name } = named
   const row = to.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid)
@@ -97,28 +101,31 @@ function makeWhole(work: Salvage, named: Named): void {
     return
   }
   if (row) makeHead(work, named, row)
-  else makeRow(work, named, head!)
+  else makeRow(work, named, head!, names, remains)
 }
 
-function makeRow(work: Salvage, { tid, space, name }: Named, head: HeadState): void {
-  const { from, to } = work
-  const attributes: [string, string][] = []
-  for (const row of from.rows('reprise_attribute')) {
-    if (row.tid === tid) attributes.push([JSON.parse(String(row.key)), JSON.parse(String(row.value))])
+function makeRow(
+  work: Salvage,
+  { tid, space, name }: Named,
+  head: HeadState,
+  names: readonly Named[],
+  remains: RowRemains,
+): void {
+  const { to } = work
+  // Its row may be lost as well, and made later.
+  const parent = head.base && names.find((each) => each.space === space && each.name === head.base!.timeline)
+  const counts = {
+    mail: remains.countOf('inbox', tid),
+    checkpoints: remains.countOf('manifest', tid),
+    cursors: remains.countOf('cursor', tid),
   }
-  const parent = head.base
-    ? to.get('SELECT tid FROM reprise_timeline WHERE space = ? AND name = ?', space, head.base.timeline)
-    : undefined
-  const checkpoints = [...from.rows('reprise_manifest')].filter((row) => row.tid === tid).length
-  const mail = [...from.rows('reprise_inbox')].filter((row) => row.tid === tid && row.consumed_at === null).length
-  const cursors = [...from.rows('reprise_cursor')].filter((row) => row.tid === tid).length
-  const created: Record<string, SqlValue> = { created_at: head.updatedAt, attributes: JSON.stringify(attributes) }
-  const rest = { parent: parent?.tid ?? null, owner: head.owner, queue: null, priority: 0, status: '', wakeup: null }
   const isStub = head.seq === 0 && head.epoch === 0 ? 1 : 0
-  writeTimelineRow(to, { tid, space, name, is_stub: isStub, ...rest, mail, checkpoints, cursors, ...created })
+  const unknown = isStub ? { queue: null, status: '', wakeup: null, attributes: '[]' } : remains.columnsOf(tid)
+  const rest = { parent: parent?.tid ?? null, owner: head.owner, priority: 0, created_at: head.updatedAt }
+  writeTimelineRow(to, { tid, space, name, is_stub: isStub, ...rest, ...counts, ...unknown })
   if (isStub) return
-  const what = 'its row is lost: status, queue, priority and wakeup are as in a new one until it is opened and written'
-  work.lost.push({ timeline: name, where: 'timelines', what })
+  const what = 'its row is lost: its status, queue and wakeup are not known, and its priority is 0'
+  work.lost.push({ timeline: name, where: 'timelines', what, isUntilHead: true })
 }
 
 /** From the log, whose runs say how far it came. */

@@ -1,0 +1,33 @@
+// reprise give-up: damaged history that no copy has is declared lost, and the timeline goes on without it. Says what would be
+// lost first; what is done is recorded with who decided it and why.
+
+import { type Command, flag, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { findTimeline } from '../find.ts'
+
+const command: Command = async ({ engine, args, options, output }) => {
+  const { timeline } = await findTimeline(engine, args[0]!)
+  const isMeant = flag(options, 'yes')
+  const by = text(options, 'by')
+  const reason = text(options, 'reason')
+  if (isMeant && timeline !== args[0]) {
+    throw new UsageError(`${args[0]} is not a whole id`, `if you mean it: reprise give-up ${timeline} … --yes`)
+  }
+  if (isMeant && (by === undefined || reason === undefined)) {
+    throw new UsageError('who gives it up, and why?', `reprise give-up ${timeline} --by NAME --reason TEXT --yes`)
+  }
+  const report = await engine.giveUp(timeline, { by: by ?? '?', reason: reason ?? '?', dryRun: !isMeant })
+  output.result(report, () => {
+    const verb = isMeant ? 'given up' : 'would be given up'
+    for (const { from, to } of report.lost) output.line(`${verb}: ${timeline}@${from === to ? from : `${from}..${to}`}`)
+    for (const what of report.unknown) output.line(`nobody can say any more: ${what}`)
+    if (report.refusal !== null) output.line(`refused: ${report.refusal}`)
+  })
+  if (isMeant) return exit.ok
+  output.note(
+    report.refusal === null ? 'nothing was changed; with --by, --reason and --yes it is' : 'nothing was changed',
+  )
+  return report.refusal === null ? exit.ok : exit.conflict
+}
+
+export default command

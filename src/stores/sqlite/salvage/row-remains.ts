@@ -1,0 +1,77 @@
+// What is left of a timeline's row elsewhere in the file when the row itself is lost: the indexes of what is due have its
+// queue and wakeup, the attributes to look for have their own table. Its status is nowhere: the row is marked, and the model
+// makes it again (core/lost-head.ts). Read once, and only if a row is lost.
+
+import { lostAttribute, lostStatus } from '../../../core/lost-head.ts'
+import { encodeAttribute } from '../attributes.ts'
+import type { SqlValue } from '../driver.ts'
+import type { DamagedFile } from './source.ts'
+
+/** Where queue and due lie in a row of each index; its last column is the number of the timeline. */
+const indexes = { reprise_timeline_due: [1, 2], reprise_timeline_wake: [2, 0] } as const
+
+interface Due {
+  readonly queue: SqlValue
+  readonly wakeup: SqlValue
+}
+
+export class RowRemains {
+  readonly #from: DamagedFile
+  #due: ReadonlyMap<number, Due> | null = null
+  #attributes: ReadonlyMap<number, readonly [string, string][]> | null = null
+  #counts: ReadonlyMap<string, number> | null = null
+
+  constructor(from: DamagedFile) {
+    this.#from = from
+  }
+
+  /** The columns that a timeline with a lost row gets. */
+  columnsOf(tid: number): Record<'queue' | 'wakeup' | 'status' | 'attributes', SqlValue> {
+    this.#due ??= readDue(this.#from)
+    this.#attributes ??= readAttributes(this.#from)
+    const { queue = null, wakeup = null } = this.#due.get(tid) ?? {}
+    const known = (this.#attributes.get(tid) ?? []).filter(([key]) => key !== lostAttribute)
+    const attributes = JSON.stringify([...known, [lostAttribute, encodeAttribute(true)]])
+    return { queue, wakeup, status: lostStatus, attributes }
+  }
+
+  /** How many rows of another table are this timeline's. */
+  countOf(table: 'manifest' | 'inbox' | 'cursor', tid: number): number {
+    this.#counts ??= readCounts(this.#from)
+    return this.#counts.get(`${table} ${tid}`) ?? 0
+  }
+}
+
+function readDue(from: DamagedFile): Map<number, Due> {
+  const due = new Map<number, Due>()
+  for (const [index, [atQueue, atDue]] of Object.entries(indexes)) {
+    for (const { values } of from.raw(index)) {
+      if (values.length !== 4 || !Number.isSafeInteger(values[3])) continue
+      // Where there is unread mail it says 0; the mail itself makes the timeline due again.
+      const wakeup = values[atDue] === 0 ? null : values[atDue]!
+      due.set(values[3] as number, { queue: values[atQueue]!, wakeup })
+    }
+  }
+  return due
+}
+
+function readAttributes(from: DamagedFile): Map<number, [string, string][]> {
+  const attributes = new Map<number, [string, string][]>()
+  for (const { tid, key, value } of from.rows('reprise_attribute')) {
+    const own = attributes.get(tid as number) ?? []
+    own.push([JSON.parse(String(key)), JSON.parse(String(value))])
+    attributes.set(tid as number, own)
+  }
+  return attributes
+}
+
+function readCounts(from: DamagedFile): Map<string, number> {
+  const counts = new Map<string, number>()
+  for (const table of ['manifest', 'inbox', 'cursor']) {
+    for (const { tid, consumed_at } of from.rows(`reprise_${table}`)) {
+      if (table === 'inbox' && consumed_at !== null) continue
+      counts.set(`${table} ${tid}`, (counts.get(`${table} ${tid}`) ?? 0) + 1)
+    }
+  }
+  return counts
+}

@@ -74,5 +74,14 @@ function lettersIn(engine: Reprise, { timeline }: Head): ModelLetters {
 }
 
 function checkLetters(engine: Reprise, heads: readonly Head[]): void {
-  for (const { timeline } of heads) actionOf(hostOf(engine).models.find(timeline), 'redrive', timeline)
+  for (const { timeline } of heads) {
+    const model = hostOf(engine).models.find(timeline)
+    const redrive = model?.actions?.redrive
+    if (model && !model.letters && typeof redrive !== 'function') {
+      const instead = redrive?.instead ?? 'only jobs, consumers and pipelines set single items aside'
+      const what = `${timeline} is of the kind ${model.kind}, which has no dead letters: ${instead}`
+      throw new RepriseError('INVALID_ARGUMENT', what, { timeline, kind: model.kind })
+    }
+    actionOf(model, 'redrive', timeline)
+  }
 }

@@ -2,7 +2,9 @@
 // resolves to this machine must get nothing), and where it comes from.
 
 import { RepriseError } from '../core/errors.ts'
+import { type Asked, tooLarge } from './asked.ts'
 import type { ServerLimits } from './limits.ts'
+import { Reply } from './reply.ts'
 
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
@@ -24,31 +26,31 @@ export class Doors {
   }
 
   /** Refuses a name that is not ours, and whatever another site sent. */
-  check(request: Request): void {
-    const host = hostOf(request)
+  check(asked: Asked): void {
+    const host = hostOf(asked)
     if (!this.#isOurs(host)) {
       throw new RepriseError('FORBIDDEN', `this server does not answer to the host ${host.slice(0, 80)}`, {})
     }
-    const origin = request.headers.get('origin')
+    const origin = asked.header('origin')
     if (origin !== null && !this.#isSame(origin, host)) {
       throw new RepriseError('FORBIDDEN', 'a request of another site is not answered', {})
     }
-    const site = request.headers.get('sec-fetch-site')
+    const site = asked.header('sec-fetch-site')
     if (site === 'cross-site' || site === 'same-site') {
-      const isNavigation = request.method === 'GET' && request.headers.get('sec-fetch-mode') === 'navigate'
+      const isNavigation = asked.method === 'GET' && asked.header('sec-fetch-mode') === 'navigate'
       if (!isNavigation) throw new RepriseError('FORBIDDEN', 'a request of another site is not answered', {})
     }
   }
 
   /** With a cookie a browser sends requests that its user did not ask for: it must say where they come from. */
-  checkBrowser(request: Request): void {
-    if (safeMethods.has(request.method) || request.headers.get('origin') !== null) return
-    if (request.headers.get('sec-fetch-site') === 'same-origin') return
+  checkBrowser(asked: Asked): void {
+    if (safeMethods.has(asked.method) || asked.header('origin') !== null) return
+    if (asked.header('sec-fetch-site') === 'same-origin') return
     throw new RepriseError('FORBIDDEN', 'a write with a cookie must carry its Origin', {})
   }
 
-  isHttps(request: Request): boolean {
-    return this.#origins.has(`https://${hostOf(request)}`)
+  isHttps(asked: Asked): boolean {
+    return this.#origins.has(`https://${hostOf(asked)}`)
   }
 
   #isOurs(host: string): boolean {
@@ -61,40 +63,13 @@ export class Doors {
   }
 }
 
-function hostOf(request: Request): string {
-  return (request.headers.get('host') ?? new URL(request.url).host).toLowerCase()
+function hostOf(asked: Asked): string {
+  return (asked.header('host') ?? new URL(asked.url).host).toLowerCase()
 }
 
-export function checkSize(request: Request, limits: ServerLimits): void {
-  if (request.url.length > limits.urlLength) throw tooLarge('the address', limits.urlLength, 'characters')
-  let bytes = 0
-  for (const [name, value] of request.headers) bytes += name.length + value.length + 4
-  if (bytes > limits.headerBytes) throw tooLarge('the headers', limits.headerBytes, 'bytes')
-}
-
-/** The whole body, or LIMIT_EXCEEDED as soon as it is too long, whatever its header says. */
-export async function readBody(request: Request, bytesMax: number): Promise<Uint8Array> {
-  const announced = Number(request.headers.get('content-length') ?? 0)
-  if (announced > bytesMax) throw tooLarge('the body', bytesMax, 'bytes')
-  if (!request.body) return new Uint8Array()
-  const pieces: Uint8Array[] = []
-  let bytes = 0
-  const reader = (request.body as ReadableStream<Uint8Array>).getReader()
-  for (;;) {
-    const { done, value } = await reader.read()
-    if (done) break
-    bytes += value.length
-    if (bytes > bytesMax) {
-      void reader.cancel().catch(() => undefined)
-      throw tooLarge('the body', bytesMax, 'bytes')
-    }
-    pieces.push(value)
-  }
-  return Buffer.concat(pieces)
-}
-
-function tooLarge(what: string, max: number, unit: string): RepriseError {
-  return new RepriseError('LIMIT_EXCEEDED', `${what} must have at most ${max} ${unit}`, { max })
+export function checkSize(asked: Asked, limits: ServerLimits): void {
+  if (asked.url.length > limits.urlLength) throw tooLarge('the address', limits.urlLength, 'characters')
+  if (asked.headerBytes > limits.headerBytes) throw tooLarge('the headers', limits.headerBytes, 'bytes')
 }
 
 const base = {
@@ -110,12 +85,12 @@ const nothing = "default-src 'none'; frame-ancestors 'none'"
 const page =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
+const plainHeaders = { 'cache-control': 'no-store' }
+const nothingAllowed = { ...base, 'content-security-policy': nothing }
+const pageAllowed = { ...base, 'content-security-policy': page }
+
 /** Every answer has them; only our own pages may load anything, and only from here. */
-export function secured(response: Response): Response {
-  const { headers } = response
-  for (const [name, value] of Object.entries(base)) headers.set(name, value)
-  const isPage = headers.get('content-type')?.startsWith('text/html') ?? false
-  headers.set('content-security-policy', isPage ? page : nothing)
-  if (!headers.has('cache-control')) headers.set('cache-control', 'no-store')
-  return response
+export function secured({ status, headers, body }: Reply): Reply {
+  const isPage = headers['content-type']?.startsWith('text/html') ?? false
+  return new Reply(body, { ...plainHeaders, ...headers, ...(isPage ? pageAllowed : nothingAllowed) }, status)
 }

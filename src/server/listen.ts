@@ -1,10 +1,12 @@
 // The handler behind a socket of this machine. TLS, names and addresses of the outside are a proxy's work.
 
 import type { AddressInfo } from 'node:net'
-import { createAdaptorServer } from '@hono/node-server'
+import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { RepriseError } from '../core/errors.ts'
 import type { ServerLimits } from './limits.ts'
-import type { Server } from './serve.ts'
+import { NodeAsked, send } from './node.ts'
+import { answererOf, type Server } from './serve.ts'
 
 export interface ListenOptions {
   /** 127.0.0.1 if left out. */
@@ -25,8 +27,13 @@ export function isLoopback(host: string): boolean {
 }
 
 export async function listen(server: Server, { host = '127.0.0.1', port, limits }: ListenOptions): Promise<Listening> {
+  const answer = answererOf(server)
   const node = createAdaptorServer({
-    fetch: server,
+    async fetch(request, bindings) {
+      const { incoming, outgoing } = bindings as HttpBindings
+      await send(await answer(new NodeAsked(request, incoming, outgoing)), outgoing)
+      return RESPONSE_ALREADY_SENT
+    },
     overrideGlobalObjects: false,
     serverOptions: {
       maxHeaderSize: limits.headerBytes,

@@ -6,6 +6,7 @@ import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
 import { describeWorkers } from '../operations/workers.ts'
+import type { Route } from './route.ts'
 
 const storeEveryMs = 10_000
 const secondsBuckets = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60]
@@ -56,6 +57,9 @@ export const metricNames = Object.keys(families) as readonly Name[]
 
 export class Metrics {
   readonly #values = new Map<Name, Map<string, number>>()
+  readonly #histograms = new Map<Name, Histogram>()
+  /** Of requests, by route and status: written once. */
+  readonly #labels = new Map<string, string>()
   readonly #now: () => number
   readonly #offs: (() => void)[]
   #publishedAt: number | null = null
@@ -76,12 +80,26 @@ export class Metrics {
     this.#of(name).set(textOf(labels), value)
   }
 
-  observe(name: Name, value: number, labels: Labels = {}): void {
-    for (const bucket of name === 'reprise_checkpoint_bytes' ? bytesBuckets : secondsBuckets) {
-      this.add(name, value <= bucket ? 1 : 0, { ...labels, [bucketLabel]: String(bucket) })
+  observe(name: Name, value: number): void {
+    let histogram = this.#histograms.get(name)
+    if (!histogram) {
+      histogram = new Histogram(name === 'reprise_checkpoint_bytes' ? bytesBuckets : secondsBuckets)
+      this.#histograms.set(name, histogram)
     }
-    this.add(name, 1, { ...labels, [bucketLabel]: '+Inf' })
-    this.add(name, value, { ...labels, [bucketLabel]: 'sum' })
+    histogram.observe(value)
+  }
+
+  /** A request was answered. */
+  answered({ id, isStream }: Pick<Route, 'id' | 'isStream'>, status: number, seconds: number): void {
+    const which = `${id} ${status}`
+    let labels = this.#labels.get(which)
+    if (labels === undefined) {
+      labels = textOf({ route: id, status: String(status) })
+      this.#labels.set(which, labels)
+    }
+    const values = this.#of('reprise_http_requests_total')
+    values.set(labels, (values.get(labels) ?? 0) + 1)
+    if (!isStream) this.observe('reprise_http_request_seconds', seconds)
   }
 
   async write(engine: Reprise): Promise<string> {
@@ -93,10 +111,11 @@ export class Metrics {
     }
     const text: string[] = []
     for (const [name, { kind, help }] of Object.entries(families) as [Name, Family][]) {
-      const values = this.#values.get(name)
-      if (!values) continue
+      const [values, histogram] = [this.#values.get(name), this.#histograms.get(name)]
+      if (!values && !histogram) continue
       text.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${kind}`)
-      for (const [labels, value] of values) text.push(lineOf(name, kind, labels, value))
+      for (const [labels, value] of values ?? []) text.push(`${name}${labels && `{${labels}}`} ${value}`)
+      if (histogram) text.push(...histogram.lines(name))
     }
     return `${text.join('\n')}\n`
   }
@@ -165,8 +184,35 @@ export class Metrics {
   }
 }
 
-/** Stands last, and becomes `le`, or another name for the sum. */
-const bucketLabel = '~bucket'
+/** Counts by the smallest bucket that a value is in; added up only when they are shown. */
+class Histogram {
+  readonly #bounds: readonly number[]
+  readonly #counts: number[]
+  #count = 0
+  #sum = 0
+
+  constructor(bounds: readonly number[]) {
+    this.#bounds = bounds
+    this.#counts = bounds.map(() => 0)
+  }
+
+  observe(value: number): void {
+    this.#count += 1
+    this.#sum += value
+    const at = this.#bounds.findIndex((bound) => value <= bound)
+    if (at !== -1) this.#counts[at]! += 1
+  }
+
+  lines(name: string): string[] {
+    let sum = 0
+    const buckets = this.#bounds.map((bound, i) => {
+      sum += this.#counts[i]!
+      return `${name}_bucket{le="${bound}"} ${sum}`
+    })
+    const whole = [`${name}_bucket{le="+Inf"} ${this.#count}`, `${name}_count ${this.#count}`]
+    return [...buckets, ...whole, `${name}_sum ${this.#sum}`]
+  }
+}
 
 function textOf(labels: Labels): string {
   return Object.entries(labels)
@@ -176,12 +222,4 @@ function textOf(labels: Labels): string {
 
 function escaped(value: string): string {
   return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
-}
-
-function lineOf(name: string, kind: Family['kind'], labels: string, value: number): string {
-  if (kind !== 'histogram') return `${name}${labels && `{${labels}}`} ${value}`
-  const [, before = '', bucket = ''] = /^(.*?),?~bucket="([^"]*)"$/.exec(labels) ?? []
-  if (bucket === 'sum') return `${name}_sum${before && `{${before}}`} ${value}`
-  const line = `${name}_bucket{${before}${before && ','}le="${bucket}"} ${value}`
-  return bucket === '+Inf' ? `${line}\n${name}_count${before && `{${before}}`} ${value}` : line
 }

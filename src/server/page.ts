@@ -5,6 +5,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
+import type { Asked } from './asked.ts'
+import { Reply } from './reply.ts'
 
 /** Beside the built server, or, when the sources themselves run, where the build puts it. */
 const folders = ['../dashboard/', '../../dist/dashboard/'].map((path) => fileURLToPath(new URL(path, import.meta.url)))
@@ -31,26 +33,23 @@ export class Page {
   }
 
   /** Null: there is no such file. */
-  answer(request: Request): Response | null {
-    const { pathname } = new URL(request.url)
-    const path = pathname.slice(this.#basePath.length)
+  answer(asked: Asked): Reply | null {
+    const path = asked.path.slice(this.#basePath.length)
     this.#files ??= readAll()
     // The page names its files relative to itself.
     if (path === '' && this.#files.has('index.html')) {
-      return new Response(null, { status: 308, headers: { location: `${this.#basePath}/` } })
+      return new Reply(null, { location: `${this.#basePath}/` }, 308)
     }
     const name = path === '/' ? 'index.html' : path.slice(1)
     const file = this.#files.get(name)
     if (!file) return null
-    const isPacked = /\bgzip\b/.test(request.headers.get('accept-encoding') ?? '')
-    return new Response(isPacked ? file.packed : file.bytes, {
-      headers: {
-        'content-type': file.type,
-        vary: 'accept-encoding',
-        // The name of an asset is its content.
-        'cache-control': name === 'index.html' ? 'no-cache' : 'public, max-age=31536000, immutable',
-        ...(isPacked && { 'content-encoding': 'gzip' }),
-      },
+    const isPacked = /\bgzip\b/.test(asked.header('accept-encoding') ?? '')
+    return new Reply(isPacked ? file.packed : file.bytes, {
+      'content-type': file.type,
+      vary: 'accept-encoding',
+      // The name of an asset is its content.
+      'cache-control': name === 'index.html' ? 'no-cache' : 'public, max-age=31536000, immutable',
+      ...(isPacked && { 'content-encoding': 'gzip' }),
     })
   }
 }

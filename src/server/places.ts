@@ -12,7 +12,8 @@ const troubleMs = 15_000
 
 interface Waiting {
   readonly since: number
-  readonly id: string
+  readonly allowedMs: number
+  readonly route: Route
   give(error: RepriseError): void
 }
 
@@ -25,6 +26,7 @@ export class Places {
   /** By the monotonic clock: since when commits fail, and when one last did. */
   #trouble: { readonly since: number; last: number } | null = null
   #cancelLook: (() => void) | null = null
+  #watched: { readonly until: number; readonly cancel: () => void } | null = null
   #onIdle: (() => void) | null = null
   #busy = 0
   #isClosing = false
@@ -47,11 +49,7 @@ export class Places {
     const { concurrency, requestMs } = this.#limits
     if (this.#busy >= concurrency) throw new RepriseError('OVERLOADED', `${concurrency} requests are at work already`)
     this.#busy += 1
-    const work = act().finally(() => {
-      this.#busy -= 1
-      if (this.#busy === 0) this.#onIdle?.()
-    })
-    return await this.#inTime(route, work, requestMs * (route.isLong ? 10 : 1))
+    return await this.#inTime(route, act(), requestMs * (route.isLong ? 10 : 1))
   }
 
   /** Takes a place for as long as a stream is open. `end` is called when the server closes; the result gives the place back. */
@@ -83,26 +81,58 @@ export class Places {
       })
     }
     this.#cancelLook?.()
+    this.#watched?.cancel()
     for (const off of this.#offs) off()
   }
 
-  async #inTime<T>(route: Route, work: Promise<T>, allowedMs: number): Promise<T> {
-    let waiting: Waiting | undefined
-    let cancel: (() => void) | undefined
-    const late = new Promise<never>((_, reject) => {
-      waiting = { since: this.#clock.elapsed(), id: route.id, give: reject }
+  #inTime<T>(route: Route, work: Promise<T>, allowedMs: number): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const since = this.#clock.elapsed()
+      const waiting: Waiting = { since, allowedMs, route, give: reject }
       this.#waiting.add(waiting)
-      const what = `${route.id} took longer than ${allowedMs} ms; it may still be done`
-      cancel = this.#clock.after(allowedMs, () => reject(new RepriseError('TIMEOUT', what)))
+      this.#watch(since + allowedMs)
+      // Whatever becomes of work that nobody waits for any longer, its place is given back.
+      const over = () => {
+        this.#waiting.delete(waiting)
+        this.#busy -= 1
+        if (this.#busy === 0) this.#onIdle?.()
+      }
+      work.then(
+        (value) => {
+          over()
+          resolve(value)
+        },
+        (error) => {
+          over()
+          reject(error)
+        },
+      )
     })
-    try {
-      return await Promise.race([work, late])
-    } finally {
-      cancel?.()
-      this.#waiting.delete(waiting!)
-      // Nobody waits for it any longer, whatever becomes of it.
-      work.catch(() => undefined)
+  }
+
+  /** One timer for all that wait, set for the first of them: most are answered long before. */
+  #watch(until: number): void {
+    if (this.#watched && this.#watched.until <= until) return
+    this.#watched?.cancel()
+    const cancel = this.#clock.after(Math.max(0, until - this.#clock.elapsed()), () => this.#late())
+    this.#watched = { until, cancel }
+  }
+
+  #late(): void {
+    this.#watched = null
+    const now = this.#clock.elapsed()
+    let next = Number.POSITIVE_INFINITY
+    for (const waiting of this.#waiting) {
+      const { since, allowedMs, route, give } = waiting
+      const until = since + allowedMs
+      if (until > now) {
+        next = Math.min(next, until)
+        continue
+      }
+      this.#waiting.delete(waiting)
+      give(new RepriseError('TIMEOUT', `${route.id} took longer than ${allowedMs} ms; it may still be done`))
     }
+    if (next < Number.POSITIVE_INFINITY) this.#watch(next)
   }
 
   #failed(): void {
@@ -121,9 +151,9 @@ export class Places {
       return
     }
     const { storeMs } = this.#limits
-    for (const { since, id, give } of [...this.#waiting]) {
+    for (const { since, route, give } of [...this.#waiting]) {
       if (now - Math.max(since, this.#trouble.since) < storeMs) continue
-      const what = `the store does not answer; ${id} may still be done: ask again under the same Idempotency-Key`
+      const what = `the store does not answer; ${route.id} may still be done: ask again under the same Idempotency-Key`
       give(new RepriseError('OUTCOME_UNKNOWN', what))
     }
     this.#cancelLook = this.#clock.after(Math.min(storeMs, 500), () => this.#look())

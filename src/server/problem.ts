@@ -2,11 +2,13 @@
 
 import { type ErrorCode, RepriseError } from '../core/errors.ts'
 import { plain } from '../operations/json.ts'
+import { Reply } from './reply.ts'
 
 const statuses: Partial<Record<ErrorCode, number>> = {
   INVALID_ARGUMENT: 400,
   INVALID_ID: 400,
   UNSERIALIZABLE: 400,
+  ABORTED: 400,
   UNAUTHENTICATED: 401,
   FORBIDDEN: 403,
   STORE_READ_ONLY: 403,
@@ -74,13 +76,11 @@ export function problemOf(error: unknown, base: string, isScoped: boolean): Prob
   }
 }
 
-export function problemResponse(problem: Problem): Response {
-  return new Response(JSON.stringify(problem, plain), {
-    status: problem.status,
-    headers: {
-      'content-type': 'application/problem+json',
-      ...(problem.status === 401 && { 'www-authenticate': 'Bearer realm="reprise"' }),
-      ...(problem.status === 503 && { 'retry-after': '1' }),
-    },
-  })
+export function problemReply(problem: Problem): Reply {
+  const headers = {
+    'content-type': 'application/problem+json',
+    ...(problem.status === 401 && { 'www-authenticate': 'Bearer realm="reprise"' }),
+    ...(problem.status === 503 && { 'retry-after': '1' }),
+  }
+  return new Reply(JSON.stringify(problem, plain), headers, problem.status)
 }

@@ -2,7 +2,7 @@
 
 import { isWellFormed } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import { readBody } from './guard.ts'
+import type { Asked } from './asked.ts'
 import type { ServerLimits } from './limits.ts'
 import type { QueryValues, Route } from './route.ts'
 import { mismatch } from './schema.ts'
@@ -13,22 +13,37 @@ export function refuse(what: string): RepriseError {
   return new RepriseError('INVALID_ARGUMENT', what, {})
 }
 
-/** The segments of a path that stand for a name; a slash inside one is written as %2F. Null: not this path. */
-export function matchPath(pattern: string, path: string): Readonly<Record<string, string>> | null {
-  const [wanted, given] = [pattern.split('/'), path.split('/')]
-  if (wanted.length !== given.length) return null
-  const params: Record<string, string> = {}
-  for (const [i, part] of wanted.entries()) {
-    const name = /^\{(\w+)\}$/.exec(part)?.[1]
-    if (name === undefined) {
-      if (part !== given[i]) return null
-      continue
-    }
-    const text = decode(given[i]!)
-    if (text === '') return null
-    params[name] = text
+interface Segment {
+  /** Null: it stands for itself. */
+  readonly name: string | null
+  readonly text: string
+}
+
+/** A path whose segments in braces stand for a name. @example new PathPattern('/v1/timelines/{timeline}') */
+export class PathPattern {
+  readonly #segments: readonly Segment[]
+
+  constructor(pattern: string) {
+    this.#segments = pattern.split('/').map((text) => ({ text, name: /^\{(\w+)\}$/.exec(text)?.[1] ?? null }))
   }
-  return params
+
+  /** What the names stand for; a slash inside one is written as %2F. Null: not this path. */
+  match(path: string): Readonly<Record<string, string>> | null {
+    const given = path.split('/')
+    if (this.#segments.length !== given.length) return null
+    const params: Record<string, string> = {}
+    for (let i = 0; i < given.length; i++) {
+      const { name, text } = this.#segments[i]!
+      if (name === null) {
+        if (text !== given[i]) return null
+        continue
+      }
+      const value = decode(given[i]!)
+      if (value === '') return null
+      params[name] = value
+    }
+    return params
+  }
 }
 
 function decode(text: string): string {
@@ -44,14 +59,17 @@ function decode(text: string): string {
 const namespaceParameter = 'namespace'
 
 /** In a header, or in the address: a stream of events and a link have no headers of their own. */
-export function namespaceOf(request: Request): string | null {
-  return request.headers.get('reprise-namespace') ?? new URL(request.url).searchParams.get(namespaceParameter)
+export function namespaceOf(asked: Asked): string | null {
+  const named = asked.header('reprise-namespace')
+  // Most addresses are seen to have none without being taken apart.
+  if (named !== null || !/namespace|%/.test(asked.search)) return named
+  return new URLSearchParams(asked.search).get(namespaceParameter)
 }
 
-export function queryOf(route: Route, search: URLSearchParams): QueryValues {
+export function queryOf(route: Route, search: string): QueryValues {
   const { query = {} } = route
   const values = new Map<string, (string | number | boolean)[]>()
-  for (const [name, text] of search) {
+  for (const [name, text] of search === '' ? [] : new URLSearchParams(search)) {
     if (name === namespaceParameter) continue
     const schema = Object.hasOwn(query, name) ? query[name] : undefined
     if (!schema) throw refuse(`there is no parameter ${name.slice(0, 80)}: ${Object.keys(query).join(', ') || 'none'}`)
@@ -89,10 +107,10 @@ export interface Body {
   readonly raw: Uint8Array
 }
 
-export async function bodyOf(route: Route, request: Request, limits: ServerLimits): Promise<Body> {
+export async function bodyOf(route: Route, asked: Asked, limits: ServerLimits): Promise<Body> {
   if (!route.body && !route.takesBytes) return { body: {}, bytes: null, raw: new Uint8Array() }
-  const raw = await readBody(request, limits[route.takesBytes ?? 'bodyBytes'])
-  const type = (request.headers.get('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
+  const raw = await asked.body(limits[route.takesBytes ?? 'bodyBytes'])
+  const type = (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
   const isJson = type === 'application/json'
   if (route.takesBytes === 'importBytes' || (route.takesBytes && !isJson)) return { body: {}, bytes: raw, raw }
   if (raw.length === 0 && !route.body?.required?.length && !route.takesBytes) return { body: {}, bytes: null, raw }
@@ -127,8 +145,8 @@ function checkNumbers(text: string): void {
   }
 }
 
-export function keyOf(route: Route, request: Request): string | undefined {
-  const key = request.headers.get('idempotency-key')
+export function keyOf(route: Route, asked: Asked): string | undefined {
+  const key = asked.header('idempotency-key')
   if (key === null || !route.once) return undefined
   if (key.length < 1 || key.length > keyLengthMax || !/^[\x21-\x7e]+$/.test(key)) {
     throw refuse(`Idempotency-Key must have 1 to ${keyLengthMax} printable characters without spaces`)

@@ -5,10 +5,12 @@ import type { Head } from '../core/ports.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { Access, Principal, Role } from './access.ts'
 import type { Answers } from './answers.ts'
+import type { Asked } from './asked.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
 import type { RemoteJobs } from './remote-jobs.ts'
 import type { Schema } from './schema.ts'
+import type { SharedFeed } from './shared-feed.ts'
 import type { Sidecars } from './sidecar/sidecars.ts'
 import type { TimelineIndex } from './timeline-index.ts'
 
@@ -52,6 +54,7 @@ export interface Route {
    * 'engine': the engine's own dedupe key is all that is needed. Left out: it changes nothing, or the same again is no change.
    */
   readonly once?: 'answer' | 'engine'
+  /** What is answered, as JSON unless it is a Reply. */
   call(call: Call): Promise<unknown> | unknown
 }
 
@@ -60,7 +63,7 @@ export interface Call {
   readonly engine: Reprise
   readonly server: ServerParts
   readonly principal: Principal
-  readonly request: Request
+  readonly asked: Asked
   readonly params: Readonly<Record<string, string>>
   readonly query: QueryValues
   /** The body as its schema says; an empty object if there was none. */
@@ -88,6 +91,7 @@ export interface ServerParts {
   readonly access: Access | null
   readonly metrics: Metrics
   readonly sidecars: Sidecars
+  readonly feed: SharedFeed
   readonly index: TimelineIndex
   readonly answers: Answers
   /** Jobs that run here for workers outside, by their queue. */

@@ -1,7 +1,9 @@
 // serve: a handler from Request to Response, for any server that speaks these. It looks at size, host and origin first, then at
 // who asks, then at what is asked, and only then does anything.
 
-import { Hono } from 'hono'
+import { RegExpRouter } from 'hono/router/reg-exp-router'
+import { SmartRouter } from 'hono/router/smart-router'
+import { TrieRouter } from 'hono/router/trie-router'
 import { RepriseError } from '../core/errors.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import { hostOf } from '../engine/host.ts'
@@ -11,18 +13,22 @@ import { declareAll, declareKinds } from '../operations/models.ts'
 import { packageVersion } from '../operations/package.ts'
 import { Access, type AccessToken, cookieName, mayDo, type Principal } from './access.ts'
 import { Answers } from './answers.ts'
+import { type Asked, askedBy } from './asked.ts'
 import { checkSize, Doors, secured } from './guard.ts'
 import { defaultServerLimits, type ServerLimits } from './limits.ts'
+import { asksForPage, usedLinkPage } from './login-page.ts'
 import { Metrics } from './metrics.ts'
 import { documentOf } from './openapi.ts'
 import { Page } from './page.ts'
 import { Places } from './places.ts'
-import { problemOf, problemResponse } from './problem.ts'
+import { problemOf, problemReply } from './problem.ts'
 import { reached } from './reach.ts'
 import { RemoteJobs } from './remote-jobs.ts'
-import { bodyOf, keyOf, matchPath, namespaceOf, queryOf } from './request.ts'
+import { type ByteSource, isSource, Reply, responseOf, watched } from './reply.ts'
+import { bodyOf, keyOf, namespaceOf, PathPattern, queryOf } from './request.ts'
 import type { Call, McpMode, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
+import { SharedFeed } from './shared-feed.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
 import { TimelineIndex } from './timeline-index.ts'
 
@@ -93,6 +99,10 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
   const limits: ServerLimits = { ...defaultServerLimits, ...options.limits }
   const access = tokens ? new Access(tokens, readOnly, () => hostOf(engine).kernel.clock.now()) : null
   const doors = new Doors(options.origins ?? [])
+  const handle = async (request: Request) => {
+    const reply = await running.answer(askedBy(request))
+    return responseOf(request.method === 'HEAD' ? reply.withoutBody() : reply)
+  }
   const serverOf = (of: Reprise) => new RunningServer(of, partsOf(of), doors, authorize ?? null)
   const partsOf = (of: Reprise): ServerParts => ({
     limits,
@@ -100,6 +110,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     access,
     metrics: new Metrics(of.events, () => hostOf(of).kernel.clock.now()),
     sidecars: new Sidecars(of, limits.openTimelines),
+    feed: new SharedFeed(hostOf(of).kernel),
     answers: new Answers(of, limits.answersMs),
     remoteJobs: new RemoteJobs(of, limits.openTimelines),
     definitions: options.definitions ?? [],
@@ -107,13 +118,13 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     readOnly,
     routes,
     mcp: options.mcp ?? null,
-    ask: (request) => running.answer(request),
+    ask: handle,
     document: () => documentOf(routes, packageVersion(), basePath),
   })
   const running = serverOf(engine)
   for (const [name, of] of Object.entries(options.namespaces ?? {})) running.beside(name, serverOf(of))
-  const handle = (request: Request) => running.answer(request)
   return Object.assign(handle, {
+    [answers]: (asked: Asked) => running.answer(asked),
     link: (name: string) => {
       if (!access) throw new RepriseError('INVALID_ARGUMENT', 'links need tokens', {})
       return `${basePath}/login/${access.link(name).code}`
@@ -122,14 +133,17 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
   })
 }
 
+/** For a socket of ours, which needs no objects of the Fetch standard. */
+const answers = Symbol('answers')
+
+/** What answers a request in place of the handler itself. */
+export function answererOf(server: Server): (asked: Asked) => Promise<Reply> {
+  return (server as unknown as { readonly [answers]: (asked: Asked) => Promise<Reply> })[answers]
+}
+
 interface Caller {
   readonly principal: Principal
   readonly isBrowser: boolean
-}
-
-interface Asked {
-  readonly caller: Caller | null
-  readonly isScoped: boolean
 }
 
 /** Before anybody is known: for routes that anybody may ask. */
@@ -138,16 +152,27 @@ const nobody: Principal = { name: 'nobody', role: 'read', scopes: [] }
 /** The answer is the one that was given the first time. */
 const again = { 'idempotency-replayed': 'true' }
 
+interface Prepared {
+  readonly call: Call
+  /** The body as it came. */
+  readonly raw: Uint8Array
+}
+
+/** What a path leads to, before it is known who asks. */
+type Handler = (asked: Asked, caller: Caller | null, isScoped: boolean) => Promise<Reply> | Reply
+
 class RunningServer {
   readonly #engine: Reprise
   readonly #parts: ServerParts
   readonly #doors: Doors
   readonly #authorize: Authorize | null
-  readonly #app: Hono
+  readonly #router: SmartRouter<Handler>
   readonly #places: Places
   readonly #page: Page
   /** Of further namespaces, by their names. */
   readonly #others = new Map<string, RunningServer>()
+  readonly #healthz: string
+  readonly #readyz: string
   #known: Promise<void> | null = null
 
   constructor(engine: Reprise, parts: ServerParts, doors: Doors, authorize: Authorize | null) {
@@ -157,26 +182,30 @@ class RunningServer {
     this.#authorize = authorize
     this.#places = new Places(parts.limits, hostOf(engine).kernel.clock, engine.events)
     this.#page = new Page(parts.basePath)
-    this.#app = this.#router()
+    this.#healthz = `${parts.basePath}/healthz`
+    this.#readyz = `${parts.basePath}/readyz`
+    this.#router = this.#routes()
   }
 
-  async answer(request: Request): Promise<Response> {
+  async answer(asked: Asked): Promise<Reply> {
     let isScoped = true
     try {
-      checkSize(request, this.#parts.limits)
-      const path = new URL(request.url).pathname
+      checkSize(asked, this.#parts.limits)
+      const { method, path } = asked
       // A probe knows no name of ours, and learns nothing.
-      const isProbe = ['/healthz', '/readyz'].some((probe) => path === this.#parts.basePath + probe)
-      if (!isProbe) this.#doors.check(request)
+      const isProbe = path === this.#healthz || path === this.#readyz
+      if (!isProbe) this.#doors.check(asked)
       this.#known ??= this.#declare()
       await this.#known
-      const caller = isProbe ? null : await this.#identify(request)
-      if (caller?.isBrowser) this.#doors.checkBrowser(request)
+      const caller = isProbe ? null : await this.#identify(asked)
+      if (caller?.isBrowser) this.#doors.checkBrowser(asked)
       isScoped = caller?.principal.scopes !== null
-      const at = await this.#of(caller?.principal ?? nobody, request)
-      return secured(await at.#app.fetch(request, { caller, isScoped }))
+      const at = await this.#of(caller?.principal ?? nobody, asked)
+      const handler = at.#handlerOf(method === 'HEAD' ? 'GET' : method, path)
+      const reply = secured(handler ? await handler(asked, caller, isScoped) : at.#nowhere(asked, caller, isScoped))
+      return method === 'HEAD' && isSource(reply.body) ? reply.withoutBody() : reply
     } catch (error) {
-      return secured(problemResponse(problemOf(error, this.#parts.basePath, isScoped)))
+      return secured(problemReply(problemOf(error, this.#parts.basePath, isScoped)))
     }
   }
 
@@ -194,8 +223,8 @@ class RunningServer {
   }
 
   /** The server of the namespace that is meant. What a token does not name is refused, whether it is there or not. */
-  async #of({ namespaces }: Principal, request: Request): Promise<RunningServer> {
-    const wanted = namespaceOf(request) ?? namespaces?.[0]
+  async #of({ namespaces }: Principal, asked: Asked): Promise<RunningServer> {
+    const wanted = namespaceOf(asked) ?? namespaces?.[0]
     if (wanted === undefined) return this
     const other = namespaces?.includes(wanted) ? this.#others.get(wanted) : undefined
     if (!other) throw new RepriseError('FORBIDDEN', 'this token does not reach that namespace', {})
@@ -209,52 +238,60 @@ class RunningServer {
     declareAll(this.#engine, this.#parts.definitions)
   }
 
-  async #identify(request: Request): Promise<Caller | null> {
-    if (!this.#authorize) return this.#parts.access!.identify(request)
-    const principal = await this.#authorize(request)
+  async #identify(asked: Asked): Promise<Caller | null> {
+    if (!this.#authorize) return this.#parts.access!.identify(asked)
+    const principal = await this.#authorize(asked.request)
     if (!principal) return null
     const role = this.#parts.readOnly ? 'read' : principal.role
     // Whether it was a cookie, only its host knows: then it counts as a browser.
-    return { principal: { ...principal, role }, isBrowser: request.headers.get('authorization') === null }
+    return { principal: { ...principal, role }, isBrowser: asked.header('authorization') === null }
   }
 
-  #router(): Hono {
-    const app = new Hono({ strict: true })
+  #routes(): SmartRouter<Handler> {
+    const router = new SmartRouter<Handler>({ routers: [new RegExpRouter(), new TrieRouter()] })
     const { basePath } = this.#parts
     for (const route of routes) {
-      const path = basePath + route.path.replaceAll(/\{(\w+)\}/g, ':$1')
-      app.on(route.method, path, async (c) => {
-        const { caller, isScoped } = c.env as Asked
-        return await this.#measured(route, () => this.#call(route, c.req.raw, caller), isScoped)
-      })
+      const pattern = new PathPattern(basePath + route.path)
+      router.add(route.method, basePath + route.path.replaceAll(/\{(\w+)\}/g, ':$1'), (asked, caller, isScoped) =>
+        this.#measured(route, this.#call(route, pattern, asked, caller), isScoped),
+      )
     }
     for (const path of ['', '/', '/assets/:file']) {
-      app.get(basePath + path || '/', (c) => this.#page.answer(c.req.raw) ?? this.#nowhere(c.env as Asked))
+      router.add('GET', basePath + path || '/', (asked, caller, isScoped) => {
+        return this.#page.answer(asked) ?? this.#nowhere(asked, caller, isScoped)
+      })
     }
-    app.get(`${basePath}/login/:code`, (c) => this.#login(c.req.param('code'), c.req.raw))
-    app.notFound((c) => this.#nowhere(c.env as Asked))
-    return app
+    router.add('GET', `${basePath}/login/:code`, (asked) => this.#login(asked))
+    return router
   }
 
-  #nowhere({ caller, isScoped }: Asked): Response {
+  #handlerOf(method: string, path: string): Handler | undefined {
+    return this.#router.match(method, path)[0][0]?.[0]
+  }
+
+  #nowhere(asked: Asked, caller: Caller | null, isScoped: boolean): Reply {
     const error = caller
       ? new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
-      : unauthenticated()
-    return problemResponse(problemOf(error, this.#parts.basePath, isScoped))
+      : unauthenticated(asked)
+    return problemReply(problemOf(error, this.#parts.basePath, isScoped))
   }
 
-  async #measured(route: Route, work: () => Promise<Response>, isScoped: boolean): Promise<Response> {
+  async #measured(route: Route, work: Promise<Reply>, isScoped: boolean): Promise<Reply> {
     const { metrics, basePath } = this.#parts
     const { clock } = hostOf(this.#engine).kernel
     const startedAt = clock.elapsed()
-    const response = await work().catch((error) => problemResponse(problemOf(error, basePath, isScoped)))
-    metrics.add('reprise_http_requests_total', 1, { route: route.id, status: String(response.status) })
-    if (!route.isStream) metrics.observe('reprise_http_request_seconds', (clock.elapsed() - startedAt) / 1000)
-    return response
+    let reply: Reply
+    try {
+      reply = await work
+    } catch (error) {
+      reply = problemReply(problemOf(error, basePath, isScoped))
+    }
+    metrics.answered(route, reply.status, (clock.elapsed() - startedAt) / 1000)
+    return reply
   }
 
-  async #call(route: Route, request: Request, caller: Caller | null): Promise<Response> {
-    if (route.role !== null && !caller) throw unauthenticated()
+  async #call(route: Route, pattern: PathPattern, asked: Asked, caller: Caller | null): Promise<Reply> {
+    if (route.role !== null && !caller) throw unauthenticated(asked)
     const principal = caller?.principal ?? nobody
     if (route.role !== null && !mayDo(principal, route.role)) {
       throw new RepriseError(
@@ -266,37 +303,39 @@ class RunningServer {
     if (route.isWhole && principal.scopes !== null) {
       throw new RepriseError('FORBIDDEN', `${route.id} needs a token that reaches the whole store`, {})
     }
-    if (route.isStream) return await this.#stream(route, request, principal)
-    return await this.#places.work(route, () => this.#work(route, request, principal))
+    // Read from the address itself: a router may have decoded a slash that is part of an id.
+    const params = pattern.match(asked.path)
+    if (!params) throw new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
+    const prepare = () => this.#prepare(route, asked, principal, params)
+    if (route.isStream) return await this.#stream(route, prepare)
+    return await this.#places.work(route, () => this.#work(route, asked, principal, prepare))
   }
 
-  async #work(route: Route, request: Request, principal: Principal): Promise<Response> {
-    const { call, raw } = await this.#prepare(route, request, principal)
+  async #work(route: Route, asked: Asked, principal: Principal, prepare: () => Promise<Prepared>): Promise<Reply> {
+    const { call, raw } = await prepare()
     const { status = 200 } = route
-    const act = async () => await this.#traced(request, async () => await route.call(call))
+    const act = async () => await this.#traced(asked, () => route.call(call))
     if (route.once === 'answer' && call.key !== undefined) {
-      const { pathname, search } = new URL(request.url)
-      const what = `${request.method} ${pathname}${search}\n${Buffer.from(raw).toString('base64')}`
+      const { method, path, search } = asked
+      const what = `${method} ${path}${search && `?${search}`}\n${Buffer.from(raw).toString('base64')}`
       const { json, isAgain } = await this.#parts.answers.once({ principal: principal.name, key: call.key, what }, act)
-      return jsonResponse(json, status, isAgain ? again : {})
+      return jsonReply(json, status, isAgain ? again : {})
     }
     const answer = await act()
-    if (answer instanceof Response) return answer
-    if (route.answerType !== undefined) {
-      return new Response(String(answer), { status, headers: { 'content-type': route.answerType } })
-    }
+    if (answer instanceof Reply) return answer
+    if (route.answerType !== undefined) return new Reply(String(answer), { 'content-type': route.answerType }, status)
     const isAgain = call.key !== undefined && (answer as { isDuplicate?: unknown } | null)?.isDuplicate === true
-    return jsonResponse(JSON.stringify(answer ?? null, plain), status, isAgain ? again : {})
+    return jsonReply(JSON.stringify(answer ?? null, plain), status, isAgain ? again : {})
   }
 
   /** What a request starts belongs to the trace that it names. */
-  #traced<T>(request: Request, act: () => T): T {
+  #traced<T>(asked: Asked, act: () => T): T {
     const { tracing } = hostOf(this.#engine).kernel
-    const traceparent = tracing ? request.headers.get('traceparent') : null
+    const traceparent = tracing ? asked.header('traceparent') : null
     return traceparent === null ? act() : tracing!.within(traceparent, act)
   }
 
-  async #stream(route: Route, request: Request, principal: Principal): Promise<Response> {
+  async #stream(route: Route, prepare: () => Promise<Prepared>): Promise<Reply> {
     const { metrics } = this.#parts
     const end = new AbortController()
     const leave = this.#places.stream(() => end.abort())
@@ -307,10 +346,10 @@ class RunningServer {
     }
     told()
     try {
-      const { call } = await this.#prepare(route, request, principal)
+      const { call } = await prepare()
       const signal = AbortSignal.any([call.signal, end.signal])
-      const response = (await route.call({ ...call, signal })) as Response
-      return new Response(watched(response.body!, over), response)
+      const { body, headers } = (await route.call({ ...call, signal })) as Reply
+      return new Reply(watched(body as ByteSource, over), headers)
     } catch (error) {
       over()
       throw error
@@ -319,59 +358,51 @@ class RunningServer {
 
   async #prepare(
     route: Route,
-    request: Request,
+    asked: Asked,
     principal: Principal,
-  ): Promise<{ readonly call: Call; readonly raw: Uint8Array }> {
+    params: Readonly<Record<string, string>>,
+  ): Promise<Prepared> {
     const engine = this.#engine
-    const { pathname, searchParams } = new URL(request.url)
-    // Read from the address itself: a router may have decoded a slash that is part of an id.
-    const params = matchPath(this.#parts.basePath + route.path, pathname)
-    if (!params) throw new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
-    const query = queryOf(route, searchParams)
-    const key = keyOf(route, request)
-    const { body, bytes, raw } = await bodyOf(route, request, this.#parts.limits)
-    const head = () => reached(engine, principal, params.timeline!)
-    const { signal } = request
-    return {
-      raw,
-      call: { engine, server: this.#parts, principal, request, params, query, body, bytes, key, signal, head },
+    const query = queryOf(route, asked.search)
+    const key = keyOf(route, asked)
+    const { body, bytes, raw } = await bodyOf(route, asked, this.#parts.limits)
+    const call: Call = {
+      ...{ engine, server: this.#parts, principal, asked, params, query, body, bytes, key },
+      // Made only where somebody looks at it.
+      get signal() {
+        return asked.signal
+      },
+      head: () => reached(engine, principal, params.timeline!),
     }
+    return { raw, call }
   }
 
-  #login(code: string, request: Request): Response {
+  #login(asked: Asked): Reply {
     const { access, basePath } = this.#parts
-    const session = access?.redeem(code)
+    const session = access?.redeem(asked.path.slice(asked.path.lastIndexOf('/') + 1))
     if (!session) {
+      if (asksForPage(asked)) return usedLinkPage()
       const what = 'this link was used already, or is too old: ask for a new one'
-      return problemResponse(problemOf(new RepriseError('UNAUTHENTICATED', what, {}), basePath, true))
+      return problemReply(problemOf(new RepriseError('UNAUTHENTICATED', what, {}), basePath, true))
     }
-    const secure = this.#doors.isHttps(request) ? '; Secure' : ''
+    const secure = this.#doors.isHttps(asked) ? '; Secure' : ''
     const cookie = `${cookieName}=${session.cookie}; Path=${basePath || '/'}; Max-Age=${session.maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`
-    return new Response(null, { status: 303, headers: { location: `${basePath}/`, 'set-cookie': cookie } })
+    return new Reply(null, { location: `${basePath}/`, 'set-cookie': cookie }, 303)
   }
 }
 
-function jsonResponse(json: string, status: number, headers: Readonly<Record<string, string>> = {}): Response {
-  return new Response(json, { status, headers: { 'content-type': 'application/json', ...headers } })
+function jsonReply(json: string, status: number, headers: Readonly<Record<string, string>> = {}): Reply {
+  return new Reply(json, { 'content-type': 'application/json', ...headers }, status)
 }
 
-function unauthenticated(): RepriseError {
-  return new RepriseError('UNAUTHENTICATED', 'a token must be given', {})
-}
-
-/** The same bytes, and a word when it is over, whoever ended it. */
-function watched(body: ReadableStream<Uint8Array>, over: () => void): ReadableStream<Uint8Array> {
-  const reader = body.getReader()
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const { done, value } = await reader.read()
-      if (!done) return controller.enqueue(value)
-      over()
-      controller.close()
-    },
-    async cancel(reason) {
-      over()
-      await reader.cancel(reason)
-    },
-  })
+/** Which of them it is, is known to whoever asked; nothing is told of the tokens that there are. */
+function unauthenticated(asked: Asked): RepriseError {
+  const given = asked.header('authorization') !== null
+  const hasCookie = asked.header('cookie')?.includes(`${cookieName}=`) ?? false
+  const what = given
+    ? 'the token that was given is none of this server'
+    : hasCookie
+      ? 'this session is over: open a new link'
+      : 'a token must be given'
+  return new RepriseError('UNAUTHENTICATED', what, {})
 }

@@ -88,8 +88,13 @@ const requests = fc.constantFrom(...routes.filter(({ isStream }) => !isStream)).
 function pathOf(route: Route, names: readonly string[], query: readonly unknown[][]): string {
   let n = 0
   const path = route.path.replaceAll(/\{\w+\}/g, () => encoded(names[n++ % names.length]!))
-  const search = query.filter((pair) => pair.length > 0).map(([name, value]) => `${name}=${encoded(String(value))}`)
+  const search = query.filter((pair) => pair.length > 0).map(([name, value]) => `${name}=${encoded(textOf(value))}`)
   return `${path}${search.length > 0 ? `?${search.join('&')}` : ''}`
+}
+
+/** An object may have a `toString` of its own, which is no function. */
+function textOf(value: unknown): string {
+  return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }
 
 /** As it is where it cannot be encoded. */

@@ -66,6 +66,8 @@ describe('over HTTP', () => {
       { type: 'started' },
     ])
     expect((await use(client, 'diff_states', { timeline: run, from: 1 })).changes.length).toBeGreaterThan(0)
+    expect(tools.find(({ name }) => name === 'diff_states')!.inputSchema.required).toEqual(['timeline', 'from'])
+    expect((await use(client, 'list_dead_letters', { timeline: run })).detail).toMatch(/workflow.* has no dead letters/)
     expect(await use(client, 'explain_error', { code: 'FENCED' })).toMatchObject({ code: 'FENCED' })
     expect(await use(client, 'show_timeline', { timeline: 'bob/x' })).toMatchObject({
       isError: true,

@@ -24,6 +24,14 @@ describe('tokens', () => {
     }
   })
 
+  it('that is wrong is told from one that is missing, and from a session that is over', async () => {
+    const detail = async (headers: Record<string, string>) =>
+      (await here.ask('/v1', { as: null, headers })).value.detail
+    expect(await detail({})).toBe('a token must be given')
+    expect(await detail({ authorization: `Bearer ${'z'.repeat(40)}` })).toMatch(/none of this server/)
+    expect(await detail({ cookie: 'reprise_session=old.old' })).toMatch(/session is over/)
+  })
+
   it('no part of one lets anybody in, nor one with something added', async () => {
     const token = secret('owner')
     for (const wrong of [token.slice(0, -1), `${token}x`, '', ' ', token.toUpperCase()]) {
@@ -97,6 +105,10 @@ describe('a one-time link', () => {
     const cookie = cookieFrom(set)
     expect((await here.ask('/v1', { as: null, headers: { cookie } })).value.name).toBe('operator')
     expect((await here.ask(link, { as: null })).value.code).toBe('UNAUTHENTICATED')
+    const shown = await here.ask(link, { as: null, headers: { accept: 'text/html,application/xhtml+xml;q=0.9' } })
+    expect([shown.status, shown.headers.get('content-type')]).toEqual([401, 'text/html; charset=utf-8'])
+    expect(shown.value).toMatch(/used already[\s\S]*reprise serve/)
+    expect(shown.headers.get('content-security-policy')).toMatch(/^default-src 'none'/)
     const forged = cookie.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A'))
     expect((await here.ask('/v1', { as: null, headers: { cookie: forged } })).status).toBe(401)
   })

@@ -3,17 +3,16 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { feedStart } from '../../core/ports.ts'
-import { type FeedEntries, FeedReader, type FeedRun } from '../../engine/feed/reader.ts'
+import { FeedReader } from '../../engine/feed/reader.ts'
 import { hostOf } from '../../engine/host.ts'
-import { FeedStream } from '../../engine/subscription/feed-stream.ts'
 import { feedEnd } from '../../operations/feed-end.ts'
 import { shownEntry } from '../../operations/history.ts'
-import { plain } from '../../operations/json.ts'
 import { scopesFor } from '../reach.ts'
+import { Reply } from '../reply.ts'
 import type { Call, QuerySchema, Route } from '../route.ts'
 import * as shapes from '../shapes.ts'
+import { together } from '../shared-feed.ts'
 
-const heartbeatMs = 15_000
 const pageRunsMax = 1000
 
 const prefix: QuerySchema = { ...shapes.text, isList: true, description: 'only these ids and what lies below them' }
@@ -76,108 +75,13 @@ export const feedRoutes: readonly Route[] = [
   },
 ]
 
-async function follow(call: Call): Promise<Response> {
-  const { engine, request, query, signal } = call
-  const scopes = scopesOf(call)
-  const given = request.headers.get('last-event-id') ?? query.text('after')
+async function follow(call: Call): Promise<Reply> {
+  const { engine, server, asked, query, signal } = call
+  const given = asked.header('last-event-id') ?? query.text('after')
   const start = given ?? (query.text('from') === 'start' ? feedStart : await feedEnd(engine))
-  const isNobody = scopes !== undefined && scopes.length === 0
-  const stream = new FeedStream(hostOf(engine).kernel, {
-    scopes,
-    after: checkPosition(start),
-    mayBeTrimmed: true,
-    signal,
-    pageRuns: 500,
-    pollMs: 250,
-  })
-  const instead = isNobody ? ended(signal) : null
-  return new Response(events(stream, start, { instead, isBrief: query.flag('brief') }), {
-    headers: { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' },
-  })
-}
-
-/** For whom there is nothing to wait for but the end. */
-function ended(signal: AbortSignal): Promise<null> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve(null)
-    else signal.addEventListener('abort', () => resolve(null), { once: true })
-  })
-}
-
-/** Pulled: a client that reads slowly is given slowly, and nothing piles up. */
-function events(
-  stream: FeedStream,
-  start: string,
-  { instead, isBrief }: { readonly instead: Promise<null> | null; readonly isBrief: boolean },
-): ReadableStream<Uint8Array> {
-  const encoder = new TextEncoder()
-  let pending: Promise<FeedEntries | null> | null = null
-  let isFirst = true
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      if (isFirst) {
-        isFirst = false
-        // Where it begins: a client that loses the connection before the first event knows where to go on.
-        return controller.enqueue(
-          encoder.encode(`retry: 1000\n${start === '' ? ': start\n\n' : event('position', start, {})}`),
-        )
-      }
-      pending ??= instead ?? stream.next()
-      let timer: NodeJS.Timeout | undefined
-      const silence = new Promise<'silence'>((resolve) => {
-        timer = setTimeout(() => resolve('silence'), heartbeatMs)
-      })
-      try {
-        const page = await Promise.race([pending, silence])
-        if (page === 'silence') return controller.enqueue(encoder.encode(': still here\n\n'))
-        pending = null
-        if (page === null) return controller.close()
-        controller.enqueue(encoder.encode(isBrief ? briefOf(page) : textOf(page)))
-      } catch (error) {
-        // Told in the stream: the answer has begun, and a client must not come back with a position that is gone.
-        const code = error instanceof RepriseError ? error.code : 'BUG'
-        controller.enqueue(encoder.encode(`event: problem\ndata: ${JSON.stringify({ code })}\n\n`))
-        stream.close()
-        controller.close()
-      } finally {
-        clearTimeout(timer)
-      }
-    },
-    cancel() {
-      stream.close()
-    },
-  })
-}
-
-function textOf(page: FeedEntries): string {
-  const runs = together(page).filter(({ entries }) => entries.length > 0)
-  const told = runs.map(({ position, entries }) => event('entries', position, entries.map(shownEntry)))
-  if (runs.at(-1)?.position !== page.next) told.push(event('position', page.next, {}))
-  return told.join('')
-}
-
-/** One event for the whole page. */
-function briefOf(page: FeedEntries): string {
-  const last = new Map(page.runs.flatMap(({ entries }) => entries.map((entry) => [entry.timeline, entry])))
-  if (last.size === 0) return event('position', page.next, {})
-  const told = [...last.values()].map(({ timeline, seq, type, time }) => ({ timeline, seq, type, time }))
-  return event('entries', page.next, told)
-}
-
-/** Runs of one commit may share a position: they are one event, or a client that stops between them would miss the second. */
-function together({ runs }: FeedEntries): FeedRun[] {
-  const merged: FeedRun[] = []
-  for (const run of runs) {
-    const last = merged.at(-1)
-    if (last?.position === run.position) {
-      merged[merged.length - 1] = { position: run.position, entries: [...last.entries, ...run.entries] }
-    } else merged.push(run)
-  }
-  return merged
-}
-
-function event(name: string, id: string, data: unknown): string {
-  return `id: ${id}\nevent: ${name}\ndata: ${JSON.stringify(data, plain)}\n\n`
+  const after = checkPosition(start)
+  const source = server.feed.follow({ scopes: scopesOf(call), after, isBrief: query.flag('brief'), signal })
+  return new Reply(source, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
 }
 
 /** Undefined: every timeline. None: the principal reaches nothing of it. */

@@ -2,6 +2,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { answerMcp } from '../mcp.ts'
+import { Reply, replyOf } from '../reply.ts'
 import type { Call, Route } from '../route.ts'
 
 /** Of this request itself: everything else says who asks, and from where, and is passed on. */
@@ -30,17 +31,18 @@ export const mcpRoutes: readonly Route[] = [
     answer: {},
     call({ server }) {
       if (!server.mcp) throw missing()
-      return new Response(null, { status: 405, headers: { allow: 'POST' } })
+      return new Reply(null, { allow: 'POST' }, 405)
     },
   },
 ]
 
-async function call({ server, request, body }: Call): Promise<Response> {
+async function call({ server, asked: { request }, body }: Call): Promise<Reply> {
   if (!server.mcp) throw missing()
   const headers = new Headers()
   for (const [name, value] of request.headers) if (!own.test(name)) headers.set(name, value)
   const base = new URL(request.url).origin + server.basePath
-  return await answerMcp(request, body, { routes: server.routes, mode: server.mcp, base, headers, ask: server.ask })
+  const options = { routes: server.routes, mode: server.mcp, base, headers, ask: server.ask }
+  return await replyOf(await answerMcp(request, body, options))
 }
 
 function missing(): RepriseError {

@@ -2,6 +2,7 @@
 
 import { checkpointId } from '../checkpoint-id.ts'
 import { reached, reachedId } from '../reach.ts'
+import { Reply } from '../reply.ts'
 import type { Call, QuerySchema, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
 import * as shapes from '../shapes.ts'
@@ -161,27 +162,25 @@ export const sidecarRoutes: readonly Route[] = [
       const { timeline } = await reached(engine, principal, params.timeline!)
       const { id, coordinate, createdAt, put: found } = await getCheckpoint(engine, timeline, query.number('seq'))
       if (found.kind === 'json') return { id, coordinate, createdAt, value: found.value }
-      return new Response(Buffer.from(found.bytes), {
-        headers: {
-          // Never shown by a browser, whatever type it was put with.
-          'content-type': 'application/octet-stream',
-          'content-disposition': 'attachment',
-          'reprise-type': found.type,
-          'reprise-checkpoint': id,
-          'reprise-seq': String(coordinate.seq),
-          'reprise-epoch': String(coordinate.epoch),
-          'reprise-digest': coordinate.digest,
-        },
+      return new Reply(found.bytes, {
+        // Never shown by a browser, whatever type it was put with.
+        'content-type': 'application/octet-stream',
+        'content-disposition': 'attachment',
+        'reprise-type': found.type,
+        'reprise-checkpoint': id,
+        'reprise-seq': String(coordinate.seq),
+        'reprise-epoch': String(coordinate.epoch),
+        'reprise-digest': coordinate.digest,
       })
     },
   },
 ]
 
-async function put({ engine, server, principal, params, query, body, bytes, request, key }: Call) {
+async function put({ engine, server, principal, params, query, body, bytes, asked, key }: Call) {
   const { timeline } = await reached(engine, principal, params.timeline!)
   const [seq, digest, epochGiven] = [query.number('seq'), query.text('digest'), query.number('epoch')]
   server.sidecars.check(timeline, epochGiven)
-  const type = (request.headers.get('content-type') ?? 'application/octet-stream').slice(0, 200)
+  const type = (asked.header('content-type') ?? 'application/octet-stream').slice(0, 200)
   const what: Put = bytes ? { kind: 'bytes', bytes, type } : { kind: 'json', value: body }
   return await putCheckpoint(engine, timeline, what, {
     seq: seq!,

@@ -12,6 +12,7 @@ import { plain } from '../../operations/json.ts'
 import { familyOf } from '../../operations/letters.ts'
 import { mayReach } from '../access.ts'
 import { missing, reachedId } from '../reach.ts'
+import { Reply, sourceOf } from '../reply.ts'
 import type { Call, QuerySchema, Route } from '../route.ts'
 import * as shapes from '../shapes.ts'
 
@@ -87,7 +88,7 @@ export const transferRoutes: readonly Route[] = [
   },
 ]
 
-async function exportFile(call: Call): Promise<Response> {
+async function exportFile(call: Call): Promise<Reply> {
   const { timeline, seq } = await call.head()
   const folder = await mkdtemp(join(tmpdir(), 'reprise-export-'))
   const drop = () => void rm(folder, { recursive: true, force: true }).catch(() => undefined)
@@ -97,14 +98,12 @@ async function exportFile(call: Call): Promise<Response> {
     const { coordinate, bytes } = await call.engine.export(where, file, { stateOnly: call.query.flag('stateOnly') })
     const stream = createReadStream(file)
     stream.once('close', drop)
-    return new Response(Readable.toWeb(stream) as unknown as ReadableStream, {
-      headers: {
-        'content-type': 'application/octet-stream',
-        'content-disposition': 'attachment',
-        'content-length': String(bytes),
-        'reprise-seq': String(coordinate.seq),
-        'reprise-digest': coordinate.digest,
-      },
+    return new Reply(sourceOf(stream), {
+      'content-type': 'application/octet-stream',
+      'content-disposition': 'attachment',
+      'content-length': String(bytes),
+      'reprise-seq': String(coordinate.seq),
+      'reprise-digest': coordinate.digest,
     })
   } catch (error) {
     drop()
@@ -149,7 +148,7 @@ async function importFile({ engine, principal, query, bytes }: Call) {
   }
 }
 
-async function progress(call: Call): Promise<Response> {
+async function progress(call: Call): Promise<Reply> {
   const head = await call.head()
   if (hostOf(call.engine).models.find(head.timeline)?.kind !== 'job') {
     throw new RepriseError('INVALID_ARGUMENT', `${head.timeline} is no job`, { timeline: head.timeline })
@@ -162,7 +161,5 @@ async function progress(call: Call): Promise<Response> {
         yield Buffer.from(`${JSON.stringify(line, plain)}\n`)
     }
   }
-  return new Response(Readable.toWeb(Readable.from(lines())) as unknown as ReadableStream, {
-    headers: { 'content-type': 'application/x-ndjson' },
-  })
+  return new Reply(sourceOf(Readable.from(lines())), { 'content-type': 'application/x-ndjson' })
 }

@@ -40,12 +40,23 @@ export interface ReaderOptions {
 }
 
 const attemptsMax = 10
+/** Timelines that are kept from one read to the next. */
+const keptMax = 1000
+
+/** What was read of a state of the file. The version is SQLite's: it changes with every commit of another connection. */
+interface Kept {
+  readonly version: number
+  /** The log of this state reaches so far at least. */
+  readonly acknowledged: number
+  readonly reading: Omit<Reading, 'now'>
+}
 
 export class Reader {
   readonly #options: ReaderOptions
   #connected: ReadingConnection | null = null
   #unsettled: UnsettledRuns | null = null
   #space: number | null = null
+  #kept: Kept | null = null
   readonly #inboxes: CountedInboxes = new Map()
 
   constructor(options: ReaderOptions) {
@@ -83,6 +94,7 @@ export class Reader {
     this.#connected?.close()
     this.#connected = null
     this.#unsettled = null
+    this.#kept = null
   }
 
   #readOnce<Result>(work: (reading: Reading) => Result): Result {
@@ -111,20 +123,27 @@ export class Reader {
 
   #reading(connection: Connection, acknowledged: number): Reading {
     const { namespace, hash, clock } = this.#options
+    // The first statement of the transaction: from here on it sees one state of the file, and this is its version.
+    const version = connection.dataVersion()
+    const kept = this.#kept
+    const isSame = kept?.version === version && acknowledged <= kept.acknowledged
+    if (isSame && kept.reading.timelines.count <= keptMax) return { ...kept.reading, now: clock() }
+    this.#kept = null
     checkVersion(connection)
     if (acknowledged > 0) checkReaches(connection, acknowledged)
     this.#space ??= findSpace(connection, namespace)
     const space = this.#space ?? -1
     this.#unsettled ??= new UnsettledRuns(connection, hash)
     this.#unsettled.begin()
-    return {
+    const reading = {
       connection,
       space,
       timelines: new Timelines(connection, space, this.#unsettled),
       workers: new Workers(connection, space),
       log: new Log(connection, hash),
       inboxes: this.#inboxes,
-      now: clock(),
     }
+    if (this.#space !== null) this.#kept = { version, acknowledged, reading }
+    return { ...reading, now: clock() }
   }
 }

@@ -102,6 +102,11 @@ export class Timelines {
     this.#heads = new HeadWriter(connection)
   }
 
+  /** Those that are kept. */
+  get count(): number {
+    return this.#byTid.size
+  }
+
   /** Stubs too; null if there is nothing of that name. */
   find(name: TimelineId): Timeline | null {
     const kept = this.#byName.get(name)

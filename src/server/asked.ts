@@ -1,0 +1,77 @@
+// A request as the server looks at it: the least of it that is needed, so that one that comes over a socket of ours (node.ts)
+// costs no object of the Fetch standard that nobody reads.
+
+import { RepriseError } from '../core/errors.ts'
+
+export interface Asked {
+  readonly method: string
+  /** Absolute, as the URL standard writes it. */
+  readonly url: string
+  readonly path: string
+  /** What stands behind the question mark. */
+  readonly search: string
+  /** By its name in small letters; several of one name are joined with commas. */
+  header(name: string): string | null
+  /** All headers together. */
+  readonly headerBytes: number
+  /** The whole body, or LIMIT_EXCEEDED as soon as it is too long, whatever its header says. */
+  body(bytesMax: number): Promise<Uint8Array>
+  /** Fired when the client is gone. */
+  readonly signal: AbortSignal
+  /** The same as the Fetch standard has it. Its body may have been read. */
+  readonly request: Request
+}
+
+export function askedBy(request: Request): Asked {
+  const { method, url } = request
+  const { path, search } = addressOf(url)
+  return {
+    ...{ method, url, path, search, request },
+    header: (name) => request.headers.get(name),
+    get headerBytes() {
+      let bytes = 0
+      for (const [name, value] of request.headers) bytes += name.length + value.length + 4
+      return bytes
+    },
+    body: (bytesMax) => readBody(request, bytesMax),
+    get signal() {
+      return request.signal
+    },
+  }
+}
+
+/** Without an URL object: the address was written by one. */
+export function addressOf(url: string): { readonly path: string; readonly search: string } {
+  const start = url.indexOf('/', url.indexOf('//') + 2)
+  const fragment = url.indexOf('#')
+  const whole = fragment === -1 ? url.slice(start) : url.slice(start, fragment)
+  const query = whole.indexOf('?')
+  return query === -1 ? { path: whole, search: '' } : { path: whole.slice(0, query), search: whole.slice(query + 1) }
+}
+
+async function readBody(request: Request, bytesMax: number): Promise<Uint8Array> {
+  checkAnnounced(request.headers.get('content-length'), bytesMax)
+  if (!request.body) return new Uint8Array()
+  const pieces: Uint8Array[] = []
+  let bytes = 0
+  const reader = (request.body as ReadableStream<Uint8Array>).getReader()
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done) break
+    bytes += value.length
+    if (bytes > bytesMax) {
+      void reader.cancel().catch(() => undefined)
+      throw tooLarge('the body', bytesMax, 'bytes')
+    }
+    pieces.push(value)
+  }
+  return Buffer.concat(pieces)
+}
+
+export function checkAnnounced(length: string | null | undefined, bytesMax: number): void {
+  if (Number(length ?? 0) > bytesMax) throw tooLarge('the body', bytesMax, 'bytes')
+}
+
+export function tooLarge(what: string, max: number, unit: string): RepriseError {
+  return new RepriseError('LIMIT_EXCEEDED', `${what} must have at most ${max} ${unit}`, { max })
+}

@@ -1,0 +1,118 @@
+// Requests and answers of node:http, as they are: what is not looked at is not made.
+
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { RepriseError } from '../core/errors.ts'
+import { type Asked, addressOf, checkAnnounced, tooLarge } from './asked.ts'
+import { type ByteSource, isSource, type Reply } from './reply.ts'
+
+export class NodeAsked implements Asked {
+  readonly method: string
+  readonly url: string
+  readonly path: string
+  readonly search: string
+  readonly request: Request
+  readonly #incoming: IncomingMessage
+  readonly #outgoing: ServerResponse
+  #gone: AbortController | null = null
+
+  /** `request` is the same, made by the adapter, which has checked its address. */
+  constructor(request: Request, incoming: IncomingMessage, outgoing: ServerResponse) {
+    this.request = request
+    this.#incoming = incoming
+    this.#outgoing = outgoing
+    this.method = request.method
+    this.url = request.url
+    const { path, search } = addressOf(this.url)
+    this.path = path
+    this.search = search
+  }
+
+  header(name: string): string | null {
+    const value = this.#incoming.headers[name]
+    return value === undefined ? null : typeof value === 'string' ? value : value.join(', ')
+  }
+
+  get headerBytes(): number {
+    let bytes = 0
+    for (const text of this.#incoming.rawHeaders) bytes += text.length + 2
+    return bytes
+  }
+
+  async body(bytesMax: number): Promise<Uint8Array> {
+    const incoming = this.#incoming
+    checkAnnounced(incoming.headers['content-length'], bytesMax)
+    return await new Promise((resolve, reject) => {
+      const pieces: Buffer[] = []
+      let bytes = 0
+      const settle = (act: () => void) => {
+        incoming.off('data', take).off('end', end).off('close', cut).off('error', cut)
+        act()
+      }
+      const take = (piece: Buffer) => {
+        bytes += piece.length
+        pieces.push(piece)
+        if (bytes <= bytesMax) return
+        // What still comes is drained by the adapter, for as long as it likes.
+        settle(() => incoming.pause())
+        reject(tooLarge('the body', bytesMax, 'bytes'))
+      }
+      const end = () => settle(() => resolve(pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)))
+      const cut = () => settle(() => reject(new RepriseError('ABORTED', 'the client left before its body was whole')))
+      incoming.on('data', take).once('end', end).once('close', cut).once('error', cut)
+    })
+  }
+
+  get signal(): AbortSignal {
+    if (this.#gone) return this.#gone.signal
+    const gone = new AbortController()
+    this.#gone = gone
+    const outgoing = this.#outgoing
+    if (outgoing.destroyed) gone.abort()
+    else outgoing.once('close', () => !outgoing.writableFinished && gone.abort())
+    return gone.signal
+  }
+}
+
+/** Resolves when all of it was handed to the socket. */
+export async function send({ status, headers, body }: Reply, outgoing: ServerResponse): Promise<void> {
+  if (isSource(body)) {
+    outgoing.writeHead(status, headers)
+    outgoing.flushHeaders()
+    return await pump(body, outgoing)
+  }
+  if (body === null) {
+    outgoing.writeHead(status, headers).end()
+    return
+  }
+  const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length
+  outgoing.writeHead(status, { ...headers, 'content-length': length }).end(body)
+}
+
+/** A client that reads slowly is given slowly, and nothing piles up. */
+async function pump(source: ByteSource, outgoing: ServerResponse): Promise<void> {
+  const gone = () => source.close()
+  outgoing.once('close', gone)
+  try {
+    for (let piece = await source.next(); piece !== null; piece = await source.next()) {
+      if (outgoing.destroyed) return
+      if (!outgoing.write(piece)) await drained(outgoing)
+    }
+    outgoing.end()
+  } catch {
+    // The answer has begun: that it is not whole is told by the connection.
+    outgoing.destroy()
+  } finally {
+    outgoing.off('close', gone)
+    source.close()
+  }
+}
+
+function drained(outgoing: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const go = () => {
+      outgoing.off('drain', go).off('close', go)
+      resolve()
+    }
+    outgoing.once('drain', go).once('close', go)
+  })
+}

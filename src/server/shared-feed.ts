@@ -1,0 +1,238 @@
+// The feed for many clients at once: those that stand at the same position and ask for the same timelines wait for one reader,
+// and get the same bytes, encoded once. A client that is behind reads its pages alone until it has caught up.
+
+import { RepriseError } from '../core/errors.ts'
+import type { FeedPosition } from '../core/ports.ts'
+import type { FeedEntries, FeedRun } from '../engine/feed/reader.ts'
+import type { Kernel } from '../engine/kernel.ts'
+import { FeedStream } from '../engine/subscription/feed-stream.ts'
+import { shownEntry } from '../operations/history.ts'
+import { plain } from '../operations/json.ts'
+import type { ByteSource } from './reply.ts'
+
+const heartbeatMs = 15_000
+/** Pages that were read stay for clients that are a little slower than the others. */
+const pagesKept = 4
+
+export interface FollowOptions {
+  /** Undefined: every timeline. None: there is nothing to wait for but the end. */
+  readonly scopes: readonly string[] | undefined
+  readonly after: FeedPosition
+  /** Of each timeline only the last entry of a page, without its data. */
+  readonly isBrief: boolean
+  readonly signal: AbortSignal
+}
+
+/** What comes after a position. */
+interface Place {
+  readonly key: string
+  readonly stream: FeedStream
+  readonly page: Promise<Page | null>
+  waiting: number
+  isRead: boolean
+}
+
+export class SharedFeed {
+  readonly #kernel: Kernel
+  /** By scopes and position, in the order in which they were read. */
+  readonly #places = new Map<string, Place>()
+
+  constructor(kernel: Kernel) {
+    this.#kernel = kernel
+  }
+
+  follow(options: FollowOptions): ByteSource {
+    return new Follower(this, options)
+  }
+
+  join(scopes: readonly string[] | undefined, after: FeedPosition): Place {
+    const key = `${JSON.stringify(scopes ?? null)} ${after}`
+    const place = this.#places.get(key) ?? this.#read(key, scopes, after)
+    place.waiting += 1
+    return place
+  }
+
+  /** Nobody reads on for clients that are gone. */
+  leave(place: Place): void {
+    place.waiting -= 1
+    if (place.waiting > 0 || place.isRead) return
+    if (this.#places.get(place.key) === place) this.#places.delete(place.key)
+    place.stream.close()
+  }
+
+  #read(key: string, scopes: readonly string[] | undefined, after: FeedPosition): Place {
+    const stream = new FeedStream(this.#kernel, { scopes, after, mayBeTrimmed: true, pageRuns: 500, pollMs: 250 })
+    const read = async () => {
+      try {
+        const page = await stream.next()
+        return page && new Page(page)
+      } catch (error) {
+        // Not kept: whoever asks next is told anew.
+        this.#places.delete(key)
+        throw error
+      } finally {
+        stream.close()
+        place.isRead = true
+        this.#trim(key)
+      }
+    }
+    const place: Place = { key, stream, page: Promise.resolve().then(read), waiting: 0, isRead: false }
+    place.page.catch(() => undefined)
+    this.#places.set(key, place)
+    return place
+  }
+
+  /** This one was read last. */
+  #trim(key: string): void {
+    const place = this.#places.get(key)
+    if (!place?.isRead) return
+    this.#places.delete(key)
+    this.#places.set(key, place)
+    const read = [...this.#places.values()].filter(({ isRead }) => isRead)
+    for (const { key: old } of read.slice(0, Math.max(0, read.length - pagesKept))) this.#places.delete(old)
+  }
+}
+
+class Follower implements ByteSource {
+  readonly #feed: SharedFeed
+  readonly #options: FollowOptions
+  readonly #onAbort = () => this.close()
+  #position: FeedPosition
+  #place: Place | null = null
+  #page: Page | null = null
+  #error: unknown
+  #hasBegun = false
+  #isOver = false
+  #wake: (() => void) | null = null
+
+  constructor(feed: SharedFeed, options: FollowOptions) {
+    this.#feed = feed
+    this.#options = options
+    this.#position = options.after
+    if (options.signal.aborted) this.#isOver = true
+    else options.signal.addEventListener('abort', this.#onAbort, { once: true })
+  }
+
+  async next(): Promise<Uint8Array | null> {
+    if (!this.#hasBegun) {
+      this.#hasBegun = true
+      // Where it begins: a client that loses the connection before the first event knows where to go on.
+      const at = this.#position
+      return Buffer.from(`retry: 1000\n${at === '' ? ': start\n\n' : eventOf('position', at, {})}`)
+    }
+    if (this.#isOver) return null
+    this.#join()
+    if (!this.#page && this.#error === undefined) await this.#news()
+    if (this.#page) return this.#take(this.#page)
+    if (this.#error === undefined) return this.#isOver ? null : Buffer.from(': still here\n\n')
+    // Told in the stream: the answer has begun, and a client must not come back with a position that is gone.
+    const code = this.#error instanceof RepriseError ? this.#error.code : 'BUG'
+    this.close()
+    return Buffer.from(`event: problem\ndata: ${JSON.stringify({ code })}\n\n`)
+  }
+
+  close(): void {
+    this.#isOver = true
+    this.#options.signal.removeEventListener('abort', this.#onAbort)
+    if (this.#place) this.#feed.leave(this.#place)
+    this.#place = null
+    this.#wake?.()
+  }
+
+  #take(page: Page): Uint8Array {
+    this.#page = null
+    this.#position = page.next
+    if (this.#place) this.#feed.leave(this.#place)
+    this.#place = null
+    return this.#options.isBrief ? page.brief() : page.whole()
+  }
+
+  #join(): void {
+    const { scopes } = this.#options
+    if (this.#place || scopes?.length === 0) return
+    const place = this.#feed.join(scopes, this.#position)
+    this.#place = place
+    const told = (tell: () => void) => {
+      if (this.#place !== place) return
+      tell()
+      this.#wake?.()
+    }
+    place.page.then(
+      (page) =>
+        told(() => {
+          this.#page = page
+          if (!page) this.close()
+        }),
+      (error) =>
+        told(() => {
+          this.#error = error ?? 'unknown'
+        }),
+    )
+  }
+
+  /** Until there is a page, or it is over, or it was silent for long. */
+  async #news(): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, heartbeatMs)
+      this.#wake = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+    this.#wake = null
+  }
+}
+
+/** One page of the feed, as events, encoded when it is first asked for. */
+class Page {
+  readonly next: FeedPosition
+  readonly #entries: FeedEntries
+  #whole: Uint8Array | null = null
+  #brief: Uint8Array | null = null
+
+  constructor(entries: FeedEntries) {
+    this.#entries = entries
+    this.next = entries.next
+  }
+
+  whole(): Uint8Array {
+    this.#whole ??= Buffer.from(wholeOf(this.#entries))
+    return this.#whole
+  }
+
+  brief(): Uint8Array {
+    this.#brief ??= Buffer.from(briefOf(this.#entries))
+    return this.#brief
+  }
+}
+
+function wholeOf(page: FeedEntries): string {
+  const runs = together(page).filter(({ entries }) => entries.length > 0)
+  const told = runs.map(({ position, entries }) => eventOf('entries', position, entries.map(shownEntry)))
+  if (runs.at(-1)?.position !== page.next) told.push(eventOf('position', page.next, {}))
+  return told.join('')
+}
+
+/** One event for the whole page. */
+function briefOf(page: FeedEntries): string {
+  const last = new Map(page.runs.flatMap(({ entries }) => entries.map((entry) => [entry.timeline, entry])))
+  if (last.size === 0) return eventOf('position', page.next, {})
+  const told = [...last.values()].map(({ timeline, seq, type, time }) => ({ timeline, seq, type, time }))
+  return eventOf('entries', page.next, told)
+}
+
+/** Runs of one commit may share a position: they are one event, or a client that stops between them would miss the second. */
+export function together({ runs }: FeedEntries): FeedRun[] {
+  const merged: FeedRun[] = []
+  for (const run of runs) {
+    const last = merged.at(-1)
+    if (last?.position === run.position) {
+      merged[merged.length - 1] = { position: run.position, entries: [...last.entries, ...run.entries] }
+    } else merged.push(run)
+  }
+  return merged
+}
+
+function eventOf(name: string, id: string, data: unknown): string {
+  return `id: ${id}\nevent: ${name}\ndata: ${JSON.stringify(data, plain)}\n\n`
+}

@@ -17,7 +17,9 @@ printf 'header = "Authorization: Bearer %s"\n' "$REPRISE_TOKEN" > "$config"
 
 # Tried again while the server is away, or asks for it; the Idempotency-Key makes that harmless.
 ask() {
-  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+  tries=0
+  while [ "$tries" -lt 60 ]; do
+    tries=$((tries + 1))
     if answer=$(curl --silent --fail-with-body --config "$config" "$@"); then
       printf '%s' "$answer"
       return 0

@@ -6,7 +6,6 @@ import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
 import { describeWorkers } from '../operations/workers.ts'
-import type { Route } from './route.ts'
 
 const storeEveryMs = 10_000
 const secondsBuckets = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60]
@@ -89,8 +88,8 @@ export class Metrics {
     histogram.observe(value)
   }
 
-  /** A request was answered. */
-  answered({ id, isStream }: Pick<Route, 'id' | 'isStream'>, status: number, seconds: number): void {
+  /** A request was answered; null: how long a stream was open says nothing. */
+  answered(id: string, status: number, seconds: number | null): void {
     const which = `${id} ${status}`
     let labels = this.#labels.get(which)
     if (labels === undefined) {
@@ -99,7 +98,7 @@ export class Metrics {
     }
     const values = this.#of('reprise_http_requests_total')
     values.set(labels, (values.get(labels) ?? 0) + 1)
-    if (!isStream) this.observe('reprise_http_request_seconds', seconds)
+    if (seconds !== null) this.observe('reprise_http_request_seconds', seconds)
   }
 
   async write(engine: Reprise): Promise<string> {

@@ -286,7 +286,7 @@ class RunningServer {
     } catch (error) {
       reply = problemReply(problemOf(error, basePath, isScoped))
     }
-    metrics.answered(route, reply.status, (clock.elapsed() - startedAt) / 1000)
+    metrics.answered(route.id, reply.status, route.isStream ? null : (clock.elapsed() - startedAt) / 1000)
     return reply
   }
 

@@ -1,9 +1,11 @@
 // The user's code inside a transaction: it cannot wait for another write, which would wait for it; it has a time limit; and
 // a connection that breaks inside it says nothing about the outcome.
 
+import { AsyncResource } from 'node:async_hooks'
 import { expect, inject, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import type { Sql } from '../../src/core/ports.ts'
+import { open } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { added, counter } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'
@@ -51,6 +53,33 @@ onEveryStore('user code inside a transaction', (world) => {
     expect(open.state.total).toBe(1)
     if (sql!.dialect !== 'memory') await expect(sql!.run('SELECT 1')).rejects.toMatchObject({ code: 'CLOSED' })
   })
+})
+
+it('may write to another store, and not back to its own from there', async () => {
+  const [one, two] = [await open('memory:'), await open('memory:')]
+  const [first, second] = await Promise.all(
+    [one, two].map((rp) => hostOf(rp).openTimeline(timelineId('counter/a'), counter.fold)),
+  )
+  const back = () => first!.write([entry]).catch((error: { code: string }) => error.code)
+  const over = async () => (await second!.write([entry], { userSql: back })).sqlResult
+  expect((await first!.write([entry], { userSql: over })).sqlResult).toBe('SQL_REFUSED')
+  expect([first!.state.total, second!.state.total]).toEqual([1, 1])
+  await Promise.all([one.close(), two.close()])
+})
+
+it('leaves nothing behind in the process, however many engines run it', async () => {
+  // Node gives every promise a property for each async context that is in use.
+  const contexts = () => Object.getOwnPropertySymbols(new AsyncResource('probe')).length
+  const run = async () => {
+    const rp = await open('memory:')
+    const timeline = await hostOf(rp).openTimeline(timelineId('counter/a'), counter.fold)
+    await timeline.write([entry], { userSql: () => 1 })
+    await rp.close()
+  }
+  await run()
+  const after = contexts()
+  for (let i = 0; i < 3; i++) await run()
+  expect(contexts()).toBe(after)
 })
 
 onEveryStore(

@@ -5,10 +5,18 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock, Commit } from '../../core/ports.ts'
 
+/** Whose code it is; that of one store may run inside that of another. */
+interface Inside {
+  readonly of: UserCode
+  readonly outer: Inside | undefined
+}
+
+/** One for all engines: Node keeps each of these for ever once it was used, and every promise pays for every one. */
+const insides = new AsyncLocalStorage<Inside>()
+
 export class UserCode {
   readonly #clock: Clock
   readonly #limitMs: number
-  readonly #inside = new AsyncLocalStorage<true>()
 
   constructor(clock: Clock, limitMs: number) {
     this.#clock = clock
@@ -19,12 +27,18 @@ export class UserCode {
   bound(commit: Commit): Commit {
     const { userSql } = commit
     if (!userSql) return commit
-    return { ...commit, userSql: (sql) => this.#limit(this.#inside.run(true, async () => await userSql(sql))) }
+    return {
+      ...commit,
+      userSql: (sql) =>
+        this.#limit(insides.run({ of: this, outer: insides.getStore() }, async () => await userSql(sql))),
+    }
   }
 
   /** What a write says that is asked for inside of user code. */
   refusal(): RepriseError | null {
-    if (!this.#inside.getStore()) return null
+    let inside = insides.getStore()
+    while (inside && inside.of !== this) inside = inside.outer
+    if (!inside) return null
     return new RepriseError(
       'SQL_REFUSED',
       'a write cannot be asked for inside a transaction of the same store: it would wait for itself; do it before or after',

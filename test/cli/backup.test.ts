@@ -4,7 +4,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
-import { bin, cli, json, workFolder } from './support.ts'
+import { binIn, cli, json, workFolder } from './support.ts'
 
 const folder = workFolder()
 const at = { cwd: folder.path }
@@ -13,7 +13,7 @@ const count = 150
 
 /** Kills it as soon as that is true; false if it was over before. */
 async function killWhen(args: readonly string[], isMidway: () => boolean): Promise<boolean> {
-  const child = spawn(process.execPath, [bin, ...args], { cwd: folder.path, stdio: 'ignore' })
+  const child = spawn(process.execPath, [binIn(folder.path), ...args], { cwd: folder.path, stdio: 'ignore' })
   let isOver = false
   const closed = new Promise<void>((resolve) =>
     child.once('close', () => {

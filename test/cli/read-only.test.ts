@@ -11,7 +11,7 @@ import { Connection } from '../../src/stores/sqlite/connection.ts'
 import { loadDriver } from '../../src/stores/sqlite/driver.ts'
 import { openSqlite } from '../../src/stores/sqlite/index.ts'
 import { Child } from '../crash/support.ts'
-import { bin, cli, type Ran, workFolder } from './support.ts'
+import { binIn, cli, type Ran, workFolder } from './support.ts'
 
 const folder = workFolder()
 const original = join(folder.path, 'original', 'store.db')
@@ -178,7 +178,7 @@ ${end}`
     chmodSync(join(file, '..'), 0o777)
     const uid = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
     await expectReads((args) => {
-      const given = [bin, ...args, '--url', `sqlite:${file}`]
+      const given = [binIn(folder.path), ...args, '--url', `sqlite:${file}`]
       const { status, signal, stdout, stderr } = spawnSync(process.execPath, given, {
         cwd: folder.path,
         encoding: 'utf8',

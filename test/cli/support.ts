@@ -1,13 +1,20 @@
 // Runs the built command line as a person does: as a process, in a folder of its own, in a pipe or on a terminal.
 
 import { spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { packageFolder } from '../support/package.ts'
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 export const bin = join(root, 'dist/cli/bin.cjs')
+
+/** The command line of the package that modules in this folder import: both must be one, or neither knows the other's. */
+export function binIn(folder: string): string {
+  const own = join(folder, 'node_modules/reprise')
+  return existsSync(own) ? join(realpathSync(own), 'dist/cli/bin.cjs') : bin
+}
 
 export interface Ran {
   readonly code: number | null
@@ -28,13 +35,13 @@ export interface CliOptions {
 export function workFolder(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), 'reprise-cli-'))
   mkdirSync(join(path, 'node_modules'))
-  symlinkSync(root, join(path, 'node_modules/reprise'), 'dir')
+  symlinkSync(packageFolder(), join(path, 'node_modules/reprise'), 'dir')
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) }
 }
 
 export async function cli(args: readonly string[], options: CliOptions): Promise<Ran> {
   const { NO_COLOR: _, FORCE_COLOR: __, REPRISE_URL: ___, ...env } = process.env
-  const child = spawn(process.execPath, [bin, ...args], {
+  const child = spawn(process.execPath, [binIn(options.cwd), ...args], {
     cwd: options.cwd,
     env: { ...env, ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
@@ -67,7 +74,7 @@ export interface Live {
 }
 
 export function live(args: readonly string[], options: CliOptions): Live {
-  const child = spawn(process.execPath, [bin, ...args], {
+  const child = spawn(process.execPath, [binIn(options.cwd), ...args], {
     cwd: options.cwd,
     env: { ...process.env, ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -146,7 +153,7 @@ export async function typeInto(
   if (!existsSync('/usr/bin/script')) return null
   const { NO_COLOR: _, REPRISE_URL: __, ...env } = process.env
   // exec: a shell that stayed in between would answer Ctrl-C itself, and its exit code would be told instead of ours.
-  const child = spawn('script', ['-qec', `exec ${process.execPath} ${bin} ${command}`, '/dev/null'], {
+  const child = spawn('script', ['-qec', `exec ${process.execPath} ${binIn(options.cwd)} ${command}`, '/dev/null'], {
     cwd: options.cwd,
     env: { ...env, TERM: 'xterm-256color', COLUMNS: '100', ...options.env },
     stdio: ['pipe', 'pipe', 'inherit'],

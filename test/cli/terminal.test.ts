@@ -3,11 +3,11 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
-import { bin, onTerminal, workFolder } from './support.ts'
+import { binIn, onTerminal, workFolder } from './support.ts'
 
 const folder = workFolder()
 afterAll(() => folder.remove())
-const reprise = `${process.execPath} ${bin}`
+const reprise = `${process.execPath} ${binIn(folder.path)}`
 const escapeCharacter = String.fromCharCode(27)
 
 function terminal(command: string, input = ''): { text: string; code: number } | null {

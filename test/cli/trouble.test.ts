@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { bin, cli, json, workFolder } from './support.ts'
+import { binIn, cli, json, workFolder } from './support.ts'
 
 const folder = workFolder()
 const at = { cwd: folder.path }
@@ -151,7 +151,10 @@ describe('when nobody reads what it says', () => {
     [['tail', '--from', 'start'], 0],
     [['tail', '--from', 'start', '--json'], 0],
   ])('%o ends with its own code', async (args, code) => {
-    const child = spawn(process.execPath, [bin, ...args], { cwd: folder.path, stdio: ['ignore', 'pipe', 'pipe'] })
+    const child = spawn(process.execPath, [binIn(folder.path), ...args], {
+      cwd: folder.path,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
     // Long before it says anything: as `| head -0` does.
     child.stdout.destroy()
     child.stderr.destroy()

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/reprise.ts'
-import { bin, cli, json, workFolder } from './support.ts'
+import { binIn, cli, json, workFolder } from './support.ts'
 
 const pay = `
 import { appendFileSync } from 'node:fs'
@@ -105,7 +105,7 @@ it.each([
   ['one by its name', ['pay/o7']],
 ])('reprise resume goes on with %s: the same run, its own input, charged once', async (_what, args) => {
   const input = JSON.stringify({ cents: 700, slow: 200 })
-  const child = spawn(process.execPath, [bin, 'run', 'pay.mjs', '--id', 'o7', '--input', input], {
+  const child = spawn(process.execPath, [binIn(folder.path), 'run', 'pay.mjs', '--id', 'o7', '--input', input], {
     cwd: folder.path,
     stdio: 'ignore',
   })

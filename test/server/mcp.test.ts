@@ -6,7 +6,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { afterEach, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
-import { bin, workFolder } from '../cli/support.ts'
+import { binIn, workFolder } from '../cli/support.ts'
 import { secret, startServer, type TestServer } from './support.ts'
 
 const cleanups: (() => Promise<unknown> | unknown)[] = []
@@ -122,7 +122,7 @@ it('over stdin and stdout it is a process that only looks, or acts with --act', 
     const client = new Client({ name: 'test', version: '1' })
     const transport = new StdioClientTransport({
       command: process.execPath,
-      args: [bin, 'mcp', '--url', url, ...flags],
+      args: [binIn(folder.path), 'mcp', '--url', url, ...flags],
       cwd: folder.path,
     })
     await client.connect(transport)

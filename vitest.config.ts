@@ -1,9 +1,12 @@
-import { configDefaults, defineConfig } from 'vitest/config'
+import { join } from 'node:path'
+import { configDefaults, defineConfig, type Plugin } from 'vitest/config'
 import { builtSources } from './test/support/built.ts'
 import { LongestFirst } from './test/support/longest-first.ts'
 
+const properties = join(import.meta.dirname, 'test/support/properties.ts')
+
 export default defineConfig({
-  plugins: [builtSources(import.meta.dirname)],
+  plugins: [builtSources(import.meta.dirname), longProperties()],
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
     // A tool that needs the runner: `npm run golden`.
@@ -20,3 +23,12 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
   },
 })
+
+/** Whoever imports fast-check gets it with our sizes. */
+function longProperties(): Plugin {
+  return {
+    name: 'long-properties',
+    enforce: 'pre',
+    resolveId: (id, importer) => (id === 'fast-check' && importer !== properties ? properties : null),
+  }
+}

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import axe from 'axe-core'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { open, type Reprise } from '../../src/index.ts'
-import { type ServeOptions, type Server, serve } from '../../src/server/index.ts'
+import { type AccessToken, type Server, type ServeSettings, serve } from '../../src/server/index.ts'
 import { defaultServerLimits } from '../../src/server/limits.ts'
 import { type Listening, listen } from '../../src/server/listen.ts'
 import { findBrowser, launch } from '../support/browser.mjs'
@@ -41,7 +41,7 @@ export class Dashboard {
     this.#browser = browser
   }
 
-  static async open(options: Partial<ServeOptions> = {}): Promise<Dashboard> {
+  static async open(options: ServeSettings & { tokens?: readonly AccessToken[] } = {}): Promise<Dashboard> {
     const folder = mkdtempSync(join(tmpdir(), 'reprise-dashboard-'))
     const rp = await open(`sqlite:${join(folder, 'store.db')}`, { housekeeping: false })
     const [browser] = await Promise.all([launch(found), fillWorld(rp, folder)])

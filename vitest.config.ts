@@ -12,10 +12,11 @@ export default defineConfig({
     // A tool that needs the runner: `npm run golden`.
     exclude: [...configDefaults.exclude, ...(process.env.REPRISE_GOLDEN ? [] : ['test/golden/record.test.ts'])],
     globalSetup: ['test/support/global-setup.ts'],
-    // They tell a test that hangs from one on a slow machine, and nothing about speed.
-    testTimeout: 300_000,
-    hookTimeout: 300_000,
-    expect: { poll: { timeout: 120_000 } },
+    // They tell a test that hangs from one on a slow machine, and nothing about speed: no test without a limit of its own
+    // takes more than 15 seconds on two quiet cores. A wait gives up before its test does, so that it is told what for.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 90_000 } },
     server: { deps: { external: [/\/dist\/.*\.js$/] } },
     pool: 'forks',
     // Twice as many as the cores it is meant for: half of the time of a test is spent waiting for processes, leases and servers.

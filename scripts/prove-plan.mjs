@@ -1,7 +1,8 @@
 // What `npm run prove` runs: for each promise its proof, its target, and how one slice of it is run. A slice is a count of
 // trials and the seed that they start from; its command is what a person repeats.
 
-const vitest = (file) => ['npx', 'vitest', 'run', file]
+// A slice is as long as its count of trials makes it.
+const vitest = (file) => ['npx', 'vitest', 'run', file, '--testTimeout=3600000']
 
 /**
  * `target`: trials in all; `size`: of one slice; `env`, `args`: what one slice of `count` trials from trial `from` on is given.

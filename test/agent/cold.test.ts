@@ -32,7 +32,7 @@ const firstOf: Record<string, (turns: number) => number> = {
   'a list of ten before another, with a filter': (turns) => turns / 4 - 1,
 }
 
-describe('RepriseSaver in a new process', () => {
+describe('RepriseSaver in a new process', { timeout: 300_000 }, () => {
   onEveryStore('C11 a long thread', (world) => {
     it('reads what it gives and a bounded rest, after 500 turns as after 5,000', async () => {
       const taken: Record<string, Counted[]> = {}

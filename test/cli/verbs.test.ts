@@ -50,7 +50,7 @@ async function withEngine<T>(use: (rp: Reprise, definition: never) => Promise<T>
 }
 
 async function until(isDone: () => boolean | Promise<boolean>): Promise<void> {
-  const end = Date.now() + 240_000
+  const end = Date.now() + 90_000
   while (!(await isDone())) {
     if (Date.now() > end) throw new Error(`waited too long; notes: ${notes().join(', ')}`)
     await new Promise((resolve) => setTimeout(resolve, 20))

@@ -30,7 +30,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 async function until(isDone: () => Promise<boolean>): Promise<void> {
-  const end = Date.now() + 240_000
+  const end = Date.now() + 90_000
   while (!(await isDone())) {
     if (Date.now() > end) throw new Error('waited too long')
     await new Promise((resolve) => setTimeout(resolve, 20))

@@ -51,7 +51,7 @@ async function engineAt(place: Place): Promise<Reprise> {
 }
 
 async function until(isDone: () => boolean | Promise<boolean>): Promise<void> {
-  const end = Date.now() + 240_000
+  const end = Date.now() + 90_000
   while (!(await isDone())) {
     if (Date.now() > end) throw new Error('waited too long')
     await new Promise((resolve) => setTimeout(resolve, 20))

@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
+import type { Batch } from '../../src/layers/pipeline/batch.ts'
 import {
   collect,
   count,
@@ -14,6 +15,8 @@ import {
   tumbling,
   type WindowResult,
 } from '../../src/layers/pipeline/index.ts'
+import type { OperatorContext } from '../../src/layers/pipeline/operator.ts'
+import { counted } from '../../src/layers/pipeline/operators/count-window.ts'
 
 async function until(isMet: () => boolean): Promise<void> {
   while (!isMet()) await new Promise((resolve) => setTimeout(resolve, 5))
@@ -149,4 +152,19 @@ it('every record meets what another stream has told, whatever its key, also over
   expect(await again.result()).toMatchObject({ status: 'done', deadLetters: 1 })
   expect(out.values).toEqual([null, 20, 30, 60])
   await rp.close()
+})
+
+it('a key that filled one window and began another has one result when both would have ended by the clock', () => {
+  let now = 0
+  const given: unknown[] = []
+  const output = { batch: ({ values }: Batch) => void given.push(...values), watermark() {}, idle() {} }
+  const clock = { now: () => now, elapsed: () => now, after: () => () => undefined, soon() {}, next() {} }
+  const { inputs, tick } = counted(2, 1000, count())([output], { clock } as unknown as OperatorContext)
+  const record = { values: ['x'], times: null, keys: ['a'] }
+  for (now of [0, 10, 20]) inputs[0]!.batch(record)
+  tick!(5000)
+  expect(given).toEqual([
+    { key: 'a', value: 2 },
+    { key: 'a', value: 1 },
+  ])
 })

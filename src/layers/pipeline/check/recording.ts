@@ -12,12 +12,12 @@ export interface RecordedInput {
   readonly partition: string
   /** As the source gave it, before it is decoded. */
   readonly value: unknown
-  /** By the clock, when it was read. */
-  readonly at: number
 }
 
 export interface Recording {
   readonly inputs: readonly RecordedInput[]
+  /** By the clock, when it was read: one moment for all of it, so that a slow machine gives the same. */
+  readonly at: number
   /** By source: those that exist, whether they had records or not. */
   readonly partitions: ReadonlyMap<string, readonly string[]>
 }
@@ -60,19 +60,17 @@ export async function recordInput(of: RecordingOf): Promise<Recording> {
 
 async function readAll(of: RecordingOf, readers: ReadonlyMap<string, SourceReader<unknown>>): Promise<Recording> {
   const inputs: RecordedInput[] = []
+  const at = of.clock.now()
   const open = new Set(readers.keys())
   while (open.size > 0 && inputs.length < of.records) {
     for (const name of [...open]) {
       const batch = await readOne(of, readers.get(name)!, Math.min(turnRecords, of.records - inputs.length))
       if (batch === null) open.delete(name)
-      else {
-        const at = of.clock.now()
-        for (const value of batch.values) inputs.push({ source: name, partition: batch.partition, value, at })
-      }
+      else for (const value of batch.values) inputs.push({ source: name, partition: batch.partition, value })
       if (inputs.length >= of.records) break
     }
   }
-  return { inputs, partitions: new Map([...readers].map(([name, reader]) => [name, reader.partitions()])) }
+  return { inputs, at, partitions: new Map([...readers].map(([name, reader]) => [name, reader.partitions()])) }
 }
 
 /** Null: it is at its end, or silent. */

@@ -44,8 +44,7 @@ export interface ReplayOf {
   fill(tables: readonly NamedTable[]): Promise<void>
 }
 
-const tickMs = 100
-/** Timers by the clock are due at the end. */
+/** Timers by the clock are due at the end: until then it stands still. */
 const lastTickMs = 3_600_000
 
 /** `restartAt`: before which record it is restarted; null: never. */
@@ -59,8 +58,7 @@ class Replay {
   readonly #of: ReplayOf
   readonly #outside: Outside
   readonly #trace: Given[][] = []
-  #now = 0
-  #tickedAt = Number.NEGATIVE_INFINITY
+  #now: number
   #hasFailed = false
   #stage: Stage
   readonly #sources = new Map<string, ScriptedSource>()
@@ -68,6 +66,7 @@ class Replay {
   constructor(of: ReplayOf, outside: Outside) {
     this.#of = of
     this.#outside = outside
+    this.#now = of.recording.at
     this.#stage = this.#draw()
   }
 
@@ -84,26 +83,24 @@ class Replay {
   }
 
   run(restartAt: number | null): Trace {
-    const { inputs } = this.#of.recording
-    for (const [i, { source, partition, value, at }] of inputs.entries()) {
+    const { inputs, at } = this.#of.recording
+    for (const [i, { source, partition, value }] of inputs.entries()) {
       if (i === restartAt) this.#restart()
       this.#step(at, () => this.#sources.get(source)!.hand(partition, copyOf(value)))
       if (this.#hasFailed) return this.#trace
     }
-    this.#step((inputs.at(-1)?.at ?? 0) + lastTickMs, () => {
+    this.#step(at + lastTickMs, () => {
       for (const source of this.#sources.values()) source.end()
     })
     return this.#trace
   }
 
   #step(at: number, work: () => void): void {
-    this.#now = at
     this.#trace.push([])
     this.#outside.watch(() => {
-      if (at - this.#tickedAt >= tickMs) {
-        this.#tickedAt = at
-        this.#stage.tick(at)
-      }
+      const hasMoved = at > this.#now
+      this.#now = at
+      if (hasMoved) this.#stage.tick(at)
       work()
     })
   }

@@ -81,8 +81,8 @@ export function counted<T, A, R>(
         for (let due = ending.take(now); due; due = ending.take(now)) {
           for (const key of due.items) {
             const held = state.get(state.space(0), key)
-            // It was filled meanwhile, and another one has begun.
-            if (held?.since !== undefined && held.since + withinMs <= now) over.push(key)
+            // Otherwise it was filled meanwhile, and another one has begun: that one has an end of its own.
+            if (held?.since !== undefined && held.since + withinMs === due.time) over.push(key)
           }
         }
         if (over.length === 0) return

@@ -12,7 +12,7 @@ import { type Kernel, newOperation } from './kernel.ts'
 import type { Entry } from './recovery/history.ts'
 import type { Recovered } from './recovery/recover.ts'
 import { sealEntry } from './seal/entries.ts'
-import { TimelineState } from './state.ts'
+import { guards, TimelineState } from './state.ts'
 import type { NewEntry } from './timeline.ts'
 
 export interface Created<State> {
@@ -41,7 +41,7 @@ export async function createTimeline<State>(
     }))
     const sealed = drafts.map((draft, i) => sealEntry(kernel.sealer, draft, digest, i, fold.compressAboveBytes))
     const run = packEntries(kernel.hash, { before: digest, first: 1, epoch: 1 }, sealed)
-    const state = new TimelineState(fold, undefined, kernel.guardsFolds())
+    const state = new TimelineState(fold, undefined, guards(kernel, fold))
     state.replay(
       drafts.map(
         ({ type, version, time, key }, i): Entry => ({

@@ -131,6 +131,8 @@ export interface Fold<State> {
   readonly immutable?: boolean | undefined
   readonly checkpoint?: CheckpointPolicy | undefined
   readonly retain?: RetentionPolicy | undefined
+  /** It calls nothing of the user's, and is held to be pure by our own tests: the guard need not be put in place for it. */
+  readonly isOurs?: boolean | undefined
   /** Entries larger than this are compressed. A model whose entries are mostly text may save space by a lower one. */
   readonly compressAboveBytes?: number | undefined
   /** The state is read page by page, as it is needed: for large Keyed parts of which little is looked at. */

@@ -252,6 +252,11 @@ export function migrateParts(parts: CapturedParts, migrate: (state: never) => un
   return { ...(keys !== undefined && { keys }), ...(ledger !== undefined && { ledger }), shape: 'value', value }
 }
 
+/** Whether it runs in a zone of the guard. Putting the guard in place takes longer than to fold a short history. */
+export function guards(kernel: { guardsFolds(): boolean }, fold: Pick<Fold<never>, 'isOurs'>): boolean {
+  return fold.isOurs !== true && kernel.guardsFolds()
+}
+
 function holdsKeyed(value: unknown): boolean {
   if (value instanceof Keyed) return true
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false

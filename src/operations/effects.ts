@@ -16,5 +16,7 @@ export async function effectsOf(engine: Reprise, head: Head): Promise<ShownEffec
   const model = models.find(head.timeline)
   if (!model?.outside || !model.fold) return own
   const { state } = await recover(kernel, head, model.fold)
-  return [...own, ...model.outside(state.value, kernel.hash)]
+  // A call of the model that the kernel knows as well is told by the kernel.
+  const known = new Set(own.map(({ id }) => id))
+  return [...own, ...model.outside(state.value, kernel.hash).filter(({ id }) => !known.has(id))]
 }

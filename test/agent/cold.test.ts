@@ -33,6 +33,26 @@ const firstOf: Record<string, (turns: number) => number> = {
 }
 
 describe('RepriseSaver in a new process', { timeout: 300_000 }, () => {
+  onEveryStore(
+    'a short thread',
+    (world) => {
+      it('is read without the guard for code of users, which is there for folds of users', async () => {
+        const w = await world()
+        const writer = await w.engine()
+        await talk(new RepriseSaver(writer), 't', 5, kept)
+        await writer.close()
+        const rp = await w.engine()
+        const { kernel } = hostOf(rp)
+        let asked = 0
+        const guardsFolds = kernel.guardsFolds.bind(kernel)
+        Object.assign(kernel, { guardsFolds: () => ++asked > 0 && guardsFolds() })
+        expect((await new RepriseSaver(rp).getTuple(at('t')))?.checkpoint.id).toBe(idOf(5))
+        expect(asked).toBe(0)
+      })
+    },
+    ['sqlite'],
+  )
+
   onEveryStore('C11 a long thread', (world) => {
     it('reads what it gives and a bounded rest, after 500 turns as after 5,000', async () => {
       const taken: Record<string, Counted[]> = {}

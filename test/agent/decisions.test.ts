@@ -5,7 +5,8 @@ import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { agent, sendDecision, tool } from '../../src/layers/agent/index.ts'
 import { act } from '../../src/operations/act.ts'
-import { declareKinds } from '../../src/operations/models.ts'
+import { effectsOf } from '../../src/operations/effects.ts'
+import { declareAll, declareKinds } from '../../src/operations/models.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore(
@@ -27,13 +28,20 @@ onEveryStore(
       expect((await session.turn('pay')).status).toBe('waiting')
       const tools = await w.engine()
       await declareKinds(tools)
-      return { session, paid, tools }
+      const listed = async () => {
+        const knowing = await w.engine()
+        declareAll(knowing, [definition])
+        const effects = await effectsOf(knowing, (await knowing.head('agent/payer/s'))!)
+        return effects.map(({ name, state }) => `${name} ${state}`)
+      }
+      return { session, paid, tools, listed }
     }
     const decide = async (rp: Reprise, verdict: string, by: string) =>
       await act(rp, (await rp.head('agent/payer/s'))!, 'decide', { verdict, by })
 
     it('are refused when they contradict, before and after the session took the first', async () => {
-      const { session, paid, tools } = await waiting()
+      const { session, paid, tools, listed } = await waiting()
+      expect(await listed()).toEqual(['model done', 'pay waiting'])
       await decide(tools, 'approve', 'ann')
       await decide(tools, 'approve', 'bob')
       const refused = { code: 'CONFLICT', data: { outcome: 'approve', by: 'ann', at: expect.any(Number) } }
@@ -44,6 +52,7 @@ onEveryStore(
       await decide(tools, 'refuse', 'bob')
       expect((await session.resume()).status).toBe('done')
       expect(paid).toEqual([1])
+      expect(await listed()).toEqual(['model done', 'pay done', 'model done', 'model done', 'pay failed'])
       await decide(tools, 'refuse', 'bob')
       await expect(decide(tools, 'approve', 'ann')).rejects.toMatchObject({ code: 'CONFLICT', data: { by: 'bob' } })
     })

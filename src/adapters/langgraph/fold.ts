@@ -59,6 +59,7 @@ export interface ThreadState {
 /** The same for every saver of this version, so that they can share an open thread. */
 export const threadFold: Fold<ThreadState> = {
   version: 'langgraph 2',
+  isOurs: true,
   // Version 1 named leaves by digest. It was never published and cannot be brought up: it is refused, not misread.
   upcasters: { checkpoint: { version: 2 }, writes: { version: 2 }, pruned: { version: 2 } },
   initial: () => ({ checkpoints: keyed(), writes: keyed(), values: keyed(), leaves: keyed() }),
@@ -117,10 +118,17 @@ export function packId(id: string): string | Uint8Array {
   return uuidForm.test(id) ? new Uint8Array(Buffer.from(id.replaceAll('-', ''), 'hex')) : id
 }
 
+const hexOf = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
+
+/** A thread of 200 turns has a thousand of them, and each is read at the first look. */
 export function unpackId(id: string | Uint8Array): string {
   if (typeof id === 'string') return id
-  const hex = Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('hex')
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
+  let text = ''
+  for (let i = 0; i < id.length; i++) {
+    if (i === 4 || i === 6 || i === 8 || i === 10) text += '-'
+    text += hexOf[id[i]!]
+  }
+  return text
 }
 
 /** An ISO time in its usual spelling is stored as its number. */

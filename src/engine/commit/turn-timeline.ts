@@ -19,7 +19,7 @@ import { type Entry, entriesOf, lineageOf, readHistory } from '../recovery/histo
 import { madeAgain } from '../recovery/lost-head.ts'
 import { type Recovered, recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
-import { TimelineState } from '../state.ts'
+import { guards, TimelineState } from '../state.ts'
 import type { OpenTimeline } from '../timeline.ts'
 import { refuseMoved } from '../tools/moved.ts'
 import { Contest, isLost } from './contest.ts'
@@ -307,7 +307,7 @@ async function load<State>(
 function nothingYet<State>(kernel: Kernel, id: TimelineId, fold: Fold<State>): Recovered<State> {
   const nothing = { checkpoint: null, skipped: [], healed: 0, entriesReplayed: 0, bytesRead: 0, entriesLost: 0 }
   return {
-    state: new TimelineState(fold, undefined, kernel.guardsFolds()),
+    state: new TimelineState(fold, undefined, guards(kernel, fold)),
     point: { seq: 0, digest: originDigest(kernel.hash, id) },
     lineage: [],
     base: null,

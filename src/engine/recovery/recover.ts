@@ -15,7 +15,7 @@ import type { Fold } from '../definition.ts'
 import { callPure } from '../guard/zone.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
-import { type CapturedParts, migrateParts, TimelineState } from '../state.ts'
+import { type CapturedParts, guards, migrateParts, TimelineState } from '../state.ts'
 import { entriesOf, floorOf, lineageOf, type Point, readHistory } from './history.ts'
 import type { RecoveryReport } from './report.ts'
 import { liveChunks, restoreState } from './restore.ts'
@@ -115,7 +115,7 @@ export async function recover<State>(
     const state = new TimelineState(
       fold,
       restored && migrate ? migrated(kernel, head, record!, fold, restored.parts) : restored?.parts,
-      kernel.guardsFolds(),
+      guards(kernel, fold),
     )
     const why = record && invalidityOf(kernel, fold, state.value, head.timeline)
     if (record && why) {

@@ -12,6 +12,7 @@ import { locate } from '../../engine/tools/fork.ts'
 import type { Rollback } from '../../engine/tools/rollback-report.ts'
 import { sendDecision, type Verdict } from './decision.ts'
 import type { SessionRollback } from './options.ts'
+import { outsideOf } from './outside.ts'
 import { SessionMail } from './session-mail.ts'
 import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
@@ -72,6 +73,7 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
     fold: definition.fold as Fold<unknown>,
     usual: { checkpoint: usualCheckpoint },
     exchanges: (timeline) => new SessionMail(timeline),
+    outside: (state) => outsideOf(state as SessionState<unknown>),
     summarize(state) {
       const { turn, status, waiting } = state as SessionState<unknown>
       return { turn, status, ...(waiting && { waitsFor: waiting.reason ?? waiting.kind }) }

@@ -13,8 +13,12 @@ import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
 import { hostOf } from '../support/host.mjs'
 import { namespace } from './disk.mjs'
 import { isOfStore, modelOf } from './models.mjs'
+import { plantedPort } from './plants.mjs'
 import { SeededRandom } from './random.mjs'
 import { sha256 } from './sha256.mjs'
+import { codeOf, stackOf } from './violation.mjs'
+
+/** @typedef {import('../../dist/engine/state.js').CapturedParts} CapturedParts */
 
 const identity = { host: 'auditor', process: 'auditor' }
 
@@ -28,7 +32,10 @@ export async function audit(sim) {
   for (const row of disk.space?.timelines.values() ?? []) {
     if (isOfStore(row.id)) continue
     const [head] = await hostOf(honest).kernel.store.head([row.id])
-    const lineage = await lineageOf(hostOf(honest).kernel, head)
+    const lineage = await lineageOf(
+      hostOf(honest).kernel,
+      /** @type {import('../../dist/core/ports.js').Head} */ (head),
+    )
     const isWholeAfter = (seq) => isHistoryWhole(disk.space, lineage, seq, damage)
     const sound = await soundCheckpoints(sim, hostOf(honest).kernel, row, lineage, damage)
     for (const { id, seq } of sound) expected.set(id, isWholeAfter(seq))
@@ -63,7 +70,7 @@ function engineOver(sim, plant) {
       hash: sim.hashWith(plant),
       identity,
       isGone: () => false,
-      planted: new Set(plant ? [plant] : []),
+      ...plantedPort(plant),
     },
     sim.options,
   )
@@ -86,7 +93,7 @@ async function soundCheckpoints(sim, kernel, row, lineage, damage) {
   for (const record of usable) {
     try {
       const { state } = await restoreState(readManifest(kernel, record), stateIo(kernel))
-      const { value } = new TimelineState(fold, state)
+      const { value } = new TimelineState(fold, /** @type {CapturedParts} */ (state))
       sim.oracle.checkStateAt(row.id, row.serial, record.seq, value, `checkpoint ${record.id}`)
       sound.push(record)
     } catch (error) {
@@ -155,9 +162,9 @@ async function checkRecovery(sim, kernel, head, row, { start, isRecoverable }) {
       fail('G9', `${row.id}: recovered from ${report.checkpoint?.seq ?? 0}, though ${start} is sound`)
     }
   } catch (error) {
-    if (isRecoverable) fail('G8', `${row.id}@${row.seq}: could be recovered from ${start}, but: ${error.message}`)
+    if (isRecoverable) fail('G8', `${row.id}@${row.seq}: could be recovered from ${start}, but: ${stackOf(error)}`)
     else if (!isReprise(error, 'HISTORY_DAMAGED', 'UNRECOVERABLE')) {
-      fail('G12', `${row.id}: refused with ${error.code ?? error}`)
+      fail('G12', `${row.id}: refused with ${codeOf(error)}`)
     }
   }
 }
@@ -193,7 +200,10 @@ async function restores(sim, kernel, timeline, checkpoint) {
   const record = (await kernel.store.checkpoints(timeline)).find(({ id }) => id === checkpoint)
   try {
     const { state } = await restoreState(readManifest(kernel, record), stateIo(kernel))
-    const { value } = new TimelineState(modelOf(sim.models, timeline).definition.fold, state)
+    const { value } = new TimelineState(
+      modelOf(sim.models, timeline).definition.fold,
+      /** @type {CapturedParts} */ (state),
+    )
     sim.oracle.checkStateAt(timeline, row.serial, record.seq, value, `checkpoint ${checkpoint}, drilled`)
     return true
   } catch (error) {

@@ -6,19 +6,36 @@ import { plants } from './plants.mjs'
 const seedsAtOnce = 20
 
 /**
- * @param {{ from?: number, seeds: number, plant?: string | null, simulation?: string, threads?: number, onSeed?: (done:
- * number) => void }} options
- * @returns {Promise<{ done: number, events: number, ms: number, failure: null | { seed: number, message: string,
- * command: string }, replayShare: number }>}
+ * @typedef {{ readonly seed: number, readonly message: string, readonly command: string }} CampaignFailure
+ * @typedef {object} CampaignReport
+ * @property {number} done
+ * @property {number} events
+ * @property {number} ms
+ * @property {CampaignFailure | null} failure
+ * @property {number} recoveries
+ * @property {number} replayMedian Entries replayed by a recovery, as a share of the interval of the policy: the median,
+ * @property {number} replay99 and the 99th of 100.
+ *
+ * @typedef {object} CampaignOptions
+ * @property {number} [from]
+ * @property {number} seeds
+ * @property {string | null} [plant]
+ * @property {string} [simulation] `main` unless the plant has another.
+ * @property {number} [threads]
+ * @property {(done: number) => void} [onSeed]
  */
+
+/** @param {CampaignOptions} options @returns {Promise<CampaignReport>} */
 export async function runCampaign({ from = 1, seeds, plant = null, simulation, threads = 2, onSeed = () => {} }) {
-  const name = simulation ?? plants[plant]?.simulation ?? 'main'
+  const name = simulation ?? (plant === null ? undefined : plants[plant]?.simulation) ?? 'main'
   const started = performance.now()
   const end = from + seeds
   let next = from
   let done = 0
   let events = 0
-  let failure = null
+  /** @type {{ failure: CampaignFailure | null }} */
+  const found = { failure: null }
+  /** @type {{ readonly share: number }[]} */
   const replays = []
 
   const hear = (report) => {
@@ -26,8 +43,8 @@ export async function runCampaign({ from = 1, seeds, plant = null, simulation, t
     events += report.events
     for (const one of report.replays) replays.push(one)
     // The lowest seed counts, whichever thread was first: so a campaign says the same each time.
-    if (report.message && (!failure || report.seed < failure.seed)) {
-      failure = { seed: report.seed, message: report.message, command: commandFor(report.seed, plant, name) }
+    if (report.message && (!found.failure || report.seed < found.failure.seed)) {
+      found.failure = { seed: report.seed, message: report.message, command: commandFor(report.seed, plant, name) }
     }
     onSeed(done)
   }
@@ -39,7 +56,7 @@ export async function runCampaign({ from = 1, seeds, plant = null, simulation, t
         resourceLimits: { maxYoungGenerationSizeMb: 64 },
       })
       try {
-        while (next < end && !(failure && failure.seed < next)) {
+        while (next < end && !(found.failure && found.failure.seed < next)) {
           const part = { from: next, to: Math.min(next + seedsAtOnce, end) }
           next = part.to
           await simulatePart(worker, part, hear)
@@ -49,9 +66,10 @@ export async function runCampaign({ from = 1, seeds, plant = null, simulation, t
       }
     }),
   )
-  return { done, events, ms: performance.now() - started, failure, ...replayFigures(replays) }
+  return { done, events, ms: performance.now() - started, failure: found.failure, ...replayFigures(replays) }
 }
 
+/** @param {number} seed @param {string | null} plant */
 export function commandFor(seed, plant, simulation = 'main') {
   const which = simulation === 'main' ? '' : ` --simulation ${simulation}`
   return `npm run simulate -- --seeds 1 --from ${seed}${plant ? ` --plant ${plant}` : ''}${which} --verbose`
@@ -72,9 +90,13 @@ function simulatePart(worker, part, hear) {
   })
 }
 
-/** Of all recoveries: how many entries were replayed, as a share of the policy's interval (G9). */
+/**
+ * Of all recoveries: how many entries were replayed, as a share of the policy's interval (G9).
+ * @param {readonly { readonly share: number }[]} replays
+ */
 function replayFigures(replays) {
   const shares = replays.map((one) => one.share).sort((a, b) => a - b)
-  const at = (share) => shares[Math.min(shares.length - 1, Math.floor(share * shares.length))] ?? 0
+  const at = (/** @type {number} */ share) =>
+    shares[Math.min(shares.length - 1, Math.floor(share * shares.length))] ?? 0
   return { recoveries: shares.length, replayMedian: at(0.5), replay99: at(0.99) }
 }

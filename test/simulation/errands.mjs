@@ -7,17 +7,19 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { timelineId } from '../../dist/core/coordinate.js'
 import { compensationPlan } from '../../dist/core/effects.js'
 import { createEngine, isReprise } from '../../dist/index.js'
 import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
 import { hostOf } from '../support/host.mjs'
 import { Disk, namespace } from './disk.mjs'
 import { Faults } from './faults.mjs'
+import { plantedPort } from './plants.mjs'
 import { SeededRandom } from './random.mjs'
 import { drain, Scheduler } from './scheduler.mjs'
 import { sha256 } from './sha256.mjs'
 import { createStore } from './store.mjs'
-import { Violation } from './violation.mjs'
+import { codeOf, stackOf, Violation } from './violation.mjs'
 
 const startOfTime = 1_800_000_000_000
 const tickMs = 60
@@ -37,19 +39,23 @@ const fold = {
   checkpoint: { every: 3 },
 }
 
-/** @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: object[] }>} */
+/**
+ * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
+ * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: readonly { readonly share: number }[] }>}
+ */
 export async function simulateErrands(seed, { plant = null, print = null } = {}) {
   const sim = new Errands(seed, plant, print)
   try {
     await sim.run()
   } catch (error) {
-    sim.violation ??= error instanceof Violation ? error : new Violation('BUG', error?.stack ?? String(error))
+    sim.violation ??= error instanceof Violation ? error : new Violation('BUG', stackOf(error))
   }
   const { violation, scheduler } = sim
   return { violation, traceHash: scheduler.traceHash, events: scheduler.events, replays: [] }
 }
 
 class Errands {
+  /** @type {Violation | null} */
   violation = null
   restarts = 0
   lanes = 1
@@ -119,7 +125,7 @@ class Errands {
         hash: sha256,
         identity: { host: 'host', process: process.name },
         isGone: (other) => !this.#processes.some((one) => one.name === other.process && !one.isDead),
-        planted: new Set(this.plant ? [this.plant] : []),
+        ...plantedPort(this.plant),
       },
       { worker: process.name, ...this.options },
     )
@@ -132,7 +138,7 @@ class Errands {
 
   /** Until it is known that it was asked for: made twice, it is there once. */
   async #ask(number) {
-    const id = `errand/${number}`
+    const id = timelineId(`errand/${number}`)
     const kind = kinds[number % kinds.length]
     const askOnce = async ({ engine }) => {
       try {
@@ -141,7 +147,7 @@ class Errands {
         if (kind === 'letter') await engine.send(id, 'letter', { text: `for ${id}` }, { key: `letter ${number}` })
         return true
       } catch (error) {
-        if (!isReprise(error)) this.fail('BUG', error?.stack ?? String(error))
+        if (!isReprise(error)) this.fail('BUG', stackOf(error))
         return false
       }
     }
@@ -154,14 +160,15 @@ class Errands {
 
   async #runErrand(process, head) {
     const { engine } = process
+    /** @type {import('../../dist/engine/timeline.js').OpenTimeline<any> | null} */
     let open = null
     try {
       open = await hostOf(engine).adopt(head, fold)
       if (!open.state.isDone) await this.#work(process, open)
     } catch (error) {
-      this.scheduler.note(`${process.name} ${head.timeline}: ${error.code ?? error}`)
-      if (!isReprise(error)) this.fail('BUG', error?.stack ?? String(error))
-      if (isReprise(error, 'BUG')) this.fail('BUG', error.stack)
+      this.scheduler.note(`${process.name} ${head.timeline}: ${codeOf(error)}`)
+      if (!isReprise(error)) this.fail('BUG', stackOf(error))
+      if (isReprise(error, 'BUG')) this.fail('BUG', stackOf(error))
     } finally {
       // One that broke can write no more, and cannot let go either.
       const wasWhole = open !== null && !open.broken
@@ -177,12 +184,14 @@ class Errands {
   async #release(engine, { timeline, epoch }) {
     for (;;) {
       const guard = { timeline, epoch }
-      const operation = `release ${this.random.number()}`
+      const operation = /** @type {import('../../dist/core/coordinate.js').OperationId} */ (
+        `release ${this.random.number()}`
+      )
       const outcome = await hostOf(engine)
         .kernel.committer.submit({ operation, guard, release: true })
         .catch(() => null)
       if (outcome) return
-      await new Promise((resolve) => hostOf(engine).kernel.clock.after(20, resolve))
+      await new Promise((resolve) => hostOf(engine).kernel.clock.after(20, () => resolve(null)))
     }
   }
 
@@ -294,7 +303,7 @@ class Errands {
     for (let number = 0; number < this.errands; number++) {
       const id = `errand/${number}`
       const kind = kinds[number % kinds.length]
-      const { state } = await engine.at({ prefix: id, fold }, undefined, { seq: (await engine.head(id)).seq })
+      const { state } = await engine.at({ prefix: id, fold }, undefined, { seq: (await headOf(engine, id)).seq })
       const steps = kind === 'ride' ? [1, 2, 3] : []
       const letters = kind === 'letter' ? [`for ${id}`] : []
       // Restored or not, the fields are the same; their order is not.
@@ -332,11 +341,11 @@ class Errands {
     const folder = mkdtempSync(join(tmpdir(), 'reprise-errands-'))
     try {
       const file = join(folder, 'errand.rp')
-      const before = await engine.head(id)
+      const before = await headOf(engine, id)
       await engine.export({ timeline: id, seq: before.seq }, file)
       const other = this.#aside(undefined)
       await other.import(file)
-      const after = await other.head(id)
+      const after = await headOf(other, id)
       if (after.seq !== before.seq || Buffer.compare(after.digest, before.digest) !== 0)
         this.fail('G1', `${id} was imported with another history`)
       if (after.mail !== before.mail) this.fail('G1', `${id} had ${before.mail} letters, imported ${after.mail}`)
@@ -364,11 +373,18 @@ class Errands {
         hash: sha256,
         identity: { host: 'auditor', process: 'auditor' },
         isGone: () => false,
-        planted: new Set(this.plant ? [this.plant] : []),
+        ...plantedPort(this.plant),
       },
       this.options,
     )
     hostOf(engine).register('errand', fold)
     return engine
   }
+}
+
+/** @param {import('../../dist/index.js').Reprise} engine @param {string} id */
+async function headOf(engine, id) {
+  const head = await engine.head(id)
+  if (!head) throw new Violation('G1', `${id} is gone`)
+  return head
 }

@@ -5,37 +5,45 @@
 // that it has read all. Even seeds: the user's code rides in some of the commits. Odd seeds: timelines are forgotten, so that
 // one that is missing may be either forgotten or of another copy.
 
+import { timelineId } from '../../dist/core/coordinate.js'
 import { unpackEntries } from '../../dist/core/entry-run.js'
 import { FeedReader } from '../../dist/engine/feed/reader.js'
 import { createEngine, isReprise, timeline } from '../../dist/index.js'
 import { createWorld, openMemory, snapshot } from '../../dist/stores/memory/index.js'
 import { hostOf } from '../support/host.mjs'
 import { namespace } from './disk.mjs'
+import { plantedPort } from './plants.mjs'
 import { SeededRandom } from './random.mjs'
 import { sha256 } from './sha256.mjs'
-import { Violation } from './violation.mjs'
+import { codeOf, stackOf, Violation } from './violation.mjs'
 
 const log = timeline('log', {
-  initial: () => ({ numbers: [] }),
-  apply: (state, { n }) => ({ numbers: [...state.numbers, n] }),
+  initial: () => ({ numbers: /** @type {number[]} */ ([]) }),
+  apply: (state, /** @type {{ readonly type: string, readonly n: number }} */ { n }) => ({
+    numbers: [...state.numbers, n],
+  }),
 })
 const ids = ['a', 'b']
 const steps = 60
-/** What a process may be told that goes on with a past that is gone. */
+/** What a process may be told that goes on with a past that is gone. @type {import('../../dist/index.js').ErrorCode[]} */
 const expected = ['FENCED', 'CONFLICT', 'CLOSED', 'NOT_FOUND', 'OUT_OF_RANGE', 'BASE_GONE', 'WORKER_RETIRED']
 
-/** @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: object[] }>} */
+/**
+ * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
+ * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: readonly { readonly share: number }[] }>}
+ */
 export async function simulateFailover(seed, { plant = null, print = null } = {}) {
   const sim = new FailoverSimulation(seed, plant, print)
   try {
     await sim.run()
   } catch (error) {
-    sim.violation ??= error instanceof Violation ? error : new Violation('BUG', error?.stack ?? String(error))
+    sim.violation ??= error instanceof Violation ? error : new Violation('BUG', stackOf(error))
   }
   return { violation: sim.violation, traceHash: sim.traceHash, events: steps, replays: [] }
 }
 
 class FailoverSimulation {
+  /** @type {Violation | null} */
   violation = null
   traceHash = 0x811c9dc5
   #random
@@ -48,10 +56,11 @@ class FailoverSimulation {
   #nextNumber = 1
   #nextProcess = 1
   #processes = []
-  #follower = null
+  /** @type {{ readonly reader: FeedReader | null, readonly position: string, readonly numbers: readonly number[] }} */
+  #follower = { reader: null, position: '', numbers: [] }
   #copies = []
   /** What was acknowledged and not lost by going back: numbers by timeline. */
-  #acknowledged = new Map(ids.map((id) => [id, []]))
+  #acknowledged = new Map(ids.map((id) => [id, /** @type {number[]} */ ([])]))
   /** Numbers of timelines that were forgotten on this copy: a reader may have them. */
   #forgotten = new Set()
 
@@ -92,7 +101,7 @@ class FailoverSimulation {
   async #act(action, process, id) {
     try {
       if (action === 'open' || !process.handles.has(id)) {
-        const handle = await hostOf(process.engine).openTimeline(`log/${id}`, log.fold, { takeover: true })
+        const handle = await hostOf(process.engine).openTimeline(timelineId(`log/${id}`), log.fold, { takeover: true })
         process.handles.set(id, handle)
         return
       }
@@ -102,9 +111,9 @@ class FailoverSimulation {
       const n = this.#nextNumber++
       const userSql = action === 'userSql' && { userSql: () => n }
       await handle.write([{ type: 'n', data: { n } }], userSql || undefined)
-      this.#acknowledged.get(id).push(n)
+      this.#acknowledgedOf(id).push(n)
     } catch (error) {
-      this.#note(`${action} by ${process.name}: ${error.code ?? error}`)
+      this.#note(`${action} by ${process.name}: ${codeOf(error)}`)
       if (isReprise(error, 'HISTORY_DAMAGED')) throw new Violation('G3', error.message)
       if (!isReprise(error, ...expected)) throw error
       // It finds out, and starts from what is there.
@@ -115,30 +124,37 @@ class FailoverSimulation {
   }
 
   async #forget(process, id) {
-    const timeline = `log/${id}`
+    const timeline = timelineId(`log/${id}`)
     const [head] = await this.#store.head([timeline])
     if (!head) return
     const going = (await this.#numbersIn(timeline)).map(({ data }) => data)
     const { committer, random, codec } = hostOf(process.engine).kernel
-    const operation = Buffer.from(random.bytes(12)).toString('hex')
-    const forget = this.#random.chance(0.2) ? 'erase' : true
+    const drawn = Buffer.from(random.bytes(12)).toString('hex')
+    const operation = /** @type {import('../../dist/core/coordinate.js').OperationId} */ (drawn)
+    const forget = this.#random.chance(0.2) ? /** @type {const} */ ('erase') : true
     const outcome = await committer.submit({ operation, guard: { timeline, epoch: head.epoch }, forget })
     if (!outcome.ok) throw new Violation('BUG', `${timeline} could not be forgotten: ${outcome.reason}`)
-    for (const bytes of going) this.#forgotten.add(codec.decode(bytes.subarray(1)).n)
+    for (const bytes of going) {
+      const { n } = /** @type {{ readonly n: number }} */ (codec.decode(bytes.subarray(1)))
+      this.#forgotten.add(n)
+    }
     this.#acknowledged.set(id, [])
   }
 
   async #follow() {
     const { reader } = this.#follower
+    if (!reader) throw new Error('the follower starts with the run')
     for (let isEnd = false; !isEnd; ) {
       try {
         const page = await reader.page(this.#follower.position, 3)
-        const numbers = page.entries.filter(({ type }) => type === 'n').map(({ data }) => data.n)
+        const numbers = page.entries
+          .filter(({ type }) => type === 'n')
+          .map(({ data }) => /** @type {{ readonly n: number }} */ (data).n)
         this.#follower = { reader, position: page.next, numbers: [...this.#follower.numbers, ...numbers] }
         isEnd = page.isEnd
       } catch (error) {
-        this.#note(`follow: ${error.code ?? error}`)
-        if (!isReprise(error, 'POSITION_GONE')) throw new Violation('G12', error.message)
+        this.#note(`follow: ${codeOf(error)}`)
+        if (!isReprise(error, 'POSITION_GONE')) throw new Violation('G12', stackOf(error))
         this.#follower = { reader, position: '', numbers: [] }
       }
     }
@@ -152,6 +168,11 @@ class FailoverSimulation {
       if (missing !== undefined)
         throw new Violation('G12', `a reader has read all, without entry ${missing} of log/${id}`)
     }
+  }
+
+  /** @param {string} id */
+  #acknowledgedOf(id) {
+    return /** @type {number[]} */ (this.#acknowledged.get(id))
   }
 
   async #numbersIn(timeline) {
@@ -234,7 +255,7 @@ class FailoverSimulation {
       hash: sha256,
       identity,
       isGone: () => false,
-      planted: new Set([this.#plant]),
+      ...plantedPort(this.#plant),
     }
     const engine = createEngine(ports, { worker: name, lease: 1e9, patience: 0 })
     hostOf(engine).register(log.prefix, log.fold)
@@ -249,10 +270,10 @@ class FailoverSimulation {
     const { faults } = await engine.verify()
     if (faults.length > 0) throw new Violation('G3', `history is broken: ${faults[0].where}: ${faults[0].what}`)
     for (const id of ids) {
-      const acknowledged = this.#acknowledged.get(id)
+      const acknowledged = this.#acknowledgedOf(id)
       const head = await engine.head(`log/${id}`)
       const { numbers } = head
-        ? (await hostOf(engine).openTimeline(`log/${id}`, log.fold, { takeover: true })).state
+        ? (await hostOf(engine).openTimeline(timelineId(`log/${id}`), log.fold, { takeover: true })).state
         : { numbers: [] }
       if (new Set(numbers).size < numbers.length) throw new Violation('G4', `log/${id} holds an entry twice`)
       const missing = acknowledged.find((n) => !numbers.includes(n))

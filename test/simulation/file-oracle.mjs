@@ -96,7 +96,7 @@ export class FileOracle {
 
   /** The rule of log-end.ts, as far as it can be seen from outside. */
   #compareRule(rule) {
-    const before = this.#rule
+    const before = /** @type {{ end: number, kept: string } | null} */ (this.#rule)
     this.#rule = rule
     if (before && rule.end < before.end) throw new Violation('G1', `the log ended at ${before.end}, now at ${rule.end}`)
     if (before && rule.end === before.end && rule.kept !== before.kept) {
@@ -118,6 +118,7 @@ function liveRuns({ runs, floor }) {
   return runs.filter((run) => run.first + run.count - 1 > floor)
 }
 
+/** @param {string} name @param {any} run */
 function keyOf(name, { first, digest }) {
   return `${name}@${first}#${Buffer.from(digest).toString('hex', 0, 4)}`
 }

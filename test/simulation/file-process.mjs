@@ -4,10 +4,12 @@
 
 import { parentPort, workerData } from 'node:worker_threads'
 import { originDigest, packEntries } from '../../dist/core/entry-run.js'
+import { isReprise } from '../../dist/index.js'
 import { loadDriver } from '../../dist/stores/sqlite/driver.js'
 import { openSqlite } from '../../dist/stores/sqlite/index.js'
 import { insertAtEnd } from '../../dist/stores/sqlite/log-end.js'
 import { sha256 } from './sha256.mjs'
+import { stackOf } from './violation.mjs'
 
 /** As file-threads.mjs knows them. */
 const states = { waiting: 1, done: 2 }
@@ -15,15 +17,20 @@ const states = { waiting: 1, done: 2 }
 const { port, control } = workerData
 const utf8 = new TextEncoder()
 // Waiting for a lock is a matter of turns here, not of time.
-globalThis.setTimeout = (call, _ms, ...given) => setImmediate(call, ...given)
+globalThis.setTimeout = /** @type {any} */ ((call, _ms, ...given) => setImmediate(call, ...given))
 
 let now = 0
 /** 'never', 'between' transactions, or at 'every' statement. */
 let gate = 'never'
+/** @type {string | null} */
 let plant = null
-let place = null
-let store = null
-let driver = null
+/** @typedef {{ readonly file: string, readonly namespace: string, readonly readOnly: boolean }} Place */
+/** @typedef {import('../../dist/core/ports.js').Store} Store */
+/** @typedef {import('../../dist/stores/sqlite/driver.js').Driver} Driver */
+/** Until the first `open` there is none: whoever asks before that made a mistake. */
+let place = /** @type {Place} */ (/** @type {unknown} */ (null))
+let store = /** @type {Store} */ (/** @type {unknown} */ (null))
+let driver = /** @type {Driver} */ (/** @type {unknown} */ (null))
 
 const operations = {
   async open({ file, namespace, readOnly = false, gate: wanted, plant: planted = null }) {
@@ -35,7 +42,7 @@ const operations = {
   },
   async close() {
     await store?.close()
-    store = null
+    store = /** @type {Store} */ (/** @type {unknown} */ (null))
   },
   async reopen() {
     await store.close()
@@ -70,7 +77,16 @@ const operations = {
   async checkpoint({ timeline, operation, epoch, seq, digest }) {
     const body = utf8.encode(operation)
     const record = {
-      ...{ id: `c-${operation}`, seq, epoch, digest, body, bodyDigest: sha256(body), baseId: null, createdAt: now },
+      ...{
+        id: /** @type {import('../../dist/core/coordinate.js').ManifestId} */ (`c-${operation}`),
+        seq,
+        epoch,
+        digest,
+        body,
+        bodyDigest: sha256(body),
+        baseId: null,
+        createdAt: now,
+      },
       ...{ trigger: 'count', label: null, isPinned: false, foldVersion: '1', totalBytes: 1, addedBytes: 1 },
       ...{ verifiedAt: now, invalid: null, drilledAt: null, drill: null },
     }
@@ -101,7 +117,7 @@ const operations = {
     try {
       database.exec('VACUUM')
     } catch (error) {
-      if (!/locked|busy/.test(error.message)) throw error
+      if (!/locked|busy/.test(stackOf(error))) throw error
     } finally {
       database.close()
     }
@@ -143,7 +159,7 @@ function ruleOf() {
     const kept = ['space', 'timeline', 'head', 'attribute', 'manifest', 'cursor', 'sweep', 'anchor'].map((table) =>
       database.prepare(`SELECT * FROM reprise_${table}`).all(),
     )
-    const { end } = database.prepare('SELECT max(position) AS end FROM reprise_log').get()
+    const end = database.prepare('SELECT max(position) AS end FROM reprise_log').get()?.end
     return { kept: JSON.stringify(kept, (_, value) => (value instanceof Uint8Array ? [...value] : value)), end }
   } finally {
     database.close()
@@ -214,14 +230,14 @@ function orNotTheEnd(work) {
   try {
     return work()
   } catch (error) {
-    throw /UNIQUE/.test(error.message) ? new Error('datatype mismatch') : error
+    throw /UNIQUE/.test(stackOf(error)) ? new Error('datatype mismatch') : error
   }
 }
 
 function waitForLeave() {
   Atomics.store(control, 1, 0)
   tell(states.waiting)
-  while (Atomics.load(control, 1) === 0) Atomics.wait(control, 1, 0)
+  while (Number(Atomics.load(control, 1)) === 0) Atomics.wait(control, 1, 0)
 }
 
 function tell(state) {
@@ -235,9 +251,9 @@ port.on('message', async ({ name, given, at }) => {
   try {
     answer = { ok: true, value: await operations[name](given) }
   } catch (error) {
-    answer = { ok: false, code: error.code ?? 'UNEXPECTED', message: error.stack }
+    answer = { ok: false, code: isReprise(error) ? error.code : 'UNEXPECTED', message: stackOf(error) }
   }
   port.postMessage(answer)
   tell(states.done)
 })
-parentPort.postMessage('ready')
+parentPort?.postMessage('ready')

@@ -34,15 +34,20 @@ const growing = {
 }
 const changing = { ...growing, append: 12, appendMany: 2, take: 26, forget: 14, tidy: 24, sleep: 22 }
 
-/** Threads take long to start: they are kept for the next seed. */
-let threads = null
+/** Threads take long to start: they are kept for the next seed. @type {FileProcess[]} */
+let threads = []
 
+/**
+ * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
+ * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: readonly { readonly share: number }[] }>}
+ */
 export async function simulateFile(seed, { plant = null, print = null } = {}) {
-  threads ??= ['a', 'b', 'c', 'witness'].map((name) => new FileProcess(name))
+  if (threads.length === 0) threads = ['a', 'b', 'c', 'witness'].map((name) => new FileProcess(name))
   for (const thread of threads) await thread.started
   const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'reprise-simulation-'))
   const [witness, ...processes] = [...threads].reverse()
   const run = new FileRun(seed, { file: join(folder, 'store.db'), plant, print, processes, witness })
+  /** @type {Violation | null} */
   let violation = null
   try {
     run.all()

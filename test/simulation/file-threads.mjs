@@ -70,6 +70,6 @@ export class FileProcess {
   #look() {
     if (Atomics.load(this.#control, 0) === waiting) return null
     this.isBusy = false
-    return receiveMessageOnPort(this.#port).message
+    return receiveMessageOnPort(this.#port)?.message
   }
 }

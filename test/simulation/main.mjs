@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util'
 import { commandFor, runCampaign } from './campaign.mjs'
 import { plants } from './plants.mjs'
 import { simulations } from './simulations.mjs'
+import { stackOf } from './violation.mjs'
 
 const { values } = parseArgs({
   options: {
@@ -22,7 +23,7 @@ const threads = wholeNumber('threads', values.threads)
 const plant = values.plant ?? null
 if (plant !== null && !(plant in plants)) stop(`--plant is one of ${Object.keys(plants).join(', ')}`)
 
-const simulation = values.simulation ?? plants[plant]?.simulation ?? 'main'
+const simulation = values.simulation ?? (plant === null ? undefined : plants[plant]?.simulation) ?? 'main'
 if (!(simulation in simulations)) stop(`--simulation is one of ${Object.keys(simulations).join(', ')}`)
 
 const failed = values.verbose ? await printEvents() : await runQuietly()
@@ -39,6 +40,7 @@ async function runQuietly() {
 }
 
 async function printEvents() {
+  /** @type {unknown} */
   let stray = null
   process.on('unhandledRejection', (error) => {
     stray ??= error
@@ -47,7 +49,7 @@ async function printEvents() {
     const { violation } = await simulations[simulation](seed, { plant, print: console.log })
     if (!violation && !stray) continue
     console.log(
-      `seed ${seed} broke a promise: ${violation?.message ?? stray.stack}\nrepeat it: ${commandFor(seed, plant, simulation)}`,
+      `seed ${seed} broke a promise: ${violation?.message ?? stackOf(stray)}\nrepeat it: ${commandFor(seed, plant, simulation)}`,
     )
     return true
   }

@@ -121,7 +121,9 @@ export class Oracle {
     const previous = branch.entries.at(-1)
     const before = new Uint8Array(32)
     unpackEntries(run).forEach((stored, i) => {
-      const data = codec.decode(sealer.open(stored.data, entryContext(before, i)))
+      const data = /** @type {Record<string, unknown>} */ (
+        codec.decode(sealer.open(stored.data, entryContext(before, i)))
+      )
       const { type, seq, epoch, key } = stored
       const entry = { ...data, effectKey: data.key, type, seq, epoch, key, serial: branch.serial }
       if (previous && entry.epoch < previous.epoch) {

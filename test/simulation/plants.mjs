@@ -7,6 +7,9 @@ import { sha256 } from './sha256.mjs'
 /**
  * Every planted bug, where it sits, and within how many seeds the simulation must find it. `foundAt` saves time: the seed
  * that found it last is tried first. A change of the engine moves it; then the whole budget is searched, and it says where.
+ *
+ * @typedef {{ readonly in: string, readonly seedsMax: number, readonly foundAt?: number, readonly simulation?: string }} Plant
+ * @type {Readonly<Record<string, Plant>>}
  */
 export const plants = {
   'no-fence': { in: 'store', seedsMax: 200, foundAt: 12 },
@@ -143,4 +146,9 @@ async function withDetachedForks(space, commit, run) {
   const outcome = first(await run(commit))
   for (const row of forks) space.timelines.set(row.id, row)
   return outcome
+}
+
+/** The engine's own planted bugs, as a port that its users do not know. @param {string | null} plant @returns {object} */
+export function plantedPort(plant) {
+  return { planted: new Set(plant ? [plant] : []) }
 }

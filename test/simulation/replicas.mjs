@@ -6,16 +6,18 @@ import { createEngine, isReprise } from '../../dist/index.js'
 import { aggregate, command, Refused, send } from '../../dist/layers/events/index.js'
 import { Disk } from './disk.mjs'
 import { Faults } from './faults.mjs'
-import { withoutGuard } from './plants.mjs'
+import { plantedPort, withoutGuard } from './plants.mjs'
 import { SeededRandom } from './random.mjs'
 import { drain, Scheduler } from './scheduler.mjs'
 import { sha256 } from './sha256.mjs'
 import { createStore } from './store.mjs'
+import { stackOf } from './violation.mjs'
 
 const startOfTime = 1_800_000_000_000
 const tickMs = 60
 const healMs = 120_000
 /** Nothing was told, or nothing was done: whoever asked may ask again. */
+/** @type {import('../../dist/index.js').ErrorCode[]} */
 const honest = ['OUTCOME_UNKNOWN', 'STORE_UNREACHABLE']
 
 /** Fresh for each seed: an engine's state of it must not outlive the seed. */
@@ -37,7 +39,11 @@ const defineSeats = () =>
     checkpoint: { every: 6 },
   })
 
-/** @returns {Promise<{ violation: string | null, commands: number, refusals: number, displaced: number, events: number }>} */
+/**
+ * @param {number} seed
+ * @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
+ * @returns {Promise<{ violation: string | null, commands: number, refusals: number, displaced: number, events: number }>}
+ */
 export async function simulateReplicas(seed, { plant = null, print = null } = {}) {
   const sim = new Replicas(seed, plant, print)
   await sim.run()
@@ -46,6 +52,7 @@ export async function simulateReplicas(seed, { plant = null, print = null } = {}
 }
 
 class Replicas {
+  /** @type {string | null} */
   violation = null
   restarts = 0
   lanes = 1
@@ -116,7 +123,7 @@ class Replicas {
         hash: sha256,
         identity: { host: 'host', process: process.name },
         isGone: (other) => !this.#processes.some((one) => one.name === other.process && !one.isDead),
-        planted: new Set(this.plant ? [this.plant] : []),
+        ...plantedPort(this.plant),
       },
       { worker: process.name, ...this.options },
     )
@@ -139,7 +146,7 @@ class Replicas {
         handle ??= await process.engine.open(this.seats, 'x')
         await this.#one(process, handle)
       } catch (error) {
-        if (!isReprise(error, ...honest)) this.#fail(`${process.name}: ${error?.stack ?? error}`)
+        if (!isReprise(error, ...honest)) this.#fail(`${process.name}: ${stackOf(error)}`)
       }
       this.#underWay -= 1
       process.underWay -= 1
@@ -243,7 +250,7 @@ class Replicas {
       () => (state = 'done'),
       (error) => {
         state = 'failed'
-        this.#fail(`at the end: ${error?.stack ?? error}`)
+        this.#fail(`at the end: ${stackOf(error)}`)
       },
     )
     const until = this.scheduler.now + healMs

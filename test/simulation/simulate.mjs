@@ -9,11 +9,12 @@ import { Disk } from './disk.mjs'
 import { Faults } from './faults.mjs'
 import { createModels, isOfStore } from './models.mjs'
 import { Oracle } from './oracle.mjs'
+import { plantedPort } from './plants.mjs'
 import { SeededRandom } from './random.mjs'
 import { drain, Scheduler } from './scheduler.mjs'
 import { sha256 } from './sha256.mjs'
 import { createStore } from './store.mjs'
-import { Violation } from './violation.mjs'
+import { stackOf, Violation } from './violation.mjs'
 import { User } from './workload.mjs'
 
 /** What some seeds do more of than others. */
@@ -28,7 +29,10 @@ const startOfTime = 1_800_000_000_000
 const tickMs = 60
 const healMs = 60_000
 
-/** @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: object[] }>} */
+/**
+ * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
+ * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: readonly { readonly share: number }[] }>}
+ */
 export async function simulate(seed, { plant = null, print = null } = {}) {
   const sim = new Simulation(seed, plant, print)
   // Most errors here are expected refusals; their stacks cost more than they tell. A repeated seed shows them.
@@ -37,7 +41,7 @@ export async function simulate(seed, { plant = null, print = null } = {}) {
   try {
     await sim.run()
   } catch (error) {
-    if (!(error instanceof Violation)) sim.violation ??= new Violation('BUG', error?.stack ?? String(error))
+    if (!(error instanceof Violation)) sim.violation ??= new Violation('BUG', stackOf(error))
   }
   Error.stackTraceLimit = stackTraceLimit
   const { violation, scheduler, replays } = sim
@@ -45,6 +49,7 @@ export async function simulate(seed, { plant = null, print = null } = {}) {
 }
 
 class Simulation {
+  /** @type {Violation | null} */
   violation = null
   restarts = 0
   listeners = new Set()
@@ -160,7 +165,7 @@ class Simulation {
         hash: this.hashWith(this.plant),
         identity: { host: process.host, process: process.name },
         isGone,
-        planted: new Set(this.plant ? [this.plant] : []),
+        ...plantedPort(this.plant),
       },
       { worker: process.name, ...this.options },
     )

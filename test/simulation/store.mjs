@@ -17,12 +17,12 @@ import { sha256 } from './sha256.mjs'
 const reads = ['read', 'head', 'inbox', 'feed', 'timelines', 'checkpoints', 'cursors', 'workers', 'inspect', 'facts']
 const writes = ['claim', 'beat', 'retire', 'tidy', 'scrub']
 
-/** @param {{ scheduler, random, disk, faults, plant, listeners: Set }} sim */
+/** @returns {import('../../dist/core/ports.js').Store} What one process has of the simulation `sim`. */
 export function createStore(sim, process) {
   const { disk } = sim
   const read = (name, work) => ask(sim, process, name, async () => ({ value: await work(disk.reader) }))
   const write = (name, change) => ask(sim, process, name, change)
-  const store = {
+  const store = /** @type {any} */ ({
     lanes: sim.lanes,
     blobs: {
       get: (digests) => read('get', (reader) => reader.blobs.get(digests)),
@@ -44,7 +44,7 @@ export function createStore(sim, process) {
       return () => sim.listeners.delete(listener)
     },
     close: () => Promise.resolve(),
-  }
+  })
   for (const name of reads) store[name] = (...given) => read(name, (reader) => reader[name](...given))
   for (const name of writes)
     store[name] = (...given) => write(name, () => disk.change((writer) => writer[name](...given)))

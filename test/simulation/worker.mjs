@@ -2,21 +2,24 @@
 
 import { parentPort, workerData } from 'node:worker_threads'
 import { simulations } from './simulations.mjs'
+import { stackOf } from './violation.mjs'
 
 const { plant, simulation } = workerData
 const simulate = simulations[simulation]
+/** @type {unknown} */
 let stray = null
+const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort)
 process.on('unhandledRejection', (error) => {
   stray ??= error
 })
 
-parentPort.on('message', async ({ from, to }) => {
+port.on('message', async ({ from, to }) => {
   for (let seed = from; seed < to; seed++) {
     stray = null
     const { violation, traceHash, events, replays } = await simulate(seed, { plant })
-    const message = violation?.message ?? (stray && `BUG: unhandled rejection: ${stray.stack ?? stray}`)
-    parentPort.postMessage({ seed, message, traceHash, events, replays })
+    const message = violation?.message ?? (stray !== null && `BUG: unhandled rejection: ${stackOf(stray)}`)
+    port.postMessage({ seed, message, traceHash, events, replays })
     if (message) break
   }
-  parentPort.postMessage({ isDone: true })
+  port.postMessage({ isDone: true })
 })

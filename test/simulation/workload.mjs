@@ -7,6 +7,10 @@ import { collect } from '../../dist/engine/tools/collect.js'
 import { isReprise } from '../../dist/index.js'
 import { hostOf } from '../support/host.mjs'
 import { modelOf } from './models.mjs'
+import { codeOf, stackOf } from './violation.mjs'
+
+/** Handles whose state was compared when they were opened. */
+const seen = new WeakSet()
 
 /** What any call may answer under faults. Anything else, and any error without a code, is a bug. */
 const expected = new Set(
@@ -52,7 +56,7 @@ export class User {
     try {
       return await call()
     } catch (error) {
-      this.#sim.scheduler.note(`${this.#process.name} ${name}: ${error.code ?? error}`)
+      this.#sim.scheduler.note(`${this.#process.name} ${name}: ${codeOf(error)}`)
       this.judge(name, error)
       return undefined
     }
@@ -60,7 +64,7 @@ export class User {
 
   judge(name, error) {
     const { disk, fail } = this.#sim
-    if (!isReprise(error)) return fail('BUG', `${name}: ${error?.stack ?? error}`)
+    if (!isReprise(error)) return fail('BUG', `${name}: ${stackOf(error)}`)
     const isExpected =
       expected.has(error.code) ||
       (disk.rotten.length > 0 && expectedWithRot.has(error.code)) ||
@@ -80,8 +84,8 @@ export class User {
     if (held && !held.broken && !options.takeover) return held
     const { definition } = modelOf(this.#sim.models, id)
     const handle = await hostOf(engine).openTimeline(id, definition.fold, options)
-    if (!handle.recoveredDigest) {
-      handle.recoveredDigest = handle.coordinate.digest
+    if (!seen.has(handle)) {
+      seen.add(handle)
       this.#sim.oracle.checkState(id, handle.coordinate, handle.state, 'opened')
       this.#sim.replays.push({ share: handle.recovery.entriesReplayed / modelOf(this.#sim.models, id).every })
     }

@@ -7,7 +7,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'group',
     usage: 'group capture|ls|show|line|restore|resume|abandon|release …',
-    summary: 'timelines of any models in one cut, and back to it (or to their recovery line) together',
+    summary: 'capture timelines of any models in one cut, and restore them together',
     options: {
       timeout: { type: 'string', value: 'DURATION', help: 'capture: how long it may take; 30s if left out' },
       failed: { type: 'string', value: 'TIMELINE', multiple: true, help: 'line, restore: who failed; all if left out' },
@@ -22,7 +22,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'serve',
     usage: 'serve',
-    summary: 'the HTTP API of this store, for browsers and for programs in any language, until interrupted',
+    summary: 'serve this store over HTTP, to browsers and to programs in any language, until interrupted',
     options: {
       port: { type: 'string', value: 'N', help: 'port; 4400 if left out, 0 for any that is free' },
       host: { type: 'string', value: 'ADDRESS', help: 'address to listen at; 127.0.0.1 if left out' },
@@ -54,7 +54,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'dev',
     usage: 'dev FILE',
-    summary: "the server with a module's definitions at work, started anew whenever its files change",
+    summary: "serve and execute a module's definitions, and restart whenever its files change",
     options: {
       port: { type: 'string', value: 'N', help: 'port; 4400 if left out' },
       'token-file': { type: 'string', value: 'FILE', help: 'tokens; .reprise/server-tokens.json if left out' },
@@ -67,7 +67,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'mcp',
     usage: 'mcp',
-    summary: 'this store as tools for a language model, over stdin and stdout; it only looks',
+    summary: 'offer this store to a language model as tools over stdin and stdout; read-only unless told otherwise',
     options: {
       act: { type: 'boolean', help: 'also fork, retry and signal' },
       module: moduleOption,
@@ -79,7 +79,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'query',
     usage: 'query RUN NAME [JSON…]',
-    summary: 'ask a run of a workflow what its handler says',
+    summary: 'ask a query handler of a workflow run',
     options: { module: moduleOption },
     arguments: [2, 10],
     store: 'existing',
@@ -88,7 +88,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'update',
     usage: 'update RUN NAME [JSON]',
-    summary: 'change a run of a workflow through its handler',
+    summary: 'call an update handler of a workflow run',
     options: {
       timeout: { type: 'string', value: 'DURATION', help: 'how long to wait for its answer; 10s if left out' },
       module: moduleOption,
@@ -100,7 +100,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'mark',
     usage: 'mark TIMELINE CHECKPOINT',
-    summary: 'say that a checkpoint is bad: it is no longer restored from',
+    summary: 'mark a checkpoint as bad, so that nothing is restored from it',
     options: {
       bad: { type: 'string', value: 'WHY', help: 'what is wrong with it' },
       good: { type: 'boolean', help: 'take it back' },
@@ -113,7 +113,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'effects',
     usage: 'effects TIMELINE',
-    summary: 'what it did to the outside, and what is in doubt',
+    summary: 'list what a timeline did outside, and what is in doubt',
     options: {
       open: { type: 'boolean', help: 'only those without an outcome' },
       settle: { type: 'string', value: 'EFFECT', help: 'say what became of this one…' },
@@ -129,7 +129,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'rebuild',
     usage: 'rebuild FILE [PROJECTION], rebuild [PROJECTION] --module FILE',
-    summary: 'build a projection anew beside the one that is read, then swap',
+    summary: 'rebuild a projection beside the one in use, then swap them',
     options: { module: moduleOption },
     arguments: [0, 2],
     store: 'existing',
@@ -138,7 +138,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'consumers',
     usage: 'consumers',
-    summary: 'who reads the feed, and how far behind each is',
+    summary: 'list who reads the feed, and how far behind each is',
     arguments: [0, 0],
     store: 'existing',
     load: () => import('./commands/consumers.ts'),
@@ -146,7 +146,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'saves',
     usage: 'saves [NAME]',
-    summary: 'whole states that were put, newest first',
+    summary: 'list whole states that were put, newest first',
     arguments: [0, 1],
     store: 'existing',
     load: () => import('./commands/saves.ts'),
@@ -154,7 +154,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'cache',
     usage: 'cache run|explain|check -- COMMAND…, cache ls|prune [NAME], cache pin|unpin|forget ID',
-    summary: 'remember commands: run once, put the outputs in place afterwards, and say why',
+    summary: 'remember commands: run each once, restore its outputs afterwards, and say why',
     options: {
       name: { type: 'string', value: 'NAME', help: 'name of the command; made of its words if left out' },
       input: { type: 'string', value: 'PATTERN', multiple: true, help: "files that it reads, such as 'src/**'" },
@@ -178,7 +178,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'state',
     usage: 'state get PIPELINE OPERATOR KEY',
-    summary: 'what an operator of a pipeline has of a key, as of a checkpoint',
+    summary: 'show what a pipeline operator holds for a key, as of a checkpoint',
     options: {
       checkpoint: { type: 'string', value: 'ID', help: 'as of this one; the newest if left out' },
       number: { type: 'boolean', help: 'the key is a number' },
@@ -190,7 +190,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'schedules',
     usage: 'schedules',
-    summary: 'what is started when, and when it is due next',
+    summary: 'list the schedules, and when each is due next',
     arguments: [0, 0],
     store: 'existing',
     load: () => import('./commands/schedules.ts'),
@@ -198,7 +198,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'keys',
     usage: 'keys',
-    summary: 'which keys the store is encrypted with, and which are lacking',
+    summary: 'list the keys that the store is encrypted with, and which are missing',
     arguments: [0, 0],
     store: 'reading',
     load: () => import('./commands/keys.ts'),
@@ -206,7 +206,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'rekey',
     usage: 'rekey',
-    summary: 'everything under the current key, so that older ones can go',
+    summary: 'encrypt everything with the current key, so that older keys can go',
     arguments: [0, 0],
     store: 'existing',
     load: () => import('./commands/rekey.ts'),
@@ -214,7 +214,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'delete',
     usage: 'delete TIMELINE',
-    summary: 'say what would go with a timeline; delete it for good with --yes',
+    summary: 'say what would go with a timeline; with --yes, delete it for good',
     options: {
       forks: { type: 'boolean', help: 'also forks that share its history' },
       savepoints: { type: 'boolean', help: 'also savepoints that nobody released' },
@@ -229,7 +229,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'erase',
     usage: 'erase TIMELINE',
-    summary: 'take a timeline, or entries of it, out of the files; say what would go without --yes',
+    summary: 'say what would go with a timeline or with some of its entries; with --yes, erase it from the files',
     options: {
       entries: { type: 'string', value: 'FROM..TO', help: 'only these sequences; the history goes on' },
       where: {
@@ -267,7 +267,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'backup',
     usage: 'backup FILE',
-    summary: 'the whole store as one file; goes on where it was interrupted',
+    summary: 'write the whole store into one file; run again, it goes on where it was interrupted',
     options: { force: { type: 'boolean', help: 'write over a file that is there' } },
     arguments: [1, 1],
     store: 'existing',
@@ -276,7 +276,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'restore',
     usage: 'restore FILE',
-    summary: 'a backup into an empty store, of any kind; goes on where it was interrupted',
+    summary: 'restore a backup into an empty store of any kind; run again, it goes on where it was interrupted',
     arguments: [1, 1],
     store: 'create',
     load: () => import('./commands/restore.ts'),

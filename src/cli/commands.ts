@@ -23,7 +23,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'demo',
     usage: 'demo',
-    summary: 'a job is killed three times and resumes: see it happen',
+    summary: 'watch a job get killed three times and resume',
     options: {
       items: { type: 'string', value: 'N', help: 'how many items; 2,000 if left out' },
       kills: { type: 'string', value: 'N', help: 'how often it is killed; 3 if left out' },
@@ -59,7 +59,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'resume',
     usage: 'resume [NAME]',
-    summary: 'go on with what was started by `reprise run` and is not finished',
+    summary: 'resume what `reprise run` started and did not finish',
     options: {
       report: { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' },
       module: moduleOption,
@@ -86,7 +86,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'show',
     usage: 'show TIMELINE',
-    summary: 'where one timeline stands',
+    summary: 'show where one timeline stands',
     options: { module: moduleOption },
     arguments: [1, 1],
     store: 'reading',
@@ -95,7 +95,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'log',
     usage: 'log [TIMELINE]',
-    summary: 'its history, entry by entry; without one, what happened to the store',
+    summary: 'show the history of a timeline, entry by entry; without one, what happened to the store',
     options: {
       reports: { type: 'boolean', help: 'of a timeline too: recoveries, drills, failed checkpoints, …' },
       kind: { type: 'string', value: 'KIND', help: 'only reports of this kind' },
@@ -125,7 +125,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'checkpoints',
     usage: 'checkpoints TIMELINE',
-    summary: 'its catalog of checkpoints and savepoints',
+    summary: 'list the checkpoints and savepoints of a timeline',
     arguments: [1, 1],
     store: 'reading',
     load: () => import('./commands/checkpoints.ts'),
@@ -133,7 +133,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'at',
     usage: 'at TIMELINE[@SEQ]',
-    summary: 'state as of a sequence',
+    summary: 'show the state as of a sequence',
     options: { module: moduleOption },
     arguments: [1, 1],
     store: 'reading',
@@ -142,7 +142,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'diff',
     usage: 'diff TIMELINE@SEQ TIMELINE@SEQ',
-    summary: 'what changed between two coordinates',
+    summary: 'show what changed between two coordinates',
     options: { module: moduleOption },
     arguments: [2, 2],
     store: 'reading',
@@ -151,7 +151,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'fork',
     usage: 'fork TIMELINE[@SEQ] NEW',
-    summary: 'a new timeline that starts there and shares history',
+    summary: 'start a new timeline there that shares its history',
     options: { module: moduleOption },
     arguments: [2, 2],
     store: 'existing',
@@ -160,7 +160,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'rollback',
     usage: 'rollback TIMELINE[@SEQ]',
-    summary: 'go on from an earlier point; it says first what would be undone',
+    summary: 'go back to an earlier point, after saying what would be undone',
     options: rollbackOptions,
     arguments: [1, 1],
     store: 'existing',
@@ -169,7 +169,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'savepoint',
     usage: 'savepoint TIMELINE[@SEQ]…',
-    summary: 'a checkpoint that is kept until it is released; of several timelines: one cut of all of them',
+    summary: 'make a checkpoint that is kept until released; of several timelines, one cut of all of them',
     options: {
       label: { type: 'string', value: 'TEXT', help: 'what it is for; of several timelines: the name of the cut' },
       release: { type: 'string', value: 'ID', help: 'release this one instead' },
@@ -182,7 +182,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'export',
     usage: 'export TIMELINE[@SEQ] FILE',
-    summary: 'one self-contained file; with --progress JSON Lines (- for stdout)',
+    summary: 'write a timeline into one self-contained file; with --progress, JSON Lines (- for stdout)',
     options: {
       'state-only': { type: 'boolean', help: 'only the newest checkpoint, without history' },
       progress: { type: 'boolean', help: 'the finished keys of a job as JSON Lines' },
@@ -195,7 +195,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'import',
     usage: 'import FILE',
-    summary: 'bring an exported file in, or the progress of a hand-written script',
+    summary: 'import an exported file, or the progress of a hand-written script',
     options: {
       as: { type: 'string', value: 'ID', help: 'under this id' },
       progress: { type: 'string', value: 'JOB', help: 'the file is JSON Lines of finished keys for this job' },
@@ -209,7 +209,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'verify',
     usage: 'verify [TIMELINE…] [--repair [--from SOURCE] [--chunks-lost]] [--module FILE]',
-    summary: 'read everything and believe nothing',
+    summary: 'read everything, believe nothing, and report what is damaged',
     options: {
       module: moduleOption,
       repair: { type: 'boolean', help: 'put right what has a sound copy, or can be made again' },
@@ -232,7 +232,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'drill',
     usage: 'drill [TIMELINE…]',
-    summary: 'restore checkpoints aside and compare',
+    summary: 'restore checkpoints aside and compare them',
     options: { module: moduleOption },
     arguments: [0, 1000],
     store: 'existing',
@@ -241,7 +241,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'move',
     usage: 'move TIMELINE [FILE]',
-    summary: 'stop a timeline and move it: into a file, or into another store; it goes on there',
+    summary: 'stop a timeline and move it into a file or another store, where it goes on',
     options: {
       to: { type: 'string', value: 'URL', help: 'the other store' },
       back: { type: 'boolean', help: 'take it back, if its file was not imported anywhere' },
@@ -255,7 +255,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'prune',
     usage: 'prune',
-    summary: 'say what retention would remove and why; remove it with --yes',
+    summary: 'say what retention would remove and why; with --yes, remove it',
     options: { module: moduleOption, yes },
     arguments: [0, 0],
     store: 'reading',
@@ -265,7 +265,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'dead',
     usage: 'dead [JOB]',
-    summary: 'what a job or a pipeline gave up on',
+    summary: 'list what a job or a pipeline gave up on',
     options: {
       discard: { type: 'string', value: 'KEY', multiple: true, help: 'count this one as finished' },
       full: { type: 'boolean', help: 'with items and stacks' },
@@ -290,7 +290,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'workers',
     usage: 'workers',
-    summary: 'processes at work, and whether they get anywhere',
+    summary: 'list the processes at work, and whether they make progress',
     options: { all: { type: 'boolean', help: 'also those that are gone' } },
     arguments: [0, 0],
     store: 'reading',
@@ -299,7 +299,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'queues',
     usage: 'queues',
-    summary: 'what waits in each queue',
+    summary: 'list what waits in each queue',
     arguments: [0, 0],
     store: 'reading',
     load: () => import('./commands/queues.ts'),
@@ -334,7 +334,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'retry',
     usage: 'retry TIMELINE',
-    summary: 'take the last failure of a run back, so that it goes on',
+    summary: 'take back the last failure of a run, so that it goes on',
     arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/retry.ts'),
@@ -366,7 +366,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'card',
     usage: 'card TIMELINE',
-    summary: 'the recovery card: what is captured, what it would cost to come back',
+    summary: 'show the recovery card: what is captured, and what recovery would cost',
     options: { module: moduleOption },
     arguments: [1, 1],
     store: 'reading',
@@ -390,7 +390,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'advise',
     usage: 'advise',
-    summary: 'a few questions, and the right configuration with code',
+    summary: 'answer a few questions, get the right configuration with code',
     options: {
       about: {
         type: 'string',
@@ -419,7 +419,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'explain',
     usage: 'explain [CODE]',
-    summary: 'what an error code means and what to do',
+    summary: 'explain what an error code means and what to do',
     arguments: [0, 1],
     store: 'none',
     load: () => import('./commands/explain.ts'),
@@ -427,7 +427,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'completion',
     usage: 'completion bash|zsh|fish',
-    summary: 'completion script for a shell',
+    summary: 'print a completion script for a shell',
     arguments: [1, 1],
     store: 'none',
     load: () => import('./commands/completion.ts'),

@@ -1,7 +1,6 @@
 // One policy for whatever is called: each word, thrown in each model, means the same (docs/decisions/one-policy.md).
 
 import { describe, expect, it, vi } from 'vitest'
-import type { Clock } from '../../src/core/ports.ts'
 import { hostOf } from '../../src/engine/host.ts'
 import { systemClock } from '../../src/engine/platform.ts'
 import { GiveUp, type Reprise, RetryLater, type RetryPolicy } from '../../src/index.ts'
@@ -12,6 +11,7 @@ import * as memos from '../../src/layers/memo/index.ts'
 import * as migrating from '../../src/layers/migrate/index.ts'
 import * as pipelines from '../../src/layers/pipeline/index.ts'
 import * as workflows from '../../src/layers/workflow/index.ts'
+import { handClock } from '../support/hand-clock.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 type Outcome = 'done' | 'failed'
@@ -229,25 +229,3 @@ onEveryStore(
   },
   ['memory'],
 )
-
-/** Short pauses pass by themselves; anything longer passes when the test says so. */
-function handClock() {
-  let passed = 0
-  const waiting = new Set<{ readonly at: number; call(): void }>()
-  const clock: Clock = {
-    ...systemClock,
-    now: () => systemClock.now() + passed,
-    elapsed: () => systemClock.elapsed() + passed,
-    after(delayMs, call, isAwaited) {
-      if (delayMs < 60_000) return systemClock.after(delayMs, call, isAwaited)
-      const one = { at: passed + delayMs, call }
-      waiting.add(one)
-      return () => void waiting.delete(one)
-    },
-  }
-  const pass = (ms: number) => {
-    passed += ms
-    for (const one of [...waiting]) if (one.at <= passed && waiting.delete(one)) one.call()
-  }
-  return { clock, pass }
-}

@@ -76,8 +76,8 @@ export function Tree({ relatives, current, seq }: { relatives: readonly Relative
             </a>
             <span class="dim">
               {each.timeline === current ? `${seq} of ${each.seq}` : `to ${each.seq}`}
-              {each.base && `, from ${each.base.seq}`}
-              {each.isArchive && <Chip>rolled back</Chip>} <Time at={each.updatedAt} />
+              {each.base && `, from ${each.base.seq}`}, <Time at={each.updatedAt} />{' '}
+              {each.isArchive && <Chip>rolled back</Chip>}
             </span>
           </li>
         ))}

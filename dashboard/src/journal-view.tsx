@@ -176,6 +176,9 @@ function Trouble({ row, timeline, onGo, onAct }: { row: Row; timeline: Timeline;
           {row.nextAt !== null && `, next attempt ${relative(row.nextAt, now.value)}`}
         </strong>
         {row.error && <pre>{row.error}</pre>}
+        {row.state === 'failed' && timeline.verbs.includes('retry') && timeline.refuses.retry && (
+          <p>{timeline.refuses.retry}</p>
+        )}
       </div>
       <div class="trouble-acts">
         <Button onClick={onGo}>

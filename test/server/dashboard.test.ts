@@ -50,7 +50,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
   const screens: readonly (readonly [name: string, hash: string, seen: string])[] = [
     ['runs', '#/runs', 'stuck undoing reserve: the warehouse does not take it back'],
     ['everything', '#/runs?all=1', 'agent/support/ticket-7'],
-    ['run-failed', '#/t/workflow%2Fcheckout%2Forder-1004', 'no courier for this address'],
+    ['run-failed', '#/t/workflow%2Fcheckout%2Forder-1004', 'its steps were undone, so it cannot be retried'],
     ['run-retrying', '#/t/workflow%2Fcheckout%2Forder-1003?row=3', '503 from the bank: try again later'],
     ['run-rolled-back', '#/t/workflow%2Ftrip%2Ft-1', 'went back to hotel'],
     ['job', '#/t/job%2Fpapers', '404 for that paper'],

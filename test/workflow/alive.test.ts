@@ -1,6 +1,7 @@
 // A program that awaits something must not end before its answer, and one that awaits nothing more must end.
 
 import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 
@@ -30,4 +31,23 @@ it('a process ends when its kit is closed, also after a crash', () => {
 it('and so does node --test', () => {
   const { stdout, status } = runProgram('workflow-kit.mjs', [], ['--test'])
   expect({ status, isOk: /# pass 1/.test(stdout) || /pass 1/.test(stdout) }).toEqual({ status: 0, isOk: true })
+})
+
+it('and so does Jest, where it is installed', () => {
+  const jest = fileURLToPath(new URL('../../node_modules/jest/bin/jest.js', import.meta.url))
+  if (!existsSync(jest)) return console.warn('skipped: Jest is not installed')
+  const args = [
+    '--experimental-vm-modules',
+    jest,
+    '--rootDir',
+    'test/programs',
+    '--testMatch',
+    '**/workflow-kit.jest.mjs',
+  ]
+  const root = fileURLToPath(new URL('../..', import.meta.url))
+  const options = { cwd: root, encoding: 'utf8', timeout: 60_000 } as const
+  const { stderr, status } = spawnSync(process.execPath, [...args, '--runInBand', '--transform', '{}'], options)
+  // Without --forceExit: it ends because nothing is left to wait for.
+  expect({ status, told: /Jest did not exit|1 passed/.exec(stderr)?.[0] }).toEqual({ status: 0, told: '1 passed' })
+  return undefined
 })

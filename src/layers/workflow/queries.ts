@@ -23,7 +23,9 @@ interface Answer {
   readonly refused?: true
 }
 
-type AskedRun = Pick<CommandRun, 'id' | 'state' | 'execution' | 'spawn' | 'record'>
+type AskedRun = Pick<CommandRun, 'state' | 'execution' | 'spawn' | 'record'> & {
+  readonly open: { readonly id: string }
+}
 
 /** The run goes on from these by itself. The others wait for somebody else, or for a time. */
 const goesOn: ReadonlySet<CommandKind> = new Set(['step', 'loop', 'undo'])
@@ -66,7 +68,7 @@ export class Queries {
     const handler = this.#queries?.get(name)
     if (!handler) {
       const known = [...(this.#queries?.keys() ?? [])].join(', ') || 'none'
-      throw new RepriseError('NOT_FOUND', `${this.#run.id} answers no query ${name}; it knows: ${known}`, {
+      throw new RepriseError('NOT_FOUND', `${this.#run.open.id} answers no query ${name}; it knows: ${known}`, {
         query: name,
       })
     }
@@ -87,7 +89,7 @@ export class Queries {
     const known = this.updates
     if (known.includes(name)) return null
     if (known.length === 0) for (const { kind } of open) if (goesOn.has(kind)) return null
-    const what = `${this.#run.id} takes no update ${name}; it knows: ${known.join(', ') || 'none'}`
+    const what = `${this.#run.open.id} takes no update ${name}; it knows: ${known.join(', ') || 'none'}`
     return new RepriseError('NOT_FOUND', what, { update: name, known })
   }
 

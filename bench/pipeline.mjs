@@ -1,15 +1,19 @@
 // Pipelines beside a bare loop that does the same without keeping anything: keyed counts with a checkpoint every second into
 // a SQLite file, the longest time that a checkpoint holds records up, and how fast state comes back.
 
+import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
 import { open } from '../dist/index.js'
 import * as lib from '../dist/layers/pipeline/index.js'
 import { event, events, queries } from './support/nexmark.mjs'
 
 const { collect, count, generated, pipeline, tumbling } = lib
 
+const victimPath = fileURLToPath(new URL('./support/pipeline-victim.mjs', import.meta.url))
 const batch = 512
 /** Spread without a pattern that a hash map would like. */
 const keyOf = (n, keys) => (Math.imul(n, 0x9e3779b1) >>> 0) % keys
@@ -176,6 +180,49 @@ async function checkpointStall(keys) {
   })
 }
 
+/** From kill -9 to the first new result that is visible, in a process that starts anew; the baseline is one without state. */
+async function killToFirst(keys) {
+  return await inFolder(async (url) => {
+    const first = await victim({ url, keys }, 'FIRST')
+    await first.said('FULL')
+    await first.kill()
+    const again = await victim({ url, keys }, 'FIRST')
+    await again.kill()
+    return {
+      value: again.ms.FIRST,
+      baseline: first.ms.FIRST,
+      details: { 'records flow after, ms': again.ms.STARTED, 'without state, ms': first.ms.STARTED },
+    }
+  })
+}
+
+/** A process of its own, timed from before it is spawned, when it has said this. */
+async function victim(options, word) {
+  const spawnedAt = performance.now()
+  const child = spawn(process.execPath, [victimPath, JSON.stringify(options)], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const ms = {}
+  const listeners = new Set()
+  createInterface({ input: child.stdout }).on('line', (line) => {
+    ms[line] = performance.now() - spawnedAt
+    for (const look of listeners) look()
+  })
+  const ended = new Promise((resolve) => child.once('exit', resolve))
+  const said = async (wanted) => {
+    const heard = new Promise((resolve) => {
+      const look = () => wanted in ms && resolve()
+      listeners.add(look)
+      look()
+    })
+    await Promise.race([heard, ended.then(() => Promise.reject(new Error(`it ended before it said ${wanted}`)))])
+  }
+  await said(word)
+  const kill = async () => {
+    child.kill('SIGKILL')
+    await ended
+  }
+  return { ms, said, kill }
+}
+
 /** A query of Nexmark with checkpoints every second, beside its plain evaluation; both make their events themselves. */
 async function nexmark(name, count) {
   const { draw, plain, time = ({ at }) => at } = queries[name]
@@ -225,6 +272,13 @@ export default [
     unit: 'ms of processor time',
     note: 'longest time between two batches while all 1,000,000 keys are written; baseline: without a checkpoint',
     run: () => checkpointStall(1_000_000),
+  },
+  {
+    name: 'kill-to-first-output-1m',
+    unit: 'ms',
+    target: { valueMax: 2000 },
+    note: 'from the start of a process after kill -9 to the first visible result, with 1,000,000 keys; baseline: without state',
+    run: () => killToFirst(1_000_000),
   },
   ...Object.keys(queries).map((name) => ({
     name: `nexmark-${name}`,

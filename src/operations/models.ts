@@ -40,23 +40,37 @@ function twice({ kind, name, scope }: Model): RepriseError {
 
 /** Those whose peer dependency may be missing are described apart from what needs it. */
 async function kinds(): Promise<Model[]> {
-  const [jobs, migrations, workflows, queues, schedules, events, tables, saves, memos, pipelines, agents, ...adapters] =
-    await Promise.all([
-      import('../layers/job/model.ts'),
-      import('../layers/migrate/model.ts'),
-      import('../layers/workflow/model.ts'),
-      import('../layers/workflow/queue.ts'),
-      import('../layers/workflow/schedule.ts'),
-      import('../layers/events/model.ts'),
-      import('../layers/table/model.ts'),
-      import('../layers/save/model.ts'),
-      import('../layers/memo/model.ts'),
-      import('../layers/pipeline/model.ts'),
-      import('../layers/agent/model.ts'),
-      import('../adapters/ai-sdk/model.ts'),
-      import('../adapters/langgraph/model.ts'),
-      import('../adapters/openai-agents/model.ts'),
-    ])
+  const [
+    jobs,
+    migrations,
+    workflows,
+    queues,
+    schedules,
+    events,
+    tables,
+    saves,
+    memos,
+    artifacts,
+    pipelines,
+    agents,
+    ...adapters
+  ] = await Promise.all([
+    import('../layers/job/model.ts'),
+    import('../layers/migrate/model.ts'),
+    import('../layers/workflow/model.ts'),
+    import('../layers/workflow/queue.ts'),
+    import('../layers/workflow/schedule.ts'),
+    import('../layers/events/model.ts'),
+    import('../layers/table/model.ts'),
+    import('../layers/save/model.ts'),
+    import('../layers/memo/model.ts'),
+    import('../layers/artifact/model.ts'),
+    import('../layers/pipeline/model.ts'),
+    import('../layers/agent/model.ts'),
+    import('../adapters/ai-sdk/model.ts'),
+    import('../adapters/langgraph/model.ts'),
+    import('../adapters/openai-agents/model.ts'),
+  ])
   const [recorders, threads, sessions] = adapters
   return [
     jobs.jobKind,
@@ -71,6 +85,7 @@ async function kinds(): Promise<Model[]> {
     tables.tableKind,
     saves.saveKind,
     memos.memoKind,
+    artifacts.artifactKind,
     pipelines.pipelineKind,
     agents.agentKind,
     recorders.recorderKind,

@@ -4,6 +4,7 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { RepriseError } from '../core/errors.ts'
 import { isWithin } from '../core/scope.ts'
+import { checkScope } from '../layers/artifact/index.ts'
 import type { Asked } from './asked.ts'
 
 /** read looks; operate also asks runs for something and runs the tools; write also appends, forks and rolls back. */
@@ -19,6 +20,18 @@ export interface AccessToken {
   readonly scopes?: readonly string[]
   /** Namespaces that it reaches, in place of the one that the server was given first. */
   readonly namespaces?: readonly string[]
+  /**
+   * What it reaches of the build caches. Left out: the scope `main` for a token that reaches the whole store, and nothing for
+   * one with scopes. A token with a cache and without scopes reaches no timelines: it is for build tools only.
+   */
+  readonly cache?: CacheAccess
+}
+
+export interface CacheAccess {
+  /** Where its artifacts go, and where it looks first: 'pull-7'. */
+  readonly scope: string
+  /** Where else it looks, in this order; `main` if left out. Tokens of `main` read nothing but `main`. */
+  readonly reads?: readonly string[]
 }
 
 export interface Principal {
@@ -28,6 +41,7 @@ export interface Principal {
   readonly scopes: readonly string[] | null
   /** Left out: the namespace that the server was given first. */
   readonly namespaces?: readonly string[]
+  readonly cache?: CacheAccess
 }
 
 const ranks: Readonly<Record<Role, number>> = { read: 0, operate: 1, write: 2 }
@@ -47,6 +61,19 @@ export function mayReach({ scopes }: Principal, id: string): boolean {
   return scopes === null || scopes.some((scope) => isWithin(scope, id))
 }
 
+/** Whose artifacts everybody may read. */
+const mainScope = 'main'
+
+/** Where its artifacts go, and where it looks for them, in this order; null: it reaches no cache. */
+export function cacheScopes({
+  scopes,
+  cache,
+}: Principal): { readonly own: string; readonly all: readonly string[] } | null {
+  if (!cache) return scopes === null ? { own: mainScope, all: [mainScope] } : null
+  const { scope, reads = scope === mainScope ? [] : [mainScope] } = cache
+  return { own: scope, all: [...new Set([scope, ...reads])] }
+}
+
 export class Access {
   readonly #tokens: readonly (AccessToken & { readonly bytes: Buffer; readonly principal: Principal })[]
   readonly #links = new Map<string, { readonly name: string; readonly until: number }>()
@@ -57,8 +84,12 @@ export class Access {
     this.#tokens = tokens.map((each) => {
       check(each)
       const role = readOnly ? 'read' : each.role
-      const { namespaces } = each
-      const principal = { name: each.name, role, scopes: scopesOf(each), ...(namespaces && { namespaces }) }
+      const { name, namespaces, cache } = each
+      const principal = {
+        ...{ name, role, scopes: scopesOf(each) },
+        ...(namespaces && { namespaces }),
+        ...(cache && { cache }),
+      }
       return { ...each, bytes: Buffer.from(each.token), principal }
     })
     if (new Set(tokens.map(({ name }) => name)).size < tokens.length) throw refuse('two tokens have the same name')
@@ -66,9 +97,9 @@ export class Access {
 
   /** By a token in the header, or by the cookie of a browser. Null: nobody that we know. */
   identify(asked: Asked): { readonly principal: Principal; readonly isBrowser: boolean } | null {
-    const bearer = /^Bearer (.+)$/i.exec(asked.header('authorization') ?? '')?.[1]
-    if (bearer !== undefined) {
-      const principal = this.#byToken(bearer.trim())
+    const given = tokenOf(asked.header('authorization') ?? '')
+    if (given !== null) {
+      const principal = this.#byToken(given)
       return principal && { principal, isBrowser: false }
     }
     const cookie = cookieOf(asked.header('cookie') ?? '')
@@ -121,6 +152,15 @@ export function newToken(): string {
   return randomBytes(32).toString('base64url')
 }
 
+/** Of Bearer, or the password of Basic, which some build tools know alone; null: there is none. */
+function tokenOf(header: string): string | null {
+  const [, scheme, given] = /^(Bearer|Basic) (.+)$/i.exec(header) ?? []
+  if (given === undefined) return null
+  if (scheme!.toLowerCase() === 'bearer') return given.trim()
+  const text = Buffer.from(given.trim(), 'base64').toString('utf8')
+  return text.slice(text.indexOf(':') + 1)
+}
+
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest()
 }
@@ -147,11 +187,12 @@ function cookieOf(header: string): string | null {
   return null
 }
 
-function scopesOf({ scopes }: AccessToken): readonly string[] | null {
+function scopesOf({ scopes, cache }: AccessToken): readonly string[] | null {
+  if (scopes === undefined && cache) return []
   return scopes === undefined || scopes.includes('') ? null : scopes
 }
 
-function check({ name, token, role, scopes, namespaces }: AccessToken): void {
+function check({ name, token, role, scopes, namespaces, cache }: AccessToken): void {
   if (typeof name !== 'string' || !/^[\w.-]{1,64}$/.test(name)) {
     throw refuse('the name of a token must have 1 to 64 letters, digits, dots, dashes and underscores')
   }
@@ -164,6 +205,22 @@ function check({ name, token, role, scopes, namespaces }: AccessToken): void {
   }
   if (namespaces !== undefined && !isTexts(namespaces)) {
     throw refuse(`the namespaces of ${name} must be 1 to ${scopesMax} names; leave them out for the server's own`)
+  }
+  if (cache !== undefined) checkCache(name, cache)
+}
+
+function checkCache(name: string, cache: CacheAccess): void {
+  const known = ['scope', 'reads']
+  if (typeof cache !== 'object' || cache === null || Object.keys(cache).some((key) => !known.includes(key))) {
+    throw refuse(`the cache of ${name} must be { "scope": "…", "reads": ["…"] }`)
+  }
+  const { scope, reads = [] } = cache
+  if (!Array.isArray(reads) || reads.length > scopesMax) {
+    throw refuse(`what ${name} reads of the cache must be at most ${scopesMax} scopes`)
+  }
+  for (const each of [scope, ...reads]) checkScope(String(each), `the scope of the cache of ${name}`)
+  if (scope === mainScope && reads.some((each) => each !== mainScope)) {
+    throw refuse(`${name} must read nothing but ${mainScope}: what is built for ${mainScope} comes from nowhere else`)
   }
 }
 

@@ -7,6 +7,8 @@ export interface ServerLimits {
   readonly checkpointBytes: number
   /** Largest file that is imported, in bytes. */
   readonly importBytes: number
+  /** Largest artifact of a build tool, in bytes. It is streamed: memory stays bounded. */
+  readonly artifactBytes: number
   /** All headers of a request together, in bytes. */
   readonly headerBytes: number
   /** Longest address of a request, its query included, in characters. */
@@ -37,6 +39,7 @@ export const defaultServerLimits: ServerLimits = {
   bodyBytes: 1024 * 1024,
   checkpointBytes: 16 * 1024 * 1024,
   importBytes: 64 * 1024 * 1024,
+  artifactBytes: 2 * 1024 * 1024 * 1024,
   headerBytes: 16 * 1024,
   urlLength: 8 * 1024,
   concurrency: 128,

@@ -6,6 +6,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { RepriseError } from '../core/errors.ts'
 import type { ServerLimits } from './limits.ts'
 import { NodeAsked, send } from './node.ts'
+import { longTimes } from './places.ts'
 import { answererOf, type Server } from './serve.ts'
 
 export interface ListenOptions {
@@ -38,7 +39,8 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
     serverOptions: {
       maxHeaderSize: limits.headerBytes,
       headersTimeout: 10_000,
-      requestTimeout: limits.requestMs,
+      // A body may come as slowly as its route may take; each route ends its own requests.
+      requestTimeout: limits.requestMs * longTimes,
       keepAliveTimeout: 5000,
     },
   })

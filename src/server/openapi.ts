@@ -6,11 +6,15 @@ import { problem } from './shapes.ts'
 
 const statusesOfProblems = ['400', '401', '403', '404', '409', '410', '413', '422', '500', '503', '504', '507']
 
+/** What OpenAPI has a word for. */
+const known = new Set(['get', 'post', 'put', 'delete'])
+
 export function documentOf(routes: readonly Route[], version: string, basePath: string): Record<string, unknown> {
   const paths: Record<string, Record<string, unknown>> = {}
   for (const route of routes) {
     paths[route.path] ??= {}
-    paths[route.path]![route.method.toLowerCase()] = operationOf(route)
+    const name = route.method.toLowerCase()
+    paths[route.path]![known.has(name) ? name : `x-${name}`] = operationOf(route)
   }
   return {
     openapi: '3.1.0',
@@ -35,7 +39,18 @@ export function documentOf(routes: readonly Route[], version: string, basePath: 
 }
 
 function operationOf(route: Route): Record<string, unknown> {
-  const { id, summary, tag, role, body, takesBytes, answer, answerType = 'application/json', status = 200 } = route
+  const {
+    id,
+    summary,
+    tag,
+    role,
+    body,
+    takesBytes,
+    takesStream,
+    answer,
+    answerType = 'application/json',
+    status = 200,
+  } = route
   return {
     operationId: id,
     summary,
@@ -43,7 +58,7 @@ function operationOf(route: Route): Record<string, unknown> {
     ...(role === null && { security: [] }),
     ...(role !== null && { description: describe(route) }),
     parameters: parametersOf(route),
-    ...((body || takesBytes) && { requestBody: bodyOf(route) }),
+    ...((body || takesBytes || takesStream) && { requestBody: bodyOf(route) }),
     responses: {
       [status]: { description: 'done', content: { [answerType]: { schema: published(answer) } } },
       ...Object.fromEntries(statusesOfProblems.map((code) => [code, problemAnswer])),
@@ -78,8 +93,8 @@ function parametersOf({ path, query = {}, once }: Route): unknown[] {
   return [...inPath, ...inQuery, ...(once ? [key] : [])]
 }
 
-function bodyOf({ body, takesBytes }: Route): unknown {
-  if (takesBytes) {
+function bodyOf({ body, takesBytes, takesStream }: Route): unknown {
+  if (takesBytes || takesStream) {
     const json = takesBytes === 'checkpointBytes' && { 'application/json': { schema: {} } }
     return { required: true, content: { ...json, 'application/octet-stream': { schema: {} } } }
   }

@@ -10,6 +10,9 @@ import type { Route } from './route.ts'
 /** A commit that failed was tried again within this time, or it got through without anybody saying so. */
 const troubleMs = 15_000
 
+/** Routes that are long may take so many times as long as others. */
+export const longTimes = 10
+
 interface Waiting {
   readonly since: number
   readonly allowedMs: number
@@ -49,7 +52,7 @@ export class Places {
     const { concurrency, requestMs } = this.#limits
     if (this.#busy >= concurrency) throw new RepriseError('OVERLOADED', `${concurrency} requests are at work already`)
     this.#busy += 1
-    return await this.#inTime(route, act(), requestMs * (route.isLong ? 10 : 1))
+    return await this.#inTime(route, act(), requestMs * (route.isLong ? longTimes : 1))
   }
 
   /** Takes a place for as long as a stream is open. `end` is called when the server closes; the result gives the place back. */

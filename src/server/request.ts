@@ -22,14 +22,19 @@ interface Segment {
 /** A path whose segments in braces stand for a name. @example new PathPattern('/v1/timelines/{timeline}') */
 export class PathPattern {
   readonly #segments: readonly Segment[]
+  readonly #isDeep: boolean
 
-  constructor(pattern: string) {
+  /** `isDeep`: the last name takes the rest of the path, with its slashes. */
+  constructor(pattern: string, isDeep = false) {
+    this.#isDeep = isDeep
     this.#segments = pattern.split('/').map((text) => ({ text, name: /^\{(\w+)\}$/.exec(text)?.[1] ?? null }))
   }
 
   /** What the names stand for; a slash inside one is written as %2F. Null: not this path. */
   match(path: string): Readonly<Record<string, string>> | null {
-    const given = path.split('/')
+    const parts = path.split('/')
+    const last = this.#segments.length - 1
+    const given = this.#isDeep ? [...parts.slice(0, last), parts.slice(last).join('/')] : parts
     if (this.#segments.length !== given.length) return null
     const params: Record<string, string> = {}
     for (let i = 0; i < given.length; i++) {

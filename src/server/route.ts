@@ -3,11 +3,13 @@
 
 import type { Head } from '../core/ports.ts'
 import type { Reprise } from '../engine/reprise.ts'
+import type { Artifacts } from '../layers/artifact/index.ts'
 import type { Access, Principal, Role } from './access.ts'
 import type { Answers } from './answers.ts'
 import type { Asked } from './asked.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
+import type { Problem } from './problem.ts'
 import type { RemoteJobs } from './remote-jobs.ts'
 import type { Schema } from './schema.ts'
 import type { SharedFeed } from './shared-feed.ts'
@@ -17,7 +19,8 @@ import type { TimelineIndex } from './timeline-index.ts'
 /** 'read': tools that look. 'act': also fork, retry and signal, as far as the caller's role goes. */
 export type McpMode = 'read' | 'act'
 
-export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+/** HEAD is what GET is, without the body. The last two are WebDAV's, and stand in the document as extensions. */
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE' | 'PROPFIND' | 'MKCOL'
 
 /** A parameter of the query; `isList`: it may be given several times. */
 export type QuerySchema = Schema & { readonly isList?: true; readonly isRequired?: true }
@@ -26,6 +29,8 @@ export interface Route {
   readonly method: Method
   /** As the document writes it: /v1/timelines/{timeline} */
   readonly path: string
+  /** The last parameter takes the rest of the path, with its slashes. */
+  readonly isDeep?: true
   /** The operationId of the document. */
   readonly id: string
   readonly summary: string
@@ -39,6 +44,10 @@ export interface Route {
   readonly body?: Schema
   /** The body is bytes, up to this limit; a checkpoint may be JSON instead. */
   readonly takesBytes?: 'checkpointBytes' | 'importBytes'
+  /** The body is bytes that the route reads from the request as they come, up to this limit. */
+  readonly takesStream?: 'artifactBytes'
+  /** How a refusal is told where clients want it in a form of their own; problem+json if left out. */
+  refuse?(problem: Problem): Response
   readonly status?: number
   readonly answer: Schema
   /** The type of the answer if it is no JSON. */
@@ -96,6 +105,8 @@ export interface ServerParts {
   readonly answers: Answers
   /** Jobs that run here for workers outside, by their queue. */
   readonly remoteJobs: RemoteJobs
+  /** Of build tools. */
+  readonly artifacts: Artifacts
   /** The user's definitions: for queries, which replay code. */
   readonly definitions: readonly unknown[]
   readonly basePath: string

@@ -6,8 +6,10 @@ import { SmartRouter } from 'hono/router/smart-router'
 import { TrieRouter } from 'hono/router/trie-router'
 import { RepriseError } from '../core/errors.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
+import { type CacheKeep, checkKeep } from '../engine/cache/retention.ts'
 import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
+import { Artifacts } from '../layers/artifact/index.ts'
 import { plain } from '../operations/json.ts'
 import { declareAll, declareKinds } from '../operations/models.ts'
 import { packageVersion } from '../operations/package.ts'
@@ -67,6 +69,8 @@ export interface ServeSettings {
   readonly limits?: Partial<ServerLimits>
   /** Tools for language models at /mcp: 'read' looks, 'act' also forks, retries and signals. None if left out. */
   readonly mcp?: McpMode
+  /** What is forgotten of build caches by itself: unused for so long, or beyond so many bytes. Nothing if left out. */
+  readonly cacheKeep?: CacheKeep
 }
 
 export interface Server {
@@ -82,7 +86,7 @@ export interface Server {
 
 const known = namesOf<ServeOptions>({
   ...{ tokens: true, authorize: true, readOnly: true, namespaces: true, origins: true, basePath: true },
-  ...{ definitions: true, limits: true, mcp: true },
+  ...{ definitions: true, limits: true, mcp: true, cacheKeep: true },
 })
 
 /** @example const handler = serve(rp, { tokens: [{ name: 'me', token, role: 'write' }] }) */
@@ -96,6 +100,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
   if (basePath !== '' && !/^(?:\/[\w.-]+)+$/.test(basePath)) {
     throw new RepriseError('INVALID_ARGUMENT', "basePath must be like '/reprise'", {})
   }
+  if (options.cacheKeep !== undefined) checkKeep('cacheKeep of serve()', options.cacheKeep)
   const limits: ServerLimits = { ...defaultServerLimits, ...options.limits }
   const access = tokens ? new Access(tokens, readOnly, () => hostOf(engine).kernel.clock.now()) : null
   const doors = new Doors(options.origins ?? [])
@@ -113,6 +118,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     feed: new SharedFeed(hostOf(of).kernel),
     answers: new Answers(of, limits.answersMs),
     remoteJobs: new RemoteJobs(of, limits.openTimelines),
+    artifacts: new Artifacts(hostOf(of), options.cacheKeep),
     definitions: options.definitions ?? [],
     basePath,
     readOnly,
@@ -220,6 +226,7 @@ class RunningServer {
     this.#parts.metrics.close()
     await this.#parts.remoteJobs.close()
     await this.#parts.sidecars.close()
+    await this.#parts.artifacts.close()
   }
 
   /** The server of the namespace that is meant. What a token does not name is refused, whether it is there or not. */
@@ -251,8 +258,9 @@ class RunningServer {
     const router = new SmartRouter<Handler>({ routers: [new RegExpRouter(), new TrieRouter()] })
     const { basePath } = this.#parts
     for (const route of routes) {
-      const pattern = new PathPattern(basePath + route.path)
-      router.add(route.method, basePath + route.path.replaceAll(/\{(\w+)\}/g, ':$1'), (asked, caller, isScoped) =>
+      const pattern = new PathPattern(basePath + route.path, route.isDeep)
+      const path = basePath + route.path.replaceAll(/\{(\w+)\}/g, ':$1') + (route.isDeep ? '{.+}' : '')
+      router.add(route.method, path, (asked, caller, isScoped) =>
         this.#measured(route, this.#call(route, pattern, asked, caller), isScoped),
       )
     }
@@ -284,7 +292,8 @@ class RunningServer {
     try {
       reply = await work
     } catch (error) {
-      reply = problemReply(problemOf(error, basePath, isScoped))
+      const problem = problemOf(error, basePath, isScoped)
+      reply = route.refuse?.(problem) ?? problemReply(problem)
     }
     metrics.answered(route.id, reply.status, route.isStream ? null : (clock.elapsed() - startedAt) / 1000)
     return reply

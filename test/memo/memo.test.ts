@@ -12,7 +12,8 @@ import { entryId } from '../../src/layers/memo/entry.ts'
 import { FileDigests } from '../../src/layers/memo/files.ts'
 import { memo } from '../../src/layers/memo/index.ts'
 import { keyOf } from '../../src/layers/memo/key.ts'
-import { forgetUnused } from '../../src/layers/memo/retention.ts'
+import { forgetUnused } from '../../src/engine/cache/retention.ts'
+import { memoCache } from '../../src/layers/memo/entry.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -202,13 +203,13 @@ onEveryStore('memo', (world) => {
     const heads = await host.list({ prefix: 'memo/noise/' })
     for (const [i, head] of heads.entries())
       await host.change(head, { attributes: { used: i + 1, ...(i === 0 && { pinned: true }) } })
-    const dry = await forgetUnused(host, 'noise', { bytes: 25_000 }, true)
-    expect(await forgetUnused(host, 'noise', { bytes: 25_000 })).toEqual(dry)
+    const dry = await forgetUnused(host, [memoCache], 'noise', { bytes: 25_000 }, true)
+    expect(await forgetUnused(host, [memoCache], 'noise', { bytes: 25_000 })).toEqual(dry)
     expect((await host.list({ prefix: 'memo/noise/' })).map(({ timeline }) => timeline)).toEqual([
       heads[0]!.timeline,
       ...heads.slice(2).map(({ timeline }) => timeline),
     ])
-    expect([await noise.forget(99), await forgetUnused(host, undefined, { unused: '1d' })]).toMatchObject([
+    expect([await noise.forget(99), await forgetUnused(host, [memoCache], undefined, { unused: '1d' })]).toMatchObject([
       false,
       { entries: 2, kept: 1 },
     ])

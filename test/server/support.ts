@@ -70,7 +70,7 @@ async function askOf(server: Server, path: string, ask?: Ask): Promise<Told> {
   const response = await server(requestOf(path, ask))
   const text = await response.text()
   const isJson = /[/+]json/.test(response.headers.get('content-type') ?? '')
-  return { status: response.status, headers: response.headers, value: isJson ? JSON.parse(text) : text }
+  return { status: response.status, headers: response.headers, value: isJson && text !== '' ? JSON.parse(text) : text }
 }
 
 export const at = (timeline: string) => `/v1/timelines/${encodeURIComponent(timeline)}`

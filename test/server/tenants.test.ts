@@ -48,8 +48,8 @@ async function asked(route: Route, id: string, other: Readonly<Record<string, st
   const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? 'other'))
   const needed = Object.entries(route.query ?? {}).filter(([, { isRequired }]) => isRequired)
   const query = needed.map(([name, schema]) => `${name}=${String(sample(schema))}`).join('&')
-  const hasBody = route.method !== 'GET' && (route.body !== undefined || route.takesBytes !== undefined)
-  const body = route.takesBytes ? { a: 1 } : sample(route.body ?? {})
+  const hasBody = route.method !== 'GET' && (route.body ?? route.takesBytes ?? route.takesStream) !== undefined
+  const body = route.takesBytes || route.takesStream ? { a: 1 } : sample(route.body ?? {})
   const ask = { method: route.method, as: 'ann', ...(hasBody && { body }) }
   return await here.ask(query === '' ? path : `${path}?${query}`, ask)
 }

@@ -2,16 +2,22 @@
 // stderr, so that a script that is run through the cache sees no difference.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isWithin } from '../../core/scope.ts'
+import { type CacheEntry, cacheEntries, forgetEntry, forgetUnused, pinEntry } from '../../engine/cache/retention.ts'
+import { pinnedAttribute } from '../../engine/cache/uses.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { artifactCache } from '../../layers/artifact/index.ts'
+import { memoCache } from '../../layers/memo/entry.ts'
 import { type CommandHandle, command } from '../../layers/memo/index.ts'
-import { forgetEntry, forgetUnused, type MemoEntry, memoEntries, pinEntry } from '../../layers/memo/retention.ts'
-import { pinnedAttribute } from '../../layers/memo/uses.ts'
 import { type Command, flag, type Invocation, list, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms, relative } from '../format.ts'
 
 type Verb = (invocation: Invocation, rest: readonly string[]) => Promise<number>
+
+/** Results of functions and commands, and artifacts of build tools. */
+const kinds = [memoCache, artifactCache]
 
 const cache: Command = async (invocation) => {
   const [name, ...rest] = invocation.args
@@ -95,8 +101,8 @@ const check: Verb = async ({ engine, options, output }, rest) => {
 
 const ls: Verb = async ({ engine, output }, [name]) => {
   const now = Date.now()
-  const entries: MemoEntry[] = []
-  for await (const entry of memoEntries(hostOf(engine), name)) entries.push(entry)
+  const entries: CacheEntry[] = []
+  for await (const entry of cacheEntries(hostOf(engine), kinds, name)) entries.push(entry)
   output.result(entries, () => {
     if (entries.length === 0) return output.note('nothing is remembered')
     output.table(
@@ -121,7 +127,7 @@ const prune: Verb = async ({ engine, options, output }, [name]) => {
     throw new UsageError('say what may go: --unused 30d, --bytes 2GB, or both')
   const keep = { ...(unused !== undefined && { unused }), ...(size !== undefined && { bytes: sizeOf(size) }) }
   const isDry = !flag(options, 'yes')
-  const report = await forgetUnused(hostOf(engine), name, keep, isDry)
+  const report = await forgetUnused(hostOf(engine), kinds, name, keep, isDry)
   output.result({ ...report, isDry }, () => {
     for (const timeline of report.timelines) output.line(`${isDry ? 'would forget' : 'forgot'} ${timeline}`)
     output.line(
@@ -174,7 +180,7 @@ const verbs: Readonly<Record<string, Verb>> = {
 function entryIds(ids: readonly string[]): readonly string[] {
   if (ids.length === 0) throw new UsageError('name the entries: reprise cache ls lists them')
   for (const id of ids) {
-    if (!/^memo\/[^./][^/]*\/[^/]+\/[0-9a-f]{64}$/.test(id)) {
+    if (!kinds.some((kind) => isWithin(kind.within(), id) && kind.place(id) !== null)) {
       throw new RepriseError('INVALID_ARGUMENT', `${id} is no entry of the cache: reprise cache ls lists them`, { id })
     }
   }

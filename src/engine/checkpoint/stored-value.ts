@@ -2,14 +2,14 @@
 // checked before the first byte is handed out, and read piece by piece. For layers whose checkpoints are the truth:
 // saves, memo entries.
 
-import { fromHex } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { type Digest, fromHex } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Content, Part } from '../../core/manifest.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
 import { readManifest } from '../recovery/recover.ts'
-import { verifyChunks } from '../recovery/restore.ts'
+import { liveChunks, verifyChunks } from '../recovery/restore.ts'
 import { ChunkInput } from '../recovery/restore-input.ts'
 import type { ChunkHold } from './chunk-hold.ts'
 import { type ByteSource, ChunkWriter } from './chunk-writer.ts'
@@ -63,8 +63,15 @@ export interface StoredValue {
   readonly stream: Content | null
 }
 
-/** The whole of it is read once before anyone gets the first byte: damage at the end must not be met half-way. */
-export async function readValue(kernel: Kernel, record: ManifestRecord): Promise<StoredValue> {
+/**
+ * The whole of it is read once before anyone gets the first byte: damage at the end must not be met half-way.
+ * `unverified`: only the value is read.
+ */
+export async function readValue(
+  kernel: Kernel,
+  record: ManifestRecord,
+  { unverified = false }: { readonly unverified?: boolean } = {},
+): Promise<StoredValue> {
   const { parts } = readManifest(kernel, record)
   const io = stateIo(kernel)
   const main = partNamed(parts, null)
@@ -73,7 +80,7 @@ export async function readValue(kernel: Kernel, record: ManifestRecord): Promise
   const { value } = kernel.codec.decode(plain) as { readonly value: unknown }
   const bytes = partNamed(parts, streamPart)
   const stream = bytes?.kind === 'stream' ? bytes.content : null
-  if (stream) await verifyChunks({ parts }, io)
+  if (stream && !unverified) await verifyChunks({ parts }, io)
   return { value, stream }
 }
 
@@ -99,6 +106,23 @@ export async function* readStream(kernel: Kernel, content: Content | null): Asyn
 export async function removeRotten(kernel: Kernel, error: RepriseError): Promise<void> {
   if (error.code !== 'CHUNK_DAMAGED' || typeof error.data.digest !== 'string') return
   await kernel.store.blobs.delete([fromHex(error.data.digest)], Number.MAX_SAFE_INTEGER)
+}
+
+/** Every chunk of this checkpoint that does not match its digest, as far as its lists can be read. */
+export async function removeAllRotten(kernel: Kernel, record: ManifestRecord): Promise<void> {
+  const manifest = readManifest(kernel, record)
+  const io = stateIo(kernel)
+  const noted = async (work: () => Promise<unknown>) => {
+    try {
+      return await work()
+    } catch (error) {
+      if (!isReprise(error, 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
+      await removeRotten(kernel, error)
+      return null
+    }
+  }
+  const digests = (await noted(() => liveChunks(manifest, io))) as Digest[] | null
+  for (const digest of digests ?? []) await noted(() => verifyChunks(manifest, io, [digest]))
 }
 
 function partNamed(parts: readonly Part[], name: string | null): Part | undefined {

@@ -7,6 +7,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Content } from '../../core/manifest.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
+import type { CacheKind } from '../../engine/cache/retention.ts'
 import { readValue } from '../../engine/checkpoint/stored-value.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { KeyParts } from './key.ts'
@@ -45,6 +46,15 @@ export interface Remembered {
 
 export function entryId(name: string, scope: string, key: string): TimelineId {
   return timelineId(`memo/${name}/${scope}/${key}`)
+}
+
+/** Without those that only help to look at files: their names begin with a dot. */
+export const memoCache: CacheKind = {
+  within: (name) => (name === undefined ? 'memo/' : `memo/${name}/`),
+  place(id) {
+    const [, name, scope, key] = id.split('/')
+    return name === undefined || scope === undefined || !key || name.startsWith('.') ? null : { name, scope }
+  },
 }
 
 const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED', 'UNRECOVERABLE'] as const

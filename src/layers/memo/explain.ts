@@ -2,10 +2,10 @@
 // used last, of the same arguments if there is one.
 
 import type { Head } from '../../core/ports.ts'
+import { usedAttribute } from '../../engine/cache/uses.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Envelope, entryId, readEntry } from './entry.ts'
 import { type Change, changesBetween, type Key } from './key.ts'
-import { usedAttribute } from './uses.ts'
 
 export interface Explanation {
   readonly isHit: boolean

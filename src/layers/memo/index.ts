@@ -1,5 +1,6 @@
 // reprise/memo: results of functions, remembered by what they were computed from, with the reason for every hit and miss.
 
+export type { CacheKeep, Forgotten } from '../../engine/cache/retention.ts'
 export type { CommandCheck } from './check.ts'
 export {
   type CommandDefinition,
@@ -24,4 +25,3 @@ export {
   type Recalled,
 } from './memo.ts'
 export type { Remembrance } from './remembering.ts'
-export type { Forgotten, MemoKeep } from './retention.ts'

@@ -4,13 +4,13 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { usedAttribute } from '../../engine/cache/uses.ts'
 import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
 import type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'
 import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import { readValue, removeRotten, writeValue } from '../../engine/checkpoint/stored-value.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { type Envelope, foldVersion, type Remembered } from './entry.ts'
-import { usedAttribute } from './uses.ts'
 
 export interface Computed {
   readonly id: TimelineId

@@ -4,15 +4,15 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { type CacheKeep, checkKeep, forgetEntry, Pruner } from '../../engine/cache/retention.ts'
+import { Uses } from '../../engine/cache/uses.ts'
 import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import type { Host } from '../../engine/host.ts'
-import { type Envelope, entryId, mainScope, type Remembered, readEntry } from './entry.ts'
+import { type Envelope, entryId, mainScope, memoCache, type Remembered, readEntry } from './entry.ts'
 import { type Explanation, explain } from './explain.ts'
 import { Flights } from './flight.ts'
 import type { Key } from './key.ts'
 import { type Computed, type Published, publishEntry } from './publish.ts'
-import { checkKeep, forgetEntry, type MemoKeep, Pruner } from './retention.ts'
-import { Uses } from './uses.ts'
 
 /** What the definitions of functions and commands have in common. */
 export interface Remembrance {
@@ -23,7 +23,7 @@ export interface Remembrance {
   /** Entries are written to this scope, and read from it and from `main`: what a pull request computes, main never reads. */
   readonly scope?: string
   /** What is forgotten by itself: unused for so long, or beyond so many bytes. */
-  readonly keep?: MemoKeep
+  readonly keep?: CacheKeep
 }
 
 export interface Judged {
@@ -72,7 +72,7 @@ export class Remembering {
     this.#isFailure = isFailure
     this.#flights = new Flights(host.kernel)
     this.#uses = new Uses(host)
-    this.#pruner = new Pruner(host, name, options.keep ?? {})
+    this.#pruner = new Pruner(host, memoCache, name, options.keep ?? {})
     this.#leave = host.onClose(() => this.close())
   }
 

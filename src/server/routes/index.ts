@@ -2,6 +2,10 @@
 
 import type { Route } from '../route.ts'
 import { actionRoutes } from './actions.ts'
+import { nxRoutes } from './caches/nx.ts'
+import { plainRoutes } from './caches/plain.ts'
+import { turboRoutes } from './caches/turbo.ts'
+import { webdavRoutes } from './caches/webdav.ts'
 import { feedRoutes } from './feed.ts'
 import { lookRoutes } from './look.ts'
 import { mcpRoutes } from './mcp.ts'
@@ -25,4 +29,8 @@ export const routes: readonly Route[] = [
   ...remoteRoutes,
   ...transferRoutes,
   ...mcpRoutes,
+  ...turboRoutes,
+  ...nxRoutes,
+  ...plainRoutes,
+  ...webdavRoutes,
 ]

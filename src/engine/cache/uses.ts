@@ -1,7 +1,7 @@
 // When each entry was last used, for retention: noted coarsely and later, so that a hit costs no write.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { Host } from '../../engine/host.ts'
+import type { Host } from '../host.ts'
 
 /** A note that is younger than this is left as it is. */
 const coarseMs = 3_600_000

@@ -1,21 +1,22 @@
-// What is forgotten: entries that were not used for long, and the ones used longest ago where all together are too
-// large. Pinned ones stay. Their chunks go with the next collection.
+// What is forgotten of a cache: entries that were not used for long, and the ones used longest ago where all together
+// are too large. Pinned ones stay. Their chunks go with the next collection. A cache is a kind of timelines that each hold
+// one entry: results of functions and commands, artifacts of build tools.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { Host } from '../../engine/host.ts'
-import { deleteTimeline } from '../../engine/tools/delete.ts'
+import type { Host } from '../host.ts'
+import { deleteTimeline } from '../tools/delete.ts'
 import { pinnedAttribute, usedAttribute } from './uses.ts'
 
-export interface MemoKeep {
+export interface CacheKeep {
   /** Forgotten when it was not used for so long. Uses are noted to the hour. */
   readonly unused?: Duration
   /** The entries used last that have so many bytes together stay. */
   readonly bytes?: number
 }
 
-const known = namesOf<MemoKeep>({ unused: true, bytes: true })
+const known = namesOf<CacheKeep>({ unused: true, bytes: true })
 
 export interface Forgotten {
   readonly entries: number
@@ -25,7 +26,7 @@ export interface Forgotten {
   readonly timelines: readonly string[]
 }
 
-export function checkKeep(where: string, keep: MemoKeep): void {
+export function checkKeep(where: string, keep: CacheKeep): void {
   checkOptions(where, keep, known)
   if (keep.unused !== undefined) toMs(keep.unused, `${where}: unused`)
   if (keep.bytes !== undefined && !(Number.isFinite(keep.bytes) && keep.bytes >= 0)) {
@@ -33,8 +34,16 @@ export function checkKeep(where: string, keep: MemoKeep): void {
   }
 }
 
+/** A kind of timelines that hold one entry each. */
+export interface CacheKind {
+  /** Where those of a name lie, or all of them. */
+  within(name?: string): string
+  /** What an id says of its entry; null: it is none. */
+  place(id: string): { readonly name: string; readonly scope: string } | null
+}
+
 /** One line of the list of entries. */
-export interface MemoEntry {
+export interface CacheEntry {
   readonly timeline: string
   readonly name: string
   readonly scope: string
@@ -48,21 +57,26 @@ export interface MemoEntry {
   readonly isEmpty: boolean
 }
 
-/** Of a memo, or of all; without those that only help to look at files. */
-export async function* memoEntries(host: Host, name?: string): AsyncGenerator<MemoEntry> {
-  for await (const head of host.each({ prefix: name === undefined ? 'memo/' : `memo/${name}/` })) {
-    const [, memo, scope] = head.timeline.split('/')
-    if (memo === undefined || scope === undefined || memo.startsWith('.')) continue
-    const records = await host.kernel.store.checkpoints(head.timeline)
-    yield {
-      timeline: head.timeline,
-      name: memo,
-      scope,
-      usedAt: Number(head.attributes[usedAttribute] ?? 0),
-      bytes: records.reduce((sum, record) => sum + record.totalBytes, 0),
-      isPinned: head.attributes[pinnedAttribute] === true,
-      isBusy: head.owner !== null,
-      isEmpty: !records.some(({ invalid }) => invalid === null),
+/** Of these kinds; with `name`, of that name only. */
+export async function* cacheEntries(
+  host: Host,
+  kinds: readonly CacheKind[],
+  name?: string,
+): AsyncGenerator<CacheEntry> {
+  for (const kind of kinds) {
+    for await (const head of host.each({ prefix: kind.within(name) })) {
+      const place = kind.place(head.timeline)
+      if (!place || (name !== undefined && place.name !== name)) continue
+      const records = await host.kernel.store.checkpoints(head.timeline)
+      yield {
+        timeline: head.timeline,
+        ...place,
+        usedAt: Number(head.attributes[usedAttribute] ?? 0),
+        bytes: records.reduce((sum, record) => sum + record.totalBytes, 0),
+        isPinned: head.attributes[pinnedAttribute] === true,
+        isBusy: head.owner !== null,
+        isEmpty: !records.some(({ invalid }) => invalid === null),
+      }
     }
   }
 }
@@ -75,19 +89,20 @@ export async function pinEntry(host: Host, timeline: string, isPinned: boolean):
   if (!outcome.ok) throw new RepriseError(outcome.code, `${timeline} is computed at this moment`, { timeline })
 }
 
-/** Of one memo, or of all. */
+/** Of all entries of these kinds, or of those with this name. */
 export async function forgetUnused(
   host: Host,
+  kinds: readonly CacheKind[],
   name: string | undefined,
-  keep: MemoKeep,
+  keep: CacheKeep,
   isDry = false,
 ): Promise<Forgotten> {
   const now = host.kernel.clock.now()
-  const entries: MemoEntry[] = []
-  for await (const entry of memoEntries(host, name)) entries.push(entry)
+  const entries: CacheEntry[] = []
+  for await (const entry of cacheEntries(host, kinds, name)) entries.push(entry)
   entries.sort((a, b) => b.usedAt - a.usedAt)
   let [kept, keptBytes] = [0, 0]
-  const gone: MemoEntry[] = []
+  const gone: CacheEntry[] = []
   for (const entry of entries) {
     const isOld = keep.unused !== undefined && now - entry.usedAt > toMs(keep.unused, 'unused')
     const isTooMuch = keep.bytes !== undefined && keptBytes + entry.bytes > keep.bytes
@@ -119,14 +134,17 @@ const everyMs = 3_600_000
 /** Forgets in the background, now and then, as long as something is stored. */
 export class Pruner {
   readonly #host: Host
-  readonly #name: string
-  readonly #keep: MemoKeep
+  readonly #kind: CacheKind
+  readonly #name: string | undefined
+  readonly #keep: CacheKeep
   #stored = 0
   #prunedAt = Number.NEGATIVE_INFINITY
   #pruning: Promise<unknown> | null = null
 
-  constructor(host: Host, name: string, keep: MemoKeep) {
+  /** Without a name: all entries of the kind. */
+  constructor(host: Host, kind: CacheKind, name: string | undefined, keep: CacheKeep) {
     this.#host = host
+    this.#kind = kind
     this.#name = name
     this.#keep = keep
   }
@@ -138,8 +156,8 @@ export class Pruner {
     if (this.#stored < storedBetween && clock.elapsed() - this.#prunedAt < everyMs) return
     this.#stored = 0
     this.#prunedAt = clock.elapsed()
-    this.#pruning = forgetUnused(this.#host, this.#name, this.#keep)
-      .catch((error) => events.emit('problem', { where: `memo/${this.#name}`, error }))
+    this.#pruning = forgetUnused(this.#host, [this.#kind], this.#name, this.#keep)
+      .catch((error) => events.emit('problem', { where: this.#kind.within(this.#name), error }))
       .finally(() => {
         this.#pruning = null
       })

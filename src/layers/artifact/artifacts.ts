@@ -1,0 +1,227 @@
+// Artifacts of build tools: bytes under a key, streamed in and out in bounded memory. One is visible when all of it is
+// written, read back and of the digest that was promised; an upload that ends early leaves nothing. What is damaged is a
+// miss, and is taken away, so that the same artifact can come again.
+
+import { createHash } from 'node:crypto'
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Content } from '../../core/manifest.ts'
+import type { ManifestRecord } from '../../core/ports.ts'
+import { type CacheKeep, forgetEntry, Pruner } from '../../engine/cache/retention.ts'
+import { Uses, usedAttribute } from '../../engine/cache/uses.ts'
+import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
+import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import {
+  readStream,
+  readValue,
+  removeAllRotten,
+  removeRotten,
+  type StoredParts,
+  writeValue,
+} from '../../engine/checkpoint/stored-value.ts'
+import type { Host } from '../../engine/host.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { artifactCache, artifactKind, foldVersion } from './model.ts'
+import { type ArtifactPlace, checkPlace } from './place.ts'
+
+/** What a client says of it. */
+export interface About {
+  readonly type: string
+  /** Who put it: the name of a token. */
+  readonly by: string
+  /** How long the task took that made it. */
+  readonly tookMs?: number
+  /** A signature of the client's, given back as it came. */
+  readonly tag?: string
+}
+
+export interface ArtifactMeta extends About {
+  readonly size: number
+  /** Of all of its bytes, in hexadecimal. */
+  readonly sha256: string
+  readonly at: number
+}
+
+export interface Artifact {
+  readonly timeline: TimelineId
+  readonly meta: ArtifactMeta
+  read(): AsyncGenerator<Uint8Array>
+}
+
+export interface Upload {
+  readonly about: About
+  /** Its bytes must have this digest. */
+  readonly sha256?: string
+  /** EXISTS if there is one. */
+  readonly isNew?: boolean
+  /** LIMIT_EXCEEDED beyond. */
+  readonly bytesMax: number
+  readonly signal?: AbortSignal
+}
+
+/** Whoever publishes the same key at the same moment is waited for as long. */
+const takeWait = '10s'
+const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED', 'UNRECOVERABLE'] as const
+
+export class Artifacts {
+  readonly #host: Host
+  readonly #uses: Uses
+  readonly #pruner: Pruner
+
+  constructor(host: Host, keep: CacheKeep = {}) {
+    this.#host = host
+    this.#uses = new Uses(host)
+    this.#pruner = new Pruner(host, artifactCache, undefined, keep)
+    host.declare(artifactKind)
+  }
+
+  /** All of it was read and is whole when this resolves; null: there is none in this place. */
+  async get(place: ArtifactPlace): Promise<Artifact | null> {
+    const timeline = checkPlace(place)
+    const record = await this.#newest(timeline)
+    if (!record) return null
+    try {
+      const { value, stream } = await readValue(this.#kernel, record)
+      this.#uses.note(timeline)
+      return { timeline, meta: value as ArtifactMeta, read: () => readStream(this.#kernel, stream as Content) }
+    } catch (error) {
+      if (!isReprise(error, ...damage)) throw error
+      await this.#drop(timeline, record, error)
+      return null
+    }
+  }
+
+  /** What is known of it, without a look at its bytes. */
+  async about(place: ArtifactPlace): Promise<ArtifactMeta | null> {
+    const timeline = checkPlace(place)
+    const record = await this.#newest(timeline)
+    if (!record) return null
+    try {
+      const { value } = await readValue(this.#kernel, record, { unverified: true })
+      return value as ArtifactMeta
+    } catch (error) {
+      if (!isReprise(error, ...damage)) throw error
+      await this.#drop(timeline, record, error)
+      return null
+    }
+  }
+
+  /** Replaces what is there, in one commit. The same bytes again change nothing. */
+  async put(place: ArtifactPlace, body: AsyncIterable<Uint8Array>, upload: Upload): Promise<ArtifactMeta> {
+    const timeline = checkPlace(place)
+    const hold = await ChunkHold.begin(this.#kernel)
+    try {
+      let meta: ArtifactMeta | null = null
+      const counted = new Counted(body, upload.bytesMax)
+      const written = await writeValue(
+        this.#kernel,
+        hold,
+        counted,
+        () => {
+          meta = { ...upload.about, ...counted.end(upload.sha256), at: this.#kernel.clock.now() }
+          return meta
+        },
+        { signal: upload.signal },
+      )
+      return await this.#publish(place, timeline, written, meta!, upload)
+    } catch (error) {
+      if (!isReprise(error, 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
+      // A stream is read once: whoever sent it sends it again, and then nothing stands in the way.
+      await removeRotten(this.#kernel, error)
+      throw new RepriseError('CONTENDED', `${timeline} could not be kept this time: send it again`, {}, error)
+    } finally {
+      hold.end()
+    }
+  }
+
+  /** False: there was none, or it is written at this moment. */
+  remove(place: ArtifactPlace): Promise<boolean> {
+    return forgetEntry(this.#host, checkPlace(place))
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#uses.flush(), this.#pruner.settled()])
+  }
+
+  get #kernel(): Kernel {
+    return this.#host.kernel
+  }
+
+  async #newest(timeline: TimelineId): Promise<ManifestRecord | null> {
+    const records = await this.#kernel.store.checkpoints(timeline)
+    return records.find(({ invalid, foldVersion: by }) => invalid === null && by === foldVersion) ?? null
+  }
+
+  async #publish(
+    place: ArtifactPlace,
+    timeline: TimelineId,
+    written: StoredParts,
+    meta: ArtifactMeta,
+    { isNew = false }: Upload,
+  ): Promise<ArtifactMeta> {
+    const taken = await StateTimeline.take(this.#kernel, timeline, { wait: takeWait })
+    try {
+      const there = taken.head.seq === 0 ? null : await this.about(place)
+      if (there && isNew) throw new RepriseError('EXISTS', `there is an artifact ${place.key} already`, {})
+      if (there && there.sha256 === meta.sha256 && there.tag === meta.tag) return there
+      await taken.publish({
+        entry: { type: 'uploaded', data: { bytes: meta.size, by: meta.by } },
+        ...written,
+        foldVersion,
+        baseId: null,
+        trigger: 'artifact',
+        along: { attributes: { [usedAttribute]: meta.at } },
+      })
+      if (taken.head.seq > 1) await taken.retain({ checkpoints: 1, history: 'needed' }, foldVersion)
+      this.#pruner.stored()
+      return meta
+    } finally {
+      await taken.release()
+    }
+  }
+
+  /** It serves nobody, and its damaged chunks stand in the way of their own healthy copies. */
+  async #drop(timeline: TimelineId, record: ManifestRecord, error: RepriseError): Promise<void> {
+    const { events } = this.#kernel
+    events.emit('checkpoint-damaged', { timeline, id: record.id, reason: error.message })
+    try {
+      await removeAllRotten(this.#kernel, record)
+      if ((await this.#newest(timeline))?.id === record.id) await forgetEntry(this.#host, timeline)
+    } catch (problem) {
+      events.emit('problem', { where: timeline, error: problem })
+    }
+  }
+}
+
+/** The bytes as they pass: how many, and their digest. */
+class Counted implements AsyncIterable<Uint8Array> {
+  readonly #body: AsyncIterable<Uint8Array>
+  readonly #bytesMax: number
+  readonly #hash = createHash('sha256')
+  #size = 0
+
+  constructor(body: AsyncIterable<Uint8Array>, bytesMax: number) {
+    this.#body = body
+    this.#bytesMax = bytesMax
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    for await (const piece of this.#body) {
+      this.#size += piece.length
+      if (this.#size > this.#bytesMax) {
+        const what = `an artifact must have at most ${this.#bytesMax} bytes`
+        throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'artifactBytes', max: this.#bytesMax })
+      }
+      this.#hash.update(piece)
+      yield piece
+    }
+  }
+
+  end(wanted: string | undefined): { readonly size: number; readonly sha256: string } {
+    const sha256 = this.#hash.digest('hex')
+    if (wanted !== undefined && wanted !== sha256) {
+      throw new RepriseError('INVALID_ARGUMENT', `the body has the digest ${sha256}, and ${wanted} was promised`, {})
+    }
+    return { size: this.#size, sha256 }
+  }
+}

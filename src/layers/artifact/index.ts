@@ -1,0 +1,6 @@
+// Artifacts of build tools: bytes under a key, as one timeline each. The doors through which tools reach them are the
+// server's.
+
+export { type About, type Artifact, type ArtifactMeta, Artifacts, type Upload } from './artifacts.ts'
+export { artifactCache, artifactKind } from './model.ts'
+export { type ArtifactPlace, checkPlace, checkScope, checkSpace } from './place.ts'

@@ -1,0 +1,35 @@
+// What tools know of artifacts. Each is whole in its newest checkpoint: artifact/<scope>/<space>/<key>.
+
+import type { CacheKind } from '../../engine/cache/retention.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { Model } from '../../engine/model.ts'
+
+export const foldVersion = 'artifact/1'
+
+const instead = { instead: 'an artifact is made again when it is forgotten: reprise cache forget' }
+
+const artifactFold: Fold<unknown> = {
+  version: foldVersion,
+  initial: () => null,
+  apply: (state) => state,
+  retain: { checkpoints: 1, history: 'needed' },
+  authority: 'state',
+}
+
+export const artifactKind: Model = {
+  kind: 'artifact',
+  name: null,
+  scope: 'artifact/',
+  fold: artifactFold,
+  policy: 'fixed',
+  actions: { rollback: instead, fork: instead },
+}
+
+/** Its name is the space: which tool, or which project, it belongs to. */
+export const artifactCache: CacheKind = {
+  within: () => 'artifact/',
+  place(id) {
+    const [, scope, name, key] = id.split('/')
+    return scope === undefined || name === undefined || key === undefined ? null : { name, scope }
+  },
+}

@@ -1,0 +1,124 @@
+// What the doors of the build caches share: which scopes a caller reads and writes, an artifact as an answer, and a body as
+// an artifact. Each door only says where its artifacts lie and how its clients want to be answered.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { Artifact, ArtifactMeta, Upload } from '../../../layers/artifact/index.ts'
+import { cacheScopes } from '../../access.ts'
+import type { Call } from '../../route.ts'
+
+/** Where an artifact lies, but for its scope: that is the token's to say. */
+export interface Spot {
+  readonly space: string
+  readonly key: string
+}
+
+/** In its own scope first. NOT_FOUND: in none that it reads; what lies elsewhere is not there. */
+export async function found(call: Call, spot: Spot): Promise<Artifact> {
+  for (const scope of scopesOf(call).all) {
+    const artifact = await call.server.artifacts.get({ ...spot, scope })
+    if (artifact) return artifact
+  }
+  throw nothing()
+}
+
+/** The same, without a look at its bytes. */
+export async function foundAbout(call: Call, spot: Spot): Promise<ArtifactMeta | null> {
+  for (const scope of scopesOf(call).all) {
+    const meta = await call.server.artifacts.about({ ...spot, scope })
+    if (meta) return meta
+  }
+  return null
+}
+
+export function nothing(): RepriseError {
+  return new RepriseError('NOT_FOUND', 'there is no such artifact', {})
+}
+
+/** To GET its bytes; to HEAD what is known of it. */
+export async function give(
+  call: Call,
+  spot: Spot,
+  more: (meta: ArtifactMeta) => Readonly<Record<string, string>> = () => ({}),
+): Promise<Response> {
+  if (call.request.method === 'HEAD') {
+    const meta = await foundAbout(call, spot)
+    if (!meta) throw nothing()
+    return new Response(null, { headers: { ...headersOf(meta), ...more(meta) } })
+  }
+  const { meta, read } = await found(call, spot)
+  return new Response(bodyOf(read()), { headers: { ...headersOf(meta), ...more(meta) } })
+}
+
+/** Takes the body into the caller's own scope. */
+export async function take(
+  call: Call,
+  spot: Spot,
+  {
+    about,
+    ...upload
+  }: Omit<Upload, 'bytesMax' | 'signal' | 'about'> & {
+    readonly about?: Omit<Upload['about'], 'by' | 'type'>
+  } = {},
+): Promise<ArtifactMeta> {
+  const { request, server, principal, signal } = call
+  const scope = scopesOf(call).own
+  const bytesMax = server.limits.artifactBytes
+  if (Number(request.headers.get('content-length') ?? 0) > bytesMax) {
+    const what = `an artifact must have at most ${bytesMax} bytes`
+    throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'artifactBytes', max: bytesMax })
+  }
+  const type = (request.headers.get('content-type') ?? 'application/octet-stream').slice(0, 200)
+  const whole = { ...upload, about: { ...about, type, by: principal.name }, bytesMax, signal }
+  return await server.artifacts.put({ ...spot, scope }, piecesOf(request), whole)
+}
+
+/** From the caller's own scope. */
+export async function drop(call: Call, spot: Spot): Promise<void> {
+  if (!(await call.server.artifacts.remove({ ...spot, scope: scopesOf(call).own }))) throw nothing()
+}
+
+export function scopesOf({ principal }: Call): { readonly own: string; readonly all: readonly string[] } {
+  const scopes = cacheScopes(principal)
+  if (scopes) return scopes
+  throw new RepriseError('FORBIDDEN', `${principal.name} reaches a part of the store, and no cache: give it one`, {})
+}
+
+function headersOf(meta: ArtifactMeta): Record<string, string> {
+  return {
+    // Never shown by a browser, whatever type it was put with.
+    'content-type': 'application/octet-stream',
+    'content-disposition': 'attachment',
+    'content-length': String(meta.size),
+    'reprise-type': meta.type,
+    'reprise-sha256': meta.sha256,
+    'reprise-by': meta.by,
+  }
+}
+
+async function* piecesOf(request: Request): AsyncGenerator<Uint8Array> {
+  const reader = request.body?.getReader()
+  if (!reader) return
+  try {
+    for (let step = await reader.read(); !step.done; step = await reader.read()) yield step.value
+  } finally {
+    // A body that nobody reads to its end is let go.
+    void reader.cancel().catch(() => undefined)
+  }
+}
+
+/** Read as it is asked for: nothing of it waits in memory for a slow client. */
+function bodyOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const { done, value } = await pieces.next()
+        if (done) controller.close()
+        else controller.enqueue(value)
+      },
+      async cancel() {
+        await pieces.return(undefined)
+      },
+    },
+    { highWaterMark: 0 },
+  )
+}

@@ -1,0 +1,52 @@
+// Nx's self-hosted remote cache: two verbs, refusals as plain text, and a record that is there is never overwritten.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { Problem } from '../../problem.ts'
+import type { Route } from '../../route.ts'
+import { foundAbout, give, take } from './door.ts'
+
+const space = '.nx'
+const common = { path: '/v1/cache/{hash}', tag: 'caches', isLong: true, answer: { type: 'string' }, refuse } as const
+
+export const nxRoutes: readonly Route[] = [
+  {
+    ...common,
+    method: 'GET',
+    id: 'nxGet',
+    summary: 'Nx: the outputs of a task',
+    role: 'read',
+    answerType: 'application/octet-stream',
+    call: async (call) => await give(call, { space, key: call.params.hash! }),
+  },
+  {
+    ...common,
+    method: 'PUT',
+    id: 'nxPut',
+    summary: 'Nx: put the outputs of a task; 409 where there are some',
+    role: 'write',
+    takesStream: 'artifactBytes',
+    answerType: 'text/plain',
+    async call(call) {
+      const spot = { space, key: call.params.hash! }
+      // Also one of main: what everybody reads is not put again below another scope.
+      const there = await foundAbout(call, spot)
+      if (there) {
+        await call.request.body?.pipeTo(new WritableStream())
+        throw new RepriseError('EXISTS', 'Cannot override an existing record', {})
+      }
+      await take(call, spot, { isNew: true })
+      return 'Successfully uploaded the output'
+    },
+  },
+]
+
+const words: Partial<Record<number, string>> = {
+  401: 'Missing or invalid authentication token.',
+  403: 'Access forbidden. (e.g. read-only token used to write)',
+  404: 'The record was not found',
+  409: 'Cannot override an existing record',
+}
+
+function refuse({ status, detail }: Problem): Response {
+  return new Response(words[status] ?? detail, { status, headers: { 'content-type': 'text/plain; charset=utf-8' } })
+}

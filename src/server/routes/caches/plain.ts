@@ -1,0 +1,74 @@
+// The plain HTTP cache that Bazel, moon, ccache, Gradle and sccache speak: GET, HEAD, PUT and DELETE below /cache/<space>/.
+// A path that ends in cas/<sha256> promises that digest: a body that does not keep the promise is refused.
+
+import { refuse } from '../../request.ts'
+import type { Call, Route } from '../../route.ts'
+import * as shapes from '../../shapes.ts'
+import { drop, give, type Spot, scopesOf, take } from './door.ts'
+
+const common = { path: '/cache/{space}/{key}', isDeep: true, tag: 'caches' } as const
+const promised = /(?:^|\/)cas\/([0-9a-f]{64})$/
+
+export const plainRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/cache/status',
+    id: 'cacheStatus',
+    tag: 'caches',
+    summary: 'Build caches: which scopes this token writes to and reads',
+    role: 'read',
+    answer: shapes.answer({ scope: shapes.text, reads: { type: 'array', items: shapes.text } }),
+    call(call) {
+      const { own, all } = scopesOf(call)
+      return { scope: own, reads: all }
+    },
+  },
+  {
+    ...common,
+    method: 'GET',
+    id: 'cacheGet',
+    summary: 'Build caches: the bytes under a key; HEAD says whether there are some',
+    role: 'read',
+    isLong: true,
+    answer: { type: 'string' },
+    answerType: 'application/octet-stream',
+    call: async (call) => await give(call, spotOf(call)),
+  },
+  {
+    ...common,
+    method: 'PUT',
+    id: 'cachePut',
+    summary: 'Build caches: put bytes under a key; below cas/ only if the key is their sha256',
+    role: 'write',
+    isLong: true,
+    takesStream: 'artifactBytes',
+    answer: { type: 'string' },
+    answerType: 'text/plain',
+    async call(call) {
+      const spot = spotOf(call)
+      const sha256 = promised.exec(spot.key)?.[1]
+      await take(call, spot, sha256 === undefined ? {} : { sha256 })
+      return ''
+    },
+  },
+  {
+    ...common,
+    method: 'DELETE',
+    id: 'cacheDelete',
+    summary: "Build caches: forget what lies under a key, in the token's own scope",
+    role: 'write',
+    status: 204,
+    answer: { type: 'string' },
+    async call(call) {
+      await drop(call, spotOf(call))
+      return new Response(null, { status: 204 })
+    },
+  },
+]
+
+export function spotOf({ params }: Call): Spot {
+  const { space = '', key = '' } = params
+  // A dot in front is for the doors that have a path of their own.
+  if (space.startsWith('.')) throw refuse('a space must begin with a letter or a digit')
+  return { space, key }
+}

@@ -44,6 +44,12 @@ export const operating: readonly CommandSpec[] = [
         value: 'read|act',
         help: 'tools for language models at /mcp; act: also fork, retry, signal',
       },
+      'cache-unused': { type: 'string', value: 'DURATION', help: 'forget artifacts of build tools unused for so long' },
+      'cache-bytes': {
+        type: 'string',
+        value: 'SIZE',
+        help: 'forget those used longest ago beyond so much, such as 50GB',
+      },
       work: { type: 'boolean', help: "also execute the module's definitions, as `reprise work` does" },
       module: moduleOption,
     },

@@ -120,7 +120,9 @@ function openLater(open: () => Promise<Store>): Store {
   const call = (pick: (store: Store) => object, name: PropertyKey) => {
     return async (...given: unknown[]) => {
       const target = pick(await opened())
-      return Reflect.apply(Reflect.get(target, name) as (...given: unknown[]) => unknown, target, given)
+      // Not every store has every method: then nothing comes of the call, as with `?.`
+      const method = Reflect.get(target, name) as ((...given: unknown[]) => unknown) | undefined
+      return method && Reflect.apply(method, target, given)
     }
   }
   const through = (pick: (store: Store) => object) =>

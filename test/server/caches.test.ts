@@ -3,10 +3,10 @@
 
 import { createHash } from 'node:crypto'
 import { afterEach, describe, expect, it } from 'vitest'
-import { open } from '../../src/index.ts'
 import { hostOf } from '../../src/engine/host.ts'
-import type { AccessToken } from '../../src/server/index.ts'
+import { open } from '../../src/index.ts'
 import { Access, cacheScopes } from '../../src/server/access.ts'
+import type { AccessToken } from '../../src/server/index.ts'
 import { secret, startServer, type TestServer, tokens as usual } from './support.ts'
 
 const token = (name: string, more: Partial<AccessToken> = {}): AccessToken => ({
@@ -204,7 +204,13 @@ describe('plain paths', () => {
     const here = await served()
     await put(here, '/cache/cc/a/b', 'one')
     await put(here, '/v1/cache/12', 'nx')
-    for (const path of ['/cache/.nx/12', '/cache/cc/a%2F..%2Fa/b', '/cache/cc/a//b', '/cache/cc/a/b/', '/cache/cc/a%00b']) {
+    for (const path of [
+      '/cache/.nx/12',
+      '/cache/cc/a%2F..%2Fa/b',
+      '/cache/cc/a//b',
+      '/cache/cc/a/b/',
+      '/cache/cc/a%00b',
+    ]) {
       expect([path, (await get(here, path)).status]).toEqual([path, 400])
     }
     expect((await get(here, '/cache/cc/x/../a/b')).value).toBe('one')
@@ -228,7 +234,10 @@ describe('plain paths', () => {
 
   it('say which scopes a token has', async () => {
     const here = await served()
-    expect((await here.ask('/cache/status', { as: 'pull' })).value).toEqual({ scope: 'pull-7', reads: ['pull-7', 'main'] })
+    expect((await here.ask('/cache/status', { as: 'pull' })).value).toEqual({
+      scope: 'pull-7',
+      reads: ['pull-7', 'main'],
+    })
     expect((await here.ask('/cache/status', { as: 'ann' })).status).toBe(403)
   })
 })

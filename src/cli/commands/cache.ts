@@ -13,6 +13,7 @@ import { type CommandHandle, command } from '../../layers/memo/index.ts'
 import { type Command, flag, type Invocation, list, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms, relative } from '../format.ts'
+import { sizeOf } from '../size.ts'
 
 type Verb = (invocation: Invocation, rest: readonly string[]) => Promise<number>
 
@@ -125,7 +126,10 @@ const prune: Verb = async ({ engine, options, output }, [name]) => {
   const [unused, size] = [text(options, 'unused'), text(options, 'bytes')]
   if (unused === undefined && size === undefined)
     throw new UsageError('say what may go: --unused 30d, --bytes 2GB, or both')
-  const keep = { ...(unused !== undefined && { unused }), ...(size !== undefined && { bytes: sizeOf(size) }) }
+  const keep = {
+    ...(unused !== undefined && { unused }),
+    ...(size !== undefined && { bytes: sizeOf(size, '--bytes') }),
+  }
   const isDry = !flag(options, 'yes')
   const report = await forgetUnused(hostOf(engine), kinds, name, keep, isDry)
   output.result({ ...report, isDry }, () => {
@@ -225,12 +229,4 @@ function nameOf(words: readonly string[]): string {
     .slice(0, 60)
     .replace(/-+$/, '')
   return name === '' ? 'command' : name
-}
-
-/** @example sizeOf('2GB') // 2_000_000_000 */
-function sizeOf(given: string): number {
-  const found = /^(\d+(?:\.\d+)?) ?(B|KB|MB|GB|TB)?$/i.exec(given)
-  if (!found) throw new UsageError(`--bytes must be a size such as 500MB or 2GB, not ${given}`)
-  const powers = { B: 0, KB: 1, MB: 2, GB: 3, TB: 4 }
-  return Math.round(Number(found[1]) * 1000 ** powers[(found[2]?.toUpperCase() ?? 'B') as keyof typeof powers])
 }

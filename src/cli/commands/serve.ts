@@ -15,6 +15,7 @@ import { onInterrupt } from '../interrupt.ts'
 import { registerKnown } from '../models.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
+import { sizeOf } from '../size.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
 import { problemWords } from '../tell.ts'
 import { takeUp, workable } from './work.ts'
@@ -65,7 +66,9 @@ const serve: Command = async ({ options, output }) => {
       await registerKnown(namespaces[name], module)
     }
     await registerKnown(engine, module)
-    const handler = server.serve(engine, { tokens, readOnly, origins, definitions, namespaces, ...(mcp && { mcp }) })
+    const cacheKeep = cacheKeepOf(options)
+    const given = { tokens, readOnly, origins, definitions, namespaces, cacheKeep }
+    const handler = server.serve(engine, { ...given, ...(mcp && { mcp }) })
     if (isWorking) workHere(engine, definitions, module!, output)
     if (dev) void tryCode(engine, definitions).catch(() => undefined)
     const listening = await listen(handler, { host, port, limits: defaultServerLimits })
@@ -88,6 +91,14 @@ const serve: Command = async ({ options, output }) => {
 }
 
 export default serve
+
+function cacheKeepOf(options: Options): { readonly unused?: string; readonly bytes?: number } {
+  const [unused, size] = [text(options, 'cache-unused'), text(options, 'cache-bytes')]
+  return {
+    ...(unused !== undefined && { unused }),
+    ...(size !== undefined && { bytes: sizeOf(size, '--cache-bytes') }),
+  }
+}
 
 /** Executes whatever of these is due, as `reprise work` does. */
 function workHere(engine: Reprise, definitions: readonly unknown[], file: string, output: Output): void {

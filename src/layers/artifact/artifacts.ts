@@ -61,6 +61,9 @@ export interface Upload {
 
 /** Whoever publishes the same key at the same moment is waited for as long. */
 const takeWait = '10s'
+/** So much of an upload is held in memory, to write it again where a damaged chunk stood in the way. */
+const heldBytes = 1024 * 1024
+const attemptsMax = 20
 const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED', 'UNRECOVERABLE'] as const
 
 export class Artifacts {
@@ -109,28 +112,18 @@ export class Artifacts {
   /** Replaces what is there, in one commit. The same bytes again change nothing. */
   async put(place: ArtifactPlace, body: AsyncIterable<Uint8Array>, upload: Upload): Promise<ArtifactMeta> {
     const timeline = checkPlace(place)
-    const hold = await ChunkHold.begin(this.#kernel)
-    try {
-      let meta: ArtifactMeta | null = null
-      const counted = new Counted(body, upload.bytesMax)
-      const written = await writeValue(
-        this.#kernel,
-        hold,
-        counted,
-        () => {
-          meta = { ...upload.about, ...counted.end(upload.sha256), at: this.#kernel.clock.now() }
-          return meta
-        },
-        { signal: upload.signal },
-      )
-      return await this.#publish(place, timeline, written, meta!, upload)
-    } catch (error) {
-      if (!isReprise(error, 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
-      // A stream is read once: whoever sent it sends it again, and then nothing stands in the way.
-      await removeRotten(this.#kernel, error)
-      throw new RepriseError('CONTENDED', `${timeline} could not be kept this time: send it again`, {}, error)
-    } finally {
-      hold.end()
+    const counted = new Counted(body, upload)
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#put(place, timeline, counted, upload)
+      } catch (error) {
+        if (!isReprise(error, 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
+        // A chunk that another artifact shares was damaged: it goes, and the healthy one comes.
+        await removeRotten(this.#kernel, error)
+        if (counted.isHeld && attempt < attemptsMax) continue
+        // Whoever sent more than is held here sends it again, and then nothing stands in the way.
+        throw new RepriseError('CONTENDED', `${timeline} could not be kept this time: send it again`, {}, error)
+      }
     }
   }
 
@@ -150,6 +143,21 @@ export class Artifacts {
   async #newest(timeline: TimelineId): Promise<ManifestRecord | null> {
     const records = await this.#kernel.store.checkpoints(timeline)
     return records.find(({ invalid, foldVersion: by }) => invalid === null && by === foldVersion) ?? null
+  }
+
+  async #put(place: ArtifactPlace, timeline: TimelineId, body: Counted, upload: Upload): Promise<ArtifactMeta> {
+    const hold = await ChunkHold.begin(this.#kernel)
+    try {
+      let meta: ArtifactMeta | null = null
+      const value = () => {
+        meta = { ...upload.about, ...body.end(), at: this.#kernel.clock.now() }
+        return meta
+      }
+      const written = await writeValue(this.#kernel, hold, body, value, { signal: upload.signal })
+      return await this.#publish(place, timeline, written, meta!, upload)
+    } finally {
+      hold.end()
+    }
   }
 
   async #publish(
@@ -193,35 +201,50 @@ export class Artifacts {
   }
 }
 
-/** The bytes as they pass: how many, and their digest. */
+/** The bytes as they pass: how many, and their digest. Few of them are held, so that they can pass once more. */
 class Counted implements AsyncIterable<Uint8Array> {
   readonly #body: AsyncIterable<Uint8Array>
-  readonly #bytesMax: number
+  readonly #upload: Upload
   readonly #hash = createHash('sha256')
+  #held: Uint8Array[] | null = []
   #size = 0
+  #sha256: string | null = null
 
-  constructor(body: AsyncIterable<Uint8Array>, bytesMax: number) {
+  constructor(body: AsyncIterable<Uint8Array>, upload: Upload) {
     this.#body = body
-    this.#bytesMax = bytesMax
+    this.#upload = upload
+  }
+
+  get isHeld(): boolean {
+    return this.#held !== null && this.#sha256 !== null
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    if (this.#sha256 !== null) {
+      yield* this.#held ?? []
+      return
+    }
+    const { bytesMax } = this.#upload
     for await (const piece of this.#body) {
       this.#size += piece.length
-      if (this.#size > this.#bytesMax) {
-        const what = `an artifact must have at most ${this.#bytesMax} bytes`
-        throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'artifactBytes', max: this.#bytesMax })
+      if (this.#size > bytesMax) {
+        const what = `an artifact must have at most ${bytesMax} bytes`
+        throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'artifactBytes', max: bytesMax })
       }
       this.#hash.update(piece)
+      if (this.#size > heldBytes) this.#held = null
+      this.#held?.push(piece)
       yield piece
     }
   }
 
-  end(wanted: string | undefined): { readonly size: number; readonly sha256: string } {
-    const sha256 = this.#hash.digest('hex')
-    if (wanted !== undefined && wanted !== sha256) {
-      throw new RepriseError('INVALID_ARGUMENT', `the body has the digest ${sha256}, and ${wanted} was promised`, {})
+  end(): { readonly size: number; readonly sha256: string } {
+    this.#sha256 ??= this.#hash.digest('hex')
+    const { sha256: wanted = this.#sha256 } = this.#upload
+    if (wanted !== this.#sha256) {
+      const what = `the body has the digest ${this.#sha256}, and ${wanted} was promised`
+      throw new RepriseError('INVALID_ARGUMENT', what, {})
     }
-    return { size: this.#size, sha256 }
+    return { size: this.#size, sha256: this.#sha256 }
   }
 }

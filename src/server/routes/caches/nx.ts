@@ -48,5 +48,5 @@ const words: Partial<Record<number, string>> = {
 }
 
 function refuse({ status, detail }: Problem): Response {
-  return new Response(words[status] ?? detail, { status, headers: { 'content-type': 'text/plain; charset=utf-8' } })
+  return new Response(words[status] ?? detail, { status, headers: { 'content-type': 'text/plain' } })
 }

@@ -29,7 +29,7 @@ afterEach(async () => {
 })
 
 async function served(options: Parameters<typeof startServer>[0] = {}): Promise<TestServer> {
-  const here = await startServer({ tokens, ...options })
+  const here = await startServer({ ...options, tokens } as Parameters<typeof startServer>[0])
   cleanups.push(() => here.close())
   return here
 }

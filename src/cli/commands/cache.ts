@@ -9,7 +9,7 @@ import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { artifactCache } from '../../layers/artifact/index.ts'
 import { memoCache } from '../../layers/memo/entry.ts'
-import { type CommandHandle, command } from '../../layers/memo/index.ts'
+import { type CommandCheck, type CommandHandle, command } from '../../layers/memo/index.ts'
 import { type Command, flag, type Invocation, list, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms, relative } from '../format.ts'
@@ -46,9 +46,18 @@ const run: Verb = async ({ engine, options, output }, rest) => {
       output.note(`${handle.name}: stopped; nothing is kept`)
       return exit.interrupted
     }
-    const { exitCode, from, outputs, isInPlace, notKept, provenance } = ran
+    const { exitCode, from, outputs, isInPlace, notKept, unmatched, provenance } = ran
+    for (const pattern of unmatched) output.note(`${handle.name}: no file matches --input ${pattern}`)
     if (output.isJson)
-      output.json({ exitCode, from, outputs, isInPlace, notKept, provenance: { ...provenance, parts: undefined } })
+      output.json({
+        exitCode,
+        from,
+        outputs,
+        isInPlace,
+        notKept,
+        unmatched,
+        provenance: { ...provenance, parts: undefined },
+      })
     else if (from === 'store') {
       const files =
         outputs.length === 0
@@ -87,17 +96,28 @@ const check: Verb = async ({ engine, options, output }, rest) => {
   const found = await handle.check()
   output.result(found, () => {
     if (found.exitCode !== 0) return output.line(`it ends with ${found.exitCode}: nothing was checked`)
-    const { undeclaredInputs, outside, undeclaredEnv, unstableOutputs, advice } = found
+    const { undeclaredInputs, outside, undeclaredEnv, unstableOutputs } = found
     if (undeclaredInputs === null) output.note('which files it reads cannot be told here: that needs strace, on Linux')
     for (const path of undeclaredInputs ?? []) output.line(`reads ${path}, which is no input`)
     for (const path of outside) output.line(`reads ${path}, outside of its directory`)
     for (const name of undeclaredEnv) output.line(`reads the variable ${name}, which is not declared`)
     for (const path of unstableOutputs) output.line(`writes ${path} differently each time`)
     if (found.isHermetic) output.line('it reads what it declares, and writes the same every time')
-    for (const line of advice) output.note(`add ${line}`)
+    for (const line of adviceOf(found)) output.note(line)
     return undefined
   })
   return found.isHermetic ? exit.ok : found.exitCode === 0 ? exit.partly : exit.runFailed
+}
+
+/** In the options of this command line. */
+function adviceOf({ undeclaredInputs, undeclaredEnv, unstableOutputs, outside }: CommandCheck): string[] {
+  const inputs = (undeclaredInputs ?? []).map((path) => (path === 'node_modules' ? 'package-lock.json' : path))
+  const options = [...inputs.map((path) => `--input '${path}'`), ...undeclaredEnv.map((name) => `--env ${name}`)]
+  return [
+    ...(options.length > 0 ? [`add ${options.join(' ')}`] : []),
+    ...(unstableOutputs.length > 0 ? ['make its outputs the same every time, or leave them out of --output'] : []),
+    ...(outside.length > 0 ? ['copy what it reads elsewhere into its directory, and name it with --input'] : []),
+  ]
 }
 
 const ls: Verb = async ({ engine, output }, [name]) => {

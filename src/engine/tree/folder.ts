@@ -358,7 +358,9 @@ function kindOf(entry: { isFile(): boolean; isSymbolicLink(): boolean; isDirecto
 }
 
 export function blocked(path: string, why: string, cause?: unknown): RepriseError {
-  return new RepriseError('TREE_BLOCKED', `${shown(path)}: ${why}`, { path }, cause)
+  // How a folder is reached is no name that anybody could look for.
+  const told = why.replaceAll(/\/proc\/self\/fd\/\d+\//g, '')
+  return new RepriseError('TREE_BLOCKED', `${shown(path)}: ${told}`, { path }, cause)
 }
 
 /** Names that are not there, or that have become something else in the meantime. */

@@ -10,7 +10,8 @@ import { defaultLimits } from '../../core/limits.ts'
 import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
 import type { CommandOptions } from './command-options.ts'
 import { execute } from './execute.ts'
-import { anchored, FileDigests, matching } from './files.ts'
+import { FileDigests, matching } from './files.ts'
+import { anchoredAll } from './patterns.ts'
 
 export interface CommandCheck {
   readonly isHermetic: boolean
@@ -55,7 +56,7 @@ export async function checkHermetic(options: CommandOptions, signal?: AbortSigna
     const { exitCode } = await execute(options.cmd, directory, { env, ...(signal && { signal }) })
     const digests = new FileDigests(directory, defaultLimits)
     const files: Record<string, string> = {}
-    const found = matching(directory, outputs.map(anchored), defaultLimits, { of: 'outputs' })
+    const found = matching(directory, anchoredAll(outputs), defaultLimits, { of: 'outputs' })
     for await (const path of found) files[path] = await digests.digestOf(path)
     return { exitCode, files }
   }
@@ -158,7 +159,7 @@ async function readsOf(options: CommandOptions, directory: string, signal?: Abor
 }
 
 function undeclared(reads: ReadonlySet<string>, directory: string, { inputs, outputs = [] }: CommandOptions) {
-  const rules = parsePatterns([...inputs, ...outputs].map(anchored).join('\n'))
+  const rules = parsePatterns(anchoredAll([...inputs, ...outputs]).join('\n'))
   const [inside, outside] = [new Set<string>(), new Set<string>()]
   for (const path of reads) {
     const below = relative(directory, path)

@@ -2,7 +2,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { anchored } from './files.ts'
+import { anchoredAll } from './patterns.ts'
 import { checkRemembrance, type Remembrance } from './remembering.ts'
 
 export interface CommandOptions extends Remembrance {
@@ -46,6 +46,6 @@ export function checkCommand(name: string, options: CommandOptions): void {
     const what = `command ${name}: inputs must be a list of patterns; an empty one says that it reads no files`
     throw new RepriseError('INVALID_ARGUMENT', what, { name })
   }
-  for (const pattern of [...inputs, ...(outputs ?? [])]) anchored(pattern)
+  anchoredAll([...inputs, ...(outputs ?? [])])
   checkRemembrance(`command ${name}`, options)
 }

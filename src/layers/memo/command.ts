@@ -19,7 +19,7 @@ import type { FileDigests } from './files.ts'
 import { isSteady, type Key, keyOf } from './key.ts'
 import { memoModel } from './model.ts'
 import { outputsNow, whyNotKept } from './output-rules.ts'
-import { CapturedOutputs, type OutputFile, restoreOutputs } from './outputs.ts'
+import { CapturedOutputs, clearLeftovers, type OutputFile, restoreOutputs } from './outputs.ts'
 import { Remembering } from './remembering.ts'
 import { SeenFilesStore } from './seen-files.ts'
 
@@ -62,6 +62,8 @@ export interface CommandResult {
   readonly isInPlace: boolean
   /** Why nothing was kept, if so. */
   readonly notKept: string | null
+  /** Patterns of inputs that no file matches. */
+  readonly unmatched: readonly string[]
   readonly provenance: Provenance
 }
 
@@ -162,15 +164,17 @@ export class CommandHandle {
     this.#remembering.used(remembered)
     const { outcome, ...provenance } = remembered.envelope
     const { exitCode, said, files } = (outcome as { readonly value: CommandValue }).value
-    const given = { exitCode, said, outputs: files.map(({ path }) => path), provenance }
+    const { unmatched } = digests
+    const given = { exitCode, said, outputs: files.map(({ path }) => path), unmatched, provenance }
     const own = executed as { readonly notKept: string | null } | null
     if (own) return { ...given, from: 'computed', isInPlace: true, notKept: own.notKept }
     for (const each of said) options.onSaid?.(each)
     // A failure has no outputs; and what nobody could keep lies where the one who made it left it.
     if (exitCode !== 0 || !remembered.record) return { ...given, from: 'store', isInPlace: false, notKept: null }
-    const isInPlace = await inDirectory(this.#remembering.host, this.#directory, options.signal, () =>
-      this.#restore(files, remembered.stream, digests),
-    )
+    const isInPlace = await inDirectory(this.#remembering.host, this.#directory, options.signal, () => {
+      clearLeftovers(this.#directory)
+      return this.#restore(files, remembered.stream, digests)
+    })
     return { ...given, from: 'store', isInPlace, notKept: null }
   }
 
@@ -217,6 +221,7 @@ export class CommandHandle {
   ): Promise<{ readonly remembered: Remembered; readonly notKept: string | null }> {
     const kernel = this.#kernel
     const { outputs = [], clean = false, errors, cmd } = this.#options
+    clearLeftovers(this.#directory)
     if (clean) await this.#restore([], null, digests)
     const before = await outputsNow(this.#directory, outputs, kernel.limits)
     const started = kernel.clock.elapsed()

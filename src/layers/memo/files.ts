@@ -5,11 +5,12 @@
 import { createHash } from 'node:crypto'
 import { type BigIntStats, lstatSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { open } from 'node:fs/promises'
-import { isAbsolute, join, resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
 import type { Limits } from '../../core/limits.ts'
 import { shown, tooManyNames } from '../../core/tree-path.ts'
 import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
+import { anchoredAll, unmatchedOf } from './patterns.ts'
 
 /** What a file looked like when it was read, and its digest. */
 type Seen = readonly [size: string, mtime: string, ctime: string, inode: string, digest: string]
@@ -42,6 +43,8 @@ export class FileDigests {
   readonly #seen: Map<string, Seen>
   #hasNew = false
   read = 0
+  /** Patterns of the last look that no file matched: most likely a slip of the pen. */
+  unmatched: readonly string[] = []
 
   constructor(root: string, limits: FileLimits, seen: SeenFiles = {}) {
     this.root = resolve(root)
@@ -67,7 +70,7 @@ export class FileDigests {
    * a file which appears changes the key.
    */
   async look(given: readonly string[]): Promise<Look> {
-    const patterns = given.map(anchored)
+    const patterns = anchoredAll(given)
     const files: Record<string, string> = {}
     const signature = createHash('sha256')
     for (const path of plainPaths(patterns)) files[path] = ''
@@ -76,6 +79,7 @@ export class FileDigests {
       files[path] = await this.#inputDigest(path)
       signature.update(`${path} ${this.#signatureOf(path)}\n`)
     }
+    this.unmatched = unmatchedOf(given, files)
     return { files, signature: signature.digest('hex') }
   }
 
@@ -240,15 +244,4 @@ function fixedPart(pattern: string): string {
 function plainPaths(patterns: readonly string[]): string[] {
   const plain = patterns.filter((pattern) => !pattern.startsWith('!') && !/[*?[\\]/.test(pattern))
   return plain.map((pattern) => pattern.slice(1).replace(/\/$/, ''))
-}
-
-/** Anchored at the root, unlike those of .gitignore: `package.json` is that of the root; `**\/package.json` all of them. */
-export function anchored(pattern: string): string {
-  const isText = typeof pattern === 'string' && pattern.trim() !== '' && !pattern.includes('\n')
-  if (!isText || pattern.split(/[/\\]/).includes('..') || isAbsolute(pattern)) {
-    const what = `inputs and outputs are patterns of files below the directory, such as src/**; ${shown(String(pattern))} is none`
-    throw new RepriseError('INVALID_ARGUMENT', what, { pattern: String(pattern).slice(0, 200) })
-  }
-  const isNegated = pattern.startsWith('!')
-  return `${isNegated ? '!' : ''}/${pattern.slice(isNegated ? 1 : 0).replace(/^\.\//, '')}`
 }

@@ -67,12 +67,25 @@ function shortDigest({ codec, hash }: Coding, name: string, value: string): stri
 
 function encodedArgs({ codec }: Coding, name: string, args: unknown): Uint8Array {
   try {
+    checkLists(args)
     return codec.encode(args)
   } catch (error) {
     if (!isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
     const what = `memo ${name}: its arguments cannot be part of a key (${error.message}); say with key what identifies them`
     throw new RepriseError('INVALID_ARGUMENT', what, { name }, error)
   }
+}
+
+/** A list with properties of its own would be the same key as the list without. */
+function checkLists(value: unknown, above: ReadonlySet<unknown> = new Set()): void {
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || above.has(value)) return
+  const isList = Array.isArray(value)
+  if (isList && Object.keys(value).some((key) => !/^\d+$/.test(key))) {
+    throw new RepriseError('UNSERIALIZABLE', 'a list has properties beside its items', {})
+  }
+  const within = new Set(above).add(value)
+  const inner = value instanceof Map || value instanceof Set ? [...value] : Object.values(value)
+  for (const each of inner) checkLists(each, within)
 }
 
 function byName([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {

@@ -80,6 +80,7 @@ export interface MemoDefinition<Args extends readonly unknown[], Result>
 
 const defaultCacheBytes = 16 * 1024 * 1024
 const freshInMemoryMs = 1000
+const toldMax = 100
 /**
  * @example
  * const thumbnail = memo('thumbnail', { version: 1, inputs: (path: string) => [path], run: (path: string) => shrink(path) })
@@ -146,6 +147,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   readonly #files: FileDigests
   readonly #remembering: Remembering
   readonly #recent: Recent<Uint8Array>
+  readonly #told = new Set<string>()
   readonly #caller: Caller
 
   constructor(host: Host, name: string, options: MemoOptions<Args, Result>) {
@@ -242,6 +244,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       })
     }
     const { files, signature } = patterns ? await this.#files.look(patterns) : { files: {}, signature: '' }
+    if (patterns) this.#tellUnmatched(this.#files.unmatched)
     return keyOf(this.#kernel, {
       name: this.name,
       version: String(version),
@@ -250,6 +253,16 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       look: signature,
       env: Object.fromEntries(env.map((name) => [name, process.env[name]])),
     })
+  }
+
+  /** Once each: a pattern that matches nothing is most likely a slip of the pen. */
+  #tellUnmatched(patterns: readonly string[]): void {
+    for (const pattern of patterns) {
+      if (this.#told.has(pattern) || this.#told.size >= toldMax) continue
+      this.#told.add(pattern)
+      const what = `memo ${this.name}: no file matches the input ${pattern}`
+      this.#remembering.problem(new RepriseError('INVALID_ARGUMENT', what, { pattern }))
+    }
   }
 
   #compute(key: Key, args: Args, options: CallOptions): Promise<Remembered> {

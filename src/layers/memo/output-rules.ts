@@ -3,7 +3,8 @@
 // since.
 
 import { join } from 'node:path'
-import { anchored, type FileLimits, matching, signatureOf } from './files.ts'
+import { type FileLimits, matching, signatureOf } from './files.ts'
+import { anchoredAll } from './patterns.ts'
 
 /** What lies where outputs belong, and what it looks like. */
 export type OutputsBefore = ReadonlyMap<string, string>
@@ -15,7 +16,7 @@ export async function outputsNow(
 ): Promise<OutputsBefore> {
   const found = new Map<string, string>()
   const options = { of: 'outputs', passesLinks: true } as const
-  for await (const path of matching(directory, given.map(anchored), limits, options)) {
+  for await (const path of matching(directory, anchoredAll(given), limits, options)) {
     found.set(path, signatureOf(join(directory, ...path.split('/'))) ?? 'a link')
   }
   return found

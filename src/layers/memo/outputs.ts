@@ -3,14 +3,16 @@
 // that was there; single files are renamed one by one.
 
 import { createHash, randomBytes } from 'node:crypto'
-import { type Dirent, lstatSync, readdirSync, readlinkSync } from 'node:fs'
+import { type Dirent, lstatSync, readdirSync, readlinkSync, rmSync } from 'node:fs'
 import { open } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
 import { checkPaths, namesOf, shown } from '../../core/tree-path.ts'
 import { type Folder, openRoot } from '../../engine/tree/folder.ts'
 import { Way } from '../../engine/tree/way.ts'
-import { anchored, type FileDigests, type FileLimits, matching } from './files.ts'
+import { type FileDigests, type FileLimits, matching } from './files.ts'
+import { anchoredAll } from './patterns.ts'
 
 export interface OutputFile {
   readonly path: string
@@ -22,7 +24,25 @@ export interface OutputFile {
   readonly digest: string
 }
 
-const stagingPrefix = '.reprise-restore-'
+/** With the machine and the process that it belongs to: what a dead one left can be told from what is in use. */
+const stagingPrefix = `.reprise-restore-${createHash('sha256').update(hostname()).digest('hex').slice(0, 8)}-`
+
+/** Takes away what processes of this machine left when they were killed. Whoever owns the directory calls it. */
+export function clearLeftovers(directory: string): void {
+  for (const name of readdirSync(directory)) {
+    const pid = name.startsWith(stagingPrefix) ? Number(/^\d+/.exec(name.slice(stagingPrefix.length))?.[0]) : Number.NaN
+    if (pid > 0 && !isRunning(pid)) rmSync(join(directory, name), { recursive: true, force: true })
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
+  }
+}
 
 /** The list, and the contents of the files one behind the other. The list is whole once the stream was read. */
 export class CapturedOutputs {
@@ -33,7 +53,7 @@ export class CapturedOutputs {
 
   constructor(root: string, patterns: readonly string[], limits: FileLimits) {
     this.#root = root
-    this.#patterns = patterns.map(anchored)
+    this.#patterns = anchoredAll(patterns)
     this.#limits = limits
   }
 
@@ -93,7 +113,7 @@ export async function restoreOutputs(
   digests: FileDigests,
   limits: FileLimits,
 ): Promise<RestoredOutputs> {
-  const patterns = given.map(anchored)
+  const patterns = anchoredAll(given)
   checkPaths(
     files.map(({ path }) => path),
     limits,
@@ -107,7 +127,7 @@ export async function restoreOutputs(
   if (missing.size === 0 && unwanted.length === 0) return { written: 0, removed: 0, isInPlace: true }
   const root = await openRoot(directory)
   try {
-    const staging = await root.make(`${stagingPrefix}${randomBytes(8).toString('hex')}`)
+    const staging = await root.make(`${stagingPrefix}${process.pid}-${randomBytes(8).toString('hex')}`)
     try {
       const whole = wholeFolders(patterns).filter((folder) => isOurs(join(directory, ...folder.split('/'))))
       const isStaged = (path: string) =>

@@ -1,0 +1,89 @@
+// Patterns of inputs and outputs as people write them, in the form of engine/tree/patterns.ts: anchored at the directory, with
+// braces written out. What other tools would read in another way is refused, with the way to write it: a pattern that matches
+// nothing in silence would leave a file out of the key.
+
+import { isAbsolute } from 'node:path'
+import { RepriseError } from '../../core/errors.ts'
+import { shown } from '../../core/tree-path.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
+
+const expandedMax = 256
+
+/**
+ * Anchored at the root, unlike those of .gitignore: `package.json` is that of the root; `**\/package.json` all of them.
+ * @example anchoredAll(['src/*.{ts,js}']) // ['/src/*.ts', '/src/*.js']
+ */
+export function anchoredAll(patterns: readonly string[]): string[] {
+  return patterns.flatMap((given) => {
+    const written = expanded(anchored(given), given)
+    if (written.length > expandedMax) throw refuse(given, `stands for more than ${expandedMax} patterns`)
+    return written.flatMap(withLiteral)
+  })
+}
+
+function anchored(pattern: string): string {
+  const isText = typeof pattern === 'string' && pattern.trim() !== '' && !pattern.includes('\n')
+  if (!isText || pattern.split(/[/\\]/).includes('..') || isAbsolute(pattern)) {
+    const what = `inputs and outputs are patterns of files below the directory, such as src/**; ${shown(String(pattern))} is none`
+    throw new RepriseError('INVALID_ARGUMENT', what, { pattern: String(pattern).slice(0, 200) })
+  }
+  if (/[@+?*!]\(/.test(pattern.slice(1)) || /^[@+?*]\(/.test(pattern)) {
+    throw refuse(pattern, 'has a group, which is not known here: write {a,b}, or several patterns')
+  }
+  const isNegated = pattern.startsWith('!')
+  const path = pattern
+    .slice(isNegated ? 1 : 0)
+    .replaceAll(/\/{2,}/g, '/')
+    .replace(/^\.\//, '')
+  return `${isNegated ? '!' : ''}/${path}`
+}
+
+/** The first pair of braces with a comma, then what comes of it. */
+function expanded(pattern: string, given: string): string[] {
+  const start = pattern.search(/(?<!\\)\{/)
+  if (start < 0) return [pattern]
+  let depth = 0
+  const cuts = [start]
+  for (let at = start; at < pattern.length; at++) {
+    if (pattern[at] === '\\') at += 1
+    else if (pattern[at] === '{') depth += 1
+    else if (pattern[at] === ',' && depth === 1) cuts.push(at)
+    else if (pattern[at] === '}' && --depth === 0) {
+      if (cuts.length < 2) break
+      const [before, after] = [pattern.slice(0, start), pattern.slice(at + 1)]
+      const choices = cuts.map((cut, i) => pattern.slice(cut + 1, cuts[i + 1] ?? at))
+      if (choices.length > expandedMax) throw refuse(given, `stands for more than ${expandedMax} patterns`)
+      return choices.flatMap((choice) => expanded(before + choice + after, given))
+    }
+  }
+  throw refuse(given, 'has braces without a choice: write {a,b}, or \\{ for a brace in a name')
+}
+
+/** `[id].ts` is a set of characters, and the name of a route in some frameworks: both are meant. */
+function withLiteral(pattern: string): string[] {
+  if (!/(?<!\\)\[/.test(pattern)) return [pattern]
+  return [pattern, pattern.replaceAll(/(?<!\\)[[\]]/g, '\\$&')]
+}
+
+/** Of the patterns as given: those that no file matches. Negated ones need not. */
+export function unmatchedOf(given: readonly string[], files: Readonly<Record<string, string>>): string[] {
+  const paths = Object.keys(files).filter((path) => files[path] !== '')
+  return given.filter((pattern) => {
+    if (pattern.startsWith('!')) return false
+    const rules = parsePatterns(anchoredAll([pattern]).join('\n'))
+    return !paths.some((path) => isMatchedBy(rules, path, false) || isBelowMatch(rules, path))
+  })
+}
+
+function isBelowMatch(rules: ReturnType<typeof parsePatterns>, path: string): boolean {
+  for (let cut = path.lastIndexOf('/'); cut > 0; cut = path.lastIndexOf('/', cut - 1)) {
+    if (isMatchedBy(rules, path.slice(0, cut), true)) return true
+  }
+  return false
+}
+
+function refuse(pattern: string, why: string): RepriseError {
+  return new RepriseError('INVALID_ARGUMENT', `the pattern ${shown(pattern)} ${why}`, {
+    pattern: pattern.slice(0, 200),
+  })
+}

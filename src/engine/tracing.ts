@@ -15,8 +15,11 @@ export interface TracedRun {
 
 /** One stay of a run in memory. */
 export interface RunTrace {
-  /** Calls, with the attempt as what is current inside. */
-  attempt<T>(of: { readonly step: string; readonly attempt: number; readonly key: string }, call: () => T): T
+  /** Calls, with the attempt as what is current inside, and its traceparent for programs elsewhere; undefined: not sampled at all. */
+  attempt<T>(
+    of: { readonly step: string; readonly attempt: number; readonly key: string },
+    call: (traceparent: string | undefined) => T,
+  ): T
   /** What became of a step is recorded. */
   ended(step: string, error?: unknown): void
   /** It leaves memory. */

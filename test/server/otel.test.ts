@@ -17,6 +17,7 @@ import {
 } from '@opentelemetry/sdk-trace-base'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { instrument } from '../../src/adapters/otel/index.ts'
+import { remote } from '../../src/adapters/remote/index.ts'
 import { createEngine } from '../../src/engine/open.ts'
 import { sha256 } from '../../src/engine/platform.ts'
 import { open } from '../../src/index.ts'
@@ -144,6 +145,22 @@ describe('a run of a workflow', () => {
     const [start] = named('start traced')
     expect([traceOf(start!), start!.parentSpanContext?.spanId]).toEqual(['ab'.repeat(16), 'cd'.repeat(8)])
   })
+})
+
+it('a worker outside is given the trace of the attempt that it does', async () => {
+  const work = remote<number, number>('traced-squares')
+  const squared = workflow('squared', (ctx, n: number) => ctx.step('square', (step) => work(n, step)))
+  const here = await startServer({ definitions: [squared] })
+  cleanups.push(() => here.close(), instrument(here.rp, { tracer }))
+  const traceparent = `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01`
+  await here.ask('/v1/runs', { body: { name: 'squared', id: 's', input: 3 }, headers: { traceparent } })
+  here.rp.work([squared])
+  const { value } = await here.ask('/v1/remote/traced-squares/claim', { body: { waitMs: 10_000 } })
+  const [task] = value.tasks
+  await here.ask('/v1/remote/traced-squares/results', { body: { results: [{ task: task.task, result: 9 }] } })
+  await expect.poll(() => named('attempt square').length).toBe(1)
+  const [attempt] = named('attempt square')
+  expect(task.traceparent).toBe(`00-${'ab'.repeat(16)}-${idOf(attempt!)}-01`)
 })
 
 async function history(rp: Awaited<ReturnType<typeof open>>, timeline: string) {

@@ -41,7 +41,12 @@ it('takes a body in pieces, up to the bound, and refuses one that grows beyond i
   await start()
   const entry = '{"entries":[{"type":"a","data":{"x":"'
   expect((await send('POST', `${at('x/y')}/entries`, [entry, 'y'.repeat(500), '"}}]}'])).status).toBe(200)
-  const { status, text } = await send('POST', `${at('x/y')}/entries`, [entry, 'y'.repeat(800), 'y'.repeat(800), '"}}]}'])
+  const { status, text } = await send('POST', `${at('x/y')}/entries`, [
+    entry,
+    'y'.repeat(800),
+    'y'.repeat(800),
+    '"}}]}',
+  ])
   expect([status, JSON.parse(text).code]).toEqual([413, 'LIMIT_EXCEEDED'])
   expect(JSON.parse((await send('GET', at('x/y'))).text).seq).toBe(1)
 })
@@ -83,7 +88,7 @@ it('reads the feed once for all that follow it', async () => {
   const sockets = got.map((_, n) => {
     const sent = request(`${listening.url}/v1/feed/stream`, { headers, agent: false }, (response) => {
       response.on('data', (piece: Buffer) => {
-        got[n] += piece
+        got[n] = `${got[n]}${piece}`
       })
       response.on('error', () => undefined)
     })

@@ -53,8 +53,7 @@ class SpanTracing implements Tracing {
   started(of: Pick<TracedRun, 'timeline' | 'kind' | 'name'>): string | undefined {
     const span = this.#tracer.startSpan(`start ${of.name}`, { kind: SpanKind.PRODUCER, attributes: attributesOf(of) })
     span.end()
-    const made = span.spanContext()
-    return isSpanContextValid(made) ? written(made) : undefined
+    return traceparentOf(span)
   }
 
   run(of: TracedRun): RunTrace {
@@ -89,7 +88,10 @@ class SpanRun implements RunTrace {
     this.#attributes = attributes
   }
 
-  attempt<T>(of: { readonly step: string; readonly attempt: number; readonly key: string }, call: () => T): T {
+  attempt<T>(
+    of: { readonly step: string; readonly attempt: number; readonly key: string },
+    call: (traceparent: string | undefined) => T,
+  ): T {
     const step = this.#step(of.step)
     const attributes = {
       ...this.#attributes,
@@ -99,7 +101,7 @@ class SpanRun implements RunTrace {
     }
     const span = this.#tracer.startSpan(`attempt ${of.step}`, { kind: SpanKind.CLIENT, attributes }, step.context)
     try {
-      const result = context.with(trace.setSpan(step.context, span), call)
+      const result = context.with(trace.setSpan(step.context, span), () => call(traceparentOf(span)))
       if (!(result instanceof Promise)) {
         span.end()
         return result
@@ -162,6 +164,12 @@ function fail(span: Span, error: unknown): void {
   const { message } = error instanceof Error ? error : { message: String(error) }
   span.recordException(error instanceof Error ? error : message)
   span.setStatus({ code: SpanStatusCode.ERROR, message })
+}
+
+/** Undefined: nobody collects it. */
+function traceparentOf(span: Span): string | undefined {
+  const made = span.spanContext()
+  return isSpanContextValid(made) ? written(made) : undefined
 }
 
 /** As W3C Trace Context writes it. */

@@ -16,6 +16,7 @@ export interface Offer {
   readonly queue: string
   readonly key: string
   readonly attempt: number
+  readonly traceparent?: string | undefined
   readonly input: unknown
   readonly signal: AbortSignal
   beat(details: unknown): Promise<void>
@@ -25,7 +26,7 @@ export type Outcome =
   | { readonly kind: 'done'; readonly result: unknown }
   | { readonly kind: 'failed'; readonly message: string; readonly mayRetry: boolean }
 
-export interface Task extends Pick<Offer, 'queue' | 'key' | 'attempt' | 'input'> {
+export interface Task extends Pick<Offer, 'queue' | 'key' | 'attempt' | 'traceparent' | 'input'> {
   readonly id: string
   /** How many workers had it before. */
   readonly lost: number
@@ -188,8 +189,8 @@ export class Hub {
   }
 }
 
-function shown({ id, lost, offer: { queue, key, attempt, input } }: Held): Task {
-  return { id, queue, key, attempt, input, lost }
+function shown({ id, lost, offer: { queue, key, attempt, traceparent, input } }: Held): Task {
+  return { id, queue, key, attempt, traceparent, input, lost }
 }
 
 /** Of this process: definitions know no server. */

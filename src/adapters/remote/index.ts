@@ -10,6 +10,8 @@ export interface RemoteCall {
   /** Of an item of a job: in place of `key`, which counts only within its job. */
   readonly idempotencyKey?: string
   readonly attempt: number
+  /** The trace that the call belongs to: the worker is given it with the task. */
+  readonly traceparent?: string | undefined
   readonly signal: AbortSignal
   heartbeat?(details?: unknown): Promise<void>
 }
@@ -24,8 +26,8 @@ export type Remote<Input, Output> = (input: Input, call: RemoteCall) => Promise<
 export function remote<Input = unknown, Output = unknown>(queue: string): Remote<Input, Output> {
   checkName('remote', queue)
   return async (input, call) => {
-    const { key, idempotencyKey = key, attempt, signal } = call
+    const { key, idempotencyKey = key, attempt, traceparent, signal } = call
     const beat = async (details: unknown) => void (await call.heartbeat?.(details))
-    return (await hub.offer({ queue, key: idempotencyKey, attempt, input, signal, beat })) as Output
+    return (await hub.offer({ queue, key: idempotencyKey, attempt, traceparent, input, signal, beat })) as Output
   }
 }

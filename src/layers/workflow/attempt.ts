@@ -29,6 +29,7 @@ export class Attempt implements StepCall {
   isNoted = false
   readonly #run: CallingRun
   readonly #id: string
+  traceparent: string | undefined = undefined
   #key: string | null = null
   #heart: Heart | null = null
   #heartbeat: StepCall['heartbeat'] | null = null
@@ -91,7 +92,10 @@ export class Attempt implements StepCall {
 
   #traced(trace: RunTrace, call: Call): unknown {
     const { attempt, key } = this
-    return trace.attempt({ step: this.#id, attempt, key }, () => call(this))
+    return trace.attempt({ step: this.#id, attempt, key }, (traceparent) => {
+      this.traceparent = traceparent
+      return call(this)
+    })
   }
 
   abort(error: unknown): void {

@@ -18,6 +18,8 @@ export interface StepCall {
   readonly signal: AbortSignal
   /** The details of the last heartbeat of an earlier attempt. */
   readonly details: unknown
+  /** Of this attempt, as W3C Trace Context writes it, where it is traced (reprise/otel): hand it to programs elsewhere. */
+  readonly traceparent?: string | undefined
   /** Says that it is alive; with details, a later attempt can go on from there. */
   heartbeat(details?: unknown): Promise<void>
 }

@@ -77,7 +77,11 @@ export const remoteRoutes: readonly Route[] = [
     }),
     answer: shapes.answer({
       tasks: shapes.list(
-        shapes.answer({ task: taskId, key: shapes.text, attempt: shapes.count, lost: shapes.count, input: shapes.any }),
+        withTrace(
+          shapes.answer({
+            ...{ task: taskId, key: shapes.text, attempt: shapes.count, lost: shapes.count, input: shapes.any },
+          }),
+        ),
       ),
     }),
     once: 'answer',
@@ -141,9 +145,19 @@ async function claim(call: Call) {
     for (const task of claimed) if (!(await isKnown(server, task))) open.push(task)
     // What was settled before a crash is no work: whoever waits for some waits on.
     if (open.length > 0 || claimed.length === 0) {
-      return { tasks: open.map(({ id, key, attempt, lost, input }) => ({ task: id, key, attempt, lost, input })) }
+      return { tasks: open.map(({ id: task, ...rest }) => taskOf(task, rest)) }
     }
   }
+}
+
+/** There where the run is traced. */
+function withTrace(task: Schema): Schema {
+  const traceparent = { ...shapes.text, description: 'of the attempt, as W3C Trace Context writes it' }
+  return { ...task, properties: { ...task.properties, traceparent } }
+}
+
+function taskOf(task: string, { key, attempt, traceparent, lost, input }: Omit<Task, 'id'>) {
+  return { task, key, attempt, ...(traceparent !== undefined && { traceparent }), lost, input }
 }
 
 async function settle({ server, principal, params, body }: Call) {

@@ -45,7 +45,7 @@ export class Dashboard {
     const folder = mkdtempSync(join(tmpdir(), 'reprise-dashboard-'))
     const rp = await open(`sqlite:${join(folder, 'store.db')}`, { housekeeping: false })
     const [browser] = await Promise.all([launch(found), fillWorld(rp, folder)])
-    const server = serve(rp, { tokens, definitions, ...options } as ServeOptions)
+    const server = serve(rp, { tokens, definitions, ...options })
     const listening = await listen(server, { port: 0, limits: defaultServerLimits })
     const made = new Dashboard(folder, rp, server, listening, browser)
     made.#page = await made.enter('owner')

@@ -8,7 +8,7 @@
 import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Manifest } from '../core/manifest.ts'
-import type { Commit, Hash, Head, ManifestRecord, OutgoingMessage, Sql, Store } from '../core/ports.ts'
+import type { Attribute, Hash, Head, ManifestRecord, OutgoingMessage, Sql, Store } from '../core/ports.ts'
 import type { StateIo } from './checkpoint/output.ts'
 import type { Engine, Fold } from './definition.ts'
 import type { Entry } from './entry.ts'
@@ -55,7 +55,7 @@ export interface Model {
    */
   headOf?(state: unknown, head: Head, around: Surroundings): HeadAgain | null | Promise<HeadAgain | null>
   /**
-   * Reads what a restore of this checkpoint reads beyond the state that the kernel restores, and throws as it would. For
+   * @internal Reads what a restore of this checkpoint reads beyond the state that the kernel restores, and throws as it would. For
    * verify and drills: that all chunks are whole does not mean that they hold what was promised.
    */
   readCheckpoint?(record: ManifestRecord, manifest: Pick<Manifest, 'parts'>, io: StateIo): Promise<void>
@@ -93,7 +93,13 @@ export interface Surroundings {
 }
 
 /** What is left out stays as it was found. A wakeup too many does no harm: whoever works on it looks, and waits again. */
-export type HeadAgain = Pick<Commit, 'status' | 'queue' | 'wakeup' | 'attributes'>
+export interface HeadAgain {
+  readonly status?: string
+  readonly queue?: string | null
+  readonly wakeup?: number | null
+  /** Null takes one away. */
+  readonly attributes?: Readonly<Record<string, Attribute | null>>
+}
 
 export interface ModelLetters {
   read(target: Target): Promise<readonly ModelLetter[]>

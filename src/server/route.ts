@@ -11,6 +11,7 @@ import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
 import type { Problem } from './problem.ts'
 import type { RemoteJobs } from './remote-jobs.ts'
+import type { Reply } from './reply.ts'
 import type { Schema } from './schema.ts'
 import type { SharedFeed } from './shared-feed.ts'
 import type { Sidecars } from './sidecar/sidecars.ts'
@@ -47,7 +48,7 @@ export interface Route {
   /** The body is bytes that the route reads from the request as they come, up to this limit. */
   readonly takesStream?: 'artifactBytes'
   /** How a refusal is told where clients want it in a form of their own; problem+json if left out. */
-  refuse?(problem: Problem): Response
+  refuse?(problem: Problem): Reply
   readonly status?: number
   readonly answer: Schema
   /** The type of the answer if it is no JSON. */

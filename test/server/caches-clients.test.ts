@@ -289,7 +289,7 @@ describe.each(clients.filter(({ missing }) => missing === null))('$name', (clien
 
 it.runIf(absent('turbo') === null)(
   'turbo: an artifact that another key signed is a miss',
-  { timeout: 60_000 },
+  { timeout: 300_000 },
   async () => {
     const [one, other, third] = [0, 1, 2].map(() => {
       const folder = mkdtempSync(join(home, 'signed-'))
@@ -307,7 +307,7 @@ it.runIf(absent('turbo') === null)(
 const digestOf = (body: Buffer) => createHash('sha256').update(body).digest('hex')
 
 it('a server that is killed in the middle of uploads leaves nothing half, and they can be sent again', {
-  timeout: 60_000,
+  timeout: 300_000,
 }, async () => {
   const whole = Buffer.alloc(4_600_000, source)
   const paths = [

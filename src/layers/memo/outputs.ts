@@ -30,8 +30,10 @@ const stagingPrefix = `.reprise-restore-${createHash('sha256').update(hostname()
 /** Takes away what processes of this machine left when they were killed. Whoever owns the directory calls it. */
 export function clearLeftovers(directory: string): void {
   for (const name of readdirSync(directory)) {
-    const pid = name.startsWith(stagingPrefix) ? Number(/^\d+/.exec(name.slice(stagingPrefix.length))?.[0]) : Number.NaN
-    if (pid > 0 && !isRunning(pid)) rmSync(join(directory, name), { recursive: true, force: true })
+    // No id of a timeline: a name in the directory.
+    const [, own, pid] = /^(\.reprise-restore-[0-9a-f]{8}-)(\d+)-/.exec(name) ?? []
+    if (own === stagingPrefix && !isRunning(Number(pid)))
+      rmSync(join(directory, name), { recursive: true, force: true })
   }
 }
 

@@ -4,6 +4,7 @@
 import { RepriseError } from '../../../core/errors.ts'
 import type { Artifact, ArtifactMeta, Upload } from '../../../layers/artifact/index.ts'
 import { cacheScopes } from '../../access.ts'
+import { type ByteSource, Reply } from '../../reply.ts'
 import type { Call } from '../../route.ts'
 
 /** Where an artifact lies, but for its scope: that is the token's to say. */
@@ -39,14 +40,14 @@ export async function give(
   call: Call,
   spot: Spot,
   more: (meta: ArtifactMeta) => Readonly<Record<string, string>> = () => ({}),
-): Promise<Response> {
-  if (call.request.method === 'HEAD') {
+): Promise<Reply> {
+  if (call.asked.method === 'HEAD') {
     const meta = await foundAbout(call, spot)
     if (!meta) throw nothing()
-    return new Response(null, { headers: { ...headersOf(meta), ...more(meta) } })
+    return new Reply(null, { ...headersOf(meta), ...more(meta) })
   }
   const { meta, read } = await found(call, spot)
-  return new Response(bodyOf(read()), { headers: { ...headersOf(meta), ...more(meta) } })
+  return new Reply(bodyOf(read()), { ...headersOf(meta), ...more(meta) })
 }
 
 /** Takes the body into the caller's own scope. */
@@ -60,16 +61,16 @@ export async function take(
     readonly about?: Omit<Upload['about'], 'by' | 'type'>
   } = {},
 ): Promise<ArtifactMeta> {
-  const { request, server, principal, signal } = call
+  const { asked, server, principal, signal } = call
   const scope = scopesOf(call).own
   const bytesMax = server.limits.artifactBytes
-  if (Number(request.headers.get('content-length') ?? 0) > bytesMax) {
+  if (Number(asked.header('content-length') ?? 0) > bytesMax) {
     const what = `an artifact must have at most ${bytesMax} bytes`
     throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'artifactBytes', max: bytesMax })
   }
-  const type = (request.headers.get('content-type') ?? 'application/octet-stream').slice(0, 200)
+  const type = (asked.header('content-type') ?? 'application/octet-stream').slice(0, 200)
   const whole = { ...upload, about: { ...about, type, by: principal.name }, bytesMax, signal }
-  return await server.artifacts.put({ ...spot, scope }, piecesOf(request), whole)
+  return await server.artifacts.put({ ...spot, scope }, piecesOf(asked.request), whole)
 }
 
 /** From the caller's own scope. */
@@ -106,19 +107,12 @@ async function* piecesOf(request: Request): AsyncGenerator<Uint8Array> {
   }
 }
 
-/** Read as it is asked for: nothing of it waits in memory for a slow client. */
-function bodyOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const { done, value } = await pieces.next()
-        if (done) controller.close()
-        else controller.enqueue(value)
-      },
-      async cancel() {
-        await pieces.return(undefined)
-      },
+function bodyOf(pieces: AsyncGenerator<Uint8Array>): ByteSource {
+  return {
+    async next() {
+      const { done, value } = await pieces.next()
+      return done ? null : value
     },
-    { highWaterMark: 0 },
-  )
+    close: () => void pieces.return(undefined).catch(() => undefined),
+  }
 }

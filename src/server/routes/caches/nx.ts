@@ -2,6 +2,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Problem } from '../../problem.ts'
+import { Reply } from '../../reply.ts'
 import type { Route } from '../../route.ts'
 import { foundAbout, give, take } from './door.ts'
 
@@ -31,7 +32,7 @@ export const nxRoutes: readonly Route[] = [
       // Also one of main: what everybody reads is not put again below another scope.
       const there = await foundAbout(call, spot)
       if (there) {
-        await call.request.body?.pipeTo(new WritableStream())
+        await call.asked.request.body?.pipeTo(new WritableStream())
         throw new RepriseError('EXISTS', 'Cannot override an existing record', {})
       }
       await take(call, spot, { isNew: true })
@@ -47,6 +48,6 @@ const words: Partial<Record<number, string>> = {
   409: 'Cannot override an existing record',
 }
 
-function refuse({ status, detail }: Problem): Response {
-  return new Response(words[status] ?? detail, { status, headers: { 'content-type': 'text/plain' } })
+function refuse({ status, detail }: Problem): Reply {
+  return new Reply(words[status] ?? detail, { 'content-type': 'text/plain' }, status)
 }

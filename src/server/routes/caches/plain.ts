@@ -1,6 +1,7 @@
 // The plain HTTP cache that Bazel, moon, ccache, Gradle and sccache speak: GET, HEAD, PUT and DELETE below /cache/<space>/.
 // A path that ends in cas/<sha256> promises that digest: a body that does not keep the promise is refused.
 
+import { Reply } from '../../reply.ts'
 import { refuse } from '../../request.ts'
 import type { Call, Route } from '../../route.ts'
 import * as shapes from '../../shapes.ts'
@@ -61,7 +62,7 @@ export const plainRoutes: readonly Route[] = [
     answer: { type: 'string' },
     async call(call) {
       await drop(call, spotOf(call))
-      return new Response(null, { status: 204 })
+      return new Reply(null, {}, 204)
     },
   },
 ]

@@ -4,6 +4,7 @@
 import { RepriseError } from '../../../core/errors.ts'
 import type { ArtifactMeta } from '../../../layers/artifact/index.ts'
 import type { Problem } from '../../problem.ts'
+import { Reply } from '../../reply.ts'
 import type { Call, QuerySchema, Route } from '../../route.ts'
 import type { Schema } from '../../schema.ts'
 import * as shapes from '../../shapes.ts'
@@ -55,8 +56,8 @@ export const turboRoutes: readonly Route[] = [
     takesStream: 'artifactBytes',
     answer: shapes.answer({ urls: { type: 'array', items: shapes.text } }),
     async call(call) {
-      const { headers } = call.request
-      const [duration, tag] = [headers.get('x-artifact-duration'), headers.get('x-artifact-tag')]
+      const { asked } = call
+      const [duration, tag] = [asked.header('x-artifact-duration'), asked.header('x-artifact-tag')]
       if (tag !== null && tag.length > headerMax) {
         throw new RepriseError('INVALID_ARGUMENT', `x-artifact-tag must have at most ${headerMax} characters`, {})
       }
@@ -120,7 +121,7 @@ function headersOf({ tookMs, tag }: ArtifactMeta): Record<string, string> {
 }
 
 /** The client shows the message, and goes on without the cache. */
-function refuse({ status, code, detail }: Problem): Response {
+function refuse({ status, code, detail }: Problem): Reply {
   const error = { code: code.toLowerCase(), message: detail }
-  return new Response(JSON.stringify({ code, error }), { status, headers: { 'content-type': 'application/json' } })
+  return new Reply(JSON.stringify({ code, error }), { 'content-type': 'application/json' }, status)
 }

@@ -39,7 +39,7 @@ export const webdavRoutes: readonly Route[] = [
 ]
 
 async function find(call: Call): Promise<string> {
-  const { pathname } = new URL(call.request.url)
+  const pathname = call.asked.path
   scopesOf(call)
   if (pathname.endsWith('/')) return answer(pathname, '<D:resourcetype><D:collection/></D:resourcetype>', 0)
   const meta = await foundAbout(call, spotOf(call))

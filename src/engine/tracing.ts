@@ -15,7 +15,7 @@ export interface TracedRun {
 
 /** One stay of a run in memory. */
 export interface RunTrace {
-  /** Calls, with the attempt as what is current inside, and its traceparent for programs elsewhere; undefined: not sampled at all. */
+  /** Calls, with the attempt as what is current inside, and its traceparent for programs elsewhere; undefined: not sampled. */
   attempt<T>(
     of: { readonly step: string; readonly attempt: number; readonly key: string },
     call: (traceparent: string | undefined) => T,

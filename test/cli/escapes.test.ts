@@ -78,6 +78,10 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['notes/a@2', evil],
   ],
   savepoint: [['notes/a', '--label', evil]],
+  'give-up': [
+    [evil, '--by', evil, '--reason', evil],
+    ['notes/a', '--by', evil, '--reason', evil, '--yes'],
+  ],
   export: [
     ['notes/a', at('a.reprise')],
     ['job/failing', '-', '--progress'],

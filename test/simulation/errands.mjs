@@ -41,7 +41,8 @@ const fold = {
 
 /**
  * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
- * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: readonly { readonly share: number }[] }>}
+ * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number,
+ *   replays: readonly { readonly share: number }[] }>}
  */
 export async function simulateErrands(seed, { plant = null, print = null } = {}) {
   const sim = new Errands(seed, plant, print)

@@ -30,7 +30,8 @@ const expected = ['FENCED', 'CONFLICT', 'CLOSED', 'NOT_FOUND', 'OUT_OF_RANGE', '
 
 /**
  * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
- * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: readonly { readonly share: number }[] }>}
+ * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number,
+ *   replays: readonly { readonly share: number }[] }>}
  */
 export async function simulateFailover(seed, { plant = null, print = null } = {}) {
   const sim = new FailoverSimulation(seed, plant, print)

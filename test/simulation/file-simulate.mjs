@@ -39,7 +39,8 @@ let threads = []
 
 /**
  * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
- * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: readonly { readonly share: number }[] }>}
+ * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number,
+ *   replays: readonly { readonly share: number }[] }>}
  */
 export async function simulateFile(seed, { plant = null, print = null } = {}) {
   if (threads.length === 0) threads = ['a', 'b', 'c', 'witness'].map((name) => new FileProcess(name))

@@ -31,7 +31,8 @@ const healMs = 60_000
 
 /**
  * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
- * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number, replays: readonly { readonly share: number }[] }>}
+ * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number,
+ *   replays: readonly { readonly share: number }[] }>}
  */
 export async function simulate(seed, { plant = null, print = null } = {}) {
   const sim = new Simulation(seed, plant, print)

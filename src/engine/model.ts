@@ -55,8 +55,8 @@ export interface Model {
    */
   headOf?(state: unknown, head: Head, around: Surroundings): HeadAgain | null | Promise<HeadAgain | null>
   /**
-   * @internal Reads what a restore of this checkpoint reads beyond the state that the kernel restores, and throws as it would. For
-   * verify and drills: that all chunks are whole does not mean that they hold what was promised.
+   * @internal Reads what a restore of this checkpoint reads beyond the state that the kernel restores, and throws as it
+   * would. For verify and drills: that all chunks are whole does not mean that they hold what was promised.
    */
   readCheckpoint?(record: ManifestRecord, manifest: Pick<Manifest, 'parts'>, io: StateIo): Promise<void>
   /** How an entry reads as part of a journal; null: by its type alone. */

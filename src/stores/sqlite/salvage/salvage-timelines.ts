@@ -155,7 +155,8 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
   writeHead(to, tid, { ...made, base: null, owner, operation: null, updatedAt: options.now })
   writeTimelineRow(to, { ...row, owner: null })
   // Its state comes from the checkpoint; that it is a fork, and of what, was said by its head alone.
-  if (row.parent !== null) lose(`where it left its parent is lost with its head: its history begins at ${floor.seq} now`)
+  if (row.parent !== null)
+    lose(`where it left its parent is lost with its head: its history begins at ${floor.seq} now`)
   work.rebuilt.push({ where: 'heads', what: `the head of ${name} was made from its history, which ends at ${seq}` })
 }
 

@@ -97,6 +97,7 @@ export const operating: readonly CommandSpec[] = [
     summary: 'call an update handler of a workflow run',
     options: {
       timeout: { type: 'string', value: 'DURATION', help: 'how long to wait for its answer; 10s if left out' },
+      key: { type: 'string', value: 'TEXT', help: 'sent again with the same key, it counts once' },
       module: moduleOption,
     },
     arguments: [2, 3],

@@ -3,6 +3,7 @@
 
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { RepriseError } from '../core/errors.ts'
+import { checkOptions, namesOf } from '../core/options.ts'
 import { isWithin } from '../core/scope.ts'
 import { checkScope } from '../layers/artifact/index.ts'
 import type { Asked } from './asked.ts'
@@ -45,6 +46,10 @@ export interface Principal {
 }
 
 const ranks: Readonly<Record<Role, number>> = { read: 0, operate: 1, write: 2 }
+const knownOfToken = namesOf<AccessToken>({
+  ...{ name: true, token: true, role: true, scopes: true, namespaces: true, cache: true },
+})
+const knownOfCache = namesOf<CacheAccess>({ scope: true, reads: true })
 const tokenLengthMin = 32
 const scopesMax = 16
 const sessionMs = 12 * 3_600_000
@@ -93,6 +98,7 @@ export class Access {
       return { ...each, bytes: Buffer.from(each.token), principal }
     })
     if (new Set(tokens.map(({ name }) => name)).size < tokens.length) throw refuse('two tokens have the same name')
+    if (new Set(tokens.map(({ token }) => token)).size < tokens.length) throw refuse('two names have the same token')
   }
 
   /** By a token in the header, or by the cookie of a browser. Null: nobody that we know. */
@@ -192,13 +198,16 @@ function scopesOf({ scopes, cache }: AccessToken): readonly string[] | null {
   return scopes === undefined || scopes.includes('') ? null : scopes
 }
 
-function check({ name, token, role, scopes, namespaces, cache }: AccessToken): void {
+function check(given: AccessToken): void {
+  const { name, token, role, scopes, namespaces, cache } = given
   if (typeof name !== 'string' || !/^[\w.-]{1,64}$/.test(name)) {
     throw refuse('the name of a token must have 1 to 64 letters, digits, dots, dashes and underscores')
   }
   if (typeof token !== 'string' || token.length < tokenLengthMin || !/^[\x21-\x7e]+$/.test(token)) {
     throw refuse(`the token ${name} must have at least ${tokenLengthMin} printable characters without spaces`)
   }
+  // A misspelt limit would be no limit.
+  checkOptions(`the token ${name}`, given, knownOfToken)
   if (!Object.hasOwn(ranks, role)) throw refuse(`the role of ${name} must be read, operate or write`)
   if (scopes !== undefined && !isTexts(scopes)) {
     throw refuse(`the scopes of ${name} must be 1 to ${scopesMax} texts; leave them out for every timeline`)
@@ -210,10 +219,10 @@ function check({ name, token, role, scopes, namespaces, cache }: AccessToken): v
 }
 
 function checkCache(name: string, cache: CacheAccess): void {
-  const known = ['scope', 'reads']
-  if (typeof cache !== 'object' || cache === null || Object.keys(cache).some((key) => !known.includes(key))) {
+  if (typeof cache !== 'object' || cache === null || typeof cache.scope !== 'string') {
     throw refuse(`the cache of ${name} must be { "scope": "…", "reads": ["…"] }`)
   }
+  checkOptions(`the cache of ${name}`, cache, knownOfCache)
   const { scope, reads = [] } = cache
   if (!Array.isArray(reads) || reads.length > scopesMax) {
     throw refuse(`what ${name} reads of the cache must be at most ${scopesMax} scopes`)

@@ -32,6 +32,7 @@ export class Places {
   #watched: { readonly until: number; readonly cancel: () => void } | null = null
   #onIdle: (() => void) | null = null
   #busy = 0
+  #uploads = 0
   #isClosing = false
 
   constructor(limits: ServerLimits, clock: Clock, events: Events) {
@@ -51,7 +52,13 @@ export class Places {
     if (route.isProbe) return await act()
     const { concurrency, requestMs } = this.#limits
     if (this.#busy >= concurrency) throw new RepriseError('OVERLOADED', `${concurrency} requests are at work already`)
+    // How long an upload takes is its client's to say: half of the places are for everybody else.
+    const uploadsMax = Math.max(1, concurrency >> 1)
+    if (route.takesStream && this.#uploads >= uploadsMax) {
+      throw new RepriseError('OVERLOADED', `${uploadsMax} uploads are at work already`)
+    }
     this.#busy += 1
+    if (route.takesStream) this.#uploads += 1
     return await this.#inTime(route, act(), requestMs * (route.isLong ? longTimes : 1))
   }
 
@@ -98,6 +105,7 @@ export class Places {
       const over = () => {
         this.#waiting.delete(waiting)
         this.#busy -= 1
+        if (route.takesStream) this.#uploads -= 1
         if (this.#busy === 0) this.#onIdle?.()
       }
       work.then(

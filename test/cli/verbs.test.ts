@@ -189,5 +189,5 @@ export const account = aggregate('account', {
   expect(await balance('bob')).toBe(3)
   const dead = await cli(['dead', 'account/alice'], at())
   expect(dead.code).toBe(2)
-  expect(dead.stderr).toContain('events/account/alice is an aggregate, which has no redrive')
+  expect(dead.stderr).toContain('events/account/alice is of the kind aggregate, which has no dead letters')
 })

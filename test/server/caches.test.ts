@@ -153,6 +153,18 @@ describe.each(doors)('$name', ({ at, put: status, isOnce, isPromise }) => {
     expect((await get(here, at('whole'))).value).toBe('whole')
   })
 
+  it('takes one key from many at the same moment, whole', async () => {
+    const here = await served()
+    const texts = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'].map((text) => (isPromise ? 'same' : text.repeat(50_000)))
+    const told = await Promise.all(texts.map((text) => put(here, at('same'), text)))
+    const [ok, rest] = [
+      told.filter((each) => each.status === status).length,
+      told.filter((each) => each.status === 409),
+    ]
+    expect([ok, rest.length]).toEqual(isOnce ? [1, 7] : [8, 0])
+    expect(texts).toContain((await get(here, at('same'))).value)
+  })
+
   it('B9: says 404 of what is damaged, and takes it again', async () => {
     const here = await served({ rp: await open('memory:', { housekeeping: false, redundancy: false }) })
     const text = Array.from({ length: 400_000 }, (_, i) => String.fromCharCode(33 + ((i * i * 31) % 90))).join('')
@@ -217,6 +229,29 @@ describe('plain paths', () => {
     expect((await put(here, `/cache/cc/${'k'.repeat(400)}`, 'x')).status).toBe(400)
   })
 
+  it('below cas/ are digests, or refused', async () => {
+    const here = await served()
+    for (const key of ['nothash', sha256('hello').toUpperCase(), `${sha256('hello')}0`]) {
+      expect((await put(here, `/cache/bazel/cas/${key}`, 'hello')).status).toBe(400)
+    }
+  })
+
+  it('let go of a body that stands still, and leave places to others meanwhile', async () => {
+    const here = await served({ limits: { concurrency: 4, requestMs: 3000 } })
+    const still = () =>
+      here.server(
+        new Request(`http://127.0.0.1:4400/cache/cc/still`, {
+          ...{ method: 'PUT', headers: { authorization: `Bearer ${secret('pull')}` } },
+          body: new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(bytes('he')) }),
+          duplex: 'half',
+        } as RequestInit),
+      )
+    const stills = [still(), still(), still()]
+    expect((await here.ask('/cache/status')).status).toBe(200)
+    expect((await Promise.all(stills)).map((each) => each.status).sort()).toEqual([503, 504, 504])
+    expect((await put(here, '/cache/cc/still', 'still')).status).toBe(200)
+  })
+
   it('are forgotten by DELETE, and answer the verbs of WebDAV', async () => {
     const here = await served()
     expect((await here.ask('/cache/sc/', { method: 'PROPFIND' })).status).toBe(207)
@@ -265,11 +300,20 @@ describe('a token with a cache', () => {
       { scope: 'a/b' },
       { scope: '' },
       { scopes: 'pull-7' },
+      { scope: 'pull-7', read: ['main'] },
       { scope: 'pull-7', reads: 'main' },
+      {},
       null,
     ]) {
-      if (cache !== null) expect(() => made(cache)).toThrow(/INVALID_ARGUMENT/)
+      expect(() => made(cache)).toThrow(/INVALID_ARGUMENT/)
     }
+    for (const misspelt of [{ cach: { scope: 'pull-7' } }, { scope: ['job/'] }, { namespace: ['a'] }]) {
+      expect(() => new Access([token('x', misspelt as Partial<AccessToken>)], false, () => 0)).toThrow(
+        /INVALID_ARGUMENT/,
+      )
+    }
+    const twice = [token('x'), { ...token('y', { cache: { scope: 'pull-7' } }), token: token('x').token }]
+    expect(() => new Access(twice, false, () => 0)).toThrow('two names have the same token')
     expect(cacheScopes({ name: 'x', role: 'read', scopes: [], cache: { scope: 'main' } })!.all).toEqual(['main'])
   })
 })

@@ -9,7 +9,11 @@ const update: Command = async ({ engine, args, options, output }) => {
   const [given, name, json] = args as [string, string, string | undefined]
   const { head, run } = await findRunOrCode(engine, given, 'update', options)
   const value = json === undefined ? undefined : parseJson(json, 'the argument')
-  const result = await run.update(name, value, { timeout: text(options, 'timeout') ?? '10s' })
+  const key = text(options, 'key')
+  const result = await run.update(name, value, {
+    timeout: text(options, 'timeout') ?? '10s',
+    ...(key !== undefined && { key }),
+  })
   output.result({ timeline: head.timeline, update: name, result: result ?? null }, () =>
     output.lines(toJson(result ?? null, 2)),
   )

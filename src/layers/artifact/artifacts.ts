@@ -68,6 +68,8 @@ const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORM
 
 export class Artifacts {
   readonly #host: Host
+  /** Who publishes in this process now, or did last: whoever takes a timeline twice takes it from itself. */
+  readonly #publishing = new Map<TimelineId, Promise<unknown>>()
   readonly #uses: Uses
   readonly #pruner: Pruner
 
@@ -154,9 +156,30 @@ export class Artifacts {
         return meta
       }
       const written = await writeValue(this.#kernel, hold, body, value, { signal: upload.signal })
-      return await this.#publish(place, timeline, written, meta!, upload)
+      return await this.#inTurn(timeline, () => this.#publish(place, timeline, written, meta!, upload))
     } finally {
       hold.end()
+    }
+  }
+
+  /** One after the other here; a process that took it over meanwhile is waited for. */
+  async #inTurn<T>(timeline: TimelineId, publish: () => Promise<T>): Promise<T> {
+    const before = this.#publishing.get(timeline)
+    const mine = (async () => {
+      await before?.catch(() => undefined)
+      for (let attempt = 1; ; attempt++) {
+        try {
+          return await publish()
+        } catch (error) {
+          if (!isReprise(error, 'FENCED', 'OWNED') || attempt === attemptsMax) throw error
+        }
+      }
+    })()
+    this.#publishing.set(timeline, mine)
+    try {
+      return await mine
+    } finally {
+      if (this.#publishing.get(timeline) === mine) this.#publishing.delete(timeline)
     }
   }
 

@@ -70,7 +70,7 @@ export async function take(
   }
   const type = (asked.header('content-type') ?? 'application/octet-stream').slice(0, 200)
   const whole = { ...upload, about: { ...about, type, by: principal.name }, bytesMax, signal }
-  return await server.artifacts.put({ ...spot, scope }, piecesOf(asked.request), whole)
+  return await server.artifacts.put({ ...spot, scope }, piecesOf(asked.request, server.limits.requestMs), whole)
 }
 
 /** From the caller's own scope. */
@@ -96,11 +96,20 @@ function headersOf(meta: ArtifactMeta): Record<string, string> {
   }
 }
 
-async function* piecesOf(request: Request): AsyncGenerator<Uint8Array> {
+/** However long it is, a body must move: one that stands still for as long as a request may take is let go. */
+async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
   const reader = request.body?.getReader()
   if (!reader) return
+  const next = () => {
+    let timer: NodeJS.Timeout | undefined
+    const still = new Promise<never>((_, reject) => {
+      const what = `the body did not move for ${stillMs} ms`
+      timer = setTimeout(() => reject(new RepriseError('TIMEOUT', what, { stillMs })), stillMs)
+    })
+    return Promise.race([reader.read(), still]).finally(() => clearTimeout(timer))
+  }
   try {
-    for (let step = await reader.read(); !step.done; step = await reader.read()) yield step.value
+    for (let step = await next(); !step.done; step = await next()) yield step.value
   } finally {
     // A body that nobody reads to its end is let go.
     void reader.cancel().catch(() => undefined)

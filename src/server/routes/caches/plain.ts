@@ -8,7 +8,8 @@ import * as shapes from '../../shapes.ts'
 import { drop, give, type Spot, scopesOf, take } from './door.ts'
 
 const common = { path: '/cache/{space}/{key}', isDeep: true, tag: 'caches' } as const
-const promised = /(?:^|\/)cas\/([0-9a-f]{64})$/
+const promised = /(?:^|\/)cas\/([^/]+)$/
+const sha256Form = /^[0-9a-f]{64}$/
 
 export const plainRoutes: readonly Route[] = [
   {
@@ -48,6 +49,9 @@ export const plainRoutes: readonly Route[] = [
     async call(call) {
       const spot = spotOf(call)
       const sha256 = promised.exec(spot.key)?.[1]
+      if (sha256 !== undefined && !sha256Form.test(sha256)) {
+        throw refuse('a key below cas/ must be the sha256 of the body, in 64 lower-case hexadecimal digits')
+      }
       await take(call, spot, sha256 === undefined ? {} : { sha256 })
       return ''
     },

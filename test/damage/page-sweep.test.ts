@@ -147,6 +147,8 @@ async function verifyOnce(repair: boolean): Promise<Seen> {
   const tell = (timeline: string | null, where: string, what: string) => {
     if (timeline !== null) named.add(timeline)
     for (const name of ['mine', 'cursors']) if (where.includes(name)) named.add(name)
+    // Its name is lost with a page of the list of tables, its rows are not (list-of-tables.test.ts).
+    if (what.includes('found_at_page_')) named.add('mine')
     words.push(`${where}: ${what}`)
   }
   const verify = async (rp: Reprise) => {
@@ -205,7 +207,12 @@ function pagesToDamage(): number[] {
   const given = process.env.REPRISE_PAGE_SWEEP
   const count = whole.length / pageBytes
   if (given === 'all') return Array.from({ length: count }, (_, i) => i)
-  if (given !== undefined) return given.split(',').map(Number)
+  if (given !== undefined) {
+    const pages = given.split(',').map(Number)
+    const beyond = pages.filter((page) => !(page < count))
+    if (beyond.length > 0) throw new Error(`the file has ${count} pages, from 0: there is no ${beyond.join(', ')}`)
+    return pages
+  }
   const random = randomFrom(seed)
   return [0, ...Array.from({ length: 4 }, () => 1 + random.below(count - 1))]
 }

@@ -1,11 +1,17 @@
 // Tables of whoever uses the store, in the same file: they go along. Those that SQLite can read are copied by it; of a
-// damaged one, the rows that can be read are, and how many pages cannot is told.
+// damaged one, the rows that can be read are, and how many pages cannot is told. Where a name is lost with a page of the list
+// of tables, the rows go into a table that is named after the place where they were found.
 
 import { RepriseError } from '../../../core/errors.ts'
-import type { SqlValue } from '../driver.ts'
-import { isDamage } from '../failure.ts'
+import type { Connection } from '../connection.ts'
+import type { SqlRow, SqlValue } from '../driver.ts'
+import { isConstraint, isDamage } from '../failure.ts'
 import { isOurs, type SchemaObject } from './source.ts'
+import type { RawRow } from './trees.ts'
 import type { Salvage } from './work.ts'
+
+/** SQLite's own limit is 2000. */
+const columnsMax = 1900
 
 /** Throws STORE_UNSUPPORTED where something cannot go along. */
 export function copyOwnTables(work: Salvage): void {
@@ -20,27 +26,27 @@ export function copyOwnTables(work: Salvage): void {
   }
   for (const table of own.filter(({ type }) => type === 'table')) {
     to.exec(table.sql!)
-    if (!copyBySqlite(work, table)) copyAsFound(work, table)
+    if (!isAttached(to) || !copyBySqlite(work, table)) copyAsFound(work, table)
   }
-  for (const { sql } of own.filter(({ type }) => type !== 'table')) to.exec(sql!)
-  for (const root of from.unknownTrees()) {
-    const what = `a table or an index that begins at page ${root} of the file, whose name and content are lost`
-    work.lost.push({ timeline: null, where: 'list of tables', what })
-  }
+  for (const object of own.filter(({ type }) => type !== 'table')) makeAgain(work, object)
+  for (const root of from.unknownTrees()) keepRows(work, root)
+}
+
+/** SQLite can read which tables the damaged file has (renew.ts). */
+export function isAttached(to: Connection): boolean {
+  return to.all('PRAGMA database_list').some(({ name }) => name === 'damaged')
 }
 
 /** A transaction of its own: SQLite writes nothing more in one in which it met damage. */
 function copyBySqlite({ to }: Salvage, { name }: SchemaObject): boolean {
-  const quoted = `"${name.replaceAll('"', '""')}"`
   to.run('COMMIT')
   try {
-    const columns = to
-      .all(`PRAGMA main.table_xinfo(${quoted})`)
+    const columns = storedColumns(to, name)
       .filter(({ hidden }) => hidden === 0)
-      .map((column) => `"${String(column.name).replaceAll('"', '""')}"`)
+      .map((column) => quoted(column.name))
       .join(', ')
     // Row by row, which the condition is for: without one SQLite copies cells as they are, and damage with them.
-    to.exec(`INSERT INTO main.${quoted} (${columns}) SELECT ${columns} FROM damaged.${quoted} WHERE true`)
+    to.exec(`INSERT INTO main.${quoted(name)} (${columns}) SELECT ${columns} FROM damaged.${quoted(name)} WHERE true`)
     return true
   } catch (error) {
     if (!isDamage(error)) throw error
@@ -52,20 +58,83 @@ function copyBySqlite({ to }: Salvage, { name }: SchemaObject): boolean {
 
 function copyAsFound(work: Salvage, { name }: SchemaObject): void {
   const { from, to } = work
-  const quoted = `"${name.replaceAll('"', '""')}"`
-  const columns = to.all(`PRAGMA main.table_xinfo(${quoted})`).filter(({ hidden }) => hidden === 0)
-  const rowidColumn = columns.findIndex(({ type, pk }) => pk === 1 && /^integer$/i.test(String(type)))
+  const columns = storedColumns(to, name)
+  const keys = columns.filter(({ pk }) => Number(pk) > 0).sort((a, b) => Number(a.pk) - Number(b.pk))
+  const rowidColumn = keys.length === 1 && /^integer$/i.test(String(keys[0]!.type)) ? keys[0] : undefined
+  // Without row ids, the key comes first in each row.
+  const keyFirst = [...keys, ...columns.filter((column) => !keys.includes(column))]
+  let seen = 0
   let rows = 0
   for (const { rowid, values } of from.raw(name)) {
+    seen += 1
+    const order = rowid === null ? keyFirst : columns
     // Columns that were added later are missing in older rows: those have their default.
-    const given = columns.slice(0, values.length).map(({ name: column }) => `"${String(column).replaceAll('"', '""')}"`)
-    const taken = values
-      .slice(0, columns.length)
-      .map((value, i) => (i === rowidColumn && value === null ? rowid : value))
-    const sql = `INSERT OR IGNORE INTO main.${quoted} (${given.join(', ')}) VALUES (${given.map(() => '?').join(', ')})`
-    rows += to.run(sql, ...(taken as SqlValue[]))
+    const given = order
+      .slice(0, values.length)
+      .map((column, i) => ({ column, value: column === rowidColumn && rowid !== null ? rowid : values[i]! }))
+      .filter(({ column }) => column.hidden === 0)
+    const names = given.map(({ column }) => quoted(column.name)).join(', ')
+    const sql = `INSERT OR IGNORE INTO main.${quoted(name)} (${names}) VALUES (${given.map(() => '?').join(', ')})`
+    rows += to.run(sql, ...given.map(({ value }) => value))
   }
   const pages = [...(from.badPages.get(name) ?? [])]
+  if (!isAttached(to) && pages.length === 0 && rows === seen) {
+    work.rebuilt.push({ where: name, what: `your own table was read without the list of tables: all ${rows} rows` })
+    return
+  }
   const what = `your own table is damaged at page ${pages.join(', ') || '?'}: ${rows} rows could be read, the others are lost`
   work.lost.push({ timeline: null, where: name, what })
+}
+
+/** What a row has, in the order of the table. Generated columns may be stored, and cannot be given. */
+function storedColumns(to: Connection, table: string): SqlRow[] {
+  const stored = [0, 3]
+  return to.all(`PRAGMA main.table_xinfo(${quoted(table)})`).filter(({ hidden }) => stored.includes(Number(hidden)))
+}
+
+/** An index, a trigger or a view. */
+function makeAgain({ to, lost }: Salvage, { type, name, table, sql }: SchemaObject): void {
+  const isThere = type === 'view' || to.get('SELECT 1 FROM main.sqlite_schema WHERE name = ?', table) !== undefined
+  const tell = (why: string) =>
+    lost.push({ timeline: null, where: name, what: `your own ${type} could not be made again: ${why}` })
+  if (!isThere) {
+    tell(`the name of its table, ${table}, is lost`)
+    return
+  }
+  try {
+    to.exec(sql!)
+  } catch (error) {
+    if (!isConstraint(error)) throw error
+    tell('rows that could be read do not fit it')
+  }
+}
+
+/** A table, or an index: nothing tells which, since a table without row ids looks like one. */
+function keepRows({ from, to, lost }: Salvage, root: number): void {
+  let width = 0
+  let rows = 0
+  for (const { values } of from.tree(root)) width = Math.min(columnsMax, Math.max(width, values.length))
+  const name = freeName(to, `found_at_page_${root}`)
+  const columns = ['row', ...Array.from({ length: width }, (_, i) => `c${i + 1}`)]
+  if (width > 0) to.exec(`CREATE TABLE main.${name} (${columns.join(', ')})`)
+  const insert = `INSERT INTO main.${name} VALUES (${columns.map(() => '?').join(', ')})`
+  for (const { rowid, values } of from.tree(root)) rows += to.run(insert, ...padded({ rowid, values }, columns.length))
+  const kept = rows > 0 ? `its ${rows} rows that could be read are in ${name}` : 'no rows were found in it'
+  const what = `the name of a table or an index that begins at page ${root} of the file is lost; ${kept}`
+  lost.push({ timeline: null, where: 'list of tables', what })
+}
+
+function padded({ rowid, values }: RawRow, length: number): SqlValue[] {
+  return Array.from({ length }, (_, i) => (i === 0 ? rowid : (values[i - 1] ?? null)))
+}
+
+function freeName(to: Connection, wanted: string): string {
+  const isTaken = (name: string) => to.get('SELECT 1 FROM main.sqlite_schema WHERE name = ?', name) !== undefined
+  let name = wanted
+  for (let i = 2; isTaken(name); i++) name = `${wanted}_${i}`
+  return name
+}
+
+function quoted(name: SqlValue | undefined): string {
+  return `"${String(name).replaceAll('"', '""')}"`
 }

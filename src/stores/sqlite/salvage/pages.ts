@@ -77,8 +77,9 @@ export class PageFile {
       for (let i = 0; i < perMap && at + 1 + i <= this.count; i++) {
         const number = at + 1 + i
         const kind = map[i * backPointerBytes]!
-        if (kind === rootPage) this.#roots.push(number)
-        if (kind === childPage) this.#adopt(view.getUint32(i * backPointerBytes + 1), number)
+        const parent = view.getUint32(i * backPointerBytes + 1)
+        if (kind === rootPage && parent === 0) this.#roots.push(number)
+        if (kind === childPage) this.#adopt(parent, number)
       }
     }
     return this.#children

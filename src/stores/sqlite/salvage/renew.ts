@@ -30,6 +30,7 @@ import { isBusy, isDamage } from '../failure.ts'
 import { describeHolder, describeUser, lockHolder, otherUser } from '../lock-holder.ts'
 import { migrate } from '../schema.ts'
 import { copyWithFirstPage, isFirstPageSound } from './first-page.ts'
+import { isAttached } from './own-tables.ts'
 import { PageFile } from './pages.ts'
 import { salvage } from './salvage.ts'
 import { DamagedFile } from './source.ts'
@@ -199,7 +200,7 @@ function foldAlone(driver: Driver, file: string): void {
   const connection = new Connection(driver, file, false)
   try {
     connection.exec('PRAGMA locking_mode = EXCLUSIVE')
-    connection.exec('PRAGMA synchronous = FULL')
+    unlessDamaged(() => connection.exec('PRAGMA synchronous = FULL'))
     connection.exec('BEGIN IMMEDIATE')
     connection.exec('ROLLBACK')
   } catch (error) {
@@ -214,6 +215,17 @@ function foldAlone(driver: Driver, file: string): void {
   }
   if ((statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0) {
     throw new RepriseError('STORE_BUSY', `${file}: its write-ahead log is in use by another process`, { file })
+  }
+}
+
+/** Most statements read the list of tables first, which may be what is damaged. What they set stays as it is by default. */
+function unlessDamaged(work: () => void): boolean {
+  try {
+    work()
+    return true
+  } catch (error) {
+    if (!isDamage(error)) throw error
+    return false
   }
 }
 
@@ -263,19 +275,17 @@ function writeFresh(
   }
 }
 
-/** For SQLite to copy the tables of others. Where it cannot even be attached, they are copied as they are found. */
+/** For SQLite to copy the tables of others. Where it cannot read which there are, they are copied as they are found. */
 function attach(connection: Connection, file: string): void {
-  try {
+  const isReadable = unlessDamaged(() => {
     connection.run('ATTACH DATABASE ? AS damaged', file)
-  } catch (error) {
-    if (!isDamage(error)) throw error
-  }
+    connection.exec('SELECT count(*) FROM damaged.sqlite_schema')
+  })
+  if (!isReadable) detach(connection)
 }
 
 function detach(connection: Connection): void {
-  if (connection.all('PRAGMA database_list').some(({ name }) => name === 'damaged')) {
-    connection.exec('DETACH DATABASE damaged')
-  }
+  if (isAttached(connection)) connection.exec('DETACH DATABASE damaged')
 }
 
 /** Under a name of its own: the same file where the file system has links, else a copy. */

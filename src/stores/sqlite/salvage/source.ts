@@ -21,6 +21,7 @@ export class DamagedFile {
   readonly objects: readonly SchemaObject[]
   readonly #file: PageFile
   readonly #fresh: Connection
+  readonly #isIncomplete: boolean
   readonly #bad = new Map<string, Set<number>>()
 
   /** `fresh` is a new file with our tables in it: it tells their columns, and where their trees begin if this one does not. */
@@ -28,7 +29,8 @@ export class DamagedFile {
     this.#file = file
     this.#fresh = fresh
     const found = [...rowsOf(file, schemaRoot, this.#badOf('schema'))].flatMap(toObject)
-    this.objects = this.#isSchemaDamaged(found) ? this.#complete(found) : found
+    this.#isIncomplete = this.#isSchemaDamaged(found)
+    this.objects = this.#isIncomplete ? this.#complete(found) : found
   }
 
   /** By the name of the table or index: the pages of it that cannot be read, or not wholly. */
@@ -62,8 +64,14 @@ export class DamagedFile {
     return this.#fresh.all(`PRAGMA table_info(${table})`).map(({ name }) => String(name))
   }
 
-  /** Trees of which the schema says nothing. */
+  /** Rows of a tree of which only the root is known. */
+  *tree(root: number): Generator<RawRow> {
+    yield* rowsOf(this.#file, root, this.#badOf(`the tree at page ${root}`))
+  }
+
+  /** Trees whose line in the list of tables is lost. */
   unknownTrees(): number[] {
+    if (!this.#isIncomplete) return []
     const known = new Set(this.objects.map(({ root }) => root))
     return this.#file.roots().filter((root) => !known.has(root))
   }

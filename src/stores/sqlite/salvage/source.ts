@@ -4,16 +4,9 @@
 import type { Connection } from '../connection.ts'
 import type { SqlRow, SqlValue } from '../driver.ts'
 import { damaged } from '../failure.ts'
+import { layoutOf, type SchemaObject } from './layout.ts'
 import type { PageFile } from './pages.ts'
 import { type RawRow, rowsOf } from './trees.ts'
-
-export interface SchemaObject {
-  readonly type: string
-  readonly name: string
-  readonly table: string
-  readonly root: number
-  readonly sql: string | null
-}
 
 const schemaRoot = 1
 
@@ -86,14 +79,12 @@ export class DamagedFile {
     return this.isBad('schema') || this.#ours().some(({ name }) => !found.some((each) => each.name === name))
   }
 
-  /** Of a file that was made by one release, each of our trees begins where it does in a new one. */
   #complete(found: readonly SchemaObject[]): SchemaObject[] {
-    const ours = this.#ours()
-    const differs = found.find((each) => ours.some(({ name, root }) => name === each.name && root !== each.root))
-    if (differs) {
-      throw damaged('the list of tables is damaged, and this file was laid out by an older release: restore a backup', {
-        table: differs.name,
-      })
+    const ours = layoutOf(this.#file, this.#ours(), found)
+    if (!ours) {
+      const what =
+        'the list of tables is damaged, and your own tables were made before an older release added its last: restore a backup'
+      throw damaged(what, { tables: found.length })
     }
     const roots = new Set(this.#file.roots())
     const missing = ours.filter(({ name, root }) => !found.some((each) => each.name === name) && roots.has(root))
@@ -101,7 +92,7 @@ export class DamagedFile {
   }
 
   #ours(): SchemaObject[] {
-    const sql = 'SELECT type, name, tbl_name, rootpage, sql FROM main.sqlite_schema'
+    const sql = 'SELECT type, name, tbl_name, rootpage, sql FROM main.sqlite_schema ORDER BY rowid'
     return this.#fresh.all(sql).map(({ type, name, tbl_name, rootpage, sql: text }) => ({
       type: String(type),
       name: String(name),

@@ -14,9 +14,9 @@ afterAll(() => folder.remove())
 /** Shapes by command, in the order of the page: '{ a, b: [{ c }], d? }' is a, b, d?. */
 const documented = new Map<string, string[][]>()
 const guide = readFileSync(join(root, 'docs/guides/cli.md'), 'utf8').split('## JSON')[1]!
-for (const [, names, shapes] of guide.matchAll(/^\| (`[a-z]+`.*?) \| (.*) \|$/gm)) {
+for (const [, names, shapes] of guide.matchAll(/^\| (`[a-z-]+`.*?) \| (.*) \|$/gm)) {
   const keys = [...shapes!.matchAll(/`(\[?\{.*?\}\]?)`/g)].map(([, shape]) => topLevel(shape!))
-  for (const [, name] of names!.matchAll(/`([a-z]+)`/g)) {
+  for (const [, name] of names!.matchAll(/`([a-z-]+)`/g)) {
     documented.set(name!, [...(documented.get(name!) ?? []), ...keys])
   }
 }

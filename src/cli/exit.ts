@@ -75,6 +75,6 @@ export function parseJson(json: string, what: string): unknown {
   try {
     return JSON.parse(json)
   } catch {
-    throw new UsageError(`${what} is not JSON: ${json}`, 'text needs quotes of its own: \'"ship"\'')
+    throw new UsageError(`${what} is not JSON: ${json}`, 'text needs its own quotes: \'"ship"\'')
   }
 }

@@ -11,14 +11,14 @@ export function welcome(output: Output): number {
   output.result({ commands: commands.map((spec) => spec.name) }, () => {
     output.line(`${bold('reprise')}: long work that survives being interrupted`)
     output.line()
-    output.line(`  ${bold('reprise demo')}            see a job be killed three times and lose nothing`)
+    output.line(`  ${bold('reprise demo')}            watch a job get killed three times and lose nothing`)
     output.line(`  ${bold('reprise init')}            write a first job that runs as it is`)
     output.line(`  ${bold('reprise run')} FILE        run a job, a migration or a workflow that a module exports`)
-    output.line(`  ${bold('reprise resume')}          go on with what is not finished`)
-    output.line(`  ${bold('reprise ls')}              what there is, and how far it got`)
-    output.line(`  ${bold('reprise advise')}          which configuration suits you, with code`)
+    output.line(`  ${bold('reprise resume')}          resume unfinished work`)
+    output.line(`  ${bold('reprise ls')}              list what is in the store, and how far it got`)
+    output.line(`  ${bold('reprise advise')}          find the configuration that suits you, with code`)
     output.line()
-    output.line(dim(`reprise help lists all ${commands.length} commands; reprise help COMMAND says more about one`))
+    output.line(dim(`reprise help lists all ${commands.length} commands; reprise help COMMAND describes one`))
   })
   return exit.ok
 }

@@ -1,18 +1,18 @@
 // Options that several commands have.
 
-export const limit = { type: 'string', value: 'N', help: 'how many at most' } as const
+export const limit = { type: 'string', value: 'N', help: 'show at most this many' } as const
 export const yes = { type: 'boolean', short: 'y', help: 'do it without asking' } as const
 export const moduleOption = {
   type: 'string',
   value: 'FILE',
-  help: 'module with the definition, for models this program does not know',
+  help: 'module that exports the definition, for models this program does not know',
 } as const
 export const rollbackOptions = {
-  before: { type: 'string', value: 'SEQ', help: 'to before this entry' },
-  'before-time': { type: 'string', value: 'WHEN', help: 'to before the first entry of this time or later' },
-  'until-valid': { type: 'boolean', help: 'to before the state was no longer valid, by its definition' },
+  before: { type: 'string', value: 'SEQ', help: 'go back to before this entry' },
+  'before-time': { type: 'string', value: 'WHEN', help: 'go back to before the first entry at or after this time' },
+  'until-valid': { type: 'boolean', help: 'go back to before the state became invalid, by its definition' },
   where: { type: 'string', value: 'FILE', help: 'the same, by the predicate that this module exports' },
   module: moduleOption,
-  takeover: { type: 'boolean', help: 'also from a live owner' },
+  takeover: { type: 'boolean', help: 'even if a live process owns it' },
   yes,
 } as const

@@ -1,14 +1,23 @@
 // Code in the docs is code: every TypeScript block of README and guides is type-checked against the package as it is
-// built, and those that are whole programs are run.
+// built, and those that are whole programs are run. Every guide is listed where people look for it.
 
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { readSnippets, snippetsOf, writeProject } from './docs.ts'
-import { workFolder } from './support.ts'
+import { root, workFolder } from './support.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'reprise-docs-'))
 const snippets = await readSnippets()
@@ -48,6 +57,21 @@ it('finds the blocks of every page', () => {
 it.each(snippets.map(({ page, name }) => [page, name] as const))('%s: block %s has the right types', (page, name) => {
   const { text } = snippets.find((snippet) => snippet.name === name)!
   expect(problems.get(name) ?? [], `${page}\n${text}`).toEqual([])
+})
+
+it.each([
+  ['README.md', 'docs/'],
+  ['docs/guides/README.md', '../'],
+])('%s lists every guide and comparison', (page, docs) => {
+  const text = readFileSync(join(root, page), 'utf8')
+  const guides = readdirSync(join(root, 'docs/guides')).filter((name) => name !== 'README.md')
+  const compared = readdirSync(join(root, 'docs')).filter((name) => name.startsWith('comparison'))
+  const links = [
+    ...guides.map((name) => (page === 'README.md' ? `docs/guides/${name}` : name)),
+    ...compared.map((name) => `${docs}${name}`),
+  ]
+  expect(links.length).toBeGreaterThan(25)
+  expect(links.filter((link) => !text.includes(`](${link})`))).toEqual([])
 })
 
 it('would find a call that does not exist', () => {

@@ -24,8 +24,8 @@ const questions: readonly Question[] = [
       ['entities', 'things that take commands: accounts, orders'],
       ['records', 'many values, found by key'],
       ['conversation', 'an agent that talks and uses tools'],
-      ['stream', 'records that keep coming, and what is computed of them'],
-      ['results', 'results that are dear to compute, and can be computed again'],
+      ['stream', 'records that keep coming, and what is computed from them'],
+      ['results', 'results that are expensive to compute, and can be computed again'],
       ['anything', 'none of these'],
     ],
     otherwise: 'anything',
@@ -42,7 +42,7 @@ const questions: readonly Question[] = [
   },
   {
     option: 'captures',
-    words: 'What has to come back after a crash?',
+    words: 'What must come back after a crash?',
     choices: [
       ['progress', 'which items are done'],
       ['state', 'a state'],
@@ -53,7 +53,7 @@ const questions: readonly Question[] = [
   },
   {
     option: 'scope',
-    words: 'Over what?',
+    words: 'How far does it reach?',
     choices: [
       ['one', 'one actor'],
       ['machine', 'much state on one machine'],
@@ -96,7 +96,8 @@ const command: Command = async ({ options, output, stdin }) => {
     const given = text(options, option)
     const valid = choices.map(([name]) => name)
     if (given !== undefined) {
-      if (valid.length > 0 && !valid.includes(given)) throw new UsageError(`--${option} is ${valid.join(', ')}`)
+      if (valid.length > 0 && !valid.includes(given))
+        throw new UsageError(`--${option} must be one of ${valid.join(', ')}`)
       return given
     }
     if (!prompt) return otherwise

@@ -10,7 +10,7 @@ const tellEveryMs = 2000
 const backup: Command = async ({ engine, args, options, output }) => {
   const [file] = args as [string]
   if (existsSync(file) && !flag(options, 'force')) {
-    throw new UsageError(`${file} is there already`, '--force writes over it')
+    throw new UsageError(`${file} exists already`, '--force overwrites it')
   }
   let toldAt = Date.now()
   const report = await engine.backup(file, {

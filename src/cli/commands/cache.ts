@@ -178,7 +178,7 @@ const forget: Verb = async ({ engine, options, output }, ids) => {
   for (const id of entryIds(ids)) {
     const head = await hostOf(engine).head(id)
     if (head?.attributes[pinnedAttribute] === true && !flag(options, 'yes')) {
-      throw new UsageError(`${id} is pinned: --yes forgets it all the same`)
+      throw new UsageError(`${id} is pinned: --yes forgets it anyway`)
     }
   }
   const results: { readonly id: string; readonly isForgotten: boolean }[] = []

@@ -20,7 +20,7 @@ const demo: Command = async ({ options, output }) => {
   const items = Number(text(options, 'items') ?? 2000)
   const kills = Number(text(options, 'kills') ?? 3)
   if (!(items >= 10 && items <= 1_000_000) || !(kills >= 0 && kills <= 100)) {
-    throw new UsageError('--items is 10 to 1,000,000, --kills is 0 to 100')
+    throw new UsageError('--items must be 10 to 1,000,000, --kills must be 0 to 100')
   }
   const folder = mkdtempSync(join(tmpdir(), 'reprise-demo-'))
   const { bold, dim, red, green } = output.errorColours

@@ -82,7 +82,7 @@ function selectionOf(options: Options): EntrySelection {
   const range = text(options, 'entries')
   const found = range === undefined ? null : /^(\d+)(?:\.\.(\d+))?$/.exec(range)
   if (range !== undefined && !found)
-    throw new UsageError(`--entries ${range} is no range`, 'for example: --entries 5..9')
+    throw new UsageError(`--entries ${range} is not a range`, 'for example: --entries 5..9')
   const where: { type?: string; key?: string; fields?: Record<string, string> } = {}
   for (const given of listOf(options, 'where')) {
     const cut = given.indexOf('=')

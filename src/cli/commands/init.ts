@@ -44,7 +44,7 @@ async function write(
   const name = await answer('name', 'Its name?', template.defaultName)
   if (!nameForm.test(name)) throw new UsageError(`${name} is not a name: letters, digits, dots, dashes and underscores`)
   const language = await answer('language', 'ts or js?', canRunTypeScript() ? 'ts' : 'js')
-  if (language !== 'ts' && language !== 'js') throw new UsageError('--language is ts or js')
+  if (language !== 'ts' && language !== 'js') throw new UsageError('--language must be ts or js')
   const files = template.files(name, language).map((file) => ({ path: join(folder, file.path), content: file.content }))
   const there = files.filter((file) => existsSync(file.path)).map((file) => file.path)
   if (there.length > 0 && !flag(options, 'force')) {

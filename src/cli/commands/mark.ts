@@ -8,7 +8,8 @@ const mark: Command = async ({ engine, args, options, output, env }) => {
   const head = await findTimeline(engine, args[0]!)
   const id = args[1]!
   const why = text(options, 'bad')
-  if ((why === undefined) === !flag(options, 'good')) throw new UsageError('say --bad WHY, or --good to take it back')
+  if ((why === undefined) === !flag(options, 'good'))
+    throw new UsageError('give --bad WHY, or --good to remove the mark')
   const by = text(options, 'by') ?? env.USER ?? env.USERNAME ?? 'somebody'
   if (why === undefined) await engine.unmarkCheckpoint(head.timeline, id)
   else await engine.markCheckpoint(head.timeline, id, { why, by })

@@ -12,7 +12,7 @@ const redrive: Command = async ({ engine, args, options, output }) => {
   const isAll = flag(options, 'all')
   if (isAll === wanted.length > 0) throw new UsageError('say which keys, or --all', 'reprise dead lists them')
   const json = text(options, 'item')
-  if (json !== undefined && wanted.length !== 1) throw new UsageError('--item goes with one key')
+  if (json !== undefined && wanted.length !== 1) throw new UsageError('--item needs exactly one key')
   const items = json === undefined ? {} : { [wanted[0]!]: parseJson(json, '--item') }
   const [head] = await findJob(engine, given)
   const { facts, said } = await act(engine, head!, 'redrive', { ...(!isAll && { keys: wanted }), items })

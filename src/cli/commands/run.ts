@@ -35,10 +35,10 @@ export async function execute(
 ): Promise<number> {
   const isDryRun = flag(options, 'dry-run')
   if (isDryRun && definition.kind !== 'migrations') {
-    throw new UsageError(`${definition.name} is no set of migrations: only those have a dry run`)
+    throw new UsageError(`${definition.name} is not a set of migrations: only those have a dry run`)
   }
   if (flag(options, 'work')) {
-    if (!definition[works]) throw new UsageError(`${definition.name} is not something to work on`)
+    if (!definition[works]) throw new UsageError(`${definition.name} cannot be worked on`)
     return await workOn(engine, [definition as Workable], output)
   }
   const json = text(options, 'input')

@@ -15,7 +15,7 @@ const pollMs = 250
 
 const tail: Command = async ({ engine, args, options, output }) => {
   const from = text(options, 'from') ?? (flag(options, 'once') ? 'start' : 'now')
-  if (from !== 'start' && from !== 'now') throw new UsageError('--from is start or now')
+  if (from !== 'start' && from !== 'now') throw new UsageError('--from must be start or now')
   const prefixes = args[0] === undefined ? undefined : [args[0]]
   const isOnce = flag(options, 'once')
   const asked = new AbortController()

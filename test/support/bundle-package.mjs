@@ -30,7 +30,7 @@ await build({
   plugins: [{ name: 'places', setup: keepPlaces }],
 })
 for (const name of ['bin.cjs', 'start.cjs']) copyFileSync(join(dist, 'cli', name), join(own, 'dist/cli', name))
-for (const name of ['docs', 'dist/dashboard']) symlinkSync(join(root, name), join(own, name))
+for (const name of ['docs', 'dist/dashboard', 'node_modules']) symlinkSync(join(root, name), join(own, name))
 copyFileSync(join(root, 'package.json'), join(own, 'package.json'))
 
 // Whole or not at all: another test file may make it in this moment, and then it has it.

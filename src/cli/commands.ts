@@ -97,10 +97,7 @@ export const commands: readonly CommandSpec[] = [
     usage: 'log [TIMELINE]',
     summary: 'show the history of a timeline, entry by entry; without a timeline, what happened to the store',
     options: {
-      reports: {
-        type: 'boolean',
-        help: 'show the reports on a timeline instead: recoveries, drills, failed checkpoints, …',
-      },
+      reports: { type: 'boolean', help: 'show reports instead: recoveries, drills, failed checkpoints, …' },
       kind: { type: 'string', value: 'KIND', help: 'only reports of this kind' },
       since: { type: 'string', value: 'DURATION', help: 'only reports newer than this, such as 2h or 7d' },
       after: { type: 'string', value: 'SEQ', help: 'only entries after this sequence' },
@@ -382,16 +379,8 @@ export const commands: readonly CommandSpec[] = [
     options: {
       history: { type: 'string', value: 'FILE', multiple: true, help: 'also replay this exported history' },
       ended: { type: 'boolean', help: 'also replay runs that have ended' },
-      from: {
-        type: 'string',
-        value: 'CHECKPOINT',
-        help: 'replay a pipeline from here; the oldest kept checkpoint if left out',
-      },
-      records: {
-        type: 'string',
-        value: 'N',
-        help: 'replay at most this many records of a pipeline; 10000 if left out',
-      },
+      from: { type: 'string', value: 'CHECKPOINT', help: 'pipelines: start here; the oldest one kept if left out' },
+      records: { type: 'string', value: 'N', help: 'pipelines: at most this many records; 10000 if left out' },
       input: { type: 'string', value: 'SOURCE=FILE', multiple: true, help: 'read JSON Lines in place of a source' },
     },
     arguments: [1, 1],

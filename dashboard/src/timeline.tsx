@@ -6,6 +6,7 @@ import { ActButton, type OnAct } from './act-button.tsx'
 import { ActionDialog, type Asked, buttons } from './actions.tsx'
 import { at, urlOf } from './api.ts'
 import { Checkpoints } from './checkpoints.tsx'
+import { Flow } from './flow.tsx'
 import { count, quoted } from './format.ts'
 import { useJournal } from './history.ts'
 import { JournalView } from './journal-view.tsx'
@@ -83,6 +84,7 @@ export function TimelineView({ id }: { id: string }) {
       </nav>
       {tab === 'journal' && (
         <>
+          {value.hasFlow && <Flow timeline={value} />}
           {Number(value.attributes.dead ?? 0) > 0 && <Letters timeline={value} onAct={act} />}
           <JournalView timeline={value} journal={journal} worker={worker} onAct={act} />
         </>

@@ -53,6 +53,8 @@ export interface Timeline extends TimelineRow {
   readonly refuses: Readonly<Record<string, string>>
   /** Whether its state can be read: how it folds is known to the server. */
   readonly hasFold: boolean
+  /** Whether records flow through it. */
+  readonly hasFlow: boolean
   readonly summary: Readonly<Record<string, unknown>> | null
 }
 
@@ -147,6 +149,41 @@ export interface Worker {
   readonly info: Readonly<Record<string, unknown>>
   readonly underWay: readonly { readonly timeline: string; readonly what: string; readonly since: number }[]
   readonly failing: readonly { readonly timeline: string; readonly failures: number; readonly reason: string }[]
+}
+
+export interface FlowPart {
+  readonly name: string
+  readonly kind: 'source' | 'operator' | 'sink'
+  readonly to: readonly string[]
+  readonly records: number
+  readonly perSecond: number
+  /** Shares, which make 1 together. */
+  readonly busy: number
+  readonly backpressured: number
+  readonly idle: number
+  readonly watermark: number | null
+  readonly lagMs: number | null
+  readonly keys: number
+  readonly inFlight: number
+  readonly isEnded: boolean
+}
+
+export interface FlowView {
+  readonly from: 'process' | 'checkpoint'
+  readonly at: number
+  readonly spanMs: number
+  readonly lateRecords: number
+  readonly parts: readonly FlowPart[]
+  readonly checkpoint: {
+    readonly checkpoint: number
+    readonly at: number
+    readonly ms: number | null
+    readonly bytes: number
+    readonly addedBytes: number
+  } | null
+  readonly failures: number
+  readonly lastFailure: string | null
+  readonly tasks: readonly string[]
 }
 
 export interface Letter {

@@ -12,6 +12,7 @@ import type { Attribute, Hash, Head, ManifestRecord, OutgoingMessage, Sql, Store
 import type { StateIo } from './checkpoint/output.ts'
 import type { Engine, Fold } from './definition.ts'
 import type { Entry } from './entry.ts'
+import type { FlowView } from './flowing.ts'
 import type { ExchangeReader } from './group/exchange-reader.ts'
 import type { StatusLine, Told } from './told.ts'
 import type { Rollback } from './tools/rollback-report.ts'
@@ -59,6 +60,8 @@ export interface Model {
    * would. For verify and drills: that all chunks are whole does not mean that they hold what was promised.
    */
   readCheckpoint?(record: ManifestRecord, manifest: Pick<Manifest, 'parts'>, io: StateIo): Promise<void>
+  /** What flows through it, if it is of a kind through which records flow; null: nothing is known yet. */
+  flows?(target: Target): Promise<FlowView | null>
   /** How an entry reads as part of a journal; null: by its type alone. */
   tells?(entry: Entry): Told | null
   /** The timelines that only make sense together with this one: shards, partitions. They are moved together. */

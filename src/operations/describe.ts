@@ -36,6 +36,8 @@ export async function describeTimeline(engine: Reprise, head: Head) {
       verbs: verbsOf(model),
       /** Whether its state can be read here: how it folds is known. */
       hasFold: models.foldOf(head.timeline) !== null,
+      /** Whether records flow through it: there is a graph of it. */
+      hasFlow: model?.flows !== undefined,
       ...(await summarize()),
     },
   }

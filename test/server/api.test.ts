@@ -140,6 +140,7 @@ const calls: readonly (readonly [id: string, path: string, ask: Ask, told: objec
   ['fork', `${visits}/fork`, { body: { to: 'copy' }, key: 'f1' }, { timeline: 'ann/copy', parent: 'ann/visits' }],
   ['fork', `${visits}/fork`, { body: { to: 'copy' }, key: 'f1' }, { timeline: 'ann/copy' }],
   ['listRelatives', `${visits}/relatives`, {}, {}],
+  ['showFlow', `${visits}/flow`, {}, { flow: null }],
   ['storage', '/v1/storage', {}, { store: { kind: 'sqlite' }, isPartial: false }],
   ['doctor', '/v1/doctor', {}, { ok: true }],
   ['savepoint', `${visits}/savepoints`, { body: { label: 'mine' }, key: 's1' }, { label: 'mine' }],

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
 import { Dashboard, found } from './dashboard-support.ts'
-import { checkout, counter, gate, gated } from './dashboard-world.ts'
+import { checkout, counter, Faucet, gate, gated, visitsOf } from './dashboard-world.ts'
 import { secret, tokens } from './support.ts'
 
 const program = fileURLToPath(new URL('../programs/dashboard-worker.mjs', import.meta.url))
@@ -71,6 +71,47 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.keyboard.press('Escape')
     await page.getByRole('heading', { name: 'Runs' }).waitFor()
     expect(await page.evaluate('window.stillHere')).toBe(true)
+  })
+
+  it('draws what flows through a pipeline as it flows, and says from when it is if it runs elsewhere', async () => {
+    const { page, rp } = board
+    const faucet = new Faucet()
+    const run = await rp.run(visitsOf('visits', faucet), {}).started()
+    await run.checkpoint()
+    await board.show('#/system')
+    await page.getByRole('table', { name: 'Pipelines' }).getByRole('link', { name: 'pipeline/visits' }).click()
+    const flow = page.getByRole('region', { name: 'What flows' })
+    await flow.getByText('as it is now').waitFor()
+    const read = (part: RegExp, count: number) =>
+      flow
+        .getByRole('row', { name: part })
+        .getByRole('cell', { name: String(count), exact: true })
+        .first()
+    await page.evaluate('window.stillHere = true')
+    for (let n = 0; n < 7; n += 1) faucet.give()
+    await read(/^visits source/, 7).waitFor()
+    for (let n = 0; n < 6; n += 1) faucet.give()
+    await read(/^visits source/, 13).waitFor()
+    await read(/^rooms sink/, 13).waitFor()
+    expect(await page.evaluate('window.stillHere')).toBe(true)
+    expect(await flow.locator('svg .part').count()).toBe(6)
+    expect(await flow.locator('svg .line').count()).toBe(5)
+    await flow.getByRole('link', { name: 'Open JSON' }).focus()
+    await page.keyboard.press('Tab')
+    await flow.locator('.flow-graph:focus').waitFor()
+    expect(await board.violations(null)).toEqual([])
+    await board.picture('flow')
+    expect(await board.tooWide(400)).toEqual([])
+    await run.stop()
+    await flow.getByText('before it: it does not run now').waitFor()
+    const elsewhere = await open(`sqlite:${join(board.folder, 'store.db')}`, { housekeeping: false })
+    const again = await elsewhere.run(visitsOf('visits', faucet), {}).started()
+    await flow.getByText('before it: it runs in another process').waitFor()
+    faucet.give()
+    await read(/^visits source/, 1).waitFor()
+    faucet.end()
+    await again.result()
+    await elsewhere.close()
   })
 
   it('plans a rollback, says what it undoes, and then goes back', async () => {

@@ -9,7 +9,15 @@ import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { memo } from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
-import { jsonLines, pipeline, rows } from '../../src/layers/pipeline/index.ts'
+import {
+  collect,
+  count as counted,
+  jsonLines,
+  pipeline,
+  rows,
+  type Source,
+  tumbling,
+} from '../../src/layers/pipeline/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { schedule, workflow } from '../../src/layers/workflow/index.ts'
@@ -128,6 +136,56 @@ const revenueOf = (file: string) =>
         setup: 'CREATE TABLE IF NOT EXISTS revenue (customer TEXT, cents BIGINT)',
       }),
     )
+  })
+
+/** Gives a record whenever a test asks for one, and ends when it says so. */
+export class Faucet {
+  #given = 0
+  #isOver = false
+  #wake: () => void = () => undefined
+
+  give(): void {
+    this.#given += 1
+    this.#wake()
+  }
+
+  end(): void {
+    this.#isOver = true
+    this.#wake()
+  }
+
+  readonly source: Source<{ readonly at: number; readonly room: string }> = {
+    open: async (from, { signal }) => {
+      let read = Number(from?.get('') ?? 0)
+      signal.addEventListener('abort', () => this.#wake(), { once: true })
+      return {
+        partitions: () => [''],
+        close: async () => undefined,
+        read: async () => {
+          while (read >= this.#given && !this.#isOver && !signal.aborted) {
+            await new Promise<void>((resolve) => {
+              this.#wake = resolve
+            })
+          }
+          if (read >= this.#given) return null
+          read += 1
+          return { partition: '', values: [{ at: Date.now(), room: `room-${read % 2}` }], position: read }
+        },
+      }
+    },
+  }
+}
+
+/** A pipeline with two ways through it. */
+export const visitsOf = (name: string, faucet: Faucet) =>
+  pipeline(name, (p) => {
+    const visits = p.from('visits', faucet.source, { time: ({ at }) => at })
+    visits
+      .keyBy(({ room }) => room)
+      .window('per-minute', tumbling('1m'))
+      .aggregate(counted())
+      .to('counts', collect())
+    visits.map(({ room }) => room).to('rooms', collect())
   })
 
 const square = memo('square', { version: 1, run: (side: number) => side * side })

@@ -59,7 +59,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     ['agent', '#/t/agent%2Fsupport%2Fticket-7', 'refund({"cents":1999})'],
     ['agent-travel', '#/t/agent%2Fsupport%2Fticket-7?tab=travel', 'My parcel never came.'],
     ['table', '#/t/table%2Fsessions', 'set s1, s2'],
-    ['pipeline', '#/t/pipeline%2Frevenue', '3 records read'],
+    ['pipeline', '#/t/pipeline%2Frevenue', 'before it: it does not run now'],
     ['checkpoints', '#/t/save%2Ftraining?tab=checkpoints', 'Try a restore'],
     ['raw', '#/t/job%2Fpapers?tab=raw', 'started'],
     ['memo', '#/runs?kind=memo', 'memo/square'],

@@ -10,6 +10,7 @@ import type { Actions, Model, Refusals, Target } from '../../engine/model.ts'
 import { type Told, told } from '../../engine/told.ts'
 import { readPipelineLetters } from './run/inspect.ts'
 import { lettersStay } from './run/letters.ts'
+import { flowOf } from './run/live.ts'
 import { discardKind, redriveKind, stopKind } from './run/mail.ts'
 import { readWhole } from './run/restore.ts'
 import { type PipelineState, pipelineFold, sharedAttribute, usualCheckpoint } from './run/state.ts'
@@ -92,6 +93,7 @@ export const pipelineKind: Model = {
   stands,
   refuses,
   tells,
+  flows: ({ engine, head }) => flowOf(hostOf(engine), head),
   actions,
   letters: {
     async read({ engine, head }) {

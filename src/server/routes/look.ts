@@ -1,5 +1,6 @@
 // What a person looks at beyond one answer of the store: the branches of a timeline, what lies where, and what the doctor finds.
 
+import { hostOf } from '../../engine/host.ts'
 import { checkStore } from '../../operations/doctor.ts'
 import { relativesOf } from '../../operations/relatives.ts'
 import { storageOf } from '../../operations/storage.ts'
@@ -32,6 +33,27 @@ export const lookRoutes: readonly Route[] = [
       const relatives = await relativesOf(call.engine, await call.head())
       const reached = relatives.filter(({ timeline }) => mayReach(call.principal, timeline))
       return { relatives: reached.map((each) => hideRelatives(call.principal, each)) }
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/flow',
+    id: 'showFlow',
+    tag: 'timelines',
+    summary: 'What flows through it: its parts, how busy each was in the last seconds, watermarks, the last checkpoint',
+    role: 'read',
+    answer: shapes.answer({
+      flow: {
+        type: 'object',
+        nullable: true,
+        description: 'null: records do not flow through this kind, or nothing is known of them yet',
+      },
+    }),
+    async call(call) {
+      const head = await call.head()
+      const flow =
+        (await hostOf(call.engine).models.find(head.timeline)?.flows?.({ engine: call.engine, head })) ?? null
+      return { flow }
     },
   },
   {

@@ -132,6 +132,7 @@ class Replay {
       // No record is tried again.
       gateOf: () => new WatermarkGate(() => false),
       sinkInput: () => nowhere,
+      counted: (input) => input,
     })
     return new Stage(graph, wiring)
   }

@@ -309,6 +309,7 @@ export class Checkpoints {
       sinks: Object.fromEntries(prepared),
       letters: what.cut.letters,
       cursor: flow.cursor(what.cut.positions),
+      flow: flow.moment(),
     }
   }
 

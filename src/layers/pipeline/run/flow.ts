@@ -10,11 +10,14 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { StateCapture } from '../../../core/pipeline/state-capture.ts'
 import type { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../../core/ports.ts'
+import type { FlowMoment } from '../../../engine/flowing.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode, SinkNode } from '../graph.ts'
-import type { Operator, OperatorContext, OperatorResource } from '../operator.ts'
+import type { OperatorContext, OperatorResource } from '../operator.ts'
 import type { CutId, Prepared, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
+import { Busy, type Counts, newCounts } from './busy.ts'
+import { Figures, operatorFigures, type PartFigures, type Sample, sinkFigures, sourceFigures } from './figures.ts'
 import { Letters, lettersStay, type SetAside } from './letters.ts'
 import { RunningSource } from './running-source.ts'
 import { Waits } from './waits.ts'
@@ -71,6 +74,8 @@ export interface OperatorStatus {
   readonly records: number
   readonly inFlight: number
   readonly keys: number
+  /** How long it computed, without what it called. */
+  readonly busyMs: number
   /** How long sources had to wait because it could not take more. */
   readonly blockedMs: number
 }
@@ -79,11 +84,14 @@ export class Flow {
   readonly #hooks: FlowHooks
   readonly #graph: Graph
   readonly #wiring: Wiring
-  readonly #sinkInputs = new Map<SinkNode, { readonly input: Output; readonly counts: { records: number } }>()
+  readonly #sinkInputs = new Map<SinkNode, { readonly input: Output; readonly counts: Counts }>()
+  readonly #busy: Busy
+  readonly #figures: Figures
   readonly #writers: ReadonlyMap<string, SinkWriter>
   readonly letters: Letters
   readonly #gates = new Map<string, WatermarkGate>()
   #sources: readonly RunningSource[] = []
+  readonly #sourceCounts = new Map<string, Counts>()
   readonly #waits: Waits
   #lateRecords = 0
   #isHalted = false
@@ -103,10 +111,13 @@ export class Flow {
     this.#hooks = hooks
     this.letters = new Letters(hooks.lettersMax)
     this.#waits = new Waits(() => hooks.clock.elapsed())
+    this.#busy = new Busy(() => hooks.clock.elapsed())
+    this.#figures = new Figures(graph, () => this.#sample())
     this.#wiring = new Wiring(graph, hooks.scale, {
       make: (node, outputs) => node.make(outputs, this.#contextOf(node.name)),
       gateOf: (name) => this.#gateOf(name),
       sinkInput: (node) => this.#sinkInput(node),
+      counted: (input, counts) => this.#busy.counted(input, counts),
     })
   }
 
@@ -135,6 +146,7 @@ export class Flow {
     this.#sources = this.#graph.sources.map((node) => {
       const next = this.#wiring.outputOf(node.outlet)
       const reader = readers.get(node.name)!
+      this.#sourceCounts.set(node.name, newCounts())
       return new RunningSource(node, reader, next, this.#contextOf(node.name), from.get(node.name) ?? null)
     })
   }
@@ -300,20 +312,36 @@ export class Flow {
   }
 
   operators(): OperatorStatus[] {
-    const operators = [...this.#wiring.nodes()].map(([{ name }, { instances, counts }]) => ({
-      name,
-      records: counts.records,
-      inFlight: instances.reduce((sum, { operator }) => sum + (operator.inFlight?.() ?? 0), 0),
-      keys: instances.reduce((sum, { operator }) => sum + keysOf(operator), 0),
-      blockedMs: this.#waits.msFor(name),
-    }))
-    const sinks = [...this.#sinkInputs].map(([{ name }, { counts }]) => ({
-      name,
-      records: counts.records,
-      inFlight: this.#writers.get(name)!.pending,
-      keys: 0,
-      blockedMs: this.#waits.msFor(name),
-    }))
+    return this.#behindSources().map(({ name, records, inFlight, keys, busyMs, waitedMs }) => {
+      return { name, records, inFlight, keys, busyMs, blockedMs: waitedMs }
+    })
+  }
+
+  /** Its parts, and how busy each was in the last seconds. */
+  moment(): FlowMoment {
+    return { at: this.#hooks.clock.now(), lateRecords: this.#lateRecords, ...this.#figures.now() }
+  }
+
+  #sample(): Sample {
+    const { clock } = this.#hooks
+    const sources = this.#sources.map((source) =>
+      sourceFigures(source, this.#sourceCounts.get(source.name)!, this.#waits, clock.now()),
+    )
+    return {
+      elapsedMs: clock.elapsed(),
+      parts: [...sources, ...this.#behindSources()],
+      checkpointsMs: this.#waits.msFor(checkpointsName),
+      waitedMs: this.#waits.ms,
+    }
+  }
+
+  #behindSources(): PartFigures[] {
+    const operators = [...this.#wiring.nodes()].map(([{ name }, { instances, counts }]) =>
+      operatorFigures(name, instances, counts, this.#waits, this.#isOver),
+    )
+    const sinks = [...this.#sinkInputs].map(([{ name }, { counts }]) =>
+      sinkFigures(name, this.#writers.get(name)!.pending, counts, this.#waits, this.#isOver),
+    )
     return [...operators, ...sinks]
   }
 
@@ -330,7 +358,7 @@ export class Flow {
     let hasMoved = false
     for (const source of this.#sources) {
       if (this.#waits.isWaiting || this.letters.waiting >= waitingMax) break
-      const count = source.step(batchRecords)
+      const count = this.#busy.spend(this.#sourceCounts.get(source.name)!, () => source.step(batchRecords))
       if (count >= 0) hasMoved = true
       if (count > 0) records += count
     }
@@ -344,7 +372,10 @@ export class Flow {
     this.#tickedAt = clock.elapsed()
     const now = clock.now()
     for (const source of this.#sources) source.tick(now)
-    for (const { operator } of this.#wiring.instances()) operator.tick?.(now)
+    for (const [, { instances, counts }] of this.#wiring.nodes()) {
+      for (const { operator } of instances) if (operator.tick) this.#busy.spend(counts, () => operator.tick!(now))
+    }
+    this.#figures.sample(this.#tickedAt)
     this.#hooks.onRecords(0)
   }
 
@@ -373,16 +404,16 @@ export class Flow {
     const held = this.#sinkInputs.get(node)
     if (held) return held.input
     const writer = this.#writers.get(node.name)!
-    const counts = { records: 0 }
-    const input: Output = {
+    const counts = newCounts()
+    const own: Output = {
       batch: (batch) => {
-        counts.records += batch.values.length
         const until = writer.write(batch)
         if (until) this.#wait(until, node.name)
       },
       watermark() {},
       idle() {},
     }
+    const input = this.#busy.counted(own, counts)
     this.#sinkInputs.set(node, { input, counts })
     return input
   }
@@ -407,10 +438,4 @@ export class Flow {
       fail: (error) => this.fail(error),
     }
   }
-}
-
-function keysOf(operator: Operator): number {
-  let keys = 0
-  for (const table of operator.tables.values()) keys += table.size
-  return keys
 }

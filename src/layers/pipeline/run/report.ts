@@ -1,7 +1,8 @@
 // What a run tells: how it flows while it does, and how it ended.
 
 import type { Coordinate } from '../../../core/coordinate.ts'
-import type { OperatorStatus } from './flow.ts'
+import type { Checkpoints } from './checkpoints.ts'
+import type { Flow, OperatorStatus } from './flow.ts'
 import type { CheckpointFacts } from './state.ts'
 
 export interface PipelineReport {
@@ -50,4 +51,33 @@ export interface PipelineStatus {
 /** For whatever waits: it rejects with ABORTED when the signal fires, and the pipeline goes on. */
 export interface PipelineWaitOptions {
   readonly signal?: AbortSignal
+}
+
+export function statusOf(
+  status: PipelineStatus['status'],
+  flow: Flow | null,
+  checkpoints: Checkpoints | null,
+  now: number,
+  elapsedMs: number,
+): PipelineStatus {
+  const sources = flow?.sources ?? []
+  return {
+    ...{ status, elapsedMs },
+    records: sources.reduce((sum, { records }) => sum + records, 0),
+    lateRecords: flow?.lateRecords ?? 0,
+    deadLetters: flow?.letters.count ?? 0,
+    blockedMs: flow?.blockedMs ?? 0,
+    sources: sources.map((source) => ({
+      ...{ name: source.name, records: source.records, slowest: source.slowest, isEnded: source.isEnded },
+      watermark: Number.isFinite(source.watermark) ? source.watermark : null,
+      lagMs: source.lagMs(now),
+    })),
+    operators: flow?.operators() ?? [],
+    checkpoints: {
+      isUnderWay: checkpoints?.isUnderWay ?? false,
+      failuresInARow: checkpoints?.failures ?? 0,
+      lastFailure: checkpoints?.lastFailure ?? null,
+      recent: checkpoints?.state.recent ?? [],
+    },
+  }
 }

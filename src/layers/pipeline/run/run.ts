@@ -19,9 +19,10 @@ import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
 import { chooseCheckpoint, fillTables, isLeftBy } from './choose.ts'
 import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
+import { liveRuns, viewOf } from './live.ts'
 import { listenForMail } from './mail.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
-import type { PipelineReport, PipelineStatus, PipelineWaitOptions } from './report.ts'
+import { type PipelineReport, type PipelineStatus, type PipelineWaitOptions, statusOf } from './report.ts'
 import { type PipelineState, sharedAttribute } from './state.ts'
 
 /** More than this wait in one sink: sources wait for the next checkpoint. */
@@ -97,28 +98,9 @@ export class PipelineRun {
 
   get status(): PipelineStatus {
     const flow = this.#flow
-    const checkpoints = this.#checkpoints
-    const sources = flow?.sources ?? []
-    return {
-      status: this.#isEnded ? 'ended' : this.#stopping ? 'stopping' : flow ? 'running' : 'starting',
-      records: sources.reduce((sum, { records }) => sum + records, 0),
-      lateRecords: flow?.lateRecords ?? 0,
-      deadLetters: flow?.letters.count ?? 0,
-      elapsedMs: this.#engine.kernel.clock.elapsed() - this.#startedMs,
-      blockedMs: flow?.blockedMs ?? 0,
-      sources: sources.map((source) => ({
-        ...{ name: source.name, records: source.records, slowest: source.slowest, isEnded: source.isEnded },
-        watermark: Number.isFinite(source.watermark) ? source.watermark : null,
-        lagMs: source.lagMs(this.#engine.kernel.clock.now()),
-      })),
-      operators: flow?.operators() ?? [],
-      checkpoints: {
-        isUnderWay: checkpoints?.isUnderWay ?? false,
-        failuresInARow: checkpoints?.failures ?? 0,
-        lastFailure: checkpoints?.lastFailure ?? null,
-        recent: checkpoints?.state.recent ?? [],
-      },
-    }
+    const status = this.#isEnded ? 'ended' : this.#stopping ? 'stopping' : flow ? 'running' : 'starting'
+    const { clock } = this.#engine.kernel
+    return statusOf(status, flow, this.#checkpoints, clock.now(), clock.elapsed() - this.#startedMs)
   }
 
   /** A checkpoint now. */
@@ -212,6 +194,8 @@ export class PipelineRun {
     const { kernel } = this.#engine
     const { wait, takeover = false, signal } = this.#options
     const forget = this.#engine.onClose(() => this.#leave())
+    const seen = { view: () => viewOf(this.#flow, this.#checkpoints) }
+    liveRuns(this.#engine).set(this.timeline, seen)
     const onAbort = () => void this.stop().catch(() => undefined)
     signal?.addEventListener('abort', onAbort, { once: true })
     if (signal?.aborted) queueMicrotask(onAbort)
@@ -231,6 +215,7 @@ export class PipelineRun {
       throw error
     } finally {
       this.#isEnded = true
+      if (liveRuns(this.#engine).get(this.timeline) === seen) liveRuns(this.#engine).delete(this.timeline)
       this.#isNotReady(new RepriseError('CLOSED', `${this.timeline} has ended`))
       this.#checkpoints?.end(new RepriseError('CLOSED', `${this.timeline} has ended`))
       signal?.removeEventListener('abort', onAbort)

@@ -7,6 +7,7 @@ import type { CheckpointPolicy } from '../../../core/checkpoint-policy.ts'
 import type { CheckpointKind } from '../../../core/pipeline/coordinator.ts'
 import { keyGroupsDefault } from '../../../core/pipeline/key-groups.ts'
 import type { Fold } from '../../../engine/definition.ts'
+import type { FlowMoment } from '../../../engine/flowing.ts'
 import type { Prepared } from '../sink.ts'
 
 /** 'running' also while nobody runs it: it is what the last checkpoint said. */
@@ -46,6 +47,8 @@ export interface PipelineState {
   readonly cursor: string | null
   /** The last ones, newest last: it survives restarts. */
   readonly recent: readonly CheckpointFacts[]
+  /** How records flowed when it was taken, for people. Left out by those who wrote before it was noted. */
+  readonly flow?: FlowMoment
 }
 
 export const emptyState: PipelineState = {

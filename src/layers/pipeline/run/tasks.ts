@@ -14,20 +14,11 @@ import type { Graph } from '../graph.ts'
 import type { ResolvedPipelineOptions } from './options.ts'
 import { PipelineRun } from './run.ts'
 import { sharedAttribute } from './state.ts'
+import { taskTimeline } from './task-name.ts'
 
 const lookMs = 250
 const firstPauseMs = 100
 const longestPauseMs = 30_000
-
-/** @example taskTimeline('pipeline/revenue', '3') // 'pipeline/revenue/@3' */
-export function taskTimeline(timeline: string, partition: string): string {
-  return `${timeline}/@${encodeURIComponent(partition)}`
-}
-
-/** Null: it is no task. @example taskPartition('pipeline/revenue', 'pipeline/revenue/@3') // '3' */
-export function taskPartition(timeline: string, task: string): string | null {
-  return task.startsWith(`${timeline}/@`) ? decodeURIComponent(task.slice(timeline.length + 2)) : null
-}
 
 export interface TasksOf {
   readonly engine: Host

@@ -10,6 +10,7 @@ import { type Batch, type Output, toAll } from '../batch.ts'
 import type { Edge, Graph, OperatorNode, SinkNode } from '../graph.ts'
 import type { Operator } from '../operator.ts'
 import { mergedInputs } from '../operators/union.ts'
+import { type Counts, newCounts } from './busy.ts'
 import type { WatermarkGate } from './watermark-gate.ts'
 
 export interface Scale {
@@ -26,7 +27,7 @@ export interface OperatorInstance {
 
 interface Built {
   readonly instances: readonly OperatorInstance[]
-  readonly counts: { records: number }
+  readonly counts: Counts
 }
 
 /** Who feeds an input: how many instances. */
@@ -39,6 +40,7 @@ export interface WiringPorts {
   make(node: OperatorNode, outputs: readonly Output[]): Operator
   gateOf(name: string): WatermarkGate
   sinkInput(node: SinkNode): Output
+  counted(input: Output, counts: Counts): Output
 }
 
 export class Wiring {
@@ -89,7 +91,7 @@ export class Wiring {
       const operator = this.#ports.make(node, outputs)
       return { node, index: width === 1 ? null : index, operator }
     })
-    const built = { instances, counts: { records: 0 } }
+    const built = { instances, counts: newCounts() }
     this.#built.set(node, built)
     return built
   }
@@ -114,7 +116,7 @@ export class Wiring {
     let inputs = known.get(name)
     if (!inputs) {
       const gated = this.#ports.gateOf(node.name).before(instances[instance]!.operator.inputs[input]!)
-      const counted = countedInput(gated, counts)
+      const counted = this.#ports.counted(gated, counts)
       const batches = Array.from({ length: channels }, () => (batch: Batch) => counted.batch(batch))
       inputs = channels === 1 ? [counted] : mergedInputs(batches, counted)
       known.set(name, inputs)
@@ -164,16 +166,5 @@ function split(outputs: readonly Output[], { keyGroups }: Scale): Output {
     idle() {
       for (const output of outputs) output.idle()
     },
-  }
-}
-
-function countedInput(input: Output, counts: { records: number }): Output {
-  return {
-    batch(batch) {
-      counts.records += batch.values.length
-      input.batch(batch)
-    },
-    watermark: (time) => input.watermark(time),
-    idle: () => input.idle(),
   }
 }

@@ -1,0 +1,192 @@
+// What flows through a pipeline: its parts as a graph with how busy each is, and the same in a table.
+
+import { at, urlOf } from './api.ts'
+import { box, layoutOf, type Placed } from './flow-layout.ts'
+import { bytes, count, duration, exact } from './format.ts'
+import { now, useLive } from './live.ts'
+import { useGet } from './loading.ts'
+import { hrefOf } from './route.ts'
+import { Table } from './table.tsx'
+import type { FlowPart, FlowView, Timeline } from './types.ts'
+import { Chip, Facts, OpenJson, Problems, Time } from './ui.tsx'
+
+const shares = ['busy', 'backpressured', 'idle'] as const
+
+export function Flow({ timeline }: { timeline: Timeline }) {
+  const path = at(timeline.timeline, 'flow')
+  const { value, problem, again } = useGet<{ flow: FlowView | null }>(path)
+  useLive(again)
+  const flow = value?.flow ?? null
+  return (
+    <section class="flow" aria-label="What flows">
+      <div class="flow-head">
+        <h2>What flows</h2>
+        {flow && <Since flow={flow} timeline={timeline} />}
+        <span class="grow" />
+        <OpenJson href={urlOf(path)} />
+      </div>
+      <Problems problem={problem} retry={again} />
+      {value && !flow && (
+        <p class="dim">Nothing is known of it yet: it is noted with each checkpoint, and none has been made since.</p>
+      )}
+      {flow && <Drawn flow={flow} />}
+    </section>
+  )
+}
+
+/** From when it is: a run in another process is known as its last checkpoint noted it. */
+function Since({ flow, timeline }: { flow: FlowView; timeline: Timeline }) {
+  const span = `over the last ${duration(flow.spanMs)}`
+  const isRunning = timeline.owner !== null && timeline.isOwnerAlive
+  return (
+    <span class="dim">
+      {flow.from === 'process' ? `as it is now, ${span}` : `as checkpoint ${flow.checkpoint?.checkpoint} noted it `}
+      {flow.from === 'checkpoint' && (
+        <>
+          <Time at={flow.at} />, {span} before it: it {isRunning ? 'runs in another process' : 'does not run now'}
+        </>
+      )}
+    </span>
+  )
+}
+
+function Drawn({ flow }: { flow: FlowView }) {
+  const { parts, checkpoint, failures, lastFailure, lateRecords, tasks } = flow
+  const layout = layoutOf(parts)
+  return (
+    <>
+      {failures > 0 && (
+        <p>
+          <Chip tone="bad">{count(failures, 'failed checkpoint')}</Chip> {lastFailure}
+        </p>
+      )}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard. */}
+      <section class="flow-graph" tabIndex={0} aria-label="The graph; its figures are in the table below">
+        <svg width={layout.width} height={layout.height} aria-hidden="true">
+          <defs>
+            <marker id="flow-tip" viewBox="0 0 6 6" refX="2" refY="3" markerWidth="6" markerHeight="6" orient="auto">
+              <path d="M0 0 6 3 0 6Z" />
+            </marker>
+          </defs>
+          {layout.lines.map(({ key, path, isHeld }) => (
+            <path key={key} class={isHeld ? 'line held' : 'line'} d={path} marker-end="url(#flow-tip)" />
+          ))}
+          {layout.boxes.map((placed) => (
+            <Box key={placed.part.name} placed={placed} />
+          ))}
+        </svg>
+      </section>
+      <p class="flow-legend dim">
+        {shares.map((name) => (
+          <span key={name}>
+            <i class={`flow-swatch ${name}`} aria-hidden="true" /> {name}
+          </span>
+        ))}
+      </p>
+      <Table
+        name="Parts of the flow"
+        heads={[
+          'Part',
+          'Kind',
+          '>Busy',
+          '>Backpressured',
+          '>Idle',
+          '>Per second',
+          '>Records',
+          '>Watermark',
+          '>Lag',
+          '>Cells',
+          '>In flight',
+        ]}
+        rows={parts.map((part) => ({ key: part.name, cells: cellsOf(part) }))}
+      />
+      <Facts
+        facts={[
+          ...(checkpoint ? ([['last checkpoint', <LastCheckpoint key="c" checkpoint={checkpoint} />]] as const) : []),
+          ['late records', count(lateRecords)],
+          ...(tasks.length > 0 ? ([['tasks', <Tasks key="t" tasks={tasks} />]] as const) : []),
+        ]}
+      />
+    </>
+  )
+}
+
+function LastCheckpoint({ checkpoint }: { checkpoint: NonNullable<FlowView['checkpoint']> }) {
+  const { checkpoint: number, at: made, ms, bytes: size, addedBytes } = checkpoint
+  return (
+    <span>
+      {number}, <Time at={made} />
+      {ms !== null && `, took ${duration(ms)}`}, {bytes(size)} ({bytes(addedBytes)} added)
+    </span>
+  )
+}
+
+function Tasks({ tasks }: { tasks: readonly string[] }) {
+  return (
+    <span>
+      {tasks.map((task, i) => (
+        <span key={task}>
+          {i > 0 && ', '}
+          <a href={hrefOf(['t', task])}>{task.slice(task.lastIndexOf('/@') + 2)}</a>
+        </span>
+      ))}
+    </span>
+  )
+}
+
+function cellsOf(part: FlowPart) {
+  const { name, kind, perSecond, records, watermark, lagMs, keys, inFlight, isEnded } = part
+  return [
+    <b key="n">{name}</b>,
+    isEnded ? `${kind}, ended` : kind,
+    ...shares.map((share) => percent(part[share])),
+    rate(perSecond),
+    count(records),
+    watermark === null ? '' : <span title={exact(watermark)}>{behind(watermark)}</span>,
+    lagMs === null || isEnded ? '' : duration(lagMs),
+    keys > 0 ? count(keys) : '',
+    inFlight > 0 ? count(inFlight) : '',
+  ]
+}
+
+function Box({ placed: { part, x, y } }: { placed: Placed }) {
+  const { name, kind, perSecond, watermark } = part
+  const inner = box.width - 20
+  let from = x + 10
+  return (
+    <g class={`part ${kind}`}>
+      <title>{name}</title>
+      <rect class="part-box" x={x} y={y} width={box.width} height={box.height} rx="8" />
+      <text class="part-name" x={x + 10} y={y + 20}>
+        {name.length > 20 ? `${name.slice(0, 19)}…` : name}
+      </text>
+      <text class="part-note" x={x + 10} y={y + 37}>
+        {kind} · {rate(perSecond)}/s
+      </text>
+      <text class="part-note" x={x + 10} y={y + 52}>
+        {watermark === null ? '' : `watermark ${behind(watermark)}`}
+      </text>
+      {shares.map((share) => {
+        const width = part[share] * inner
+        const start = from
+        from += width
+        return <rect key={share} class={`share ${share}`} x={start} y={y + 59} width={width} height="7" />
+      })}
+    </g>
+  )
+}
+
+/** How far the watermark is behind the clock of the page. */
+function behind(watermark: number): string {
+  const ms = now.value - watermark
+  return ms < 0 ? `${duration(-ms)} ahead` : `${duration(ms)} behind`
+}
+
+function percent(share: number): string {
+  if (share > 0 && share < 0.005) return '< 1 %'
+  return `${Math.round(share * 100)} %`
+}
+
+function rate(perSecond: number): string {
+  return perSecond > 0 && perSecond < 10 ? perSecond.toFixed(1) : count(Math.round(perSecond))
+}

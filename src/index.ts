@@ -70,6 +70,7 @@ export type {
 export type { EffectCall, EffectOptions, Effects, Probed } from './engine/effects.ts'
 export type { EngineEvents, EventName, Events, Listener } from './engine/events.ts'
 export type { FollowOptions, Replica } from './engine/feed/follow.ts'
+export type { FlowCheckpoint, FlowMoment, FlowPart, FlowView } from './engine/flowing.ts'
 export type { Exchanged, ExchangeReader, SentMail } from './engine/group/exchange-reader.ts'
 export type { CaptureOptions, GroupCut, GroupRestore, Groups } from './engine/group/groups.ts'
 export type {

@@ -1,6 +1,7 @@
 // reprise/server: the HTTP API and the sidecar as one handler. See docs/guides/server.md.
 
-export type { AccessToken, Principal, Role } from './access.ts'
+export type { CacheKeep } from '../engine/cache/retention.ts'
+export type { AccessToken, CacheAccess, Principal, Role } from './access.ts'
 export type { ServerLimits } from './limits.ts'
 export type { McpMode } from './route.ts'
 export { type Authorize, type ServeOptions, type Server, type ServeSettings, serve } from './serve.ts'

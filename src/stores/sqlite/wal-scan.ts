@@ -80,6 +80,42 @@ function isMagic(value: number): boolean {
   return value === 0x377f0682 || value === 0x377f0683
 }
 
+/** A frame of the log as it lies, whether or not the frames before it are sound. */
+export interface WalFrame {
+  readonly page: number
+  /** Pages of the file after this transaction; 0: it goes on. */
+  readonly pagesAfter: number
+  readonly content: Uint8Array
+  /** Its checksum is right. It goes on from the one that is written before it, so one bad frame leaves the next one sound. */
+  readonly isSound: boolean
+}
+
+/** Every frame of this round of the log, one by one. */
+export function* readWal(databaseFile: string): Generator<WalFrame> {
+  const handle = openSync(`${databaseFile}-wal`, 'r')
+  try {
+    const header = readAt(handle, 0, headerBytes)
+    const first = readAt(handle, headerBytes, frameHeaderBytes)
+    if (first.length < frameHeaderBytes) return
+    const isBigEndian = header.getUint32(0) % 2 === 1
+    const pageBytes = toPageBytes(header.getUint32(8))
+    const salts = saltsAt(first, 8)
+    let before: readonly [number, number] = [header.getUint32(24), header.getUint32(28)]
+    for (const { frame } of framesOf(handle, fstatSync(handle).size, frameHeaderBytes + pageBytes)) {
+      if (saltsAt(frame, 8) !== salts) return
+      const sum = new Checksum(isBigEndian, before)
+      sum.add(frame.bytes, 0, 8)
+      sum.add(frame.bytes, frameHeaderBytes, pageBytes)
+      before = [frame.getUint32(16), frame.getUint32(20)]
+      const content = frame.bytes.subarray(frameHeaderBytes)
+      const isSound = sum.equals(...before)
+      yield { page: frame.getUint32(0), pagesAfter: frame.getUint32(4), content, isSound }
+    }
+  } finally {
+    closeSync(handle)
+  }
+}
+
 /** A damaged header may say anything: then the usual size is as good a guess as any. */
 function toPageBytes(value: number): number {
   const isPowerOfTwo = (value & (value - 1)) === 0
@@ -138,11 +174,13 @@ function readAt(handle: number, offset: number, length: number): View {
 /** The running checksum of the log, over pairs of 32-bit words. */
 class Checksum {
   readonly #isBigEndian: boolean
-  #first = 0
-  #second = 0
+  #first: number
+  #second: number
 
-  constructor(isBigEndian: boolean) {
+  constructor(isBigEndian: boolean, [first, second]: readonly [number, number] = [0, 0]) {
     this.#isBigEndian = isBigEndian
+    this.#first = first | 0
+    this.#second = second | 0
   }
 
   add(bytes: Uint8Array, offset: number, length: number): void {

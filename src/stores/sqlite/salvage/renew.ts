@@ -29,6 +29,8 @@ import type { Driver } from '../driver.ts'
 import { isBusy, isDamage } from '../failure.ts'
 import { describeHolder, describeUser, lockHolder, otherUser } from '../lock-holder.ts'
 import { migrate } from '../schema.ts'
+import { scanWal } from '../wal-scan.ts'
+import { copyWithLog } from './damaged-log.ts'
 import { copyWithFirstPage, isFirstPageSound } from './first-page.ts'
 import { isAttached } from './own-tables.ts'
 import { PageFile } from './pages.ts'
@@ -58,7 +60,7 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
   const copy = `${file}-readable`
   try {
     // 1. Nobody has it open, and its log is in it.
-    const source = await readable(driver, file, copy, waitMs)
+    const { source, because } = await readable(driver, file, copy, waitMs)
     // 2. A new file from what is sound.
     remove(fresh)
     const ack = new AckMark(file)
@@ -68,12 +70,16 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
     sync(fresh)
     // 3. The old one keeps a name, and its place is taken in one step.
     const kept = keepOld(file, options.now)
-    if (source === copy) putCopyInPlace(file, copy, kept)
+    if (source === copy) putCopyInPlace(file, copy, kept, because!.name)
     renameSync(fresh, file)
     sync(dirname(file))
     ack.write(salvaged.end.position, salvaged.end.body)
     ack.close()
-    return { kept, rebuilt: [...(source === copy ? [firstPage] : []), ...salvaged.rebuilt], lost: salvaged.lost }
+    return {
+      kept,
+      rebuilt: [...(because ? [{ where: 'file', what: because.what }] : []), ...salvaged.rebuilt],
+      lost: salvaged.lost,
+    }
   } finally {
     remove(fresh)
     remove(copy)
@@ -82,31 +88,45 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
 }
 
 const firstPage = {
-  where: 'file',
+  name: 'first page',
   what: 'page 1, with which SQLite knows the file, could not be read; PRAGMA user_version and application_id are 0 now',
 }
+const log = {
+  name: 'write-ahead log',
+  what: 'the write-ahead log is damaged in its middle; what it holds was read frame by frame',
+}
 
-/** The file, once nobody else has it open; where SQLite does not know it for a database, a copy that it does. */
-async function readable(driver: Driver, file: string, copy: string, waitMs: number): Promise<string> {
-  try {
-    await untilAlone(driver, file, waitMs)
-    return file
-  } catch (error) {
-    if (!isDamage(error) || isFirstPageSound(file)) throw error
+interface Readable {
+  readonly source: string
+  /** Null: the source is the file itself. */
+  readonly because: typeof firstPage | null
+}
+
+/** The file, once nobody else has it open; where SQLite could not read it, or would cut its log, a copy that it can. */
+async function readable(driver: Driver, file: string, copy: string, waitMs: number): Promise<Readable> {
+  const because = scanWal(file) ? log : firstPage
+  if (because === firstPage) {
+    try {
+      await untilAlone(driver, file, waitMs)
+      return { source: file, because: null }
+    } catch (error) {
+      if (!isDamage(error) || isFirstPageSound(file)) throw error
+    }
   }
-  checkAlone(file)
+  checkAlone(file, because.name)
   remove(copy)
-  copyWithFirstPage(file, copy)
+  if (because === log) copyWithLog(file, copy)
+  else copyWithFirstPage(file, copy)
   await untilAlone(driver, copy, waitMs)
-  return copy
+  return { source: copy, because }
 }
 
 /**
  * The log of the old file must not be found beside the new one, nor be lost with a crash in between. The copy has it in it, so
  * beside the copy it says nothing new: the copy goes first.
  */
-function putCopyInPlace(file: string, copy: string, kept: string): void {
-  checkAlone(file)
+function putCopyInPlace(file: string, copy: string, kept: string, damagedPart: string): void {
+  checkAlone(file, damagedPart)
   if (existsSync(`${file}-wal`)) copyFileSync(`${file}-wal`, `${kept}-wal`)
   sync(copy)
   renameSync(copy, file)
@@ -115,10 +135,10 @@ function putCopyInPlace(file: string, copy: string, kept: string): void {
 }
 
 /** Without SQLite's help: by the locks that each process with the file open has on it. */
-function checkAlone(file: string): void {
+function checkAlone(file: string, damagedPart: string): void {
   const other = otherUser(file)
   if (other === undefined) {
-    const what = `the first page of ${file} is damaged, and this system does not tell whether a process has it open: restore a backup`
+    const what = `the ${damagedPart} of ${file} is damaged, and this system does not tell whether a process has it open: restore a backup`
     throw new RepriseError('STORE_UNSUPPORTED', what, { file })
   }
   if (other) throw new RepriseError('STORE_BUSY', `${file}: ${describeUser(other)}`, { file, holder: other })

@@ -1,0 +1,72 @@
+// The write-ahead log of a SQLite file is damaged in its middle, and holds nearly everything: SQLite would cut it there. A repair
+// reads it frame by frame: what is lost is named, and the old log stays beside the file.
+
+import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { sha256 } from '../../src/engine/platform.ts'
+import { open, timeline } from '../../src/index.ts'
+import { renewSqlite } from '../../src/stores/sqlite/index.ts'
+import { newFolder, removeFolder } from '../crash/support.ts'
+
+const folder = newFolder(true)
+const written = join(folder, 'store.db')
+const frameBytes = 24 + 4096
+
+const notes = timeline('notes', {
+  initial: () => ({ texts: [] as string[] }),
+  apply: ({ texts }, { text }: { type: 'note'; text: string }) => ({ texts: [...texts, text] }),
+})
+
+beforeAll(async () => {
+  // As a killed process leaves it: what is open has its log beside it.
+  const file = join(folder, 'open.db')
+  const rp = await open(`sqlite:${file}`, { housekeeping: false })
+  const all = await Promise.all([0, 1, 2, 3, 4].map((id) => rp.open(notes, `${id}`)))
+  for (let i = 0; i < 40; i++) await all[i % 5]!.append({ type: 'note', text: `note ${i}` })
+  for (const each of all) await each.close()
+  for (const end of ['', '-wal', '-ack']) copyFileSync(`${file}${end}`, `${written}${end}`)
+  await rp.close()
+})
+afterAll(() => removeFolder(folder))
+
+async function repaired(name: string, damage: (log: Buffer) => void) {
+  const file = join(folder, `${name}.db`)
+  for (const end of ['', '-wal', '-ack']) copyFileSync(`${written}${end}`, `${file}${end}`)
+  const log = readFileSync(`${file}-wal`)
+  damage(log)
+  writeFileSync(`${file}-wal`, log)
+  await expect(open(`sqlite:${file}`)).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
+  const { rebuilt, lost } = await renewSqlite(file, { namespace: 'default', hash: sha256, busyMs: 1000 })
+  expect(rebuilt.map(({ what }) => what).join()).toContain('write-ahead log is damaged')
+  const kept = readdirSync(folder).filter((each) => each.startsWith(`${name}.db-damaged-`))
+  expect(kept.filter((each) => each.endsWith('-wal'))).toHaveLength(1)
+  expect(existsSync(`${file}-wal`) ? readFileSync(`${file}-wal`).length : 0).toBe(0)
+  const rp = await open(`sqlite:${file}`, { housekeeping: false })
+  const texts: string[] = []
+  for (let i = 0; i < 5; i++) {
+    const id = `notes/${i}`
+    if (!lost.some((each) => JSON.stringify(each).includes(id)) && (await rp.head(id)))
+      texts.push(...(await rp.open(notes, `${i}`)).state.texts)
+  }
+  await rp.close()
+  return { lost, texts }
+}
+
+const frames = () => Math.floor((readFileSync(`${written}-wal`).length - 32) / frameBytes)
+
+it.each([0.05, 0.1, 0.3, 0.6, 0.9])('a flipped bit at %d of the log costs nothing that is not named', async (share) => {
+  const frame = Math.floor(share * frames())
+  const { lost, texts } = await repaired(`flip-${share}`, (log) => {
+    log[32 + frame * frameBytes + 24 + 3000]! ^= 4
+  })
+  if (lost.length === 0) expect(texts.length).toBe(40)
+  else expect(texts.length).toBeGreaterThan(0)
+})
+
+it('so does a damaged header of a frame', async () => {
+  const { lost, texts } = await repaired('header', (log) => {
+    log[32 + Math.floor(frames() / 2) * frameBytes + 17]! ^= 4
+  })
+  expect({ lost, texts: texts.length }).toEqual({ lost: [], texts: 40 })
+})

@@ -64,6 +64,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   rekey: 'needs keys, which stay on the machine',
   delete: 'cannot be taken back: a decision for a person at the machine',
   erase: 'cannot be taken back: a decision for a person at the machine',
+  'give-up': 'cannot be taken back: a decision for a person at the machine',
 }
 
 it('each verb of the command line has its routes, or a reason why it has none', () => {
@@ -83,7 +84,7 @@ it('each route is a verb of the command line, or stands here', () => {
     // What build tools ask for.
     ...routes.filter(({ tag }) => tag === 'caches').map(({ id }) => id),
     // What the dashboard asks for.
-    ...['search', 'listRelatives', 'storage'],
+    ...['search', 'listRelatives', 'storage', 'showFlow'],
   ]
   const named = new Set([...Object.values(verbs).flatMap((has) => (Array.isArray(has) ? has : [])), ...own])
   expect(routes.map(({ id }) => id).filter((id) => !named.has(id))).toEqual([])

@@ -145,20 +145,30 @@ async function reference(steps: readonly Step[]): Promise<{ commits: number; out
   return await sweep(steps, Number.POSITIVE_INFINITY, false)
 }
 
-function compare(outside: Report, expected: Report): void {
+/** Looks that stand side by side in one answer are called at the same time: so many can be in flight. */
+function inFlight(steps: readonly Step[]): number {
+  const widths = steps.map((step) => {
+    const looks = step.kind === 'turn' ? step.calls.map((call) => (call === 'look' ? 'l' : ' ')).join('') : ''
+    return Math.max(1, ...looks.split(' ').map((run) => run.length))
+  })
+  return Math.max(1, ...widths)
+}
+
+function compare(outside: Report, expected: Report, steps: readonly Step[]): void {
+  const most = inFlight(steps)
   for (const [key, call] of Object.entries(outside.calls)) {
     expect(call.count, `${key} was called ${call.count} times`).toBeLessThanOrEqual(2)
     if (call.kind === 'mail' || call.kind === 'gift') expect(call.count, key).toBe(1)
   }
   const repeats = Object.values(outside.calls).filter((call) => call.count > 1).length
-  expect(repeats, 'calls repeated').toBeLessThanOrEqual(1)
+  expect(repeats, 'calls repeated').toBeLessThanOrEqual(most)
   for (const kind of ['set', 'pay', 'mail', 'gift'] as const) {
     expect(standing(outside, kind).length, kind).toBe(standing(expected, kind).length)
   }
   expect(outside.undoOrder.length).toBe(expected.undoOrder.length)
   for (const id of outside.undoOrder) expect(outside.calls[id]?.kind, 'only what was paid is undone').toBe('pay')
   const undoRepeats = Object.values(outside.undone).filter((count) => count > 1).length
-  expect(repeats + undoRepeats, 'calls and compensations repeated').toBeLessThanOrEqual(1)
+  expect(repeats + undoRepeats, 'calls and compensations repeated').toBeLessThanOrEqual(most)
 }
 
 describe('G5 sessions under crashes', () => {
@@ -169,7 +179,7 @@ describe('G5 sessions under crashes', () => {
     { kind: 'turn', calls: ['pay', 'mail'] },
   ]
 
-  it('a crash at any commit repeats at most the call in flight, and compensates exactly what is due', async () => {
+  it('a crash at any commit repeats at most the calls in flight, and compensates exactly what is due', async () => {
     const { commits, outside: expected } = await reference(mixed)
     expect(expected.undoOrder).toHaveLength(2)
     // Last first: the two payments of the turn that was taken back.
@@ -178,7 +188,7 @@ describe('G5 sessions under crashes', () => {
     for (let at = 1; at <= commits; at++) {
       for (const isApplied of [false, true]) {
         const { outside } = await sweep(mixed, at, isApplied)
-        compare(outside, expected)
+        compare(outside, expected, mixed)
       }
     }
   })
@@ -203,7 +213,7 @@ describe('G5 sessions under crashes', () => {
         async (steps, at, isApplied) => {
           const { outside: expected } = await reference(steps)
           const { outside } = await sweep(steps, at + 1, isApplied)
-          compare(outside, expected)
+          compare(outside, expected, steps)
         },
       ),
       { numRuns: runs },

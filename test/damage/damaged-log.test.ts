@@ -1,4 +1,4 @@
-// The write-ahead log of a SQLite file is damaged in its middle, and holds nearly everything: SQLite would cut it there. A repair
+// The write-ahead log of a SQLite file is damaged, and holds nearly everything: SQLite would cut it there. A repair
 // reads it frame by frame: what is lost is named, and the old log stays beside the file.
 
 import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -67,6 +67,20 @@ it.each([0.05, 0.1, 0.3, 0.6, 0.9])('a flipped bit at %d of the log costs nothin
 it('so does a damaged header of a frame', async () => {
   const { lost, texts } = await repaired('header', (log) => {
     log[32 + Math.floor(frames() / 2) * frameBytes + 17]! ^= 4
+  })
+  expect({ lost, texts: texts.length }).toEqual({ lost: [], texts: 40 })
+})
+
+it.each([3, 10, 17, 25])('so does byte %i of the header of the log', async (at) => {
+  const { lost, texts } = await repaired(`log-${at}`, (log) => {
+    log[at]! ^= 1
+  })
+  expect({ lost, texts: texts.length }).toEqual({ lost: [], texts: 40 })
+})
+
+it.each([1, 2, 3])('so does the frame %i from the end', async (back) => {
+  const { lost, texts } = await repaired(`end-${back}`, (log) => {
+    log[32 + (frames() - back) * frameBytes + 24 + 3000]! ^= 4
   })
   expect({ lost, texts: texts.length }).toEqual({ lost: [], texts: 40 })
 })

@@ -6,11 +6,11 @@ import { dirname } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash, StoreFault } from '../../core/ports.ts'
 import { AckMark, type Mark } from './ack-mark.ts'
+import { checkAcknowledged } from './acknowledged.ts'
 import { Connection } from './connection.ts'
 import type { Driver } from './driver.ts'
 import { damaged, isUnopenable, toStoreError } from './failure.ts'
 import { InPlace } from './in-place.ts'
-import { Log } from './log.ts'
 import { showAsNow } from './older.ts'
 import { canWrite, connectToRead, type ReadingConnection } from './reading-connection.ts'
 import { realPath } from './real-path.ts'
@@ -113,10 +113,7 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
   }
 }
 
-/**
- * Throws STORE_DAMAGED where the write-ahead log, or the log in it, does not reach as far as it must. Through a connection
- * that cannot write: closing it leaves the write-ahead log as it is.
- */
+/** Throws STORE_DAMAGED where the write-ahead log, or the log in it, does not reach as far as it must. */
 export function checkBeforeUse(driver: Driver, file: string, hash: Hash, ack: AckMark, mark: Mark | null): void {
   const fault = scanWal(file)
   if (fault) {
@@ -127,12 +124,7 @@ export function checkBeforeUse(driver: Driver, file: string, hash: Hash, ack: Ac
     )
   }
   if (existsSync(`${file}-journal`)) rollBackCreation(driver, file)
-  const { connection, close } = connectToRead(driver, file)
-  try {
-    connection.snapshot(() => ack.check(mark, readVersion(connection) === 0 ? null : new Log(connection, hash)))
-  } finally {
-    close()
-  }
+  checkAcknowledged(driver, file, hash, ack, mark)
 }
 
 /** For verify, which also looks at what was opened in spite of damage. */

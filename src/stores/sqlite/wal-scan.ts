@@ -97,8 +97,8 @@ export function* readWal(databaseFile: string): Generator<WalFrame> {
     const header = readAt(handle, 0, headerBytes)
     const first = readAt(handle, headerBytes, frameHeaderBytes)
     if (first.length < frameHeaderBytes) return
-    const isBigEndian = header.getUint32(0) % 2 === 1
     const pageBytes = toPageBytes(header.getUint32(8))
+    const isBigEndian = isBigEndianAt(handle, pageBytes) ?? header.getUint32(0) % 2 === 1
     const salts = saltsAt(first, 8)
     let before: readonly [number, number] = [header.getUint32(24), header.getUint32(28)]
     for (const { frame } of framesOf(handle, fstatSync(handle).size, frameHeaderBytes + pageBytes)) {
@@ -114,6 +114,21 @@ export function* readWal(databaseFile: string): Generator<WalFrame> {
   } finally {
     closeSync(handle)
   }
+}
+
+/** By the second frame, which rests on the first and not on the header; null: it does not tell. */
+function isBigEndianAt(handle: number, pageBytes: number): boolean | null {
+  const frameBytes = frameHeaderBytes + pageBytes
+  const both = readAt(handle, headerBytes, 2 * frameBytes)
+  if (both.length < 2 * frameBytes) return null
+  const second = both.part(frameBytes, frameBytes)
+  const found = [false, true].find((isBigEndian) => {
+    const sum = new Checksum(isBigEndian, [both.getUint32(16), both.getUint32(20)])
+    sum.add(second.bytes, 0, 8)
+    sum.add(second.bytes, frameHeaderBytes, pageBytes)
+    return sum.equals(second.getUint32(16), second.getUint32(20))
+  })
+  return found ?? null
 }
 
 /** A damaged header may say anything: then the usual size is as good a guess as any. */

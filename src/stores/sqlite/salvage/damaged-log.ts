@@ -1,14 +1,23 @@
-// The write-ahead log is damaged in its middle: SQLite would cut it there and forget every transaction behind. Each frame can
-// be checked on its own, so a copy of the file gets all of them, and is read in its place; the file and its log stay.
+// The write-ahead log is damaged: SQLite would cut it there and forget every transaction behind. Each frame can be checked on
+// its own, so a copy of the file gets all of them, and is read in its place; the file and its log stay.
 
-import { closeSync, copyFileSync, ftruncateSync, openSync, writeSync } from 'node:fs'
-import { readWal, type WalFrame } from '../wal-scan.ts'
+import { closeSync, copyFileSync, existsSync, ftruncateSync, openSync, writeSync } from 'node:fs'
+import { readWal, scanWal, type WalFrame } from '../wal-scan.ts'
 
-export function copyWithLog(file: string, copy: string): void {
+/** A bad frame at the very end may have been torn by a loss of power: it counts if it was acknowledged. */
+export function isLogDamaged(file: string, isAllThere: () => boolean): boolean {
+  if (!existsSync(`${file}-wal`)) return false
+  if (scanWal(file)) return true
+  for (const { isSound } of readWal(file)) if (!isSound) return !isAllThere()
+  return false
+}
+
+/** `isLastDue`: the last transaction was acknowledged, so it counts though it is not whole. */
+export function copyWithLog(file: string, copy: string, isLastDue: boolean): void {
   copyFileSync(file, copy)
   const handle = openSync(copy, 'r+')
   try {
-    for (const frames of transactionsOf(file)) {
+    for (const frames of transactionsOf(file, isLastDue)) {
       for (const { page, content } of frames) writeSync(handle, content, 0, content.length, (page - 1) * content.length)
       const { pagesAfter, content } = frames.at(-1)!
       ftruncateSync(handle, pagesAfter * content.length)
@@ -18,11 +27,8 @@ export function copyWithLog(file: string, copy: string): void {
   }
 }
 
-/**
- * Those that came to their end. The last one may have been torn by a loss of power, before it was acknowledged: it counts only
- * if it is whole. Of the others a bad frame counts as it lies: what is wrong in it is found row by row.
- */
-function* transactionsOf(file: string): Generator<readonly WalFrame[]> {
+/** Those that came to their end. A bad frame counts as it lies: what is wrong in it is found row by row. */
+function* transactionsOf(file: string, isLastDue: boolean): Generator<readonly WalFrame[]> {
   let before: readonly WalFrame[] | null = null
   let frames: WalFrame[] = []
   for (const frame of readWal(file)) {
@@ -32,5 +38,5 @@ function* transactionsOf(file: string): Generator<readonly WalFrame[]> {
     before = frames
     frames = []
   }
-  if (before?.every(({ isSound }) => isSound)) yield before
+  if (before && (isLastDue || before.every(({ isSound }) => isSound))) yield before
 }

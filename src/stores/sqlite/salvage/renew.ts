@@ -24,13 +24,13 @@ import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Hash } from '../../../core/ports.ts'
 import type { Renewal } from '../../../core/store-facts.ts'
 import { AckMark } from '../ack-mark.ts'
+import { checkAcknowledged } from '../acknowledged.ts'
 import { Connection } from '../connection.ts'
 import type { Driver } from '../driver.ts'
 import { isBusy, isDamage } from '../failure.ts'
 import { describeHolder, describeUser, lockHolder, otherUser } from '../lock-holder.ts'
 import { migrate } from '../schema.ts'
-import { scanWal } from '../wal-scan.ts'
-import { copyWithLog } from './damaged-log.ts'
+import { copyWithLog, isLogDamaged } from './damaged-log.ts'
 import { copyWithFirstPage, isFirstPageSound } from './first-page.ts'
 import { isAttached } from './own-tables.ts'
 import { PageFile } from './pages.ts'
@@ -60,11 +60,13 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
   const copy = `${file}-readable`
   try {
     // 1. Nobody has it open, and its log is in it.
-    const { source, because } = await readable(driver, file, copy, waitMs)
+    const ack = new AckMark(file)
+    const mark = ack.read()
+    const isAllIn = (path: string) => unlessDamaged(() => checkAcknowledged(driver, path, options.hash, ack, mark))
+    const { source, because } = await readable(driver, file, copy, waitMs, isAllIn)
     // 2. A new file from what is sound.
     remove(fresh)
-    const ack = new AckMark(file)
-    const salvaged = writeFresh(driver, source, fresh, { ...options, acknowledged: ack.read()?.position ?? 0 })
+    const salvaged = writeFresh(driver, source, fresh, { ...options, acknowledged: mark?.position ?? 0 })
     // Neither has anybody now, this process included: SQLite removes a log by its name when the last connection ends.
     for (const each of [source, fresh]) await untilAlone(driver, each, waitMs)
     sync(fresh)
@@ -93,7 +95,7 @@ const firstPage = {
 }
 const log = {
   name: 'write-ahead log',
-  what: 'the write-ahead log is damaged in its middle; what it holds was read frame by frame',
+  what: 'the write-ahead log is damaged; what it holds was read frame by frame',
 }
 
 interface Readable {
@@ -103,8 +105,14 @@ interface Readable {
 }
 
 /** The file, once nobody else has it open; where SQLite could not read it, or would cut its log, a copy that it can. */
-async function readable(driver: Driver, file: string, copy: string, waitMs: number): Promise<Readable> {
-  const because = scanWal(file) ? log : firstPage
+async function readable(
+  driver: Driver,
+  file: string,
+  copy: string,
+  waitMs: number,
+  isAllIn: (path: string) => boolean,
+): Promise<Readable> {
+  const because = isLogDamaged(file, () => isAllIn(file)) ? log : firstPage
   if (because === firstPage) {
     try {
       await untilAlone(driver, file, waitMs)
@@ -115,8 +123,10 @@ async function readable(driver: Driver, file: string, copy: string, waitMs: numb
   }
   checkAlone(file, because.name)
   remove(copy)
-  if (because === log) copyWithLog(file, copy)
-  else copyWithFirstPage(file, copy)
+  if (because === log) {
+    copyWithLog(file, copy, false)
+    if (!isAllIn(copy)) copyWithLog(file, copy, true)
+  } else copyWithFirstPage(file, copy)
   await untilAlone(driver, copy, waitMs)
   return { source: copy, because }
 }

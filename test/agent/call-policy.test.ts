@@ -1,9 +1,8 @@
 // Calls that fail for a while, hang, or keep failing; and calls of one answer that run beside one another.
 
 import { describe, expect, it, vi } from 'vitest'
-import type { Clock } from '../../src/core/ports.ts'
-import { systemClock } from '../../src/engine/platform.ts'
 import { agent, GiveUp, type Model, RetryLater, readTurn, tool } from '../../src/layers/agent/index.ts'
+import { handClock } from '../support/hand-clock.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -21,27 +20,6 @@ function failing(...errors: unknown[]): { model: Model<null>; keys: string[] } {
     return { content: 'done' }
   }
   return { model, keys }
-}
-
-/** Short pauses pass by themselves; anything longer passes when the test says so. */
-function handClock() {
-  let passed = 0
-  const waiting = new Set<{ readonly at: number; call(): void }>()
-  const clock: Clock = {
-    ...systemClock,
-    now: () => systemClock.now() + passed,
-    after(delayMs, call, isAwaited) {
-      if (delayMs < 1000) return systemClock.after(delayMs, call, isAwaited)
-      const one = { at: passed + delayMs, call }
-      waiting.add(one)
-      return () => void waiting.delete(one)
-    },
-  }
-  const pass = (ms: number) => {
-    passed += ms
-    for (const one of [...waiting]) if (one.at <= passed && waiting.delete(one)) one.call()
-  }
-  return { clock, pass }
 }
 
 const wanting =
@@ -95,7 +73,7 @@ describe('calls of a session', () => {
 
       it('that is silent for too long is given up and made again; one that streams is not silent', async () => {
         const w = await world()
-        const time = handClock()
+        const time = handClock(1000)
         const signals: (AbortSignal | undefined)[] = []
         const definition = agent('a', {
           modelCalls: { timeout: '1m', retry: quick },
@@ -125,7 +103,7 @@ describe('calls of a session', () => {
 
       it('is not made while its breaker is open, for all sessions, and is let through again', async () => {
         const w = await world()
-        const time = handClock()
+        const time = handClock(1000)
         let isDown = true
         let asked = 0
         const definition = agent('a', {
@@ -152,7 +130,7 @@ describe('calls of a session', () => {
 
       it('whose pause a dead process began is made when that is over, and goes on counting', async () => {
         const w = await world()
-        const time = handClock()
+        const time = handClock(1000)
         const calls: string[] = []
         const failing =
           (name: string) =>

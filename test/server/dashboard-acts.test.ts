@@ -1,13 +1,13 @@
 // Things that are done in the dashboard, and things that happen while it is looked at: by keyboard, with bad input, while the
 // server is away, and while a worker is killed.
 
-import { type ChildProcess, fork } from 'node:child_process'
-import { once } from 'node:events'
+import type { ChildProcess } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
+import { startWorker } from '../support/worker-process.ts'
 import { Dashboard, found } from './dashboard-support.ts'
 import { checkout, counter, Faucet, gate, gated, visitsOf } from './dashboard-world.ts'
 import { secret, tokens } from './support.ts'
@@ -256,16 +256,6 @@ describe.skipIf('missing' in found)('the dashboard', () => {
   })
 })
 
-async function worker(url: string, name: string): Promise<ChildProcess> {
-  const child = fork(program, [url, board.folder, name], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] })
-  children.push(child)
-  const said: string[] = []
-  child.stderr?.on('data', (text) => said.push(String(text)))
-  await Promise.race([
-    once(child, 'message'),
-    once(child, 'exit').then(([code]) => {
-      throw new Error(`the worker ended with ${code}: ${said.join('')}`)
-    }),
-  ])
-  return child
+function worker(url: string, name: string): Promise<ChildProcess> {
+  return startWorker(program, [url, board.folder, name], children)
 }

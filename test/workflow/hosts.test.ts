@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { programPath } from '../support/programs.ts'
-import { startWorker } from './worker-process.ts'
+import { startWorker } from '../support/worker-process.ts'
 
 const program = programPath('workflow-host')
 const order = workflow<number, number>('order', async () => 0)

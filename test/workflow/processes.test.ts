@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { programPath } from '../support/programs.ts'
-import { startWorker } from './worker-process.ts'
+import { startWorker } from '../support/worker-process.ts'
 
 const program = programPath('workflow-worker')
 const order = workflow<number, number>('order', async () => 0)

@@ -14,6 +14,7 @@ import { reached } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
 import * as shapes from '../shapes.ts'
+import { within } from '../within.ts'
 
 const readyWithinMs = 2000
 const timelines: Schema = {
@@ -46,7 +47,10 @@ export const systemRoutes: readonly Route[] = [
     isProbe: true,
     answer: shapes.answer({ ok: { type: 'boolean' } }),
     async call({ engine }) {
-      await within(checkReady(engine), readyWithinMs)
+      await within(checkReady(engine), readyWithinMs, () => {
+        const what = `the store did not answer within ${readyWithinMs} ms`
+        return new RepriseError('STORE_UNREACHABLE', what, {})
+      })
       return { ok: true }
     },
   },
@@ -283,17 +287,4 @@ async function checkReady(engine: Call['engine']): Promise<void> {
   if (own === null) return
   const row = (await kernel.store.workers()).find(({ id }) => id === own)
   if (!row?.isAlive) throw new RepriseError('WORKER_RETIRED', 'this process does not hold its lease', {})
-}
-
-async function within<T>(work: Promise<T>, ms: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    const error = new RepriseError('STORE_UNREACHABLE', `the store did not answer within ${ms} ms`, {})
-    timer = setTimeout(() => reject(error), ms)
-  })
-  try {
-    return await Promise.race([work, late])
-  } finally {
-    clearTimeout(timer)
-  }
 }

@@ -6,6 +6,7 @@ import type { Artifact, ArtifactMeta, Upload } from '../../../layers/artifact/in
 import { cacheScopes } from '../../access.ts'
 import { type ByteSource, Reply } from '../../reply.ts'
 import type { Call } from '../../route.ts'
+import { within } from '../../within.ts'
 
 /** Where an artifact lies, but for its scope: that is the token's to say. */
 export interface Spot {
@@ -100,14 +101,8 @@ function headersOf(meta: ArtifactMeta): Record<string, string> {
 async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
   const reader = request.body?.getReader()
   if (!reader) return
-  const next = () => {
-    let timer: NodeJS.Timeout | undefined
-    const still = new Promise<never>((_, reject) => {
-      const what = `the body did not move for ${stillMs} ms`
-      timer = setTimeout(() => reject(new RepriseError('TIMEOUT', what, { stillMs })), stillMs)
-    })
-    return Promise.race([reader.read(), still]).finally(() => clearTimeout(timer))
-  }
+  const still = () => new RepriseError('TIMEOUT', `the body did not move for ${stillMs} ms`, { stillMs })
+  const next = () => within(reader.read(), stillMs, still)
   try {
     for (let step = await next(); !step.done; step = await next()) yield step.value
   } finally {

@@ -136,7 +136,7 @@ it('no request is a fault of the server, and the store is whole after all of the
       // Long waits are the client's wish: an update that nobody answers, a lease that another has.
       if (response.status > 500) expect(text).toMatch(/TIMEOUT|OWNED|CONTENDED|OVERLOADED|STORE_BUSY/)
     }),
-    { numRuns, endOnFailure: true, ...(process.env.REPRISE_SEED && { seed: Number(process.env.REPRISE_SEED) }) },
+    { numRuns, endOnFailure: true },
   )
   expect((await here.rp.verify()).faults).toEqual([])
   expect((await here.ask('/v1')).status).toBe(200)

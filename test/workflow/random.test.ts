@@ -181,7 +181,7 @@ it('random programs come to the same end under crashes, takeovers and pauses (G5
         for (const [key, count] of disturbed.calls) expect(count, key).toBeLessThanOrEqual(1 + 2 * disturbed.crashes)
       },
     ),
-    { numRuns: Number(process.env.REPRISE_RANDOM_RUNS ?? 40), timeout: 120_000, ...seeded() },
+    { numRuns: Number(process.env.REPRISE_RANDOM_RUNS ?? 40), timeout: 120_000 },
   )
 })
 
@@ -206,14 +206,9 @@ it('races that milliseconds decide are decided once: every replay has the same w
         for (const [key, count] of calls) expect(count, key).toBeLessThanOrEqual(1 + 2 * crashes)
       },
     ),
-    { numRuns: Number(process.env.REPRISE_RANDOM_RUNS ?? 40), timeout: 120_000, ...seeded() },
+    { numRuns: Number(process.env.REPRISE_RANDOM_RUNS ?? 40), timeout: 120_000 },
   )
   expect(races).toBeGreaterThan(0)
 })
 
 const aStep: Program = { op: 'step', undo: false, fails: 0 }
-
-function seeded() {
-  const seed = process.env.REPRISE_SEED
-  return seed === undefined ? {} : { seed: Number(seed) }
-}

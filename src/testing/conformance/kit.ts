@@ -127,15 +127,20 @@ export class Kit {
     return (await this.store.checkpoints(asTimeline(id))).map((found) => found.id)
   }
 
-  async readFeed(prefixes?: readonly string[], limit = 100, store: Store = this.store): Promise<FeedItem[]> {
-    const items: FeedItem[] = []
-    let after = feedStart
-    for (;;) {
-      const page = await store.feed(after, prefixes ? { prefixes } : {}, limit)
-      items.push(...page.items)
-      after = page.next
-      if (page.isEnd) return items
-    }
+  readFeed(prefixes?: readonly string[], limit = 100, store: Store = this.store): Promise<FeedItem[]> {
+    return wholeFeed(store, prefixes, limit)
+  }
+}
+
+/** To its end: a transaction that somebody else has open on the same server hides the last of it for a moment. */
+export async function wholeFeed(store: Store, prefixes?: readonly string[], limit = 1000): Promise<FeedItem[]> {
+  const items: FeedItem[] = []
+  for (let after = feedStart; ; ) {
+    const page = await store.feed(after, prefixes ? { prefixes } : {}, limit)
+    items.push(...page.items)
+    if (page.isEnd) return items
+    if (page.next === after) await new Promise((resolve) => setTimeout(resolve, 5))
+    after = page.next
   }
 }
 

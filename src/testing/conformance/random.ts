@@ -28,6 +28,7 @@ import {
   plain,
   type Test,
   utf8,
+  wholeFeed,
   worker,
 } from './kit.ts'
 
@@ -77,7 +78,7 @@ async function play(kit: Kit, model: Store, seed: number): Promise<void> {
       batch.push(commit)
     }
     const outcomes: Outcome[][] = []
-    const feeds = batch.some((commit) => commit.cursors) ? await Promise.all(both.map(wholeFeed)) : []
+    const feeds = batch.some((commit) => commit.cursors) ? await Promise.all(both.map((store) => wholeFeed(store))) : []
     for (const [i, store] of both.entries()) outcomes.push(await store.commit(localize(batch, feeds, i)))
     const describe = () => `${what}: ${JSON.stringify(plain(batch))}`
     assert.deepEqual(outcomes[1]!.map(seen), outcomes[0]!.map(seen), describe())
@@ -235,18 +236,6 @@ function localize(batch: readonly Commit[], feeds: readonly FeedItem[][], own: n
     const cursors = Object.entries(commit.cursors).map(([name, at]) => [name, at === null ? null : place(at)])
     return { ...commit, cursors: Object.fromEntries(cursors) }
   })
-}
-
-/** To its end: a transaction that somebody else has open on the same server hides the last of it for a moment. */
-async function wholeFeed(store: Store): Promise<FeedItem[]> {
-  const items: FeedItem[] = []
-  for (let after = feedStart; ; ) {
-    const page = await store.feed(after, {}, 1000)
-    items.push(...page.items)
-    if (page.isEnd) return items
-    if (page.next === after) await new Promise((resolve) => setTimeout(resolve, 5))
-    after = page.next
-  }
 }
 
 /**

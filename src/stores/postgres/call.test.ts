@@ -6,8 +6,8 @@ import pg from 'pg'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName } from '../../../test/support/schema.ts'
 import { originDigest, packEntries } from '../../core/entry-run.ts'
-import { type Commit, type EntryRun, feedStart, type Store } from '../../core/ports.ts'
-import { asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
+import type { Commit, EntryRun, Store } from '../../core/ports.ts'
+import { asOperation, asTimeline, asWorker, hash, utf8, wholeFeed } from '../../testing/conformance/kit.ts'
 import { callText, statementName } from './call.ts'
 import { functionName } from './functions.ts'
 import { openPostgres } from './index.ts'
@@ -102,8 +102,7 @@ describe('a batch of appends', () => {
     const ids = ['b/z', 'b/a', 'b/m', 'b/"q\\', 'b/0']
     await store.commit(ids.map(taking))
     await store.commit(ids.map((id) => appending(id, 0)))
-    const { items } = await store.feed(feedStart, {}, 10)
-    expect(items.map((item) => item.timeline)).toEqual(ids)
+    expect((await wholeFeed(store)).map((item) => item.timeline)).toEqual(ids)
   })
 
   it('leaves to the general commit what does not fit, each in its place', async () => {

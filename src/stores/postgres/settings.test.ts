@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vi
 import { startPostgres } from '../../../test/support/postgres.ts'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import type { Store } from '../../core/ports.ts'
-import { asManifest, asTimeline, hash, Kit, utf8, worker } from '../../testing/conformance/kit.ts'
+import { asManifest, asTimeline, hash, Kit, utf8, wholeFeed, worker } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 
 const shared = inject('postgresUrl')
@@ -48,7 +48,7 @@ describe('settings of the server', () => {
       runs: await store.read(asTimeline('a'), 0, 1e6),
       checkpoints: await store.checkpoints(asTimeline('a')),
       mail: (await store.inbox(asTimeline('a'), 10)).messages,
-      feed: (await store.feed('', {}, 10)).items,
+      feed: await wholeFeed(store),
       chunk: await store.blobs.get([hash(body)]),
       chunks: await store.blobs.list(null, 10),
     })
@@ -70,7 +70,7 @@ describe('settings of the server', () => {
       const store = await open(url.href, { readOnly: true })
       expect((await store.head([asTimeline('a')]))[0]).toMatchObject({ seq: 2 })
       expect(await store.timelines({ limit: 10 })).toHaveLength(1)
-      expect((await store.feed('', {}, 10)).items).toHaveLength(1)
+      expect(await wholeFeed(store)).toHaveLength(1)
       expect(await store.workers()).toEqual([])
       expect((await store.facts()).isReadOnly).toBe(true)
       await expect(store.blobs.put([{ digest: hash(utf8('n')), bytes: utf8('n') }])).rejects.toMatchObject({

@@ -75,7 +75,7 @@ describe('loose rows', () => {
           for (const store of stores.splice(0)) await store.close()
         },
       ),
-      { numRuns: 12 },
+      { numRuns: 6 },
     )
   })
 

@@ -53,6 +53,7 @@ function ordering(test: Test): void {
   test('reading goes on from next, also from a position in the middle, and later commits come after', async (kit) => {
     const writer = await kit.create('a')
     for (const text of ['1', '2', '3', '4', '5']) await writer.append(text)
+    await kit.readFeed()
     const first = await kit.store.feed(feedStart, {}, 2)
     assert.deepEqual(firsts(first.items), [1, 2])
     assert.equal(first.isEnd, false)
@@ -64,6 +65,7 @@ function ordering(test: Test): void {
     assert.ok(rest.next >= rest.items.at(-1)!.position)
     assert.deepEqual((await kit.store.feed(rest.next, {}, 10)).items, [])
     await writer.append('6')
+    await kit.readFeed()
     assert.deepEqual(firsts((await kit.store.feed(rest.next, {}, 10)).items), [6])
   })
 
@@ -107,6 +109,7 @@ function ordering(test: Test): void {
       page = await kit.store.feed(after, { prefixes: ['nothing'] }, 3)
     }
     await (await kit.create('nothing/1')).append('x')
+    await kit.readFeed()
     const found = await kit.store.feed(page.next, { prefixes: ['nothing'] }, 3)
     assert.deepEqual(
       found.items.map((item) => item.timeline),
@@ -117,6 +120,7 @@ function ordering(test: Test): void {
   test('a position beyond the end is gone, never an empty page: it is of another copy of the store', async (kit) => {
     const writer = await kit.create('a')
     for (const text of ['1', '2', '3']) await writer.append(text)
+    await kit.readFeed()
     const { next, isEnd } = await kit.store.feed(feedStart, {}, 10)
     assert.deepEqual([isEnd, (await kit.store.feed(next, {}, 10)).items], [true, []], 'the end itself is there')
     const beyond = next.replaceAll(/\d(?=\d{12}(?!\d))/g, '9')
@@ -128,6 +132,7 @@ function ordering(test: Test): void {
       }
     }
     await writer.append('4')
+    await kit.readFeed()
     assert.deepEqual(firsts((await kit.store.feed(next, {}, 10)).items), [4])
   })
 
@@ -136,11 +141,13 @@ function ordering(test: Test): void {
     const other = await kit.create('b')
     await other.append('1')
     await writer.append('1')
+    await kit.readFeed()
     const { next } = await kit.store.feed(feedStart, {}, 10)
     expectOk(await writer.commit({ forget: true }))
     await kit.store.tidy(Number.MAX_SAFE_INTEGER)
     assert.deepEqual((await kit.store.feed(next, {}, 10)).items, [])
     await other.append('2')
+    await kit.readFeed()
     assert.deepEqual(firsts((await kit.store.feed(next, {}, 10)).items), [2])
   })
 

@@ -132,7 +132,10 @@ export class Kit {
   }
 }
 
-/** To its end: a transaction that somebody else has open on the same server hides the last of it for a moment. */
+/**
+ * To its end: a transaction that somebody else has open on the same server hides the last of it for a moment. Whoever looks
+ * at single pages reads the whole first: what was seen once stays.
+ */
 export async function wholeFeed(store: Store, prefixes?: readonly string[], limit = 1000): Promise<FeedItem[]> {
   const items: FeedItem[] = []
   for (let after = feedStart; ; ) {

@@ -20,6 +20,7 @@ import {
   type Test,
   utf8,
   Writer,
+  wholeFeed,
   worker,
 } from './kit.ts'
 import { commitKinds, everythingIn, prepareForKinds } from './operations.ts'
@@ -104,6 +105,7 @@ async function playHistory(kit: Kit, store: Store, faulty: Store): Promise<unkno
   await insist(() => faulty.blobs.put([{ digest: hash(utf8('chunk')), bytes: utf8('chunk') }]))
   await step({ publish: [writer.manifest('c1', { verifiedAt: 1 })] })
   await step({ run: writer.run('four') })
+  await wholeFeed(store)
   const page = await insist(() => faulty.feed(feedStart, {}, 100))
   await step({ cursors: { reader: page.next } })
   await step({

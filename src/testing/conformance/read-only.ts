@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { feedStart } from '../../core/ports.ts'
-import { asWorker, expectRejection, hash, type Test, utf8, worker } from './kit.ts'
+import { asWorker, expectRejection, hash, type Test, utf8, wholeFeed, worker } from './kit.ts'
 
 export function readOnlyTests(test: Test): void {
   test('shows what is there, also what others write meanwhile', async (kit) => {
@@ -15,7 +15,7 @@ export function readOnlyTests(test: Test): void {
     await writer.append('two')
     assert.equal((await reading.head([writer.id]))[0]?.seq, 2)
     assert.equal((await reading.read(writer.id, 0, 1e6)).length, 2)
-    assert.equal((await reading.feed(feedStart, {}, 10)).items.length, 2)
+    assert.equal((await wholeFeed(reading)).length, 2)
     assert.equal((await reading.timelines({ limit: 10 })).length, 1)
     assert.equal((await reading.checkpoints(writer.id)).length, 1)
     assert.equal((await reading.inbox(writer.id, 10)).messages.length, 1)

@@ -45,6 +45,10 @@ const kinds = {
     remedy: 'reload',
     hint: 'The store went back to an older copy and no longer has what was read up to this position. Drop what was derived from it, and go on from what the store has.',
   },
+  REVISION_GONE: {
+    remedy: 'reload',
+    hint: 'History after this revision was trimmed, or is of another copy of the store. List again, and watch from the revision of the list.',
+  },
   TRANSACTION_EXPIRED: {
     remedy: 'fix',
     hint: 'A broker gave up a transaction that a checkpoint counts on. Go back to an older checkpoint with { from }, or say that its results may be lost.',

@@ -44,6 +44,9 @@ export interface Limits {
   /** Rows that one `rp.sql` gives, and how long it may take, in milliseconds. */
   readonly sqlRows: number
   readonly sqlMs: number
+  /** Changes of one kind of resource that are kept in memory for its watchers, and about how many bytes of them. */
+  readonly watchedChanges: number
+  readonly watchedBytes: number
 }
 
 export const defaultLimits: Limits = {
@@ -70,4 +73,6 @@ export const defaultLimits: Limits = {
   userCodeMs: 60_000,
   sqlRows: 100_000,
   sqlMs: 30_000,
+  watchedChanges: 4096,
+  watchedBytes: 16 * 1024 * 1024,
 }

@@ -52,6 +52,7 @@ async function kinds(): Promise<Model[]> {
     memos,
     artifacts,
     pipelines,
+    resources,
     agents,
     ...adapters
   ] = await Promise.all([
@@ -66,6 +67,7 @@ async function kinds(): Promise<Model[]> {
     import('../layers/memo/model.ts'),
     import('../layers/artifact/model.ts'),
     import('../layers/pipeline/model.ts'),
+    import('../layers/resource/model.ts'),
     import('../layers/agent/model.ts'),
     import('../adapters/ai-sdk/model.ts'),
     import('../adapters/langgraph/model.ts'),
@@ -87,6 +89,7 @@ async function kinds(): Promise<Model[]> {
     memos.memoKind,
     artifacts.artifactKind,
     pipelines.pipelineKind,
+    resources.resourceKind,
     agents.agentKind,
     recorders.recorderKind,
     threads.threadKind,

@@ -12,6 +12,7 @@ import { checkPaths } from '../../src/core/tree-path.ts'
 import { openRoot } from '../../src/engine/tree/folder.ts'
 import { scanTree } from '../../src/engine/tree/scan.ts'
 import { timeline } from '../../src/index.ts'
+import { resource } from '../../src/layers/resource/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { bendable } from '../entities/support.ts'
 import { added, counter } from '../support/definitions.ts'
@@ -219,6 +220,37 @@ const walk: Readonly<Record<keyof Limits, Walk>> = {
     await expect(rp.sql(counting(1e9))).rejects.toMatchObject({ code: 'TIMEOUT' })
     expect(await rp.sql(counting(3))).toHaveLength(3)
   },
+  async watchedChanges(world) {
+    await watchesBeyond(world, { watchedChanges: 3 })
+  },
+  async watchedBytes(world) {
+    await watchesBeyond(world, { watchedBytes: 2000 })
+  },
+}
+
+/** Within it, changes come from memory; beyond it, from history, and none is missing. */
+async function watchesBeyond(world: World, limits: Partial<Limits>): Promise<void> {
+  const reads: string[] = []
+  const store = await world.store()
+  const read: Store['read'] = (timeline, after, bytes) => {
+    reads.push(timeline)
+    return store.read(timeline, after, bytes)
+  }
+  const rp = await world.engine({ limits, ports: { store: bendable(store, { read }) } })
+  const handle = await rp.open(resource('sites'))
+  const watched = async (from: number) => {
+    const watch = handle.watch({ from })
+    const events = []
+    while (watch.revision < handle.revision) events.push(await watch.next())
+    watch.close()
+    return events.length
+  }
+  for (let i = 0; i < 2; i++) await handle.create({ name: `${i}`, spec: 'x'.repeat(100) })
+  expect(await watched(0)).toBe(2)
+  expect(reads).toEqual([])
+  for (let i = 2; i < 8; i++) await handle.create({ name: `${i}`, spec: 'x'.repeat(100) })
+  expect(await watched(0)).toBe(8)
+  expect(reads).not.toEqual([])
 }
 
 const counting = (rows: number) =>

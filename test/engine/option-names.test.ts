@@ -14,6 +14,7 @@ import { consumer, csv, job, jsonLines, lines } from '../../src/layers/job/index
 import * as memos from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
 import * as pipelines from '../../src/layers/pipeline/index.ts'
+import * as resources from '../../src/layers/resource/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
 import { queue, schedule, workflow } from '../../src/layers/workflow/index.ts'
@@ -39,6 +40,7 @@ const drawing = (draw: (stream: pipelines.Stream<number>) => unknown) =>
   pipelines.pipeline('p', (p) => void draw(p.from('in', pipelines.values([1]), { time: (n) => n })))
 const byKey = (stream: pipelines.Stream<number>) => stream.keyBy((n) => n)
 const brokers = ['localhost:9092']
+const sites = (rp: Reprise) => rp.open(resources.resource('sites'))
 
 /** Pipelines, memos, servers, brokers: all that came later. */
 const connected: Misspelt = {
@@ -78,6 +80,9 @@ const connected: Misspelt = {
     { entri: 1 },
     'entry',
   ],
+  resource: [(x) => resources.resource('r', x), { shema: 1 }, 'schema'],
+  'retain of a resource': [(x) => resources.resource('r', { retain: x }), { dayly: 5 }, 'daily'],
+  garbageCollector: [(x) => resources.garbageCollector([{ kind: 'a' }], x), { onproblem: 1 }, 'onProblem'],
   memo: [(x) => memos.memo('m', { version: 1, run: () => 1, ...x }), { cachBytes: 5 }, 'cacheBytes'],
   'retry of a memo': [(x) => memos.memo('m', { version: 1, run: () => 1, retry: x }), { atempts: 5 }, 'attempts'],
   'keep of a memo': [(x) => memos.memo('m', { version: 1, run: () => 1, keep: x }), { unusd: '1d' }, 'unused'],
@@ -271,6 +276,16 @@ describe('a misspelt option of a call', () => {
       { onsaid: 1 },
       'onSaid',
     ],
+    create: [async (x) => (await sites(rp)).create({ name: 'a', spec: 1, ...x }), { lables: {} }, 'labels'],
+    report: [
+      async (x) => (await sites(rp)).report({ name: 'a', observedGeneration: 1, ...x }),
+      { condition: [] },
+      'conditions',
+    ],
+    'list of a resource': [async (x) => (await sites(rp)).list(x), { lables: 'a' }, 'labels'],
+    watch: [async (x) => (await sites(rp)).watch(x), { form: 1 }, 'from'],
+    'delete of an object': [async (x) => (await sites(rp)).delete('a', x), { revison: 1 }, 'revision'],
+    'change of an object': [async (x) => (await sites(rp)).change('a', () => ({}), x), { revison: 1 }, 'revision'],
     serve: [(x) => serve(rp, { tokens: [], ...x }), { readonly: true }, 'readOnly'],
     'limits of serve': [(x) => serve(rp, { tokens: [], limits: x }), { openTimeline: 5 }, 'openTimelines'],
     'tools of a recorder': [

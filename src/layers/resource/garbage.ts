@@ -1,0 +1,146 @@
+// What an object owns goes with it, in the background: an object whose owners are all gone is deleted. Who is an owner is told
+// by uid, so a new object of the same name is none. Every process may run one: a deletion names the uid it is meant for.
+
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import { growingPause } from '../../core/pause.ts'
+import type { OwnerReference } from '../../core/resource/object.ts'
+import type { ResourceHandle } from './handle.ts'
+import type { Watch } from './watch.ts'
+
+export interface GarbageOptions {
+  /** Told what could not be deleted; it is tried again. */
+  readonly onProblem?: (error: unknown) => void
+  readonly signal?: AbortSignal
+}
+
+const known = namesOf<GarbageOptions>({ onProblem: true, signal: true })
+
+export interface GarbageCollector {
+  /** Resolves when it has come to rest. */
+  close(): Promise<void>
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+interface Dependent {
+  readonly handle: ResourceHandle
+  readonly name: string
+  readonly uid: string
+  readonly owners: readonly OwnerReference[]
+}
+
+const longestPauseMs = 5000
+
+/**
+ * Follows these kinds. Owners of other kinds are not looked after: what they own stays.
+ * @example const garbage = garbageCollector([deployments, pods])
+ */
+export function garbageCollector(
+  kinds: readonly Pick<ResourceHandle, 'kind'>[],
+  options: GarbageOptions = {},
+): GarbageCollector {
+  checkOptions('garbageCollector', options, known)
+  const handles = new Map(kinds.map((handle) => [handle.kind, handle as ResourceHandle]))
+  if (handles.size === 0) throw new RepriseError('INVALID_ARGUMENT', 'garbageCollector: kinds to follow must be given')
+  const closing = new AbortController()
+  const close = () => closing.abort()
+  if (options.signal?.aborted) close()
+  options.signal?.addEventListener('abort', close, { once: true })
+  const collection = new Collection(handles, closing.signal, options.onProblem ?? (() => undefined))
+  const done = Promise.all([...handles.values()].map((handle) => collection.follow(handle)))
+  const end = async () => {
+    close()
+    options.signal?.removeEventListener('abort', close)
+    await done
+  }
+  return { close: end, [Symbol.asyncDispose]: end }
+}
+
+class Collection {
+  readonly #handles: ReadonlyMap<string, ResourceHandle>
+  readonly #signal: AbortSignal
+  readonly #onProblem: (error: unknown) => void
+  /** By uid of an owner, then by kind and name of what it owns. */
+  readonly #owned = new Map<string, Map<string, Dependent>>()
+  /** What is owned, by kind and name. */
+  readonly #dependents = new Map<string, Dependent>()
+
+  constructor(handles: ReadonlyMap<string, ResourceHandle>, signal: AbortSignal, onProblem: (error: unknown) => void) {
+    this.#handles = handles
+    this.#signal = signal
+    this.#onProblem = onProblem
+  }
+
+  async follow(handle: ResourceHandle): Promise<void> {
+    for (let failures = 0; !this.#signal.aborted; ) {
+      try {
+        await this.#watch(handle.watch({ signal: this.#signal }), handle)
+        return
+      } catch (error) {
+        if (this.#signal.aborted || isReprise(error, 'CLOSED')) return
+        // Fallen behind: what there is now says it all.
+        if (isReprise(error, 'REVISION_GONE')) continue
+        this.#onProblem(error)
+        failures += 1
+        await pause(growingPause(failures, 50, longestPauseMs), this.#signal)
+      }
+    }
+  }
+
+  async #watch(watch: Watch, handle: ResourceHandle): Promise<void> {
+    for await (const event of watch) {
+      if (event.type === 'bookmark') continue
+      const { name, uid, owners } = event.object
+      const id = `${handle.kind} ${name}`
+      this.#forget(id)
+      if (event.type === 'deleted') {
+        for (const dependent of this.#owned.get(uid)?.values() ?? []) await this.#consider(dependent)
+      } else if (owners.length > 0) {
+        const dependent = { handle, name, uid, owners }
+        this.#dependents.set(id, dependent)
+        for (const owner of owners) {
+          const owned = this.#owned.get(owner.uid) ?? new Map<string, Dependent>()
+          this.#owned.set(owner.uid, owned.set(id, dependent))
+        }
+        await this.#consider(dependent)
+      }
+    }
+  }
+
+  #forget(id: string): void {
+    for (const { uid } of this.#dependents.get(id)?.owners ?? []) {
+      const owned = this.#owned.get(uid)
+      owned?.delete(id)
+      if (owned?.size === 0) this.#owned.delete(uid)
+    }
+    this.#dependents.delete(id)
+  }
+
+  /** An owner is there before what it owns: read now, it is there or gone for good. */
+  async #consider({ handle, name, uid, owners }: Dependent): Promise<void> {
+    for (const owner of owners) {
+      const kind = this.#handles.get(owner.kind)
+      // What was there a moment ago is not garbage yet: its end is an event of its own.
+      if (!kind || kind.peek(owner.name)?.uid === owner.uid) return
+      if ((await kind.get(owner.name))?.uid === owner.uid) return
+    }
+    try {
+      await handle.delete(name, { uid })
+    } catch (error) {
+      // Gone already, or another one of its name.
+      if (!isReprise(error, 'NOT_FOUND', 'CONFLICT')) throw error
+    }
+  }
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(end, ms)
+    function end() {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', end)
+      resolve()
+    }
+    signal.addEventListener('abort', end, { once: true })
+  })
+}

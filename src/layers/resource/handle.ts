@@ -1,0 +1,311 @@
+// What a user holds of an open kind of resource. Reads are of what is committed anywhere when they are called; writes
+// resolve when they are durable. Handles of one kind in one process share it.
+
+import type { Coordinate } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import { freezeJson } from '../../core/resource/json.ts'
+import {
+  checkObjectName,
+  created,
+  deleted,
+  type NewObject,
+  type ObjectChange,
+  type Precondition,
+  type ResourceObject,
+  reported,
+  type StatusChange,
+  updated,
+} from '../../core/resource/object.ts'
+import { type JsonPatch, jsonPatch, mergePatch } from '../../core/resource/patch.ts'
+import type { Change } from '../../core/resource/state.ts'
+import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
+import { checkWith, type StandardSchema } from '../../engine/schema.ts'
+import type { ListOptions, Lists, ResourceList } from './list.ts'
+import type { Fence, OpenResource } from './open-resource.ts'
+import { Watch, type WatchOptions } from './watch.ts'
+
+export interface ResourceSchemas {
+  readonly schema?: StandardSchema | undefined
+  readonly status?: StandardSchema | undefined
+}
+
+/** The revision that was read, so that nobody's change in between is lost; 'any': whatever is there. */
+export interface Updating<Spec> extends ObjectChange<Spec> {
+  readonly name: string
+  readonly revision: number | 'any'
+  readonly uid?: string
+}
+
+/** By a merge patch (RFC 7386) of labels, annotations, owners, finalizers and spec, or by a JSON patch (RFC 6902) of them. */
+export type Patch = { readonly merge: object } | { readonly json: JsonPatch }
+
+export interface Reporting<Status> extends StatusChange<Status>, Precondition {
+  readonly name: string
+}
+
+const knownWatch = namesOf<WatchOptions>({
+  from: true,
+  bookmarks: true,
+  signal: true,
+  labels: true,
+  fields: true,
+  prefix: true,
+})
+const knownList = namesOf<ListOptions>({
+  limit: true,
+  continue: true,
+  revision: true,
+  labels: true,
+  fields: true,
+  prefix: true,
+})
+const knownNew = namesOf<NewObject>({
+  name: true,
+  labels: true,
+  annotations: true,
+  owners: true,
+  finalizers: true,
+  spec: true,
+})
+const knownAt = namesOf<Precondition>({ revision: true, uid: true })
+const knownStatus = namesOf<Reporting<unknown>>({
+  name: true,
+  status: true,
+  conditions: true,
+  observedGeneration: true,
+  revision: true,
+  uid: true,
+})
+
+export class ResourceHandle<Spec = unknown, Status = unknown> {
+  readonly id: string
+  readonly timeline: string
+  /** As owner references name it. */
+  readonly kind: string
+  readonly #resource: OpenResource
+  readonly #schemas: ResourceSchemas
+  readonly #lists: Lists
+  readonly #leave: () => Promise<void>
+  #isClosed = false
+
+  constructor(id: string, resource: OpenResource, schemas: ResourceSchemas, lists: Lists, leave: () => Promise<void>) {
+    this.id = id
+    this.#resource = resource
+    this.timeline = resource.timeline
+    this.kind = resource.kind
+    this.#schemas = schemas
+    this.#lists = lists
+    this.#leave = leave
+  }
+
+  get coordinate(): Coordinate {
+    return this.#resource.open.coordinate
+  }
+
+  /** The newest revision that this process has read. */
+  get revision(): number {
+    return this.#resource.revision
+  }
+
+  /** EXISTS if there is one of this name. */
+  async create(object: NewObject<Spec>): Promise<ResourceObject<Spec, Status>> {
+    this.#check()
+    checkOptions('create', object, knownNew)
+    const spec = await this.#checked('spec', this.#schemas.schema, object.spec)
+    const { kind } = this
+    const change = await this.#resource.change({
+      name: checkObjectName(object.name),
+      decide: (before, now) => created(kind, before, { ...object, spec }, now),
+    })
+    return given(change!)
+  }
+
+  /** Replaces what is given, if the object is still at this revision; CONFLICT otherwise. What is left out stays. */
+  async update(change: Updating<Spec>): Promise<ResourceObject<Spec, Status>> {
+    this.#check()
+    const { name, revision, uid, ...rest } = pick(change)
+    if (revision !== 'any' && !Number.isSafeInteger(revision)) {
+      const what = `update of ${this.kind} ${String(name)} needs the revision that was read, or 'any'`
+      throw new RepriseError('INVALID_ARGUMENT', what, { name: String(name), revision: String(revision) })
+    }
+    return await this.#update(name, rest, { revision: revision === 'any' ? undefined : revision, uid })
+  }
+
+  /**
+   * Reads the object, asks what to change and writes it; again from the start if somebody else wrote meanwhile.
+   * @example await handle.change('web', ({ spec }) => ({ spec: { ...spec, replicas: spec.replicas + 1 } }))
+   */
+  async change(
+    name: string,
+    by: (object: ResourceObject<Spec, Status>) => ObjectChange<Spec> | Promise<ObjectChange<Spec>>,
+    at: Precondition = {},
+  ): Promise<ResourceObject<Spec, Status>> {
+    checkOptions('change', at, knownAt)
+    for (;;) {
+      const object = await this.get(name)
+      if (!object) throw new RepriseError('NOT_FOUND', `there is no ${this.kind} ${name}`, { kind: this.kind, name })
+      const change = await by(object)
+      const { revision } = object
+      if (at.revision !== undefined && at.revision !== revision) {
+        return await this.#update(name, change, at)
+      }
+      try {
+        return await this.#update(name, change, { ...at, revision })
+      } catch (error) {
+        if (at.revision !== undefined || !isReprise(error, 'CONFLICT')) throw error
+        if (at.uid !== undefined && at.uid !== object.uid) throw error
+      }
+    }
+  }
+
+  /** @example await handle.patch('web', { merge: { spec: { replicas: 3 }, labels: { old: null } } }) */
+  async patch(name: string, patch: Patch, at: Precondition = {}): Promise<ResourceObject<Spec, Status>> {
+    return await this.change(
+      name,
+      ({ labels, annotations, owners, finalizers, spec }) => {
+        const target = { labels, annotations, owners, finalizers, spec }
+        const patched = 'merge' in patch ? mergePatch(target, patch.merge) : jsonPatch(target, patch.json)
+        return pick({ name, revision: 0, ...(patched as object) } as Updating<Spec>, true)
+      },
+      at,
+    )
+  }
+
+  /** What is, with the generation that it is about, in one commit. CONFLICT if a newer generation was reported on already. */
+  async report(status: Reporting<Status>): Promise<ResourceObject<Spec, Status>> {
+    return await this.reportAs(undefined, status)
+  }
+
+  /** @internal As the owner of a controller: FENCED once it has a newer one. */
+  async reportAs(fence: Fence | undefined, status: Reporting<Status>): Promise<ResourceObject<Spec, Status>> {
+    this.#check()
+    checkOptions('report', status, knownStatus)
+    const { name, revision, uid } = status
+    const value =
+      status.status === undefined ? undefined : await this.#checked('status', this.#schemas.status, status.status)
+    const change = await this.#resource.change({
+      name: checkObjectName(name),
+      fence,
+      decide: (before, now) =>
+        reported(
+          this.kind,
+          before,
+          { ...status, ...(value !== undefined && { status: value }) },
+          { name, revision, uid },
+          now,
+        ),
+    })
+    return change ? given(change) : this.#unchanged(name)
+  }
+
+  /**
+   * It is gone when its finalizers are: at once if it has none. What it owns follows (garbageCollector). Gives the object as it
+   * was, or as it waits.
+   */
+  async delete(name: string, at: Precondition = {}): Promise<ResourceObject<Spec, Status>> {
+    this.#check()
+    checkOptions('delete', at, knownAt)
+    const change = await this.#resource.change({
+      name: checkObjectName(name),
+      decide: (before, now) => deleted(this.kind, before, { name, ...at }, now),
+    })
+    return change ? given(change) : this.#unchanged(name)
+  }
+
+  /** As it is now; undefined if there is none. */
+  async get(name: string): Promise<ResourceObject<Spec, Status> | undefined> {
+    this.#check()
+    await this.#resource.refresh()
+    return freezeJson(this.#resource.state.objects.get(name)) as ResourceObject<Spec, Status> | undefined
+  }
+
+  /** @internal As far as this process has read: perhaps an older one. */
+  peek(name: string): ResourceObject<Spec, Status> | undefined {
+    return freezeJson(this.#resource.state.objects.get(name)) as ResourceObject<Spec, Status> | undefined
+  }
+
+  /** In order of names, all of one revision, which a watch can go on from. */
+  async list(options: ListOptions = {}): Promise<ResourceList<Spec, Status>> {
+    this.#check()
+    checkOptions('list', options, knownList)
+    return (await this.#lists.page(options)) as ResourceList<Spec, Status>
+  }
+
+  /**
+   * Every change after a revision, in order; end it with `close`, `break` or a signal.
+   * @example for await (const event of handle.watch({ from: list.revision })) { … }
+   */
+  watch(options: WatchOptions = {}): Watch<Spec, Status> {
+    this.#check()
+    checkOptions('watch', options, knownWatch)
+    return new Watch(this.#resource, options)
+  }
+
+  /** Publishes the state as of now. Takes nothing from whoever writes. */
+  async checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
+    this.#check()
+    return await this.#resource.checkpoint(request)
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    await this.#leave()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #update(name: string, change: ObjectChange<Spec>, at: Precondition): Promise<ResourceObject<Spec, Status>> {
+    const isDesired = change.spec !== undefined
+    const spec = isDesired ? await this.#checked('spec', this.#schemas.schema, change.spec) : undefined
+    const { kind } = this
+    const made = await this.#resource.change({
+      name: checkObjectName(name),
+      decide: (before) => updated(kind, before, isDesired ? { ...change, spec } : change, { name, ...at }),
+    })
+    return made ? given(made) : this.#unchanged(name)
+  }
+
+  /** Nothing had to be written: it is as the caller wants it. */
+  #unchanged(name: string): ResourceObject<Spec, Status> {
+    const object = this.#resource.state.objects.get(name)
+    if (object) return freezeJson(object) as ResourceObject<Spec, Status>
+    throw new RepriseError('NOT_FOUND', `there is no ${this.kind} ${name}`, { kind: this.kind, name })
+  }
+
+  async #checked(what: string, schema: StandardSchema | undefined, value: unknown): Promise<unknown> {
+    if (!schema) return value
+    const checked = await checkWith(schema, value)
+    if (checked.isValid) return checked.value
+    throw new RepriseError('INVALID_ARGUMENT', `the ${what} of ${this.kind} is not valid: ${checked.why}`, {
+      kind: this.kind,
+    })
+  }
+
+  #check(): void {
+    if (this.#isClosed) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
+  }
+}
+
+function given<Spec, Status>({ object }: Change): ResourceObject<Spec, Status> {
+  return freezeJson(object) as ResourceObject<Spec, Status>
+}
+
+/** An object that was read can be given as a change: what nobody can set is left out, and a patch may not speak of it. */
+function pick<Spec>(change: Updating<Spec>, isPatched = false): Updating<Spec> {
+  const { name, revision, uid, labels, annotations, owners, finalizers, spec } = change
+  if (isPatched) checkOptions('patch', change, new Set([...knownNew, 'revision']))
+  return {
+    name,
+    revision,
+    ...(uid !== undefined && { uid }),
+    ...(labels !== undefined && { labels }),
+    ...(annotations !== undefined && { annotations }),
+    ...(owners !== undefined && { owners }),
+    ...(finalizers !== undefined && { finalizers }),
+    ...(spec !== undefined && { spec }),
+  }
+}

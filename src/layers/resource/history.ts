@@ -1,0 +1,75 @@
+// Changes of a kind as history tells them, from a revision on, in pages: for whoever is too far behind for the window in memory.
+
+import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import { lastSeq } from '../../core/entry-run.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { type Change, changeOf } from '../../core/resource/state.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { digestAt, entriesOf, floorOf, lineageOf, type Point, readHistory } from '../../engine/recovery/history.ts'
+import { retryWithFreshHead } from '../../engine/recovery/retry-with-fresh-head.ts'
+
+export interface ChangePage {
+  readonly changes: readonly Change[]
+  /** Everything up to here is in the page, or was before. */
+  readonly at: Point
+}
+
+/** A revision, and the digest of history there if the reader has seen it: then another history of that length is found out. */
+export interface ReadPoint {
+  readonly seq: number
+  readonly digest?: Point['digest'] | undefined
+}
+
+/** Changes after a point, about `limit` of them (whole runs), up to revision `to` or the end. REVISION_GONE: no longer there. */
+export async function changesAfter(
+  kernel: Kernel,
+  timeline: TimelineId,
+  after: ReadPoint,
+  limit: number,
+  to?: number,
+): Promise<ChangePage> {
+  return await retryWithFreshHead(async () => {
+    const [head] = await kernel.store.head([timeline])
+    if (!head) {
+      if (after.seq === 0) return { changes: [], at: { seq: 0, digest: new Uint8Array() } }
+      throw revisionGone(timeline, after.seq, 'there is no such kind in this store')
+    }
+    const lineage = await lineageOf(kernel, head)
+    const floor = floorOf(lineage)
+    if (after.seq < floor.seq) throw revisionGone(timeline, after.seq, `history begins after ${floor.seq}`)
+    if (after.seq > head.seq) throw revisionGone(timeline, after.seq, `history ends at ${head.seq}`)
+    const digest = after.seq === floor.seq ? floor.digest : await digestAt(kernel, lineage, after.seq)
+    if (after.digest !== undefined && after.digest.length > 0 && !equalBytes(after.digest, digest)) {
+      throw revisionGone(timeline, after.seq, 'it is of another copy of this store')
+    }
+    const changes: Change[] = []
+    let at: Point = { seq: after.seq, digest }
+    for await (const verified of readHistory(kernel, lineage, at, Math.min(to ?? head.seq, head.seq))) {
+      for (const entry of entriesOf(kernel, verified)) {
+        const change = changeOf(entry)
+        if (change) changes.push(change)
+      }
+      at = { seq: lastSeq(verified.run), digest: verified.run.digest }
+      if (changes.length >= limit) break
+    }
+    return { changes, at }
+  })
+}
+
+/** Whether this point is part of the history of now; where that was trimmed, nobody can tell, and it counts as there. */
+export async function isInHistory(kernel: Kernel, timeline: TimelineId, point: Point): Promise<boolean> {
+  if (point.seq === 0) return true
+  try {
+    await changesAfter(kernel, timeline, point, 0, point.seq)
+    return true
+  } catch (error) {
+    if (!isReprise(error, 'REVISION_GONE')) throw error
+    const [head] = await kernel.store.head([timeline])
+    return head !== null && head !== undefined && point.seq < head.floor
+  }
+}
+
+export function revisionGone(timeline: TimelineId, revision: number, why: string): RepriseError {
+  const what = `${timeline} cannot be read from revision ${revision} on: ${why}`
+  return new RepriseError('REVISION_GONE', what, { timeline, revision })
+}

@@ -1,0 +1,22 @@
+// reprise/resources: objects with a desired and an actual state, list and watch.
+
+export type { Json } from '../../core/resource/json.ts'
+export type {
+  Condition,
+  NewCondition,
+  NewObject,
+  ObjectChange,
+  OwnerReference,
+  Precondition,
+  ResourceObject,
+  StatusChange,
+} from '../../core/resource/object.ts'
+export { type JsonPatch, type JsonPatchOperation, jsonPatch, mergePatch } from '../../core/resource/patch.ts'
+export type { SelectorText } from '../../core/resource/selector.ts'
+export type { ResourceState } from '../../core/resource/state.ts'
+export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/schema.ts'
+export { type GarbageCollector, type GarbageOptions, garbageCollector } from './garbage.ts'
+export type { Patch, Reporting, ResourceHandle, Updating } from './handle.ts'
+export type { ListOptions, ResourceList } from './list.ts'
+export { type ResourceDefinition, type ResourceOptions, resource } from './resource.ts'
+export type { Watch, WatchEvent, WatchOptions } from './watch.ts'

@@ -1,0 +1,153 @@
+// Lists of one consistent revision, in pages. The first page is of now; the others are of the revision of the first, whatever
+// is written meanwhile: from a snapshot that shares its pages with the state, or, where this process has none (it was
+// dropped, or another process made the first page), from the state of now with the changes since then undone.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Keyed } from '../../core/keyed/keyed.ts'
+import { freezeJson } from '../../core/resource/json.ts'
+import type { ResourceObject } from '../../core/resource/object.ts'
+import { type SelectorText, selectorOf } from '../../core/resource/selector.ts'
+import { changesAfter, revisionGone } from './history.ts'
+import type { OpenResource } from './open-resource.ts'
+
+export interface ListOptions extends SelectorText {
+  /** How many at most; the rest by `continue`. */
+  readonly limit?: number
+  /** The `continue` of the page before: the next page, of the same revision. */
+  readonly continue?: string
+  /** As of this revision; left out: of now. REVISION_GONE if it is no longer to be had. */
+  readonly revision?: number
+}
+
+export interface ResourceList<Spec = unknown, Status = unknown> {
+  /** All items are as of this revision: watch from here, and nothing is missed. */
+  readonly revision: number
+  readonly items: readonly ResourceObject<Spec, Status>[]
+  /** For the next page; null: this is the last one. */
+  readonly continue: string | null
+  /** How many are left after this page; null where a selector would have to look at them all. */
+  readonly remaining: number | null
+}
+
+type Objects = Pick<Keyed<ResourceObject>, 'entries' | 'keys' | 'size'>
+
+const snapshotsMax = 8
+
+export class Lists {
+  readonly #resource: OpenResource
+  /** By revision, the one that was asked for last at the end. */
+  readonly #snapshots = new Map<number, Keyed<ResourceObject>>()
+  #branch = 0
+
+  constructor(resource: OpenResource) {
+    this.#resource = resource
+  }
+
+  async page(options: ListOptions): Promise<ResourceList> {
+    const { limit } = options
+    if (limit !== undefined && (!Number.isSafeInteger(limit) || limit < 1)) {
+      throw new RepriseError('INVALID_ARGUMENT', `list: limit must be at least 1 (got ${String(limit)})`, { limit })
+    }
+    const selector = selectorOf(options)
+    const token = options.continue === undefined ? null : readToken(options.continue)
+    await this.#resource.refresh()
+    const revision = token?.revision ?? options.revision ?? this.#resource.revision
+    const objects = await this.#at(revision)
+    const items: ResourceObject[] = []
+    const from = token ? `${token.after}\u0000` : ''
+    let last: string | null = null
+    let isMore = false
+    for (const [name, object] of objects.entries({ prefix: selector.prefix, from })) {
+      if (!selector.matches(object)) continue
+      if (items.length === limit) {
+        isMore = true
+        break
+      }
+      items.push(freezeJson(object))
+      last = name
+    }
+    const isCounted = selector.isAll && selector.prefix === ''
+    if (!isMore) return { revision, items, continue: null, remaining: isCounted ? 0 : null }
+    this.#keep(revision)
+    const remaining = isCounted ? objects.size - (token?.given ?? 0) - items.length : null
+    const next = tokenOf({ revision, after: last!, given: (token?.given ?? 0) + items.length })
+    return { revision, items, continue: next, remaining }
+  }
+
+  /** The objects as of a revision. Of the newest, those of the state itself: use them before the next await. */
+  async #at(revision: number): Promise<Objects> {
+    const resource = this.#resource
+    if (this.#branch !== resource.branch) this.#snapshots.clear()
+    this.#branch = resource.branch
+    if (revision === resource.revision) return resource.state.objects
+    const held = this.#snapshots.get(revision)
+    if (held) {
+      this.#snapshots.delete(revision)
+      this.#snapshots.set(revision, held)
+      return held
+    }
+    if (!Number.isSafeInteger(revision) || revision < 0 || revision > resource.revision) {
+      throw revisionGone(resource.timeline, revision, `history ends at ${resource.revision}`)
+    }
+    const past = await this.#undone(revision)
+    this.#hold(revision, past)
+    return past
+  }
+
+  /** Whatever changed since then, as it was before its first change. */
+  async #undone(revision: number): Promise<Keyed<ResourceObject>> {
+    const { state, revision: now, engine, timeline } = this.#resource
+    const past = state.objects.snapshot()
+    const seen = new Set<string>()
+    for (let at: { seq: number; digest?: Uint8Array | undefined } = { seq: revision }; at.seq < now; ) {
+      const page = await changesAfter(engine.kernel, timeline, at, 1000, now)
+      for (const { object, before } of page.changes) {
+        const { name } = object
+        if (seen.has(name)) continue
+        seen.add(name)
+        if (before) past.set(name, before)
+        else past.delete(name)
+      }
+      at = page.at
+    }
+    return past
+  }
+
+  #keep(revision: number): void {
+    if (this.#snapshots.has(revision) || revision !== this.#resource.revision) return
+    this.#hold(revision, this.#resource.state.objects.snapshot())
+  }
+
+  #hold(revision: number, objects: Keyed<ResourceObject>): void {
+    this.#snapshots.set(revision, objects)
+    for (const oldest of this.#snapshots.keys()) {
+      if (this.#snapshots.size <= snapshotsMax) return
+      this.#snapshots.delete(oldest)
+    }
+  }
+}
+
+interface Token {
+  readonly revision: number
+  /** The last name that was given, and how many were. */
+  readonly after: string
+  readonly given: number
+}
+
+function tokenOf({ revision, after, given }: Token): string {
+  return Buffer.from(JSON.stringify({ v: 1, r: revision, a: after, n: given })).toString('base64url')
+}
+
+function readToken(text: string): Token {
+  try {
+    const { v, r, a, n } = JSON.parse(Buffer.from(text, 'base64url').toString()) as Record<string, unknown>
+    if (v === 1 && typeof a === 'string' && Number.isSafeInteger(r) && Number.isSafeInteger(n)) {
+      return { revision: r as number, after: a, given: n as number }
+    }
+  } catch {
+    // Told below.
+  }
+  throw new RepriseError('INVALID_ARGUMENT', 'list: continue must be what the page before gave', {
+    continue: text.slice(0, 80),
+  })
+}

@@ -1,0 +1,92 @@
+// What tools know of resources: objects of one kind in one timeline, resource/<name>, or resource/<name>/<id>.
+
+import {
+  applyResource,
+  type ChangeEntry,
+  changeOf,
+  initialResources,
+  type ResourceState,
+} from '../../core/resource/state.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/entry.ts'
+import type { Instead, Model } from '../../engine/model.ts'
+import { type Told, told } from '../../engine/told.ts'
+
+export const resourcePrefix = 'resource/'
+
+export const usualPolicy: NonNullable<Model['usual']> = {
+  checkpoint: { every: 10_000, recoverWithin: '2s' },
+  retain: { checkpoints: 2, history: { for: '1h' }, keys: { last: 1000 } },
+}
+
+/** The same for all kinds: what an object is about is data to it. */
+export function resourceFold(policy: Pick<Fold<unknown>, 'checkpoint' | 'retain'> = usualPolicy): Fold<ResourceState> {
+  return {
+    version: 'resource/1',
+    initial: initialResources,
+    apply: applyResource,
+    isOurs: true,
+    checkpoint: policy.checkpoint,
+    retain: policy.retain,
+  }
+}
+
+const forward: Instead = {
+  instead:
+    'whoever watches it counts on revisions that only go forward: read an earlier state with reprise show --at, and write it again',
+}
+const alone: Instead = {
+  instead: 'a copy would have the same uids and revisions as the original: export it, and import it into another store',
+}
+
+/** Resources as a kind. */
+export const resourceKind: Model = {
+  kind: 'resource',
+  name: null,
+  scope: resourcePrefix,
+  fold: resourceFold() as Fold<unknown>,
+  policy: 'declared',
+  tells,
+  summarize: (state) => summaryOf(state as ResourceState),
+  stands: (state) => ({ text: standing(state as ResourceState) }),
+  actions: { rollback: forward, fork: alone },
+}
+
+export function resourceModel(name: string, scope: string, fold: Fold<ResourceState>): Model {
+  return { ...resourceKind, name, scope, fold: fold as Fold<unknown>, usual: usualPolicy }
+}
+
+function summaryOf({ objects }: ResourceState): { objects: number; deleting: number; outdated: number } {
+  let [deleting, outdated] = [0, 0]
+  for (const { deletingAt, observedGeneration, generation } of objects.values()) {
+    if (deletingAt !== undefined) deleting += 1
+    if (observedGeneration !== undefined && observedGeneration < generation) outdated += 1
+  }
+  return { objects: objects.size, deleting, outdated }
+}
+
+function standing(state: ResourceState): string {
+  const { objects, deleting, outdated } = summaryOf(state)
+  const parts = [
+    `${objects.toLocaleString('en')} ${objects === 1 ? 'object' : 'objects'}`,
+    ...(deleting > 0 ? [`${deleting} being deleted`] : []),
+    ...(outdated > 0 ? [`${outdated} whose status is of an older generation`] : []),
+  ]
+  return parts.join(', ')
+}
+
+function tells(entry: Entry): Told | null {
+  const row = (title: string, note: string) => told(`~${entry.seq}`, 'step', 'is', { title, note })
+  if (entry.type === 'fence') {
+    const { by, epoch } = entry.data as { readonly by: string; readonly epoch: number }
+    return row(`${by} has a new owner`, `epoch ${epoch}`)
+  }
+  const change = changeOf(entry as ChangeEntry)
+  if (!change) return null
+  const { object, before, type } = change
+  const { name, generation, observedGeneration } = object
+  if (type === 'deleted') return row(`${name} is gone`, `it was at generation ${generation}`)
+  const isStatus = before !== null && before.generation === generation
+  const about = observedGeneration === undefined ? '' : `, status of ${observedGeneration}`
+  return row(`${name} ${type}`, `${isStatus ? 'not its spec; ' : ''}generation ${generation}${about}`)
+}

@@ -1,0 +1,347 @@
+// One kind of resource that is open in this process, shared by all its handles, watchers and controllers. Changes that are
+// asked for in the same moment are decided one after another and written as one commit, which applies only if nobody else
+// wrote since the state was read; else all are decided again on what is there. Each object changes at most once per commit.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
+import type { Draft, ResourceObject } from '../../core/resource/object.ts'
+import { type Change, changeOf, checkFence, entryFor, type ResourceState } from '../../core/resource/state.ts'
+import { ChangeWindow } from '../../core/resource/window.ts'
+import { isLost } from '../../engine/commit/contest.ts'
+import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
+import { TurnWriter } from '../../engine/commit/turn-writer.ts'
+import type { Entry } from '../../engine/entry.ts'
+import type { Host } from '../../engine/host.ts'
+import { newId } from '../../engine/kernel.ts'
+import type { Point } from '../../engine/recovery/history.ts'
+import { lookEvery } from '../../engine/subscription/wake-up.ts'
+import type { NewEntry } from '../../engine/timeline.ts'
+import { isInHistory } from './history.ts'
+
+/** The owner of a controller, as a writer: refused once a newer one has made itself known. */
+export interface Fence {
+  readonly by: string
+  readonly epoch: number
+}
+
+export interface Asked {
+  readonly name: string
+  /** What becomes of the object. Null: nothing changes. Called again on newer state; throws to refuse. */
+  decide(before: ResourceObject | undefined, now: number): Draft | 'gone' | null
+  readonly fence?: Fence | undefined
+}
+
+interface Request extends Partial<Asked> {
+  /** Instead of a change of an object. */
+  readonly entry?: NewEntry
+  resolve(change: Change | null): void
+  reject(error: unknown): void
+}
+
+/** What was decided on one state. Nobody is told before it is known that this was the state of now. */
+interface Round {
+  readonly entries: readonly NewEntry[]
+  readonly written: readonly { readonly request: Request; readonly index: number }[]
+  readonly verdicts: readonly (() => void)[]
+  readonly rest: readonly Request[]
+}
+
+const batchMax = 1000
+const pollMs = 500
+
+export class OpenResource {
+  readonly timeline: TimelineId
+  readonly engine: Host
+  readonly #turns: TurnTimeline<ResourceState>
+  readonly #writer: TurnWriter<ResourceState>
+  readonly #waitMs: number
+  readonly #waiters = new Set<() => void>()
+  #queue: Request[] = []
+  #isWriting = false
+  #window: ChangeWindow
+  /** The last point of history that was seen, and one that has to be confirmed since the state was read anew. */
+  #seen: Point
+  #suspect: Point | null = null
+  /** Grows when history turned out to be another one. */
+  #branch = 0
+  #look: Promise<void> | null = null
+  #nextLook: Promise<void> | null = null
+  #followers = 0
+  #stopFollowing: (() => void) | null = null
+  #isClosed = false
+
+  constructor(engine: Host, turns: TurnTimeline<ResourceState>, waitMs: number) {
+    this.engine = engine
+    this.timeline = turns.id
+    this.#turns = turns
+    this.#writer = new TurnWriter(turns, waitMs)
+    this.#waitMs = waitMs
+    this.#window = this.#newWindow()
+    this.#seen = this.#point()
+    turns.watch((entries) => this.#told(entries))
+  }
+
+  get kind(): string {
+    return this.timeline.slice(this.timeline.indexOf('/') + 1)
+  }
+
+  get open() {
+    return this.#turns.open
+  }
+
+  /** As far as this process has read. */
+  get state(): ResourceState {
+    return this.#turns.open.state
+  }
+
+  get revision(): number {
+    return this.#turns.open.seq
+  }
+
+  get window(): ChangeWindow {
+    return this.#window
+  }
+
+  get branch(): number {
+    return this.#branch
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed
+  }
+
+  /** Durable when it resolves; with the object as it became, or null if nothing changed. */
+  change(asked: Asked): Promise<Change | null> {
+    return this.#submit(asked)
+  }
+
+  /** From here on, whatever an earlier owner of the controller writes is refused. */
+  async raiseFence({ by, epoch }: Fence): Promise<void> {
+    await this.#submit({ entry: { type: 'fence', data: { by, epoch } } })
+  }
+
+  /** Sees what others have written by now; takes nothing from them. */
+  refresh(): Promise<void> {
+    // What is under way may have looked before this call: then one more look, for all who came meanwhile.
+    if (this.#look) {
+      this.#nextLook ??= this.#look.catch(() => undefined).then(() => this.#startLook())
+      return this.#nextLook
+    }
+    return this.#startLook()
+  }
+
+  /** Publishes the state as of now. */
+  checkpoint(request: Parameters<TurnTimeline<ResourceState>['open']['checkpoint']>[0]) {
+    return this.#writer.inTurn(async () => {
+      await this.#turns.refresh()
+      if (!this.#turns.exists) await this.#turns.own(this.#waitMs, () => true)
+      return await this.#turns.open.checkpoint(request)
+    })
+  }
+
+  /** Until the returned function is called, changes of other processes are noticed as they come. */
+  follow(): () => void {
+    this.#followers += 1
+    this.#stopFollowing ??= this.#startFollowing()
+    let isOver = false
+    return () => {
+      if (isOver) return
+      isOver = true
+      this.#followers -= 1
+      if (this.#followers > 0) return
+      this.#stopFollowing?.()
+      this.#stopFollowing = null
+    }
+  }
+
+  /** False: history has to be looked at again before anything is taken for new. */
+  get isSettled(): boolean {
+    return this.#suspect === null
+  }
+
+  /** Resolves at the next change, or when it is closed. The returned function gives up the wait. */
+  onNews(call: () => void): () => void {
+    this.#waiters.add(call)
+    return () => this.#waiters.delete(call)
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#stopFollowing?.()
+    this.#stopFollowing = null
+    this.#wake()
+    await this.#writer.inTurn(() => this.#turns.close())
+  }
+
+  #submit(asked: Omit<Request, 'resolve' | 'reject'>): Promise<Change | null> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ ...asked, resolve, reject })
+      if (this.#isWriting) return
+      this.#isWriting = true
+      // Not at once: whatever is asked for in this moment belongs to one batch.
+      queueMicrotask(() => void this.#work())
+    })
+  }
+
+  async #work(): Promise<void> {
+    while (this.#queue.length > 0) await this.#settle(this.#queue.splice(0, batchMax))
+    this.#isWriting = false
+  }
+
+  async #settle(batch: readonly Request[]): Promise<void> {
+    for (let waiting = batch; waiting.length > 0; ) {
+      const key = newId(this.engine.kernel.random)
+      const decided: { round: Round | null } = { round: null }
+      try {
+        const written = await this.#writer.write((state) => {
+          // The answer to an earlier attempt was lost, and history has it.
+          if (decided.round !== null && this.#turns.open.hasKey(key)) return []
+          decided.round = this.#decide(waiting, state, key)
+          return decided.round.entries
+        })
+        const isNew = written.count > 0 && !written.isDuplicate
+        const first = isNew ? written.first : (this.#turns.open.seqOfKey(key) ?? 0)
+        waiting = this.#answer(decided.round!, first)
+      } catch (error) {
+        if (waiting.length === 1 || isLost(error) || isReprise(error, 'CONTENDED', 'CLOSED')) {
+          for (const { reject } of waiting) reject(error)
+          return
+        }
+        // One of them is at fault, perhaps for a value that is too large: each for itself then.
+        for (const request of waiting) await this.#settle([request])
+        return
+      }
+    }
+  }
+
+  #decide(batch: readonly Request[], state: ResourceState, key: string): Round {
+    const now = this.engine.kernel.clock.now()
+    const entries: NewEntry[] = []
+    const written: { request: Request; index: number }[] = []
+    const verdicts: (() => void)[] = []
+    const rest: Request[] = []
+    const touched = new Set<string>()
+    for (const request of batch) {
+      const { name, decide, fence, entry } = request
+      // The second change of an object is decided on what the first has left, revision and all.
+      if (name !== undefined && touched.has(name)) {
+        rest.push(request)
+        continue
+      }
+      try {
+        if (fence && !this.engine.kernel.planted.has('unfenced-status')) checkFence(state, fence)
+        const before = name === undefined ? undefined : state.objects.get(name)
+        const after = decide?.(before, now) ?? null
+        if (name !== undefined && after === null) {
+          verdicts.push(() => request.resolve(null))
+          continue
+        }
+        const { type, data } = entry ?? entryFor(before ?? null, after!)
+        written.push({ request, index: entries.length })
+        entries.push({ type, data, ...(entries.length === 0 ? { key } : { partOf: key }) })
+        if (name !== undefined) touched.add(name)
+      } catch (error) {
+        verdicts.push(() => request.reject(error))
+      }
+    }
+    return { entries, written, verdicts, rest }
+  }
+
+  #answer({ entries, written, verdicts, rest }: Round, first: number): readonly Request[] {
+    const { timeline } = this
+    for (const { request, index } of written) {
+      const { type, data } = entries[index]!
+      request.resolve(changeOf({ timeline, seq: first + index, type, data }))
+    }
+    for (const tell of verdicts) tell()
+    return rest
+  }
+
+  #startLook(): Promise<void> {
+    this.#nextLook = null
+    const look = this.#writer.inTurn(async () => {
+      await this.#turns.refresh()
+      const suspect = this.#suspect
+      if (!suspect) return
+      if (!(await isInHistory(this.engine.kernel, this.timeline, suspect))) this.#branch += 1
+      if (this.#suspect === suspect) this.#suspect = null
+      this.#wake()
+    })
+    this.#look = look
+    const done = () => {
+      if (this.#look === look) this.#look = null
+    }
+    look.then(done, done)
+    return look
+  }
+
+  #startFollowing(): () => void {
+    const { store, clock } = this.engine.kernel
+    const look = () => this.#lookForNews()
+    const stops = [store.listen(() => void look()), lookEvery(clock, pollMs, look, undefined, true)]
+    return () => {
+      for (const stop of stops) stop()
+    }
+  }
+
+  #isLooking = false
+  #mustLookAgain = false
+
+  /** Asks for the head beside the writes, and reads only if there is anything new. Trouble is waited out. */
+  async #lookForNews(): Promise<void> {
+    this.#mustLookAgain = true
+    if (this.#isLooking) return
+    this.#isLooking = true
+    try {
+      while (this.#mustLookAgain && !this.#isClosed) {
+        this.#mustLookAgain = false
+        const [head] = await this.engine.kernel.store.head([this.timeline])
+        const { open } = this
+        const isNew = head ? head.seq !== open.seq || head.epoch !== open.epoch : open.seq > 0
+        if (isNew || this.#suspect) await this.refresh()
+      }
+    } catch (error) {
+      if (!this.#isClosed && !isReprise(error, 'CLOSED')) {
+        this.engine.events.emit('problem', { where: this.timeline, error })
+      }
+    } finally {
+      this.#isLooking = false
+    }
+  }
+
+  #told(entries: readonly Entry[]): void {
+    if (entries.length === 0) {
+      // Read anew: perhaps only trimmed past this process, perhaps another history.
+      this.#suspect ??= this.#seen
+      this.#window = this.#newWindow()
+    }
+    const { objects } = this.state
+    for (const entry of entries) {
+      const change = changeOf(entry)
+      if (!change) {
+        this.#window.add(entry.seq, null)
+        continue
+      }
+      // One value for the state and for all who watch.
+      const held = objects.get(change.object.name)
+      const object = held?.revision === change.revision ? held : change.object
+      this.#window.add(entry.seq, { ...change, object })
+    }
+    this.#seen = this.#point()
+    this.#wake()
+  }
+
+  #wake(): void {
+    for (const call of [...this.#waiters]) call()
+  }
+
+  #point(): Point {
+    const { seq, digest } = this.#turns.open
+    return { seq, digest }
+  }
+
+  #newWindow(): ChangeWindow {
+    const { watchedChanges, watchedBytes } = this.engine.kernel.limits
+    return new ChangeWindow(this.#turns.open.seq, { changes: watchedChanges, bytes: watchedBytes })
+  }
+}

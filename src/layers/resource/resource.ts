@@ -1,0 +1,107 @@
+// Resources: objects that say what is desired and what is, with list and watch, so that programs can follow them and make
+// the one into the other. One timeline per kind: resource/<name>, or resource/<name>/<id>
+// (docs/decisions/resources.md says why not one per object).
+
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
+import { timelineId } from '../../core/coordinate.ts'
+import { toMs } from '../../core/duration.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import type { ResourceState } from '../../core/resource/state.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
+import { checkName, type Entity, type Fold, type OpenOptions, opens, turnWaitMs } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
+import { type Described, describes, idOf } from '../../engine/model.ts'
+import type { StandardSchema } from '../../engine/schema.ts'
+import { ResourceHandle, type ResourceSchemas } from './handle.ts'
+import { Lists } from './list.ts'
+import { resourceFold, resourceModel, resourcePrefix, usualPolicy } from './model.ts'
+import { OpenResource } from './open-resource.ts'
+
+export interface ResourceOptions<Spec = unknown, Status = unknown> {
+  /** What a spec must look like: any library that speaks Standard Schema. */
+  readonly schema?: StandardSchema<unknown, Spec>
+  readonly status?: StandardSchema<unknown, Status>
+  /** Default: after 10,000 changes, or when recovery would take longer than two seconds. */
+  readonly checkpoint?: CheckpointPolicy
+  /** Default: two checkpoints, and an hour of history, from which watchers can go on. */
+  readonly retain?: RetentionPolicy
+}
+
+const known = namesOf<ResourceOptions>({ schema: true, status: true, checkpoint: true, retain: true })
+
+export interface ResourceDefinition<Spec = unknown, Status = unknown>
+  extends Entity<ResourceHandle<Spec, Status>>,
+    Described {
+  readonly kind: 'resource'
+  readonly name: string
+  readonly prefix: string
+  readonly fold: Fold<ResourceState>
+}
+
+/** @example const sites = await rp.open(resource<{ url: string }>('sites')) */
+export function resource<Spec = unknown, Status = unknown>(
+  name: string,
+  options: ResourceOptions<Spec, Status> = {},
+): ResourceDefinition<Spec, Status> {
+  checkName('resource', name)
+  checkOptions(`resource ${name}`, options, known)
+  if (options.checkpoint) checkPolicy(options.checkpoint)
+  if (options.retain) resolveRetention(options.retain)
+  const prefix = `${resourcePrefix}${name}`
+  const fold = resourceFold({
+    checkpoint: options.checkpoint ?? usualPolicy.checkpoint,
+    retain: options.retain ?? usualPolicy.retain,
+  })
+  const model = resourceModel(name, prefix, fold)
+  const schemas: ResourceSchemas = { schema: options.schema, status: options.status }
+  return {
+    [describes]: model,
+    kind: 'resource',
+    canShare: true,
+    name,
+    prefix,
+    fold,
+    async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
+      engine.declare(model)
+      const { resource, lists, leave } = await opened(engine, idOf(prefix, id), fold, open)
+      return new ResourceHandle<Spec, Status>(id ?? name, resource, schemas, lists, leave)
+    },
+  }
+}
+
+interface Shared {
+  readonly opening: ReturnType<typeof begin>
+  holders: number
+}
+
+const registry = {}
+
+/** One for each kind that is open in this process, whoever opened it: they share its state and the reading of its history. */
+async function opened(engine: Host, id: string, fold: Fold<ResourceState>, options: OpenOptions) {
+  const all = engine.once(registry, () => new Map<string, Shared>())
+  let shared = all.get(id)
+  if (!shared) {
+    shared = { opening: begin(engine, id, fold, options), holders: 0 }
+    all.set(id, shared)
+    shared.opening.catch(() => all.delete(id))
+  }
+  const mine = shared
+  mine.holders += 1
+  const { resource, lists, forget } = await mine.opening
+  const leave = async () => {
+    mine.holders -= 1
+    if (mine.holders > 0) return
+    if (all.get(id) === mine) all.delete(id)
+    forget()
+    await resource.close()
+  }
+  return { resource, lists, leave }
+}
+
+async function begin(engine: Host, id: string, fold: Fold<ResourceState>, options: OpenOptions) {
+  const { mustExist = false, evenInvalid = false, wait } = options
+  const turns = await engine.openTurns(timelineId(id), fold, { mustExist, evenInvalid })
+  const resource = new OpenResource(engine, turns, wait === undefined ? turnWaitMs : toMs(wait, 'wait'))
+  const forget = engine.onClose(() => resource.close())
+  return { resource, lists: new Lists(resource), forget }
+}

@@ -1,0 +1,217 @@
+// A watch: every change after a revision, in order, none missed and none twice. It pulls: what is new is taken from the window
+// that all watchers of a kind share, and from history by whoever is too far behind for that. So a slow reader holds up
+// nobody and costs no memory; it only comes later. A revision whose history is gone is told, never passed over.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { freezeJson } from '../../core/resource/json.ts'
+import type { ResourceObject } from '../../core/resource/object.ts'
+import { type Selector, type SelectorText, selectorOf } from '../../core/resource/selector.ts'
+import type { Change } from '../../core/resource/state.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { Point } from '../../engine/recovery/history.ts'
+import { whileAwaited } from '../../engine/stay-alive.ts'
+import { changesAfter, revisionGone } from './history.ts'
+import type { OpenResource } from './open-resource.ts'
+
+export interface WatchOptions extends SelectorText {
+  /**
+   * Every change after this revision; REVISION_GONE if it is no longer to be had. Left out: first every object that there is,
+   * as added, then a bookmark with `isInitialEnd`, then every change.
+   */
+  readonly from?: number
+  /** Tell now and then how far it is although nothing matched: every 10 seconds, or after this time. */
+  readonly bookmarks?: boolean | Duration
+  readonly signal?: AbortSignal
+}
+
+export type WatchEvent<Spec = unknown, Status = unknown> =
+  | {
+      readonly type: 'added' | 'modified' | 'deleted'
+      readonly revision: number
+      /** As it became; of one that is gone (or matches no more), as it last was. */
+      readonly object: ResourceObject<Spec, Status>
+    }
+  | { readonly type: 'bookmark'; readonly revision: number; readonly isInitialEnd?: true }
+
+/** Events in memory at a time. */
+const pageChanges = 256
+const bookmarkMs = 10_000
+
+export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<WatchEvent<Spec, Status>> {
+  readonly #resource: OpenResource
+  readonly #kernel: Kernel
+  readonly #selector: Selector
+  readonly #bookmarkMs: number | null
+  readonly #signal: AbortSignal | undefined
+  readonly #unfollow: () => void
+  readonly #close = () => this.close()
+  #initial: Iterator<ResourceObject> | null = null
+  #initialRevision = 0
+  #events: WatchEvent<Spec, Status>[] = []
+  #taken = 0
+  /** Everything up to here was read. */
+  #at: { readonly seq: number; readonly digest?: Point['digest'] | undefined } | null
+  #given: number
+  #branch = 0
+  #toldAt: number
+  #isClosed = false
+
+  constructor(resource: OpenResource, options: WatchOptions) {
+    this.#resource = resource
+    this.#kernel = resource.engine.kernel
+    this.#selector = selectorOf(options)
+    const { bookmarks = false, from, signal } = options
+    if (from !== undefined && (!Number.isSafeInteger(from) || from < 0)) {
+      const what = `watch: from must be a revision, 0 or more (got ${String(from)})`
+      throw new RepriseError('INVALID_ARGUMENT', what, { from: String(from) })
+    }
+    this.#bookmarkMs = bookmarks === false ? null : bookmarks === true ? bookmarkMs : toMs(bookmarks, 'bookmarks')
+    this.#at = from === undefined ? null : { seq: from }
+    this.#given = from ?? 0
+    this.#toldAt = this.#kernel.clock.elapsed()
+    this.#unfollow = resource.follow()
+    this.#signal = signal
+    if (signal?.aborted) this.close()
+    else signal?.addEventListener('abort', this.#close, { once: true })
+  }
+
+  /** Everything up to this revision was given: where another watch goes on. */
+  get revision(): number {
+    return this.#given
+  }
+
+  /** The next event; null once it was closed or aborted. */
+  async next(): Promise<WatchEvent<Spec, Status> | null> {
+    for (;;) {
+      if (this.#isClosed || this.#resource.isClosed) return null
+      const event = this.#initialEvent() ?? this.#pending()
+      if (event) return this.#give(event)
+      await this.#fill()
+      if (this.#taken < this.#events.length || this.#initial || this.#isClosed) continue
+      const at = this.#at!.seq
+      if (this.#isBookmarkDue(at)) return this.#give({ type: 'bookmark', revision: at })
+      if (at >= this.#resource.revision && this.#resource.isSettled) await this.#news()
+    }
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<WatchEvent<Spec, Status>> {
+    try {
+      for (let event = await this.next(); event; event = await this.next()) yield event
+    } finally {
+      this.close()
+    }
+  }
+
+  close(): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#unfollow()
+    this.#signal?.removeEventListener('abort', this.#close)
+    this.#wakeUp?.()
+  }
+
+  #wakeUp: (() => void) | null = null
+
+  #pending(): WatchEvent<Spec, Status> | null {
+    if (this.#taken >= this.#events.length) return null
+    return this.#events[this.#taken++]!
+  }
+
+  #initialEvent(): WatchEvent<Spec, Status> | null {
+    if (!this.#initial) return null
+    for (let step = this.#initial.next(); !step.done; step = this.#initial.next()) {
+      const object = step.value as ResourceObject<Spec, Status>
+      if (this.#selector.matches(object)) return { type: 'added', revision: object.revision, object }
+    }
+    this.#initial = null
+    return { type: 'bookmark', revision: this.#initialRevision, isInitialEnd: true }
+  }
+
+  #give(event: WatchEvent<Spec, Status>): WatchEvent<Spec, Status> {
+    // Until the last of the objects that were there, there is no place to go on from.
+    if (!this.#initial) this.#given = event.revision
+    this.#toldAt = this.#kernel.clock.elapsed()
+    if (event.type !== 'bookmark') freezeJson(event.object)
+    return event
+  }
+
+  /** Reads what comes next, if there is anything: at most one page. */
+  async #fill(): Promise<void> {
+    const resource = this.#resource
+    if (this.#at === null) return await this.#begin()
+    if (!resource.isSettled || resource.revision < this.#at.seq) await resource.refresh()
+    if (this.#branch === 0) this.#branch = resource.branch + 1
+    const { seq } = this.#at
+    if (this.#branch !== resource.branch + 1 || resource.revision < seq) {
+      throw revisionGone(resource.timeline, seq, `history is another one by now, and ends at ${resource.revision}`)
+    }
+    this.#events = []
+    this.#taken = 0
+    if (seq >= resource.revision) return
+    const held = resource.window.after(seq, pageChanges)
+    if (held) {
+      const isAll = held.length < pageChanges
+      this.#at = { seq: isAll ? resource.window.revision : held[held.length - 1]!.revision }
+      this.#take(held)
+      return
+    }
+    const page = await changesAfter(this.#kernel, resource.timeline, this.#at, pageChanges)
+    this.#at = page.at
+    this.#take(page.changes)
+  }
+
+  async #begin(): Promise<void> {
+    await this.#resource.refresh()
+    const { state, revision, branch } = this.#resource
+    this.#initial = state.objects.snapshot().values({ prefix: this.#selector.prefix })
+    this.#initialRevision = revision
+    this.#branch = branch + 1
+    this.#at = { seq: revision }
+  }
+
+  #take(changes: readonly Change[]): void {
+    for (const change of changes) {
+      const event = seenBy(this.#selector, change)
+      if (event) this.#events.push(event as WatchEvent<Spec, Status>)
+    }
+    // Nothing of it is for this reader: it has had it all the same.
+    if (this.#events.length === 0 && !this.#initial) this.#given = this.#at!.seq
+  }
+
+  #isBookmarkDue(at: number): boolean {
+    if (this.#bookmarkMs === null || this.#given > at) return false
+    return this.#kernel.clock.elapsed() - this.#toldAt >= this.#bookmarkMs
+  }
+
+  /** Until something is new, the watch is closed, or a bookmark is due. */
+  async #news(): Promise<void> {
+    const { clock } = this.#kernel
+    const seen = this.#resource.revision
+    await whileAwaited(
+      new Promise<void>((resolve) => {
+        const dueMs = this.#bookmarkMs === null ? null : this.#toldAt + this.#bookmarkMs - clock.elapsed()
+        const cancel = dueMs === null ? null : clock.after(Math.max(0, dueMs), () => this.#wakeUp?.())
+        const stop = this.#resource.onNews(() => this.#wakeUp?.())
+        this.#wakeUp = () => {
+          this.#wakeUp = null
+          cancel?.()
+          stop()
+          resolve()
+        }
+        if (this.#isClosed || this.#resource.isClosed || this.#resource.revision !== seen) this.#wakeUp()
+      }),
+      clock,
+    )
+  }
+}
+
+/** How a change looks to whoever asked for these objects only; null: it is none of theirs. */
+export function seenBy(selector: Selector, change: Change): WatchEvent | null {
+  const { revision, object, before } = change
+  const was = before !== null && selector.matches(before)
+  const is = change.type !== 'deleted' && selector.matches(object)
+  if (is) return { type: was ? 'modified' : 'added', revision, object }
+  if (!was) return null
+  return { type: 'deleted', revision, object: change.type === 'deleted' ? object : { ...before, revision } }
+}

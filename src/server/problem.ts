@@ -31,6 +31,7 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   FOLD_FAILED: 409,
   EFFECT_IN_DOUBT: 409,
   POSITION_GONE: 410,
+  REVISION_GONE: 410,
   LIMIT_EXCEEDED: 413,
   KEY_REUSED: 422,
   OVERLOADED: 503,

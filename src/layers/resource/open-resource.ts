@@ -16,6 +16,7 @@ import { newId } from '../../engine/kernel.ts'
 import type { Point } from '../../engine/recovery/history.ts'
 import { lookEvery } from '../../engine/subscription/wake-up.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
+import { refuseMoved } from '../../engine/tools/moved.ts'
 import { isInHistory } from './history.ts'
 
 /** The owner of a controller, as a writer: refused once a newer one has made itself known. */
@@ -286,6 +287,12 @@ export class OpenResource {
 
   #isLooking = false
   #mustLookAgain = false
+  #trouble: unknown = null
+
+  /** Waiting does not mend it: it was moved, or cannot be read. Null: nothing of the kind. */
+  get trouble(): unknown {
+    return this.#trouble
+  }
 
   /** Asks for the head beside the writes, and reads only if there is anything new. Trouble is waited out. */
   async #lookForNews(): Promise<void> {
@@ -296,14 +303,18 @@ export class OpenResource {
       while (this.#mustLookAgain && !this.#isClosed) {
         this.#mustLookAgain = false
         const [head] = await this.engine.kernel.store.head([this.timeline])
+        if (head) refuseMoved(head)
         const { open } = this
         const isNew = head ? head.seq !== open.seq || head.epoch !== open.epoch : open.seq > 0
         if (isNew || this.#suspect) await this.refresh()
+        this.#trouble = null
       }
     } catch (error) {
-      if (!this.#isClosed && !isReprise(error, 'CLOSED')) {
-        this.engine.events.emit('problem', { where: this.timeline, error })
-      }
+      if (this.#isClosed || isReprise(error, 'CLOSED')) return
+      this.engine.events.emit('problem', { where: this.timeline, error })
+      if (isReprise(error) && (error.remedy === 'retry' || error.remedy === 'reload')) return
+      this.#trouble = error
+      this.#wake()
     } finally {
       this.#isLooking = false
     }

@@ -139,6 +139,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   /** Reads what comes next, if there is anything: at most one page. */
   async #fill(): Promise<void> {
     const resource = this.#resource
+    if (resource.trouble) throw resource.trouble
     if (this.#at === null) return await this.#begin()
     if (!resource.isSettled || resource.revision < this.#at.seq) await resource.refresh()
     if (this.#branch === 0) this.#branch = resource.branch + 1

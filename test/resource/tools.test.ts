@@ -1,0 +1,66 @@
+// What every tool does with a kind of resource: read it, verify it, move it; and what it refuses, with the reason.
+
+import { expect, it } from 'vitest'
+import { hostOf } from '../../src/engine/host.ts'
+import { resource } from '../../src/layers/resource/index.ts'
+import { describeTimeline } from '../../src/operations/describe.ts'
+import { entriesAfter } from '../../src/operations/history.ts'
+import { declareKinds } from '../../src/operations/models.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const sites = resource<{ n: number }>('sites')
+
+onEveryStore('tools on a kind of resource', (world) => {
+  it('say what is in it, verify and drill it, and refuse what would use revisions twice', async () => {
+    const here = await world()
+    const writer = await (await here.engine()).open(sites)
+    await writer.create({ name: 'a', finalizers: ['x'], spec: { n: 1 } })
+    await writer.create({ name: 'b', spec: { n: 1 } })
+    await writer.report({ name: 'b', observedGeneration: 1, status: {} })
+    await writer.change('b', () => ({ spec: { n: 2 } }))
+    await writer.delete('a')
+    await writer.checkpoint()
+    // A tool that has nothing but the store.
+    const tool = await here.engine({ worker: 'tool' })
+    await declareKinds(tool)
+    const head = (await tool.head('resource/sites'))!
+    const { shown } = await describeTimeline(tool, head)
+    expect(shown).toMatchObject({
+      kind: 'resource',
+      summary: { objects: 2, deleting: 1, outdated: 1 },
+      stands: { text: '2 objects, 1 being deleted, 1 whose status is of an older generation' },
+    })
+    expect(Object.keys(shown.refuses)).toEqual(['rollback', 'fork'])
+    const model = hostOf(tool).models.find(head.timeline)!
+    const told: string[] = []
+    for await (const entry of entriesAfter(tool, head, 0)) told.push(model.tells!(entry)!.title)
+    expect(told).toEqual(['a added', 'b added', 'b modified', 'b modified', 'a modified'])
+    expect((await tool.verify()).faults).toEqual([])
+    expect(await tool.drill()).toMatchObject({ ok: true })
+    await expect(tool.rollback({ timeline: 'resource/sites', seq: 2 })).rejects.toMatchObject({
+      code: 'INVALID_ARGUMENT',
+    })
+    await expect(tool.fork({ timeline: 'resource/sites', seq: 2 }, 'resource/copy')).rejects.toMatchObject({
+      code: 'INVALID_ARGUMENT',
+    })
+    expect((await writer.list()).items).toHaveLength(2)
+  })
+
+  it('move it with its revisions: who watched it is told, and goes on from the same revision at the new place', async () => {
+    const [from, to] = [await world(), await world()]
+    const rp = await from.engine()
+    const writer = await rp.open(sites)
+    await writer.create({ name: 'a', spec: { n: 1 } })
+    const watch = writer.watch({ from: 1 })
+    const told = expect(watch.next()).rejects.toMatchObject({ code: 'NOT_FOUND' })
+    const there = await to.engine()
+    await rp.move('resource/sites', there)
+    await told
+    const moved = await there.open(sites)
+    const on = moved.watch({ from: watch.revision })
+    await moved.change('a', () => ({ spec: { n: 2 } }))
+    expect(await on.next()).toMatchObject({ type: 'modified', revision: 2 })
+    on.close()
+    watch.close()
+  })
+})
